@@ -1,0 +1,186 @@
+"""`Cluster`: the machines. Devices on nodes, and the links between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from weft.errors import InvalidInput
+from weft.model.columns import (
+    FloatArray,
+    IntArray,
+    assign,
+    floats,
+    frozen,
+    integers,
+    refuse,
+    refuse_negative,
+    refuse_not_positive,
+    unique_names,
+)
+
+
+@dataclass(frozen=True)
+class Device:
+    """One device, as a user says it; a `Cluster` keeps them in columns."""
+
+    name: str
+    kind: str = "device"
+    node: str = "node0"
+    speed: float = 1.0
+    throughput: Mapping[str, float] = field(default_factory=dict)
+    memory: float = np.inf
+    cores: int = 1
+    batch: int = 1
+    power: float = 0.0
+    idle_power: float = 0.0
+
+
+@dataclass(frozen=True)
+class Links:
+    """Bandwidth (bytes a second) and latency (seconds) between nodes and, where they differ, within a node."""
+
+    bandwidth: float = np.inf
+    latency: float = 0.0
+    node_bandwidth: float | None = None
+    node_latency: float | None = None
+
+    def matrices(self, node: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Return the (p, p) bandwidth and latency of devices on the given nodes."""
+        same = node[:, None] == node[None, :]
+        within = self.bandwidth if self.node_bandwidth is None else self.node_bandwidth
+        nearby = self.latency if self.node_latency is None else self.node_latency
+        return np.where(same, within, self.bandwidth), np.where(same, nearby, self.latency)
+
+
+@dataclass(frozen=True, eq=False)
+class Cluster:
+    """Devices in columns and the (p, p) links between them, frozen and validated once.
+
+    Parameters
+    ----------
+    speed : (p,) work a second
+    bandwidth : scalar or (p, p) bytes a second; latency : scalar or (p, p) seconds. The diagonal is free.
+    names, kinds, nodes : names of devices, their kind and node, one entry a device
+    throughput : task kind -> (p,) work a second on that kind, NaN where `speed` holds, 0 where the device cannot run it
+    memory : (p,) bytes; cores : (p,); batch : (p,) the most tasks of one kind run together
+    power, idle_power : (p,) watts, busy and idle
+
+    Examples
+    --------
+    >>> c = Cluster(speed=[1.0, 2.0], bandwidth=1e9, kinds=("cpu", "gpu"))
+    >>> c.p, c.names, c.transfer_time(0, 1, 5e8)
+    (2, ('d0', 'd1'), 0.5)
+    """
+
+    speed: FloatArray
+    bandwidth: FloatArray = np.inf  # type: ignore[assignment]  # a scalar fills the matrix
+    latency: FloatArray = 0.0  # type: ignore[assignment]
+    names: tuple[str, ...] = None  # type: ignore[assignment]  # made up where not given
+    kinds: tuple[str, ...] = None  # type: ignore[assignment]  # made up where not given
+    nodes: tuple[str, ...] = None  # type: ignore[assignment]  # made up where not given
+    throughput: Mapping[str, FloatArray] = field(default_factory=dict)
+    memory: FloatArray = np.inf  # type: ignore[assignment]
+    cores: IntArray = 1  # type: ignore[assignment]
+    batch: IntArray = 1  # type: ignore[assignment]
+    power: FloatArray = 0.0  # type: ignore[assignment]
+    idle_power: FloatArray = 0.0  # type: ignore[assignment]
+    name: str = "cluster"
+
+    def __post_init__(self) -> None:
+        """Validate everything once and freeze the columns."""
+        p = int(np.size(self.speed))
+        if p == 0:
+            raise InvalidInput(f"cluster '{self.name}' has no devices")
+        assign(
+            self,
+            names=self._labels(self.names, [f"d{i}" for i in range(p)], "device names"),
+            kinds=self._labels(self.kinds, ["device"] * p, "device kinds"),
+            nodes=self._labels(self.nodes, ["node0"] * p, "device nodes"),
+            **{c: floats(getattr(self, c), c, shape=(p,)) for c in ("speed", "memory", "power", "idle_power")},
+            **{c: integers(getattr(self, c), c, shape=(p,)) for c in ("cores", "batch")},
+            throughput={str(k): floats(v, f"throughput of '{k}'", shape=(p,)) for k, v in self.throughput.items()},
+        )
+        unique_names(self.names, "device")
+        self._check_devices()
+        assign(self, bandwidth=self._matrix(self.bandwidth, "bandwidth", np.inf), latency=self._matrix(self.latency, "latency", 0.0))
+        refuse_not_positive(self.bandwidth, "bandwidth", self._pair, finite=False)
+        refuse_negative(self.latency, "latency", self._pair)
+
+    @classmethod
+    def of(cls, devices: Sequence[Device], links: Links | None = None, *, name: str = "cluster") -> Cluster:
+        """Gather devices and node-level links into a cluster.
+
+        Examples
+        --------
+        >>> gpus = [Device(f"g{i}", kind="A100", node=f"n{i // 2}", speed=9.7) for i in range(4)]
+        >>> c = Cluster.of(gpus, Links(bandwidth=1e9, node_bandwidth=300e9))
+        >>> float(c.bandwidth[0, 1]), float(c.bandwidth[0, 2])
+        (300000000000.0, 1000000000.0)
+        """
+        nodes = tuple(d.node for d in devices)
+        number = {n: i for i, n in enumerate(dict.fromkeys(nodes))}
+        bandwidth, latency = (links or Links()).matrices(np.array([number[n] for n in nodes], np.int64))
+        kinds_done = dict.fromkeys(k for d in devices for k in d.throughput)
+        return cls(
+            name=name,
+            names=tuple(d.name for d in devices),
+            kinds=tuple(d.kind for d in devices),
+            nodes=nodes,
+            speed=np.array([d.speed for d in devices], float),
+            throughput={k: np.array([d.throughput.get(k, np.nan) for d in devices], float) for k in kinds_done},
+            memory=np.array([d.memory for d in devices], float),
+            cores=np.array([d.cores for d in devices]),
+            batch=np.array([d.batch for d in devices]),
+            power=np.array([d.power for d in devices], float),
+            idle_power=np.array([d.idle_power for d in devices], float),
+            bandwidth=bandwidth,
+            latency=latency,
+        )
+
+    @property
+    def p(self) -> int:
+        """Number of devices."""
+        return len(self.speed)
+
+    @cached_property
+    def per_byte(self) -> FloatArray:
+        """(p, p) seconds per byte; 0 on the diagonal and where bandwidth is infinite."""
+        return frozen(1.0 / self.bandwidth)
+
+    def transfer_time(self, source: int, target: int, data: float) -> float:
+        """Seconds to move `data` bytes: latency + data / bandwidth, nothing on one device."""
+        return float(self.latency[source, target] + data * self.per_byte[source, target])
+
+    def _labels(self, given: Sequence[str] | None, default: list[str], what: str) -> tuple[str, ...]:
+        labels = tuple(str(x) for x in (default if given is None else given))
+        if len(labels) != len(default):
+            raise InvalidInput(f"cluster '{self.name}' has {len(default)} devices but {len(labels)} {what}")
+        return labels
+
+    def _matrix(self, values: ArrayLike, what: str, diagonal: float) -> FloatArray:
+        matrix = np.array(floats(values, what, shape=(self.p, self.p)))
+        np.fill_diagonal(matrix, diagonal)
+        return frozen(matrix)
+
+    def _check_devices(self) -> None:
+
+        def name(d: int) -> str:
+            return f"device '{self.names[d]}'"
+
+        refuse_not_positive(self.speed, "speed", name)
+        refuse_not_positive(self.memory, "memory", name, finite=False)
+        refuse_negative(self.power, "power", name)
+        refuse_negative(self.idle_power, "idle power", name)
+        refuse(self.cores < 1, self.cores, "cores", "1 or more", name)
+        refuse(self.batch < 1, self.batch, "batch", "1 or more", name)
+        for kind, rate in self.throughput.items():
+            refuse((rate < 0) | np.isinf(rate), rate, f"throughput of '{kind}'", "a finite number, zero or more", name)
+
+    def _pair(self, flat: int) -> str:
+        i, j = divmod(flat, self.p)
+        return f"link '{self.names[i]}' -> '{self.names[j]}'"

@@ -1,0 +1,91 @@
+"""Turning what users hand in into read-only numpy columns, with errors that name the column and the value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from weft.errors import InvalidInput
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+Namer = Callable[[int], str]
+
+
+def frozen(array: NDArray[Any]) -> NDArray[Any]:
+    """Return a read-only view, so that a shared column cannot be changed behind anyone's back."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def assign(target: object, **columns: object) -> None:
+    """Set fields of a frozen dataclass while it validates itself."""
+    for key, value in columns.items():
+        object.__setattr__(target, key, value)
+
+
+def floats(values: ArrayLike, what: str, *, shape: tuple[int, ...]) -> FloatArray:
+    """Return a contiguous float64 column of the given shape; a scalar fills it."""
+    array = _as(values, np.float64, what)
+    if array.ndim == 0:
+        array = np.full(shape, float(array))
+    if array.shape != shape:
+        raise InvalidInput(f"{what} has shape {array.shape}, expected {shape}")
+    return frozen(np.ascontiguousarray(array))
+
+
+def integers(values: ArrayLike, what: str, *, shape: tuple[int, ...]) -> IntArray:
+    """Return a contiguous int64 column of the given shape; a scalar fills it, a fraction is refused."""
+    array = np.asarray(values)
+    if array.dtype != np.int64:
+        as_float = _as(values, np.float64, what)
+        array = np.asarray(as_float).astype(np.int64)
+        if not np.array_equal(array, as_float):
+            raise InvalidInput(f"{what} must hold whole numbers")
+    if array.ndim == 0:
+        array = np.full(shape, int(array))
+    if array.shape != shape:
+        raise InvalidInput(f"{what} has shape {array.shape}, expected {shape}")
+    return frozen(np.ascontiguousarray(array))
+
+
+def refuse(bad: NDArray[np.bool_], values: NDArray[Any], what: str, rule: str, name: Namer) -> None:
+    """Raise `InvalidInput` for the first entry where `bad` holds, naming it and its value."""
+    if bad.any():
+        first = int(np.flatnonzero(bad)[0])
+        raise InvalidInput(f"{what} of {name(first)} is {values.flat[first]!s}; it must be {rule}")
+
+
+def refuse_negative(values: FloatArray, what: str, name: Namer, *, finite: bool = True) -> None:
+    """Raise unless every entry is zero or more, and finite unless said otherwise (NaN is never allowed)."""
+    bad = ~(values >= 0) | (np.isinf(values) if finite else np.zeros(values.shape, bool))
+    refuse(bad, values, what, "a finite number, zero or more" if finite else "zero or more", name)
+
+
+def refuse_not_positive(values: FloatArray, what: str, name: Namer, *, finite: bool = True) -> None:
+    """Raise unless every entry is above zero, and finite unless said otherwise (NaN is never allowed)."""
+    bad = ~(values > 0) | (np.isinf(values) if finite else np.zeros(values.shape, bool))
+    refuse(bad, values, what, "a finite number above zero" if finite else "above zero", name)
+
+
+def unique_names(names: Sequence[str], what: str) -> dict[str, int]:
+    """Return name -> index, refusing a name given twice."""
+    index: dict[str, int] = {}
+    for i, name in enumerate(names):
+        if name in index:
+            raise InvalidInput(f"{what} '{name}' is given twice (numbers {index[name]} and {i})")
+        index[name] = i
+    return index
+
+
+def _as(values: ArrayLike, dtype: type[np.float64], what: str) -> FloatArray:
+    try:
+        return np.asarray(values, dtype=dtype)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"{what} must hold numbers: {error}") from None

@@ -1,0 +1,247 @@
+"""`Problem`: a workflow bound to a cluster, indexed, with every cost in one form.
+
+Seconds of task `t` on device `d` are ``work[t] * pace[row[t], d]``. Costs of the form work / speed need one row, costs per task
+kind one row a kind, a full matrix one row a task. A device a task cannot run on (memory, cores, kind) has an infinite pace, so
+planners and kernels need no other test.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from weft.errors import InvalidInput
+from weft.model.cluster import Cluster
+from weft.model.columns import FloatArray, IntArray, floats, frozen, refuse
+from weft.model.workflow import Workflow
+
+
+class ProblemArrays(NamedTuple):
+    """What compiled planners read: one signature for all of them. Edges out of a task are sorted by target."""
+
+    work: FloatArray  # (n,)
+    row: IntArray  # (n,)
+    pace: FloatArray  # (k, p) seconds per unit of work; inf: cannot run there
+    order: IntArray  # (n,) topological
+    succ_ptr: IntArray  # (n + 1,)
+    succ: IntArray  # (m,)
+    succ_data: FloatArray  # (m,) bytes
+    pred_ptr: IntArray  # (n + 1,)
+    pred: IntArray  # (m,)
+    pred_data: FloatArray  # (m,) bytes
+    latency: FloatArray  # (p, p) seconds
+    per_byte: FloatArray  # (p, p) seconds
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A workflow on a cluster. Make one with `Problem.bind`, `Problem.from_arrays` or `weft.load`.
+
+    Examples
+    --------
+    >>> p = Problem.from_arrays([[2.0, 1.0], [3.0, 4.0]], [[0, 1]], [10.0], bandwidth=5.0)
+    >>> p.n, p.p, p.duration(0, 1), p.transfer(0, 0, 1)
+    (2, 2, 1.0, 2.0)
+    """
+
+    workflow: Workflow
+    cluster: Cluster
+    work: FloatArray
+    row: IntArray
+    pace: FloatArray
+
+    @classmethod
+    def bind(cls, workflow: Workflow, cluster: Cluster) -> Problem:
+        """Bind a workflow to a cluster; raises `InvalidInput` when a task fits no device."""
+        if workflow.durations:
+            work, row, pace = _pace_from_durations(workflow, cluster)
+        elif cluster.throughput:
+            work, row, pace = workflow.work, workflow.kind, _pace_by_kind(workflow, cluster)
+        else:
+            work, row, pace = workflow.work, np.zeros(workflow.n, np.int64), (1.0 / cluster.speed)[None, :]
+        row, pace = _forbid_misfits(workflow, cluster, row, pace)
+        return cls(workflow, cluster, frozen(work), frozen(row), frozen(np.ascontiguousarray(pace)))
+
+    @classmethod
+    def from_arrays(
+        cls,
+        durations: ArrayLike | None = None,
+        edges: ArrayLike = (),
+        data: ArrayLike = 0.0,
+        *,
+        bandwidth: ArrayLike = 1.0,
+        latency: ArrayLike = 0.0,
+        work: ArrayLike | None = None,
+        speed: ArrayLike | None = None,
+        memory: ArrayLike = 0.0,
+        device_memory: ArrayLike = np.inf,
+        name: str = "problem",
+    ) -> Problem:
+        """Make a problem from plain arrays.
+
+        Parameters
+        ----------
+        durations : (n, p) seconds; inf or NaN where a task cannot run on a device
+        edges : (m, 2) ints, from task to task
+        data : (m,) bytes (or one number for all)
+        bandwidth, latency : scalar or (p, p); moving an edge takes latency + data / bandwidth, nothing on one device
+        work, speed : (n,) and (p,), in place of durations: keeps the product form, whatever n x p
+        memory, device_memory : bytes a task needs, and a device has
+        """
+        pairs = _edge_pairs(edges)
+        src, dst = pairs[:, 0], pairs[:, 1]
+        bytes_ = floats(data, "data", shape=(len(pairs),))
+        if (durations is None) == (work is None or speed is None):
+            raise InvalidInput("give either durations, or both work and speed")
+        if durations is None:
+            assert work is not None
+            assert speed is not None
+            cluster = Cluster(speed=np.atleast_1d(np.asarray(speed, float)), bandwidth=bandwidth, latency=latency, memory=device_memory)  # type: ignore[arg-type]
+            columns: dict[str, FloatArray] = {}
+            units: ArrayLike = np.atleast_1d(np.asarray(work, float))
+        else:
+            matrix = _duration_matrix(durations)
+            cluster = Cluster(speed=np.ones(matrix.shape[1]), bandwidth=bandwidth, latency=latency, memory=device_memory)  # type: ignore[arg-type]
+            columns = {cluster.names[d]: matrix[:, d] for d in range(matrix.shape[1])}
+            units = np.zeros(len(matrix))
+        return cls.bind(
+            Workflow(name=name, work=units, src=src, dst=dst, data=bytes_, memory=memory, durations=columns),  # type: ignore[arg-type]
+            cluster,
+        )
+
+    @property
+    def n(self) -> int:
+        """Number of tasks."""
+        return self.workflow.n
+
+    @property
+    def m(self) -> int:
+        """Number of edges."""
+        return self.workflow.m
+
+    @property
+    def p(self) -> int:
+        """Number of devices."""
+        return self.cluster.p
+
+    @property
+    def name(self) -> str:
+        """The workflow's name."""
+        return self.workflow.name
+
+    def duration(self, task: int, device: int) -> float:
+        """Seconds of a task on a device; inf where it cannot run."""
+        pace = float(self.pace[self.row[task], device])
+        return float(self.work[task]) * pace if pace < np.inf else np.inf
+
+    def durations(self) -> FloatArray:
+        """The full (n, p) matrix, made anew: for small problems and for people."""
+        with np.errstate(invalid="ignore"):
+            dense = self.work[:, None] * self.pace[self.row]
+        return np.where(np.isinf(self.pace[self.row]), np.inf, dense)
+
+    def transfer(self, edge: int, source: int, target: int) -> float:
+        """Seconds to move an edge's data between two devices."""
+        return self.cluster.transfer_time(source, target, float(self.workflow.data[edge]))
+
+    @cached_property
+    def mean_pace(self) -> FloatArray:
+        """(k,) mean seconds per unit of work over the devices that can run the row."""
+        can = np.isfinite(self.pace)
+        return frozen(np.where(can, self.pace, 0.0).sum(axis=1) / can.sum(axis=1))
+
+    @cached_property
+    def best_pace(self) -> FloatArray:
+        """(k,) seconds per unit of work on the fastest device."""
+        return frozen(self.pace.min(axis=1))
+
+    @cached_property
+    def arrays(self) -> ProblemArrays:
+        """The columns compiled planners read."""
+        w, c = self.workflow, self.cluster
+        return ProblemArrays(
+            work=self.work,
+            row=self.row,
+            pace=self.pace,
+            order=w.order,
+            succ_ptr=w.succ_ptr,
+            succ=w.dst,
+            succ_data=w.data,
+            pred_ptr=w.pred_ptr,
+            pred=frozen(w.src[w.pred_edge]),
+            pred_data=frozen(w.data[w.pred_edge]),
+            latency=c.latency,
+            per_byte=c.per_byte,
+        )
+
+
+def _edge_pairs(edges: ArrayLike) -> IntArray:
+    pairs = np.asarray(edges)
+    if pairs.size == 0:
+        return np.zeros((0, 2), np.int64)
+    if pairs.ndim != 2 or pairs.shape[1] != 2 or not np.issubdtype(pairs.dtype, np.integer):
+        raise InvalidInput(f"edges must be pairs of task numbers, shape (m, 2); got shape {pairs.shape} of {pairs.dtype}")
+    return pairs.astype(np.int64, copy=False)
+
+
+def _duration_matrix(durations: ArrayLike) -> FloatArray:
+    try:
+        matrix = np.array(durations, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"durations must be an (n, p) matrix of numbers: {error}") from None
+    if matrix.size == 0 and matrix.ndim < 2:
+        matrix = matrix.reshape(0, 1)
+    if matrix.ndim != 2:
+        raise InvalidInput(f"durations must be an (n, p) matrix; got shape {matrix.shape}")
+    refuse(matrix < 0, matrix, "duration", "zero or more", lambda i: f"task {i // matrix.shape[1]} on device {i % matrix.shape[1]}")
+    matrix[np.isinf(matrix)] = np.nan  # the workflow's word for "cannot run there"
+    return matrix
+
+
+def _pace_from_durations(workflow: Workflow, cluster: Cluster) -> tuple[FloatArray, IntArray, FloatArray]:
+    """One row a task: the measured seconds, by device name first, then by device kind."""
+    n, p = workflow.n, cluster.p
+    pace = np.full((n, p), np.nan)
+    for d, (name, kind) in enumerate(zip(cluster.names, cluster.kinds, strict=True)):
+        column = workflow.durations.get(name, workflow.durations.get(kind))
+        if column is not None:
+            pace[:, d] = column
+    # A task without any measured duration falls back to work / speed.
+    bare = np.isnan(np.stack(list(workflow.durations.values()))).all(axis=0)
+    by_speed = workflow.work[bare, None] * _pace_by_kind(workflow, cluster)[workflow.kind[bare]]
+    pace[bare] = np.where(np.isnan(by_speed), np.inf, by_speed)
+    pace[np.isnan(pace)] = np.inf
+    return np.ones(n), np.arange(n, dtype=np.int64), pace
+
+
+def _pace_by_kind(workflow: Workflow, cluster: Cluster) -> FloatArray:
+    """One row a task kind, from the cluster's throughput where it has one and its speed where not."""
+    pace = np.empty((len(workflow.kinds), cluster.p))
+    with np.errstate(divide="ignore"):
+        for k, kind in enumerate(workflow.kinds):
+            rate = cluster.throughput.get(kind, cluster.speed)
+            pace[k] = 1.0 / np.where(np.isnan(rate), cluster.speed, rate)
+    return pace
+
+
+def _forbid_misfits(workflow: Workflow, cluster: Cluster, row: IntArray, pace: FloatArray) -> tuple[IntArray, FloatArray]:
+    """Split rows by what fits where, so that memory and cores become infinite paces, and refuse a task that fits nowhere."""
+    # Tasks whose needs lie between the same two capacities fit the same devices: few classes, however many tasks.
+    room = np.searchsorted(np.unique(cluster.memory), workflow.memory)
+    seats = np.searchsorted(np.unique(cluster.cores), workflow.cores)
+    if room.any() or seats.any():
+        classes, first, member = np.unique(np.stack([row, room, seats], axis=1), axis=0, return_index=True, return_inverse=True)
+        fits = (workflow.memory[first, None] <= cluster.memory) & (workflow.cores[first, None] <= cluster.cores)
+        pace = np.where(fits, pace[classes[:, 0]], np.inf)
+        row = member.reshape(-1).astype(np.int64)
+    stranded = np.isinf(pace.min(axis=1, initial=np.inf))[row]
+    if stranded.any():
+        t = int(np.flatnonzero(stranded)[0])
+        needs = f"kind '{workflow.kinds[workflow.kind[t]]}', memory {workflow.memory[t]:g} bytes, {workflow.cores[t]} cores"
+        largest = f"{cluster.memory.max():g} bytes, {cluster.cores.max()} cores"
+        raise InvalidInput(f"task '{workflow.task_name(t)}' fits no device of '{cluster.name}' ({needs}; largest device: {largest})")
+    return row, pace

@@ -1,0 +1,184 @@
+"""`Scenario`: one drawn future of a workload. The policy does not see it; the simulator lives it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from weft.errors import InvalidInput
+from weft.model.columns import FloatArray, IntArray, floats, integers, refuse_negative, refuse_not_positive
+from weft.model.workload import Workload
+from weft.rng import stream
+
+
+@dataclass(frozen=True, eq=False)
+class Scenario:
+    """What will happen: outcomes of choices, duration factors, the pace of devices over time, cancellations.
+
+    Attributes
+    ----------
+    outcome : (choices over all jobs,) branch taken; job j's choices start at ``workload.first_choice[j]``
+    factor : (instances,) true duration / estimated duration
+    bias : (kinds, p) the same by task kind and device: estimates wrong in a systematic way
+    change_time, change_device, change_pace : (x,) from that time on the device takes `pace` times as long; inf: it is down.
+        Running tasks stretch with a change; on a failure they are lost and start again from nothing.
+    cancel : (jobs,) when a job is called off; inf: never
+    """
+
+    outcome: IntArray
+    factor: FloatArray
+    bias: FloatArray
+    change_time: FloatArray
+    change_device: IntArray
+    change_pace: FloatArray
+    cancel: FloatArray
+
+    @classmethod
+    def of(
+        cls,
+        workload: Workload,
+        *,
+        outcome: ArrayLike | None = None,
+        factor: ArrayLike = 1.0,
+        bias: ArrayLike = 1.0,
+        changes: ArrayLike = (),
+        cancel: ArrayLike = np.inf,
+    ) -> Scenario:
+        """Make a scenario by hand. Without `outcome` every choice takes its most probable branch (the first of equals).
+
+        `changes` holds rows of (time, device, pace).
+        """
+        choices = int(workload.first_choice[-1])
+        rows = np.asarray(changes, float).reshape(-1, 3)
+        rows = rows[np.argsort(rows[:, 0], kind="stable")]
+        p = workload.cluster.p
+        scenario = cls(
+            outcome=integers(_likeliest(workload) if outcome is None else outcome, "outcome", shape=(choices,)),
+            factor=floats(factor, "factor", shape=(workload.instances,)),
+            bias=floats(bias, "bias", shape=(len(workload.kinds), p)),
+            change_time=floats(rows[:, 0], "change time", shape=(len(rows),)),
+            change_device=integers(rows[:, 1], "change device", shape=(len(rows),)),
+            change_pace=floats(rows[:, 2], "change pace", shape=(len(rows),)),
+            cancel=floats(cancel, "cancel", shape=(workload.jobs,)),
+        )
+        scenario._validate(workload)
+        return scenario
+
+    @classmethod
+    def draw(
+        cls,
+        workload: Workload,
+        *,
+        seed: int = 0,
+        noise: float = 0.0,
+        bias: float = 0.0,
+        slowdowns: float = 0.0,
+        failures: float = 0.0,
+        cancellations: float = 0.0,
+        horizon: float | None = None,
+    ) -> Scenario:
+        """Draw a future.
+
+        Parameters
+        ----------
+        noise : sigma of log-normal duration factors with mean 1
+        bias : sigma of log-normal factors by task kind and device kind, with mean 1
+        slowdowns, failures : expected number of them per device over the horizon; a slowdown is 1.5 to 4 times for a tenth of the
+            horizon on average, a failure lasts a twentieth of it
+        cancellations : share of the jobs called off at a random time after their arrival
+        horizon : seconds; by default the work of all jobs spread over all devices, plus the last arrival
+
+        Examples
+        --------
+        >>> from weft.model.problem import Problem
+        >>> w = Workload.of(Problem.from_arrays([[1.0], [2.0]]))
+        >>> bool((Scenario.draw(w, seed=3, noise=0.2).factor > 0).all())
+        True
+        """
+        for name, value in (("noise", noise), ("bias", bias), ("slowdowns", slowdowns), ("failures", failures)):
+            if not 0 <= value < np.inf:
+                raise InvalidInput(f"{name} is {value}; it must be a finite number, zero or more")
+        if not 0 <= cancellations <= 1:
+            raise InvalidInput(f"cancellations is {cancellations}; it must be a share between 0 and 1")
+        span = horizon if horizon is not None else _spread(workload)
+        return cls.of(
+            workload,
+            outcome=_draw_outcomes(workload, seed),
+            factor=_log_normal(stream(seed, "noise"), noise, workload.instances),
+            bias=_draw_bias(workload, seed, bias),
+            changes=_draw_changes(workload, seed, slowdowns, failures, span),
+            cancel=_draw_cancellations(workload, seed, cancellations, span),
+        )
+
+    def _validate(self, workload: Workload) -> None:
+        refuse_not_positive(self.factor, "duration factor", lambda i: f"instance {i}")
+        refuse_not_positive(self.bias, "bias", lambda i: f"device {i % workload.cluster.p}")
+        refuse_negative(self.change_time, "time", lambda i: f"change {i}")
+        refuse_not_positive(self.change_pace, "pace", lambda i: f"change {i}", finite=False)
+        refuse_negative(self.cancel, "cancellation", lambda j: f"job {j}", finite=False)
+        if len(self.change_device) and not 0 <= self.change_device.min() <= self.change_device.max() < workload.cluster.p:
+            raise InvalidInput(f"a change names device {self.change_device.max()}, but there are {workload.cluster.p} devices")
+        limit = _branch_counts(workload)
+        if ((self.outcome < 0) | (self.outcome >= limit)).any():
+            c = int(np.flatnonzero((self.outcome < 0) | (self.outcome >= limit))[0])
+            raise InvalidInput(f"the outcome of choice {c} is branch {self.outcome[c]}, but it has {limit[c]} branches")
+
+
+def _branch_counts(workload: Workload) -> IntArray:
+    counts = [np.diff(p.workflow.choices.first) for p in workload.problems]
+    return np.concatenate([np.zeros(0, np.int64), *(counts[t] for t in workload.template)]).astype(np.int64)
+
+
+def _likeliest(workload: Workload) -> IntArray:
+    best = []
+    for problem in workload.problems:
+        choices = problem.workflow.choices
+        best.append(np.array([int(np.argmax(choices.probability[choices.branches(c)])) for c in range(len(choices))], np.int64))
+    return np.concatenate([np.zeros(0, np.int64), *(best[t] for t in workload.template)])
+
+
+def _draw_outcomes(workload: Workload, seed: int) -> IntArray:
+    draws = stream(seed, "outcomes").random(int(workload.first_choice[-1]))
+    outcome = np.zeros(len(draws), np.int64)
+    for t, problem in enumerate(workload.problems):
+        choices = problem.workflow.choices
+        starts = workload.first_choice[:-1][workload.template == t]
+        for c in range(len(choices)):
+            edges = np.cumsum(choices.probability[choices.branches(c)])[:-1]
+            outcome[starts + c] = np.searchsorted(edges, draws[starts + c], side="right")
+    return outcome
+
+
+def _log_normal(rng: np.random.Generator, sigma: float, size: int | tuple[int, ...]) -> FloatArray:
+    return np.exp(sigma * rng.standard_normal(size) - sigma * sigma / 2)
+
+
+def _draw_bias(workload: Workload, seed: int, sigma: float) -> FloatArray:
+    kinds = workload.cluster.kinds
+    names = list(dict.fromkeys(kinds))
+    by_kind = _log_normal(stream(seed, "bias"), sigma, (len(workload.kinds), len(names)))
+    return by_kind[:, [names.index(k) for k in kinds]]
+
+
+def _draw_changes(workload: Workload, seed: int, slowdowns: float, failures: float, span: float) -> FloatArray:
+    rows: list[tuple[float, int, float]] = []
+    for what, rate, length in (("slowdowns", slowdowns, span / 10), ("failures", failures, span / 20)):
+        for d in range(workload.cluster.p):
+            rng = stream(seed, what, d)
+            for begin in np.sort(rng.random(rng.poisson(rate)) * span).tolist():
+                pace = float(rng.uniform(1.5, 4.0)) if what == "slowdowns" else np.inf
+                rows += [(begin, d, pace), (begin + float(rng.exponential(length)), d, 1.0)]
+    return np.array(rows, float).reshape(-1, 3)
+
+
+def _draw_cancellations(workload: Workload, seed: int, share: float, span: float) -> FloatArray:
+    rng = stream(seed, "cancellations")
+    off, after = rng.random(workload.jobs) < share, rng.random(workload.jobs) * span
+    return np.where(off, workload.arrival + after, np.inf)
+
+
+def _spread(workload: Workload) -> float:
+    total = sum(float((p.work * p.mean_pace[p.row]).sum()) * int((workload.template == t).sum()) for t, p in enumerate(workload.problems))
+    return total / workload.cluster.p + float(workload.arrival.max(initial=0.0))

@@ -1,0 +1,74 @@
+"""`Schedule`: what is intended. One row a task, and one more for every copy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from weft.errors import InvalidInput
+from weft.model.columns import BoolArray, FloatArray, IntArray, floats, frozen, integers
+
+
+@dataclass(frozen=True, eq=False)
+class Schedule:
+    """Where and when each task runs, sorted by task, the original before its copies.
+
+    Examples
+    --------
+    >>> s = Schedule.of(device=[0, 1], start=[0.0, 2.0], finish=[1.0, 5.0])
+    >>> s.makespan, s.to_arrays()["device"].tolist()
+    (5.0, [0, 1])
+    """
+
+    task: IntArray
+    device: IntArray
+    start: FloatArray
+    finish: FloatArray
+    copy: BoolArray
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        device: ArrayLike,
+        start: ArrayLike,
+        finish: ArrayLike,
+        task: ArrayLike | None = None,
+        copy: ArrayLike = False,
+    ) -> Schedule:
+        """Gather columns; without `task`, row i is task i."""
+        rows = int(np.size(device))
+        columns = {
+            "task": integers(np.arange(rows) if task is None else task, "task", shape=(rows,)),
+            "device": integers(device, "device", shape=(rows,)),
+            "start": floats(start, "start", shape=(rows,)),
+            "finish": floats(finish, "finish", shape=(rows,)),
+            "copy": np.broadcast_to(np.asarray(copy, bool), (rows,)),
+        }
+        bad = ~(np.isfinite(columns["start"]) & np.isfinite(columns["finish"]))
+        if bad.any():
+            r = int(np.flatnonzero(bad)[0])
+            raise InvalidInput(
+                f"task {columns['task'][r]} is scheduled from {columns['start'][r]} to {columns['finish'][r]}; times must be finite"
+            )
+        order = np.lexsort((columns["device"], columns["start"], columns["copy"], columns["task"]))
+        return cls(**{key: frozen(np.ascontiguousarray(column[order])) for key, column in columns.items()})
+
+    def __len__(self) -> int:
+        return len(self.task)
+
+    @property
+    def makespan(self) -> float:
+        """When the last row ends; 0 for an empty schedule."""
+        return float(self.finish.max()) if len(self) else 0.0
+
+    @property
+    def copies(self) -> int:
+        """Number of duplicates."""
+        return int(self.copy.sum())
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """The columns: task, device, start, finish, copy (True for a duplicate)."""
+        return {key: getattr(self, key).copy() for key in ("task", "device", "start", "finish", "copy")}

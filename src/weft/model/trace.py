@@ -1,0 +1,105 @@
+"""`Trace`: what happened, simulated or real. One row an execution, one entry a job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from weft.model.columns import BoolArray, FloatArray, IntArray, frozen
+from weft.model.scenario import Scenario
+from weft.model.workload import Workload
+
+DONE, LOST, CANCELLED = 0, 1, 2
+STATUS = ("done", "lost", "cancelled")
+"""How an execution ended: finished, cut off by a device failure, or called off with its job."""
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """Executions in order of (start, device, job, task), and when each job ended.
+
+    Attributes
+    ----------
+    job, task, device : (x,) what ran where
+    decided, start, finish : (x,) when it was committed to the device, began and ended
+    status : (x,) DONE, LOST or CANCELLED
+    batch : (x,) executions with the same number ran together
+    copy : (x,) True for a duplicate of a task that runs elsewhere too
+    job_finish : (jobs,) when the last task of the job ended; NaN when it never did
+    eager : data starts to move when it is produced (True) or when its consumer is committed (False)
+    """
+
+    workload: Workload
+    scenario: Scenario
+    job: IntArray
+    task: IntArray
+    device: IntArray
+    decided: FloatArray
+    start: FloatArray
+    finish: FloatArray
+    status: IntArray
+    batch: IntArray
+    copy: BoolArray
+    job_finish: FloatArray
+    eager: bool = True
+    policy: str = ""
+
+    def __post_init__(self) -> None:
+        """Sort the rows, so that the same events give the same bytes."""
+        order = np.lexsort((self.task, self.job, self.device, self.start))
+        for key in self.columns():
+            object.__setattr__(self, key, frozen(np.ascontiguousarray(getattr(self, key)[order])))
+
+    @staticmethod
+    def columns() -> tuple[str, ...]:
+        """Names of the execution columns."""
+        return ("job", "task", "device", "decided", "start", "finish", "status", "batch", "copy")
+
+    def __len__(self) -> int:
+        return len(self.task)
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """The execution columns."""
+        return {key: getattr(self, key).copy() for key in self.columns()}
+
+    def named(self, policy: str) -> Trace:
+        """The same trace under another policy name."""
+        return replace(self, policy=policy)
+
+    @cached_property
+    def completed(self) -> BoolArray:
+        """(jobs,) whether the job came to its end."""
+        return frozen(np.isfinite(self.job_finish))
+
+    @cached_property
+    def job_completion(self) -> FloatArray:
+        """(jobs,) job completion time: end minus arrival; NaN for jobs that did not end."""
+        return frozen(self.job_finish - self.workload.arrival)
+
+    @property
+    def jct(self) -> np.float64:
+        """Mean job completion time over the jobs that ended."""
+        done = self.job_completion[self.completed]
+        return np.float64(done.mean()) if len(done) else np.float64(np.nan)
+
+    @property
+    def makespan(self) -> float:
+        """From the first arrival to the last finish."""
+        if not len(self):
+            return 0.0
+        return float(self.finish.max() - self.workload.arrival.min())
+
+    @cached_property
+    def busy(self) -> FloatArray:
+        """(p,) seconds each device was running something; a batch counts once."""
+        _, first = np.unique(self.batch, return_index=True)
+        p = self.workload.cluster.p
+        return frozen(np.bincount(self.device[first], weights=(self.finish - self.start)[first], minlength=p))
+
+    @property
+    def utilisation(self) -> float:
+        """Share of the makespan that devices were busy, over all devices."""
+        span = self.makespan
+        return float(self.busy.mean() / span) if span > 0 else 0.0

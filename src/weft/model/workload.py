@@ -1,0 +1,128 @@
+"""`Workload`: a stream of jobs, each one of a few problems on one cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from weft.errors import InvalidInput
+from weft.model.cluster import Cluster
+from weft.model.columns import FloatArray, IntArray, floats, frozen, integers, refuse, refuse_negative
+from weft.model.problem import Problem
+
+
+@dataclass(frozen=True, eq=False)
+class Workload:
+    """Jobs in order of arrival. Job `j` runs `problems[template[j]]`.
+
+    An *instance* is one task of one job; instances are numbered job by job, so a lower number never arrived later.
+
+    Examples
+    --------
+    >>> p = Problem.from_arrays([[1.0]])
+    >>> w = Workload.of(p, arrival=[0.0, 5.0])
+    >>> w.jobs, w.instances, w.task_of(1)
+    (2, 2, (1, 0))
+    """
+
+    problems: tuple[Problem, ...]
+    template: IntArray
+    arrival: FloatArray
+    deadline: FloatArray
+    priority: FloatArray
+    name: str = "workload"
+
+    @classmethod
+    def of(
+        cls,
+        problems: Problem | Sequence[Problem],
+        *,
+        arrival: ArrayLike = 0.0,
+        template: ArrayLike | None = None,
+        deadline: ArrayLike = np.inf,
+        priority: ArrayLike = 0.0,
+        name: str | None = None,
+    ) -> Workload:
+        """Make a workload; jobs are sorted by arrival. Without `template`, one problem serves all jobs or each job has its own."""
+        problems = (problems,) if isinstance(problems, Problem) else tuple(problems)
+        if not problems:
+            raise InvalidInput("a workload needs at least one problem")
+        jobs = max(np.size(arrival), np.size(template) if template is not None else max(1, len(problems)))
+        if template is None:
+            template = np.arange(jobs) if len(problems) > 1 else np.zeros(jobs, np.int64)
+        if np.size(arrival) == 1:
+            arrival = float(np.reshape(np.asarray(arrival, float), ())) if np.ndim(arrival) == 0 else float(np.asarray(arrival, float)[0])
+        columns = {
+            "template": integers(template, "template", shape=(jobs,)),
+            "arrival": floats(arrival, "arrival", shape=(jobs,)),
+            "deadline": floats(deadline, "deadline", shape=(jobs,)),
+            "priority": floats(priority, "priority", shape=(jobs,)),
+        }
+        order = np.argsort(columns["arrival"], kind="stable")
+        made = {key: frozen(np.ascontiguousarray(column[order])) for key, column in columns.items()}
+        return cls(problems=problems, name=name or problems[0].name, **made)
+
+    def __post_init__(self) -> None:
+        """Refuse jobs that name no problem, arrive at no time, or live on other machines."""
+
+        def job(j: int) -> str:
+            return f"job {j}"
+
+        refuse(
+            (self.template < 0) | (self.template >= len(self.problems)), self.template, "template", f"0 to {len(self.problems) - 1}", job
+        )
+        refuse_negative(self.arrival, "arrival", job)
+        refuse(np.isnan(self.deadline), self.deadline, "deadline", "a time", job)
+        refuse(~np.isfinite(self.priority), self.priority, "priority", "a finite number", job)
+        if (np.diff(self.arrival) < 0).any():
+            raise InvalidInput("jobs must be sorted by arrival; Workload.of sorts them")
+        for problem in self.problems[1:]:
+            if problem.cluster is not self.cluster and problem.cluster.names != self.cluster.names:
+                raise InvalidInput(
+                    f"problem '{problem.name}' is bound to cluster '{problem.cluster.name}', the first one to '{self.cluster.name}'"
+                )
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster all jobs share."""
+        return self.problems[0].cluster
+
+    @property
+    def jobs(self) -> int:
+        """Number of jobs."""
+        return len(self.arrival)
+
+    @cached_property
+    def first_instance(self) -> IntArray:
+        """(jobs + 1,) number of each job's first instance."""
+        sizes = np.array([p.n for p in self.problems], np.int64)[self.template]
+        return frozen(np.concatenate(([0], np.cumsum(sizes))).astype(np.int64))
+
+    @cached_property
+    def first_choice(self) -> IntArray:
+        """(jobs + 1,) number of each job's first choice."""
+        sizes = np.array([len(p.workflow.choices) for p in self.problems], np.int64)[self.template]
+        return frozen(np.concatenate(([0], np.cumsum(sizes))).astype(np.int64))
+
+    @property
+    def instances(self) -> int:
+        """Number of task instances over all jobs."""
+        return int(self.first_instance[-1])
+
+    @cached_property
+    def kinds(self) -> tuple[str, ...]:
+        """Names of the task kinds over all problems, in order of first appearance."""
+        return tuple(dict.fromkeys(k for p in self.problems for k in p.workflow.kinds))
+
+    def problem_of(self, job: int) -> Problem:
+        """The problem a job runs."""
+        return self.problems[int(self.template[job])]
+
+    def task_of(self, instance: int) -> tuple[int, int]:
+        """(job, task) of an instance."""
+        job = int(np.searchsorted(self.first_instance, instance, side="right")) - 1
+        return job, instance - int(self.first_instance[job])

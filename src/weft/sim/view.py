@@ -1,0 +1,92 @@
+"""What a policy sees and says: `View` -> `Decision`. The same for simulations and for real runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from weft.model import Workload
+from weft.model.columns import FloatArray, IntArray
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Commit a ready instance to a device.
+
+    A device runs what was committed to it in that order. On a device with batch > 1, ready instances of the same kind join the
+    batch, oldest job first, as far as they fit.
+    """
+
+    instance: int
+    device: int
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """What is known at a moment: nothing of the scenario that has not been seen yet.
+
+    Attributes
+    ----------
+    now : the time
+    ready : (r,) instances whose inputs are finished and that are not committed yet, by number: oldest job first
+    free_at : (p,) when each device is expected to have finished all that is committed to it; `now` when idle, inf when down or blocked
+    idle : (p,) whether the device is up, not blocked, and has nothing running or committed
+    pace : (p,) how many times as long a device takes now, compared with the estimate; inf: down
+    ran_on : (instances,) the device that finished an instance first; -1 before
+    finished_at : (instances,) when; NaN before
+    running : (p,) the first instance of what runs on each device, or -1
+    """
+
+    workload: Workload
+    now: float
+    ready: IntArray
+    free_at: FloatArray
+    idle: np.ndarray
+    pace: FloatArray
+    ran_on: IntArray
+    finished_at: FloatArray
+    running: IntArray
+    eager: bool
+
+    def duration(self, instance: int, device: int) -> float:
+        """Expected seconds of an instance on a device, at its present pace; inf where it cannot run."""
+        job, task = self.workload.task_of(instance)
+        seconds = self.workload.problem_of(job).duration(task, device)
+        return seconds * float(self.pace[device]) if seconds < np.inf else np.inf
+
+    def arrival(self, instance: int, device: int) -> float:
+        """When the inputs of a ready instance are all on a device, if it is committed there now."""
+        job, task = self.workload.task_of(instance)
+        problem, first = self.workload.problem_of(job), int(self.workload.first_instance[job])
+        w = problem.workflow
+        latest = 0.0
+        for e in w.pred_edge[w.pred_ptr[task] : w.pred_ptr[task + 1]].tolist():
+            parent = first + int(w.src[e])
+            done = float(self.finished_at[parent])
+            if done == done:  # a parent on a branch not taken never finishes
+                sent = done if self.eager else max(done, self.now)
+                latest = max(latest, sent + problem.transfer(e, int(self.ran_on[parent]), device))
+        return latest
+
+    def finish(self, instance: int, device: int) -> float:
+        """Expected finish of an instance if it is committed to a device now."""
+        return max(float(self.free_at[device]), self.arrival(instance, device), self.now) + self.duration(instance, device)
+
+
+class Policy(Protocol):
+    """One decision at a time. A policy may keep state of its own, made anew by `begin`."""
+
+    @property
+    def name(self) -> str:
+        """The name it is registered under, or a telling one."""
+        ...
+
+    def begin(self, workload: Workload, *, seed: int = 0) -> None:
+        """Get ready for a new simulation or run of this workload."""
+        ...
+
+    def decide(self, view: View) -> Decision | None:
+        """Return one decision, or None to wait for the next event. Called again until it waits or nothing is ready."""
+        ...
