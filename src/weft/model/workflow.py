@@ -256,9 +256,8 @@ class Workflow:
                 raise InvalidInput(f"choice {c} belongs to task {task}, but there are {self.n} tasks")
             share = choices.probability[choices.branches(c)]
             if not len(share) or not (share >= 0).all() or abs(float(share.sum()) - 1.0) > 1e-9:
-                raise InvalidInput(
-                    f"the branches of {self._quoted(task)} have probabilities {share.tolist()}; they must not be negative and must add up to 1"
-                )
+                rule = "they must not be negative and must add up to 1"
+                raise InvalidInput(f"the branches of {self._quoted(task)} have probabilities {share.tolist()}; {rule}")
         for e in np.flatnonzero(choices.edge_choice != ALWAYS).tolist():
             c, b = int(choices.edge_choice[e]), int(choices.edge_branch[e])
             if not 0 <= c < len(choices) or not 0 <= b < len(choices.branches(c)):

@@ -31,7 +31,7 @@ class View:
     ----------
     now : the time
     ready : (r,) instances whose inputs are finished and that are not committed yet, by number: oldest job first
-    free_at : (p,) when each device is expected to have finished all that is committed to it; `now` when idle, inf when down or blocked
+    free_at : (p,) when each device is expected to have finished all that is committed to it; `now` when idle, inf when down
     idle : (p,) whether the device is up, not blocked, and has nothing running or committed
     pace : (p,) how many times as long a device takes now, compared with the estimate; inf: down
     ran_on : (instances,) the device that finished an instance first; -1 before
