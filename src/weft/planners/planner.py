@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal, Protocol
 
-from weft.errors import Unsupported
+from weft.planners.bounds import lower_bound
+
+from weft.errors import InvalidInput, Unsupported
 from weft.model import Problem, Schedule
-from weft.model.bounds import lower_bound
 from weft.registry import Registry
 
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]
@@ -19,7 +21,7 @@ EXACT = 1e-9
 
 @dataclass(frozen=True)
 class Solution:
-    """What a planner found: a schedule and, if it proved one, a bound on any makespan (0: nothing proved)."""
+    """What a planner found: a schedule and, if it proved one, a bound on the makespan of any schedule without copies (0: none)."""
 
     schedule: Schedule
     bound: float = 0.0
@@ -44,15 +46,24 @@ class Planner(Protocol):
 PLANNERS: Registry[Planner] = Registry("planner")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Plan:
-    """A schedule with its certificate: no valid schedule without copies is shorter than `bound`."""
+    """A schedule with its certificate: no valid schedule (without copies, unless this one has some) is shorter than `bound`.
 
+    The bound is worked out when it is first asked for, so that a quick planner stays quick.
+    """
+
+    problem: Problem = field(repr=False)
     schedule: Schedule
     planner: str
-    bound: float
-    status: Status
     seconds: float
+    proved: float = 0.0
+
+    @cached_property
+    def bound(self) -> float:
+        """A proven lower bound on the makespan."""
+        copies = self.schedule.copies > 0
+        return max(lower_bound(self.problem, copies=copies), 0.0 if copies else self.proved)
 
     @property
     def makespan(self) -> float:
@@ -64,9 +75,14 @@ class Plan:
         """How far above the bound the makespan can be at most, as a share: 0.05 is 5 %."""
         return self.makespan / self.bound - 1.0 if self.bound > 0 else 0.0
 
+    @property
+    def status(self) -> Status:
+        """`optimal` when makespan and bound meet, else `feasible`."""
+        return "optimal" if self.makespan <= self.bound * (1 + EXACT) else "feasible"
 
-def plan(problem: Problem, planner: str | Planner = "heft", *, seconds: float | None = None, seed: int = 0) -> Plan:
-    """Plan a problem with a planner, by name or object.
+
+def plan(problem: Problem, planner: str | Planner = "heft", *, seconds: float | None = None, seed: int = 0, **options: object) -> Plan:
+    """Plan a problem with a planner, by name or object; further options go to the planner of that name.
 
     Examples
     --------
@@ -74,13 +90,13 @@ def plan(problem: Problem, planner: str | Planner = "heft", *, seconds: float | 
     >>> plan(problem, "heft").makespan
     5.0
     """
-    chosen = PLANNERS.create(planner) if isinstance(planner, str) else planner
+    if seconds is not None and not seconds > 0:
+        raise InvalidInput(f"seconds is {seconds}; it must be above zero")
+    chosen = PLANNERS.create(planner, **options) if isinstance(planner, str) else planner
     begin = time.perf_counter()
     solution = chosen.solve(problem, seconds=seconds, seed=seed)
     took = time.perf_counter() - begin
-    bound = max(lower_bound(problem), solution.bound)
-    tight = solution.schedule.makespan <= bound * (1 + EXACT)
-    return Plan(solution.schedule, chosen.name, bound, "optimal" if tight else "feasible", took)
+    return Plan(problem, solution.schedule, chosen.name, took, solution.bound)
 
 
 def refuse_choices(problem: Problem, planner: str) -> None:

@@ -65,7 +65,7 @@ class View:
         for e in w.pred_edge[w.pred_ptr[task] : w.pred_ptr[task + 1]].tolist():
             parent = first + int(w.src[e])
             done = float(self.finished_at[parent])
-            if done == done:  # a parent on a branch not taken never finishes
+            if not np.isnan(done):  # a parent on a branch not taken never finishes
                 sent = done if self.eager else max(done, self.now)
                 latest = max(latest, sent + problem.transfer(e, int(self.ran_on[parent]), device))
         return latest
