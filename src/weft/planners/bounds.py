@@ -1,0 +1,316 @@
+"""Lower bounds on the makespan: no valid schedule is shorter.
+
+Three ideas, each a relaxation, and their combination:
+
+* *paths*: for each task and device the earliest start when every parent may run wherever suits this one child best. A parent either runs on
+  the child's device, one after the other with the other local parents, or elsewhere, and then its data travel. (With several parents this is the
+  critical set of Colin and Chretienne, 1991, carried over to devices that differ.) The same from the end gives tails.
+* *area*: all work on all devices, tasks divisible: the linear programme of unrelated machines (Lenstra, Shmoys and Tardos, 1990), by its dual.
+* *both*: the work of the tasks that start late and end early has to fit between (Carlier, 1982, on several machines).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from weft.model import Problem
+from weft.model.columns import FloatArray, IntArray, frozen
+from weft.sim.jit import njit
+
+PAIR_LIMIT = 300_000_000
+"""Edge x device x device steps up to which transfers are taken pair by pair."""
+
+CELL_LIMIT = 25_000_000
+"""Task x device cells (8 bytes each, four arrays) up to which paths are followed device by device."""
+
+LOCAL_PARENTS = 12
+"""How many parents compete for the child's device in the path bound; leaving some out only weakens it."""
+
+
+class _Network(NamedTuple):
+    """A task graph seen from one end: heads on the graph, tails on the graph turned round."""
+
+    work: FloatArray
+    row: IntArray
+    pace: FloatArray
+    order: IntArray
+    ptr: IntArray
+    parent: IntArray
+    data: FloatArray
+    latency: FloatArray
+    per_byte: FloatArray
+
+
+def lower_bound(problem: Problem, *, copies: bool = False) -> float:
+    """Return a number that no valid schedule's makespan is below.
+
+    Parameters
+    ----------
+    copies : whether the schedules in question may run a task more than once; some arguments do not hold for them
+
+    Examples
+    --------
+    >>> p = Problem.from_arrays([[2.0, 3.0], [4.0, 5.0], [2.0, 2.0]], [[0, 1]], [1.0])
+    >>> round(lower_bound(p), 9)  # 2 + 4 on the path
+    6.0
+    """
+    if problem.n == 0:
+        return 0.0
+    forward = _forward(problem)
+    cheapest = problem.work * problem.best_pace[problem.row]
+    path = float((_chain_heads(forward, cheapest) + cheapest).max())  # in the order in which schedules add, so exact to the last bit
+    heads, tails, pinned = _heads_and_tails(problem, forward, cheapest, copies)
+    area = _area(problem, np.ones(problem.n, bool))
+    between = _between(problem, heads, tails)
+    # Sums in another order than a schedule's differ from it by rounding: give way by more than that can be.
+    slack = 1.0 - 4.0 * np.finfo(float).eps * (problem.n + 2)
+    return max(path, max(pinned, area, between) * slack)
+
+
+def _heads_and_tails(problem: Problem, forward: _Network, cheapest: FloatArray, copies: bool) -> tuple[FloatArray, FloatArray, float]:
+    """(n,) earliest start, (n,) shortest time from finish to the end, and the best bound through one task on its best device."""
+    backward = _backward(problem)
+    if problem.n * problem.p > CELL_LIMIT:
+        heads, tails = _chain_heads(forward, cheapest), _chain_heads(backward, cheapest)
+        return heads, tails, float((heads + cheapest + tails).max())
+    pairwise = problem.m * problem.p * problem.p <= PAIR_LIMIT
+    start = _device_heads(forward, pairwise)
+    if copies:  # a child may read another copy: only the work after a task is certain
+        rest = np.broadcast_to(_chain_heads(backward, cheapest)[:, None], start.shape)
+    else:
+        rest = _device_heads(backward, pairwise)
+    return start.min(axis=1), rest.min(axis=1), _through(forward, start, frozen(np.ascontiguousarray(rest)))
+
+
+def _forward(problem: Problem) -> _Network:
+    a = problem.arrays
+    return _Network(a.work, a.row, a.pace, a.order, a.pred_ptr, a.pred, a.pred_data, a.latency, a.per_byte)
+
+
+def _backward(problem: Problem) -> _Network:
+    a = problem.arrays
+    turned = [frozen(np.ascontiguousarray(x)) for x in (a.order[::-1], a.latency.T, a.per_byte.T)]
+    return _Network(a.work, a.row, a.pace, turned[0], a.succ_ptr, a.succ, a.succ_data, turned[1], turned[2])
+
+
+@njit
+def _chain_heads(g: _Network, cheapest: FloatArray) -> FloatArray:
+    head = np.zeros(len(g.work))
+    for t in g.order:
+        for e in range(g.ptr[t], g.ptr[t + 1]):
+            u = g.parent[e]
+            head[t] = max(head[t], head[u] + cheapest[u])
+    return head
+
+
+@njit
+def _duration(g: _Network, task: int, device: int) -> float:
+    pace = g.pace[g.row[task], device]
+    return g.work[task] * pace if pace < np.inf else np.inf
+
+
+@njit
+def _nearest(latency: FloatArray, per_byte: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Smallest latency and seconds per byte into each device from another one."""
+    p = len(latency)
+    wait, slow = np.full(p, np.inf), np.full(p, np.inf)
+    for d in range(p):
+        for other in range(p):
+            if other != d:
+                wait[d] = min(wait[d], latency[other, d])
+                slow[d] = min(slow[d], per_byte[other, d])
+    return wait, slow
+
+
+@njit
+def _device_heads(g: _Network, pairwise: bool) -> FloatArray:
+    """(n, p) earliest start of each task on each device; inf where it cannot run."""
+    n, p = len(g.work), g.pace.shape[1]
+    head, done = np.zeros((n, p)), np.empty((n, p))
+    wait, slow = _nearest(g.latency, g.per_byte)
+    widest = 0
+    for t in range(n):
+        widest = max(widest, g.ptr[t + 1] - g.ptr[t])
+    soonest = np.empty((widest, 3))  # per parent: earliest finish, its device, second earliest
+    remote, local, release, length = np.empty(widest), np.empty(widest, np.int64), np.empty(LOCAL_PARENTS), np.empty(LOCAL_PARENTS)
+    for t in g.order:
+        first, last = g.ptr[t], g.ptr[t + 1]
+        if not pairwise:
+            for k in range(last - first):
+                _two_soonest(done[g.parent[first + k]], soonest[k])
+        for d in range(p):
+            own = _duration(g, t, d)
+            if own == np.inf:
+                head[t, d] = done[t, d] = np.inf
+                continue
+            for k in range(last - first):
+                u, data = g.parent[first + k], g.data[first + k]
+                if pairwise:
+                    best = np.inf
+                    for other in range(p):
+                        if other != d:
+                            best = min(best, done[u, other] + (g.latency[other, d] + data * g.per_byte[other, d]))
+                else:
+                    finish = soonest[k, 2] if soonest[k, 1] == d else soonest[k, 0]
+                    best = finish + (wait[d] + data * slow[d]) if finish < np.inf else np.inf
+                remote[k] = best
+                local[k] = u
+            head[t, d] = _earliest_join(g, head, d, remote, local, last - first, release, length)
+            done[t, d] = head[t, d] + own
+    return head
+
+
+@njit
+def _two_soonest(done: FloatArray, out: FloatArray) -> None:
+    out[0] = out[2] = np.inf
+    out[1] = -1
+    for d in range(len(done)):
+        if done[d] < out[0]:
+            out[2] = out[0]
+            out[0] = done[d]
+            out[1] = d
+        elif done[d] < out[2]:
+            out[2] = done[d]
+
+
+@njit
+def _earliest_join(
+    g: _Network, head: FloatArray, device: int, remote: FloatArray, local: IntArray, count: int, release: FloatArray, length: FloatArray
+) -> float:
+    """Earliest time all parents are there: those whose data would come later than that are local, one after the other on this device."""
+    best, serial, taken = np.inf, 0.0, 0
+    for step in range(min(count, LOCAL_PARENTS) + 1):
+        if step == count:
+            return min(best, serial)
+        at = step
+        for k in range(step + 1, count):  # the parent with the latest remote data comes next
+            if remote[k] > remote[at]:
+                at = k
+        remote[step], remote[at] = remote[at], remote[step]
+        local[step], local[at] = local[at], local[step]
+        best = min(best, max(serial, remote[step]))
+        if serial >= best or step == LOCAL_PARENTS:
+            break
+        u = local[step]
+        begin, seconds = head[u, device], _duration(g, u, device)
+        if seconds == np.inf:
+            return best
+        k = taken
+        while k > 0 and release[k - 1] > begin:
+            release[k], length[k] = release[k - 1], length[k - 1]
+            k -= 1
+        release[k], length[k] = begin, seconds
+        taken += 1
+        serial = 0.0
+        for i in range(taken):
+            serial = max(serial, release[i]) + length[i]
+    return min(best, serial)
+
+
+@njit
+def _through(g: _Network, start: FloatArray, rest: FloatArray) -> float:
+    longest = 0.0
+    for t in range(len(g.work)):
+        shortest = np.inf
+        for d in range(g.pace.shape[1]):
+            if start[t, d] < np.inf:
+                shortest = min(shortest, start[t, d] + _duration(g, t, d) + rest[t, d])
+        longest = max(longest, shortest)
+    return longest
+
+
+def _area(problem: Problem, chosen: np.ndarray) -> float:
+    """Least time in which the chosen tasks can be done if they are divisible: the better of two weightings of the devices, improved."""
+    return float(_area_bound(*_row_totals(problem, chosen))[0])
+
+
+def _row_totals(problem: Problem, chosen: np.ndarray) -> tuple[FloatArray, FloatArray]:
+    return np.bincount(problem.row[chosen], weights=problem.work[chosen], minlength=len(problem.pace)), problem.pace
+
+
+@njit
+def _area_bound(total: FloatArray, pace: FloatArray) -> tuple[float, FloatArray]:
+    """Max over weights w of the sum over rows of total x min over devices of w x pace: every w gives a bound."""
+    k, p = pace.shape
+    weight = np.empty(p)
+    for d in range(p):
+        units, seconds = 0.0, 0.0
+        for r in range(k):
+            if pace[r, d] < np.inf:
+                units += total[r]
+                seconds += total[r] * pace[r, d]
+        weight[d] = units / seconds if seconds > 0.0 else 1.0
+    weight /= weight.sum()
+    best, kept, load = -1.0, weight.copy(), np.empty(p)
+    rounds = max(1, min(300, 40_000_000 // (k * p + 1)))
+    for i in range(rounds):
+        value = _weighted(total, pace, weight, load)
+        if value > best:
+            best = value
+            kept[:] = weight
+        if value <= 0.0:
+            break
+        step = 0.5 / np.sqrt(1.0 + i)
+        for d in range(p):
+            weight[d] *= np.exp(step * min(load[d] / value - 1.0, 3.0))
+        weight /= weight.sum()
+    return best, kept
+
+
+@njit
+def _weighted(total: FloatArray, pace: FloatArray, weight: FloatArray, load: FloatArray) -> float:
+    value = 0.0
+    load[:] = 0.0
+    for r in range(len(pace)):
+        if total[r] == 0.0:
+            continue
+        at, least = -1, np.inf
+        for d in range(len(weight)):
+            if weight[d] * pace[r, d] < least:
+                at, least = d, weight[d] * pace[r, d]
+        value += total[r] * least
+        load[at] += total[r] * pace[r, at]
+    return value
+
+
+def _between(problem: Problem, heads: FloatArray, tails: FloatArray) -> float:
+    """Best of: earliest start in a set + its area + shortest rest after it, over sets given by a least head and a least tail."""
+    best = 0.0
+    weight = _area_bound(*_row_totals(problem, np.ones(problem.n, bool)))[1]
+    for _ in range(3):  # the weights that fit the best set may show a better one
+        share = problem.work * _least_share(problem.pace, weight)[problem.row]
+        value, head, tail = _window(share, heads, tails, np.argsort(-tails, kind="stable"), _thresholds(heads))
+        chosen = (heads >= head) & (tails >= tail)
+        refined, weight = _area_bound(*_row_totals(problem, chosen))
+        value = max(value, head + refined + tail)
+        if value <= best:
+            break
+        best = value
+    return best
+
+
+def _least_share(pace: FloatArray, weight: FloatArray) -> FloatArray:
+    with np.errstate(invalid="ignore"):
+        product = pace * weight
+    return np.where(np.isnan(product), np.inf, product).min(axis=1)
+
+
+def _thresholds(heads: FloatArray) -> FloatArray:
+    values = np.unique(heads)
+    room = max(16, 20_000_000 // max(1, len(heads)))
+    return values if len(values) <= room else values[np.linspace(0, len(values) - 1, room).astype(np.int64)]
+
+
+@njit
+def _window(share: FloatArray, heads: FloatArray, tails: FloatArray, by_tail: IntArray, thresholds: FloatArray) -> tuple[float, float, float]:
+    best, head, tail = 0.0, 0.0, 0.0
+    for h in thresholds:
+        total = 0.0
+        for t in by_tail:
+            if heads[t] >= h:
+                total += share[t]
+                if h + total + tails[t] > best:
+                    best, head, tail = h + total + tails[t], h, tails[t]
+    return best, head, tail
