@@ -9,6 +9,7 @@ import numpy as np
 
 from weft.model import Workload
 from weft.model.columns import FloatArray, IntArray
+from weft.model.workflow import ALWAYS
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,14 @@ class Decision:
 
     instance: int
     device: int
+
+
+@dataclass(frozen=True)
+class Block:
+    """Keep a device from starting anything until a time; then the policy is asked again. What runs there goes on."""
+
+    device: int
+    until: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +46,7 @@ class View:
     ran_on : (instances,) the device that finished an instance first; -1 before
     finished_at : (instances,) when; NaN before
     running : (p,) the first instance of what runs on each device, or -1
+    outcome : (choices over all jobs,) the branch taken, -1 while it is not known; None where every edge is taken
     """
 
     workload: Workload
@@ -49,6 +59,7 @@ class View:
     finished_at: FloatArray
     running: IntArray
     eager: bool
+    outcome: IntArray | None = None
 
     def duration(self, instance: int, device: int) -> float:
         """Expected seconds of an instance on a device, at its present pace; inf where it cannot run."""
@@ -65,10 +76,17 @@ class View:
         for e in w.pred_edge[w.pred_ptr[task] : w.pred_ptr[task + 1]].tolist():
             parent = first + int(w.src[e])
             done = float(self.finished_at[parent])
-            if not np.isnan(done):  # a parent on a branch not taken never finishes
+            if not np.isnan(done) and self._taken(job, e):  # a parent on a branch not taken never finishes
                 sent = done if self.eager else max(done, self.now)
                 latest = max(latest, sent + problem.transfer(e, int(self.ran_on[parent]), device))
         return latest
+
+    def _taken(self, job: int, edge: int) -> bool:
+        choices = self.workload.problem_of(job).workflow.choices
+        choice = int(choices.edge_choice[edge])
+        if choice == ALWAYS or self.outcome is None:
+            return True
+        return bool(self.outcome[int(self.workload.first_choice[job]) + choice] == choices.edge_branch[edge])
 
     def finish(self, instance: int, device: int) -> float:
         """Expected finish of an instance if it is committed to a device now."""
@@ -87,6 +105,6 @@ class Policy(Protocol):
         """Get ready for a new simulation or run of this workload."""
         ...
 
-    def decide(self, view: View) -> Decision | None:
-        """Return one decision, or None to wait for the next event. Called again until it waits or nothing is ready."""
+    def decide(self, view: View) -> Decision | Block | None:
+        """Return one decision, a block, or None to wait for the next event. Called again until it waits or nothing is ready."""
         ...

@@ -1,0 +1,46 @@
+"""`Rule`: an order of instances and a way to choose a device, simple enough to run inside the compiled kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+
+from weft.errors import InvalidInput, UnknownName
+from weft.model import Workload
+from weft.model.columns import FloatArray, assign, frozen
+from weft.registry import closest
+
+Placement = Literal["first", "fastest", "earliest", "eft", "mru"]
+PLACEMENTS: tuple[str, ...] = get_args(Placement)
+"""How a rule chooses a device, in the order of the table in docs/simulator.md; a kernel may use the position as a number."""
+
+
+@dataclass(frozen=True, eq=False)
+class Rule:
+    """Take the ready instance with the lowest key (ties: the lowest number) for which `placement` finds a device.
+
+    Examples
+    --------
+    >>> Rule("fifo", "first", np.zeros(3)).keys.tolist()
+    [0.0, 0.0, 0.0]
+    """
+
+    name: str
+    placement: Placement
+    keys: FloatArray
+
+    def __post_init__(self) -> None:
+        """Refuse unknown placements and keys that have no order."""
+        if self.placement not in PLACEMENTS:
+            raise UnknownName(f"rule '{self.name}' has the unknown placement '{self.placement}'{closest(self.placement, PLACEMENTS)}")
+        keys = np.ascontiguousarray(self.keys, dtype=np.float64)
+        if keys.ndim != 1 or np.isnan(keys).any():
+            raise InvalidInput(f"the keys of rule '{self.name}' must be one number per instance, none of them NaN")
+        assign(self, keys=frozen(keys))
+
+    def check_fits(self, workload: Workload) -> None:
+        """Raise unless there is one key per instance of the workload."""
+        if len(self.keys) != workload.instances:
+            raise InvalidInput(f"rule '{self.name}' has {len(self.keys)} keys, but '{workload.name}' has {workload.instances} instances")
