@@ -245,7 +245,7 @@ class Workflow:
                 raise InvalidInput(f"edge {self._quoted(int(self.src[e]))} -> {self._quoted(int(self.dst[e]))} is given twice")
             for column in ("src", "dst", "data"):
                 assign(self, **{column: frozen(getattr(self, column)[order])})
-                assign(self, choices=self.choices.reordered(order))
+            assign(self, choices=self.choices.reordered(order))
 
     def _check_choices(self) -> None:
         choices = self.choices
