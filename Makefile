@@ -1,0 +1,65 @@
+# A fresh clone needs Python 3.11 (or later) and pip: `make demo` and `make test` do the rest, inside .venv.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt --editable
+
+.PHONY: help demo test lint format docs bench clean
+
+help:
+	@echo "make demo   plan and simulate a GPU workflow, write demo/report.html"
+	@echo "make test   ruff, mypy and all tests"
+	@echo "make lint   ruff and mypy only"
+	@echo "make format let ruff format the code"
+	@echo "make docs   write docs/reference and the pictures of the README"
+	@echo "make bench  measure speed, with the peer beside it"
+	@echo "make clean  remove .venv, caches and what the demo wrote"
+
+demo: $(VENV)/.demo
+	$(BIN)/python examples/demo.py
+
+test: lint
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile --durations 5
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.test
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+docs: $(VENV)/.demo
+	$(BIN)/python docs/make_reference.py
+	$(BIN)/python docs/make_pictures.py
+
+bench: $(VENV)/.bench
+	$(BIN)/weft bench --out benchmarks/latest.json
+
+# Debian's Python comes without ensurepip: then pip installs itself into the environment.
+$(VENV)/.made:
+	@echo "making $(VENV) with $(PYTHON)"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "weft needs Python 3.11 or later; say: make PYTHON=/path/to/python3.11")'
+	@$(PYTHON) -m venv $(VENV) >/dev/null 2>&1 || { $(PYTHON) -m venv --clear --without-pip $(VENV) && $(PYTHON) -m pip --python $(BIN)/python install -qq pip; }
+	@touch $@
+
+$(VENV)/.demo: $(VENV)/.made pyproject.toml constraints.txt
+	@echo "installing weft[report]"
+	@$(INSTALL) '.[report]'
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.made pyproject.toml constraints.txt
+	@echo "installing weft[test]"
+	@$(INSTALL) '.[test]'
+	@touch $@ $(VENV)/.demo
+
+$(VENV)/.bench: $(VENV)/.made pyproject.toml constraints.txt
+	@echo "installing weft[bench]"
+	@$(INSTALL) '.[bench]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) demo build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests -name __pycache__ -type d -exec rm -rf {} +
