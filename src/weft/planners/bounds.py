@@ -2,10 +2,11 @@
 
 Three ideas, each a relaxation, and their combination:
 
-* *paths*: for each task and device the earliest start when every parent may run wherever suits this one child best. A parent either runs on
-  the child's device, one after the other with the other local parents, or elsewhere, and then its data travel. (With several parents this is the
-  critical set of Colin and Chretienne, 1991, carried over to devices that differ.) The same from the end gives tails.
-* *area*: all work on all devices, tasks divisible: the linear programme of unrelated machines (Lenstra, Shmoys and Tardos, 1990), by its dual.
+* *paths*: for each task and device the earliest start when every parent may run wherever suits this one child best. A parent either
+  runs on the child's device, one after the other with the other local parents, or elsewhere, and then its data travel. (The critical
+  sets of Colin and Chretienne, 1991, carried over to devices that differ.) The same from the end gives tails.
+* *area*: all work on all devices, tasks divisible: the linear programme of unrelated machines (Lenstra, Shmoys and Tardos, 1990), by
+  its dual.
 * *both*: the work of the tasks that start late and end early has to fit between (Carlier, 1982, on several machines).
 """
 
@@ -75,12 +76,10 @@ def _heads_and_tails(problem: Problem, forward: _Network, cheapest: FloatArray, 
     if problem.n * problem.p > CELL_LIMIT:
         heads, tails = _chain_heads(forward, cheapest), _chain_heads(backward, cheapest)
         return heads, tails, float((heads + cheapest + tails).max())
-    pairwise = problem.m * problem.p * problem.p <= PAIR_LIMIT
-    start = _device_heads(forward, pairwise)
-    if copies:  # a child may read another copy: only the work after a task is certain
-        rest = np.broadcast_to(_chain_heads(backward, cheapest)[:, None], start.shape)
-    else:
-        rest = _device_heads(backward, pairwise)
+    device_heads = _device_heads if problem.m * problem.p * problem.p <= PAIR_LIMIT else _device_heads_of_many
+    start = device_heads(forward)
+    # Where tasks have copies, a child may read another one: only the work after a task is certain, not the transfers.
+    rest = np.broadcast_to(_chain_heads(backward, cheapest)[:, None], start.shape) if copies else device_heads(backward)
     return start.min(axis=1), rest.min(axis=1), _through(forward, start, frozen(np.ascontiguousarray(rest)))
 
 
@@ -112,6 +111,57 @@ def _duration(g: _Network, task: int, device: int) -> float:
 
 
 @njit
+def _device_heads(g: _Network) -> FloatArray:
+    """(n, p) earliest start of each task on each device, inf where it cannot run; parents compete for the device."""
+    n, p = len(g.work), g.pace.shape[1]
+    head, done = np.zeros((n, p)), np.empty((n, p))
+    widest = 0
+    for t in range(n):
+        widest = max(widest, g.ptr[t + 1] - g.ptr[t])
+    remote, local, release, length = np.empty(widest), np.empty(widest, np.int64), np.empty(LOCAL_PARENTS), np.empty(LOCAL_PARENTS)
+    for t in g.order:
+        first, last = g.ptr[t], g.ptr[t + 1]
+        for d in range(p):
+            own = _duration(g, t, d)
+            if own == np.inf:
+                head[t, d] = done[t, d] = np.inf
+                continue
+            for k in range(last - first):
+                u, data = g.parent[first + k], g.data[first + k]
+                best = np.inf
+                for other in range(p):
+                    if other != d:
+                        best = min(best, done[u, other] + (g.latency[other, d] + data * g.per_byte[other, d]))
+                remote[k] = best
+                local[k] = u
+            head[t, d] = _earliest_join(g, head, d, remote, local, last - first, release, length)
+            done[t, d] = head[t, d] + own
+    return head
+
+
+@njit
+def _device_heads_of_many(g: _Network) -> FloatArray:
+    """The same for large problems: the shortest transfer into a device stands for all of them, and parents do not compete."""
+    n, p = len(g.work), g.pace.shape[1]
+    head, done = np.zeros((n, p)), np.empty((n, p))
+    wait, slow = _nearest(g.latency, g.per_byte)
+    for t in g.order:
+        for e in range(g.ptr[t], g.ptr[t + 1]):
+            u, data = g.parent[e], g.data[e]
+            soonest = np.inf
+            for d in range(p):
+                soonest = min(soonest, done[u, d])
+            for d in range(p):
+                head[t, d] = max(head[t, d], min(done[u, d], soonest + (wait[d] + data * slow[d])))
+        for d in range(p):
+            own = _duration(g, t, d)
+            if own == np.inf:
+                head[t, d] = np.inf
+            done[t, d] = head[t, d] + own
+    return head
+
+
+@njit
 def _nearest(latency: FloatArray, per_byte: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Smallest latency and seconds per byte into each device from another one."""
     p = len(latency)
@@ -125,62 +175,11 @@ def _nearest(latency: FloatArray, per_byte: FloatArray) -> tuple[FloatArray, Flo
 
 
 @njit
-def _device_heads(g: _Network, pairwise: bool) -> FloatArray:
-    """(n, p) earliest start of each task on each device; inf where it cannot run."""
-    n, p = len(g.work), g.pace.shape[1]
-    head, done = np.zeros((n, p)), np.empty((n, p))
-    wait, slow = _nearest(g.latency, g.per_byte)
-    widest = 0
-    for t in range(n):
-        widest = max(widest, g.ptr[t + 1] - g.ptr[t])
-    soonest = np.empty((widest, 3))  # per parent: earliest finish, its device, second earliest
-    remote, local, release, length = np.empty(widest), np.empty(widest, np.int64), np.empty(LOCAL_PARENTS), np.empty(LOCAL_PARENTS)
-    for t in g.order:
-        first, last = g.ptr[t], g.ptr[t + 1]
-        if not pairwise:
-            for k in range(last - first):
-                _two_soonest(done[g.parent[first + k]], soonest[k])
-        for d in range(p):
-            own = _duration(g, t, d)
-            if own == np.inf:
-                head[t, d] = done[t, d] = np.inf
-                continue
-            for k in range(last - first):
-                u, data = g.parent[first + k], g.data[first + k]
-                if pairwise:
-                    best = np.inf
-                    for other in range(p):
-                        if other != d:
-                            best = min(best, done[u, other] + (g.latency[other, d] + data * g.per_byte[other, d]))
-                else:
-                    finish = soonest[k, 2] if soonest[k, 1] == d else soonest[k, 0]
-                    best = finish + (wait[d] + data * slow[d]) if finish < np.inf else np.inf
-                remote[k] = best
-                local[k] = u
-            head[t, d] = _earliest_join(g, head, d, remote, local, last - first, release, length)
-            done[t, d] = head[t, d] + own
-    return head
-
-
-@njit
-def _two_soonest(done: FloatArray, out: FloatArray) -> None:
-    out[0] = out[2] = np.inf
-    out[1] = -1
-    for d in range(len(done)):
-        if done[d] < out[0]:
-            out[2] = out[0]
-            out[0] = done[d]
-            out[1] = d
-        elif done[d] < out[2]:
-            out[2] = done[d]
-
-
-@njit
 def _earliest_join(
     g: _Network, head: FloatArray, device: int, remote: FloatArray, local: IntArray, count: int, release: FloatArray, length: FloatArray
 ) -> float:
     """Earliest time all parents are there: those whose data would come later than that are local, one after the other on this device."""
-    best, serial, taken = np.inf, 0.0, 0
+    best, serial = np.inf, 0.0
     for step in range(min(count, LOCAL_PARENTS) + 1):
         if step == count:
             return min(best, serial)
@@ -195,16 +194,15 @@ def _earliest_join(
             break
         u = local[step]
         begin, seconds = head[u, device], _duration(g, u, device)
-        if seconds == np.inf:
-            return best
-        k = taken
+        if seconds == np.inf:  # it cannot run here, so its data must come
+            return float(best)
+        k = step
         while k > 0 and release[k - 1] > begin:
             release[k], length[k] = release[k - 1], length[k - 1]
             k -= 1
         release[k], length[k] = begin, seconds
-        taken += 1
         serial = 0.0
-        for i in range(taken):
+        for i in range(step + 1):
             serial = max(serial, release[i]) + length[i]
     return min(best, serial)
 
@@ -227,7 +225,8 @@ def _area(problem: Problem, chosen: np.ndarray) -> float:
 
 
 def _row_totals(problem: Problem, chosen: np.ndarray) -> tuple[FloatArray, FloatArray]:
-    return np.bincount(problem.row[chosen], weights=problem.work[chosen], minlength=len(problem.pace)), problem.pace
+    total = np.bincount(problem.row[chosen], weights=problem.work[chosen], minlength=len(problem.pace))
+    return np.asarray(total, float), problem.pace
 
 
 @njit
@@ -292,9 +291,7 @@ def _between(problem: Problem, heads: FloatArray, tails: FloatArray) -> float:
 
 
 def _least_share(pace: FloatArray, weight: FloatArray) -> FloatArray:
-    with np.errstate(invalid="ignore"):
-        product = pace * weight
-    return np.where(np.isnan(product), np.inf, product).min(axis=1)
+    return np.asarray((pace * weight).min(axis=1))
 
 
 def _thresholds(heads: FloatArray) -> FloatArray:
@@ -304,7 +301,11 @@ def _thresholds(heads: FloatArray) -> FloatArray:
 
 
 @njit
-def _window(share: FloatArray, heads: FloatArray, tails: FloatArray, by_tail: IntArray, thresholds: FloatArray) -> tuple[float, float, float]:
+def _window(
+    share: FloatArray, heads: FloatArray, tails: FloatArray, by_tail: IntArray, thresholds: FloatArray
+) -> tuple[float, float, float]:
+    share: FloatArray, heads: FloatArray, tails: FloatArray, by_tail: IntArray, thresholds: FloatArray
+) -> tuple[float, float, float]:
     best, head, tail = 0.0, 0.0, 0.0
     for h in thresholds:
         total = 0.0
