@@ -304,8 +304,6 @@ def _thresholds(heads: FloatArray) -> FloatArray:
 def _window(
     share: FloatArray, heads: FloatArray, tails: FloatArray, by_tail: IntArray, thresholds: FloatArray
 ) -> tuple[float, float, float]:
-    share: FloatArray, heads: FloatArray, tails: FloatArray, by_tail: IntArray, thresholds: FloatArray
-) -> tuple[float, float, float]:
     best, head, tail = 0.0, 0.0, 0.0
     for h in thresholds:
         total = 0.0
