@@ -37,7 +37,7 @@ def floats(values: ArrayLike, what: str, *, shape: tuple[int, ...]) -> FloatArra
         array = np.full(shape, float(array))
     if array.shape != shape:
         raise InvalidInput(f"{what} has shape {array.shape}, expected {shape}")
-    return frozen(np.ascontiguousarray(array))
+    return _own(array, values)
 
 
 def integers(values: ArrayLike, what: str, *, shape: tuple[int, ...]) -> IntArray:
@@ -45,14 +45,15 @@ def integers(values: ArrayLike, what: str, *, shape: tuple[int, ...]) -> IntArra
     array = np.asarray(values)
     if array.dtype != np.int64:
         as_float = _as(values, np.float64, what)
-        array = np.asarray(as_float).astype(np.int64)
-        if not np.array_equal(array, as_float):
-            raise InvalidInput(f"{what} must hold whole numbers")
+        whole = np.isfinite(as_float) & (as_float == np.floor(as_float))
+        if not whole.all():
+            raise InvalidInput(f"{what} must hold whole numbers; found {as_float[~whole].flat[0]!s}")
+        array = as_float.astype(np.int64)
     if array.ndim == 0:
         array = np.full(shape, int(array))
     if array.shape != shape:
         raise InvalidInput(f"{what} has shape {array.shape}, expected {shape}")
-    return frozen(np.ascontiguousarray(array))
+    return _own(array, values)
 
 
 def refuse(bad: NDArray[np.bool_], values: NDArray[Any], what: str, rule: str, name: Namer) -> None:
@@ -82,6 +83,14 @@ def unique_names(names: Sequence[str], what: str) -> dict[str, int]:
             raise InvalidInput(f"{what} '{name}' is given twice (numbers {index[name]} and {i})")
         index[name] = i
     return index
+
+
+def _own(array: NDArray[Any], given: ArrayLike) -> NDArray[Any]:
+    """Freeze the array; copy it first where the caller could still write to it."""
+    column = np.ascontiguousarray(array)
+    if isinstance(given, np.ndarray) and given.flags.writeable and np.may_share_memory(column, given):
+        column = column.copy()
+    return frozen(column)
 
 
 def _as(values: ArrayLike, dtype: type[np.float64], what: str) -> FloatArray:

@@ -152,7 +152,7 @@ class Problem:
     def mean_pace(self) -> FloatArray:
         """(k,) mean seconds per unit of work over the devices that can run the row."""
         can = np.isfinite(self.pace)
-        return frozen(np.where(can, self.pace, 0.0).sum(axis=1) / can.sum(axis=1))
+        return frozen(np.where(can, self.pace, 0.0).sum(axis=1) / np.maximum(can.sum(axis=1), 1))  # a kind without tasks may run nowhere
 
     @cached_property
     def best_pace(self) -> FloatArray:
@@ -212,7 +212,8 @@ def _pace_from_durations(workflow: Workflow, cluster: Cluster) -> tuple[FloatArr
             pace[:, d] = column
     # A task without any measured duration falls back to work / speed.
     bare = np.isnan(np.stack(list(workflow.durations.values()))).all(axis=0)
-    by_speed = workflow.work[bare, None] * _pace_by_kind(workflow, cluster)[workflow.kind[bare]]
+    with np.errstate(invalid="ignore"):  # no work at an infinite pace
+        by_speed = workflow.work[bare, None] * _pace_by_kind(workflow, cluster)[workflow.kind[bare]]
     pace[bare] = np.where(np.isnan(by_speed), np.inf, by_speed)
     pace[np.isnan(pace)] = np.inf
     return np.ones(n), np.arange(n, dtype=np.int64), pace

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from weft.errors import InvalidInput
-from weft.model.columns import FloatArray, IntArray, floats, integers, refuse_negative, refuse_not_positive
+from weft.model.columns import FloatArray, IntArray, floats, integers, refuse, refuse_negative, refuse_not_positive
 from weft.model.workload import Workload
 from weft.rng import stream
 
@@ -51,7 +51,10 @@ class Scenario:
         `changes` holds rows of (time, device, pace).
         """
         choices = int(workload.first_choice[-1])
-        rows = np.asarray(changes, float).reshape(-1, 3)
+        rows = np.asarray(changes, float)
+        if rows.size % 3 or (rows.size and rows.shape[-1] != 3):
+            raise InvalidInput(f"changes must be rows of (time, device, pace); got shape {rows.shape}")
+        rows = rows.reshape(-1, 3)
         rows = rows[np.argsort(rows[:, 0], kind="stable")]
         p = workload.cluster.p
         scenario = cls(
@@ -118,8 +121,13 @@ class Scenario:
         refuse_negative(self.change_time, "time", lambda i: f"change {i}")
         refuse_not_positive(self.change_pace, "pace", lambda i: f"change {i}", finite=False)
         refuse_negative(self.cancel, "cancellation", lambda j: f"job {j}", finite=False)
-        if len(self.change_device) and not 0 <= self.change_device.min() <= self.change_device.max() < workload.cluster.p:
-            raise InvalidInput(f"a change names device {self.change_device.max()}, but there are {workload.cluster.p} devices")
+        refuse(
+            (self.change_device < 0) | (self.change_device >= workload.cluster.p),
+            self.change_device,
+            "device",
+            f"0 to {workload.cluster.p - 1}",
+            lambda i: f"change {i}",
+        )
         limit = _branch_counts(workload)
         if ((self.outcome < 0) | (self.outcome >= limit)).any():
             c = int(np.flatnonzero((self.outcome < 0) | (self.outcome >= limit))[0])

@@ -94,9 +94,10 @@ class Trace:
     @cached_property
     def busy(self) -> FloatArray:
         """(p,) seconds each device was running something; a batch counts once."""
-        _, first = np.unique(self.batch, return_index=True)
-        p = self.workload.cluster.p
-        return frozen(np.bincount(self.device[first], weights=(self.finish - self.start)[first], minlength=p))
+        _, first, group = np.unique(self.batch, return_index=True, return_inverse=True)
+        length = np.zeros(len(first))
+        np.maximum.at(length, group.reshape(-1), self.finish - self.start)  # a member may be called off before the others end
+        return frozen(np.bincount(self.device[first], weights=length, minlength=self.workload.cluster.p))
 
     @property
     def utilisation(self) -> float:

@@ -143,6 +143,7 @@ class Workflow:
         )
         self._check_tasks()
         self._check_edges()
+        self._check_choice_shapes()
         self._sort_edges()
         self._check_choices()
         assign(self, order=frozen(self._topological_order()))
@@ -247,10 +248,16 @@ class Workflow:
                 assign(self, **{column: frozen(getattr(self, column)[order])})
             assign(self, choices=self.choices.reordered(order))
 
-    def _check_choices(self) -> None:
+    def _check_choice_shapes(self) -> None:
         choices = self.choices
         if len(choices.edge_choice) != self.m or len(choices.edge_branch) != self.m:
             raise InvalidInput(f"choices speak of {len(choices.edge_choice)} edges, but there are {self.m}")
+        ends, count, labels = choices.first, len(choices.probability), len(choices.labels)
+        if len(ends) != len(choices) + 1 or labels != count or ends[0] != 0 or ends[-1] != count or (np.diff(ends) < 0).any():
+            raise InvalidInput(f"{len(choices)} choices begin at {ends.tolist()} among {count} probabilities and {labels} labels")
+
+    def _check_choices(self) -> None:
+        choices = self.choices
         for c, task in enumerate(choices.task.tolist()):
             if not 0 <= task < self.n:
                 raise InvalidInput(f"choice {c} belongs to task {task}, but there are {self.n} tasks")

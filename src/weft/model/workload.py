@@ -81,7 +81,7 @@ class Workload:
         if (np.diff(self.arrival) < 0).any():
             raise InvalidInput("jobs must be sorted by arrival; Workload.of sorts them")
         for problem in self.problems[1:]:
-            if problem.cluster is not self.cluster and problem.cluster.names != self.cluster.names:
+            if problem.cluster is not self.cluster and not _alike(problem.cluster, self.cluster):
                 raise InvalidInput(
                     f"problem '{problem.name}' is bound to cluster '{problem.cluster.name}', the first one to '{self.cluster.name}'"
                 )
@@ -126,3 +126,9 @@ class Workload:
         """(job, task) of an instance."""
         job = int(np.searchsorted(self.first_instance, instance, side="right")) - 1
         return job, instance - int(self.first_instance[job])
+
+
+def _alike(one: Cluster, other: Cluster) -> bool:
+    """Whether two clusters are the same machines for a simulation: speeds are in the problems already."""
+    columns = ("latency", "bandwidth", "memory", "batch")
+    return one.names == other.names and all(np.array_equal(getattr(one, c), getattr(other, c)) for c in columns)
