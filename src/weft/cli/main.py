@@ -1,0 +1,127 @@
+"""The command `weft`: finds the verb, runs it, and turns every expected failure into one line and an exit code."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import NoReturn, Protocol, cast
+
+from weft import __version__
+from weft.errors import InvalidInput, UnknownName, WeftError
+from weft.registry import closest
+
+VERBS = ("plan", "compare", "simulate", "generate", "list", "bench")
+
+DONE, BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 0, 2, 130, 141
+"""Exit codes; the last two are 128 + the number of the signal, as the shell has them."""
+
+
+class Verb(Protocol):
+    """What a file of this folder offers."""
+
+    SUMMARY: str
+    EXAMPLE: str
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Say the arguments of the verb."""
+
+    def run(self, args: argparse.Namespace) -> None:
+        """Do it, and print."""
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose errors are exceptions with one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise instead of printing the usage and leaving."""
+        raise InvalidInput(f"{message}; see: {self.prog} --help")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit code."""
+    try:
+        _dispatch(list(sys.argv[1:] if argv is None else argv))
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return _fail("interrupted", INTERRUPTED)
+    except BrokenPipeError:
+        # The reader has gone (weft list | head -1): nothing is left to say, not even when Python closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    except OSError as error:
+        return _fail(_file_trouble(error), BAD_INPUT)
+    except WeftError as error:
+        return _fail(str(error), BAD_INPUT)
+    return DONE
+
+
+def build_parser(verb: str | None = None) -> Parser:
+    """Return the parser of one verb, or of the whole command."""
+    if verb is not None:
+        return _verb_parser(verb)
+    parser = Parser(
+        prog="weft",
+        description="Plan and simulate task graphs on machines that differ from one another.",
+        epilog="verbs:\n" + "\n".join(f"  {name:<10}{_module(name).SUMMARY}" for name in VERBS) + "\n\nweft VERB --help shows an example.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"weft {__version__}")
+    parser.add_argument("verb", metavar="VERB", nargs="?", help=f"one of: {', '.join(VERBS)}")
+    return parser
+
+
+def _dispatch(argv: list[str]) -> None:
+    if not argv or argv[0].startswith("-"):
+        parser = build_parser()
+        parser.parse_args(argv)
+        parser.print_help()
+        return
+    verb, rest = argv[0], argv[1:]
+    if verb not in VERBS:
+        raise UnknownName(f"unknown verb '{verb}'{closest(verb, VERBS)}")
+    parser = build_parser(verb)
+    args, unknown = parser.parse_known_args(rest)
+    if unknown:
+        _refuse(unknown[0], parser)
+    _module(verb).run(args)
+
+
+def _module(verb: str) -> Verb:
+    return cast("Verb", import_module(f"weft.cli.{verb}"))
+
+
+def _verb_parser(verb: str) -> Parser:
+    module = _module(verb)
+    parser = Parser(
+        prog=f"weft {verb}",
+        description=module.SUMMARY,
+        epilog=f"example:\n{module.EXAMPLE.rstrip()}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    module.add_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+    return parser
+
+
+def _refuse(argument: str, parser: Parser) -> NoReturn:
+    name = argument.split("=", maxsplit=1)[0]
+    if not name.startswith("-"):
+        raise InvalidInput(f"unexpected argument '{argument}'; see: {parser.prog} --help")
+    options = [option for action in parser._actions for option in action.option_strings if option.startswith("--")]  # noqa: SLF001
+    raise UnknownName(f"unknown option '{name}' of {parser.prog}{closest(name, options)}")
+
+
+def _file_trouble(error: OSError) -> str:
+    if error.filename is None:
+        return str(error)
+    return f"{error.filename}: {error.strerror or error}"
+
+
+def _fail(message: str, code: int) -> int:
+    print(f"weft: {' '.join(message.split())}", file=sys.stderr)
+    return code

@@ -1,0 +1,47 @@
+"""What verbs print: one JSON document or text for people, and progress on stderr."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def plain(value: Any) -> Any:
+    """Return a value JSON can hold: arrays become lists, NaN and infinity become null.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> plain({"a": np.arange(2), "b": float("nan"), "c": np.float64(1.5)})
+    {'a': [0, 1], 'b': None, 'c': 1.5}
+    """
+    if isinstance(value, dict):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(v) for v in value]
+    if hasattr(value, "tolist"):  # numpy's arrays and scalars; `weft --help` need not import numpy to know
+        return plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def emit(document: Any) -> None:
+    """Print one JSON document on stdout."""
+    json.dump(plain(document), sys.stdout, indent=2, allow_nan=False)
+    print()
+
+
+def progress(items: Iterable[T], *, total: int | None = None, what: str = "") -> Iterator[T]:
+    """Pass items on, with a progress bar on stderr when a person looks at it."""
+    if not sys.stderr.isatty():
+        yield from items
+        return
+    from tqdm import tqdm
+
+    yield from tqdm(items, total=total, desc=what, file=sys.stderr, leave=False)

@@ -1,0 +1,118 @@
+"""The shape of the code, read from the code: who imports whom, and which door each third party stands behind."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src" / "weft"
+FILES = sorted(SOURCE.rglob("*.py"))
+
+LAYERS = (
+    ("errors",),
+    ("registry", "rng"),
+    ("model",),
+    ("formats", "generate"),
+    ("sim",),
+    ("planners", "policies"),
+    ("learn",),
+    ("run",),
+    ("report",),
+    ("experiments",),
+    ("cli",),
+)
+LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
+
+DOORS = {
+    "numba": ("sim/jit.py",),
+    "ortools": ("planners/exact.py",),
+    "torch": ("learn/", "policies/networks.py"),
+    "gymnasium": ("learn/",),
+    "safetensors": ("learn/", "policies/"),
+    "onnxruntime": ("learn/", "policies/"),
+    "sklearn": ("learn/",),
+    "matplotlib": ("report/",),
+    "distributed": ("run/",),
+    "dask": ("run/",),
+    "ray": ("run/",),
+    "saga": ("experiments/peer.py",),
+    "tqdm": ("learn/", "experiments/", "cli/"),
+    "numpy": ("",),
+    "scipy": ("",),
+}
+"""Third party -> the files that may import it."""
+
+VAGUE = {"utils", "util", "common", "base", "manager", "helpers", "misc"}
+
+
+def _name(path: Path) -> str:
+    return path.relative_to(SOURCE).as_posix()
+
+
+def _part(path: Path) -> str:
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def _imports(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{_name(path)}:{node.lineno} imports relatively"
+            assert node.module is not None
+            yield node.module
+            if node.module == "weft":
+                yield from (f"weft.{alias.name}" for alias in node.names)
+
+
+@pytest.mark.parametrize("path", [f for f in FILES if _part(f) not in ("__init__", "__main__")], ids=_name)
+def test_imports_point_left(path):
+    own = _part(path)
+    for module in _imports(path):
+        parts = module.split(".")
+        if parts[0] != "weft" or len(parts) == 1 or parts[1] not in LEVEL:
+            continue  # `from weft import __version__` is no part
+        assert parts[1] == own or LEVEL[parts[1]] < LEVEL[own], f"{_name(path)} imports {module}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=_name)
+def test_third_parties_stay_behind_their_doors(path):
+    for module in _imports(path):
+        root = module.split(".")[0]
+        if root == "weft" or root in sys.stdlib_module_names:
+            continue
+        assert root in DOORS, f"{_name(path)} imports {root}, which has no door"
+        assert any(_name(path).startswith(door) for door in DOORS[root]), f"{_name(path)} imports {root} past its door {DOORS[root]}"
+
+
+def _iterated(tree: ast.AST) -> Iterator[ast.expr]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.For | ast.comprehension):
+            yield node.iter
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("list", "tuple", "enumerate"):
+            yield from node.args[:1]
+
+
+@pytest.mark.parametrize("path", FILES, ids=_name)
+def test_no_set_is_iterated(path):
+    # The order of a set depends on the hash seed; sorted(...) around it, or dict.fromkeys, does not.
+    for expression in _iterated(ast.parse(path.read_text(encoding="utf-8"))):
+        made_of_set = isinstance(expression, ast.Set | ast.SetComp) or (
+            isinstance(expression, ast.Call) and isinstance(expression.func, ast.Name) and expression.func.id in ("set", "frozenset")
+        )
+        assert not made_of_set, f"{_name(path)}:{expression.lineno} iterates a set"
+
+
+@pytest.mark.parametrize("path", FILES, ids=_name)
+def test_files_are_nouns_of_bearable_length(path):
+    assert not VAGUE & set(path.relative_to(SOURCE).with_suffix("").parts)
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 600  # about 400 is the aim
+
+
+def test_every_part_has_a_level():
+    parts = {_part(f) for f in FILES} - {"__init__", "__main__"}
+    assert parts <= set(LEVEL)
