@@ -1,0 +1,424 @@
+"""The life of instances and devices: events in, commands out; no clock and no I/O of its own.
+
+A simulation drives it with the times of a scenario, a real run with a real clock. It knows what may happen next, never how long
+anything really takes: the caller says when a group ended, and which branches its choices took. docs/simulator.md is its definition.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import deque
+from collections.abc import Mapping, Sequence
+from math import inf, nan
+
+import numpy as np
+
+from weft.errors import InvalidInput
+from weft.model import Problem, Scenario, Trace, Workload
+from weft.model.trace import CANCELLED, DONE, LOST
+from weft.model.workflow import ALWAYS
+from weft.sim.machine import Execution, Group, Machine, Start, Wake
+from weft.sim.story import OVER, POOL, ImpossibleTransition, State, Stories
+from weft.sim.view import View
+
+
+class Lifecycle:
+    """All instances of a workload and the devices they run on.
+
+    Parameters
+    ----------
+    eager : data moves when it is produced, or (False) when its consumer is committed
+    planned : a plan is carried out: rows are committed before they are ready, and stay on their device when it fails
+    keys : (instances,) order in which ready instances join a batch, ties by number
+
+    Examples
+    --------
+    >>> life = Lifecycle(Workload.of(Problem.from_arrays([[2.0], [3.0]], [[0, 1]])))
+    >>> life.arrive(0, 0.0)
+    >>> life.commit([0], 0, 0.0)
+    >>> isinstance(life.start_due(0, 0.0), Start), life.free_at(0, 0.0)
+    (True, 2.0)
+    >>> life.finish(0, 2.5)
+    >>> life.ready
+    [1]
+    """
+
+    def __init__(self, workload: Workload, *, eager: bool = True, planned: bool = False, keys: Sequence[float] | None = None) -> None:
+        self.workload = workload
+        self.eager = eager
+        self.planned = planned
+        self.keys = [0.0] * workload.instances if keys is None else [float(k) for k in keys]
+        self.place = [(job, task) for job in range(workload.jobs) for task in range(workload.problem_of(job).n)]
+        numbers = {kind: k for k, kind in enumerate(workload.kinds)}
+        self.kind = [numbers[w.kinds[w.kind[t]]] for w, t in ((workload.problem_of(j).workflow, t) for j, t in self.place)]
+        self.stories = Stories([f"task '{workload.problem_of(j).workflow.task_name(t)}' of job {j}" for j, t in self.place])
+        self.machines = [Machine() for _ in range(workload.cluster.p)]
+        self.ready: list[int] = []
+        """Instances that may be committed, by number."""
+        self.executions: list[Execution] = []
+        self.results: list[list[tuple[int, float]]] = [[] for _ in self.place]
+        """Where and when an instance was finished: the places its data can be read from."""
+        self.inputs: list[list[tuple[int, int]]] = [[] for _ in self.place]
+        """(parent, edge) over the incoming edges that were taken."""
+        self.outcome = np.full(int(workload.first_choice[-1]), -1, np.int64)
+        self.job_finish = [nan] * workload.jobs
+        self.jobs_left = workload.jobs
+        self._left = [workload.problem_of(j).n for j in range(workload.jobs)]
+        self._ended = [False] * workload.jobs
+        indegree = {t: np.diff(p.workflow.pred_ptr).tolist() for t, p in enumerate(workload.problems)}
+        self._undecided = [indegree[int(workload.template[j])][t] for j, t in self.place]
+        self._reserved = [False] * workload.instances
+        self._batches = 0
+
+    # -- events -------------------------------------------------------------
+
+    def arrive(self, job: int, now: float) -> None:
+        """A job arrives: its tasks without incoming edges become ready."""
+        if self._ended[job]:
+            return  # cancelled before
+        for i in self._instances(job):
+            if self._undecided[i] == 0:
+                self._make_ready(i, now, "arrived")
+        self._end_if_complete(job, now)
+
+    def commit(self, instances: Sequence[int], device: int, now: float, *, copy: bool = False) -> None:
+        """Put a group at the end of a device's queue. Only a plan may do so before the instances are ready."""
+        for i in instances:
+            why = self.refusal(i, device)
+            if why:
+                raise ImpossibleTransition(f"{self.stories.names[i]} cannot be committed at {now:g}: {why}", self.stories.of(i))
+        where = f"to device '{self.workload.cluster.names[device]}'"
+        for i in instances:
+            self._reserved[i] = True
+            if self.stories.state[i] in POOL:
+                self.ready.remove(i)
+                self.stories.move(i, State.COMMITTED, now, where)
+            else:
+                self.stories.note(i, now, f"{'copy ' if copy else ''}planned {where}")
+        self.machines[device].queue.append(Group(list(instances), device, now, copy))
+
+    def block(self, device: int, until: float) -> None:
+        """Start nothing on a device until a time."""
+        self.machines[device].blocked_until = until
+
+    def start_due(self, device: int, now: float) -> Start | Wake | None:
+        """Start the head of a device's queue if it can start now; otherwise say when to look again, if that is known."""
+        machine = self.machines[device]
+        if machine.pace == inf or machine.running is not None:
+            return None
+        if now < machine.blocked_until:
+            return Wake(device, machine.blocked_until)
+        if not machine.queue or any(self.stories.state[i] is State.WAITING for i in machine.queue[0].members):
+            return None
+        group = machine.queue[0]
+        there = self.arrival(group.members, device, group.decided)
+        if there > now:
+            self._transfer(group, now)
+            return Wake(device, there)
+        machine.queue.popleft()
+        self._run(group, machine, now)
+        return Start(group)
+
+    def finish(self, device: int, now: float, outcomes: Mapping[int, int] | None = None) -> None:
+        """The running group of a device ended; `outcomes` tells the branch of each choice its members own (see `choices_of`)."""
+        group = self._take_running(device, now)
+        for i in group.members:
+            self._record(group, i, now, DONE)
+            self.results[i].append((device, now))
+            if self.stories.state[i] is State.DONE:
+                self.stories.note(i, now, f"a copy ended on '{self.workload.cluster.names[device]}'")
+                continue
+            self.stories.move(i, State.DONE, now)
+            self._reveal(i, outcomes or {})
+            self._decide_edges(i, now)
+            self._count_down(i, now)
+
+    def lose(self, device: int, now: float, note: str = "failed") -> Group:
+        """The running group of a device is lost. Its members become ready again; a plan keeps it, at the head of the queue."""
+        group = self._take_running(device, now)
+        for i in group.members:
+            self._record(group, i, now, LOST)
+            if self.stories.state[i] is State.DONE or self._runs(i):
+                self.stories.note(i, now, f"a copy was lost: {note}")
+                continue
+            self.stories.move(i, State.LOST, now, note)
+            if self.planned:
+                self.stories.move(i, State.COMMITTED, now, "again")
+            else:
+                self.stories.move(i, State.RETRIED, now)
+                insort(self.ready, i)
+        if self.planned:
+            self.machines[device].queue.appendleft(Group(group.members, device, group.decided, group.copy))
+        return group
+
+    def change_pace(self, device: int, pace: float, now: float) -> Group | None:
+        """A device takes `pace` times as long from now on; inf: it fails. Return the group that was lost by that, if any."""
+        machine = self.machines[device]
+        old, machine.pace = machine.pace, pace
+        if pace < inf:
+            group = machine.running
+            if group is not None and group.expected > now:
+                group.expected = now + (group.expected - now) * (pace / old)
+            return None
+        note = f"device '{self.workload.cluster.names[device]}' failed"
+        lost = self.lose(device, now, note) if machine.running is not None else None
+        if not self.planned:
+            for i in (i for group in machine.queue for i in group.members):
+                self.stories.move(i, State.READY, now, note)
+                insort(self.ready, i)
+            machine.queue.clear()
+        return lost
+
+    def cancel(self, job: int, now: float) -> list[int]:
+        """Call a job off. Return the devices whose running group ended by that, since no member was left."""
+        if self._ended[job]:
+            return []
+        for i in self._instances(job):
+            if self.stories.state[i] in POOL:
+                self.ready.remove(i)
+            if self.stories.state[i] not in OVER:
+                self.stories.move(i, State.CANCELLED, now)
+        self._end(job)
+        return [device for device in range(len(self.machines)) if self._purge(device, now)]
+
+    # -- views --------------------------------------------------------------
+
+    def ended(self, job: int) -> bool:
+        """Whether a job is finished or cancelled."""
+        return self._ended[job]
+
+    def choices_of(self, instance: int) -> list[int]:
+        """Numbers, over all jobs, of the choices that an instance's end decides."""
+        job, task = self.place[instance]
+        first = int(self.workload.first_choice[job])
+        return [first + c for c in np.flatnonzero(self.problem(instance).workflow.choices.task == task).tolist()]
+
+    def problem(self, instance: int) -> Problem:
+        """The problem an instance is part of."""
+        return self.workload.problem_of(self.place[instance][0])
+
+    def can_run(self, instance: int, device: int) -> bool:
+        """Whether a device is able to run an instance, up or down."""
+        return self.problem(instance).duration(self.place[instance][1], device) < inf
+
+    def refusal(self, instance: int, device: int) -> str | None:
+        """Why an instance must not be committed to a device now; None when it may."""
+        name = self.workload.cluster.names[device]
+        if not self.can_run(instance, device):
+            return f"device '{name}' cannot run it"
+        if self.planned:
+            return None
+        if self.stories.state[instance] not in POOL:
+            return f"it is {self.stories.state[instance]}, not ready"
+        return f"device '{name}' is down" if self.machines[device].pace == inf else None
+
+    def batch(self, instance: int, device: int) -> list[int]:
+        """The group of a decision: the instance and the ready ones of its kind that fit beside it on the device."""
+        cluster = self.workload.cluster
+        group, room = [instance], int(cluster.batch[device])
+        memory = self._memory(instance)
+        others = [i for i in self.ready if i != instance and self.kind[i] == self.kind[instance] and self.can_run(i, device)]
+        for i in sorted(others, key=lambda i: (self.keys[i], i)):
+            if len(group) == room or memory + self._memory(i) > float(cluster.memory[device]):
+                break
+            group.append(i)
+            memory += self._memory(i)
+        return group
+
+    def arrival(self, members: Sequence[int], device: int, decided: float) -> float:
+        """When the inputs of a group are all on a device: the latest input, each from the place it can be had from first."""
+        latest = 0.0
+        for i in members:
+            problem = self.problem(i)
+            for parent, edge in self.inputs[i]:
+                came = inf
+                for source, finish in self.results[parent]:
+                    sent = finish if self.eager else max(finish, decided)
+                    came = min(came, sent + problem.transfer(edge, source, device))
+                latest = max(latest, came)
+        return latest
+
+    def expected(self, members: Sequence[int], device: int) -> float:
+        """Expected seconds of a group on a device that is up, at its present pace."""
+        pace = self.machines[device].pace
+        return max(self.problem(i).duration(self.place[i][1], device) * pace for i in members)
+
+    def idle(self, device: int, now: float) -> bool:
+        """Whether a device is up, not blocked, and has nothing running or queued."""
+        m = self.machines[device]
+        return m.pace < inf and now >= m.blocked_until and m.running is None and not m.queue
+
+    def free_at(self, device: int, now: float) -> float:
+        """When a device is expected to have finished all that is committed to it; inf when down."""
+        machine = self.machines[device]
+        if machine.pace == inf:
+            return inf
+        t = now if machine.running is None else max(now, machine.running.expected)
+        t = max(t, machine.blocked_until)
+        for group in machine.queue:
+            t = max(t, self.arrival(group.members, device, group.decided)) + self.expected(group.members, device)
+        return t
+
+    def view(self, now: float) -> View:
+        """What a policy may know."""
+        devices = range(len(self.machines))
+        first = [results[0] if results else (-1, nan) for results in self.results]
+        return View(
+            workload=self.workload,
+            now=now,
+            ready=np.array(self.ready, np.int64),
+            free_at=np.array([self.free_at(d, now) for d in devices]),
+            idle=np.array([self.idle(d, now) for d in devices]),
+            pace=np.array([m.pace for m in self.machines]),
+            ran_on=np.array([device for device, _ in first], np.int64),
+            finished_at=np.array([finish for _, finish in first], np.float64),
+            running=np.array([-1 if m.running is None else m.running.members[0] for m in self.machines], np.int64),
+            eager=self.eager,
+            outcome=self.outcome.copy(),
+        )
+
+    def trace(self, scenario: Scenario, policy: str) -> Trace:
+        """The executions so far, as a trace."""
+        rows = self.executions
+        return Trace(
+            workload=self.workload,
+            scenario=scenario,
+            job=np.array([self.place[x.instance][0] for x in rows], np.int64),
+            task=np.array([self.place[x.instance][1] for x in rows], np.int64),
+            device=np.array([x.device for x in rows], np.int64),
+            decided=np.array([x.decided for x in rows], np.float64),
+            start=np.array([x.start for x in rows], np.float64),
+            finish=np.array([x.finish for x in rows], np.float64),
+            status=np.array([x.status for x in rows], np.int64),
+            batch=np.array([x.batch for x in rows], np.int64),
+            copy=np.array([x.copy for x in rows], bool),
+            job_finish=np.array(self.job_finish, np.float64),
+            eager=self.eager,
+            policy=policy,
+        )
+
+    # -- inside -------------------------------------------------------------
+
+    def _instances(self, job: int) -> range:
+        return range(int(self.workload.first_instance[job]), int(self.workload.first_instance[job + 1]))
+
+    def _memory(self, instance: int) -> float:
+        return float(self.problem(instance).workflow.memory[self.place[instance][1]])
+
+    def _make_ready(self, instance: int, now: float, note: str) -> None:
+        self.stories.move(instance, State.READY, now, note)
+        if self._reserved[instance]:
+            self.stories.move(instance, State.COMMITTED, now, "as planned")
+        else:
+            insort(self.ready, instance)
+
+    def _transfer(self, group: Group, now: float) -> None:
+        for i in group.members:
+            if self.stories.state[i] is State.COMMITTED:
+                self.stories.move(i, State.TRANSFERRING, now, f"to '{self.workload.cluster.names[group.device]}'")
+
+    def _run(self, group: Group, machine: Machine, now: float) -> None:
+        group.start, group.batch = now, self._batches
+        group.expected = now + self.expected(group.members, group.device)
+        self._batches += 1
+        machine.running, machine.last_kind = group, self.kind[group.members[0]]
+        where = f"on '{self.workload.cluster.names[group.device]}'"
+        for i in group.members:
+            if self.stories.state[i] in (State.RUNNING, State.DONE):
+                self.stories.note(i, now, f"a copy runs {where}")
+            else:
+                self.stories.move(i, State.RUNNING, now, where)
+
+    def _runs(self, instance: int) -> bool:
+        return any(m.running is not None and instance in m.running.members for m in self.machines)
+
+    def _take_running(self, device: int, now: float) -> Group:
+        group = self.machines[device].running
+        if group is None:
+            name = self.workload.cluster.names[device]
+            raise ImpossibleTransition(f"something ended on device '{name}' at {now:g}, but nothing runs there")
+        self.machines[device].running = None
+        return group
+
+    def _record(self, group: Group, instance: int, now: float, status: int) -> None:
+        self.executions.append(Execution(instance, group.device, group.decided, group.start, now, status, group.batch, group.copy))
+
+    def _reveal(self, instance: int, outcomes: Mapping[int, int]) -> None:
+        choices = self.problem(instance).workflow.choices
+        first = int(self.workload.first_choice[self.place[instance][0]])
+        for c in self.choices_of(instance):
+            count = len(choices.branches(c - first))
+            if not 0 <= outcomes.get(c, -1) < count:
+                said = f"branch {outcomes[c]}" if c in outcomes else "no branch"
+                raise InvalidInput(f"{self.stories.names[instance]} ended with {said} for choice {c}; it has branches 0 to {count - 1}")
+            self.outcome[c] = outcomes[c]
+
+    def _decide_edges(self, instance: int, now: float) -> None:
+        """Decide the outgoing edges of a done instance, and of all that is skipped by that, depth first."""
+        stack = self._outgoing(instance)
+        while stack:
+            parent, edge, taken = stack.pop()
+            job, _ = self.place[parent]
+            child = int(self.workload.first_instance[job]) + int(self.problem(parent).workflow.dst[edge])
+            self._undecided[child] -= 1
+            if taken:
+                self.inputs[child].append((parent, edge))
+            if self._undecided[child] > 0:
+                continue
+            if self.inputs[child]:
+                self._make_ready(child, now, "inputs decided")
+            else:
+                self._skip(child, now)
+                stack.extend(self._outgoing(child))
+
+    def _outgoing(self, instance: int) -> list[tuple[int, int, bool]]:
+        """(instance, edge, taken) of the outgoing edges, last first: a stack."""
+        job, task = self.place[instance]
+        w, first = self.problem(instance).workflow, int(self.workload.first_choice[job])
+        edges = range(int(w.succ_ptr[task]), int(w.succ_ptr[task + 1]))
+        ran = self.stories.state[instance] is State.DONE
+
+        def taken(edge: int) -> bool:
+            choice = int(w.choices.edge_choice[edge])
+            return ran and (choice == ALWAYS or bool(self.outcome[first + choice] == w.choices.edge_branch[edge]))
+
+        return [(instance, e, taken(e)) for e in reversed(edges)]
+
+    def _skip(self, instance: int, now: float) -> None:
+        self.stories.move(instance, State.SKIPPED, now, "no incoming edge was taken")
+        if self._reserved[instance]:
+            for device in range(len(self.machines)):
+                self._purge(device, now)
+        self._count_down(instance, now)
+
+    def _purge(self, device: int, now: float) -> bool:
+        """Drop skipped and cancelled instances from a device; whether its running group ended by that."""
+        gone = (State.SKIPPED, State.CANCELLED)
+        machine = self.machines[device]
+        for group in machine.queue:
+            group.members = [i for i in group.members if self.stories.state[i] not in gone]
+        machine.queue = deque(group for group in machine.queue if group.members)
+        running = machine.running
+        if running is None:
+            return False
+        for i in [i for i in running.members if self.stories.state[i] in gone]:
+            self._record(running, i, now, CANCELLED)
+            running.members.remove(i)
+        if running.members:
+            return False
+        machine.running = None
+        return True
+
+    def _count_down(self, instance: int, now: float) -> None:
+        job = self.place[instance][0]
+        self._left[job] -= 1
+        self._end_if_complete(job, now)
+
+    def _end_if_complete(self, job: int, now: float) -> None:
+        if self._left[job] == 0 and not self._ended[job]:
+            self.job_finish[job] = now
+            self._end(job)
+
+    def _end(self, job: int) -> None:
+        self._ended[job] = True
+        self.jobs_left -= 1

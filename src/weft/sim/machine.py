@@ -1,0 +1,62 @@
+"""A device at work: its queue, what runs on it, the commands it gets and the executions it leaves behind."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from math import inf, nan
+
+
+@dataclass(eq=False)
+class Group:
+    """What runs together on a device."""
+
+    members: list[int]
+    device: int
+    decided: float
+    copy: bool = False
+    batch: int = -1
+    start: float = nan
+    expected: float = nan
+    """When it is expected to finish."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """A command: run this group on its device, now."""
+
+    group: Group
+
+
+@dataclass(frozen=True)
+class Wake:
+    """A command: look at this device again at that time."""
+
+    device: int
+    at: float
+
+
+@dataclass(frozen=True)
+class Execution:
+    """One row of the trace to be."""
+
+    instance: int
+    device: int
+    decided: float
+    start: float
+    finish: float
+    status: int
+    batch: int
+    copy: bool
+
+
+@dataclass
+class Machine:
+    """A device at work."""
+
+    pace: float = 1.0
+    blocked_until: float = -inf
+    running: Group | None = None
+    queue: deque[Group] = field(default_factory=deque)
+    last_kind: int = -1
+    """Kind of the group it started last; -1 before the first."""
