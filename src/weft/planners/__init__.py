@@ -1,0 +1,17 @@
+"""Static planning: Problem -> Schedule. Called, the package answers with the names of all planners: ``weft.planners()``."""
+
+import sys
+
+from weft.planners import dynamic_list, list_scheduling
+from weft.planners.planner import PLANNERS, Plan, Planner, Solution, plan, refuse_choices
+from weft.registry import CallableModule
+
+__all__ = ["PLANNERS", "Plan", "Planner", "Solution", "called", "dynamic_list", "list_scheduling", "plan", "refuse_choices"]
+
+
+def called() -> list[str]:
+    """All names, sorted."""
+    return PLANNERS.names()
+
+
+sys.modules[__name__].__class__ = CallableModule
