@@ -72,7 +72,7 @@ __all__ = [
 _HOME = {
     "weft.errors": ("InvalidInput", "MissingExtra", "Stuck", "UnknownName", "Unsupported", "WeftError"),
     "weft.formats": ("load", "load_cluster", "load_workload", "save"),
-    "weft.generate": ("generate", "gpu_cluster"),
+    "weft.generate": ("gpu_cluster",),
     "weft.model": (
         "Cluster",
         "Device",
@@ -92,7 +92,8 @@ _HOME = {
     "weft.report.compare": ("Comparison", "compare"),
     "weft.sim.view": ("Decision", "Policy", "View"),
 }
-_MODULES = ("errors", "planners", "policies")
+_MODULES = ("errors", "generate", "planners", "policies")
+"""Packages that are names of their own; the last three can be called (`registry.CallableModule`)."""
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
 

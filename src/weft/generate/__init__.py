@@ -1,4 +1,9 @@
-"""Making problems: random and structured workflows, clusters from published devices, streams of jobs."""
+"""Making problems: random and structured workflows, clusters from published devices, streams of jobs.
+
+Called, the package makes a workflow: ``weft.generate("cholesky", tiles=8)``.
+"""
+
+import sys
 
 from weft.generate.catalogue import DeviceModel, catalogue, device_model
 from weft.generate.ccr import measure_ccr, scale_ccr
@@ -19,12 +24,14 @@ from weft.generate.workloads import (
     rate_for_load,
     stream_of,
 )
+from weft.registry import CallableModule
 
 __all__ = [
     "GENERATORS",
     "DeviceModel",
     "arrivals",
     "bag",
+    "called",
     "cascade",
     "cascade_cluster",
     "catalogue",
@@ -64,3 +71,6 @@ __all__ = [
     "unrelated_problem",
     "with_affinity",
 ]
+
+called = generate
+sys.modules[__name__].__class__ = CallableModule
