@@ -84,6 +84,9 @@ def _dispatch(argv: list[str]) -> None:
     if verb not in VERBS:
         raise UnknownName(f"unknown verb '{verb}'{closest(verb, VERBS)}")
     parser = build_parser(verb)
+    extend = getattr(_module(verb), "extend", None)
+    if extend is not None:
+        extend(parser, rest)
     args, unknown = parser.parse_known_args(rest)
     if unknown:
         _refuse(unknown[0], parser)

@@ -1,0 +1,53 @@
+"""`weft compare`: planners and policies side by side, in the same simulator."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from weft.cli.arguments import add_cluster, add_seed, add_uncertainty, names, number, uncertainty, whole
+
+SUMMARY = "compare planners and policies on the same problems and scenarios"
+EXAMPLE = "  weft compare montage.json --gpus 4xV100+2xT4 --planners heft,cpop,peft --policies fifo,eft --noise 0.2 --scenarios 20 --report report.html"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Say the arguments of the verb."""
+    parser.add_argument("file", type=Path, nargs="+", metavar="FILE", help="workflows or problems in any known format")
+    add_cluster(parser)
+    parser.add_argument("--planners", type=names, metavar="A,B", help="default: heft,cpop,peft (see: weft list planners)")
+    parser.add_argument("--policies", type=names, metavar="A,B", help="see: weft list policies")
+    parser.add_argument("--scenarios", type=whole(1), default=1, metavar="N", help="futures to draw (default: 1)")
+    parser.add_argument("--seconds", type=number(above=0), metavar="S", help="time limit of each plan, for planners that search")
+    add_uncertainty(parser)
+    add_seed(parser)
+    parser.add_argument("--report", type=Path, metavar="HTML", help="write a page with the table, the DAGs and the Gantt charts")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Compare, write and print."""
+    from weft.cli.inputs import read_problem
+    from weft.cli.output import emit, progress
+    from weft.planners import PLANNERS
+    from weft.policies import POLICIES
+    from weft.report.compare import compare
+
+    chosen = args.planners if args.planners is not None else ([] if args.policies else ["heft", "cpop", "peft"])
+    contenders = [PLANNERS.create(name) for name in chosen] + [POLICIES.create(name) for name in args.policies or []]
+    table = compare(
+        [read_problem(path, args) for path in args.file],
+        contenders,
+        scenarios=args.scenarios,
+        seed=args.seed,
+        seconds=args.seconds,
+        watch=lambda pairs: progress(pairs, total=len(args.file) * len(contenders), what="compare"),
+        **uncertainty(args),
+    )
+    if args.report is not None:
+        table.to_html(args.report)
+    if args.json:
+        emit(table.document())
+    else:
+        print(table)
+        if args.report is not None:
+            print(f"\nwrote {args.report}")

@@ -1,0 +1,95 @@
+"""`weft plan`: a schedule for a workflow on a cluster."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from weft.cli.arguments import add_cluster, add_seed, number
+
+if TYPE_CHECKING:
+    from weft.planners import Plan
+
+SUMMARY = "plan a workflow: which task runs where and when"
+EXAMPLE = "  weft plan montage.json --gpus 4xV100+2xT4 --planner heft --gantt montage.html"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Say the arguments of the verb."""
+    parser.add_argument("file", type=Path, metavar="FILE", help="a workflow or problem in any known format (see: weft list formats)")
+    add_cluster(parser)
+    parser.add_argument("--planner", default="heft", metavar="NAME", help="default: heft (see: weft list planners)")
+    parser.add_argument("--seconds", type=number(above=0), metavar="S", help="time limit, for planners that search")
+    add_seed(parser)
+    add_outputs(parser, "schedule")
+
+
+def add_outputs(parser: argparse.ArgumentParser, what: str) -> None:
+    """Add the files a result can be written to."""
+    group = parser.add_argument_group("files to write")
+    group.add_argument("--out", type=Path, metavar="FILE", help=f"the {what}, as JSON or NPZ")
+    group.add_argument("--gantt", type=Path, metavar="FILE", help="the Gantt chart, as HTML, SVG or PNG")
+    group.add_argument("--chrome", type=Path, metavar="FILE", help="a Chrome trace, for ui.perfetto.dev")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Plan, write and print."""
+    from weft.cli.inputs import read_problem
+    from weft.cli.output import emit
+    from weft.formats import save, save_chrome_trace
+    from weft.planners import plan
+
+    problem = read_problem(args.file, args)
+    made = plan(problem, args.planner, seconds=args.seconds, seed=args.seed)
+    if args.out is not None:
+        save(made.schedule, args.out, problem=problem)
+    if args.gantt is not None:
+        from weft.report import save_gantt
+
+        save_gantt(made, args.gantt)
+    if args.chrome is not None:
+        save_chrome_trace(made.schedule, args.chrome, problem=problem)
+    if args.json:
+        emit({**figures(made), "schedule": made.schedule.to_arrays()})
+    else:
+        print(text(made, args))
+
+
+def figures(made: Plan) -> dict[str, object]:
+    """What a plan comes to, for JSON."""
+    problem = made.problem
+    return {
+        "problem": problem.name,
+        "tasks": problem.n,
+        "edges": problem.m,
+        "devices": problem.p,
+        "planner": made.planner,
+        "makespan": made.makespan,
+        "bound": made.bound,
+        "gap": made.gap,
+        "status": made.status,
+        "seconds": made.seconds,
+        "copies": made.schedule.copies,
+    }
+
+
+def text(made: Plan, args: argparse.Namespace) -> str:
+    """What a plan comes to, for people."""
+    from weft.report.quantities import format_seconds
+
+    problem = made.problem
+    verdict = "optimal" if made.status == "optimal" else f"at most {made.gap:.1%} above the optimum"
+    if made.schedule.copies:
+        verdict += f", {made.schedule.copies} copies"
+    lines = [
+        f"{problem.name}: {problem.n} tasks, {problem.m} edges, {problem.p} devices",
+        f"{made.planner}: makespan {format_seconds(made.makespan)}, bound {format_seconds(made.bound)} ({verdict})",
+        f"planned in {format_seconds(made.seconds)}",
+    ]
+    return "\n".join([*lines, *written(args)])
+
+
+def written(args: argparse.Namespace) -> list[str]:
+    """One line a file that was written."""
+    return [f"wrote {path}" for path in (args.out, args.gantt, args.chrome) if path is not None]

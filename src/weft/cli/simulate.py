@@ -1,0 +1,93 @@
+"""`weft simulate`: a stream of jobs under a policy."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from weft.cli.arguments import add_cluster, add_seed, add_uncertainty, number, uncertainty, whole
+from weft.cli.plan import add_outputs, written
+
+if TYPE_CHECKING:
+    from weft.model import Problem, Trace, Workload
+
+SUMMARY = "simulate a stream of jobs under a policy"
+EXAMPLE = "  weft simulate montage.json --gpus 4xV100+2xT4 --policy fifo --jobs 100 --load 0.8 --noise 0.2"
+
+PROCESSES = ("batch", "poisson", "regular")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Say the arguments of the verb."""
+    parser.add_argument(
+        "file", type=Path, nargs="+", metavar="FILE", help="workflows, problems, or one workload; each job runs one of them"
+    )
+    add_cluster(parser)
+    parser.add_argument("--policy", default="fifo", metavar="NAME", help="default: fifo (see: weft list policies)")
+    jobs = parser.add_argument_group("jobs")
+    jobs.add_argument("--jobs", type=whole(1), default=1, metavar="N", help="how many (default: 1)")
+    jobs.add_argument("--arrivals", choices=PROCESSES, help=f"one of: {', '.join(PROCESSES)} (default: poisson, for one job batch)")
+    rate = jobs.add_mutually_exclusive_group()
+    rate.add_argument("--load", type=number(above=0), metavar="L", help="share of the cluster's capacity they ask for (default: 0.7)")
+    rate.add_argument("--rate", type=number(above=0), metavar="R", help="jobs a second")
+    jobs.add_argument("--slack", type=number(above=0), metavar="X", help="give deadlines: X times the shortest possible time of the job")
+    add_uncertainty(parser)
+    parser.add_argument("--cancellations", type=number(least=0, most=1), default=0.0, metavar="P", help="share of jobs called off")
+    parser.add_argument("--lazy", action="store_true", help="data moves when its consumer is placed, not when it is produced")
+    add_seed(parser)
+    add_outputs(parser, "trace")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Simulate, write and print."""
+    from weft.cli.output import emit
+    from weft.formats import save, save_chrome_trace
+    from weft.policies import simulate
+
+    workload = _workload(args)
+    chances = uncertainty(args)
+    trace = simulate(workload, args.policy, seed=args.seed, eager=not args.lazy, cancellations=args.cancellations, **chances)
+    if args.out is not None:
+        save(trace, args.out)
+    if args.gantt is not None:
+        from weft.report import save_gantt
+
+        save_gantt(trace, args.gantt)
+    if args.chrome is not None:
+        save_chrome_trace(trace, args.chrome)
+    found = figures(trace)
+    if args.json:
+        emit(found)
+    else:
+        print("\n".join([text(trace, found), *written(args)]))
+
+
+def figures(trace: Trace) -> dict[str, object]:
+    """What a trace comes to."""
+    from weft.model.metrics import trace_metrics
+
+    return {"workload": trace.workload.name, "policy": trace.policy, "jobs": trace.workload.jobs, **trace_metrics(trace)}
+
+
+def text(trace: Trace, found: dict[str, object]) -> str:
+    """The same for people, one figure a line."""
+    workload = trace.workload
+    head = f"{workload.name}: {workload.jobs} jobs, {workload.instances} tasks, {workload.cluster.p} devices, policy {trace.policy}"
+    lines = [f"  {key.replace('_', ' '):<24}{_shown(value)}" for key, value in found.items() if isinstance(value, int | float)]
+    return "\n".join([head, *lines])
+
+
+def _shown(value: float) -> str:
+    from weft.report.quantities import format_number
+
+    return format_number(float(value))
+
+
+def _workload(args: argparse.Namespace) -> Workload:
+    from weft.cli.inputs import read_problem
+    from weft.generate import stream_of
+
+    problems: list[Problem] = [read_problem(path, args) for path in args.file]
+    process = args.arrivals or ("batch" if args.jobs == 1 else "poisson")
+    return stream_of(problems, jobs=args.jobs, process=process, load=args.load, rate=args.rate, slack=args.slack, seed=args.seed)
