@@ -1,0 +1,124 @@
+"""`Violation`, and the few comparisons that the checks of schedules and traces share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from weft.model.columns import BoolArray, FloatArray, IntArray
+from weft.model.problem import Problem
+
+TOLERANCE = 1e-9
+"""Two times count as equal when they differ by less than this share of the larger one."""
+
+
+@dataclass(frozen=True)
+class Violation:
+    """One broken rule; the message names the task, the device and the values.
+
+    Examples
+    --------
+    >>> print(Violation("overlap", "task 't1' starts on 'd0' at 2 while task 't0' runs until 3"))
+    overlap: task 't1' starts on 'd0' at 2 while task 't0' runs until 3
+    """
+
+    rule: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.message}"
+
+
+class Executions(NamedTuple):
+    """Finished executions sorted by instance: those of instance i are positions ptr[i]:ptr[i + 1]."""
+
+    ptr: IntArray
+    device: IntArray
+    finish: FloatArray
+
+    @classmethod
+    def of(cls, instance: IntArray, device: IntArray, finish: FloatArray, *, instances: int) -> Executions:
+        """Sort rows by instance."""
+        order = np.argsort(instance, kind="stable")
+        ptr = np.concatenate(([0], np.cumsum(np.bincount(instance, minlength=instances)))).astype(np.int64)
+        return cls(ptr, device[order], finish[order])
+
+
+class Inputs(NamedTuple):
+    """One entry for each row and incoming edge: when the parent first finished and when its data first arrived (inf: never)."""
+
+    row: IntArray
+    edge: IntArray
+    finished: FloatArray
+    arrived: FloatArray
+
+
+def exceeds(one: FloatArray, other: FloatArray) -> BoolArray:
+    """Whether `one` lies above `other` by more than the tolerance; NaN always does."""
+    scale = np.minimum(np.maximum(np.abs(one), np.abs(other)), np.finfo(float).max)  # nothing reaches to infinity
+    return ~(one <= other + TOLERANCE * scale)
+
+
+def differs(one: FloatArray, other: FloatArray) -> BoolArray:
+    """Whether two columns differ by more than the tolerance; NaN always does."""
+    return exceeds(one, other) | exceeds(other, one)
+
+
+def expand(ptr: IntArray, key: IntArray) -> tuple[IntArray, IntArray]:
+    """List the positions ptr[k]:ptr[k + 1] of every key: (number of the key, position).
+
+    Examples
+    --------
+    >>> expand(np.array([0, 2, 3]), np.array([1, 0]))
+    (array([0, 1, 1]), array([2, 0, 1]))
+    """
+    count = ptr[key + 1] - ptr[key]
+    owner = np.repeat(np.arange(len(key)), count)
+    return owner, np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count) + ptr[key][owner]
+
+
+def overlaps(device: IntArray, start: FloatArray, finish: FloatArray) -> Iterator[tuple[int, int]]:
+    """Pairs (earlier, later) of rows that overlap on a device; none only if no two rows do.
+
+    A row without length may share its instant with others, but must not lie inside a longer one.
+    """
+    slack = TOLERANCE * np.maximum(np.abs(start), np.abs(finish))
+    long = finish - start > slack
+    # Sorted just before its instant, a row without length follows every long row that begins before it.
+    order = np.lexsort((finish, np.where(long, start, start - slack), device))
+    place = np.where(long[order], np.arange(len(order)), -1)
+    before = np.concatenate(([-1], np.maximum.accumulate(place)[:-1])) if len(order) else place
+    rows = np.flatnonzero(before >= 0)
+    earlier, later = order[before[rows]], order[rows]
+    bad = (device[earlier] == device[later]) & exceeds(finish[earlier], start[later])
+    yield from zip(earlier[bad].tolist(), later[bad].tolist(), strict=True)
+
+
+def inputs(
+    problem: Problem,
+    executions: Executions,
+    *,
+    first: IntArray,
+    task: IntArray,
+    device: IntArray,
+    decided: FloatArray | None = None,
+) -> Inputs:
+    """When the inputs of rows arrive: over all executions of a parent, the earliest of sent + (latency + data * per_byte).
+
+    `first` is the number of the first instance of each row's job. Data is sent at the parent's finish, or, with `decided`, not before that.
+    """
+    w, c = problem.workflow, problem.cluster
+    row, position = expand(w.pred_ptr, task)
+    edge = w.pred_edge[position]
+    link, x = expand(executions.ptr, first[row] + w.src[edge])
+    source, target = executions.device[x], device[row[link]]
+    done = executions.finish[x]
+    sent = done if decided is None else np.maximum(done, decided[row[link]])
+    arrival = sent + (c.latency[source, target] + w.data[edge[link]] * c.per_byte[source, target])
+    finished, arrived = np.full(len(row), np.inf), np.full(len(row), np.inf)
+    np.minimum.at(finished, link, done)
+    np.minimum.at(arrived, link, arrival)
+    return Inputs(row, edge, finished, arrived)
