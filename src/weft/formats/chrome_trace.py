@@ -1,0 +1,144 @@
+"""Chrome's trace event format: a plan or a trace to look at in Perfetto (ui.perfetto.dev) or chrome://tracing.
+
+A process for each node, a thread for each device, a complete event ("X") for each execution, in microseconds, and arrows for data that
+moved between devices.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from typing import Any, NamedTuple
+
+from weft.errors import InvalidInput
+from weft.model import Cluster, Problem, Schedule, Trace, Workload
+from weft.model.trace import DONE, STATUS
+
+MICROSECONDS = 1e6
+
+Event = dict[str, Any]
+
+
+class _Row(NamedTuple):
+    job: int
+    task: int
+    device: int
+    start: float
+    finish: float
+    status: int
+    batch: int | None
+    copy: bool
+
+
+def chrome_trace(source: Schedule | Trace, problem: Problem | None = None, *, flows: bool = True) -> dict[str, Any]:
+    """Return the JSON document of a trace, or of a schedule of a problem; `flows` adds the arrows.
+
+    Examples
+    --------
+    >>> p = Problem.from_arrays([[2.0]])
+    >>> document = chrome_trace(Schedule.of(device=[0], start=[1.0], finish=[3.0]), p)
+    >>> [(e["name"], e["ts"], e["dur"]) for e in document["traceEvents"] if e["ph"] == "X"]
+    [('t0', 1000000.0, 2000000.0)]
+    """
+    if isinstance(source, Trace):
+        workload, rows = source.workload, _trace_rows(source)
+    elif problem is None:
+        raise InvalidInput("a schedule needs its problem to be drawn; give problem=")
+    else:
+        workload, rows = Workload.of(problem), _schedule_rows(source, problem)
+    place = _places(workload.cluster)
+    events = _metadata(workload.cluster, place)
+    events += [_complete(row, workload, place) for row in rows]
+    if flows:
+        events += _flows(rows, workload, place, source if isinstance(source, Trace) else None)
+    return {"displayTimeUnit": "ms", "traceEvents": events}
+
+
+def write_chrome_trace(source: Schedule | Trace, problem: Problem | None = None, *, flows: bool = True) -> bytes:
+    """Return the text of `chrome_trace`."""
+    return json.dumps(chrome_trace(source, problem, flows=flows), separators=(",", ":"), allow_nan=False).encode("ascii")
+
+
+def _trace_rows(t: Trace) -> list[_Row]:
+    columns = (t.job, t.task, t.device, t.start, t.finish, t.status, t.batch, t.copy)
+    return [_Row(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
+
+
+def refuse_strangers(s: Schedule, problem: Problem) -> None:
+    """Refuse a schedule that names tasks or devices the problem does not have."""
+    for what, column, limit in (("task", s.task, problem.n), ("device", s.device, problem.p)):
+        if len(column) and not 0 <= column.min() <= column.max() < limit:
+            raise InvalidInput(f"the schedule names {what} {column.max()}, but problem '{problem.name}' has {limit} {what}s")
+
+
+def _schedule_rows(s: Schedule, problem: Problem) -> list[_Row]:
+    refuse_strangers(s, problem)
+    columns = (s.task, s.device, s.start, s.finish, s.copy)
+    return [_Row(0, t, d, b, f, DONE, None, c) for t, d, b, f, c in zip(*(x.tolist() for x in columns), strict=True)]
+
+
+def _places(cluster: Cluster) -> list[tuple[int, int]]:
+    """(process, thread) of each device; both begin at 1, because viewers treat 0 as the system."""
+    nodes = list(dict.fromkeys(cluster.nodes))
+    return [(nodes.index(node) + 1, d + 1) for d, node in enumerate(cluster.nodes)]
+
+
+def _metadata(cluster: Cluster, place: list[tuple[int, int]]) -> list[Event]:
+    events: list[Event] = []
+    for i, node in enumerate(dict.fromkeys(cluster.nodes), 1):
+        events.append({"ph": "M", "name": "process_name", "pid": i, "tid": 0, "args": {"name": node}})
+        events.append({"ph": "M", "name": "process_sort_index", "pid": i, "tid": 0, "args": {"sort_index": i}})
+    for d, (pid, tid) in enumerate(place):
+        label = f"{cluster.names[d]} ({cluster.kinds[d]})"
+        events.append({"ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "args": {"name": label}})
+        events.append({"ph": "M", "name": "thread_sort_index", "pid": pid, "tid": tid, "args": {"sort_index": tid}})
+    return events
+
+
+def _complete(row: _Row, workload: Workload, place: list[tuple[int, int]]) -> Event:
+    workflow = workload.problem_of(row.job).workflow
+    kind = workflow.kinds[int(workflow.kind[row.task])]
+    args: dict[str, Any] = {"job": row.job, "task": row.task, "kind": kind, "copy": row.copy, "status": STATUS[row.status]}
+    if row.batch is not None:
+        args["batch"] = row.batch
+    pid, tid = place[row.device]
+    times = {"ts": row.start * MICROSECONDS, "dur": (row.finish - row.start) * MICROSECONDS}
+    return {"ph": "X", "name": workflow.task_name(row.task), "cat": kind, "pid": pid, "tid": tid, **times, "args": args}
+
+
+def _flows(rows: list[_Row], workload: Workload, place: list[tuple[int, int]], trace: Trace | None) -> list[Event]:
+    """One arrow for each edge whose data came from another device, from the copy it came from soonest."""
+    done: dict[tuple[int, int], list[_Row]] = defaultdict(list)
+    for row in rows:
+        if row.status == DONE:
+            done[row.job, row.task].append(row)
+    cluster, events, number = workload.cluster, [], 0
+    for row in rows:
+        workflow = workload.problem_of(row.job).workflow
+        for e in workflow.pred_edge[workflow.pred_ptr[row.task] : workflow.pred_ptr[row.task + 1]].tolist():
+            givers = done.get((row.job, int(workflow.src[e])), [])
+            if not givers or (trace is not None and not _taken(trace, row.job, e)):
+                continue
+            data = float(workflow.data[e])
+            giver = min(givers, key=lambda x: x.finish + cluster.transfer_time(x.device, row.device, data))
+            if giver.device != row.device:
+                events += _arrow(number, giver, row, place, data)
+                number += 1
+    return events
+
+
+def _taken(trace: Trace, job: int, edge: int) -> bool:
+    choices = trace.workload.problem_of(job).workflow.choices
+    c = int(choices.edge_choice[edge])
+    return c < 0 or trace.scenario.outcome[trace.workload.first_choice[job] + c] == choices.edge_branch[edge]
+
+
+def _arrow(number: int, giver: _Row, taker: _Row, place: list[tuple[int, int]], data: float) -> list[Event]:
+    # An arrow is tied to the slice around its time; the very end of a slice is outside it.
+    sent = giver.start + 0.999 * (giver.finish - giver.start)
+    shared = {"name": "data", "cat": "transfer", "id": number}
+    ends = (("s", sent, giver.device), ("f", taker.start, taker.device))
+    made = [{"ph": ph, **shared, "ts": ts * MICROSECONDS, "pid": place[d][0], "tid": place[d][1]} for ph, ts, d in ends]
+    made[0]["args"] = {"bytes": data}
+    made[1]["bp"] = "e"
+    return made
