@@ -219,9 +219,9 @@ def _batches(rows: _Rows, groups: _Groups) -> Iterator[Violation]:
     c = rows.workload.cluster
     size = np.bincount(groups.of_row, minlength=len(groups.first))
     for g in np.flatnonzero(size > c.batch[groups.device]).tolist():
-        room = f"{rows.place(groups.first[g])} takes at most {c.batch[groups.device[g]]}"
-        yield Violation("capacity", f"batch {groups.batch[g]} holds {size[g]} tasks, but {room}")
-    need = np.bincount(groups.of_row, weights=_memory(rows), minlength=len(groups.first))
+        most = f"{rows.place(groups.first[g])} takes at most {c.batch[groups.device[g]]}"
+        yield Violation("capacity", f"batch {groups.batch[g]} holds {size[g]} tasks, but {most}")
+    need = np.bincount(groups.of_row, weights=_memory(rows), minlength=len(groups.first)).astype(float)
     room = c.memory[groups.device]
     for g in np.flatnonzero((size > 1) & exceeds(need, room)).tolist():
         yield Violation("memory", f"batch {groups.batch[g]} needs {need[g]:g} bytes, {rows.place(groups.first[g])} has {room[g]:g}")
@@ -273,10 +273,9 @@ def _job_finishes(rows: _Rows) -> Iterator[Violation]:
     ended = np.isfinite(finish)
     for j in np.flatnonzero(~ended & np.isinf(cancel)).tolist():
         yield Violation("unfinished", f"job {j} never finished and was not cancelled")
-    for j in np.flatnonzero(~ended & np.isfinite(cancel) & (last < cancel)).tolist():
-        yield Violation(
-            "job finish", f"all tasks of job {j} ended by {last[j]:.9g}, before it was cancelled at {cancel[j]:.9g}; its finish is NaN"
-        )
+    for j in np.flatnonzero(~ended & np.isfinite(cancel) & (last <= cancel) & (cancel > workload.arrival)).tolist():
+        text = f"the finish of job {j} is NaN, but its last task ended at {last[j]:.9g}"
+        yield Violation("job finish", f"{text}, before it was cancelled at {cancel[j]:.9g}")
     for j in np.flatnonzero(ended & np.isfinite(last) & differs(finish, last)).tolist():
         yield Violation("job finish", f"job {j} is said to have finished at {finish[j]:.9g}; its last task ended at {last[j]:.9g}")
     for j in np.flatnonzero(ended & (exceeds(finish, cancel) | (cancel <= workload.arrival))).tolist():
@@ -298,10 +297,8 @@ def _ends(rows: _Rows, groups: _Groups) -> Iterator[Violation]:
     """Hold every row against the one end its group can have: its true duration, a failure of its device, or its cancellation."""
     scenario = rows.trace.scenario
     down = np.isinf(pace_at(scenario, groups.device, groups.start))
-    for g in np.flatnonzero(down).tolist():
-        yield Violation(
-            "down", f"{rows.name(groups.first[g])} starts at {groups.start[g]:.9g} on {rows.place(groups.first[g])}, which is down"
-        )
+    for r in groups.first[down].tolist():
+        yield Violation("down", f"{rows.name(r)} starts at {rows.start[r]:.9g} on {rows.place(r)}, which is down")
     seconds, can = _true_seconds(rows)
     longest = np.zeros(len(groups.first))
     np.maximum.at(longest, groups.of_row, seconds)
@@ -310,17 +307,20 @@ def _ends(rows: _Rows, groups: _Groups) -> Iterator[Violation]:
     called_off = cancel < end[groups.of_row]
     expected = np.where(called_off, cancel, end[groups.of_row])
     status = np.where(called_off, CANCELLED, np.where(lost[groups.of_row], LOST, DONE))
-    rule = np.array(["wrong duration", "lost", "cancelled"])
-    for r in np.flatnonzero(can & ~down[groups.of_row] & ((rows.status != status) | differs(rows.finish, expected))).tolist():
-        if rows.status[r] == CANCELLED and status[r] == CANCELLED:
-            continue  # reported with its cancellation
-        if status[r] == LOST and rows.status[r] == DONE:
-            broken = "down"
-        else:
-            broken = str(rule[max(int(rows.status[r]) if 0 <= rows.status[r] < len(rule) else 0, int(status[r]))])
-        was = STATUS[rows.status[r]] if 0 <= rows.status[r] < len(STATUS) else "unknown"
+    bad = can & ~down[groups.of_row] & ((rows.status != status) | differs(rows.finish, expected))
+    bad &= (rows.status != CANCELLED) | (status != CANCELLED)  # reported with its cancellation
+    for r in np.flatnonzero(bad).tolist():
+        was = STATUS[rows.status[r]] if 0 <= rows.status[r] < len(STATUS) else "?"
         text = f"{rows.name(r)} on {rows.place(r)} runs from {rows.start[r]:.9g} to {rows.finish[r]:.9g} ({was})"
-        yield Violation(broken, f"{text}; it must end at {expected[r]:.9g} ({STATUS[status[r]]})")
+        yield Violation(_end_rule(was, STATUS[status[r]]), f"{text}; it must end at {expected[r]:.9g} ({STATUS[status[r]]})")
+
+
+def _end_rule(was: str, must: str) -> str:
+    if "cancelled" in {was, must}:
+        return "cancelled"
+    if "lost" in {was, must}:
+        return "down" if was == "done" else "lost"
+    return "wrong duration"
 
 
 def _true_seconds(rows: _Rows) -> tuple[FloatArray, BoolArray]:

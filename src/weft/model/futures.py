@@ -47,7 +47,7 @@ def taken_edges(workload: Workload, scenario: Scenario, problem: Problem, job: I
     """Whether edges belong to branches that are taken in these jobs of a problem, provided that their sources run."""
     choices = problem.workflow.choices
     choice = choices.edge_choice[edge]
-    taken = choice == ALWAYS
+    taken: BoolArray = choice == ALWAYS
     at = np.flatnonzero(~taken)
     taken[at] = scenario.outcome[workload.first_choice[job[at]] + choice[at]] == choices.edge_branch[edge[at]]
     return taken
