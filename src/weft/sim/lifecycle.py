@@ -164,7 +164,7 @@ class Lifecycle:
         lost = self.lose(device, now, note) if machine.running is not None else None
         if not self.planned:
             for i in (i for group in machine.queue for i in group.members):
-                self.stories.move(i, State.READY, now, note)
+                self.stories.move(i, State.RETRIED, now, note)
                 insort(self.ready, i)
             machine.queue.clear()
         return lost

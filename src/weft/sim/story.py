@@ -18,7 +18,7 @@ class State(StrEnum):
     RUNNING = "running"
     DONE = "done"
     LOST = "lost"  # its execution was cut off; ready again, or back in its queue, at once
-    RETRIED = "retried"  # ready again after a loss
+    RETRIED = "retried"  # ready again: its execution was lost, or its device failed before it began
     SKIPPED = "skipped"
     CANCELLED = "cancelled"
 
@@ -32,8 +32,8 @@ OVER = (State.DONE, State.SKIPPED)
 AFTER: dict[State, tuple[State, ...]] = {
     State.WAITING: (State.READY, State.SKIPPED, State.CANCELLED),
     State.READY: (State.COMMITTED, State.CANCELLED),
-    State.COMMITTED: (State.TRANSFERRING, State.RUNNING, State.READY, State.CANCELLED),
-    State.TRANSFERRING: (State.RUNNING, State.READY, State.CANCELLED),
+    State.COMMITTED: (State.TRANSFERRING, State.RUNNING, State.RETRIED, State.CANCELLED),
+    State.TRANSFERRING: (State.RUNNING, State.RETRIED, State.CANCELLED),
     State.RUNNING: (State.DONE, State.LOST, State.CANCELLED),
     State.LOST: (State.RETRIED, State.COMMITTED),
     State.RETRIED: (State.COMMITTED, State.CANCELLED),
@@ -41,7 +41,7 @@ AFTER: dict[State, tuple[State, ...]] = {
     State.SKIPPED: (),
     State.CANCELLED: (),
 }
-"""What may follow each state. COMMITTED -> READY: its device failed; LOST -> COMMITTED: a plan is kept, its row runs again."""
+"""What may follow each state. LOST -> COMMITTED: a plan is kept, its row runs again."""
 
 
 class Chapter(NamedTuple):
