@@ -1,0 +1,276 @@
+// The chart: what is in view, what is chosen, and how the reader moves about.
+class Gantt {
+  constructor(root, data) {
+    this.root = root;
+    this.model = new Model(data);
+    this.solo = document.body.classList.contains("solo");
+    this.parts = buildPanel(root, this);
+    this.painter = new Painter(this.model, this.parts.canvas);
+    this.look = { chosen: -1, hovered: -1, parents: [], children: [], colors: new Uint8Array(this.model.n) };
+    this.only = null;
+    this.matches = null;
+    this.kin = null;
+    this.stretched = 1;
+    this.load = this.model.load(480);
+    this.view = { ...this.whole(), y: 0 };
+    this.look.dims = () => this.kin !== null || this.only !== null || this.matches !== null;
+    this.look.dimmed = (r) => this.dimmed(r);
+    this.recolour();
+    this.listen();
+    root.dataset.rows = this.model.n;
+    new ResizeObserver(() => this.resize()).observe(this.parts.frame);
+    this.resize();
+  }
+
+  // -- the view ---------------------------------------------------------------
+
+  whole() {
+    const { begin, end } = this.model, span = end - begin || 1;
+    return { t0: begin, t1: begin + span * 1.01 };
+  }
+
+  resize() {
+    const width = this.parts.frame.clientWidth;
+    if (!width) return;
+    const { lanes, data, grouped } = this.model, nodes = grouped ? new Set(data.devices.nodes).size : 0;
+    const around = this.solo ? this.root.offsetTop + 220 : 0;
+    const room = Math.max(280, this.solo ? innerHeight - around : Math.min(520, innerHeight * 0.7)) - AXIS;
+    const fair = Math.min(this.model.batch ? 64 : 40, Math.max(9, (room - nodes * NODE_ROW) / lanes.length));
+    const lane = Math.min(80, Math.max(2, fair * this.stretched));
+    const height = Math.round(Math.min(room, lanes.length * lane + nodes * NODE_ROW) + AXIS);
+    this.parts.canvas.style.height = height + "px";
+    this.painter.layout(width, height, lane);
+    const fits = this.painter.content <= this.painter.room;
+    this.parts.canvas.style.touchAction = fits ? "pan-y" : "none";
+    this.clamp();
+    if (this.pending !== undefined) this.reveal(this.pending);
+    this.pending = undefined;
+    this.redraw();
+  }
+
+  clamp() {
+    const v = this.view, all = this.whole(), most = all.t1 - all.t0, least = most * 1e-7;
+    const span = Math.min(most, Math.max(least, v.t1 - v.t0));
+    const t0 = Math.min(Math.max(v.t0, all.t0), all.t1 - span);
+    this.view = { t0, t1: t0 + span, y: Math.min(Math.max(0, v.y), Math.max(0, this.painter.content - this.painter.room)) };
+  }
+
+  zoom(factor, x) {
+    const { painter, view } = this, at = painter.time(x === undefined ? painter.gutter + painter.plot / 2 : Math.max(x, painter.gutter), view);
+    this.move({ t0: at - (at - view.t0) * factor, t1: at + (view.t1 - at) * factor, y: view.y });
+  }
+
+  pan(dx, dy) {
+    const { view, painter } = this, shift = (dx / painter.plot) * (view.t1 - view.t0);
+    this.move({ t0: view.t0 - shift, t1: view.t1 - shift, y: view.y - dy });
+  }
+
+  move(view) { this.view = view; this.clamp(); this.redraw(); }
+  reset() { this.stretched = 1; this.view = { ...this.whole(), y: 0 }; this.only = null; fillLegend(this); this.choose(-1); this.resize(); }
+  stretch(factor) { this.stretched = Math.min(12, Math.max(0.1, this.stretched * factor)); this.resize(); }
+
+  // Bring a row into sight; zoom in when it would be too small to see.
+  reveal(r) {
+    const { model, painter } = this, length = Math.max(model.finish[r] - model.start[r], (model.end - model.begin) * 1e-6);
+    const middle = (model.start[r] + model.finish[r]) / 2, span = Math.min(this.view.t1 - this.view.t0, length * 60);
+    const y = painter.laneTop[model.laneOf[model.device[r]]] - painter.room / 2;
+    const seen = span === this.view.t1 - this.view.t0 && model.start[r] >= this.view.t0 && model.finish[r] <= this.view.t1;
+    this.move(seen ? { ...this.view, y: painter.content > painter.room ? y : 0 } : { t0: middle - span / 2, t1: middle + span / 2, y });
+  }
+
+  redraw() {
+    if (this.due) return;
+    this.due = requestAnimationFrame(() => {
+      this.due = 0;
+      if (!this.painter.width) return;
+      this.root.dataset.bars = this.painter.paint(this.view, this.look);
+      paintOverview(this.parts.overview, this.painter, this.load, this.view);
+      this.root.dataset.ready = "true";
+    });
+  }
+
+  // -- colours ----------------------------------------------------------------
+
+  colouring() {
+    const { model } = this, deviceKinds = [...new Set(model.data.devices.kinds)];
+    const number = new Map(deviceKinds.map((kind, k) => [kind, k]));
+    const ways = {
+      kind: [(r) => model.kind[r], (k) => model.kinds[k]],
+      job: [(r) => model.job[r], (k) => `job ${k}`],
+      "device kind": [(r) => number.get(model.data.devices.kinds[model.device[r]]), (k) => deviceKinds[k]],
+    };
+    const [value, names] = ways[this.parts.mode.value], size = this.painter.palette.length, seen = new Set();
+    for (let r = 0; r < model.n; r++) seen.add(value(r));
+    return { value, names, of: (k) => k % size, used: [...seen].sort((a, b) => a - b) };
+  }
+
+  recolour() {
+    const { value, of } = this.colouring();
+    this.group = value;
+    for (let r = 0; r < this.model.n; r++) this.look.colors[r] = of(value(r));
+    this.only = null;
+    fillLegend(this);
+  }
+
+  dimmed(r) {
+    if (this.kin) return !this.kin.has(r);
+    return (this.only !== null && this.group(r) !== this.only) || (this.matches !== null && !this.matches[r]);
+  }
+
+  // -- choosing and finding -----------------------------------------------------
+
+  choose(r) {
+    const { look, model, root } = this;
+    look.chosen = r;
+    look.parents = r < 0 ? [] : model.parents(r);
+    look.children = r < 0 ? [] : model.children(r);
+    this.kin = r < 0 ? null : new Set([r, ...look.parents.map((d) => d.from), ...look.children.map((d) => d.to)]);
+    showDetails(this);
+    root.dataset.chosen = r < 0 ? "" : model.name(r);
+    root.dataset.parents = look.parents.length;
+    root.dataset.children = look.children.length;
+    this.redraw();
+  }
+
+  find(text) {
+    const { model, parts } = this, wanted = text.trim().toLowerCase();
+    this.matches = null;
+    this.found = [];
+    if (wanted) {
+      this.matches = new Uint8Array(model.n);
+      for (let r = 0; r < model.n; r++) if (model.name(r).toLowerCase().includes(wanted)) { this.matches[r] = 1; this.found.push(r); }
+    }
+    this.at = -1;
+    parts.found.textContent = wanted ? `${this.found.length} found` : "";
+    this.redraw();
+  }
+
+  step(by) {
+    if (!this.found || !this.found.length) return;
+    this.at = (this.at + by + this.found.length) % this.found.length;
+    this.parts.found.textContent = `${this.at + 1} of ${this.found.length}`;
+    this.choose(this.found[this.at]);
+    this.reveal(this.found[this.at]);
+  }
+
+  // A link to the page may name a task: #task=name.
+  go(name) {
+    this.find(name);
+    const exact = this.found.find((r) => this.model.name(r) === name);
+    if (exact !== undefined) this.find("");
+    this.pending = exact === undefined ? this.found[0] : exact;
+    if (this.pending !== undefined) this.choose(this.pending);
+    this.resize();
+  }
+
+  neighbour(by) {
+    const { model, look } = this;
+    const r = look.chosen < 0 ? 0 : Math.min(model.n - 1, Math.max(0, look.chosen + by));
+    if (model.n) { this.choose(r); this.reveal(r); }
+  }
+
+  // The row under a point: the innermost bar, or a small one no more than three pixels away.
+  hit(x, y) {
+    const { model, painter, view } = this;
+    if (x < painter.gutter || y < AXIS) return -1;
+    const depth = y - AXIS + view.y, lane = painter.laneTop.findIndex((top) => depth >= top && depth < top + painter.laneHeight);
+    if (lane < 0) return -1;
+    const slack = (3 / painter.plot) * (view.t1 - view.t0), time = painter.time(x, view);
+    let best = -1, nearest = slack;
+    for (let r = model.firstVisible(lane, time - slack); r < model.lanePtr[lane + 1] && model.start[r] <= time + slack; r++) {
+      const { y: top, h } = painter.box(r, view), off = Math.max(model.start[r] - time, time - model.finish[r], 0);
+      const inside = model.size[r] === 1 || (y >= top && y < top + h);
+      if (inside && (best < 0 ? off <= nearest : off < nearest)) { best = r; nearest = off; }
+    }
+    return best;
+  }
+
+  // -- input --------------------------------------------------------------------
+
+  listen() {
+    const { canvas, overview, search, mode } = this.parts;
+    canvas.addEventListener("wheel", (e) => this.wheel(e), { passive: false });
+    canvas.addEventListener("keydown", (e) => this.key(e));
+    canvas.addEventListener("dblclick", (e) => this.zoom(0.5, e.offsetX));
+    canvas.addEventListener("pointerleave", () => this.hover(-1));
+    new Pointers(canvas, this);
+    search.addEventListener("input", () => this.find(search.value));
+    search.addEventListener("keydown", (e) => { if (e.key === "Enter") { e.preventDefault(); this.step(e.shiftKey ? -1 : 1); } });
+    mode.addEventListener("change", () => { this.recolour(); this.redraw(); });
+    const centre = (e) => {
+      const all = this.whole(), half = (this.view.t1 - this.view.t0) / 2;
+      const at = all.t0 + ((e.offsetX - this.painter.gutter) / this.painter.plot) * (all.t1 - all.t0);
+      this.move({ ...this.view, t0: at - half, t1: at + half });
+    };
+    overview.addEventListener("pointerdown", (e) => { overview.setPointerCapture(e.pointerId); centre(e); });
+    overview.addEventListener("pointermove", (e) => { if (e.buttons) centre(e); });
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { this.painter.retheme(); this.recolour(); this.redraw(); });
+  }
+
+  // In a longer page the wheel keeps scrolling it until the chart is clicked, so that no reader is caught.
+  wheel(e) {
+    if (!this.solo && !e.ctrlKey && !e.metaKey && document.activeElement !== this.parts.canvas) return;
+    e.preventDefault();
+    const lines = e.deltaMode === 1 ? 16 : 1;
+    if (e.offsetX < this.painter.gutter) this.pan(0, -e.deltaY * lines);
+    else if (e.shiftKey || Math.abs(e.deltaX) > Math.abs(e.deltaY)) this.pan(-(e.deltaX || e.deltaY) * lines, 0);
+    else this.zoom(Math.exp(Math.max(-120, Math.min(120, e.deltaY * lines)) * 0.0025), e.offsetX);
+  }
+
+  key(e) {
+    if (e.ctrlKey || e.metaKey || e.altKey) return;
+    const step = this.painter.plot * 0.15, actions = {
+      ArrowLeft: () => this.pan(step, 0), ArrowRight: () => this.pan(-step, 0), ArrowUp: () => this.pan(0, 60), ArrowDown: () => this.pan(0, -60),
+      "+": () => this.zoom(0.7), "=": () => this.zoom(0.7), "-": () => this.zoom(1 / 0.7), 0: () => this.reset(), Home: () => this.reset(),
+      "[": () => this.stretch(1 / 1.25), "]": () => this.stretch(1.25), n: () => this.neighbour(1), p: () => this.neighbour(-1),
+      Escape: () => { this.choose(-1); this.parts.search.value = ""; this.find(""); }, "/": () => this.parts.search.focus(),
+    };
+    if (actions[e.key]) { e.preventDefault(); actions[e.key](); }
+  }
+
+  hover(r, x, y) {
+    showTip(this, r, x, y);
+    this.parts.canvas.classList.toggle("on-bar", r >= 0);
+    if (r !== this.look.hovered) { this.look.hovered = r; this.redraw(); }
+  }
+}
+
+// One finger or the mouse pans, two fingers zoom, a short press chooses.
+class Pointers {
+  constructor(canvas, gantt) {
+    Object.assign(this, { canvas, gantt, down: new Map(), moved: 0 });
+    canvas.addEventListener("pointerdown", (e) => this.press(e));
+    canvas.addEventListener("pointermove", (e) => this.drag(e));
+    canvas.addEventListener("pointerup", (e) => this.release(e));
+    canvas.addEventListener("pointercancel", (e) => this.down.delete(e.pointerId));
+  }
+
+  press(e) {
+    if (e.isTrusted) this.canvas.setPointerCapture(e.pointerId);
+    this.canvas.focus({ preventScroll: true });
+    this.down.set(e.pointerId, { x: e.offsetX, y: e.offsetY });
+    if (this.down.size === 1) this.moved = 0;
+  }
+
+  drag(e) {
+    const old = this.down.get(e.pointerId), now = { x: e.offsetX, y: e.offsetY }, { gantt } = this;
+    if (!old) { gantt.hover(gantt.hit(now.x, now.y), now.x, now.y + gantt.parts.overview.offsetHeight); return; }
+    this.down.set(e.pointerId, now);
+    this.moved += Math.abs(now.x - old.x) + Math.abs(now.y - old.y);
+    if (this.moved <= 4) return;
+    gantt.hover(-1);
+    this.canvas.classList.add("dragged");
+    const other = [...this.down].find(([id]) => id !== e.pointerId);
+    if (!other) { gantt.pan(now.x - old.x, now.y - old.y); return; }
+    const before = Math.max(12, Math.abs(old.x - other[1].x)), after = Math.max(12, Math.abs(now.x - other[1].x));
+    gantt.zoom(before / after, (now.x + other[1].x) / 2);
+  }
+
+  release(e) {
+    if (!this.down.delete(e.pointerId)) return;
+    this.canvas.classList.remove("dragged");
+    if (this.moved > 4) return;
+    const row = this.gantt.hit(e.offsetX, e.offsetY);
+    this.gantt.choose(row === this.gantt.look.chosen ? -1 : row);
+  }
+}

@@ -1,0 +1,180 @@
+"""`Chart`: a schedule or a trace as rows on lanes, the one form all Gantt charts are drawn from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from weft.errors import InvalidInput
+from weft.model import Problem, Schedule, Trace, Workload
+from weft.model.columns import BoolArray, FloatArray, IntArray
+from weft.model.trace import CANCELLED, DONE, LOST
+from weft.report.quantities import format_number, format_seconds
+
+
+@runtime_checkable
+class Planned(Protocol):
+    """Anything that knows its problem and its schedule, like a plan."""
+
+    @property
+    def problem(self) -> Problem: ...  # noqa: D102
+    @property
+    def schedule(self) -> Schedule: ...  # noqa: D102
+
+
+Drawable = Schedule | Trace | Planned
+"""What a Gantt chart can be made of; a bare schedule needs its problem beside it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Chart:
+    """Executions sorted by (lane, start); lanes are devices grouped by node, nodes in order of first appearance.
+
+    Attributes
+    ----------
+    job, task, device, start, finish, status, batch, copy : (x,) as in `Trace`
+    decided : (x,) when each row was committed, if data moves only then; None when it moves eagerly
+    lanes : (p,) device numbers from top to bottom
+    outcome : (choices,) which branches were taken; None before anything happened
+    pauses : (k, 4) device, from, to and pace of the times a device was slower (or, at pace inf, down)
+    """
+
+    title: str
+    workload: Workload
+    job: IntArray
+    task: IntArray
+    device: IntArray
+    start: FloatArray
+    finish: FloatArray
+    status: IntArray
+    batch: IntArray
+    copy: BoolArray
+    decided: FloatArray | None
+    lanes: IntArray
+    outcome: IntArray | None
+    pauses: FloatArray
+
+    @classmethod
+    def of(cls, result: Drawable, problem: Problem | None = None, *, title: str | None = None) -> Chart:
+        """Make the chart of a plan, of a schedule with its problem, or of a trace.
+
+        Examples
+        --------
+        >>> problem = Problem.from_arrays([[2.0], [3.0]], [[0, 1]])
+        >>> schedule = Schedule.of(device=[0, 0], start=[0.0, 2.0], finish=[2.0, 5.0])
+        >>> Chart.of(schedule, problem).span
+        (0.0, 5.0)
+        """
+        if isinstance(result, Trace):
+            return _of_trace(result, title or result.policy or result.workload.name)
+        if isinstance(result, Schedule):
+            if problem is None:
+                raise InvalidInput("a Schedule does not know its tasks' names; give its problem too: gantt_html(schedule, problem)")
+            return _of_schedule(result, problem, title or problem.name)
+        if isinstance(result, Planned):
+            return _of_schedule(result.schedule, result.problem, title or f"{result.problem.name}: {getattr(result, 'planner', 'plan')}")
+        raise InvalidInput(f"a Gantt chart is made of a Schedule, a Plan or a Trace, not of {type(result).__name__}")
+
+    def __len__(self) -> int:
+        return len(self.task)
+
+    @cached_property
+    def span(self) -> tuple[float, float]:
+        """First and last moment worth showing: from the first arrival to the last finish."""
+        begin = min(float(self.workload.arrival.min(initial=np.inf)), float(self.start.min(initial=np.inf)))
+        begin = begin if np.isfinite(begin) else 0.0
+        return begin, max(begin, float(self.finish.max(initial=begin)))
+
+    @cached_property
+    def kind(self) -> IntArray:
+        """(x,) the kind of each row's task, as a position in `workload.kinds`."""
+        position = {name: k for k, name in enumerate(self.workload.kinds)}
+        kind = np.zeros(len(self), np.int64)
+        template = self.workload.template[self.job]
+        for t, problem in enumerate(self.workload.problems):
+            mine = template == t
+            number = np.array([position[name] for name in problem.workflow.kinds], np.int64)
+            kind[mine] = number[problem.workflow.kind[self.task[mine]]]
+        return kind
+
+    def task_name(self, row: int) -> str:
+        """The name of a row's task."""
+        return self.workload.problem_of(int(self.job[row])).workflow.task_name(int(self.task[row]))
+
+    @cached_property
+    def slots(self) -> tuple[IntArray, IntArray]:
+        """(x,) place of each row within its batch, and the size of the batch: members are drawn one below the other."""
+        if not len(self):
+            return np.zeros(0, np.int64), np.ones(0, np.int64)
+        begins = np.ones(len(self), bool)
+        begins[1:] = (np.diff(self.batch) != 0) | (np.diff(self.device) != 0)
+        first = np.flatnonzero(begins)
+        size = np.diff(np.append(first, len(self)))
+        return np.arange(len(self)) - np.repeat(first, size), np.repeat(size, size)
+
+    def facts(self) -> list[tuple[str, str]]:
+        """The figures under the title, as (label, value)."""
+        begin, end = self.span
+        first = self.slots[0] == 0
+        busy = float((self.finish - self.start)[first].sum())
+        share = busy / ((end - begin) * len(self.lanes)) if end > begin else 0.0
+        facts = [
+            ("makespan", format_seconds(end - begin)),
+            ("executions" if self.decided is not None or self.outcome is not None else "tasks", f"{len(self) - int(self.copy.sum()):,}"),
+            ("devices", f"{len(self.lanes):,}"),
+            ("busy", f"{format_number(100 * share, digits=3)} %"),
+        ]
+        counts = [
+            ("jobs", self.workload.jobs if self.workload.jobs > 1 else 0),
+            ("copies", int(self.copy.sum())),
+            ("lost", int((self.status == LOST).sum())),
+            ("cancelled", int((self.status == CANCELLED).sum())),
+        ]
+        return facts + [(label, f"{count:,}") for label, count in counts if count]
+
+
+def _of_schedule(schedule: Schedule, problem: Problem, title: str) -> Chart:
+    for what, column, limit in (("task", schedule.task, problem.n), ("device", schedule.device, problem.p)):
+        if len(column) and not 0 <= column.min() <= column.max() < limit:
+            raise InvalidInput(f"the schedule names {what} {column.max()}, but problem '{problem.name}' has {limit} {what}s")
+    rows = len(schedule)
+    columns = {"task": schedule.task, "device": schedule.device, "start": schedule.start, "finish": schedule.finish, "copy": schedule.copy}
+    columns |= {"job": np.zeros(rows, np.int64), "status": np.full(rows, DONE, np.int64), "batch": np.arange(rows)}
+    workload = Workload.of(problem)
+    return Chart(title, workload, **_sorted(columns, workload), outcome=None, pauses=np.zeros((0, 4)))
+
+
+def _of_trace(trace: Trace, title: str) -> Chart:
+    columns = trace.to_arrays()
+    if trace.eager:
+        del columns["decided"]
+    pauses = _pauses(trace)
+    return Chart(title, trace.workload, **_sorted(columns, trace.workload), outcome=trace.scenario.outcome, pauses=pauses)
+
+
+def _sorted(columns: dict[str, np.ndarray], workload: Workload) -> dict[str, np.ndarray | None]:
+    nodes = workload.cluster.nodes
+    number = {node: i for i, node in enumerate(dict.fromkeys(nodes))}
+    lanes = np.argsort([number[node] for node in nodes], kind="stable")
+    lane = np.empty(len(lanes), np.int64)
+    lane[lanes] = np.arange(len(lanes))
+    # Members of one batch share their start but, if cancelled, not their finish: sorted like this they stay together.
+    order = np.lexsort((columns["task"], columns["job"], columns["batch"], columns["start"], lane[columns["device"]]))
+    made: dict[str, np.ndarray | None] = {key: column[order] for key, column in columns.items()}
+    return {"decided": None, **made, "lanes": lanes}
+
+
+def _pauses(trace: Trace) -> np.ndarray:
+    """Turn changes of pace into intervals that end with the next change of the device, or with the trace."""
+    scenario, rows = trace.scenario, []
+    end = float(trace.finish.max(initial=0.0))
+    for d in np.unique(scenario.change_device).tolist():
+        mine = scenario.change_device == d
+        times, paces = scenario.change_time[mine].tolist(), scenario.change_pace[mine].tolist()
+        for begin, until, pace in zip(times, [*times[1:], end], paces, strict=True):
+            if pace != 1.0 and min(until, end) > begin:
+                rows.append((d, begin, min(until, end), pace))
+    return np.array(rows, float).reshape(-1, 4)

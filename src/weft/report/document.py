@@ -1,0 +1,77 @@
+"""One self-contained HTML document: nothing is fetched, nothing a user named can become code."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from functools import cache
+from importlib.resources import files
+
+import numpy as np
+
+from weft.model.columns import FloatArray
+from weft.report.palette import css_variables
+from weft.report.quantities import escaped
+
+SCRIPTS = ("gantt_model.js", "gantt_scale.js", "gantt_paint.js", "gantt_marks.js", "gantt_panel.js", "gantt.js", "tabs.js", "start.js")
+STYLES = ("page.css", "gantt.css")
+
+
+@cache
+def asset(name: str) -> str:
+    """The text of a file of `report/assets`."""
+    return (files("weft.report") / "assets" / name).read_text(encoding="utf-8")
+
+
+@cache
+def _script() -> str:
+    return '(() => {\n"use strict";\n' + "\n".join(asset(name) for name in SCRIPTS) + "\n})();\n"
+
+
+def embedded_json(value: object) -> str:
+    r"""Compact JSON that is safe inside a script element: no `<`, `>` or `&` survives outside an escape.
+
+    Examples
+    --------
+    >>> embedded_json({"name": "</script>"})
+    '{"name":"\\u003c/script\\u003e"}'
+    """
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def compact(values: FloatArray, *, digits: int = 10) -> list[float | int]:
+    """Floats as short JSON numbers: integers where all are, else rounded to so many digits of the largest.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> compact(np.array([1.0, 2.0])), compact(np.array([0.1 + 0.2, 1.0]))
+    ([1, 2], [0.3, 1.0])
+    """
+    largest = float(np.abs(values).max(initial=0.0))
+    if largest < 2**53 and bool((values == np.floor(values)).all()):
+        return [int(v) for v in values.tolist()]
+    return [float(v) for v in np.round(values, max(0, digits - int(np.ceil(np.log10(largest))))).tolist()]
+
+
+def document(*, title: str, body: str, page_class: str) -> str:
+    """Wrap a body into a page. Its policy lets only the page's own script run, and forbids all network access."""
+    script = _script()
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = (
+        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+    )
+    values = {
+        "policy": policy,
+        "title": escaped(title),
+        "style": css_variables() + "".join(asset(name) for name in STYLES),
+        "page_class": page_class,
+        "body": body,
+        "script": script,
+    }
+    page = asset("page.html")
+    # One pass over the template: what is put in is never looked at again.
+    parts = page.split("{{")
+    return parts[0] + "".join(values[key.strip()] + rest for key, _, rest in (part.partition("}}") for part in parts[1:]))

@@ -1,0 +1,98 @@
+"""Numbers, seconds and bytes as people read them; names of users made safe for HTML and XML."""
+
+from __future__ import annotations
+
+import html
+import math
+import re
+
+_BYTES = ("B", "kB", "MB", "GB", "TB", "PB")
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
+
+
+def format_number(value: float, *, digits: int = 4) -> str:
+    """A number with so many significant digits, thousands grouped, without trailing zeros; integers in full.
+
+    Examples
+    --------
+    >>> format_number(1234567.0), format_number(3.14159), format_number(0.000012345), format_number(float("nan"))
+    ('1,234,567', '3.142', '1.234e-05', '–')
+    """
+    if math.isnan(value):
+        return "–"
+    if math.isinf(value):
+        return "∞" if value > 0 else "-∞"
+    if value == int(value) and abs(value) < 1e15:
+        return f"{int(value):,}"
+    if abs(value) >= 1e15 or abs(value) < 1e-4:
+        return f"{value:.{digits - 1}e}"
+    places = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    text = f"{value:,.{places}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def format_seconds(value: float) -> str:
+    """A duration in the unit that fits it.
+
+    Examples
+    --------
+    >>> format_seconds(80), format_seconds(0.00125), format_seconds(5400), format_seconds(200000)
+    ('80 s', '1.25 ms', '1 h 30 min', '2 d 7 h 33 min')
+    """
+    size = abs(value)
+    if not math.isfinite(value) or size == 0 or 1 <= size < 600:
+        return f"{format_number(value)} s"
+    if size < 1:
+        scale, unit = (1e3, "ms") if size >= 1e-3 else (1e6, "µs") if size >= 1e-6 else (1e9, "ns")
+        return f"{format_number(value * scale)} {unit}"
+    if size >= 1e9:
+        return f"{format_number(value / 86400)} d"
+    return ("-" if value < 0 else "") + _clock(round(size))
+
+
+def format_bytes(value: float) -> str:
+    """A size in the decimal unit that fits it.
+
+    Examples
+    --------
+    >>> format_bytes(0), format_bytes(1500), format_bytes(2.5e9)
+    ('0 B', '1.5 kB', '2.5 GB')
+    """
+    power = 0
+    while abs(value) >= 1000 and power < len(_BYTES) - 1 and math.isfinite(value):
+        value /= 1000
+        power += 1
+    return f"{format_number(value)} {_BYTES[power]}"
+
+
+def escaped(text: object) -> str:
+    """Text of a user, safe inside HTML and XML, in elements and in quoted attributes.
+
+    Examples
+    --------
+    >>> escaped("</b>\\x00")
+    '&lt;/b&gt;\\ufffd'
+    """
+    return html.escape(_CONTROL.sub("\ufffd", str(text)), quote=True)
+
+
+def shortened(text: str, size: int) -> str:
+    """At most `size` characters, with an ellipsis in the middle where names tend to be alike.
+
+    Examples
+    --------
+    >>> shortened("mProject_00000042", 11)
+    'mProj…00042'
+    """
+    if len(text) <= size:
+        return text
+    tail = (size - 1) // 2
+    return text[: size - 1 - tail] + "…" + text[len(text) - tail :]
+
+
+def _clock(seconds: int) -> str:
+    days, rest = divmod(seconds, 86400)
+    hours, rest = divmod(rest, 3600)
+    minutes, left = divmod(rest, 60)
+    parts = [(days, "d"), (hours, "h"), (minutes, "min"), (0 if days or hours else left, "s")]
+    return " ".join(f"{count} {unit}" for count, unit in parts if count)
