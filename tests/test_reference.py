@@ -12,9 +12,13 @@ from hypothesis import strategies as st
 from strategies import futures, problems
 from weft.errors import InvalidInput, Stuck, UnknownName
 from weft.model import Cluster, Problem, Scenario, Schedule, Trace, WorkflowBuilder, Workload
+from weft.model.check import check
 from weft.model.trace import CANCELLED, DONE, LOST
+from weft.sim.lifecycle import Lifecycle
+from weft.sim.machine import Start, Wake
 from weft.sim.reference import simulate_reference
 from weft.sim.rule import PLACEMENTS, Rule
+from weft.sim.story import ImpossibleTransition, State
 from weft.sim.view import Block, Decision, View
 
 
@@ -437,16 +441,96 @@ def test_schedules_that_do_not_fit_are_refused():
         simulate_reference(workload, Schedule.of(device=[5], start=[0.0], finish=[1.0]))
 
 
+# -- the life cycle by itself ------------------------------------------------
+
+
+def test_a_life_told():
+    # t0 on d0 is lost at 1 and done again by 4; t1 on d1 waits for 10 bytes at 5 a second: 4 + 2 = 6.
+    life = Lifecycle(one([[2.0, 9.0], [9.0, 3.0]], [[0, 1]], [10.0], bandwidth=5.0))
+    life.arrive(0, 0.0)
+    life.commit([0], 0, 0.0)
+    assert isinstance(life.start_due(0, 0.0), Start)
+    life.lose(0, 1.0, "out of memory")
+    assert life.ready == [0]
+    life.commit([0], 0, 2.0)
+    assert isinstance(life.start_due(0, 2.0), Start)
+    assert life.start_due(0, 3.0) is None
+    life.finish(0, 4.0)
+    life.commit([1], 1, 4.0)
+    assert life.start_due(1, 4.0) == Wake(1, 6.0)
+    assert life.free_at(1, 4.0) == 9.0
+    assert isinstance(life.start_due(1, 6.0), Start)
+    life.finish(1, 9.5)
+    assert life.jobs_left == 0
+    assert life.job_finish == [9.5]
+    told = [(c.time, str(c.state), c.note) for c in life.stories.of(0)]
+    assert told == [
+        (0.0, "ready", "arrived"),
+        (0.0, "committed", "to device 'd0'"),
+        (0.0, "running", "on 'd0'"),
+        (1.0, "lost", "out of memory"),
+        (1.0, "retried", ""),
+        (2.0, "committed", "to device 'd0'"),
+        (2.0, "running", "on 'd0'"),
+        (4.0, "done", ""),
+    ]
+    assert [c.state for c in life.stories.of(1)] == [State.READY, State.COMMITTED, State.TRANSFERRING, State.RUNNING, State.DONE]
+
+
+def test_impossible_events_carry_the_story():
+    life = Lifecycle(one([[2.0, np.inf], [9.0, 3.0]], [[0, 1]]))
+    life.arrive(0, 0.0)
+    life.commit([0], 0, 0.5)
+    with pytest.raises(
+        ImpossibleTransition, match=r"'t0' of job 0 cannot be committed at 1: it is committed.*0 ready \(arrived\); 0.5 comm"
+    ) as error:
+        life.commit([0], 0, 1.0)
+    assert [c.state for c in error.value.story] == [State.READY, State.COMMITTED]
+    with pytest.raises(ImpossibleTransition, match="ended on device 'd1' at 1, but nothing runs there"):
+        life.finish(1, 1.0)
+    with pytest.raises(ImpossibleTransition, match="'t0' of job 0 cannot be ready at 2: it is committed"):
+        life.arrive(0, 2.0)
+    with pytest.raises(ImpossibleTransition, match="'t1' of job 0 cannot be committed at 2: it is waiting, not ready"):
+        life.commit([1], 1, 2.0)
+
+
+def test_the_end_of_a_choosing_task_must_tell_its_branch():
+    life = Lifecycle(conditional())
+    life.arrive(0, 0.0)
+    life.commit([0], 0, 0.0)
+    life.start_due(0, 0.0)
+    assert life.choices_of(0) == [0]
+    assert life.choices_of(1) == []
+    with pytest.raises(InvalidInput, match="task 'a' of job 0 ended with no branch for choice 0; it has branches 0 to 1"):
+        life.finish(0, 1.0)
+
+
+def test_cancelling_empties_queues_and_tells_which_devices_stopped():
+    workload = Workload.of(Problem.from_arrays([[2.0, 2.0], [2.0, 2.0]]), arrival=[0.0, 0.0])
+    life = Lifecycle(workload)
+    for job in (0, 1):
+        life.arrive(job, 0.0)
+    for instance, device in ((0, 0), (2, 1), (1, 1)):
+        life.commit([instance], device, 0.0)
+        life.start_due(device, 0.0)
+    assert life.cancel(0, 1.0) == [0]  # t0 ran on d0; t1 was queued on d1 behind the other job
+    assert life.idle(0, 1.0)
+    assert life.free_at(1, 1.0) == 2.0
+    assert life.ready == [3]
+    assert life.cancel(0, 1.5) == []
+
+
 # -- properties -------------------------------------------------------------
 
 
 @given(futures(), st.sampled_from(PLACEMENTS), st.booleans(), st.integers(0, 2))
-def test_traces_are_the_same_bytes_again(future, placement, eager, spread):
+def test_traces_are_valid_and_the_same_bytes_again(future, placement, eager, spread):
     workload, scenario = future
     keys = np.arange(workload.instances) * 7 % 5 * spread
     first = simulate_reference(workload, rule(workload, placement, keys), scenario=scenario, eager=eager)
     again = simulate_reference(workload, rule(workload, placement, keys), scenario=scenario, eager=eager)
     assert same(first, again)
+    assert check(workload, first) == []
     assert np.isfinite(first.job_finish[np.isinf(scenario.cancel)]).all()
 
 
@@ -475,6 +559,7 @@ def test_a_policy_sees_all_that_a_rule_uses(future, placement, eager):
     by_rule = simulate_reference(workload, rule(workload, placement), scenario=scenario, eager=eager)
     by_view = simulate_reference(workload, FromView(placement), scenario=scenario, eager=eager)
     assert same(by_rule, by_view)
+    assert check(workload, by_view) == []
 
 
 @given(problems(), st.sampled_from(PLACEMENTS))
@@ -488,3 +573,28 @@ def test_replay_of_what_happened_happens_again(problem, placement):
     replayed = simulate_reference(workload, plan)
     assert rows(replayed) == rows(trace)
     assert replayed.job_finish.tobytes() == trace.job_finish.tobytes()
+
+
+@st.composite
+def planned(draw):
+    """A future of jobs of one problem, and a plan for it: each task in topological order on one device or two."""
+    workload, scenario = draw(futures(max_templates=1, batches=False))
+    problem = workload.problems[0]
+    rows_, clock = [], 0.0
+    for task in problem.workflow.order.tolist():
+        able = np.flatnonzero(np.isfinite(problem.durations()[task])).tolist()
+        devices = draw(st.lists(st.sampled_from(able), unique=True, min_size=1, max_size=2))
+        for k, device in enumerate(devices):
+            rows_.append((task, device, clock, clock + 1.0, k > 0))
+            clock += 1.0
+    task, device, start, finish, copy = (list(c) for c in zip(*rows_, strict=True)) if rows_ else ([], [], [], [], [])
+    return workload, scenario, Schedule.of(task=task, device=device, start=start, finish=finish, copy=copy)
+
+
+@given(planned(), st.booleans())
+def test_plans_with_copies_stand_failures_choices_and_cancellations(case, eager):
+    workload, scenario, plan = case
+    trace = simulate_reference(workload, plan, scenario=scenario, eager=eager)
+    assert check(workload, trace) == []
+    assert same(trace, simulate_reference(workload, plan, scenario=scenario, eager=eager))
+    assert np.isfinite(trace.job_finish[np.isinf(scenario.cancel)]).all()
