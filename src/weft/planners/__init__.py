@@ -2,11 +2,11 @@
 
 import sys
 
-from weft.planners import dynamic_list, list_scheduling
+from weft.planners import clustering, dynamic_list, list_scheduling
 from weft.planners.planner import PLANNERS, Plan, Planner, Solution, plan, refuse_choices
 from weft.registry import CallableModule
 
-__all__ = ["PLANNERS", "Plan", "Planner", "Solution", "called", "dynamic_list", "list_scheduling", "plan", "refuse_choices"]
+__all__ = ["PLANNERS", "Plan", "Planner", "Solution", "called", "clustering", "dynamic_list", "list_scheduling", "plan", "refuse_choices"]
 
 
 def called() -> list[str]:

@@ -29,11 +29,14 @@ class Executions(NamedTuple):
     finish: FloatArray
     older: IntArray
     newest: IntArray  # (n,)
-    count: IntArray  # (1,)
+    size: IntArray  # (1,)
 
 
 class Inputs(NamedTuple):
-    """For each device: when all inputs of a task are there, which parent's come last, and when all others' are there."""
+    """For each device: when all inputs of a task are there, which parent's come last, and when all others' are there.
+
+    Of each parent, the run that serves the device soonest counts.
+    """
 
     ready: FloatArray
     last: IntArray
@@ -42,7 +45,7 @@ class Inputs(NamedTuple):
 
 def as_schedule(runs: Executions) -> Schedule:
     """Freeze what a kernel filled in; the first run of a task is the original."""
-    count = int(runs.count[0])
+    count = int(runs.size[0])
     task = runs.task[:count]
     return Schedule.of(
         task=task, device=runs.device[:count], start=runs.start[:count], finish=runs.finish[:count], copy=_is_copy(task, len(runs.newest))
@@ -52,30 +55,38 @@ def as_schedule(runs: Executions) -> Schedule:
 def _is_copy(task: IntArray, n: int) -> BoolArray:
     first = np.full(n, len(task))
     np.minimum.at(first, task, np.arange(len(task)))
-    return np.arange(len(task)) != first[task]
+    return np.asarray(np.arange(len(task)) != first[task])
 
 
 @njit
 def no_executions(n: int, rows: int) -> Executions:
     """Nothing has run yet; memory for `rows` runs."""
     chain = np.full(n, NONE)
-    return Executions(np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows), np.empty(rows), np.full(rows, NONE), chain, np.zeros(1, np.int64))
+    return Executions(
+        np.empty(rows, np.int64),
+        np.empty(rows, np.int64),
+        np.empty(rows),
+        np.empty(rows),
+        np.full(rows, NONE),
+        chain,
+        np.zeros(1, np.int64),
+    )
 
 
 @njit
 def execute(runs: Executions, timeline: Timeline, task: int, device: int, start: float, duration: float) -> None:
     """Enter one run of a task."""
-    row = runs.count[0]
+    row = runs.size[0]
     runs.task[row], runs.device[row], runs.start[row], runs.finish[row] = task, device, start, start + duration
     runs.older[row], runs.newest[task] = runs.newest[task], row
-    runs.count[0] = row + 1
+    runs.size[0] = row + 1
     occupy(timeline, device, start, start + duration)
 
 
 @njit
-def arrival(a: ProblemArrays, runs: Executions, task: int, device: int) -> float:
-    """When all inputs of a task are on one device, each from the run of its parent that serves it soonest."""
-    latest = 0.0
+def inputs_on(a: ProblemArrays, runs: Executions, task: int, device: int) -> tuple[float, int, float]:
+    """The entry of `Inputs` for one device: (ready, last, others)."""
+    ready, last, others = 0.0, NONE, 0.0
     for i in range(a.pred_ptr[task], a.pred_ptr[task + 1]):
         soonest = np.inf
         run = runs.newest[a.pred[i]]
@@ -83,8 +94,11 @@ def arrival(a: ProblemArrays, runs: Executions, task: int, device: int) -> float
             source = runs.device[run]
             soonest = min(soonest, runs.finish[run] + (a.latency[source, device] + a.pred_data[i] * a.per_byte[source, device]))
             run = runs.older[run]
-        latest = max(latest, soonest)
-    return latest
+        if soonest > ready:
+            ready, last, others = soonest, a.pred[i], ready
+        elif soonest > others:
+            others = soonest
+    return ready, last, others
 
 
 @njit
@@ -118,19 +132,15 @@ def _runs_on(runs: Executions, task: int, device: int) -> bool:
 
 
 @njit
-def _copied(a: ProblemArrays, runs: Executions, timeline: Timeline, inputs: Inputs, device: int) -> tuple[float, float]:
-    """(start, duration) of a copy, on a device, of the parent whose data come last; (inf, inf) when that gains nothing.
-
-    A copy of any other parent would not let the task start sooner.
-    """
-    parent = inputs.last[device]
-    if parent == NONE or _runs_on(runs, parent, device) or not a.pace[a.row[parent], device] < np.inf:
+def copy_before(a: ProblemArrays, runs: Executions, timeline: Timeline, task: int, device: int, limit: float) -> tuple[float, float]:
+    """(start, duration) of a further run of a task on a device that ends before `limit`; (inf, inf) when there is none."""
+    if task == NONE or not a.pace[a.row[task], device] < np.inf or _runs_on(runs, task, device):
         return np.inf, np.inf
-    duration = a.work[parent] * a.pace[a.row[parent], device]
-    if not duration < inputs.ready[device]:
+    duration = a.work[task] * a.pace[a.row[task], device]
+    if not duration < limit:
         return np.inf, np.inf
-    start = earliest_start(timeline, device, arrival(a, runs, parent, device), duration, inputs.ready[device])
-    return (start, duration) if start + duration < inputs.ready[device] else (np.inf, np.inf)
+    start = earliest_start(timeline, device, inputs_on(a, runs, task, device)[0], duration, limit)
+    return (start, duration) if start + duration < limit else (np.inf, np.inf)
 
 
 @njit
@@ -147,7 +157,8 @@ def insert_with_copies(a: ProblemArrays, order: IntArray) -> Executions:
         best, copy_start, copy_duration = start + seconds[device], np.inf, np.inf
         for d in range(p):
             if inputs.others[d] + seconds[d] < best:
-                begin, duration = _copied(a, runs, timeline, inputs, d)
+                # A copy of any parent but the one whose data come last would not let the task start sooner.
+                begin, duration = copy_before(a, runs, timeline, inputs.last[d], d, inputs.ready[d])
                 if begin < np.inf:
                     # The task starts after the copy, so the copy need not be entered to find the task's gap.
                     own = earliest_start(timeline, d, max(inputs.others[d], begin + duration), seconds[d], best)

@@ -146,7 +146,7 @@ def _choose_in_turn(a: ProblemArrays, code: int, bonus: FloatArray) -> Rows:
 @njit
 def _goes_before(task: int, other: int, key: FloatArray, bonus: FloatArray, code: int) -> bool:
     if key[task] != key[other]:
-        return key[task] < key[other]
+        return bool(key[task] < key[other])
     if code == ETF and bonus[task] != bonus[other]:
-        return bonus[task] > bonus[other]
+        return bool(bonus[task] > bonus[other])
     return task < other

@@ -25,10 +25,11 @@ def append_in_order(a: ProblemArrays, order: IntArray, aim: int) -> Rows:
         best, device = np.inf, -1
         for d in range(p):
             if seconds[d] < np.inf:
-                if aim == COMPLETION:
-                    value = max(ready[d], free_from[d]) + seconds[d]
-                else:
-                    value = seconds[d] if aim == EXECUTION else free_from[d]
+                value = max(ready[d], free_from[d]) + seconds[d]
+                if aim == EXECUTION:
+                    value = seconds[d]
+                elif aim == AVAILABLE:
+                    value = free_from[d]
                 if value < best:
                     best, device = value, d
         rows.device[task], rows.start[task] = device, max(ready[device], free_from[device])

@@ -51,7 +51,7 @@ def send(a: ProblemArrays, source: int, sent: float, data: float, ready: FloatAr
     latency, per_byte = a.latency[source], a.per_byte[source]
     for d in range(len(ready)):
         arrival = sent + (latency[d] + data * per_byte[d])
-        ready[d] = arrival if arrival > ready[d] else ready[d]
+        ready[d] = max(ready[d], arrival)
 
 
 @njit

@@ -22,12 +22,12 @@ ROUNDING = 1e-15
 
 
 class Timeline(NamedTuple):
-    """The gaps of all devices; those of device d are at `first[d]`, ..., `first[d] + count[d] - 1`."""
+    """The gaps of all devices; those of device d are at `first[d]`, ..., `first[d] + gaps[d] - 1`."""
 
     begin: FloatArray
     end: FloatArray
     first: IntArray  # (p,)
-    count: IntArray  # (p,)
+    gaps: IntArray  # (p,) how many
     room: IntArray  # (p,)
     longest: FloatArray  # (p,) no gap but the last is longer
     used: IntArray  # (1,) how much of the pool is given away
@@ -50,14 +50,14 @@ def idle_timeline(devices: int, rows: int) -> Timeline:
 @njit
 def free_from(timeline: Timeline, device: int) -> float:
     """When the last execution on a device ends."""
-    return timeline.begin[timeline.first[device] + timeline.count[device] - 1]
+    return float(timeline.begin[timeline.first[device] + timeline.gaps[device] - 1])
 
 
 @njit
 def earliest_start(timeline: Timeline, device: int, ready: float, duration: float, limit: float) -> float:
     """The start of the earliest gap that fits, not before `ready`; inf when the finish would be above `limit`."""
     at = timeline.first[device]
-    last = at + timeline.count[device] - 1
+    last = at + timeline.gaps[device] - 1
     if duration > timeline.longest[device]:
         at = last
     ends = ready + duration
@@ -73,7 +73,7 @@ def earliest_start(timeline: Timeline, device: int, ready: float, duration: floa
         if start + duration > limit:
             return np.inf
         if start + duration <= timeline.end[at]:
-            return start
+            return float(start)
         at += 1
 
 
@@ -102,20 +102,20 @@ def occupy(timeline: Timeline, device: int, start: float, finish: float) -> None
 def _gap_of(timeline: Timeline, device: int, start: float) -> int:
     """The last gap that begins at `start` or before."""
     low = timeline.first[device]
-    high = low + timeline.count[device] - 1
+    high = low + timeline.gaps[device] - 1
     while low < high:
         middle = (low + high + 1) // 2
         if timeline.begin[middle] <= start:
             low = middle
         else:
             high = middle - 1
-    return low
+    return int(low)
 
 
 @njit
 def _make_room(timeline: Timeline, device: int, at: int) -> int:
     """Shift the gaps after `at` by one, moving the device to a larger place when it is full; returns where `at` is now."""
-    old, count = timeline.first[device], timeline.count[device]
+    old, count = timeline.first[device], timeline.gaps[device]
     first = old
     if count == timeline.room[device]:
         first = timeline.used[0]
@@ -128,14 +128,14 @@ def _make_room(timeline: Timeline, device: int, at: int) -> int:
     for i in range(count - 1, at - old, -1):
         timeline.begin[first + i + 1] = timeline.begin[old + i]
         timeline.end[first + i + 1] = timeline.end[old + i]
-    timeline.count[device] = count + 1
-    return first + at - old
+    timeline.gaps[device] = count + 1
+    return int(first + at - old)
 
 
 @njit
 def _close_gap(timeline: Timeline, device: int, at: int) -> None:
     """Remove a gap."""
-    timeline.count[device] -= 1
-    for i in range(at, timeline.first[device] + timeline.count[device]):
+    timeline.gaps[device] -= 1
+    for i in range(at, timeline.first[device] + timeline.gaps[device]):
         timeline.begin[i] = timeline.begin[i + 1]
         timeline.end[i] = timeline.end[i + 1]
