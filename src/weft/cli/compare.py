@@ -8,7 +8,9 @@ from pathlib import Path
 from weft.cli.arguments import add_cluster, add_seed, add_uncertainty, names, number, uncertainty, whole
 
 SUMMARY = "compare planners and policies on the same problems and scenarios"
-EXAMPLE = "  weft compare montage.json --gpus 4xV100+2xT4 --planners heft,cpop,peft --policies fifo,eft --noise 0.2 --scenarios 20 --report report.html"
+EXAMPLE = """\
+  weft compare montage.json --gpus 4xV100+2xT4 --planners heft,cpop,peft --policies fifo,eft \\
+      --noise 0.2 --scenarios 20 --report report.html"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -40,7 +40,9 @@ def run(args: argparse.Namespace) -> None:
     """Make it and write it."""
     from weft.cli.inputs import read_cluster
     from weft.cli.output import emit
-    from weft.formats import save, to_text
+    from weft.formats import save
+    from weft.formats.weft_json import write_json
+    from weft.formats.weft_schema import encode
     from weft.generate import generate, generate_problem
 
     cluster, options = read_cluster(args), _options(args)
@@ -50,7 +52,7 @@ def run(args: argparse.Namespace) -> None:
         else generate_problem(args.name, cluster, seed=args.seed, **options)
     )
     if args.out is None:
-        print(to_text(made))
+        print(write_json(encode(made)).decode().rstrip())
         return
     save(made, args.out)
     if args.json:

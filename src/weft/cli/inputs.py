@@ -25,6 +25,13 @@ def read_cluster(args: argparse.Namespace) -> Cluster | None:
 
 def read_problem(path: Path, args: argparse.Namespace) -> Problem:
     """Return the problem of a file, on the machines the user named."""
+    from weft.errors import InvalidInput
     from weft.formats import load
 
-    return load(path, cluster=read_cluster(args))
+    machines = read_cluster(args)
+    try:
+        return load(path, cluster=machines)
+    except InvalidInput as error:
+        if machines is None and "without machines" in str(error):
+            raise InvalidInput(f"{path}: holds a workflow without machines; add --cluster machines.toml or --gpus 4xV100+2xT4") from None
+        raise

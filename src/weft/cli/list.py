@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import inspect
+from typing import Any
 
 SUMMARY = "list planners, policies, generators, devices and formats"
 EXAMPLE = "  weft list planners\n  weft list devices --json"
 
-TOPICS = ("planners", "policies", "generators", "devices", "formats")
+FORMATS = {
+    "weft JSON (.json)": "problems, workflows, clusters, workloads, schedules, traces; read and written",
+    "weft NPZ (.npz)": "the same in binary columns; read and written",
+    "TOML (.toml)": "clusters; read and written",
+    "WfFormat 1.5 (.json)": "workflows of WfCommons; read",
+    "taskgraph-v1 (.json)": "workflows in columns; read",
+    "static graphs (.json)": "cost matrices of the scheduling literature; read",
+    "STG (.stg)": "the Standard Task Graph Set; read",
+    "DOT (.dot, .gv)": "Graphviz; read and written",
+    "Chrome trace (.json)": "schedules and traces for ui.perfetto.dev; written",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,10 +30,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Print the names, each with a line about it."""
     from weft.cli.output import emit
-    from weft.report.catalogue import entries
 
-    topics = TOPICS if args.topic is None else (args.topic,)
-    found = {topic: entries(topic) for topic in topics}
+    topics = list(TOPICS) if args.topic is None else [args.topic]
+    found = {topic: TOPICS[topic]() for topic in topics}
     if args.json:
         emit(found)
         return
@@ -31,3 +42,51 @@ def run(args: argparse.Namespace) -> None:
         width = max((len(name) for name in found[topic]), default=0)
         for name, text in found[topic].items():
             print(f"  {name:<{width}}  {text}".rstrip())
+
+
+def _planners() -> dict[str, str]:
+    from weft.planners import PLANNERS
+
+    return {name: _about_planner(PLANNERS.create(name)) for name in PLANNERS.names()}
+
+
+def _policies() -> dict[str, str]:
+    from weft.policies import POLICIES
+
+    return {name: _about(POLICIES.create(name)) for name in POLICIES.names()}
+
+
+def _generators() -> dict[str, str]:
+    from weft.generate import GENERATORS
+
+    return {name: _about(GENERATORS.factory(name)) for name in GENERATORS.names()}
+
+
+def _devices() -> dict[str, str]:
+    from weft.generate import catalogue
+    from weft.report.quantities import format_bytes
+
+    return {
+        name: f"{model.peak('fp32'):g} TFLOP/s fp32, {format_bytes(model.memory)}, {model.tdp:g} W" for name, model in catalogue().items()
+    }
+
+
+def _formats() -> dict[str, str]:
+    return FORMATS
+
+
+def _about_planner(planner: Any) -> str:
+    """A list planner is its rank and its placement; others speak for themselves."""
+    if not hasattr(planner, "rank") or not hasattr(planner, "placement"):
+        return _about(planner)
+    from weft.planners.list_scheduling import PLACEMENTS
+
+    return f"Rank '{planner.rank}', placement '{planner.placement}'. {_about(PLACEMENTS.factory(planner.placement))}"
+
+
+def _about(factory: Any) -> str:
+    """The first line of a docstring."""
+    return (inspect.getdoc(factory) or "").split("\n", maxsplit=1)[0]
+
+
+TOPICS = {"planners": _planners, "policies": _policies, "generators": _generators, "devices": _devices, "formats": _formats}

@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> None:
     problem = read_problem(args.file, args)
     made = plan(problem, args.planner, seconds=args.seconds, seed=args.seed)
     if args.out is not None:
-        save(made.schedule, args.out, problem=problem)
+        save(made.schedule, args.out)
     if args.gantt is not None:
         from weft.report import save_gantt
 

@@ -20,12 +20,11 @@ PROCESSES = ("batch", "poisson", "regular")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say the arguments of the verb."""
-    parser.add_argument(
-        "file", type=Path, nargs="+", metavar="FILE", help="workflows, problems, or one workload; each job runs one of them"
-    )
+    parser.add_argument("file", type=Path, nargs="*", metavar="FILE", help="workflows or problems; each job runs one of them")
     add_cluster(parser)
     parser.add_argument("--policy", default="fifo", metavar="NAME", help="default: fifo (see: weft list policies)")
     jobs = parser.add_argument_group("jobs")
+    jobs.add_argument("--workload", type=Path, metavar="FILE", help="a stream of jobs from a file, in place of all this")
     jobs.add_argument("--jobs", type=whole(1), default=1, metavar="N", help="how many (default: 1)")
     jobs.add_argument("--arrivals", choices=PROCESSES, help=f"one of: {', '.join(PROCESSES)} (default: poisson, for one job batch)")
     rate = jobs.add_mutually_exclusive_group()
@@ -67,7 +66,7 @@ def figures(trace: Trace) -> dict[str, object]:
     """What a trace comes to."""
     from weft.model.metrics import trace_metrics
 
-    return {"workload": trace.workload.name, "policy": trace.policy, "jobs": trace.workload.jobs, **trace_metrics(trace)}
+    return {"workload": trace.workload.name, "policy": trace.policy, "jobs": trace.workload.jobs, **trace_metrics(trace).as_dict()}
 
 
 def text(trace: Trace, found: dict[str, object]) -> str:
@@ -86,8 +85,14 @@ def _shown(value: float) -> str:
 
 def _workload(args: argparse.Namespace) -> Workload:
     from weft.cli.inputs import read_problem
+    from weft.errors import InvalidInput
+    from weft.formats import load_workload
     from weft.generate import stream_of
 
+    if (args.workload is None) == (not args.file):
+        raise InvalidInput("give either workflow files or --workload; see: weft simulate --help")
+    if args.workload is not None:
+        return load_workload(args.workload)
     problems: list[Problem] = [read_problem(path, args) for path in args.file]
     process = args.arrivals or ("batch" if args.jobs == 1 else "poisson")
     return stream_of(problems, jobs=args.jobs, process=process, load=args.load, rate=args.rate, slack=args.slack, seed=args.seed)
