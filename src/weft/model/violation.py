@@ -54,6 +54,7 @@ class Inputs(NamedTuple):
     edge: IntArray
     finished: FloatArray
     arrived: FloatArray
+    local: BoolArray  # whether the data that arrived first was on the device already
 
 
 def exceeds(one: FloatArray, other: FloatArray) -> BoolArray:
@@ -121,4 +122,6 @@ def inputs(
     finished, arrived = np.full(len(row), np.inf), np.full(len(row), np.inf)
     np.minimum.at(finished, link, done)
     np.minimum.at(arrived, link, arrival)
-    return Inputs(row, edge, finished, arrived)
+    local = np.zeros(len(row), bool)
+    local[link[(source == target) & (arrival == arrived[link])]] = True
+    return Inputs(row, edge, finished, arrived, local)

@@ -1,0 +1,296 @@
+"""What schedules and traces come to: makespan, SLR, speedup, waiting, deadlines, energy, bytes moved."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from weft.errors import InvalidInput
+from weft.model.columns import BoolArray, FloatArray, IntArray
+from weft.model.futures import active_instances, settled_times, taken_edges, templates
+from weft.model.problem import Problem
+from weft.model.schedule import Schedule
+from weft.model.trace import DONE, LOST, Trace
+from weft.model.violation import Executions, inputs
+from weft.model.workload import Workload
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """What schedules and traces share.
+
+    Attributes
+    ----------
+    makespan : seconds from the beginning (of a trace: the first arrival) to the last finish
+    slr : makespan / critical path of the shortest durations without communication (Topcuoglu et al. 2002, section 5.1); of a trace: the
+        mean over finished jobs of job completion time / critical path of the tasks that ran
+    speedup : seconds on the best single device, one task after another / makespan; the sum of each task's best when no device runs all
+    efficiency : speedup / number of devices
+    utilisation : mean share of the makespan that a device is busy
+    load_imbalance : busiest device / mean device - 1
+    mean_waiting : mean seconds from a task's last parent's finish (or its job's arrival) to its start
+    mean_turnaround : mean seconds from the arrival of the job to the finish of a task
+    energy : joules over the makespan, power while busy and idle power otherwise
+    bytes_moved : data that tasks read from other devices
+    """
+
+    makespan: float
+    slr: float
+    speedup: float
+    efficiency: float
+    utilisation: float
+    load_imbalance: float
+    mean_waiting: float
+    mean_turnaround: float
+    energy: float
+    bytes_moved: float
+
+    def as_dict(self) -> dict[str, float]:
+        """Name -> figure."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class ScheduleMetrics(Metrics):
+    """Figures of a schedule.
+
+    Attributes
+    ----------
+    critical_path : the longest path of shortest durations, without communication: no schedule is shorter
+    copies : number of duplicated tasks
+    """
+
+    critical_path: float
+    copies: int
+
+
+@dataclass(frozen=True)
+class TraceMetrics(Metrics):
+    """Figures of a trace.
+
+    Attributes
+    ----------
+    jobs, finished, cancelled : number of jobs, of those that came to their end, and of those called off
+    jct, jct_median, jct_p95 : job completion time of the finished ones: mean, median, 95th percentile
+    deadline_misses, deadline_miss_share : finished jobs that ended after their deadline; share among finished jobs that have one
+    lost, lost_seconds : executions cut off by failures, and the device time that went with them
+    """
+
+    jobs: int
+    finished: int
+    cancelled: int
+    jct: float
+    jct_median: float
+    jct_p95: float
+    deadline_misses: int
+    deadline_miss_share: float
+    lost: int
+    lost_seconds: float
+
+
+def summarise(target: Problem | Workload, result: Schedule | Trace) -> Metrics:
+    """Return the figures of a schedule of a problem, or of a trace.
+
+    Examples
+    --------
+    >>> problem = Problem.from_arrays([[2.0, 1.0], [3.0, 4.0]], [[0, 1]], [10.0], bandwidth=5.0)
+    >>> figures = summarise(problem, Schedule.of(device=[1, 1], start=[0.0, 1.0], finish=[1.0, 5.0]))
+    >>> figures.makespan, figures.slr, figures.speedup  # 1 + 4; 5 / (1 + 3); 5 / 5
+    (5.0, 1.25, 1.0)
+    """
+    if isinstance(result, Trace):
+        return trace_metrics(result)
+    if not isinstance(target, Problem):
+        raise InvalidInput("a schedule is measured against a problem; give workload.problems[i], not the workload")
+    return schedule_metrics(target, result)
+
+
+def schedule_metrics(problem: Problem, schedule: Schedule) -> ScheduleMetrics:
+    """Return the figures of a valid schedule."""
+    span, path = schedule.makespan, critical_path(problem)
+    busy = np.bincount(schedule.device, weights=schedule.finish - schedule.start, minlength=problem.p).astype(float)
+    speedup = ratio(sequential_time([(problem, np.ones(problem.n))]), span)
+    done = Executions.of(schedule.task, schedule.device, schedule.finish, instances=problem.n)
+    need = inputs(problem, done, first=np.zeros(len(schedule), np.int64), task=schedule.task, device=schedule.device)
+    ready = np.zeros(len(schedule))
+    np.maximum.at(ready, need.row, need.finished)
+    return ScheduleMetrics(
+        makespan=span,
+        slr=ratio(span, path),
+        speedup=speedup,
+        efficiency=speedup / problem.p,
+        utilisation=_utilisation(busy, span),
+        load_imbalance=load_imbalance(busy),
+        mean_waiting=_mean((schedule.start - ready)[~schedule.copy]),
+        mean_turnaround=_mean(schedule.finish[~schedule.copy]),
+        energy=energy(problem, busy, span),
+        bytes_moved=float(problem.workflow.data[need.edge[~need.local]].sum()),
+        critical_path=path,
+        copies=schedule.copies,
+    )
+
+
+def trace_metrics(trace: Trace) -> TraceMetrics:
+    """Return the figures of a valid trace."""
+    workload, span = trace.workload, trace.makespan
+    active = active_instances(workload, trace.scenario)
+    instance = workload.first_instance[trace.job] + trace.task
+    done = trace.status == DONE
+    first = np.full(workload.instances, np.inf)
+    np.minimum.at(first, instance[done], trace.finish[done])
+    count = np.isfinite(first).astype(float)
+    speedup = ratio(sequential_time([(p, count[f[:, None] + np.arange(p.n)].sum(axis=0)) for p, f, _ in templates(workload)]), span)
+    ready, moved = _trace_inputs(trace, instance, active, first)
+    original = done & ~trace.copy
+    jct, ended = trace.job_completion[trace.completed], trace.completed
+    due = ended & np.isfinite(workload.deadline)
+    missed = int((trace.job_finish[due] > workload.deadline[due]).sum())
+    lost = trace.status == LOST
+    return TraceMetrics(
+        makespan=span,
+        slr=_mean_slr(trace, active),
+        speedup=speedup,
+        efficiency=speedup / workload.cluster.p,
+        utilisation=_utilisation(trace.busy, span),
+        load_imbalance=load_imbalance(trace.busy),
+        mean_waiting=_mean((trace.start - ready)[original]),
+        mean_turnaround=_mean((trace.finish - workload.arrival[trace.job])[original]),
+        energy=energy(workload.problems[0], trace.busy, span),
+        bytes_moved=moved,
+        jobs=workload.jobs,
+        finished=int(ended.sum()),
+        cancelled=int((~ended & np.isfinite(trace.scenario.cancel)).sum()),
+        jct=float(trace.jct),
+        jct_median=float(np.median(jct)) if len(jct) else np.nan,
+        jct_p95=float(np.percentile(jct, 95)) if len(jct) else np.nan,
+        deadline_misses=missed,
+        deadline_miss_share=missed / int(due.sum()) if due.any() else 0.0,
+        lost=int(lost.sum()),
+        lost_seconds=_group_seconds(trace, lost),
+    )
+
+
+def critical_path(problem: Problem, *, active: BoolArray | None = None, taken: BoolArray | None = None) -> float:
+    """Longest path of shortest durations, without communication: CP_MIN of Topcuoglu et al. (2002).
+
+    `active` (n,) and `taken` (m,) restrict it to the tasks and edges of the branches that were taken.
+
+    Examples
+    --------
+    >>> critical_path(Problem.from_arrays([[2.0, 1.0], [3.0, 4.0], [9.0, 5.0]], [[0, 1]]))
+    5.0
+    """
+    w = problem.workflow
+    shortest = problem.work * problem.best_pace[problem.row]
+    if active is not None:
+        shortest = np.where(active, shortest, 0.0)
+    cost, ptr, dst = shortest.tolist(), w.succ_ptr.tolist(), w.dst.tolist()
+    counts = [True] * w.m if taken is None else taken.tolist()
+    begin, longest = [0.0] * w.n, 0.0
+    for u in w.order.tolist():
+        end = begin[u] + cost[u]
+        longest = max(longest, end)
+        for e in range(ptr[u], ptr[u + 1]):
+            if counts[e] and begin[dst[e]] < end:
+                begin[dst[e]] = end
+    return longest
+
+
+def sequential_time(parts: list[tuple[Problem, FloatArray]]) -> float:
+    """Seconds to do all tasks one after another on the best single device, or each on its best where no device can run all.
+
+    Each part is a problem and how many times each of its tasks is done.
+
+    Examples
+    --------
+    >>> problem = Problem.from_arrays([[2.0, 1.0], [3.0, 5.0]])
+    >>> sequential_time([(problem, np.ones(2))])  # 2 + 3 on the first, 1 + 5 on the second
+    5.0
+    """
+    total, each = np.zeros(parts[0][0].p), 0.0
+    for problem, times in parts:
+        rows = len(problem.pace)
+        work = np.bincount(problem.row, weights=times * problem.work, minlength=rows)
+        used = np.bincount(problem.row, weights=times, minlength=rows) > 0
+        pace = problem.pace[used]
+        can = np.isfinite(pace)
+        total += np.where(can.all(axis=0), (work[used, None] * np.where(can, pace, 0.0)).sum(axis=0), np.inf)
+        each += float((work[used] * problem.best_pace[used]).sum())
+    best = float(total.min())
+    return best if np.isfinite(best) else each
+
+
+def load_imbalance(busy: FloatArray) -> float:
+    """Busiest device / mean device - 1; 0 when nothing ran."""
+    mean = float(busy.mean())
+    return float(busy.max()) / mean - 1.0 if mean > 0 else 0.0
+
+
+def energy(problem: Problem, busy: FloatArray, makespan: float) -> float:
+    """Joules: power while busy, idle power for the rest of the makespan."""
+    c = problem.cluster
+    return float((c.power * busy + c.idle_power * (makespan - busy)).sum())
+
+
+def ratio(one: float, other: float) -> float:
+    """Divide; nothing by nothing is 1."""
+    if other > 0:
+        return one / other
+    return 1.0 if one == other else np.inf
+
+
+def _utilisation(busy: FloatArray, makespan: float) -> float:
+    return float(busy.mean()) / makespan if makespan > 0 else 0.0
+
+
+def _mean(values: FloatArray) -> float:
+    return float(values.mean()) if len(values) else 0.0
+
+
+def _group_seconds(trace: Trace, chosen: BoolArray) -> float:
+    """Device time of the chosen rows; a batch counts once."""
+    batch, group = np.unique(trace.batch[chosen], return_inverse=True)
+    longest = np.zeros(len(batch))
+    np.maximum.at(longest, group.reshape(-1), (trace.finish - trace.start)[chosen])
+    return float(longest.sum())
+
+
+def _trace_inputs(trace: Trace, instance: IntArray, active: BoolArray, first_done: FloatArray) -> tuple[FloatArray, float]:
+    """When each row's task became ready, and the bytes its rows read from other devices."""
+    workload, done = trace.workload, trace.status == DONE
+    executions = Executions.of(instance[done], trace.device[done], trace.finish[done], instances=workload.instances)
+    settled = settled_times(workload, active, first_done)
+    ready, moved = workload.arrival[trace.job].copy(), 0.0
+    for t, problem in enumerate(workload.problems):
+        here = np.flatnonzero(workload.template[trace.job] == t)
+        w, job = problem.workflow, trace.job[here]
+        decided = None if trace.eager else trace.decided[here]
+        first = workload.first_instance[job]
+        need = inputs(problem, executions, first=first, task=trace.task[here], device=trace.device[here], decided=decided)
+        parent = first[need.row] + w.src[need.edge]
+        np.maximum.at(ready, here[need.row], settled[parent])
+        taken = active[parent] & taken_edges(workload, trace.scenario, problem, job[need.row], need.edge)
+        moved += float(w.data[need.edge[taken & ~need.local]].sum())
+    return ready, moved
+
+
+def _mean_slr(trace: Trace, active: BoolArray) -> float:
+    """Mean over finished jobs of completion time / critical path; jobs that took the same branches share one path."""
+    workload, share = trace.workload, []
+    for problem, first, jobs in templates(workload):
+        ended = trace.completed[jobs]
+        w, first, jobs = problem.workflow, first[ended], jobs[ended]  # noqa: PLW2901
+        outcomes = trace.scenario.outcome[workload.first_choice[jobs][:, None] + np.arange(len(w.choices))]
+        _, sample, alike = np.unique(outcomes, axis=0, return_index=True, return_inverse=True) if w.conditional else _all_alike(len(jobs))
+        edges = np.arange(w.m)
+        for k, j in enumerate(sample.tolist()):
+            runs = active[first[j] : first[j] + w.n]
+            taken = runs[w.src] & taken_edges(workload, trace.scenario, problem, np.full(w.m, jobs[j]), edges)
+            path = critical_path(problem, active=runs, taken=taken)
+            share += [ratio(x, path) for x in trace.job_completion[jobs[alike.reshape(-1) == k]].tolist()]
+    return float(np.mean(share)) if share else np.nan
+
+
+def _all_alike(jobs: int) -> tuple[None, IntArray, IntArray]:
+    return None, np.arange(min(jobs, 1)), np.zeros(jobs, np.int64)
