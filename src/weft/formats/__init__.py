@@ -2,7 +2,7 @@
 
 from weft.formats.chrome_trace import chrome_trace
 from weft.formats.loading import load, load_cluster, load_schedule, load_trace, load_workflow, load_workload
-from weft.formats.saving import save, save_chrome_trace
+from weft.formats.saving import save, save_chrome_trace, to_text
 
 __all__ = [
     "chrome_trace",
@@ -14,4 +14,5 @@ __all__ = [
     "load_workload",
     "save",
     "save_chrome_trace",
+    "to_text",
 ]

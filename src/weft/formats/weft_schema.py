@@ -12,7 +12,7 @@ cluster            name, names, kinds, nodes, speed, memory, cores, batch, power
                    a row a device), throughput_kinds + throughput (one row a task kind)
 weft-problem-1     workflow, cluster
 weft-workload-1    name, clusters, workflows, cluster_of (one entry a workflow), template, arrival, deadline, priority
-weft-schedule-1    task, device, start, finish, copy
+weft-schedule-1    task, device, start, finish, copy; task_name and device_name for people, passed over by the reader
 weft-trace-1       workload, scenario, the columns of `Trace`, job_finish, eager, policy
 ================== ==========================================================================================================
 """
@@ -207,7 +207,7 @@ def _decode_workload(r: Record) -> Workload:
 
 
 def _decode_schedule(r: Record) -> Schedule:
-    r.only(("task", "device", "start", "finish", "copy"))
+    r.only(("task", "device", "start", "finish", "copy", "task_name", "device_name"))
     columns: Mapping[str, Any] = {key: np.atleast_1d(r.integers(key)) for key in ("task", "device")}
     rows = len(columns["task"])
     for key, column in columns.items():
