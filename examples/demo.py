@@ -1,0 +1,39 @@
+"""`make demo`: a GPU workflow on a mixed cluster, planned and simulated by several planners and policies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import weft
+from weft.generate import generate_problem
+
+HERE = Path(__file__).parents[1]
+
+CLUSTER = "4xV100+2xA100-SXM-40+4xT4"
+PLANNERS = ["heft", "cpop", "peft", "lookahead", "heft-deft", "min-min", "round-robin"]
+POLICIES = ["fifo", "eft"]
+
+
+def main() -> None:
+    problems = [
+        generate_problem("epigenomics", CLUSTER, lanes=3, chunks=12, ccr=0.5, seed=7),
+        generate_problem("cholesky", CLUSTER, tiles=10),
+    ]
+    exact = weft.compare(problems, [*PLANNERS, *POLICIES])
+    print(exact)
+    print("\nThe same when estimates are wrong by 30 % and every second device has a slow spell (mean of 20 drawn futures):\n")
+    print(weft.compare(problems[:1], [*PLANNERS, *POLICIES], scenarios=20, seed=1, noise=0.3, slowdowns=0.5))
+
+    page = HERE / "demo" / "report.html"
+    page.parent.mkdir(exist_ok=True)
+    exact.to_html(page)
+    for problem in problems:
+        made = weft.plan(problem, "heft")
+        violations = weft.check(problem, made.schedule)
+        assert not violations, violations
+        weft.save_gantt(made, page.parent / f"{problem.name}.svg")
+    print(f"\nTables, DAGs and Gantt charts: {page}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,255 @@
+"""`compare`: planners and policies on the same problems, under the same drawn futures, in the same simulator."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from weft.errors import InvalidInput, UnknownName, Unsupported
+from weft.model import Problem, Scenario, Trace, Workload
+from weft.model.metrics import trace_metrics
+from weft.planners import PLANNERS, Plan, plan
+from weft.planners.bounds import lower_bound
+from weft.policies import POLICIES, simulate
+from weft.registry import closest
+from weft.report.quantities import format_number, format_seconds
+
+Contender = Any
+"""The name of a planner or policy, a planner, or whatever `simulate` takes as a policy."""
+
+Watch = Callable[[Sequence[tuple[Problem, Contender]]], Iterable[tuple[Problem, Contender]]]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One contender on one problem; means over the scenarios.
+
+    Attributes
+    ----------
+    kind : planner or policy
+    makespan : seconds in the simulator; planned : seconds the plan promised (NaN for a policy)
+    slr, speedup, utilisation : see `weft.model.metrics`
+    gap : makespan / bound - 1, where the bound is proven for the estimated durations (NaN for conditional workflows)
+    seconds : time to plan (NaN for a policy, which decides as it goes)
+    refusal : why there are no figures: what the contender does not support
+    """
+
+    problem: str
+    contender: str
+    kind: str
+    makespan: float = np.nan
+    planned: float = np.nan
+    slr: float = np.nan
+    speedup: float = np.nan
+    gap: float = np.nan
+    seconds: float = np.nan
+    utilisation: float = np.nan
+    refusal: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """A table of rows, by problem and makespan; prints as aligned text.
+
+    Attributes
+    ----------
+    traces : (problem, contender) -> the trace under the first scenario
+    bounds : problem -> proven lower bound without copies
+    """
+
+    rows: tuple[Row, ...]
+    problems: tuple[Problem, ...] = field(repr=False)
+    scenarios: int
+    seed: int
+    traces: dict[tuple[str, str], Trace] = field(repr=False, default_factory=dict)
+    bounds: dict[str, float] = field(repr=False, default_factory=dict)
+
+    def __str__(self) -> str:
+        """The table as text."""
+        return "\n\n".join(self._section(name) for name in self.bounds)
+
+    def document(self) -> dict[str, object]:
+        """The table as plain data; NaN becomes None."""
+        rows = [{key: None if _is_nan(value) else value for key, value in asdict(row).items()} for row in self.rows]
+        return {"scenarios": self.scenarios, "seed": self.seed, "bounds": self.bounds, "rows": rows}
+
+    def to_json(self) -> str:
+        """The table as JSON."""
+        return json.dumps(self.document(), indent=2, allow_nan=False)
+
+    def to_html(self, path: str | Path) -> None:
+        """Write a self-contained page: the table, the DAGs and the Gantt charts."""
+        from weft.report.comparison_page import write_comparison
+
+        write_comparison(self, Path(path))
+
+    def of(self, problem: str) -> list[Row]:
+        """The rows of one problem, best first."""
+        return [row for row in self.rows if row.problem == problem]
+
+    def _section(self, name: str) -> str:
+        problem = next(p for p in self.problems if p.name == name)
+        head = f"{name}: {problem.n} tasks, {problem.m} edges, {problem.p} devices"
+        if self.bounds[name] > 0:
+            head += f", bound {format_seconds(self.bounds[name])}"
+        if self.scenarios > 1:
+            head += f", {self.scenarios} scenarios"
+        return f"{head}\n\n{aligned(HEADINGS, [cells(row) for row in self.of(name)])}"
+
+
+HEADINGS = ("contender", "makespan", "SLR", "speedup", "gap", "utilised", "planned in", "")
+
+
+def cells(row: Row) -> tuple[str, ...]:
+    """The cells of a row as text."""
+    if row.refusal:
+        return (row.contender, *("–",) * 6, row.refusal)
+    return (
+        row.contender,
+        format_seconds(row.makespan),
+        f"{row.slr:.3f}",
+        f"{row.speedup:.2f}",
+        _percent(row.gap),
+        _percent(row.utilisation),
+        "–" if math.isnan(row.seconds) else format_seconds(row.seconds),
+        "",
+    )
+
+
+def aligned(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Lay out columns: the first and the last to the left, figures to the right.
+
+    Examples
+    --------
+    >>> print(aligned(("name", "size", ""), [("a", "10", ""), ("bcdef", "9", "small")]))
+    name   size
+    a        10
+    bcdef     9  small
+    """
+    table = [tuple(headings), *(tuple(row) for row in rows)]
+    widths = [max(len(row[c]) for row in table) for c in range(len(headings))]
+    last = len(headings) - 1
+    return "\n".join(
+        "  ".join(cell.ljust(w) if c in (0, last) else cell.rjust(w) for c, (cell, w) in enumerate(zip(row, widths, strict=True))).rstrip()
+        for row in table
+    )
+
+
+def compare(
+    problems: Problem | Sequence[Problem],
+    contenders: Sequence[Contender],
+    *,
+    scenarios: int = 1,
+    seed: int = 0,
+    seconds: float | None = None,
+    watch: Watch = lambda pairs: pairs,
+    **uncertainty: float,
+) -> Comparison:
+    """Run every contender on every problem under the same scenarios; plans are replayed.
+
+    Parameters
+    ----------
+    contenders : names of planners and policies (where a name is both, the planner), or objects
+    scenarios : futures to draw; further options (noise, bias, slowdowns, failures) say how uncertain they are
+    seconds : time limit of each plan, for planners that search
+
+    Examples
+    --------
+    >>> problem = Problem.from_arrays([[2.0, 1.0], [3.0, 4.0]], [[0, 1]], [10.0], bandwidth=5.0)
+    >>> [(row.contender, row.makespan) for row in compare([problem], ["heft", "round-robin"]).rows]
+    [('heft', 5.0), ('round-robin', 8.0)]
+    """
+    problems = (problems,) if isinstance(problems, Problem) else tuple(problems)
+    if scenarios < 1:
+        raise InvalidInput(f"scenarios is {scenarios}; it must be 1 or more")
+    problems = _with_unique_names(problems)
+    chosen = [_contender(c) for c in contenders]
+    futures = {
+        p.name: [Scenario.draw(Workload.of(p), seed=seed + s, **uncertainty) for s in range(scenarios)]  # type: ignore[arg-type]
+        for p in problems
+    }
+    bounds = {p.name: 0.0 if p.workflow.conditional else lower_bound(p) for p in problems}
+    rows: list[Row] = []
+    traces: dict[tuple[str, str], Trace] = {}
+    for problem, contender in watch([(p, c) for p in problems for c in chosen]):
+        row, trace = _measure(problem, contender, futures[problem.name], bounds[problem.name], seconds=seconds, seed=seed)
+        rows.append(row)
+        if trace is not None:
+            traces[problem.name, row.contender] = trace
+    place = {p.name: i for i, p in enumerate(problems)}
+    rows.sort(key=lambda row: (place[row.problem], math.isnan(row.makespan), row.makespan))
+    return Comparison(tuple(rows), problems, scenarios, seed, traces, bounds)
+
+
+def _measure(
+    problem: Problem, contender: Contender, futures: list[Scenario], bound: float, *, seconds: float | None, seed: int
+) -> tuple[Row, Trace | None]:
+    kind = "planner" if hasattr(contender, "solve") else "policy"
+    name = str(getattr(contender, "name", contender))
+    workload = Workload.of(problem)
+    try:
+        made = plan(problem, contender, seconds=seconds, seed=seed) if kind == "planner" else None
+        decider = made.schedule if made is not None else contender
+        traces = [simulate(workload, decider, scenario=future, seed=seed) for future in futures]
+    except Unsupported as error:
+        return Row(problem.name, name, kind, refusal=str(error)), None
+    figures = [trace_metrics(trace) for trace in traces]
+    makespan = _mean([f.makespan for f in figures])
+    bound = _bound_for(made, bound)
+    return Row(
+        problem=problem.name,
+        contender=name,
+        kind=kind,
+        makespan=makespan,
+        planned=made.makespan if made is not None else np.nan,
+        slr=_mean([f.slr for f in figures]),
+        speedup=_mean([f.speedup for f in figures]),
+        gap=makespan / bound - 1.0 if bound > 0 else np.nan,
+        seconds=made.seconds if made is not None else np.nan,
+        utilisation=_mean([f.utilisation for f in figures]),
+    ), traces[0].named(name)
+
+
+def _bound_for(made: Plan | None, bound: float) -> float:
+    """The bound that holds for what was made: with copies another one, and a planner may have proved a better one."""
+    if made is None:
+        return bound
+    return made.bound if made.schedule.copies else max(bound, made.proved)
+
+
+def _contender(given: Contender) -> Contender:
+    if not isinstance(given, str):
+        return given
+    if given in PLANNERS.names():
+        return PLANNERS.create(given)
+    if given in POLICIES.names():
+        return POLICIES.create(given)
+    raise UnknownName(f"unknown planner or policy '{given}'{closest(given, [*PLANNERS.names(), *POLICIES.names()])}")
+
+
+def _with_unique_names(problems: Sequence[Problem]) -> tuple[Problem, ...]:
+    seen: dict[str, int] = {}
+    named = []
+    for problem in problems:
+        seen[problem.name] = seen.get(problem.name, 0) + 1
+        again = seen[problem.name]
+        named.append(problem if again == 1 else replace(problem, workflow=replace(problem.workflow, name=f"{problem.name} ({again})")))
+    return tuple(named)
+
+
+def _is_nan(value: object) -> bool:
+    return isinstance(value, float) and math.isnan(value)
+
+
+def _mean(values: list[float]) -> float:
+    return float(np.mean(values))
+
+
+def _percent(share: float) -> str:
+    return "–" if math.isnan(share) else f"{format_number(100 * share, digits=3)} %"
