@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import SupportsFloat
 
 from weft.errors import InvalidInput, UnknownName
 from weft.registry import closest
@@ -26,10 +27,7 @@ def whole(value: object, option: str, *, least: int = 1) -> int:
 
 def number(value: object, option: str, *, low: float = 0.0, high: float = math.inf, above: bool = False) -> float:
     """Return a finite number between `low` (itself not allowed when `above`) and `high`."""
-    try:
-        found = float(value)  # type: ignore[arg-type]  # whatever is no number is refused below
-    except (TypeError, ValueError):
-        found = math.nan
+    found = float(value) if isinstance(value, SupportsFloat) else math.nan  # what is no number is refused below
     if not math.isfinite(found) or found < low or found > high or (above and found == low):
         floor = f"above {low:g}" if above else f"{low:g} or more"
         raise InvalidInput(f"{option} is {value}; it must be a number {floor}" + (f", at most {high:g}" if math.isfinite(high) else ""))
@@ -41,3 +39,10 @@ def one_of(value: str, option: str, known: Sequence[str]) -> str:
     if value not in known:
         raise UnknownName(f"{option} is '{value}'{closest(str(value), known)}")
     return value
+
+
+def refuse_unknown(options: Iterable[str], known: Sequence[str], owner: str) -> None:
+    """Raise `UnknownName`, with the closest known option, for the first one that `owner` does not have."""
+    for option in options:
+        if option not in known:
+            raise UnknownName(f"{owner} has no option '{option}'{closest(option, known)}")

@@ -6,12 +6,12 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from weft.errors import InvalidInput, UnknownName
-from weft.generate.arguments import whole
+from weft.errors import InvalidInput
+from weft.generate.arguments import refuse_unknown, whole
 from weft.generate.ccr import scale_ccr
 from weft.generate.clusters import gpu_cluster
 from weft.model import Cluster, Problem, Workflow
-from weft.registry import Registry, closest
+from weft.registry import Registry
 
 GENERATORS: Registry[Workflow] = Registry("generator")
 
@@ -53,10 +53,8 @@ def generate(name: str, *, seed: int = 0, **options: Any) -> Workflow:
     ...
     weft.errors.UnknownName: generator 'fork_join' has no option 'widht'; did you mean 'width'?
     """
-    known = generator_options(name)
-    for option in options:
-        if option not in known:
-            raise UnknownName(f"generator '{name}' has no option '{option}'{closest(option, known)}")
+    refuse_unknown(options, list(generator_options(name)), f"generator '{name}'")
+    seed = whole(seed, "seed", least=0)
     make = GENERATORS.factory(name)
     own = inspect.signature(make).parameters
     extra = {key: options.pop(key, None) for key in ("ccr", "tasks") if key not in own}

@@ -110,8 +110,9 @@ def _edges(widths: IntArray, density: float, jump: int, max_parents: int, seed: 
         up = np.where(rank == 0, 1, stream(seed, "layered", "jump").integers(1, reach + 1))
     from_layer = layer[dst] - up
     src = begin[from_layer] + _spread(rank, parents, widths[from_layer], child, seed)
-    key = np.unique(src * np.int64(max(n, 1)) + dst)  # a narrow layer far above may be drawn twice by one task
-    return key // max(n, 1), key % max(n, 1)
+    key = np.sort(src * np.int64(n) + dst)
+    key = key[np.diff(key, prepend=-1) > 0]  # a narrow layer far above may be drawn twice by one task
+    return key // n, key % n
 
 
 def _parent_counts(above: IntArray, density: float, max_parents: int, rng: np.random.Generator) -> IntArray:

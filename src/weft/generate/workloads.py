@@ -20,8 +20,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from weft.errors import InvalidInput
-from weft.generate.arguments import number, one_of, whole
+from weft.generate.arguments import number, one_of, refuse_unknown, whole
 from weft.generate.ccr import scale_ccr
+from weft.generate.generators import generator_options
 from weft.generate.layered import layered
 from weft.model import Cluster, Problem, Workflow, Workload
 from weft.model.columns import FloatArray, IntArray
@@ -186,6 +187,7 @@ def dag_jobs(
     >>> w.jobs, all(20 <= p.n <= 150 for p in w.problems)
     (3, True)
     """
+    refuse_unknown(shape, [key for key in generator_options("layered") if key not in {"tasks", "ccr"}], "dag_jobs")
     low, high = whole(tasks[0], "tasks"), whole(tasks[1], "tasks", least=tasks[0])
     count = whole(jobs, "jobs") if templates is None else whole(templates, "templates")
     sizes = stream(seed, "dag_jobs", "tasks").integers(low, high + 1, count).tolist()
@@ -264,11 +266,11 @@ def _fluid_program(pace: FloatArray, demand: FloatArray) -> float:
     from scipy.optimize import linprog
 
     k, d = np.nonzero(np.isfinite(pace) & (pace > 0))
-    rows, p = len(pace), pace.shape[1]
+    rows, p = pace.shape
     if len(np.unique(k)) < rows:
         raise InvalidInput("a stream of tasks that take no time has no capacity; give a rate instead of a load")
     # Scaled so that the unknown rate is of the order of 1, whatever the units of work.
-    unit = float((demand * np.where(np.isfinite(pace) & (pace > 0), pace, np.inf).min(axis=1)).sum()) / p
+    unit: float = float((demand * np.where(np.isfinite(pace) & (pace > 0), pace, np.inf).min(axis=1)).sum()) / p
     supply = sparse.csr_matrix((-unit / (demand[k] * pace[k, d]), (k, np.arange(len(k)))), shape=(rows, len(k)))
     time = sparse.csr_matrix((np.ones(len(k)), (d, np.arange(len(k)))), shape=(p, len(k)))
     matrix = sparse.vstack([sparse.hstack([np.ones((rows, 1)), supply]), sparse.hstack([sparse.csr_matrix((p, 1)), time])], format="csr")
