@@ -1,0 +1,181 @@
+"""Figures for reports: lines with bands, bars, heat maps and Pareto fronts, each as an inline SVG string in one style."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from weft.errors import InvalidInput
+from weft.report.matplot import drawing, inline_svg
+from weft.report.palette import LIGHT, category, mixed, text_on
+from weft.report.quantities import format_number
+
+WIDTH, HEIGHT = 6.4, 3.8
+"""Inches of a figure, by default."""
+
+_MARKERS = "osD^vPX*<>hp"
+_DASHES = ("-", "--", "-.", ":")
+
+
+@dataclass(frozen=True, eq=False)
+class Series:
+    """One line: points and, where known, the band between `low` and `high` around them."""
+
+    x: ArrayLike
+    y: ArrayLike
+    low: ArrayLike | None = None
+    high: ArrayLike | None = None
+
+
+def line_figure(
+    series: Mapping[str, Series],
+    *,
+    title: str,
+    x_label: str,
+    y_label: str,
+    log_x: bool = False,
+    log_y: bool = False,
+    size: tuple[float, float] = (WIDTH, HEIGHT),
+) -> str:
+    """Lines with confidence bands; lines differ by dash and marker too, not by colour alone."""
+    with drawing(*size) as (figure, axes):
+        for k, (name, line) in enumerate(series.items()):
+            x, y = np.asarray(line.x, float), np.asarray(line.y, float)
+            if x.shape != y.shape:
+                raise InvalidInput(f"line '{name}' has {x.size} x values and {y.size} y values")
+            marker = _MARKERS[k % len(_MARKERS)] if x.size <= 30 else None
+            axes.plot(x, y, color=category(k), marker=marker, ms=5, ls=_DASHES[(k // 4) % 4], label=_plain(name))
+            if line.low is not None and line.high is not None:
+                axes.fill_between(x, np.asarray(line.low, float), np.asarray(line.high, float), color=category(k), alpha=0.18, lw=0)
+        if log_x:
+            axes.set_xscale("log")
+        if log_y:
+            axes.set_yscale("log")
+        axes.grid(visible=True, axis="both")
+        return _finished(figure, axes, title, x_label, y_label, legend=len(series) > 1)
+
+
+def bar_figure(
+    groups: Mapping[str, Mapping[str, float]],
+    *,
+    title: str,
+    y_label: str,
+    errors: Mapping[str, Mapping[str, float]] | None = None,
+    baseline: float | None = None,
+    size: tuple[float, float] = (WIDTH, HEIGHT),
+) -> str:
+    """Bars: series -> (label -> value); `errors` (half widths) in the same form; `baseline` draws a line across."""
+    labels = list(dict.fromkeys(label for values in groups.values() for label in values))
+    width = 0.8 / max(1, len(groups))
+    with drawing(*size) as (figure, axes):
+        for k, (name, values) in enumerate(groups.items()):
+            at = np.arange(len(labels)) + (k - (len(groups) - 1) / 2) * width
+            heights = [values.get(label, np.nan) for label in labels]
+            spread = [errors.get(name, {}).get(label, 0.0) for label in labels] if errors else None
+            axes.bar(at, heights, width * 0.92, color=category(k), label=_plain(name), yerr=spread, ecolor=LIGHT["ink"], capsize=3)
+        if baseline is not None:
+            axes.axhline(baseline, color=LIGHT["muted"], lw=1.2, ls="--")
+        axes.set_xticks(range(len(labels)), [_plain(label) for label in labels])
+        if sum(len(label) for label in labels) * 0.09 > size[0] * 0.8:
+            axes.tick_params(axis="x", rotation=35)
+        axes.grid(visible=True, axis="y")
+        return _finished(figure, axes, title, "", y_label, legend=len(groups) > 1)
+
+
+def heat_figure(
+    values: ArrayLike,
+    *,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    title: str,
+    x_label: str = "",
+    y_label: str = "",
+    unit: str = "",
+    size: tuple[float, float] = (WIDTH, HEIGHT),
+) -> str:
+    """A table as colours, from pale to blue, with the number in every cell while there is room; NaN stays empty."""
+    table = np.asarray(values, float)
+    if table.shape != (len(rows), len(columns)):
+        raise InvalidInput(f"heat map '{title}' has values of shape {table.shape}, but {len(rows)} rows and {len(columns)} columns")
+    with drawing(*size) as (figure, axes):
+        from matplotlib.colors import LinearSegmentedColormap
+
+        shades = [mixed(category(0), LIGHT["paper"], 0.92), category(0), mixed(category(0), "#000000", 0.55)]
+        mesh = axes.pcolormesh(table, cmap=LinearSegmentedColormap.from_list("weft", shades), edgecolors=LIGHT["paper"], linewidth=1)
+        axes.invert_yaxis()
+        axes.set_xticks(np.arange(len(columns)) + 0.5, [_plain(c) for c in columns])
+        axes.set_yticks(np.arange(len(rows)) + 0.5, [_plain(r) for r in rows])
+        axes.tick_params(length=0)
+        axes.spines[:].set_visible(False)
+        if table.size <= 150:
+            _cell_numbers(axes, table, mesh)
+        bar = figure.colorbar(mesh, ax=axes, label=unit)
+        bar.outline.set_visible(False)
+        return _finished(figure, axes, title, x_label, y_label, legend=False)
+
+
+def pareto_figure(
+    points: Mapping[str, tuple[float, float]],
+    *,
+    title: str,
+    x_label: str,
+    y_label: str,
+    log_x: bool = False,
+    size: tuple[float, float] = (WIDTH, HEIGHT),
+) -> str:
+    """Points by name, smaller is better on both axes; the undominated ones are filled and joined."""
+    best = pareto_front(points)
+    with drawing(*size) as (figure, axes):
+        front = sorted(points[name] for name in best)
+        axes.plot([x for x, _ in front], [y for _, y in front], color=LIGHT["muted"], lw=1.2, ls="--", drawstyle="steps-post", zorder=1)
+        for name, (x, y) in points.items():
+            axes.scatter([x], [y], s=46, color=category(0) if name in best else "none", edgecolors=category(0 if name in best else 1), zorder=2)
+            weight = "bold" if name in best else "normal"
+            axes.annotate(_plain(name), (x, y), xytext=(5, 5), textcoords="offset points", fontsize=8.5, fontweight=weight)
+        if log_x:
+            axes.set_xscale("log")
+        axes.margins(0.12)
+        axes.grid(visible=True)
+        return _finished(figure, axes, title, x_label, y_label, legend=False)
+
+
+def pareto_front(points: Mapping[str, tuple[float, float]]) -> list[str]:
+    """Names of the points that no other point beats on one axis without losing on the other.
+
+    Examples
+    --------
+    >>> pareto_front({"a": (1, 5), "b": (2, 2), "c": (3, 3)})
+    ['a', 'b']
+    """
+
+    def beaten(x: float, y: float) -> bool:
+        return any(u <= x and v <= y and (u < x or v < y) for u, v in points.values())
+
+    return [name for name, (x, y) in points.items() if not beaten(x, y)]
+
+
+def _cell_numbers(axes: Any, table: np.ndarray, mesh: Any) -> None:
+    from matplotlib.colors import to_hex
+
+    for (i, j), value in np.ndenumerate(table):
+        if np.isfinite(value):
+            ink = text_on(to_hex(mesh.cmap(mesh.norm(value))))
+            axes.text(j + 0.5, i + 0.5, format_number(float(value), digits=3), ha="center", va="center", fontsize=8.5, color=ink)
+
+
+def _finished(figure: Any, axes: Any, title: str, x_label: str, y_label: str, *, legend: bool) -> str:
+    axes.set_title(_plain(title))
+    axes.set_xlabel(_plain(x_label))
+    axes.set_ylabel(_plain(y_label))
+    if legend:
+        axes.legend(fontsize=9)
+    return inline_svg(figure, label=title)
+
+
+def _plain(text: str) -> str:
+    """Keep matplotlib from reading a user's dollar signs as mathematics."""
+    return text.replace("$", r"\$")

@@ -1,0 +1,136 @@
+"""Gantt charts for paper: SVG and PNG through matplotlib, and `save_gantt` for every kind of file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from weft.errors import InvalidInput
+from weft.model import Problem
+from weft.model.trace import CANCELLED, DONE, LOST
+from weft.registry import closest
+from weft.report.chart import Chart, Drawable
+from weft.report.gantt_html import gantt_html
+from weft.report.matplot import drawing, png_bytes, svg_bytes
+from weft.report.palette import LIGHT, category, text_on
+from weft.report.quantities import shortened
+
+NAMES_UP_TO = 300
+"""Charts with more bars show no names: they could not be read."""
+
+
+def save_gantt(result: Drawable, path: str | Path, problem: Problem | None = None, *, title: str | None = None) -> Path:
+    """Write the Gantt chart of a schedule (with its problem), a plan or a trace to a .html, .svg or .png file."""
+    path = Path(path)
+    suffix = path.suffix.lower()
+    if suffix == ".html":
+        path.write_text(gantt_html(result, problem, title=title), encoding="utf-8")
+    elif suffix == ".svg":
+        path.write_bytes(gantt_svg(result, problem, title=title))
+    elif suffix == ".png":
+        path.write_bytes(gantt_png(result, problem, title=title))
+    else:
+        raise InvalidInput(f"'{path.name}' ends in '{path.suffix}'; a Gantt chart is written to .html, .svg or .png{_near(suffix)}")
+    return path
+
+
+def gantt_svg(result: Drawable, problem: Problem | None = None, *, title: str | None = None) -> bytes:
+    """The chart as an SVG file; the same chart gives the same bytes."""
+    chart = Chart.of(result, problem, title=title)
+    with drawing(*_size(chart)) as (figure, axes):
+        _draw(chart, axes)
+        return svg_bytes(figure)
+
+
+def gantt_png(result: Drawable, problem: Problem | None = None, *, title: str | None = None) -> bytes:
+    """The chart as a PNG file."""
+    chart = Chart.of(result, problem, title=title)
+    with drawing(*_size(chart)) as (figure, axes):
+        _draw(chart, axes)
+        return png_bytes(figure)
+
+
+def _near(suffix: str) -> str:
+    near = closest(suffix, [".html", ".svg", ".png"])
+    return near if "did you mean" in near else ""
+
+
+def _size(chart: Chart) -> tuple[float, float]:
+    return 11.0, min(60.0, 1.4 + 0.32 * max(3, len(chart.lanes)))
+
+
+def _draw(chart: Chart, axes: Any) -> None:
+    slot, size = chart.slots
+    lane = np.empty(len(chart.lanes))
+    lane[chart.lanes] = np.arange(len(chart.lanes))
+    height = 0.84 / size
+    bottom = lane[chart.device] - 0.42 + slot * height
+    for device, begin, until, pace in chart.pauses.tolist():
+        shade = LIGHT["bad"] if np.isinf(pace) else LIGHT["muted"]
+        axes.barh(lane[int(device)], until - begin, left=begin, height=1, color="none", edgecolor=shade, alpha=0.35, hatch="///", lw=0)
+    # One call for each look, not for each bar: a hundred thousand bars stay possible.
+    for look in _looks(chart):
+        _bars(axes, chart, bottom, height, look)
+    if len(chart) <= NAMES_UP_TO:
+        _names(axes, chart, bottom + height / 2, height)
+    _dress(axes, chart)
+
+
+Look = tuple[int, int, bool]
+
+
+def _looks(chart: Chart) -> list[Look]:
+    rows = np.stack([chart.kind, chart.status, chart.copy.astype(np.int64)], axis=1)
+    return [(int(k), int(s), bool(c)) for k, s, c in np.unique(rows, axis=0)] if len(rows) else []
+
+
+def _bars(axes: Any, chart: Chart, bottom: np.ndarray, height: np.ndarray, look: Look) -> None:
+    from matplotlib.collections import PolyCollection
+
+    kind, status, copy = look
+    mine = (chart.kind == kind) & (chart.status == status) & (chart.copy == copy)
+    x0, x1, y0, y1 = chart.start[mine], chart.finish[mine], bottom[mine], (bottom + height)[mine]
+    corners = np.stack([np.stack([x0, y0], 1), np.stack([x1, y0], 1), np.stack([x1, y1], 1), np.stack([x0, y1], 1)], axis=1)
+    color = category(kind)
+    edge = {DONE: LIGHT["paper"], LOST: LIGHT["bad"], CANCELLED: LIGHT["ink"]}[status]
+    hatch = "xxxx" if status == LOST else "////" if copy else None
+    bars = PolyCollection(list(corners), facecolors=color, edgecolors=edge, hatch=hatch, linewidths=0.6 if len(chart) < 2000 else 0.0)
+    bars.set_alpha(1.0 if status == DONE else 0.5)
+    bars.set_linestyle("--" if status == CANCELLED else "-")
+    axes.add_collection(bars, autolim=False)
+
+
+def _names(axes: Any, chart: Chart, middle: np.ndarray, height: np.ndarray) -> None:
+    begin, end = chart.span
+    inches = (_size(chart)[0] - 1.6) / max(end - begin, 1e-300)
+    for r in range(len(chart)):
+        room = (chart.finish[r] - chart.start[r]) * inches
+        letters = int((room - 0.08) / 0.066)
+        if letters < 2 or height[r] < 0.4:
+            continue
+        ink = text_on(category(int(chart.kind[r]))) if chart.status[r] == DONE else LIGHT["ink"]
+        x, text = (chart.start[r] + chart.finish[r]) / 2, shortened(chart.task_name(r), letters).replace("$", r"\$")
+        axes.text(x, middle[r], text, ha="center", va="center", fontsize=8, color=ink, clip_on=True)
+
+
+def _dress(axes: Any, chart: Chart) -> None:
+    from matplotlib.patches import Patch
+
+    begin, end = chart.span
+    names, nodes = chart.workload.cluster.names, chart.workload.cluster.nodes
+    axes.set_xlim(begin, end + (end - begin) * 0.01 if end > begin else begin + 1)
+    axes.set_ylim(len(chart.lanes) - 0.5, -0.5)
+    several = len(set(nodes)) > 1
+    labels = [f"{nodes[d]} / {names[d]}" if several else names[d] for d in chart.lanes.tolist()]
+    axes.set_yticks(range(len(labels)), [shortened(label, 28).replace("$", r"\$") for label in labels])
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="x")
+    axes.set_xlabel("seconds")
+    facts = ", ".join(f"{label} {value}" for label, value in chart.facts()[:4])
+    axes.set_title(f"{shortened(chart.title, 60)}   ({facts})".replace("$", r"\$"))
+    kinds = [k for k in np.unique(chart.kind).tolist()][:12] if len(chart) else []
+    if len(kinds) > 1:
+        handles = [Patch(color=category(k), label=shortened(chart.workload.kinds[k], 20).replace("$", r"\$")) for k in kinds]
+        axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(0, -0.12), ncols=min(6, len(kinds)), fontsize=9)

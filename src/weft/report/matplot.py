@@ -1,0 +1,83 @@
+"""The door to matplotlib: one style for all pictures, without a window, and the same bytes for the same picture."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from weft.errors import MissingExtra
+from weft.report.palette import CATEGORIES, LIGHT, category, variable
+
+STYLE: dict[str, object] = {
+    "svg.hashsalt": "weft",  # without a salt the identifiers in the file are random
+    "svg.fonttype": "none",  # text stays text: small files, readable by machines
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans", "Liberation Sans", "Arial", "sans-serif"],
+    "font.size": 10,
+    "axes.titlesize": 11,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.titlepad": 10,
+    "axes.labelcolor": LIGHT["muted"],
+    "axes.edgecolor": LIGHT["muted"],
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.facecolor": "none",
+    "figure.facecolor": "none",
+    "text.color": LIGHT["ink"],
+    "axes.titlecolor": LIGHT["ink"],
+    "xtick.color": LIGHT["muted"],
+    "ytick.color": LIGHT["muted"],
+    "grid.color": LIGHT["line"],
+    "grid.linewidth": 0.8,
+    "legend.frameon": False,
+    "lines.linewidth": 2.0,
+    "hatch.linewidth": 0.8,
+}
+
+_THEMED = {LIGHT[name]: variable(name) for name in ("ink", "muted", "line")}
+_THEMED |= {color: variable(f"c{i}") for i, color in enumerate(CATEGORIES)}
+_COLOR = re.compile(r"(?<=[:\s\"])(" + "|".join(_THEMED) + r")(?=[;\"])")
+
+
+@contextmanager
+def drawing(width: float, height: float) -> Iterator[tuple[Any, Any]]:
+    """A figure of so many inches and its axes, in weft's style; no global state of pyplot is touched."""
+    try:
+        import matplotlib as mpl
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise MissingExtra("matplotlib", "report") from None
+    with mpl.rc_context({**STYLE, "axes.prop_cycle": mpl.cycler(color=list(CATEGORIES))}):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        yield figure, figure.subplots()
+
+
+def svg_bytes(figure: Any) -> bytes:
+    """The figure as an SVG file without date or version: the same figure gives the same bytes."""
+    out = io.BytesIO()
+    figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
+    return out.getvalue()
+
+
+def inline_svg(figure: Any, *, label: str) -> str:
+    """The figure as an element for a page: it follows the page's light or dark colours and has a label for screen readers."""
+    from weft.report.quantities import escaped
+
+    text = svg_bytes(figure).decode()
+    text = _COLOR.sub(lambda found: _THEMED[found.group(1)], text[text.index("<svg") :])
+    return text.replace("<svg ", f'<svg role="img" aria-label="{escaped(label)}" ', 1).strip()
+
+
+def png_bytes(figure: Any, *, dpi: int = 160) -> bytes:
+    """The figure as a PNG file on white."""
+    out = io.BytesIO()
+    figure.savefig(out, format="png", dpi=dpi, facecolor=LIGHT["paper"], metadata={"Software": None})
+    return out.getvalue()
+
+
+__all__ = ["category", "drawing", "inline_svg", "png_bytes", "svg_bytes"]

@@ -1,0 +1,159 @@
+"""Comparing two ways of doing the same things: paired tests, bootstrap intervals, effect sizes, many comparisons at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from weft.errors import InvalidInput
+from weft.model.columns import FloatArray
+from weft.rng import stream
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An estimate and its confidence interval."""
+
+    estimate: float
+    low: float
+    high: float
+    confidence: float
+
+    def __str__(self) -> str:
+        return f"{self.estimate:.4g} [{self.low:.4g}, {self.high:.4g}]"
+
+
+@dataclass(frozen=True)
+class PairedTest:
+    """Student's t-test on the differences of pairs, with Cohen's d of the differences."""
+
+    difference: float
+    t: float
+    p_value: float
+    effect: float
+    pairs: int
+
+
+def paired_t_test(first: ArrayLike, second: ArrayLike) -> PairedTest:
+    """Two-sided paired t-test of `first - second`.
+
+    Without any spread the answer is certain: p is 1 for equal columns, 0 where all pairs differ by the same amount.
+
+    Examples
+    --------
+    >>> result = paired_t_test([3, 5, 7], [2, 3, 4])
+    >>> result.difference, round(result.t, 6), result.pairs
+    (2.0, 3.464102, 3)
+    """
+    difference = _pairs(first, second, least=2)
+    n, mean, spread = len(difference), float(difference.mean()), float(difference.std(ddof=1))
+    if spread == 0:
+        certain = float(np.copysign(np.inf, mean)) if mean else 0.0
+        return PairedTest(mean, certain, 0.0 if mean else 1.0, certain, n)
+    from scipy.stats import t as student
+
+    t = mean / (spread / np.sqrt(n))
+    return PairedTest(mean, float(t), float(2 * student.sf(abs(t), n - 1)), mean / spread, n)
+
+
+def cohens_d(first: ArrayLike, second: ArrayLike) -> float:
+    """Cohen's d for pairs: mean difference over the standard deviation of the differences (Cohen 1988, section 2.3: d_z)."""
+    return paired_t_test(first, second).effect
+
+
+def bootstrap_mean(values: ArrayLike, *, confidence: float = 0.95, draws: int = 10_000, seed: int = 0) -> Interval:
+    """Percentile bootstrap interval of a mean (Efron and Tibshirani 1993, chapter 13).
+
+    Examples
+    --------
+    >>> bootstrap_mean([2.0, 2.0, 2.0])
+    Interval(estimate=2.0, low=2.0, high=2.0, confidence=0.95)
+    """
+    return _bootstrap(_column(values)[:, None], lambda table: table[..., 0].mean(axis=-1), confidence, draws, seed, "mean")
+
+
+def bootstrap_mean_ratio(
+    first: ArrayLike, second: ArrayLike, *, confidence: float = 0.95, draws: int = 10_000, seed: int = 0
+) -> Interval:
+    """Bootstrap interval of mean(first) / mean(second); pairs are drawn together."""
+    table = _table(first, second)
+    if not (table[:, 1] > 0).all():
+        raise InvalidInput(f"the ratio of means needs positive values below the line; the smallest is {table[:, 1].min():g}")
+    return _bootstrap(table, lambda t: t[..., 0].mean(axis=-1) / t[..., 1].mean(axis=-1), confidence, draws, seed, "mean ratio")
+
+
+def geometric_mean_ratio(
+    first: ArrayLike, second: ArrayLike, *, confidence: float = 0.95, draws: int = 10_000, seed: int = 0
+) -> Interval:
+    """Geometric mean of first / second, pair by pair, with its bootstrap interval.
+
+    Examples
+    --------
+    >>> round(geometric_mean_ratio([2.0, 8.0], [1.0, 1.0]).estimate, 12)
+    4.0
+    """
+    table = _table(first, second)
+    if not (table > 0).all():
+        raise InvalidInput(f"a geometric mean needs positive values; the smallest is {table.min():g}")
+    logs = np.log(table[:, :1] / table[:, 1:])
+    return _bootstrap(logs, lambda t: np.exp(t[..., 0].mean(axis=-1)), confidence, draws, seed, "geometric mean ratio")
+
+
+def holm(p_values: Mapping[str, float]) -> dict[str, float]:
+    """Holm's correction for many tests at once (Holm 1979): adjusted p-values, in the order given.
+
+    Examples
+    --------
+    >>> holm({"a": 0.01, "b": 0.04, "c": 0.03})
+    {'a': 0.03, 'b': 0.06, 'c': 0.06}
+    """
+    for name, p in p_values.items():
+        if not 0 <= p <= 1:
+            raise InvalidInput(f"the p-value of '{name}' is {p}; it must lie between 0 and 1")
+    adjusted, largest = {}, 0.0
+    for rank, (name, p) in enumerate(sorted(p_values.items(), key=lambda item: item[1])):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p))
+        adjusted[name] = largest
+    return {name: adjusted[name] for name in p_values}
+
+
+def _bootstrap(
+    table: FloatArray, statistic: Callable[[FloatArray], FloatArray], confidence: float, draws: int, seed: int, name: str
+) -> Interval:
+    if not 0 < confidence < 1:
+        raise InvalidInput(f"confidence is {confidence}; it must lie between 0 and 1")
+    if draws < 1:
+        raise InvalidInput(f"draws is {draws}; it must be 1 or more")
+    rng, n = stream(seed, "bootstrap", name), len(table)
+    # In portions of about a million numbers, so that long columns need no large memory.
+    portion = max(1, 1_000_000 // n)
+    sizes = [min(portion, draws - at) for at in range(0, draws, portion)]
+    found = np.concatenate([statistic(table[rng.integers(0, n, (size, n))]) for size in sizes])
+    low, high = np.quantile(found, [(1 - confidence) / 2, (1 + confidence) / 2])
+    return Interval(float(statistic(table)), float(low), float(high), confidence)
+
+
+def _column(values: ArrayLike) -> FloatArray:
+    column = np.asarray(values, float).reshape(-1)
+    if not len(column):
+        raise InvalidInput("statistics of no values; give at least one")
+    if not np.isfinite(column).all():
+        raise InvalidInput(f"value {int(np.flatnonzero(~np.isfinite(column))[0])} is not finite; leave out what did not end")
+    return column
+
+
+def _table(first: ArrayLike, second: ArrayLike) -> FloatArray:
+    a, b = _column(first), _column(second)
+    if len(a) != len(b):
+        raise InvalidInput(f"pairs need columns of one length; got {len(a)} and {len(b)} values")
+    return np.stack([a, b], axis=1)
+
+
+def _pairs(first: ArrayLike, second: ArrayLike, *, least: int) -> FloatArray:
+    table = _table(first, second)
+    if len(table) < least:
+        raise InvalidInput(f"a paired test needs {least} pairs or more; got {len(table)}")
+    return np.ascontiguousarray(table[:, 0] - table[:, 1])
