@@ -9,7 +9,7 @@ from weft.generate import generate_problem
 
 HERE = Path(__file__).parents[1]
 
-CLUSTER = "4xV100+2xA100-SXM-40+4xT4"
+CLUSTER = "4xV100+2xA100+4xT4"
 PLANNERS = ["heft", "cpop", "peft", "lookahead", "heft-deft", "min-min", "round-robin"]
 POLICIES = ["fifo", "eft"]
 

@@ -18,7 +18,8 @@ from weft.planners import PLANNERS, Plan, plan
 from weft.planners.bounds import lower_bound
 from weft.policies import POLICIES, simulate
 from weft.registry import closest
-from weft.report.quantities import format_number, format_seconds
+from weft.report.quantities import format_seconds
+from weft.report.tables import Column, table_text
 
 Contender = Any
 """The name of a planner or policy, a planner, or whatever `simulate` takes as a policy."""
@@ -100,45 +101,21 @@ class Comparison:
             head += f", bound {format_seconds(self.bounds[name])}"
         if self.scenarios > 1:
             head += f", {self.scenarios} scenarios"
-        return f"{head}\n\n{aligned(HEADINGS, [cells(row) for row in self.of(name)])}"
+        rows = [asdict(row) for row in self.of(name)]
+        notes = [f"{row.contender}: {row.refusal}" for row in self.of(name) if row.refusal]
+        return "\n".join([head, "", table_text(rows, COLUMNS), *notes])
 
 
-HEADINGS = ("contender", "makespan", "SLR", "speedup", "gap", "utilised", "planned in", "")
-
-
-def cells(row: Row) -> tuple[str, ...]:
-    """The cells of a row as text."""
-    if row.refusal:
-        return (row.contender, *("–",) * 6, row.refusal)
-    return (
-        row.contender,
-        format_seconds(row.makespan),
-        f"{row.slr:.3f}",
-        f"{row.speedup:.2f}",
-        _percent(row.gap),
-        _percent(row.utilisation),
-        "–" if math.isnan(row.seconds) else format_seconds(row.seconds),
-        "",
-    )
-
-
-def aligned(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Lay out columns: the first and the last to the left, figures to the right.
-
-    Examples
-    --------
-    >>> print(aligned(("name", "size", ""), [("a", "10", ""), ("bcdef", "9", "small")]))
-    name   size
-    a        10
-    bcdef     9  small
-    """
-    table = [tuple(headings), *(tuple(row) for row in rows)]
-    widths = [max(len(row[c]) for row in table) for c in range(len(headings))]
-    last = len(headings) - 1
-    return "\n".join(
-        "  ".join(cell.ljust(w) if c in (0, last) else cell.rjust(w) for c, (cell, w) in enumerate(zip(row, widths, strict=True))).rstrip()
-        for row in table
-    )
+COLUMNS = (
+    Column("contender"),
+    Column("kind"),
+    Column("makespan", unit="s", best="min"),
+    Column("slr", "SLR"),
+    Column("speedup", digits=3),
+    Column("gap", unit="%", digits=3),
+    Column("utilisation", "utilised", unit="%", digits=3),
+    Column("seconds", "planned in", unit="s", digits=3),
+)
 
 
 def compare(
@@ -249,7 +226,3 @@ def _is_nan(value: object) -> bool:
 
 def _mean(values: list[float]) -> float:
     return float(np.mean(values))
-
-
-def _percent(share: float) -> str:
-    return "–" if math.isnan(share) else f"{format_number(100 * share, digits=3)} %"
