@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -280,6 +281,23 @@ class TestScientific:
     def test_genome(self):
         w = genome(chromosomes=2, individuals=4, populations=3)
         assert (w.n, w.m, depth(w), entries(w), exits(w)) == (2 * 12, 2 * (4 + 12), 3, 10, 12)
+
+    @pytest.mark.parametrize(
+        ("ours", "app", "path"),
+        [
+            (genome(chromosomes=10, individuals=10, populations=7), "1000genome", "1000genome-chameleon-10ch-100k-001"),
+            (epigenomics(chunks=9, lanes=1), "epigenomics", "epigenomics-chameleon-hep-1seq-100k-001"),
+        ],
+    )
+    def test_equals_recorded_runs(self, data, ours, app, path):
+        graph = json.loads(gzip.decompress((data / "wfinstances" / "dev" / app / f"{path}.json.gz").read_bytes()))
+        renamed = {"fast2bfq": "fastq2bfq", "chr21": "maqIndex"}
+        kinds = [kind if app == "1000genome" else kind.split("_")[0] for kind in graph["tasks"]["type"]]
+        kinds = [renamed.get(kind, kind) for kind in kinds]
+        theirs = Counter((kinds[u], kinds[v]) for u, v in zip(graph["edges"]["src"], graph["edges"]["dst"], strict=True))
+        k = [ours.kinds[i] for i in ours.kind]
+        assert Counter(k) == Counter(kinds)
+        assert Counter((k[u], k[v]) for u, v in zip(ours.src, ours.dst, strict=True)) == theirs
 
 
 class TestConditional:

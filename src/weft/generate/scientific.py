@@ -1,8 +1,8 @@
 """Scientific workflows: their published structure, with log-normal work.
 
 Structures follow Bharathi et al. (2008, "Characterization of scientific workflows") and Juve et al. (2013, "Characterizing and profiling
-scientific workflows"). The mean seconds and bytes per kind are round numbers of the order those papers report, not their tables. Work is
-seconds on a device of speed 1.
+scientific workflows"). The mean seconds and bytes per kind are round numbers of the order those papers and the traces of
+WfInstances (Coleman et al. 2022) report, not their tables. Work is seconds on a device of speed 1.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ _CYBERSHAKE = {
     "ZipPSA": _Profile(200.0, 0.0),
 }
 _GENOME = {
-    "individuals": _Profile(50.0, 10e6),
-    "individuals_merge": _Profile(30.0, 100e6),
-    "sifting": _Profile(15.0, 1e6),
-    "mutation_overlap": _Profile(80.0, 0.0),
-    "frequency": _Profile(150.0, 0.0),
+    "individuals": _Profile(75.0, 10e6),
+    "individuals_merge": _Profile(40.0, 100e6),
+    "sifting": _Profile(3.0, 1e6),
+    "mutation_overlap": _Profile(10.0, 0.0),
+    "frequency": _Profile(110.0, 0.0),
 }
 
 
@@ -159,7 +159,7 @@ def cybershake(*, sites: int = 4, variations: int = 10, sigma: float = 0.5, seed
 
 
 @generator("genome", size="chromosomes")
-def genome(*, chromosomes: int = 4, individuals: int = 10, populations: int = 5, sigma: float = 0.5, seed: int = 0) -> Workflow:
+def genome(*, chromosomes: int = 4, individuals: int = 10, populations: int = 7, sigma: float = 0.5, seed: int = 0) -> Workflow:
     """The 1000 Genomes workflow: chromosomes * (individuals + 2 + 2 * populations) tasks.
 
     Examples
