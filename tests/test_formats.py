@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import clusters, futures, problems, workloads
 
+from strategies import clusters, futures, problems, workloads
 from weft import formats
 from weft.errors import InvalidInput, UnknownName
 from weft.model import Choices, Cluster, Device, Links, Problem, Schedule, Trace, Workflow, Workload
@@ -196,7 +196,7 @@ def test_parts_of_a_file(folder):
     assert same(formats.load_workflow(folder / "whole.json"), problem.workflow)
     assert same(formats.load_cluster(folder / "whole.json"), problem.cluster)
     assert formats.load_workload(folder / "whole.json").jobs == 1
-    with pytest.raises(InvalidInput, match="holds a problem, not a trace; read it with weft.formats.load"):
+    with pytest.raises(InvalidInput, match=r"holds a problem, not a trace; read it with weft\.formats\.load"):
         formats.load_trace(folder / "whole.json")
     formats.save(problem.cluster, folder / "machines.toml")
     with pytest.raises(InvalidInput, match="holds a cluster, not a workflow; give it as cluster="):
@@ -248,7 +248,9 @@ def test_choices_survive_edges_in_any_order(folder):
     workflow = Workflow(work=[1.0] * 4, src=[2, 0, 0], dst=[3, 2, 1], data=[0.0] * 3, choices=choices)
     for suffix in (".json", ".npz"):
         found = again(workflow, folder, suffix)
-        assert [(int(d), int(c), int(b)) for d, c, b in zip(found.dst, found.choices.edge_choice, found.choices.edge_branch, strict=True)] == [
+        assert [
+            (int(d), int(c), int(b)) for d, c, b in zip(found.dst, found.choices.edge_choice, found.choices.edge_branch, strict=True)
+        ] == [
             (1, 0, 0),
             (2, 0, 1),
             (3, -1, 0),
@@ -323,7 +325,7 @@ def test_cluster_toml_with_matrices(folder):
         ("[[devices]]\nmemery = 3", "unknown key 'memery' in devices[0]; did you mean 'memory'"),
         ("[[devices]]\nmemory = '3 GX'", "devices[0].memory is '3 GX'; 'GX' is no unit of bytes"),
         ("[[devices]]\nmemory = '3 s'", "'s' is no unit of bytes"),
-        ("[[devices]]\nmemory = true", "devices[0].memory is true; it must be a number or a string such as \"40 GB\""),
+        ("[[devices]]\nmemory = true", 'devices[0].memory is true; it must be a number or a string such as "40 GB"'),
         ("[[devices]]\nmemory = 1e999", "the number '1e999' is too large"),
         ("[[devices]]\nmemory = '9e999 GB'", "too large to be used"),
         ("[[devices]]\nspeed = 0", "speed of device 'device-0' is 0.0"),

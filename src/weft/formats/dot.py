@@ -25,11 +25,11 @@ from weft.model import Workflow
 Attributes = dict[str, str]
 
 _TOKEN = re.compile(
-    r"""(?P<space>\s+|//[^\n]*|/\*.*?\*/|^\#[^\n]*)
+    r"""(?P<space>\s+|//[^\n]*|/\*.*?\*/|\#[^\n]*)
       | "(?P<quoted>(?:[^"\\]|\\.)*)"
       | (?P<word>-?(?:\.\d+|\d+(?:\.\d*)?)(?![\w.])|[^\W\d]\w*)
       | (?P<mark>->|--|[{}\[\];,=:])""",
-    re.VERBOSE | re.DOTALL | re.MULTILINE,
+    re.VERBOSE | re.DOTALL,
 )
 _ESCAPE = re.compile(r'\\(["\\])')
 

@@ -11,7 +11,7 @@ from weft.formats.quantity import quantity
 from weft.formats.record import Record
 from weft.formats.taskgraph import number_kinds, whole_cores
 from weft.model import Workflow
-from weft.model.columns import unique_names
+from weft.model.columns import refuse_negative, unique_names
 from weft.registry import closest
 
 _NUMBERING = re.compile(r"_ID\d+$")
@@ -90,7 +90,9 @@ def _sizes(specification: Record) -> dict[str, float] | None:
     files = specification.children("files")
     names = [r.text("id") for r in files]
     unique_names(names, "file")
-    return {name: quantity(r.raw("sizeInBytes", 0.0), "bytes", f"size of file '{name}'") for name, r in zip(names, files, strict=True)}
+    size = np.array([quantity(r.raw("sizeInBytes", 0.0), "bytes", f"size of file '{n}'") for n, r in zip(names, files, strict=True)], float)
+    refuse_negative(size, "size", lambda i: f"file '{names[i]}'")
+    return dict(zip(names, size.tolist(), strict=True))
 
 
 def _shared_bytes(tasks: list[Record], pairs: list[tuple[int, int]], sizes: dict[str, float] | None) -> np.ndarray:
