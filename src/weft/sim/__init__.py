@@ -1,0 +1,1 @@
+"""What would happen: one event simulator, compiled and readable, for plans, rules, policies and learners."""

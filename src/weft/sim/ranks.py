@@ -20,7 +20,8 @@ def mean_durations(problem: Problem) -> FloatArray:
 def mean_transfer(problem: Problem, *, self_pairs: bool = False) -> tuple[float, float]:
     """Mean (latency, seconds per byte) over pairs of different devices.
 
-    With `self_pairs` the free pairs of a device with itself count too: over unordered pairs, sum / (p (p + 1) / 2). A popular library does so.
+    With `self_pairs` the free pairs of a device with itself count too: over unordered pairs, sum / (p (p + 1) / 2), as one popular
+    library does.
     """
     p = problem.p
     pairs = p * (p - 1)

@@ -1,0 +1,536 @@
+"""The compiled event kernel. `docs/simulator.md` is its definition; `sim/reference.py` is its slow twin.
+
+A moment is everything that happens at one time: finishes, changes of pace, cancellations, arrivals, starts. `advance` lives one
+moment; decisions are made between moments, by a rule (`sim/rules.py`), a policy in Python or a learner.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from weft.model.trace import CANCELLED as X_CANCELLED
+from weft.model.trace import DONE as X_DONE
+from weft.model.trace import LOST as X_LOST
+from weft.sim.jit import inline, lean
+from weft.sim.pool import pool_add, pool_remove, pool_top
+from weft.sim.tables import (
+    CANCELLED,
+    COMMITTED,
+    DONE,
+    JOB_AHEAD,
+    JOB_CANCELLED,
+    JOB_ENDED,
+    JOB_HERE,
+    READY,
+    REPLAY,
+    RUNNING,
+    SKIPPED,
+    Sim,
+)
+
+MOMENT, ENDED, STUCK = 0, 1, 2
+"""What `advance` answers."""
+
+
+@inline
+def task_of(sim: Sim, instance: int) -> int:
+    """The global task of an instance."""
+    return int(instance - sim.job[sim.inst[instance].job].shift)
+
+
+@inline
+def advance(sim: Sim) -> int:
+    """Live the next moment, up to its decisions."""
+    if sim.world[0].open_jobs == 0:
+        return ENDED
+    now = next_time(sim)
+    if now == np.inf:
+        return STUCK
+    sim.world[0].now = now
+    for d in range(len(sim.device)):
+        if sim.device[d].finish == now:
+            _finish(sim, d)
+    _change(sim)
+    _cancel(sim)
+    _arrive(sim)
+    for d in range(len(sim.device)):
+        if sim.device[d].wake <= now or (
+            sim.device[d].running < 0 and sim.device[d].head >= 0 and (sim.device[d].wake == np.inf or sim.world[0].copies == 1)
+        ):
+            try_start(sim, d)
+    return MOMENT
+
+
+@inline
+def next_time(sim: Sim) -> float:
+    """When the next moment is; inf: never."""
+    due = np.inf
+    for d in range(len(sim.device)):
+        due = min(due, sim.device[d].finish, sim.device[d].wake)
+    jobs = len(sim.job) - 1
+    if sim.world[0].next_arrival < jobs:
+        due = min(due, sim.job[sim.world[0].next_arrival].arrival)
+    if sim.world[0].next_change < len(sim.change):
+        due = min(due, sim.change[sim.world[0].next_change].time)
+    if sim.world[0].next_cancel < jobs:
+        due = min(due, sim.job[sim.job[sim.world[0].next_cancel].called_off].cancel)
+    return due
+
+
+# -- 1. finishes -------------------------------------------------------------
+
+
+@inline
+def _finish(sim: Sim, d: int) -> None:
+    entry = sim.device[d].running
+    sim.device[d].running = -1
+    sim.device[d].finish = np.inf
+    if sim.world[0].now != sim.device[d].expected:
+        sim.device[d].stale = 1
+    instance = sim.entry[entry].instance
+    while instance >= 0:
+        x = _record(sim, entry, instance, d, X_DONE)
+        sim.execution[x].before = sim.inst[instance].result
+        sim.inst[instance].result = x
+        if sim.inst[instance].status != DONE:
+            sim.inst[instance].status = DONE
+            sim.inst[instance].ran_on = d
+            sim.inst[instance].done_at = sim.world[0].now
+            _settle(sim, instance)
+        instance = sim.inst[instance].partner
+
+
+@inline
+def _record(sim: Sim, entry: int, instance: int, d: int, status: int) -> int:
+    x = sim.world[0].executions
+    sim.world[0].executions = x + 1
+    sim.execution[x].instance = instance
+    sim.execution[x].device = d
+    sim.execution[x].decided = sim.inst[instance].decided
+    sim.execution[x].start = sim.device[d].start
+    sim.execution[x].finish = sim.world[0].now
+    sim.execution[x].status = status
+    sim.execution[x].batch = sim.device[d].group
+    sim.execution[x].copy = sim.entry[entry].copy
+    sim.execution[x].before = -1
+    return int(x)
+
+
+@inline
+def _settle(sim: Sim, instance: int) -> None:
+    """Decide the outgoing edges of an instance that is done; skipped tasks decide theirs, depth first."""
+    job = sim.inst[instance].job
+    shift = sim.job[job].shift
+    depth = 0
+    sim.inst[0].aside = instance  # borrowed as a stack: no decision is being made now
+    while depth >= 0:
+        i = sim.inst[depth].aside
+        depth -= 1
+        alive = sim.inst[i].status == DONE
+        sim.job[job].remaining -= 1
+        g = i - shift
+        for e in range(sim.task[g].succ, sim.task[g + 1].succ):
+            v = sim.edge[e].target + shift
+            sim.inst[v].pending -= 1
+            if alive and edge_taken(sim, job, e):
+                sim.inst[v].taken += 1
+            if sim.inst[v].pending == 0:
+                if sim.inst[v].taken > 0:
+                    make_ready(sim, v)
+                else:
+                    sim.inst[v].status = SKIPPED
+                    depth += 1
+                    sim.inst[depth].aside = v
+    if sim.job[job].remaining == 0:
+        sim.job[job].state = JOB_ENDED
+        sim.job[job].finish = sim.world[0].now
+        sim.world[0].open_jobs -= 1
+
+
+@inline
+def edge_taken(sim: Sim, job: int, edge: int) -> bool:
+    """Whether a finished source takes this edge."""
+    choice = sim.edge[edge].choice
+    return bool(choice < 0 or sim.outcome[sim.job[job].choice + choice] == sim.edge[edge].branch)
+
+
+@inline
+def make_ready(sim: Sim, instance: int) -> None:
+    """All inputs exist: into the pool, unless a plan has committed it already."""
+    sim.inst[instance].status = READY
+    if sim.world[0].mode != REPLAY:
+        pool_add(sim, sim.task[task_of(sim, instance)].kind, instance)
+
+
+# -- 2. changes of pace ------------------------------------------------------
+
+
+@lean
+def _change(sim: Sim) -> None:
+    while sim.world[0].next_change < len(sim.change) and sim.change[sim.world[0].next_change].time == sim.world[0].now:
+        c = sim.world[0].next_change
+        sim.world[0].next_change = c + 1
+        d, new, old = sim.change[c].device, sim.change[c].pace, sim.device[sim.change[c].device].pace
+        sim.device[d].pace = new
+        sim.device[d].stale = 1
+        if new == np.inf:
+            _fail(sim, d)
+        elif sim.device[d].running >= 0:
+            sim.device[d].finish = sim.world[0].now + (sim.device[d].finish - sim.world[0].now) * (new / old)
+            if sim.device[d].expected > sim.world[0].now:
+                sim.device[d].expected = sim.world[0].now + (sim.device[d].expected - sim.world[0].now) * (new / old)
+
+
+@lean
+def _fail(sim: Sim, d: int) -> None:
+    entry = sim.device[d].running
+    sim.device[d].wake = np.inf
+    if entry >= 0:
+        instance = sim.entry[entry].instance
+        while instance >= 0:
+            _record(sim, entry, instance, d, X_LOST)
+            instance = sim.inst[instance].partner
+        sim.device[d].running = -1
+        sim.device[d].finish = np.inf
+        sim.entry[entry].next = sim.device[d].head
+        sim.device[d].head = entry
+        if sim.device[d].tail < 0:
+            sim.device[d].tail = entry
+    if sim.world[0].mode != REPLAY:
+        _give_back(sim, d)
+
+
+@lean
+def _give_back(sim: Sim, d: int) -> None:
+    """Everything queued on a failed device is ready again."""
+    entry = sim.device[d].head
+    while entry >= 0:
+        instance = sim.entry[entry].instance
+        while instance >= 0:
+            after = sim.inst[instance].partner
+            sim.inst[instance].partner = -1
+            make_ready(sim, instance)
+            instance = after
+        entry = sim.entry[entry].next
+    sim.device[d].head = -1
+    sim.device[d].tail = -1
+
+
+# -- 3. cancellations --------------------------------------------------------
+
+
+@lean
+def _cancel(sim: Sim) -> None:
+    while sim.world[0].next_cancel < len(sim.job) - 1:
+        job = sim.job[sim.world[0].next_cancel].called_off
+        if sim.job[job].cancel != sim.world[0].now:
+            return
+        sim.world[0].next_cancel += 1
+        if sim.job[job].state == JOB_ENDED:
+            continue
+        sim.job[job].state = JOB_CANCELLED
+        sim.world[0].open_jobs -= 1
+        for i in range(sim.job[job].first, sim.job[job + 1].first):
+            if sim.inst[i].status == DONE or sim.inst[i].status == SKIPPED:
+                continue
+            if sim.inst[i].place >= 0:
+                pool_remove(sim, sim.task[task_of(sim, i)].kind, i)
+            sim.inst[i].status = CANCELLED
+        for d in range(len(sim.device)):
+            _drop_cancelled(sim, d)
+
+
+@lean
+def _drop_cancelled(sim: Sim, d: int) -> None:
+    sim.device[d].stale = 1
+    if sim.world[0].now >= sim.device[d].blocked_until:
+        sim.device[d].wake = np.inf  # what it waited for may be gone
+    entry = sim.device[d].running
+    if entry >= 0:
+        instance = sim.entry[entry].instance
+        while instance >= 0:
+            if sim.inst[instance].status == CANCELLED:
+                _record(sim, entry, instance, d, X_CANCELLED)
+            instance = sim.inst[instance].partner
+        if not _keep_members(sim, entry):
+            sim.device[d].running = -1
+            sim.device[d].finish = np.inf
+    last, entry = -1, sim.device[d].head
+    while entry >= 0:
+        after = sim.entry[entry].next
+        if _keep_members(sim, entry):
+            last = entry
+        elif last < 0:
+            sim.device[d].head = after
+        else:
+            sim.entry[last].next = after
+        entry = after
+    sim.device[d].tail = last
+
+
+@lean
+def _keep_members(sim: Sim, entry: int) -> bool:
+    """Take cancelled members out of a group; False when none is left."""
+    first, last, instance = -1, -1, sim.entry[entry].instance
+    while instance >= 0:
+        after = sim.inst[instance].partner
+        if sim.inst[instance].status != CANCELLED:
+            if last < 0:
+                first = instance
+            else:
+                sim.inst[last].partner = instance
+            last = instance
+        instance = after
+    if last < 0:
+        return False
+    sim.inst[last].partner = -1
+    sim.entry[entry].instance = first
+    return True
+
+
+# -- 4. arrivals -------------------------------------------------------------
+
+
+@inline
+def _arrive(sim: Sim) -> None:
+    while sim.world[0].next_arrival < len(sim.job) - 1 and sim.job[sim.world[0].next_arrival].arrival == sim.world[0].now:
+        job = sim.world[0].next_arrival
+        sim.world[0].next_arrival = job + 1
+        if sim.job[job].state != JOB_AHEAD:
+            continue
+        sim.job[job].state = JOB_HERE
+        for i in range(sim.job[job].first, sim.job[job + 1].first):
+            if sim.inst[i].pending == 0:
+                make_ready(sim, i)
+        if sim.world[0].mode == REPLAY:
+            for e in range(sim.job[job].entry, sim.job[job + 1].entry):
+                sim.inst[sim.entry[e].instance].decided = sim.world[0].now
+                _enqueue(sim, e, sim.entry[e].device)
+        if sim.job[job].remaining == 0:  # a workflow without tasks
+            sim.job[job].state = JOB_ENDED
+            sim.job[job].finish = sim.world[0].now
+            sim.world[0].open_jobs -= 1
+
+
+@inline
+def _enqueue(sim: Sim, entry: int, d: int) -> None:
+    sim.entry[entry].next = -1
+    if sim.device[d].tail >= 0:
+        sim.entry[sim.device[d].tail].next = entry
+    else:
+        sim.device[d].head = entry
+    sim.device[d].tail = entry
+
+
+# -- 5. starts ---------------------------------------------------------------
+
+
+@inline
+def try_start(sim: Sim, d: int) -> None:
+    """Start the head of a device's queue, or note when to look again."""
+    now = sim.world[0].now
+    sim.device[d].wake = np.inf
+    if sim.device[d].pace == np.inf or sim.device[d].running >= 0:
+        return
+    if now < sim.device[d].blocked_until:
+        sim.device[d].wake = sim.device[d].blocked_until
+        return
+    entry = sim.device[d].head
+    if sim.world[0].mode == REPLAY:
+        while entry >= 0 and sim.inst[sim.entry[entry].instance].status == SKIPPED:
+            entry = sim.entry[entry].next
+        sim.device[d].head = entry
+        if entry < 0:
+            sim.device[d].tail = -1
+        elif sim.inst[sim.entry[entry].instance].pending > 0:
+            return
+    if entry < 0:
+        return
+    ready_at = group_arrival(sim, entry, d)
+    if ready_at > now:
+        sim.device[d].wake = ready_at
+        return
+    sim.device[d].head = sim.entry[entry].next
+    if sim.device[d].head < 0:
+        sim.device[d].tail = -1
+    _start(sim, entry, d)
+
+
+@inline
+def _start(sim: Sim, entry: int, d: int) -> None:
+    now, pace = sim.world[0].now, sim.device[d].pace
+    longest, expected = 0.0, 0.0
+    instance = sim.entry[entry].instance
+    sim.device[d].last_kind = sim.task[task_of(sim, instance)].kind
+    while instance >= 0:
+        g = task_of(sim, instance)
+        seconds = sim.task[g].work * sim.grid[sim.task[g].row, d]
+        expected = max(expected, seconds * pace)
+        longest = max(longest, seconds * sim.inst[instance].factor * sim.grid[2 * len(sim.device) + sim.task[g].kind, d] * pace)
+        if sim.inst[instance].status != DONE:
+            sim.inst[instance].status = RUNNING
+        instance = sim.inst[instance].partner
+    sim.device[d].running = entry
+    sim.device[d].start = now
+    sim.device[d].finish = now + longest
+    sim.device[d].expected = now + expected
+    sim.device[d].group = sim.world[0].groups
+    sim.world[0].groups += 1
+
+
+@inline
+def transfer_time(sim: Sim, origin: int, d: int, data: float) -> float:
+    """Seconds to move data from one device to another; nothing on one device."""
+    return float(sim.grid[origin, d] + data * sim.grid[len(sim.device) + origin, d])
+
+
+@inline
+def group_arrival(sim: Sim, entry: int, d: int) -> float:
+    """When the inputs of all members of a queued group are on a device."""
+    latest = 0.0
+    instance = sim.entry[entry].instance
+    while instance >= 0:
+        latest = max(latest, input_arrival(sim, instance, d, sim.inst[instance].decided))
+        instance = sim.inst[instance].partner
+    return latest
+
+
+@inline
+def input_arrival(sim: Sim, instance: int, d: int, decided: float) -> float:
+    """When the inputs of an instance are on a device, if it is (or was) committed there at `decided`."""
+    job = sim.inst[instance].job
+    shift = sim.job[job].shift
+    g = instance - shift
+    eager = sim.world[0].eager == 1
+    latest = 0.0
+    for k in range(sim.task[g].pred, sim.task[g + 1].pred):
+        e = sim.edge[k].back
+        x = sim.inst[sim.edge[e].source + shift].result
+        if x < 0 or not edge_taken(sim, job, e):
+            continue
+        soonest = np.inf
+        while x >= 0:
+            sent = sim.execution[x].finish if eager else max(sim.execution[x].finish, decided)
+            origin = sim.execution[x].device
+            soonest = min(soonest, sent + transfer_time(sim, origin, d, sim.edge[e].data))
+            x = sim.execution[x].before
+        latest = max(latest, soonest)
+    return latest
+
+
+# -- decisions ---------------------------------------------------------------
+
+
+@inline
+def is_idle(sim: Sim, d: int) -> bool:
+    """Up, not blocked, nothing running, nothing queued."""
+    device = sim.device[d]
+    return bool(device.running < 0 and device.head < 0 and device.pace < np.inf and sim.world[0].now >= device.blocked_until)
+
+
+@inline
+def can_run(sim: Sim, instance: int, d: int) -> bool:
+    """Whether a device can run an instance at all."""
+    return bool(sim.grid[sim.task[task_of(sim, instance)].row, d] < np.inf)
+
+
+@inline
+def expected_seconds(sim: Sim, instance: int, d: int) -> float:
+    """Expected duration at the present pace of the device."""
+    g = task_of(sim, instance)
+    return float(sim.task[g].work * sim.grid[sim.task[g].row, d] * sim.device[d].pace)
+
+
+@inline
+def free_at(sim: Sim, d: int) -> float:
+    """When a device is expected to have finished all that is committed to it; inf when it is down."""
+    if sim.device[d].pace == np.inf:
+        return np.inf
+    now = sim.world[0].now
+    overdue = sim.device[d].running >= 0 and now > sim.device[d].expected
+    if sim.device[d].stale == 1 or overdue or sim.device[d].head < 0:
+        t = now
+        if sim.device[d].running >= 0:
+            t = max(now, sim.device[d].expected)
+        t = max(t, sim.device[d].blocked_until)
+        entry = sim.device[d].head
+        while entry >= 0:
+            t = max(t, group_arrival(sim, entry, d)) + _group_seconds(sim, entry, d)
+            entry = sim.entry[entry].next
+        sim.device[d].free = t
+        sim.device[d].stale = 0
+    return float(sim.device[d].free)
+
+
+@inline
+def _group_seconds(sim: Sim, entry: int, d: int) -> float:
+    longest = 0.0
+    instance = sim.entry[entry].instance
+    while instance >= 0:
+        longest = max(longest, expected_seconds(sim, instance, d))
+        instance = sim.inst[instance].partner
+    return longest
+
+
+@inline
+def expected_finish(sim: Sim, instance: int, d: int) -> float:
+    """Expected finish of a ready instance if it is committed to a device now."""
+    now = sim.world[0].now
+    begin = max(free_at(sim, d), input_arrival(sim, instance, d, now), now)
+    return float(begin + expected_seconds(sim, instance, d))
+
+
+@inline
+def commit(sim: Sim, instance: int, d: int) -> None:
+    """Commit a ready instance to a device, fill its batch from the pool, and start it if the device is free."""
+    kind = sim.task[task_of(sim, instance)].kind
+    _claim(sim, kind, instance)
+    if sim.device[d].batch > 1:
+        _fill_batch(sim, kind, instance, d)
+    sim.entry[instance].instance = instance
+    sim.world[0].decisions += 1
+    # `free` now, before the queue grows: then one addition keeps it true, to the last bit.
+    t = free_at(sim, d)
+    _enqueue(sim, instance, d)
+    sim.device[d].free = max(t, group_arrival(sim, instance, d)) + _group_seconds(sim, instance, d)
+    try_start(sim, d)
+
+
+@inline
+def _claim(sim: Sim, kind: int, instance: int) -> None:
+    pool_remove(sim, kind, instance)
+    sim.inst[instance].status = COMMITTED
+    sim.inst[instance].decided = sim.world[0].now
+    sim.inst[instance].partner = -1
+
+
+@lean
+def _fill_batch(sim: Sim, kind: int, instance: int, d: int) -> None:
+    room = sim.device[d].memory - sim.task[task_of(sim, instance)].memory
+    size, last, put_aside = 1, instance, 0
+    while size < sim.device[d].batch and sim.kind[kind].ready > 0:
+        other = pool_top(sim, kind)
+        if not can_run(sim, other, d):
+            pool_remove(sim, kind, other)
+            sim.inst[put_aside].aside = other
+            put_aside += 1
+            continue
+        need = sim.task[task_of(sim, other)].memory
+        if need > room:
+            break
+        room -= need
+        _claim(sim, kind, other)
+        sim.inst[last].partner = other
+        last = other
+        size += 1
+    for k in range(put_aside):
+        pool_add(sim, kind, sim.inst[k].aside)
+
+
+@lean
+def block(sim: Sim, d: int, until: float) -> None:
+    """Keep a device idle until a time; its end is an event."""
+    sim.device[d].blocked_until = until
+    sim.device[d].stale = 1
+    if sim.device[d].running < 0:
+        sim.device[d].wake = until

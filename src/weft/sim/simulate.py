@@ -1,0 +1,199 @@
+"""Simulating: a plan, a rule or a policy on a workload, under one scenario or many."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from weft.errors import InvalidInput, Stuck
+from weft.model import Scenario, Schedule, Trace, Workload
+from weft.model.columns import BoolArray, FloatArray, IntArray, frozen
+from weft.sim import kernel
+from weft.sim.jit import njit
+from weft.sim.rule import Rule
+from weft.sim.rules import run_to_end
+from weft.sim.tables import READY, Sim, make_sim
+from weft.sim.view import Block, Decision, Policy, View
+
+Decider = Policy | Rule | Schedule | Sequence[Schedule]
+"""What can make the decisions of a simulation: a policy, a rule, or a plan to replay (one schedule for each problem)."""
+
+
+def simulate(
+    workload: Workload,
+    decider: Decider,
+    *,
+    scenario: Scenario | None = None,
+    eager: bool = True,
+    seed: int = 0,
+) -> Trace:
+    """Simulate a workload; without a scenario only the branches are drawn, by the seed.
+
+    Examples
+    --------
+    >>> from weft.model import Problem
+    >>> workload = Workload.of(Problem.from_arrays([[3.0, 2.0], [1.0, 1.0]], [[0, 1]], [0.0]))
+    >>> simulate(workload, Rule("fifo", "fastest", np.zeros(2))).makespan
+    3.0
+    """
+    return simulate_many(workload, decider, [scenario or Scenario.draw(workload, seed=seed)], eager=eager, seed=seed)[0]
+
+
+def simulate_many(
+    workload: Workload,
+    decider: Decider,
+    scenarios: Sequence[Scenario],
+    *,
+    eager: bool = True,
+    seed: int = 0,
+) -> list[Trace]:
+    """Simulate a workload under each scenario, one after the other."""
+    traces = []
+    for scenario in scenarios:
+        if isinstance(decider, Rule | Schedule | Sequence):
+            guide = [decider] if isinstance(decider, Schedule) else decider
+            sim = make_sim(workload, scenario, guide, eager=eager)
+            answer = run_to_end(sim)
+        else:
+            decider.begin(workload, seed=seed)
+            sim = make_sim(workload, scenario, None, eager=eager)
+            answer = _run_policy(workload, decider, sim)
+        if answer == kernel.STUCK:
+            raise _stuck(workload, decider, sim)
+        traces.append(_trace(workload, scenario, sim, eager=eager, policy=_name(decider)))
+    return traces
+
+
+def _name(decider: Decider) -> str:
+    return "replay" if isinstance(decider, Schedule | Sequence) else decider.name
+
+
+# -- a policy in Python ------------------------------------------------------
+
+
+def _run_policy(workload: Workload, policy: Policy, sim: Sim) -> int:
+    outlook = _Outlook(workload, sim)
+    while True:
+        answer = kernel.advance(sim)
+        if answer != kernel.MOMENT:
+            return answer
+        while sim.world[0]["ready"] > 0:
+            decision = policy.decide(outlook.view())
+            if decision is None:
+                break
+            if isinstance(decision, Block):
+                kernel.block(sim, decision.device, decision.until)
+                continue
+            ready = 0 <= decision.instance < len(sim.inst) and sim.inst["status"][decision.instance] == READY
+            refuse_decision(workload, policy.name, decision, ready=bool(ready), pace=sim.device["pace"])
+            kernel.commit(sim, decision.instance, decision.device)
+
+
+def refuse_decision(workload: Workload, policy: str, decision: Decision, *, ready: bool, pace: FloatArray) -> None:
+    """Raise `InvalidInput` for a decision that cannot be carried out, naming the policy, the task and the device."""
+    if not 0 <= decision.instance < workload.instances:
+        raise InvalidInput(f"policy '{policy}' chose instance {decision.instance}, but there are {workload.instances}")
+    if not 0 <= decision.device < workload.cluster.p:
+        raise InvalidInput(f"policy '{policy}' chose device {decision.device}, but there are {workload.cluster.p}")
+    job, task = workload.task_of(decision.instance)
+    what = f"policy '{policy}' sent task '{workload.problem_of(job).workflow.task_name(task)}' of job {job}"
+    device = workload.cluster.names[decision.device]
+    if not ready:
+        raise InvalidInput(f"{what} to device '{device}', but the task is not ready")
+    if np.isinf(pace[decision.device]):
+        raise InvalidInput(f"{what} to device '{device}', which is down")
+    if np.isinf(workload.problem_of(job).duration(task, decision.device)):
+        raise InvalidInput(f"{what} to device '{device}', which cannot run it")
+
+
+class _Outlook:
+    """Makes the views of one simulation; columns are shared with the kernel, read-only."""
+
+    def __init__(self, workload: Workload, sim: Sim) -> None:
+        self.workload, self.sim, self.eager = workload, sim, bool(sim.world[0]["eager"])
+        self.chooser = choosers(workload)
+        self.ran_on, self.done_at, self.pace = frozen(sim.inst["ran_on"]), frozen(sim.inst["done_at"]), frozen(sim.device["pace"])
+
+    def view(self) -> View:
+        sim = self.sim
+        running = sim.device["running"]
+        return View(
+            workload=self.workload,
+            now=float(sim.world[0]["now"]),
+            ready=_ready(sim),
+            free_at=_free_all(sim),
+            idle=_idle_all(sim),
+            pace=self.pace,
+            ran_on=self.ran_on,
+            finished_at=self.done_at,
+            running=np.where(running >= 0, sim.entry["instance"][running], -1),
+            eager=self.eager,
+            outcome=np.where(np.isnan(self.done_at[self.chooser]), -1, sim.outcome) if len(self.chooser) else None,
+        )
+
+
+def choosers(workload: Workload) -> IntArray:
+    """(choices over all jobs,) the instance whose end decides each choice."""
+    owners = [p.workflow.choices.task for p in workload.problems]
+    parts = [owners[t] + workload.first_instance[j] for j, t in enumerate(workload.template.tolist()) if len(owners[t])]
+    return np.concatenate([np.zeros(0, np.int64), *parts])
+
+
+@njit
+def _ready(sim: Sim) -> IntArray:
+    found = np.empty(sim.world[0].ready, np.int64)
+    at = 0
+    for kind in range(len(sim.kind)):
+        for k in range(sim.kind[kind].ready):
+            found[at] = sim.inst[sim.kind[kind].pool + k].pool
+            at += 1
+    found.sort()
+    return found
+
+
+@njit
+def _free_all(sim: Sim) -> FloatArray:
+    free = np.empty(len(sim.device))
+    for d in range(len(free)):
+        free[d] = kernel.free_at(sim, d)
+    return free
+
+
+@njit
+def _idle_all(sim: Sim) -> BoolArray:
+    idle = np.empty(len(sim.device), np.bool_)
+    for d in range(len(idle)):
+        idle[d] = kernel.is_idle(sim, d)
+    return idle
+
+
+# -- what comes out ----------------------------------------------------------
+
+
+def _trace(workload: Workload, scenario: Scenario, sim: Sim, *, eager: bool, policy: str) -> Trace:
+    x = sim.execution[: sim.world[0]["executions"]]
+    job = sim.inst["job"][x["instance"]]
+    return Trace(
+        workload=workload,
+        scenario=scenario,
+        job=job,
+        task=x["instance"] - sim.job["first"][job],
+        device=x["device"],
+        decided=x["decided"],
+        start=x["start"],
+        finish=x["finish"],
+        status=x["status"],
+        batch=x["batch"],
+        copy=x["copy"].astype(bool),
+        job_finish=frozen(np.array(sim.job["finish"][:-1])),
+        eager=eager,
+        policy=policy,
+    )
+
+
+def _stuck(workload: Workload, decider: Decider, sim: Sim) -> Stuck:
+    left = int(np.isnan(sim.job["finish"][:-1]).sum())
+    down = [workload.cluster.names[d] for d in np.flatnonzero(np.isinf(sim.device["pace"]))]
+    why = f"devices down: {', '.join(down)}" if down else f"{sim.world[0]['ready']} tasks are ready and '{_name(decider)}' waits"
+    return Stuck(f"at {sim.world[0]['now']:g} s nothing is running or due, but {left} of {workload.jobs} jobs are not finished ({why})")
