@@ -7,8 +7,9 @@ there is no public code of it to compare with. Its four steps here:
    transfer, from the parent's favourite one. The *critical parent* of a task is the one whose data, sent, would come last.
 2. *Clusters.* From the exits upwards, a task not yet in a cluster opens one and takes its critical parent along, that one its own, and so
    on, up to an entry or a task that is in a cluster already.
-3. *Merging.* In order of upward rank, a cluster goes to the device that would end it soonest, given all that is placed there; so
-   clusters that do not disturb each other share a device. (Tasks its device cannot run go to their earliest finish.)
+3. *Merging.* In order of upward rank, a cluster goes to the device that would end it soonest, given all that is placed there and a copy of
+   the parent that holds it up; so clusters that do not disturb each other share a device. (Tasks its device cannot run go to their
+   earliest finish.)
 4. *Copies on demand.* Where the data of some parent hold a task up, that parent is run once more on the task's device, as long as the
    task ends sooner by it.
 """
@@ -110,7 +111,11 @@ def _cluster_device(a: ProblemArrays, runs: Executions, timeline: Timeline, head
     for d in range(p):
         if device < 0 or unable[d] <= unable[device]:
             own = seconds[d] if seconds[d] < np.inf else 0.0
-            end = earliest_start(timeline, d, inputs_on(a, runs, head, d)[0], own, np.inf) + total[d]
+            ready, last, others = inputs_on(a, runs, head, d)
+            begin, copied = copy_before(a, runs, timeline, last, d, ready)
+            if begin < np.inf:
+                ready = max(others, begin + copied)
+            end = earliest_start(timeline, d, ready, own, np.inf) + total[d]
             if device < 0 or unable[d] < unable[device] or end < best:
                 best, device = end, d
     return device
