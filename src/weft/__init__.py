@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from weft.model.check import check
     from weft.planners import Plan, Planner, plan
     from weft.policies import simulate
-    from weft.report import save_gantt
+    from weft.report.gantt_static import save_gantt
     from weft.report.compare import Comparison, compare
     from weft.sim.view import Decision, Policy, View
 
@@ -88,7 +88,7 @@ _HOME = {
     "weft.model.check": ("check",),
     "weft.planners": ("Plan", "Planner", "plan"),
     "weft.policies": ("simulate",),
-    "weft.report": ("save_gantt",),
+    "weft.report.gantt_static": ("save_gantt",),
     "weft.report.compare": ("Comparison", "compare"),
     "weft.sim.view": ("Decision", "Policy", "View"),
 }

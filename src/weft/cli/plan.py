@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> None:
     if args.out is not None:
         save(made.schedule, args.out)
     if args.gantt is not None:
-        from weft.report import save_gantt
+        from weft.report.gantt_static import save_gantt
 
         save_gantt(made, args.gantt)
     if args.chrome is not None:

@@ -42,15 +42,16 @@ def run(args: argparse.Namespace) -> None:
     """Simulate, write and print."""
     from weft.cli.output import emit
     from weft.formats import save, save_chrome_trace
+
+    workload = _workload(args)  # bad files are told before anything heavy loads
     from weft.policies import simulate
 
-    workload = _workload(args)
     chances = uncertainty(args)
     trace = simulate(workload, args.policy, seed=args.seed, eager=not args.lazy, cancellations=args.cancellations, **chances)
     if args.out is not None:
         save(trace, args.out)
     if args.gantt is not None:
-        from weft.report import save_gantt
+        from weft.report.gantt_static import save_gantt
 
         save_gantt(trace, args.gantt)
     if args.chrome is not None:
@@ -66,7 +67,7 @@ def figures(trace: Trace) -> dict[str, object]:
     """What a trace comes to."""
     from weft.model.metrics import trace_metrics
 
-    return {"workload": trace.workload.name, "policy": trace.policy, "jobs": trace.workload.jobs, **trace_metrics(trace).as_dict()}
+    return {"workload": trace.workload.name, "policy": trace.policy, **trace_metrics(trace).as_dict()}
 
 
 def text(trace: Trace, found: dict[str, object]) -> str:
