@@ -42,7 +42,8 @@ from weft.model.columns import FloatArray
 QUANTITIES = {"speed": "work per second", "memory": "bytes", "power": "watts", "idle_power": "watts"}
 COUNTS = ("cores", "batch", "count")
 LINKS = {"bandwidth": "bytes per second", "latency": "seconds", "node_bandwidth": "bytes per second", "node_latency": "seconds"}
-MOST_DEVICES = 100_000
+MOST_DEVICES = 5_000
+"""Links are kept for every pair of devices; a slip in a count should not ask for all the memory there is."""
 
 
 def read_cluster_toml(text: str, *, name: str) -> Cluster:

@@ -27,6 +27,8 @@ def naming(where: str) -> Iterator[None]:
         yield
     except WeftError as error:
         raise type(error)(one_line(f"{where}: {error}")) from None
+    except MemoryError:
+        raise InvalidInput(f"{where}: needs more memory than there is") from None
 
 
 def one_line(text: str) -> str:
