@@ -53,6 +53,7 @@ def line_figure(
                 axes.fill_between(x, np.asarray(line.low, float), np.asarray(line.high, float), color=category(k), alpha=0.18, lw=0)
         if log_x:
             axes.set_xscale("log")
+            _tick_points(axes, series)
         if log_y:
             axes.set_yscale("log")
         axes.grid(visible=True, axis="both")
@@ -75,7 +76,7 @@ def bar_figure(
         for k, (name, values) in enumerate(groups.items()):
             at = np.arange(len(labels)) + (k - (len(groups) - 1) / 2) * width
             heights = [values.get(label, np.nan) for label in labels]
-            spread = [errors.get(name, {}).get(label, 0.0) for label in labels] if errors else None
+            spread = [errors.get(name, {}).get(label, np.nan) for label in labels] if errors else None
             axes.bar(at, heights, width * 0.92, color=category(k), label=_plain(name), yerr=spread, ecolor=LIGHT["ink"], capsize=3)
         if baseline is not None:
             axes.axhline(baseline, color=LIGHT["muted"], lw=1.2, ls="--")
@@ -105,7 +106,7 @@ def heat_figure(
         from matplotlib.colors import LinearSegmentedColormap
 
         shades = [mixed(category(0), LIGHT["paper"], 0.92), category(0), mixed(category(0), "#000000", 0.55)]
-        mesh = axes.pcolormesh(table, cmap=LinearSegmentedColormap.from_list("weft", shades), edgecolors=LIGHT["paper"], linewidth=1)
+        mesh = axes.pcolormesh(table, cmap=LinearSegmentedColormap.from_list("weft", shades), edgecolors="face", linewidth=0.4)
         axes.invert_yaxis()
         axes.set_xticks(np.arange(len(columns)) + 0.5, [_plain(c) for c in columns])
         axes.set_yticks(np.arange(len(rows)) + 0.5, [_plain(r) for r in rows])
@@ -133,7 +134,9 @@ def pareto_figure(
         front = sorted(points[name] for name in best)
         axes.plot([x for x, _ in front], [y for _, y in front], color=LIGHT["muted"], lw=1.2, ls="--", drawstyle="steps-post", zorder=1)
         for name, (x, y) in points.items():
-            axes.scatter([x], [y], s=46, color=category(0) if name in best else "none", edgecolors=category(0 if name in best else 1), zorder=2)
+            axes.scatter(
+                [x], [y], s=46, color=category(0) if name in best else "none", edgecolors=category(0 if name in best else 1), zorder=2
+            )
             weight = "bold" if name in best else "normal"
             axes.annotate(_plain(name), (x, y), xytext=(5, 5), textcoords="offset points", fontsize=8.5, fontweight=weight)
         if log_x:
@@ -156,6 +159,14 @@ def pareto_front(points: Mapping[str, tuple[float, float]]) -> list[str]:
         return any(u <= x and v <= y and (u < x or v < y) for u, v in points.values())
 
     return [name for name, (x, y) in points.items() if not beaten(x, y)]
+
+
+def _tick_points(axes: Any, series: Mapping[str, Series]) -> None:
+    """Ticks where the points are, if they are few: powers of ten say less than the sizes that were tried."""
+    points = np.unique(np.concatenate([np.asarray(line.x, float) for line in series.values()] or [np.zeros(0)]))
+    if len(points) <= 9:
+        axes.set_xticks(points, [format_number(float(x)) for x in points])
+        axes.minorticks_off()
 
 
 def _cell_numbers(axes: Any, table: np.ndarray, mesh: Any) -> None:

@@ -40,7 +40,7 @@ def gantt_svg(result: Drawable, problem: Problem | None = None, *, title: str | 
     """The chart as an SVG file; the same chart gives the same bytes."""
     chart = Chart.of(result, problem, title=title)
     with drawing(*_size(chart)) as (figure, axes):
-        _draw(chart, axes)
+        _draw(chart, figure, axes)
         return svg_bytes(figure)
 
 
@@ -48,7 +48,7 @@ def gantt_png(result: Drawable, problem: Problem | None = None, *, title: str | 
     """The chart as a PNG file."""
     chart = Chart.of(result, problem, title=title)
     with drawing(*_size(chart)) as (figure, axes):
-        _draw(chart, axes)
+        _draw(chart, figure, axes)
         return png_bytes(figure)
 
 
@@ -61,7 +61,7 @@ def _size(chart: Chart) -> tuple[float, float]:
     return 11.0, min(60.0, 1.4 + 0.32 * max(3, len(chart.lanes)))
 
 
-def _draw(chart: Chart, axes: Any) -> None:
+def _draw(chart: Chart, figure: Any, axes: Any) -> None:
     slot, size = chart.slots
     lane = np.empty(len(chart.lanes))
     lane[chart.lanes] = np.arange(len(chart.lanes))
@@ -75,7 +75,7 @@ def _draw(chart: Chart, axes: Any) -> None:
         _bars(axes, chart, bottom, height, look)
     if len(chart) <= NAMES_UP_TO:
         _names(axes, chart, bottom + height / 2, height)
-    _dress(axes, chart)
+    _dress(figure, axes, chart)
 
 
 Look = tuple[int, int, bool]
@@ -107,15 +107,16 @@ def _names(axes: Any, chart: Chart, middle: np.ndarray, height: np.ndarray) -> N
     inches = (_size(chart)[0] - 1.6) / max(end - begin, 1e-300)
     for r in range(len(chart)):
         room = (chart.finish[r] - chart.start[r]) * inches
-        letters = int((room - 0.08) / 0.066)
-        if letters < 2 or height[r] < 0.4:
+        letters, name = int((room - 0.08) / 0.066), chart.task_name(r)
+        if letters < min(6, len(name)) or height[r] < 0.4:
             continue
         ink = text_on(category(int(chart.kind[r]))) if chart.status[r] == DONE else LIGHT["ink"]
-        x, text = (chart.start[r] + chart.finish[r]) / 2, shortened(chart.task_name(r), letters).replace("$", r"\$")
-        axes.text(x, middle[r], text, ha="center", va="center", fontsize=8, color=ink, clip_on=True)
+        x, text = (chart.start[r] + chart.finish[r]) / 2, shortened(name, letters).replace("$", r"\$")
+        plate = {"facecolor": category(int(chart.kind[r])), "edgecolor": "none", "pad": 1.0} if chart.copy[r] else None
+        axes.text(x, middle[r], text, ha="center", va="center", fontsize=8, color=ink, clip_on=True, bbox=plate)
 
 
-def _dress(axes: Any, chart: Chart) -> None:
+def _dress(figure: Any, axes: Any, chart: Chart) -> None:
     from matplotlib.patches import Patch
 
     begin, end = chart.span
@@ -130,7 +131,7 @@ def _dress(axes: Any, chart: Chart) -> None:
     axes.set_xlabel("seconds")
     facts = ", ".join(f"{label} {value}" for label, value in chart.facts()[:4])
     axes.set_title(f"{shortened(chart.title, 60)}   ({facts})".replace("$", r"\$"))
-    kinds = [k for k in np.unique(chart.kind).tolist()][:12] if len(chart) else []
+    kinds = np.unique(chart.kind).tolist()[:12]
     if len(kinds) > 1:
         handles = [Patch(color=category(k), label=shortened(chart.workload.kinds[k], 20).replace("$", r"\$")) for k in kinds]
-        axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(0, -0.12), ncols=min(6, len(kinds)), fontsize=9)
+        figure.legend(handles=handles, loc="outside lower left", ncols=min(6, len(kinds)), fontsize=9)

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from weft.errors import MissingExtra
-from weft.report.palette import CATEGORIES, LIGHT, category, variable
+from weft.report.palette import CATEGORIES, LIGHT, variable
+from weft.report.quantities import escaped
 
 STYLE: dict[str, object] = {
     "svg.hashsalt": "weft",  # without a salt the identifiers in the file are random
@@ -66,8 +67,6 @@ def svg_bytes(figure: Any) -> bytes:
 
 def inline_svg(figure: Any, *, label: str) -> str:
     """The figure as an element for a page: it follows the page's light or dark colours and has a label for screen readers."""
-    from weft.report.quantities import escaped
-
     text = svg_bytes(figure).decode()
     text = _COLOR.sub(lambda found: _THEMED[found.group(1)], text[text.index("<svg") :])
     return text.replace("<svg ", f'<svg role="img" aria-label="{escaped(label)}" ', 1).strip()
@@ -78,6 +77,3 @@ def png_bytes(figure: Any, *, dpi: int = 160) -> bytes:
     out = io.BytesIO()
     figure.savefig(out, format="png", dpi=dpi, facecolor=LIGHT["paper"], metadata={"Software": None})
     return out.getvalue()
-
-
-__all__ = ["category", "drawing", "inline_svg", "png_bytes", "svg_bytes"]

@@ -7,6 +7,8 @@ legible for colour-blind readers (P. Tol, "Colour Schemes", SRON/EPS/TN/09-002, 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 CATEGORIES = (
     "#4477aa",
     "#ee6677",
@@ -99,21 +101,25 @@ def text_on(color: str) -> str:
 
 def css_variables() -> str:
     """The palette as CSS custom properties, with the dark one under `prefers-color-scheme`."""
-    light = {**LIGHT, **{f"c{i}": c for i, c in enumerate(CATEGORIES)}}
-    dark = {**DARK, **{f"c{i}": brighter(c) for i, c in enumerate(CATEGORIES)}}
+    light = LIGHT | _numbered(CATEGORIES)
+    dark = DARK | _numbered([brighter(color) for color in CATEGORIES])
     return f":root{{color-scheme:light dark;{_declared(light)}}}\n@media (prefers-color-scheme:dark){{:root{{{_declared(dark)}}}}}\n"
 
 
 def variable(name: str) -> str:
-    """A CSS reference to a colour, with the light one as the fallback for pictures that stand alone.
+    """A CSS reference to a colour (c0 is the first category, i0 the ink on it), with the light one for pictures that stand alone.
 
     Examples
     --------
     >>> variable("ink"), variable("c0")
     ('var(--ink,#1c2128)', 'var(--c0,#4477aa)')
     """
-    color = LIGHT[name] if name in LIGHT else category(int(name[1:]))
-    return f"var(--{name},{color})"
+    return f"var(--{name},{(LIGHT | _numbered(CATEGORIES))[name]})"
+
+
+def _numbered(colors: Sequence[str]) -> dict[str, str]:
+    """Categories as c0, c1, ..., and the ink to write on them as i0, i1, ..."""
+    return {f"c{i}": c for i, c in enumerate(colors)} | {f"i{i}": text_on(c) for i, c in enumerate(colors)}
 
 
 def _declared(colors: dict[str, str]) -> str:

@@ -7,11 +7,13 @@ import math
 import re
 
 _BYTES = ("B", "kB", "MB", "GB", "TB", "PB")
+MISSING = "\N{EN DASH}"
+"""Stands where there is no value."""
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 
 
 def format_number(value: float, *, digits: int = 4) -> str:
-    """A number with so many significant digits, thousands grouped, without trailing zeros; integers in full.
+    r"""A number with so many significant digits, thousands grouped, without trailing zeros; integers in full.
 
     Examples
     --------
@@ -19,7 +21,7 @@ def format_number(value: float, *, digits: int = 4) -> str:
     ('1,234,567', '3.142', '1.234e-05', '–')
     """
     if math.isnan(value):
-        return "–"
+        return MISSING
     if math.isinf(value):
         return "∞" if value > 0 else "-∞"
     if value == int(value) and abs(value) < 1e15:
@@ -66,12 +68,12 @@ def format_bytes(value: float) -> str:
 
 
 def escaped(text: object) -> str:
-    """Text of a user, safe inside HTML and XML, in elements and in quoted attributes.
+    r"""Text of a user, safe inside HTML and XML, in elements and in quoted attributes.
 
     Examples
     --------
-    >>> escaped("</b>\\x00")
-    '&lt;/b&gt;\\ufffd'
+    >>> escaped("</b>\x00")
+    '&lt;/b&gt;\ufffd'
     """
     return html.escape(_CONTROL.sub("\ufffd", str(text)), quote=True)
 

@@ -75,9 +75,7 @@ def bootstrap_mean(values: ArrayLike, *, confidence: float = 0.95, draws: int = 
     return _bootstrap(_column(values)[:, None], lambda table: table[..., 0].mean(axis=-1), confidence, draws, seed, "mean")
 
 
-def bootstrap_mean_ratio(
-    first: ArrayLike, second: ArrayLike, *, confidence: float = 0.95, draws: int = 10_000, seed: int = 0
-) -> Interval:
+def bootstrap_mean_ratio(first: ArrayLike, second: ArrayLike, *, confidence: float = 0.95, draws: int = 10_000, seed: int = 0) -> Interval:
     """Bootstrap interval of mean(first) / mean(second); pairs are drawn together."""
     table = _table(first, second)
     if not (table[:, 1] > 0).all():
@@ -85,9 +83,7 @@ def bootstrap_mean_ratio(
     return _bootstrap(table, lambda t: t[..., 0].mean(axis=-1) / t[..., 1].mean(axis=-1), confidence, draws, seed, "mean ratio")
 
 
-def geometric_mean_ratio(
-    first: ArrayLike, second: ArrayLike, *, confidence: float = 0.95, draws: int = 10_000, seed: int = 0
-) -> Interval:
+def geometric_mean_ratio(first: ArrayLike, second: ArrayLike, *, confidence: float = 0.95, draws: int = 10_000, seed: int = 0) -> Interval:
     """Geometric mean of first / second, pair by pair, with its bootstrap interval.
 
     Examples

@@ -10,7 +10,7 @@ import numpy as np
 
 from weft.errors import InvalidInput, UnknownName
 from weft.registry import closest
-from weft.report.quantities import escaped, format_bytes, format_number, format_seconds
+from weft.report.quantities import MISSING, escaped, format_bytes, format_number, format_seconds
 
 Row = Mapping[str, object]
 Best = Literal["min", "max"]
@@ -43,7 +43,7 @@ class Column:
     def text(self, value: object) -> str:
         """A value as people read it."""
         if value is None:
-            return "–"
+            return MISSING
         if isinstance(value, bool | np.bool_):
             return "yes" if value else "no"
         if not _is_number(value):
@@ -51,7 +51,7 @@ class Column:
         number = float(value)  # type: ignore[arg-type]
         shown: dict[str, Callable[[float], str]] = {"s": format_seconds, "B": format_bytes}
         if np.isnan(number):
-            return "–"
+            return MISSING
         if self.unit == "%":
             return f"{format_number(100 * number, digits=self.digits)} %"
         return shown[self.unit](number) if self.unit in shown else format_number(number, digits=self.digits)
@@ -92,14 +92,14 @@ def table_text(rows: Iterable[Row], columns: Columns | None = None, *, sort: str
 
 
 def table_markdown(rows: Iterable[Row], columns: Columns | None = None, *, sort: str | None = None, descending: bool = False) -> str:
-    """A Markdown table; the best values are bold.
+    r"""A Markdown table; the best values are bold.
 
     Examples
     --------
     >>> print(table_markdown([{"name": "a|b", "x": 1.5}]))
     | name | x |
     | :--- | ---: |
-    | a\\|b | 1.5 |
+    | a\|b | 1.5 |
     """
     table = _table(rows, columns, sort, descending)
     cells = [

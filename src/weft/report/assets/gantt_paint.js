@@ -240,7 +240,7 @@ class Painter {
     c.fillStyle = ink;
     c.textAlign = "left";
     c.textBaseline = "middle";
-    c.fillText(name.length <= letters ? name : name.slice(0, letters - 1) + "…", x, y + 0.5, room);
+    c.fillText(shortened(name, letters), x, y + 0.5, room);
   }
 
   paintGutter(view) {

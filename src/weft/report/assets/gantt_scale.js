@@ -6,6 +6,13 @@ function trimmed(x, digits) {
   return x.toLocaleString("en-US", { maximumFractionDigits: Math.min(places, 20) });
 }
 
+// The middle goes first: names tend to differ at their ends.
+function shortened(text, size) {
+  if (text.length <= size) return text;
+  const tail = Math.floor((size - 1) / 2);
+  return text.slice(0, size - 1 - tail) + "…" + text.slice(text.length - tail);
+}
+
 const UNITS = [[1e-9, "ns"], [1e-6, "µs"], [1e-3, "ms"], [1, "s"]];
 
 function formatTime(seconds) {

@@ -1,0 +1,162 @@
+"""One self-contained HTML page: headline figures, tables, workflows, interactive charts and figures, in sections."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from weft.model import Problem, Workflow
+from weft.report.chart import Chart, Drawable
+from weft.report.dag_svg import dag_svg
+from weft.report.document import document
+from weft.report.gantt_html import gantt_fragment
+from weft.report.quantities import escaped
+from weft.report.tables import Columns, Row, table_html
+
+
+class Block(Protocol):
+    """A part of a section; `mark` is a name no other part of the page has."""
+
+    def html(self, mark: str) -> str:
+        """The part as HTML, with every text of users escaped."""
+        ...
+
+
+@dataclass(frozen=True)
+class Text:
+    """Paragraphs, parted by empty lines. Plain text: it is escaped."""
+
+    text: str
+
+    def html(self, mark: str) -> str:  # noqa: ARG002
+        """One `p` for each paragraph."""
+        return "".join(f"<p>{escaped(part.strip())}</p>" for part in self.text.split("\n\n") if part.strip())
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Headline figures: label -> value, as they shall be read."""
+
+    facts: Mapping[str, str]
+
+    def html(self, mark: str) -> str:  # noqa: ARG002
+        """A list of cards."""
+        return _facts(self.facts.items())
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of dicts as a table; see `weft.report.tables`."""
+
+    rows: Sequence[Row]
+    columns: Columns | None = None
+    sort: str | None = None
+    descending: bool = False
+    caption: str = ""
+
+    def html(self, mark: str) -> str:  # noqa: ARG002
+        """The table."""
+        return table_html(self.rows, self.columns, sort=self.sort, descending=self.descending, caption=self.caption)
+
+
+@dataclass(frozen=True, eq=False)
+class Dag:
+    """The picture of a workflow."""
+
+    workflow: Workflow
+    caption: str = ""
+
+    def html(self, mark: str) -> str:  # noqa: ARG002
+        """The picture in a box that scrolls sideways."""
+        return f'<figure><div class="wide" tabindex="0">{dag_svg(self.workflow)}</div>{_caption(self.caption)}</figure>'
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure from `weft.report.figures`: SVG that weft drew itself, put in as it is."""
+
+    svg: str
+    caption: str = ""
+
+    def html(self, mark: str) -> str:  # noqa: ARG002
+        """The figure."""
+        return f'<figure class="plot">{self.svg}{_caption(self.caption)}</figure>'
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Several figures, side by side where there is room."""
+
+    figures: Sequence[Figure]
+
+    def html(self, mark: str) -> str:
+        """A grid of figures."""
+        return '<div class="plots">' + "".join(figure.html(mark) for figure in self.figures) + "</div>"
+
+
+@dataclass(frozen=True, eq=False)
+class Gantts:
+    """Interactive charts in tabs: name -> schedule, plan or trace. All have the same time axis, so that the eye can compare."""
+
+    results: Mapping[str, Drawable]
+    problem: Problem | None = None
+    caption: str = ""
+
+    def html(self, mark: str) -> str:
+        """The tabs and their panels."""
+        charts = {name: Chart.of(result, self.problem, title=name) for name, result in self.results.items()}
+        until = max((chart.span[1] for chart in charts.values()), default=0.0)
+        panels = "".join(
+            f'<div class="panel" id="{mark}-{k}" data-label="{escaped(name)}">'
+            f"{_facts(chart.facts())}{gantt_fragment(chart, until=until)}</div>"
+            for k, (name, chart) in enumerate(charts.items())
+        )
+        return f'<figure class="tabs"><div class="tablist"></div>{panels}{_caption(self.caption)}</figure>'
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading and what stands below it."""
+
+    title: str
+    blocks: Sequence[Block] = field(default_factory=tuple)
+
+
+def report_html(*, title: str, sections: Sequence[Section], lead: str = "", footer: str = "") -> str:
+    """The page as a string.
+
+    Examples
+    --------
+    >>> page = report_html(title="Two planners", sections=[Section("Makespan", [Table([{"planner": "heft", "makespan": 80.0}])])])
+    >>> "http://" in page or "https://" in page
+    False
+    """
+    marks = [f"s{i}" for i in range(len(sections))]
+    listed = "".join(f'<li><a href="#{m}">{escaped(s.title)}</a></li>' for m, s in zip(marks, sections, strict=True))
+    contents = f'<nav class="contents" aria-label="Contents"><ol>{listed}</ol></nav>' if len(sections) > 2 else ""
+    head = f"<header><h1>{escaped(title)}</h1>" + (f'<p class="lead">{escaped(lead)}</p>' if lead else "") + f"{contents}</header>"
+    body = "".join(_section(mark, section) for mark, section in zip(marks, sections, strict=True))
+    foot = f"<footer>{escaped(footer)}</footer>" if footer else ""
+    return document(title=title, body=f"{head}<main>{body}</main>{foot}", page_class="report")
+
+
+def write_report(path: str | Path, *, title: str, sections: Sequence[Section], lead: str = "", footer: str = "") -> Path:
+    """Write the page to a file; it needs nothing but a browser, and its policy forbids it to reach the network."""
+    path = Path(path)
+    path.write_text(report_html(title=title, sections=sections, lead=lead, footer=footer), encoding="utf-8")
+    return path
+
+
+def _section(mark: str, section: Section) -> str:
+    parts = "".join(block.html(f"{mark}-{i}") for i, block in enumerate(section.blocks))
+    return f'<section id="{mark}"><h2>{escaped(section.title)}</h2>{parts}</section>'
+
+
+def _facts(facts: Iterable[tuple[str, str]]) -> str:
+    return '<dl class="facts">' + "".join(f"<div><dt>{escaped(k)}</dt><dd>{escaped(v)}</dd></div>" for k, v in facts) + "</dl>"
+
+
+def _caption(text: str) -> str:
+    return f"<figcaption>{escaped(text)}</figcaption>" if text else ""
