@@ -7,9 +7,9 @@ there is no public code of it to compare with. Its four steps here:
    transfer, from the parent's favourite one. The *critical parent* of a task is the one whose data, sent, would come last.
 2. *Clusters.* From the exits upwards, a task not yet in a cluster opens one and takes its critical parent along, that one its own, and so
    on, up to an entry or a task that is in a cluster already.
-3. *Merging.* In order of upward rank, a cluster goes to the device that would end it soonest, given all that is placed there and a copy of
-   the parent that holds it up; so clusters that do not disturb each other share a device. (Tasks its device cannot run go to their
-   earliest finish.)
+3. *Merging.* In order of upward rank, a cluster goes to the device that would end it soonest, given all that is placed there or owed to
+   other clusters, and a copy of the parent that holds it up. So clusters share devices. (Tasks that a cluster's device cannot run go to
+   their earliest finish.)
 4. *Copies on demand.* Where the data of some parent hold a task up, that parent is run once more on the task's device, as long as the
    task ends sooner by it.
 """
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from weft.model import Problem, ProblemArrays
-from weft.model.columns import IntArray
+from weft.model.columns import FloatArray, IntArray
 from weft.planners.duplication import NONE, Executions, as_schedule, copy_before, execute, inputs_on, no_executions
 from weft.planners.insertion import durations_of, earliest_finish
 from weft.planners.planner import PLANNERS, Solution, refuse_choices
@@ -93,32 +93,37 @@ def clusters(a: ProblemArrays, critical: IntArray) -> IntArray:
 
 
 @njit
-def _cluster_device(a: ProblemArrays, runs: Executions, timeline: Timeline, head: int, below: IntArray) -> int:
-    """The device that would end a cluster soonest, among those that can run most of it."""
+def _cluster_device(a: ProblemArrays, runs: Executions, timeline: Timeline, head: int, below: IntArray, bound: FloatArray) -> int:
+    """The device that would end a cluster soonest, among those that can run most of it.
+
+    `bound` holds the seconds of work that each device owes to other clusters.
+    """
     p = a.pace.shape[1]
-    total, unable, seconds = np.zeros(p), np.zeros(p, np.int64), np.empty(p)
+    total, unable = np.zeros(p), np.zeros(p, np.int64)
     task = head
     while task != NONE:
-        durations_of(a, task, seconds)
         for d in range(p):
-            if seconds[d] < np.inf:
-                total[d] += seconds[d]
-            else:
-                unable[d] += 1
+            total[d] += _seconds_or_none(a, task, d)
+            unable[d] += not a.pace[a.row[task], d] < np.inf
         task = below[task]
-    durations_of(a, head, seconds)
     best, device = np.inf, -1
     for d in range(p):
         if device < 0 or unable[d] <= unable[device]:
-            own = seconds[d] if seconds[d] < np.inf else 0.0
             ready, last, others = inputs_on(a, runs, head, d)
             begin, copied = copy_before(a, runs, timeline, last, d, ready)
             if begin < np.inf:
                 ready = max(others, begin + copied)
-            end = earliest_start(timeline, d, ready, own, np.inf) + total[d]
+            end = earliest_start(timeline, d, ready, _seconds_or_none(a, head, d), np.inf) + total[d] + bound[d]
             if device < 0 or unable[d] < unable[device] or end < best:
                 best, device = end, d
     return device
+
+
+@njit
+def _seconds_or_none(a: ProblemArrays, task: int, device: int) -> float:
+    """Seconds of a task on a device; 0 where it cannot run."""
+    pace = a.pace[a.row[task], device]
+    return float(a.work[task] * pace) if pace < np.inf else 0.0
 
 
 @njit
@@ -155,15 +160,17 @@ def _place_clusters(a: ProblemArrays, order: IntArray, below: IntArray) -> Execu
     n, p = len(a.work), a.pace.shape[1]
     rows = n + len(a.pred)  # a parent is copied at most once for each child
     runs, timeline = no_executions(n, rows), idle_timeline(p, rows)
-    cluster_device = np.full(n, NONE)
+    cluster_device, bound = np.full(n, NONE), np.zeros(p)
     for task in order:
         if cluster_device[task] == NONE:  # the head of a cluster: parents come first
-            device = _cluster_device(a, runs, timeline, task, below)
+            device = _cluster_device(a, runs, timeline, task, below, bound)
             member = task
             while member != NONE:
                 cluster_device[member] = device
+                bound[device] += _seconds_or_none(a, member, device)
                 member = below[member]
         device = cluster_device[task]
+        bound[device] -= _seconds_or_none(a, task, device)
         if not a.pace[a.row[task], device] < np.inf:
             device = _anywhere(a, runs, timeline, task)
         _run_with_copies(a, runs, timeline, task, device)
