@@ -17,7 +17,7 @@ POLICIES = ["fifo", "eft"]
 def main() -> None:
     problems = [
         generate_problem("epigenomics", CLUSTER, lanes=3, chunks=12, ccr=0.5, seed=7),
-        generate_problem("cholesky", CLUSTER, tiles=10),
+        generate_problem("cholesky", CLUSTER, tiles=10, tile_size=7680),
     ]
     exact = weft.compare(problems, [*PLANNERS, *POLICIES])
     print(exact)

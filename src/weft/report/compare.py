@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from weft.planners import PLANNERS, Plan, plan
 from weft.planners.bounds import lower_bound
 from weft.policies import POLICIES, simulate
 from weft.registry import closest
+from weft.report.page import Block, Dag, Facts, Gantts, Section, Table, Text, write_report
 from weft.report.quantities import format_seconds
 from weft.report.tables import Column, table_text
 
@@ -86,25 +88,47 @@ class Comparison:
 
     def to_html(self, path: str | Path) -> None:
         """Write a self-contained page: the table, the DAGs and the Gantt charts."""
-        from weft.report.comparison_page import write_comparison
-
-        write_comparison(self, Path(path))
+        several = f", mean of {self.scenarios} drawn futures" if self.scenarios > 1 else ""
+        write_report(
+            path,
+            title="Comparison of planners and policies",
+            lead=f"Every contender in the same simulator on the same scenarios (seed {self.seed}{several}).",
+            sections=[self._page_section(problem) for problem in self.problems],
+        )
 
     def of(self, problem: str) -> list[Row]:
         """The rows of one problem, best first."""
         return [row for row in self.rows if row.problem == problem]
 
+    def _page_section(self, problem: Problem) -> Section:
+        rows = self.of(problem.name)
+        blocks: list[Block] = [Facts(dict(self._facts(problem))), Table([asdict(row) for row in rows], COLUMNS)]
+        blocks += [Text(f"{row.contender}: {row.refusal}") for row in rows if row.refusal]
+        charts = {row.contender: self.traces[problem.name, row.contender] for row in rows if not row.refusal}
+        if charts:
+            shown = dict(list(charts.items())[:MOST_CHARTS])
+            which = "all contenders" if len(shown) == len(charts) else f"the best {len(shown)} of {len(charts)}"
+            blocks.append(Gantts(shown, caption=f"What happened under the first scenario: {which}."))
+        return Section(problem.name, [*blocks, Dag(problem.workflow, caption="The workflow.")])
+
+    def _facts(self, problem: Problem) -> list[tuple[str, str]]:
+        facts = [("tasks", f"{problem.n:,}"), ("edges", f"{problem.m:,}"), ("devices", f"{problem.p:,}")]
+        if self.bounds[problem.name] > 0:
+            facts.append(("bound", format_seconds(self.bounds[problem.name])))
+        return facts
+
     def _section(self, name: str) -> str:
         problem = next(p for p in self.problems if p.name == name)
-        head = f"{name}: {problem.n} tasks, {problem.m} edges, {problem.p} devices"
-        if self.bounds[name] > 0:
-            head += f", bound {format_seconds(self.bounds[name])}"
+        head = f"{name}: " + ", ".join(f"{label} {value}" for label, value in self._facts(problem))
         if self.scenarios > 1:
-            head += f", {self.scenarios} scenarios"
+            head += f", scenarios {self.scenarios}"
         rows = [asdict(row) for row in self.of(name)]
         notes = [f"{row.contender}: {row.refusal}" for row in self.of(name) if row.refusal]
         return "\n".join([head, "", table_text(rows, COLUMNS), *notes])
 
+
+MOST_CHARTS = 12
+"""Gantt charts on a page, for each problem."""
 
 COLUMNS = (
     Column("contender"),
@@ -154,6 +178,8 @@ def compare(
     bounds = {p.name: 0.0 if p.workflow.conditional else lower_bound(p) for p in problems}
     rows: list[Row] = []
     traces: dict[tuple[str, str], Trace] = {}
+    for contender in chosen:
+        _warm(contender)
     for problem, contender in watch([(p, c) for p in problems for c in chosen]):
         row, trace = _measure(problem, contender, futures[problem.name], bounds[problem.name], seconds=seconds, seed=seed)
         rows.append(row)
@@ -191,6 +217,13 @@ def _measure(
         seconds=made.seconds if made is not None else np.nan,
         utilisation=_mean([f.utilisation for f in figures]),
     ), traces[0].named(name)
+
+
+def _warm(contender: Contender) -> None:
+    """Compile a planner, or read it from the cache, before the clock runs."""
+    if hasattr(contender, "solve"):
+        with suppress(Unsupported):
+            plan(Problem.from_arrays([[1.0, 1.0], [1.0, 1.0]], [[0, 1]], [1.0]), contender, seconds=0.01)
 
 
 def _bound_for(made: Plan | None, bound: float) -> float:
