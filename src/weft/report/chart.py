@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -155,7 +155,7 @@ def _of_trace(trace: Trace, title: str) -> Chart:
     return Chart(title, trace.workload, **_sorted(columns, trace.workload), outcome=trace.scenario.outcome, pauses=pauses)
 
 
-def _sorted(columns: dict[str, np.ndarray], workload: Workload) -> dict[str, np.ndarray | None]:
+def _sorted(columns: dict[str, np.ndarray], workload: Workload) -> dict[str, Any]:
     nodes = workload.cluster.nodes
     number = {node: i for i, node in enumerate(dict.fromkeys(nodes))}
     lanes = np.argsort([number[node] for node in nodes], kind="stable")
@@ -163,7 +163,7 @@ def _sorted(columns: dict[str, np.ndarray], workload: Workload) -> dict[str, np.
     lane[lanes] = np.arange(len(lanes))
     # Members of one batch share their start but, if cancelled, not their finish: sorted like this they stay together.
     order = np.lexsort((columns["task"], columns["job"], columns["batch"], columns["start"], lane[columns["device"]]))
-    made: dict[str, np.ndarray | None] = {key: column[order] for key, column in columns.items()}
+    made: dict[str, Any] = {key: column[order] for key, column in columns.items()}
     return {"decided": None, **made, "lanes": lanes}
 
 

@@ -127,7 +127,7 @@ def _summed_edges(workflow: Workflow, member: np.ndarray, band: np.ndarray, grou
     for k, code in enumerate(found.tolist()):
         about = f"{int(count[k]):,} edges, {format_bytes(float(data[k]))}"
         width = 1.0 + min(5.0, float(np.log10(count[k])) * 1.3)
-        edges.append(_Edge(*divmod(code, groups), about, dashed=bool(maybe[k] == count[k]), width=width))
+        edges.append(_Edge(code // groups, code % groups, about, dashed=bool(maybe[k] == count[k]), width=width))
     return edges
 
 
@@ -166,7 +166,8 @@ def _columns(picture: _Picture, layout: Layout) -> tuple[list[float], list[float
 def _node(node: _Node, x: float, width: float, y: float) -> str:
     number = node.kind % len(CATEGORIES)
     box = f'<rect x="{x:.1f}" y="{y - NODE / 2:.1f}" width="{width:.1f}" height="{NODE}" rx="6" style="fill:{variable(f"c{number}")}"/>'
-    text = f'<text x="{x + width / 2:.1f}" y="{y + 4:.1f}" text-anchor="middle" style="fill:{variable(f"i{number}")}">{escaped(node.label)}</text>'
+    place = f'x="{x + width / 2:.1f}" y="{y + 4:.1f}" text-anchor="middle"'
+    text = f'<text {place} style="fill:{variable(f"i{number}")}">{escaped(node.label)}</text>'
     return f'<g class="node"><title>{escaped(node.about)}</title>{box}{text}</g>'
 
 

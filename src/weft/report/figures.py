@@ -48,14 +48,16 @@ def line_figure(
             if x.shape != y.shape:
                 raise InvalidInput(f"line '{name}' has {x.size} x values and {y.size} y values")
             marker = _MARKERS[k % len(_MARKERS)] if x.size <= 30 else None
-            axes.plot(x, y, color=category(k), marker=marker, ms=5, ls=_DASHES[(k // 4) % 4], label=_plain(name))
+            axes.plot(x, y, color=category(k), marker=marker, ms=5, ls=_DASHES[(k // 4) % 4], label=name)
             if line.low is not None and line.high is not None:
                 axes.fill_between(x, np.asarray(line.low, float), np.asarray(line.high, float), color=category(k), alpha=0.18, lw=0)
         if log_x:
             axes.set_xscale("log")
+            _plain_ticks(axes.xaxis)
             _tick_points(axes, series)
         if log_y:
             axes.set_yscale("log")
+            _plain_ticks(axes.yaxis)
         axes.grid(visible=True, axis="both")
         return _finished(figure, axes, title, x_label, y_label, legend=len(series) > 1)
 
@@ -77,10 +79,10 @@ def bar_figure(
             at = np.arange(len(labels)) + (k - (len(groups) - 1) / 2) * width
             heights = [values.get(label, np.nan) for label in labels]
             spread = [errors.get(name, {}).get(label, np.nan) for label in labels] if errors else None
-            axes.bar(at, heights, width * 0.92, color=category(k), label=_plain(name), yerr=spread, ecolor=LIGHT["ink"], capsize=3)
+            axes.bar(at, heights, width * 0.92, color=category(k), label=name, yerr=spread, ecolor=LIGHT["ink"], capsize=3)
         if baseline is not None:
             axes.axhline(baseline, color=LIGHT["muted"], lw=1.2, ls="--")
-        axes.set_xticks(range(len(labels)), [_plain(label) for label in labels])
+        axes.set_xticks(range(len(labels)), list(labels))
         if sum(len(label) for label in labels) * 0.09 > size[0] * 0.8:
             axes.tick_params(axis="x", rotation=35)
         axes.grid(visible=True, axis="y")
@@ -108,8 +110,8 @@ def heat_figure(
         shades = [mixed(category(0), LIGHT["paper"], 0.92), category(0), mixed(category(0), "#000000", 0.55)]
         mesh = axes.pcolormesh(table, cmap=LinearSegmentedColormap.from_list("weft", shades), edgecolors="face", linewidth=0.4)
         axes.invert_yaxis()
-        axes.set_xticks(np.arange(len(columns)) + 0.5, [_plain(c) for c in columns])
-        axes.set_yticks(np.arange(len(rows)) + 0.5, [_plain(r) for r in rows])
+        axes.set_xticks(np.arange(len(columns)) + 0.5, list(columns))
+        axes.set_yticks(np.arange(len(rows)) + 0.5, list(rows))
         axes.tick_params(length=0)
         axes.spines[:].set_visible(False)
         if table.size <= 150:
@@ -138,9 +140,10 @@ def pareto_figure(
                 [x], [y], s=46, color=category(0) if name in best else "none", edgecolors=category(0 if name in best else 1), zorder=2
             )
             weight = "bold" if name in best else "normal"
-            axes.annotate(_plain(name), (x, y), xytext=(5, 5), textcoords="offset points", fontsize=8.5, fontweight=weight)
+            axes.annotate(name, (x, y), xytext=(5, 5), textcoords="offset points", fontsize=8.5, fontweight=weight)
         if log_x:
             axes.set_xscale("log")
+            _plain_ticks(axes.xaxis)
         axes.margins(0.12)
         axes.grid(visible=True)
         return _finished(figure, axes, title, x_label, y_label, legend=False)
@@ -161,12 +164,21 @@ def pareto_front(points: Mapping[str, tuple[float, float]]) -> list[str]:
     return [name for name, (x, y) in points.items() if not beaten(x, y)]
 
 
+def _plain_ticks(axis: Any) -> None:
+    """Numbers in full on a logarithmic axis, at 1, 2 and 5 of every power of ten."""
+    from matplotlib.ticker import LogLocator
+
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_major_formatter(lambda value, _: format_number(value))
+    axis.minorticks_off()
+
+
 def _tick_points(axes: Any, series: Mapping[str, Series]) -> None:
     """Ticks where the points are, if they are few: powers of ten say less than the sizes that were tried."""
     points = np.unique(np.concatenate([np.asarray(line.x, float) for line in series.values()] or [np.zeros(0)]))
     if len(points) <= 9:
         axes.set_xticks(points, [format_number(float(x)) for x in points])
-        axes.minorticks_off()
+        axes.xaxis.minorticks_off()
 
 
 def _cell_numbers(axes: Any, table: np.ndarray, mesh: Any) -> None:
@@ -179,14 +191,9 @@ def _cell_numbers(axes: Any, table: np.ndarray, mesh: Any) -> None:
 
 
 def _finished(figure: Any, axes: Any, title: str, x_label: str, y_label: str, *, legend: bool) -> str:
-    axes.set_title(_plain(title))
-    axes.set_xlabel(_plain(x_label))
-    axes.set_ylabel(_plain(y_label))
+    axes.set_title(title)
+    axes.set_xlabel(x_label)
+    axes.set_ylabel(y_label)
     if legend:
         axes.legend(fontsize=9)
     return inline_svg(figure, label=title)
-
-
-def _plain(text: str) -> str:
-    """Keep matplotlib from reading a user's dollar signs as mathematics."""
-    return text.replace("$", r"\$")

@@ -111,7 +111,7 @@ def _names(axes: Any, chart: Chart, middle: np.ndarray, height: np.ndarray) -> N
         if letters < min(6, len(name)) or height[r] < 0.4:
             continue
         ink = text_on(category(int(chart.kind[r]))) if chart.status[r] == DONE else LIGHT["ink"]
-        x, text = (chart.start[r] + chart.finish[r]) / 2, shortened(name, letters).replace("$", r"\$")
+        x, text = (chart.start[r] + chart.finish[r]) / 2, shortened(name, letters)
         plate = {"facecolor": category(int(chart.kind[r])), "edgecolor": "none", "pad": 1.0} if chart.copy[r] else None
         axes.text(x, middle[r], text, ha="center", va="center", fontsize=8, color=ink, clip_on=True, bbox=plate)
 
@@ -125,13 +125,13 @@ def _dress(figure: Any, axes: Any, chart: Chart) -> None:
     axes.set_ylim(len(chart.lanes) - 0.5, -0.5)
     several = len(set(nodes)) > 1
     labels = [f"{nodes[d]} / {names[d]}" if several else names[d] for d in chart.lanes.tolist()]
-    axes.set_yticks(range(len(labels)), [shortened(label, 28).replace("$", r"\$") for label in labels])
+    axes.set_yticks(range(len(labels)), [shortened(label, 28) for label in labels])
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="x")
     axes.set_xlabel("seconds")
     facts = ", ".join(f"{label} {value}" for label, value in chart.facts()[:4])
-    axes.set_title(f"{shortened(chart.title, 60)}   ({facts})".replace("$", r"\$"))
+    axes.set_title(f"{shortened(chart.title, 60)}   ({facts})")
     kinds = np.unique(chart.kind).tolist()[:12]
     if len(kinds) > 1:
-        handles = [Patch(color=category(k), label=shortened(chart.workload.kinds[k], 20).replace("$", r"\$")) for k in kinds]
+        handles = [Patch(color=category(k), label=shortened(chart.workload.kinds[k], 20)) for k in kinds]
         figure.legend(handles=handles, loc="outside lower left", ncols=min(6, len(kinds)), fontsize=9)

@@ -12,9 +12,10 @@ from weft.errors import MissingExtra
 from weft.report.palette import CATEGORIES, LIGHT, variable
 from weft.report.quantities import escaped
 
-STYLE: dict[str, object] = {
+STYLE: Any = {
     "svg.hashsalt": "weft",  # without a salt the identifiers in the file are random
     "svg.fonttype": "none",  # text stays text: small files, readable by machines
+    "text.parse_math": False,  # a dollar sign in a name is a dollar sign
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans", "Liberation Sans", "Arial", "sans-serif"],
     "font.size": 10,
@@ -53,7 +54,7 @@ def drawing(width: float, height: float) -> Iterator[tuple[Any, Any]]:
         from matplotlib.figure import Figure
     except ImportError:
         raise MissingExtra("matplotlib", "report") from None
-    with mpl.rc_context({**STYLE, "axes.prop_cycle": mpl.cycler(color=list(CATEGORIES))}):
+    with mpl.rc_context(STYLE):
         figure = Figure(figsize=(width, height), layout="constrained")
         yield figure, figure.subplots()
 

@@ -13,12 +13,12 @@ _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]
 
 
 def format_number(value: float, *, digits: int = 4) -> str:
-    r"""A number with so many significant digits, thousands grouped, without trailing zeros; integers in full.
+    """A number with so many significant digits, thousands grouped, without trailing zeros; integers in full.
 
     Examples
     --------
-    >>> format_number(1234567.0), format_number(3.14159), format_number(0.000012345), format_number(float("nan"))
-    ('1,234,567', '3.142', '1.234e-05', '–')
+    >>> format_number(1234567.0), format_number(3.14159), format_number(0.000012345)
+    ('1,234,567', '3.142', '1.234e-05')
     """
     if math.isnan(value):
         return MISSING
