@@ -199,6 +199,10 @@ def _duration_matrix(durations: ArrayLike) -> FloatArray:
         raise InvalidInput(f"durations must be an (n, p) matrix; got shape {matrix.shape}")
     refuse(matrix < 0, matrix, "duration", "zero or more", lambda i: f"task {i // matrix.shape[1]} on device {i % matrix.shape[1]}")
     matrix[np.isinf(matrix)] = np.nan  # the workflow's word for "cannot run there"
+    stranded = np.isnan(matrix).all(axis=1)
+    if stranded.any() and matrix.shape[1]:
+        t = int(np.flatnonzero(stranded)[0])
+        raise InvalidInput(f"task 't{t}' fits no device: its durations are all inf or NaN")
     return matrix
 
 
