@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +15,8 @@ import pytest
 import weft
 from conftest import data_dir
 from weft.errors import InvalidInput, UnknownName
-from weft.model import Problem
+from weft.formats import load_workflow
+from weft.model import Cluster, Problem
 from weft.model.check import check
 from weft.planners import PLANNERS, plan
 from weft.planners.list_scheduling import COMBINATIONS, PLACEMENTS, ListPlanner
@@ -223,8 +226,30 @@ print(digest.hexdigest())
 def test_the_same_bytes_under_any_hash_seed():
     digests = {
         subprocess.run(
-            [sys.executable, "-c", SCRIPT.format(names=CLASSIC)], env={"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True
+            [sys.executable, "-c", SCRIPT.format(names=CLASSIC)],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
         ).stdout
         for seed in ("1", "2")
     }
     assert len(digests) == 1
+
+
+def published_workflows() -> list[Path]:
+    """Every tenth file or so of three collections of published workflows."""
+    folders = [data_dir() / name / "dev" for name in ("wfinstances", "ml_dags", "tiled_dags")]
+    return [path for folder in folders for path in sorted(folder.rglob("*.json.gz"))[::10]]
+
+
+def test_valid_on_published_workflows():
+    paths = published_workflows()
+    assert len(paths) >= 3
+    for path in paths:
+        workflow = load_workflow(path)
+        kinds = (sorted(workflow.durations) or ["device"]) * 4
+        cluster = Cluster(speed=np.array([1.0, 2.0, 0.5, 3.0]), bandwidth=1e8, latency=1e-4, kinds=tuple(kinds[:4]), cores=256)
+        problem = Problem.bind(workflow, cluster)
+        for name in CLASSIC:
+            assert check(problem, plan(problem, name).schedule) == [], (path.name, name)
