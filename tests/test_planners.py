@@ -224,16 +224,11 @@ print(digest.hexdigest())
 
 
 def test_the_same_bytes_under_any_hash_seed():
-    digests = {
-        subprocess.run(
-            [sys.executable, "-c", SCRIPT.format(names=CLASSIC)],
-            env={**os.environ, "PYTHONHASHSEED": seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for seed in ("1", "2")
-    }
+    command = [sys.executable, "-c", SCRIPT.format(names=CLASSIC)]
+    digests = set()
+    for seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        digests.add(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
     assert len(digests) == 1
 
 
