@@ -1,4 +1,8 @@
-"""How fast weft is, with the peer beside it in the same run. Behind `weft bench`."""
+"""How fast weft is, with the peer beside it in the same run. Behind `weft bench`.
+
+What runs inside one process is measured in processor time: it is the time on a machine with nothing else to do. Starting programs is
+measured by the clock.
+"""
 
 from __future__ import annotations
 
@@ -65,13 +69,13 @@ def table(lines: list[Measure]) -> str:
 
 
 def against_peer(n: int = 1000, p: int = 8) -> Measure:
-    """HEFT of weft and of anrg-saga on the same problem in the same process, in processor time of one call.
+    """HEFT of weft and of anrg-saga on the same problem in the same process.
 
     The peer counts a device's free transfers to itself when it averages; so does `heft-self`, and the makespans can be held side by side.
     """
     problem = Problem.from_arrays(**layered(n, p))  # type: ignore[arg-type]
     ours = plan(problem, "heft-self").makespan
-    spent = _median_call(lambda: plan(problem, "heft-self"), 101, time.process_time)
+    spent = _median_call(lambda: plan(problem, "heft-self"), 101)
     figures: dict[str, object] = {"tasks": n, "devices": p, "seconds": spent, "makespan": ours}
     what, goal = f"HEFT {n} x {p}", "1,000 times the peer"
     if not peer.installed():
@@ -131,9 +135,9 @@ def rules(jobs: int = 2000, tasks: int = 100, p: int = 16) -> Measure:
     rate = {}
     for rule in ("fifo", "eft"):
         simulate(problem, rule)
-        begin = time.perf_counter()
+        begin = time.process_time()
         trace = simulate(workload, rule)
-        rate[rule] = len(trace) / (time.perf_counter() - begin)
+        rate[rule] = len(trace) / (time.process_time() - begin)
     shown = ", ".join(f"{rule} {r / 1e6:.2f} M/s" for rule, r in rate.items())
     return Measure(f"rules in the kernel, {jobs * tasks:,} decisions, {p} devices", shown, "1 M/s", figures={"decisions_per_second": rate})
 
@@ -166,13 +170,13 @@ def write(lines: list[Measure], path: Path) -> None:
     path.write_text(json.dumps(document(lines), indent=2) + "\n", encoding="utf-8")
 
 
-def _median_call(call: Callable[[], object], times: int, clock: Callable[[], float] = time.perf_counter) -> float:
+def _median_call(call: Callable[[], object], times: int) -> float:
     call()  # warm: compiled, or read from the cache
     spent = []
     for _ in range(times):
-        begin = clock()
+        begin = time.process_time()
         call()
-        spent.append(clock() - begin)
+        spent.append(time.process_time() - begin)
     return statistics.median(spent)
 
 

@@ -171,10 +171,7 @@ def compare(
         raise InvalidInput(f"scenarios is {scenarios}; it must be 1 or more")
     problems = _with_unique_names(problems)
     chosen = [_contender(c) for c in contenders]
-    futures = {
-        p.name: [Scenario.draw(Workload.of(p), seed=seed + s, **uncertainty) for s in range(scenarios)]  # type: ignore[arg-type]
-        for p in problems
-    }
+    futures = {p.name: [Scenario.draw(Workload.of(p), seed=seed + s, **uncertainty) for s in range(scenarios)] for p in problems}
     bounds = {p.name: 0.0 if p.workflow.conditional else lower_bound(p) for p in problems}
     rows: list[Row] = []
     traces: dict[tuple[str, str], Trace] = {}
