@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import re
 import runpy
+import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -25,10 +27,12 @@ BLOCKS = [
 @pytest.mark.parametrize("code", BLOCKS)
 def test_code_blocks_run(code, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    module = types.ModuleType("documentation")
+    monkeypatch.setitem(sys.modules, module.__name__, module)  # dataclasses look their module up
     table = weft.planners.PLANNERS._factories
     known = dict(table)
     try:
-        exec(compile(code, "documentation", "exec"), {"__name__": "documentation"})
+        exec(compile(code, "documentation", "exec"), vars(module))
     finally:
         table.clear()
         table.update(known)
