@@ -11,7 +11,7 @@ HERE = Path(__file__).parents[1]
 
 CLUSTER = "4xV100+2xA100+4xT4"
 PLANNERS = ["heft", "cpop", "peft", "lookahead", "heft-deft", "min-min", "round-robin"]
-POLICIES = ["fifo", "eft"]
+POLICIES = ["fifo", "rank-eft", "heft-replanned"]
 
 
 def main() -> None:

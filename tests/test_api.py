@@ -131,3 +131,10 @@ def test_compare_writes_a_page(problem, tmp_path):
     text = page.read_text(encoding="utf-8")
     assert "cpop" in text
     assert "http://" not in text.replace("http://www.w3.org", "")
+
+
+def test_compare_tells_a_planner_and_a_policy_of_one_name_apart(problem):
+    contenders = ["heft", weft.policies.POLICIES.create("heft")]
+    table = weft.compare([problem], contenders)
+    assert sorted((row.contender, row.kind) for row in table.rows) == [("heft", "planner"), ("heft (policy)", "policy")]
+    assert len(table.traces) == 2

@@ -53,7 +53,7 @@ def _planners() -> dict[str, str]:
 def _policies() -> dict[str, str]:
     from weft.policies import POLICIES
 
-    return {name: _about(POLICIES.create(name)) for name in POLICIES.names()}
+    return {name: _about_policy(POLICIES.create(name)) for name in POLICIES.names()}
 
 
 def _generators() -> dict[str, str]:
@@ -82,6 +82,14 @@ def _about_planner(planner: Any) -> str:
     from weft.planners.list_scheduling import PLACEMENTS
 
     return f"Rank '{planner.rank}', placement '{planner.placement}'. {_about(PLACEMENTS.factory(planner.placement))}"
+
+
+def _about_policy(policy: Any) -> str:
+    """A rule is its order and its placement; others speak for themselves."""
+    if not hasattr(policy, "key") or not hasattr(policy, "placement"):
+        return _about(policy)
+    order = _about(policy.key) or f"Order '{policy.key.__name__.strip('_')}'."
+    return f"{order} Placement '{policy.placement}', inside the kernel."
 
 
 def _about(factory: Any) -> str:

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from weft.cli.arguments import add_cluster, add_seed, add_uncertainty, number, uncertainty, whole
+from weft.cli.arguments import add_cluster, add_seed, add_uncertainty, number, whole
 from weft.cli.plan import add_outputs, written
 
 if TYPE_CHECKING:
@@ -46,8 +46,17 @@ def run(args: argparse.Namespace) -> None:
     workload = _workload(args)  # bad files are told before anything heavy loads
     from weft.policies import simulate
 
-    chances = uncertainty(args)
-    trace = simulate(workload, args.policy, seed=args.seed, eager=not args.lazy, cancellations=args.cancellations, **chances)
+    trace = simulate(
+        workload,
+        args.policy,
+        seed=args.seed,
+        eager=not args.lazy,
+        noise=args.noise,
+        bias=args.bias,
+        slowdowns=args.slowdowns,
+        failures=args.failures,
+        cancellations=args.cancellations,
+    )
     if args.out is not None:
         save(trace, args.out)
     if args.gantt is not None:

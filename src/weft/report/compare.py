@@ -177,8 +177,10 @@ def compare(
     traces: dict[tuple[str, str], Trace] = {}
     for contender in chosen:
         _warm(contender)
+    labels = _labels(chosen)
     for problem, contender in watch([(p, c) for p in problems for c in chosen]):
-        row, trace = _measure(problem, contender, futures[problem.name], bounds[problem.name], seconds=seconds, seed=seed)
+        label = labels[id(contender)]
+        row, trace = _measure(problem, contender, label, futures[problem.name], bounds[problem.name], seconds=seconds, seed=seed)
         rows.append(row)
         if trace is not None:
             traces[problem.name, row.contender] = trace
@@ -188,10 +190,9 @@ def compare(
 
 
 def _measure(
-    problem: Problem, contender: Contender, futures: list[Scenario], bound: float, *, seconds: float | None, seed: int
+    problem: Problem, contender: Contender, name: str, futures: list[Scenario], bound: float, *, seconds: float | None, seed: int
 ) -> tuple[Row, Trace | None]:
-    kind = "planner" if hasattr(contender, "solve") else "policy"
-    name = str(getattr(contender, "name", contender))
+    kind = _kind(contender)
     workload = Workload.of(problem)
     try:
         made = plan(problem, contender, seconds=seconds, seed=seed) if kind == "planner" else None
@@ -228,6 +229,20 @@ def _bound_for(made: Plan | None, bound: float) -> float:
     if made is None:
         return bound
     return made.bound if made.schedule.copies else max(bound, made.proved)
+
+
+def _kind(contender: Contender) -> str:
+    return "planner" if hasattr(contender, "solve") else "policy"
+
+
+def _labels(chosen: Sequence[Contender]) -> dict[int, str]:
+    """Names that tell contenders apart: there is a planner `heft` and a policy `heft`."""
+    labels: dict[int, str] = {}
+    for contender in chosen:
+        name = str(getattr(contender, "name", contender))
+        choices = (name, f"{name} ({_kind(contender)})", *(f"{name} #{i}" for i in range(2, len(chosen) + 2)))
+        labels.setdefault(id(contender), next(label for label in choices if label not in labels.values()))
+    return labels
 
 
 def _contender(given: Contender) -> Contender:
