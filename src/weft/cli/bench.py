@@ -31,4 +31,4 @@ def run(args: argparse.Namespace) -> None:
     assert isinstance(machine, dict)
     print(f"{machine['processor']}, {machine['cores']} cores, {machine['memory_gb']} GB, Python {machine['versions']['python']}\n")
     print(speed.table(lines))
-    print("\nProcessor time; by the clock where programs start.")
+    print("\nSeconds of processor time.")
