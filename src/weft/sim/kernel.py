@@ -68,12 +68,18 @@ def next_time(sim: Sim) -> float:
     for d in range(len(sim.device)):
         due = min(due, sim.device[d].finish, sim.device[d].wake)
     jobs = len(sim.job) - 1
-    if sim.world[0].next_arrival < jobs:
-        due = min(due, sim.job[sim.world[0].next_arrival].arrival)
-    if sim.world[0].next_change < len(sim.change):
-        due = min(due, sim.change[sim.world[0].next_change].time)
-    if sim.world[0].next_cancel < jobs:
-        due = min(due, sim.job[sim.job[sim.world[0].next_cancel].called_off].cancel)
+    world = sim.world[0]
+    # Nothing happens when a cancelled job would have arrived, or an ended one would have been called off.
+    while world.next_arrival < jobs and sim.job[world.next_arrival].state != JOB_AHEAD:
+        world.next_arrival += 1
+    while world.next_cancel < jobs and sim.job[sim.job[world.next_cancel].called_off].state > JOB_HERE:
+        world.next_cancel += 1
+    if world.next_arrival < jobs:
+        due = min(due, sim.job[world.next_arrival].arrival)
+    if world.next_change < len(sim.change):
+        due = min(due, sim.change[world.next_change].time)
+    if world.next_cancel < jobs:
+        due = min(due, sim.job[sim.job[world.next_cancel].called_off].cancel)
     return due
 
 

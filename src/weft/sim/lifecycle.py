@@ -64,6 +64,7 @@ class Lifecycle:
         self.job_finish = [nan] * workload.jobs
         self.jobs_left = workload.jobs
         self._left = [workload.problem_of(j).n for j in range(workload.jobs)]
+        self._here = [False] * workload.jobs
         self._ended = [False] * workload.jobs
         indegree = {t: np.diff(p.workflow.pred_ptr).tolist() for t, p in enumerate(workload.problems)}
         self._undecided = [indegree[int(workload.template[j])][t] for j, t in self.place]
@@ -76,6 +77,7 @@ class Lifecycle:
         """A job arrives: its tasks without incoming edges become ready."""
         if self._ended[job]:
             return  # cancelled before
+        self._here[job] = True
         for i in self._instances(job):
             if self._undecided[i] == 0:
                 self._make_ready(i, now, "arrived")
@@ -273,6 +275,7 @@ class Lifecycle:
             ran_on=np.array([device for device, _ in first], np.int64),
             finished_at=np.array([finish for _, finish in first], np.float64),
             running=np.array([-1 if m.running is None else m.running.members[0] for m in self.machines], np.int64),
+            jobs=np.array([j for j, here in enumerate(self._here) if here and not self._ended[j]], np.int64),
             eager=self.eager,
             outcome=self.outcome.copy(),
         )

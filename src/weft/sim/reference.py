@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import inf
 
-import numpy as np
-
 from weft.errors import InvalidInput, Stuck
 from weft.model import Scenario, Schedule, Trace, Workload
 from weft.sim.lifecycle import Lifecycle
@@ -281,7 +279,8 @@ def _rows_by_problem(workload: Workload, schedules: Sequence[Schedule]) -> list[
         raise InvalidInput(f"{len(schedules)} schedules are given for the {count} problems of '{workload.name}'; give one for each")
     plans = []
     for problem, schedule in zip(workload.problems, schedules, strict=True):
-        order = np.lexsort((np.arange(len(schedule)), schedule.finish, schedule.start))
+        place = {int(task): k for k, task in enumerate(problem.workflow.order)}
+        order = sorted(range(len(schedule)), key=lambda r: (schedule.start[r], schedule.finish[r], place.get(int(schedule.task[r]), -1), r))
         rows = [(int(schedule.task[r]), int(schedule.device[r]), bool(schedule.copy[r])) for r in order]
         for task, device, _ in rows:
             if not (0 <= task < problem.n and 0 <= device < problem.p):

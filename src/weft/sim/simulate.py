@@ -13,7 +13,7 @@ from weft.sim import kernel
 from weft.sim.jit import njit
 from weft.sim.rule import Rule
 from weft.sim.rules import run_to_end
-from weft.sim.tables import READY, Sim, make_sim
+from weft.sim.tables import JOB_HERE, READY, Sim, make_sim
 from weft.sim.view import Block, Decision, Policy, View
 
 Decider = Policy | Rule | Schedule | Sequence[Schedule]
@@ -128,6 +128,7 @@ class _Outlook:
             ran_on=self.ran_on,
             finished_at=self.done_at,
             running=np.where(running >= 0, sim.entry["instance"][running], -1),
+            jobs=np.flatnonzero(sim.job["state"][:-1] == JOB_HERE),
             eager=self.eager,
             outcome=np.where(np.isnan(self.done_at[self.chooser]), -1, sim.outcome) if len(self.chooser) else None,
         )

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import InvalidInput
-from weft.model import Scenario, Schedule, Workload
+from weft.model import Problem, Scenario, Schedule, Workload
 from weft.model.columns import FloatArray, IntArray
 from weft.sim.rule import PLACEMENTS, Rule
 
@@ -189,17 +189,26 @@ def _plan_rows(workload: Workload, schedules: Sequence[Schedule]) -> list[Table]
         raise InvalidInput(f"{len(schedules)} schedules were given for {len(workload.problems)} problems; replay needs one for each")
     plans = []
     for schedule, problem in zip(schedules, workload.problems, strict=True):
-        _refuse_strange_rows(schedule, problem.n, problem.p, problem.name)
-        order = np.lexsort((np.arange(len(schedule)), schedule.finish, schedule.start))
+        _refuse_strange_rows(schedule, problem)
+        place = np.empty(problem.n, np.int64)
+        place[problem.workflow.order] = np.arange(problem.n)
+        order = np.lexsort((np.arange(len(schedule)), place[schedule.task], schedule.finish, schedule.start))
         rows = np.zeros(len(schedule), ENTRY)
         rows["instance"], rows["device"], rows["copy"] = schedule.task[order], schedule.device[order], schedule.copy[order]
         plans.append(rows)
     return plans
 
 
-def _refuse_strange_rows(schedule: Schedule, n: int, p: int, name: str) -> None:
+def _refuse_strange_rows(schedule: Schedule, problem: Problem) -> None:
+    n, p, name = problem.n, problem.p, problem.name
     originals = np.bincount(schedule.task[~schedule.copy], minlength=n) if len(schedule) else np.zeros(n, np.int64)
     if len(originals) != n or (originals != 1).any():
         raise InvalidInput(f"the schedule to replay does not hold every task of '{name}' exactly once")
     if len(schedule) and not 0 <= schedule.device.min() <= schedule.device.max() < p:
         raise InvalidInput(f"the schedule to replay names device {schedule.device.max()}, but '{name}' has {p} devices")
+    misplaced = np.flatnonzero(np.isinf(problem.pace[problem.row[schedule.task], schedule.device]))
+    if len(misplaced):
+        task, device = schedule.task[misplaced[0]], problem.cluster.names[schedule.device[misplaced[0]]]
+        raise InvalidInput(
+            f"the schedule to replay puts task '{problem.workflow.task_name(task)}' on device '{device}', which cannot run it"
+        )

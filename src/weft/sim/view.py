@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from weft.model import Workload
-from weft.model.columns import FloatArray, IntArray
+from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.model.workflow import ALWAYS
 
 
@@ -46,6 +46,7 @@ class View:
     ran_on : (instances,) the device that finished an instance first; -1 before
     finished_at : (instances,) when; NaN before
     running : (p,) the first instance of what runs on each device, or -1
+    jobs : (j,) the jobs in the system: arrived, not finished, not called off
     outcome : (choices over all jobs,) the branch taken, -1 while it is not known; None where every edge is taken
     """
 
@@ -53,11 +54,12 @@ class View:
     now: float
     ready: IntArray
     free_at: FloatArray
-    idle: np.ndarray
+    idle: BoolArray
     pace: FloatArray
     ran_on: IntArray
     finished_at: FloatArray
     running: IntArray
+    jobs: IntArray
     eager: bool
     outcome: IntArray | None = None
 

@@ -1,0 +1,134 @@
+"""Rules: an order of ready tasks and a placement. In simulations they run inside the compiled kernel; in real runs, here.
+
+What each placement means stands in `docs/simulator.md`, under "Rules".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from weft.model import Problem, Workload
+from weft.model.columns import FloatArray, IntArray, assign
+from weft.policies.policy import POLICIES
+from weft.sim.ranks import upward_rank
+from weft.sim.rule import Placement, Rule
+from weft.sim.view import Decision, View
+
+
+@dataclass(frozen=True, eq=False)
+class RulePolicy:
+    """A policy that is a rule: `key` gives each task of a problem its place in the order, the lowest first."""
+
+    name: str
+    placement: Placement
+    key: Callable[[Problem], FloatArray]
+    _keys: FloatArray = field(init=False, repr=False)
+    _kind: IntArray = field(init=False, repr=False)
+    _last: list[int] = field(init=False, repr=False)
+
+    def rule(self, workload: Workload) -> Rule:
+        """The same policy for the compiled kernel."""
+        keys = [self.key(problem) for problem in workload.problems]
+        return Rule(self.name, self.placement, np.concatenate([np.zeros(0), *(keys[t] for t in workload.template)]))
+
+    def begin(self, workload: Workload, *, seed: int = 0) -> None:  # noqa: ARG002
+        """Work out the order once."""
+        kinds = [np.array([workload.kinds.index(k) for k in p.workflow.kinds], np.int64)[p.workflow.kind] for p in workload.problems]
+        kind = np.concatenate([np.zeros(0, np.int64), *(kinds[t] for t in workload.template)])
+        assign(self, _keys=self.rule(workload).keys, _kind=kind, _last=[0] * workload.cluster.p)
+
+    def decide(self, view: View) -> Decision | None:
+        """Take the first ready task for which there is a device, or wait."""
+        decision = self._by_device(view) if self.placement == "mru" else self._by_task(view)
+        if decision is not None:
+            self._last[decision.device] = int(self._kind[decision.instance])
+        return decision
+
+    def _in_order(self, view: View) -> list[int]:
+        return sorted(view.ready.tolist(), key=lambda i: (self._keys[i], i))
+
+    def _by_task(self, view: View) -> Decision | None:
+        for instance in self._in_order(view):
+            device = self._place(view, instance)
+            if device is not None:
+                return Decision(instance, device)
+        return None
+
+    def _place(self, view: View, instance: int) -> int | None:
+        usable = np.isfinite(view.pace) if self.placement == "eft" else view.idle
+        devices = [d for d in np.flatnonzero(usable).tolist() if view.duration(instance, d) < np.inf]
+        if self.placement == "first":
+            return devices[0] if devices else None
+        cost = view.duration if self.placement == "fastest" else view.finish
+        return min(devices, key=lambda d: cost(instance, d), default=None)
+
+    def _by_device(self, view: View) -> Decision | None:
+        kinds = len(view.workload.kinds)
+        for device in np.flatnonzero(view.idle).tolist():
+            runnable = [i for i in self._in_order(view) if view.duration(i, device) < np.inf]
+            if runnable:
+                # Kinds in cyclic order from the last one; within a kind the order of the rule (the first of equals is taken).
+                steps = [(int(self._kind[i]) - self._last[device]) % kinds for i in runnable]
+                return Decision(runnable[steps.index(min(steps))], device)
+        return None
+
+
+def _arrival(problem: Problem) -> FloatArray:
+    return np.zeros(problem.n)
+
+
+def _depth(problem: Problem) -> FloatArray:
+    return -problem.workflow.level.astype(float)
+
+
+def _shortest(problem: Problem) -> FloatArray:
+    return problem.work * problem.best_pace[problem.row]
+
+
+def _rank(problem: Problem) -> FloatArray:
+    return -upward_rank(problem)
+
+
+@POLICIES.register("fifo")
+def fifo() -> RulePolicy:
+    """Oldest job first, on the first idle device."""
+    return RulePolicy("fifo", "first", _arrival)
+
+
+@POLICIES.register("depth-first")
+def depth_first() -> RulePolicy:
+    """The task furthest along its graph first, on the first idle device."""
+    return RulePolicy("depth-first", "first", _depth)
+
+
+@POLICIES.register("mru")
+def most_recently_used() -> RulePolicy:
+    """A device stays with the kind of task it last ran while there is one."""
+    return RulePolicy("mru", "mru", _arrival)
+
+
+@POLICIES.register("shortest")
+def shortest() -> RulePolicy:
+    """The shortest task first, on the idle device that is fastest for it."""
+    return RulePolicy("shortest", "fastest", _shortest)
+
+
+@POLICIES.register("rank-first")
+def rank_first() -> RulePolicy:
+    """The task with the longest way to go (upward rank) first, on the idle device that finishes it first."""
+    return RulePolicy("rank-first", "earliest", _rank)
+
+
+@POLICIES.register("eft")
+def earliest_finish() -> RulePolicy:
+    """Greedy: oldest job first, on the device, busy or not, that is expected to finish it first."""
+    return RulePolicy("eft", "eft", _arrival)
+
+
+@POLICIES.register("rank-eft")
+def rank_earliest_finish() -> RulePolicy:
+    """The task with the longest way to go first, on the device, busy or not, that is expected to finish it first."""
+    return RulePolicy("rank-eft", "eft", _rank)
