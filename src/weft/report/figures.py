@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from weft.errors import InvalidInput
 from weft.report.matplot import drawing, inline_svg
 from weft.report.palette import LIGHT, category, mixed, text_on
-from weft.report.quantities import format_number
+from weft.report.quantities import format_number, shortened
 
 WIDTH, HEIGHT = 6.4, 3.8
 """Inches of a figure, by default."""
@@ -48,7 +48,7 @@ def line_figure(
             if x.shape != y.shape:
                 raise InvalidInput(f"line '{name}' has {x.size} x values and {y.size} y values")
             marker = _MARKERS[k % len(_MARKERS)] if x.size <= 30 else None
-            axes.plot(x, y, color=category(k), marker=marker, ms=5, ls=_DASHES[(k // 4) % 4], label=name)
+            axes.plot(x, y, color=category(k), marker=marker, ms=5, ls=_DASHES[(k // 4) % 4], label=shortened(name, 32))
             if line.low is not None and line.high is not None:
                 axes.fill_between(x, np.asarray(line.low, float), np.asarray(line.high, float), color=category(k), alpha=0.18, lw=0)
         if log_x:
@@ -79,11 +79,11 @@ def bar_figure(
             at = np.arange(len(labels)) + (k - (len(groups) - 1) / 2) * width
             heights = [values.get(label, np.nan) for label in labels]
             spread = [errors.get(name, {}).get(label, np.nan) for label in labels] if errors else None
-            axes.bar(at, heights, width * 0.92, color=category(k), label=name, yerr=spread, ecolor=LIGHT["ink"], capsize=3)
+            axes.bar(at, heights, width * 0.92, color=category(k), label=shortened(name, 32), yerr=spread, ecolor=LIGHT["ink"], capsize=3)
         if baseline is not None:
             axes.axhline(baseline, color=LIGHT["muted"], lw=1.2, ls="--")
-        axes.set_xticks(range(len(labels)), list(labels))
-        if sum(len(label) for label in labels) * 0.09 > size[0] * 0.8:
+        axes.set_xticks(range(len(labels)), _short(labels))
+        if sum(map(len, _short(labels))) * 0.09 > size[0] * 0.8:
             axes.tick_params(axis="x", rotation=35)
         axes.grid(visible=True, axis="y")
         return _finished(figure, axes, title, "", y_label, legend=len(groups) > 1)
@@ -110,8 +110,8 @@ def heat_figure(
         shades = [mixed(category(0), LIGHT["paper"], 0.92), category(0), mixed(category(0), "#000000", 0.55)]
         mesh = axes.pcolormesh(table, cmap=LinearSegmentedColormap.from_list("weft", shades), edgecolors="face", linewidth=0.4)
         axes.invert_yaxis()
-        axes.set_xticks(np.arange(len(columns)) + 0.5, list(columns))
-        axes.set_yticks(np.arange(len(rows)) + 0.5, list(rows))
+        axes.set_xticks(np.arange(len(columns)) + 0.5, _short(columns))
+        axes.set_yticks(np.arange(len(rows)) + 0.5, _short(rows))
         axes.tick_params(length=0)
         axes.spines[:].set_visible(False)
         if table.size <= 150:
@@ -140,7 +140,7 @@ def pareto_figure(
                 [x], [y], s=46, color=category(0) if name in best else "none", edgecolors=category(0 if name in best else 1), zorder=2
             )
             weight = "bold" if name in best else "normal"
-            axes.annotate(name, (x, y), xytext=(5, 5), textcoords="offset points", fontsize=8.5, fontweight=weight)
+            axes.annotate(shortened(name, 24), (x, y), xytext=(5, 5), textcoords="offset points", fontsize=8.5, fontweight=weight)
         if log_x:
             axes.set_xscale("log")
             _plain_ticks(axes.xaxis)
@@ -191,9 +191,14 @@ def _cell_numbers(axes: Any, table: np.ndarray, mesh: Any) -> None:
 
 
 def _finished(figure: Any, axes: Any, title: str, x_label: str, y_label: str, *, legend: bool) -> str:
-    axes.set_title(title)
-    axes.set_xlabel(x_label)
-    axes.set_ylabel(y_label)
+    axes.set_title(shortened(title, 60))
+    axes.set_xlabel(shortened(x_label, 70))
+    axes.set_ylabel(shortened(y_label, 40))
     if legend:
         axes.legend(fontsize=9)
     return inline_svg(figure, label=title)
+
+
+def _short(labels: Sequence[str]) -> list[str]:
+    """Labels that leave room for the figure."""
+    return [shortened(label, 24) for label in labels]

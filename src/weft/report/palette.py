@@ -96,7 +96,7 @@ def contrast(one: str, other: str) -> float:
 
 def text_on(color: str) -> str:
     """Black or white, whichever reads better on a colour."""
-    return max(("#ffffff", "#101418"), key=lambda ink: contrast(ink, color))
+    return max(("#ffffff", "#000000"), key=lambda ink: contrast(ink, color))
 
 
 def css_variables() -> str:

@@ -18,8 +18,11 @@ class Gantt {
     this.recolour();
     this.listen();
     root.dataset.rows = this.model.n;
-    new ResizeObserver(() => this.resize()).observe(this.parts.frame);
+    // In the next frame: the observer may not change the size of what it observes.
+    new ResizeObserver(() => requestAnimationFrame(() => this.resize())).observe(this.parts.frame);
+    addEventListener("resize", () => this.resize());
     this.resize();
+    this.draw();
   }
 
   // -- the view ---------------------------------------------------------------
@@ -80,13 +83,14 @@ class Gantt {
 
   redraw() {
     if (this.due) return;
-    this.due = requestAnimationFrame(() => {
-      this.due = 0;
-      if (!this.painter.width) return;
-      this.root.dataset.bars = this.painter.paint(this.view, this.look);
-      paintOverview(this.parts.overview, this.painter, this.load, this.view);
-      this.root.dataset.ready = "true";
-    });
+    this.due = requestAnimationFrame(() => { this.due = 0; this.draw(); });
+  }
+
+  draw() {
+    if (!this.painter.width) return;
+    this.root.dataset.bars = this.painter.paint(this.view, this.look);
+    paintOverview(this.parts.overview, this.painter, this.load, this.view);
+    this.root.dataset.ready = "true";
   }
 
   // -- colours ----------------------------------------------------------------

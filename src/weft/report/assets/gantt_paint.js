@@ -10,7 +10,7 @@ function theme() {
 function inkOn(color) {
   const part = (k) => { const c = parseInt(color.slice(k, k + 2), 16) / 255; return c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4; };
   const light = 0.2126 * part(1) + 0.7152 * part(3) + 0.0722 * part(5);
-  return 1.05 / (light + 0.05) > (light + 0.05) / 0.056 ? "#ffffff" : "#101418";
+  return 1.05 / (light + 0.05) > (light + 0.05) / 0.05 ? "#ffffff" : "#000000";
 }
 
 function hatch(context, color, cross) {

@@ -2,6 +2,7 @@
 function openTab(tabs, panels, k) {
   tabs.forEach((tab, i) => { tab.setAttribute("aria-selected", String(i === k)); tab.tabIndex = i === k ? 0 : -1; });
   panels.forEach((panel, i) => { panel.hidden = i !== k; });
+  dispatchEvent(new Event("resize")); // charts that were hidden have room now
 }
 
 function startTabs(root) {
