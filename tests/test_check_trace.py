@@ -245,6 +245,57 @@ def test_a_batch_outlives_a_cancelled_member():
     assert set(rules(changed(good, 0, finish=2.0))) == {"wrong duration", "job finish"}
 
 
+# -- corners
+
+
+def test_a_device_that_cannot_run_it():
+    w = Workload.of(Problem.from_arrays([[1.0, np.inf]]))
+    assert rules(trace_of(w, [(0, 0, 1, 0, 0, 1, DONE, 0)], [1.0])) == ["cannot run"]
+
+
+def test_a_batch_is_decided_at_once_and_holds_a_task_once():
+    trace = trace_of(batching(), BATCH, [3.0])
+    assert rules(changed(trace, 0, decided=0.0)) == []
+    later = trace_of(batching(), [tuple(x + 1 if 3 <= i <= 5 else x for i, x in enumerate(row)) for row in BATCH], [4.0])
+    assert rules(changed(later, 0, decided=0.5)) == ["batch"]
+    assert set(rules(changed(trace, 1, task=0, finish=1.0))) >= {"batch", "duplicate", "missing"}
+
+
+def test_a_skipped_parent_is_settled_when_its_own_parent_has_chosen():
+    # a (5 s) leads to c when yes; d needs b and c. The answer is no: c is skipped at 5, and d may start then.
+    b = WorkflowBuilder()
+    for name, work in (("a", 5.0), ("b", 1.0), ("c", 1.0), ("d", 1.0)):
+        b.task(name, work=work)
+    b.choice("a", {"yes": 0.5, "no": 0.5})
+    b.edge("a", "c", when="yes")
+    b.edge("b", "d")
+    b.edge("c", "d")
+    w = Workload.of(Problem.bind(b.build(), Cluster(speed=[1.0, 1.0])))
+    rows = [(0, 0, 0, 0, 0, 5, DONE, 0), (0, 1, 1, 0, 0, 1, DONE, 1), (0, 3, 1, 5, 5, 6, DONE, 2)]
+    good = trace_of(w, rows, [6.0], outcome=[1])
+    assert rules(good) == []
+    early = changed(good, 2, decided=1.0, start=1.0, finish=2.0)
+    assert rules(replace(early, job_finish=np.array([5.0]))) == ["order"]
+
+
+def test_what_comes_first_at_one_time():
+    # A failure counts before a cancellation, and an end before both.
+    lost = trace_of(single(), [(0, 0, 0, 0, 0, 3, LOST, 0)], [np.nan], cancel=[3.0], changes=[(3.0, 0, np.inf)])
+    assert rules(lost) == []
+    assert rules(trace_of(single(), [(0, 0, 0, 0, 0, 4, DONE, 0)], [np.nan], cancel=[4.0])) == ["job finish"]
+    nothing = Workload.of(Problem.from_arrays(np.zeros((0, 1))), arrival=[2.0])
+    assert rules(trace_of(nothing, [], [2.0])) == []
+    assert rules(trace_of(nothing, [], [np.nan], cancel=[2.0])) == []
+    assert rules(trace_of(nothing, [], [2.0], cancel=[2.0])) == ["cancelled"]
+
+
+def test_the_copy_of_a_done_task_outlives_its_job():
+    # Task 0 is done at 3; its copy runs until 4 although the job is called off at 3.5.
+    rows = [(0, 0, 0, 1, 1, 3, DONE, 0), (0, 0, 1, 1, 2, 4, DONE, 1)]
+    trace = trace_of(pair(arrival=[1.0]), rows, [np.nan], cancel=[3.5])
+    assert rules(changed(trace, 1, copy=True)) == []
+
+
 # -- the target decides, not what the trace says of itself
 
 
