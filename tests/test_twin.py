@@ -53,7 +53,7 @@ class RandomPolicy:
         return Decision(instance, device)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=700, deadline=None)
 @given(st.data(), futures(), st.sampled_from(PLACEMENTS), st.booleans())
 def test_rules_agree(data, future, placement, eager):
     workload, scenario = future
@@ -63,7 +63,7 @@ def test_rules_agree(data, future, placement, eager):
         assert check(workload, trace) == []
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=700, deadline=None)
 @given(futures(), st.booleans())
 def test_policies_agree(future, eager):
     workload, scenario = future
@@ -72,7 +72,7 @@ def test_policies_agree(future, eager):
         assert check(workload, trace) == []
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=700, deadline=None)
 @given(st.data(), futures(), st.booleans())
 def test_replay_agrees(data, future, eager):
     workload, scenario = future
