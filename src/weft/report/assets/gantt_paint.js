@@ -130,6 +130,8 @@ class Painter {
       if (y > this.height || y + this.laneHeight < 0) return;
       if (lane % 2 === 0) { c.fillStyle = this.theme.panel; c.fillRect(0, y, this.width, this.laneHeight); }
     });
+    c.fillStyle = this.theme.line;
+    for (const [top] of this.nodeTop) c.fillRect(0, AXIS - view.y + top + NODE_ROW - 1, this.width, 1);
   }
 
   paintGrid(view) {
@@ -261,14 +263,12 @@ class Painter {
     });
     for (const [top, node] of this.nodeTop) {
       const y = AXIS - view.y + top;
-      c.fillStyle = this.theme.paper;
-      c.fillRect(0, y, this.width, NODE_ROW);
       c.fillStyle = this.theme.line;
-      c.fillRect(0, y + NODE_ROW - 1, this.width, 1);
+      c.fillRect(0, y + NODE_ROW - 1, this.gutter, 1);
       c.font = `600 11px ${FONT}`;
       c.fillStyle = this.theme.muted;
       c.textAlign = "left";
-      c.fillText(fitted(c, node, this.width - 20), 8, y + NODE_ROW / 2 + 1);
+      c.fillText(fitted(c, node, this.gutter - 14), 8, y + NODE_ROW / 2 + 1);
     }
     c.fillStyle = this.theme.line;
     c.fillRect(this.gutter - 1, AXIS, 1, this.room);
