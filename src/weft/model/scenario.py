@@ -172,13 +172,31 @@ def _draw_bias(workload: Workload, seed: int, sigma: float) -> FloatArray:
 
 def _draw_changes(workload: Workload, seed: int, slowdowns: float, failures: float, span: float) -> FloatArray:
     rows: list[tuple[float, int, float]] = []
-    for what, rate, length in (("slowdowns", slowdowns, span / 10), ("failures", failures, span / 20)):
-        for d in range(workload.cluster.p):
+    for d in range(workload.cluster.p):
+        spells: list[tuple[float, float, float]] = []
+        for what, rate, length in (("slowdowns", slowdowns, span / 10), ("failures", failures, span / 20)):
             rng = stream(seed, what, d)
             for begin in np.sort(rng.random(rng.poisson(rate)) * span).tolist():
                 pace = float(rng.uniform(1.5, 4.0)) if what == "slowdowns" else np.inf
-                rows += [(begin, d, pace), (begin + float(rng.exponential(length)), d, 1.0)]
+                spells.append((begin, begin + float(rng.exponential(length)), pace))
+        rows += [(time, d, pace) for time, pace in _worst_of(spells)]
     return np.array(rows, float).reshape(-1, 3)
+
+
+def _worst_of(spells: list[tuple[float, float, float]]) -> list[tuple[float, float]]:
+    """(time, pace) whenever the worst of the spells (begin, end, pace) under way changes; 1 when there is none.
+
+    Examples
+    --------
+    >>> _worst_of([(0.0, 4.0, 2.0), (1.0, 3.0, 5.0)])
+    [(0.0, 2.0), (1.0, 5.0), (3.0, 2.0), (4.0, 1.0)]
+    """
+    changes: list[tuple[float, float]] = []
+    for time in sorted({t for begin, end, _ in spells for t in (begin, end)}):
+        pace = max((x for begin, end, x in spells if begin <= time < end), default=1.0)
+        if pace != (changes[-1][1] if changes else 1.0):
+            changes.append((time, pace))
+    return changes
 
 
 def _draw_cancellations(workload: Workload, seed: int, share: float, span: float) -> FloatArray:
