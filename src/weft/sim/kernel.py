@@ -495,10 +495,13 @@ def commit(sim: Sim, instance: int, d: int) -> None:
         _fill_batch(sim, kind, instance, d)
     sim.entry[instance].instance = instance
     sim.world[0].decisions += 1
-    # `free` now, before the queue grows: then one addition keeps it true, to the last bit.
-    t = free_at(sim, d)
+    queued = sim.device[d].running >= 0 or sim.device[d].head >= 0
+    if queued:  # `free` before the queue grows: then one addition keeps it true, to the last bit
+        t = free_at(sim, d)
+        sim.device[d].free = max(t, group_arrival(sim, instance, d)) + _group_seconds(sim, instance, d)
+    else:
+        sim.device[d].stale = 1
     _enqueue(sim, instance, d)
-    sim.device[d].free = max(t, group_arrival(sim, instance, d)) + _group_seconds(sim, instance, d)
     try_start(sim, d)
 
 
