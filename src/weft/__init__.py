@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from weft.model.check import check
     from weft.planners import Plan, Planner, plan
     from weft.policies import simulate
-    from weft.report.gantt_static import save_gantt
     from weft.report.compare import Comparison, compare
+    from weft.report.gantt_static import save_gantt
     from weft.sim.view import Decision, Policy, View
 
 __version__ = "0.1.0"
