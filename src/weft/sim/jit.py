@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
+from numba.core.event import Event, Listener, register
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _say_once() -> None:
-    """Tell the user, on a first run, why nothing seems to happen."""
-    package = Path(__file__).parents[1]
-    if next(package.rglob("*.nbi"), None) is None:
-        print("weft: compiling kernels (once; later starts read the cache)", file=sys.stderr)
+class _Notice(Listener):
+    """Tells the user, once, why nothing seems to happen: a kernel that is not in the cache is being compiled."""
+
+    said = False
+
+    def on_start(self, event: Event) -> None:  # noqa: ARG002
+        """Say it on the first compilation of this process."""
+        if not _Notice.said:
+            print("weft: compiling kernels (once; later starts read the cache)", file=sys.stderr)
+        _Notice.said = True
+
+    def on_end(self, event: Event) -> None:
+        """Nothing to say."""
 
 
-_say_once()
+register("numba:compile", _Notice())
 
 # The GIL is released, so that threads can share the cores; fastmath stays off, so that results can be compared.
 _OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy"}
@@ -27,16 +35,7 @@ _LEAN = {**_OPTIONS, "_nrt": False}
 
 
 def njit(function: F) -> F:
-    """Compile on first use and keep the result on disk.
-
-    Examples
-    --------
-    >>> @njit
-    ... def twice(x: float) -> float:
-    ...     return x + x
-    >>> twice(2.0)
-    4.0
-    """
+    """Compile on first use and keep the result on disk."""
     return cast("F", numba.njit(function, **_OPTIONS))
 
 
