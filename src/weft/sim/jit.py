@@ -27,7 +27,7 @@ class _Notice(Listener):
         """Nothing to say."""
 
 
-register("numba:compile", _Notice())
+register("numba:compile", _Notice())  # type: ignore[no-untyped-call]
 
 # The GIL is released, so that threads can share the cores; fastmath stays off, so that results can be compared.
 _OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy"}
