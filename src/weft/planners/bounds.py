@@ -70,6 +70,19 @@ def lower_bound(problem: Problem, *, copies: bool = False) -> float:
     return max(path, max(pinned, area, between) * slack)
 
 
+def device_tails(problem: Problem) -> FloatArray:
+    """Shortest time from a task's finish to the end: (n, p) by its device, or (n, 1) for the largest problems. Not for schedules with copies."""
+    backward = _backward(problem)
+    if problem.n * problem.p > CELL_LIMIT // 5:
+        return chain_tails(problem)
+    return _device_heads(backward) if problem.m * problem.p * problem.p <= PAIR_LIMIT // 10 else _device_heads_of_many(backward)
+
+
+def chain_tails(problem: Problem) -> FloatArray:
+    """(n, 1) shortest time from a task's finish to the end without transfers: for any schedule."""
+    return _chain_heads(_backward(problem), problem.work * problem.best_pace[problem.row])[:, None]
+
+
 def _heads_and_tails(problem: Problem, forward: _Network, cheapest: FloatArray, copies: bool) -> tuple[FloatArray, FloatArray, float]:
     """(n,) earliest start, (n,) shortest time from finish to the end, and the best bound through one task on its best device."""
     backward = _backward(problem)

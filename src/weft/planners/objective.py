@@ -1,0 +1,170 @@
+"""What a search planner makes small: the makespan, or a weighted sum of it with energy, cost, mean completion of jobs and mean waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import NamedTuple
+
+import numpy as np
+
+from weft.errors import InvalidInput, UnknownName
+from weft.model import Problem, Schedule, Workflow
+from weft.model.columns import FloatArray, IntArray, frozen
+from weft.registry import closest
+from weft.sim.jit import njit
+
+
+class Goal(NamedTuple):
+    """An objective as compiled code reads it: value = makespan x weight + seconds on each device x rate + completion + waiting."""
+
+    plain: bool  # the makespan and nothing else
+    makespan: float
+    longest: float  # a value within a limit needs a makespan within limit x longest
+    rate: FloatArray  # (p,) per second of work on a device
+    job: IntArray  # (n,) the job of each task
+    job_end: FloatArray  # (jobs,) memory
+    completion: float  # weight of the sum over jobs of the end of their last task
+    waiting: float  # weight of the sum over tasks of their start
+
+
+@njit
+def score(goal: Goal, makespan: float, device: IntArray, start: FloatArray, finish: FloatArray) -> float:
+    """Value of a schedule."""
+    value, waiting = goal.makespan * makespan, 0.0
+    for t in range(len(device)):
+        value += (finish[t] - start[t]) * goal.rate[device[t]]
+        waiting += start[t]
+    value += goal.waiting * waiting
+    if goal.completion > 0.0:
+        goal.job_end[:] = 0.0
+        for t in range(len(device)):
+            goal.job_end[goal.job[t]] = max(goal.job_end[goal.job[t]], finish[t])
+        value += goal.completion * goal.job_end.sum()
+    return value
+
+
+@dataclass(frozen=True)
+class Objective:
+    """Weights of what counts; the planner makes the weighted sum small.
+
+    Parameters
+    ----------
+    makespan : per second until the last task ends
+    energy : per joule: busy power while a device works, idle power while it does not, until the last task ends
+    cost : per unit of money, at `price` a second of work on each device
+    completion : per second of the mean, over jobs, of the end of their last task; `jobs` labels the tasks (see `union`)
+    waiting : per second of the mean, over tasks, of their start
+
+    Examples
+    --------
+    >>> Objective.of({"makespan": 1.0, "energy": 0.01})
+    Objective(makespan=1.0, energy=0.01, cost=0.0, completion=0.0, waiting=0.0, price=(), jobs=())
+    """
+
+    makespan: float = 0.0
+    energy: float = 0.0
+    cost: float = 0.0
+    completion: float = 0.0
+    waiting: float = 0.0
+    price: tuple[float, ...] = ()
+    jobs: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, given: str | Mapping[str, float] | Objective, *, price: Sequence[float] = (), jobs: Sequence[int] = ()) -> Objective:
+        """Make an objective from the name of what counts alone, or from weights by name."""
+        if isinstance(given, Objective):
+            return given
+        weights = {given: 1.0} if isinstance(given, str) else dict(given)
+        known = [f.name for f in fields(cls)][:5]
+        for name, weight in weights.items():
+            if name not in known:
+                raise UnknownName(f"unknown objective '{name}'{closest(name, known)}")
+            if not 0 <= weight < np.inf:
+                raise InvalidInput(f"the weight of objective '{name}' is {weight}; it must be a finite number, zero or more")
+        if not any(weights.values()):
+            raise InvalidInput("all weights of the objective are zero; give at least one above zero")
+        return cls(**weights, price=tuple(float(x) for x in price), jobs=tuple(int(x) for x in jobs))
+
+    @property
+    def plain(self) -> bool:
+        """Whether only the makespan counts."""
+        return not (self.energy or self.cost or self.completion or self.waiting)
+
+    def goal(self, problem: Problem) -> Goal:
+        """Weights per second, device and task of this problem; a new one for each thread."""
+        idle, busy = problem.cluster.idle_power, problem.cluster.power
+        rate = self.energy * (busy - idle) + self.cost * self._prices(problem)
+        weight = self.makespan + self.energy * float(idle.sum())
+        job = self._labels(problem)
+        jobs = int(job.max(initial=0)) + 1
+        bounded = weight > 0 and bool((rate >= 0).all())
+        return Goal(
+            plain=self.plain,
+            makespan=weight,
+            longest=1.0 / weight if bounded else np.inf,
+            rate=rate,
+            job=job,
+            job_end=np.zeros(jobs),
+            completion=self.completion / jobs,
+            waiting=self.waiting / max(1, problem.n),
+        )
+
+    def value(self, problem: Problem, schedule: Schedule) -> float:
+        """The weighted sum for a schedule without copies."""
+        return float(score(self.goal(problem), schedule.makespan, schedule.device, schedule.start, schedule.finish))
+
+    def _prices(self, problem: Problem) -> FloatArray:
+        if self.cost and len(self.price) != problem.p:
+            raise InvalidInput(f"objective 'cost' needs a price for each of {problem.p} devices; got {len(self.price)}")
+        return np.array(self.price if self.cost else np.zeros(problem.p), float)
+
+    def _labels(self, problem: Problem) -> IntArray:
+        if not self.jobs:
+            return np.zeros(problem.n, np.int64)
+        if len(self.jobs) != problem.n:
+            raise InvalidInput(f"jobs labels {len(self.jobs)} tasks, but '{problem.name}' has {problem.n}")
+        return np.unique(np.array(self.jobs, np.int64), return_inverse=True)[1].astype(np.int64)
+
+
+def union(problems: Sequence[Problem], *, name: str = "batch") -> tuple[Problem, tuple[int, ...]]:
+    """One problem of several on the same cluster, and the job of each of its tasks: for the objective `completion`.
+
+    Examples
+    --------
+    >>> p = Problem.from_arrays([[1.0, 2.0], [3.0, 1.0]], [[0, 1]], 1.0)
+    >>> both, jobs = union([p, p])
+    >>> both.n, both.m, jobs
+    (4, 2, (0, 0, 1, 1))
+    """
+    if not problems:
+        raise InvalidInput("a batch needs at least one problem")
+    cluster = problems[0].cluster
+    for problem in problems:
+        if problem.cluster is not cluster and problem.cluster.names != cluster.names:
+            raise InvalidInput(f"problem '{problem.name}' is bound to cluster '{problem.cluster.name}', the first one to '{cluster.name}'")
+    sizes = [p.n for p in problems]
+    first = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
+    flows = [p.workflow for p in problems]
+    kinds = tuple(dict.fromkeys(k for w in flows for k in w.kinds))
+    workflow = Workflow(
+        name=name,
+        names=tuple(f"{j}/{task}" for j, w in enumerate(flows) for task in w.task_names),
+        work=np.concatenate([w.work for w in flows]),
+        kinds=kinds,
+        kind=np.concatenate([np.array([kinds.index(k) for k in w.kinds], np.int64)[w.kind] for w in flows]),
+        memory=np.concatenate([w.memory for w in flows]),
+        cores=np.concatenate([w.cores for w in flows]),
+        src=np.concatenate([w.src + o for w, o in zip(flows, first, strict=False)]),
+        dst=np.concatenate([w.dst + o for w, o in zip(flows, first, strict=False)]),
+        data=np.concatenate([w.data for w in flows]),
+    )
+    rows = np.concatenate(([0], np.cumsum([len(p.pace) for p in problems])))
+    made = Problem(
+        workflow,
+        cluster,
+        frozen(np.concatenate([p.work for p in problems])),
+        frozen(np.concatenate([p.row + o for p, o in zip(problems, rows, strict=False)]).astype(np.int64)),
+        frozen(np.ascontiguousarray(np.concatenate([p.pace for p in problems]))),
+    )
+    return made, tuple(np.repeat(np.arange(len(problems)), sizes).tolist())

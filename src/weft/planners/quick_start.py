@@ -1,0 +1,68 @@
+"""Where a search begins: the best schedule of the quick planners, as an order of tasks and a device each."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from weft.model import Problem, Schedule
+from weft.model.columns import IntArray
+from weft.planners.clock import Clock
+from weft.planners.objective import Objective
+from weft.planners.planner import PLANNERS
+
+LISTS = ("heft", "heft-self", "peft", "greedy", "cpop", "mct")
+FRONTS = ("dls", "etf", "sufferage", "min-min", "max-min")
+REST = ("met", "olb", "fastest", "round-robin", "random", "lookahead")
+COPIES = ("heft-deft", "peft-deft", "cpop-deft", "fifo-deft", "tdca")
+
+FRONT_LIMIT = 20_000
+"""Tasks up to which planners run whose time grows with the square of the tasks that are free at once."""
+
+START_SHARE = 0.4
+"""Share of the time after which no further quick planner is asked."""
+
+
+class Start(NamedTuple):
+    """An order of tasks by start, the device of each, and the schedule they come from."""
+
+    order: IntArray
+    device: IntArray
+    schedule: Schedule
+    value: float
+
+
+def quick_start(problem: Problem, objective: Objective, clock: Clock, *, seed: int = 0) -> Start:
+    """The best of the quick planners that make no copies; the first of them runs whatever the time."""
+    names = (*LISTS, *FRONTS, *REST) if problem.n <= FRONT_LIMIT else (*LISTS, *REST[:-1])
+    best: Start | None = None
+    for name in names:
+        if best is not None and clock.share() > START_SHARE:
+            break
+        schedule = PLANNERS.create(name).solve(problem, seed=seed).schedule
+        value = objective.value(problem, schedule)
+        if best is None or value < best.value:
+            best = Start(order_by_start(problem, schedule), schedule.device.copy(), schedule, value)
+    assert best is not None
+    return best
+
+
+def quick_copies(problem: Problem, clock: Clock, *, seed: int = 0) -> Schedule | None:
+    """The best of the quick planners that make copies, if there is time for one."""
+    best: Schedule | None = None
+    for name in COPIES:
+        if clock.share() > START_SHARE:
+            break
+        schedule = PLANNERS.create(name).solve(problem, seed=seed).schedule
+        if best is None or schedule.makespan < best.makespan:
+            best = schedule
+    return best
+
+
+def order_by_start(problem: Problem, schedule: Schedule) -> IntArray:
+    """Tasks by start; among equals, parents first."""
+    place = np.empty(problem.n, np.int64)
+    place[problem.workflow.order] = np.arange(problem.n)
+    originals = ~schedule.copy
+    return np.lexsort((place, schedule.finish[originals], schedule.start[originals])).astype(np.int64)
