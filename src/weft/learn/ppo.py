@@ -1,0 +1,386 @@
+"""Proximal policy optimisation with invalid-action masking: the whole loop in one file.
+
+Schulman et al. (2017), "Proximal Policy Optimization Algorithms"; masking as in Huang and Ontañón (2022), "A Closer Look at Invalid
+Action Masking in Policy Gradient Algorithms". One action is a vector: every unit picks one of its allowed actions, and units that have no
+choice (busy ones) contribute nothing to the probability of the vector. Time is continuous, so the discount is per elapsed time, not per step.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from weft.errors import InvalidInput
+from weft.model.columns import BoolArray, FloatArray, IntArray
+from weft.rng import stream
+from weft.sim.jit import njit
+
+FORBIDDEN = -1e9
+"""Logit of a masked action: its probability is exactly 0 in float32, and no NaN comes of it (0 * -1e9 is 0, 0 * -inf is not)."""
+
+
+class VectorEnv(Protocol):
+    """Many copies of one environment, stepped at once; a copy that ends starts again by itself.
+
+    `step` returns what is seen next, the mask, the reward, the elapsed time, whether the copy ended (`done`: nothing comes after) or was
+    cut off (`truncated`: something would have), and, for those that did, the last observation before the new start.
+    `remaining` and `capacity`, where there, are for units that draw from common stocks: (envs, actions - 1) what each stock
+    holds at the start of the step and (units,) the most a unit takes from one. Units later in order then see only what is left.
+    """
+
+    envs: int
+    observation_size: int
+    units: int
+    actions: int
+
+    def reset(self, seed: int) -> tuple[FloatArray, BoolArray]:
+        """Start all copies; return observations (envs, observation_size) and masks (envs, units, actions)."""
+        ...
+
+    def step(self, actions: IntArray) -> tuple[FloatArray, BoolArray, FloatArray, FloatArray, BoolArray, BoolArray, FloatArray]:
+        """Return (observation, mask, reward, elapsed, done, truncated, final observation)."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What the loop can be told.
+
+    Attributes
+    ----------
+    samples : steps over all copies of the environment
+    rollout : steps of each copy between two updates
+    horizon : time over which the future counts: the discount is exp(-elapsed / horizon); inf for none
+    trace : GAE's lambda, per step
+    learning_rate, entropy : first and last value, linear in between
+    patience : evaluations are made at this many equally spaced points; the best network is kept
+    """
+
+    samples: int = 5_000_000
+    rollout: int = 64
+    epochs: int = 4
+    minibatch: int = 4096
+    hidden: tuple[int, ...] = (64, 64)
+    horizon: float = 500.0
+    trace: float = 0.95
+    clip: float = 0.2
+    learning_rate: tuple[float, float] = (2e-3, 1e-5)
+    entropy: tuple[float, float] = (5e-3, 0.0)
+    value_weight: float = 0.5
+    gradient_norm: float = 0.5
+    evaluations: int = 20
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work."""
+        for name in ("samples", "rollout", "epochs", "minibatch"):
+            if getattr(self, name) < 1:
+                raise InvalidInput(f"PPO: {name} is {getattr(self, name)}; it must be 1 or more")
+        if not (self.horizon > 0 and 0 <= self.trace <= 1):
+            raise InvalidInput(f"PPO: horizon is {self.horizon} and trace is {self.trace}; they must be positive and within [0, 1]")
+
+    def as_dict(self) -> dict[str, object]:
+        """Return plain values for the record of a training."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+
+@dataclass
+class Training:
+    """What a training gives: the best weights found, and how it went."""
+
+    weights: dict[str, FloatArray]
+    seed: int
+    settings: Settings
+    samples: int = 0
+    cpu_seconds: float = 0.0
+    score: float = math.nan
+    curve: list[dict[str, float]] = field(default_factory=list)
+    interrupted: bool = False
+
+
+def _layers(sizes: list[int], last_gain: float) -> nn.Sequential:
+    parts: list[nn.Module] = []
+    for i, (a, b) in enumerate(zip(sizes, sizes[1:], strict=False)):
+        linear = nn.Linear(a, b)
+        last = i == len(sizes) - 2
+        nn.init.orthogonal_(linear.weight, last_gain if last else math.sqrt(2))
+        nn.init.zeros_(linear.bias)
+        parts += [linear] if last else [linear, nn.ReLU()]  # tanh would cost more than the products
+    return nn.Sequential(*parts)
+
+
+class ActorCritic(nn.Module):
+    """Two networks side by side; both see observations brought to mean 0 and deviation 1 by what has been seen so far."""
+
+    def __init__(self, inputs: int, units: int, actions: int, hidden: tuple[int, ...]) -> None:
+        super().__init__()
+        self.units, self.actions = units, actions
+        self.actor = _layers([inputs, *hidden, units * actions], 0.01)
+        self.critic = _layers([inputs, *hidden, 1], 1.0)
+        self.mean = torch.zeros(inputs)
+        self.deviation = torch.ones(inputs)
+        self.seen = 0.0
+
+    def observe(self, batch: Tensor) -> None:
+        """Move mean and deviation by a batch (Chan's parallel update)."""
+        n, total = float(len(batch)), self.seen + len(batch)
+        mean, variance = batch.mean(0), batch.var(0, unbiased=False)
+        shift = mean - self.mean
+        merged = (self.deviation**2 * self.seen + variance * n + shift**2 * self.seen * n / total) / total
+        self.mean = self.mean + shift * (n / total)
+        self.deviation = torch.sqrt(merged + 1e-10)
+        self.seen = total
+
+    def scaled(self, observation: Tensor) -> Tensor:
+        """Bring to mean 0 and deviation 1; a feature that never moved says nothing."""
+        return ((observation - self.mean) / (self.deviation + 1e-6)).clamp_(-10.0, 10.0)
+
+    def weights(self) -> dict[str, FloatArray]:
+        """Return the acting network as arrays: layers "0.weight", "0.bias", ..., and the scaling of its input."""
+        arrays = {"input.mean": self.mean, "input.scale": 1.0 / (self.deviation + 1e-6)}
+        linears = [part for part in self.actor if isinstance(part, nn.Linear)]
+        for i, linear in enumerate(linears):
+            arrays |= {f"{i}.weight": linear.weight, f"{i}.bias": linear.bias}
+        return {name: tensor.detach().numpy().astype(np.float32) for name, tensor in arrays.items()}
+
+
+@njit
+def sample(
+    logits: FloatArray, mask: BoolArray, uniform: FloatArray, remaining: IntArray, capacity: IntArray, action: IntArray, log_prob: FloatArray
+) -> None:
+    """Draw the action of each unit in order; where units draw on common stocks, what one takes is no longer offered to the next.
+
+    `mask` is narrowed in place to what was really on offer, so that the update can recompute the same probabilities.
+    """
+    envs, units, actions = mask.shape
+    stocks = remaining.shape[1]
+    for e in range(envs):
+        log_prob[e] = 0.0
+        for u in range(units):
+            for a in range(stocks):
+                mask[e, u, a] = mask[e, u, a] and remaining[e, a] > 0
+            top = -np.inf
+            for a in range(actions):
+                if mask[e, u, a] and logits[e, u, a] > top:
+                    top = logits[e, u, a]
+            total = 0.0
+            for a in range(actions):
+                if mask[e, u, a]:
+                    total += np.exp(logits[e, u, a] - top)
+            left = uniform[e, u] * total
+            chosen = -1
+            for a in range(actions):
+                if mask[e, u, a] and (left >= 0.0 or chosen < 0):
+                    chosen = a
+                    left -= np.exp(logits[e, u, a] - top)
+            action[e, u] = chosen
+            log_prob[e] += logits[e, u, chosen] - top - np.log(total)
+            if chosen < stocks:
+                remaining[e, chosen] -= capacity[u]
+
+
+@njit
+def advantages(
+    reward: FloatArray,
+    discount: FloatArray,
+    value: FloatArray,
+    next_value: FloatArray,
+    ended: BoolArray,
+    trace: float,
+    out: FloatArray,
+) -> None:
+    """Generalised advantage estimation (Schulman et al., 2016, eq. 16) over (steps, envs), each step with its own discount.
+
+    `next_value` is the value of what followed: of the last observation before a new start where the copy was cut off, 0 where it ended.
+    """
+    steps, envs = reward.shape
+    for e in range(envs):
+        ahead = 0.0
+        for t in range(steps - 1, -1, -1):
+            delta = reward[t, e] + discount[t, e] * next_value[t, e] - value[t, e]
+            ahead = delta if ended[t, e] else delta + discount[t, e] * trace * ahead
+            out[t, e] = ahead
+
+
+class _Rollout:
+    """Buffers of one rollout, made once."""
+
+    def __init__(self, env: VectorEnv, steps: int) -> None:
+        shape = (steps, env.envs)
+        self.observation = np.zeros((*shape, env.observation_size), np.float32)
+        self.mask = np.zeros((*shape, env.units, env.actions), np.bool_)
+        self.action = np.zeros((*shape, env.units), np.int64)
+        self.log_prob, self.reward, self.discount = (np.zeros(shape) for _ in range(3))
+        self.value, self.next_value, self.advantage = (np.zeros(shape) for _ in range(3))
+        self.ended = np.zeros(shape, np.bool_)
+
+
+class _Returns:
+    """Mean and deviation of the returns: the critic predicts them normalised, so that one learning rate serves every reward scale."""
+
+    def __init__(self) -> None:
+        self.mean, self.square, self.weight = 0.0, 0.0, 0.0
+
+    @property
+    def deviation(self) -> float:
+        return math.sqrt(max(self.square - self.mean**2, 1e-8)) if self.weight else 1.0
+
+    def observe(self, returns: FloatArray) -> None:
+        self.weight = 0.95 * self.weight + 0.05
+        step = 0.05 / self.weight
+        self.mean += step * (float(returns.mean()) - self.mean)
+        self.square += step * (float((returns**2).mean()) - self.square)
+
+
+def train(
+    env: VectorEnv,
+    settings: Settings = Settings(),  # noqa: B008  frozen
+    *,
+    seed: int = 0,
+    evaluate: Callable[[dict[str, FloatArray]], float] | None = None,
+    watch: Callable[[Training], None] | None = None,
+) -> Training:
+    """Train a masked policy; the same seed gives the same curve.
+
+    Parameters
+    ----------
+    evaluate : maps weights to a score, lower is better; the best weights are kept. Without it, the last ones are.
+    watch : called after every update with the training so far: progress bars and checkpoints. A `KeyboardInterrupt` anywhere in the loop
+        ends the training early with the best weights so far, and `interrupted` set.
+    """
+    torch.set_num_threads(1)
+    torch.manual_seed(seed)
+    rng = stream(seed, "ppo")
+    net = ActorCritic(env.observation_size, env.units, env.actions, settings.hidden)
+    optimiser = torch.optim.Adam(net.parameters(), lr=settings.learning_rate[0], eps=1e-5, foreach=True)
+    buffer, returns = _Rollout(env, settings.rollout), _Returns()
+    observation, mask = env.reset(seed)
+    net.observe(torch.from_numpy(np.array(observation, np.float32)))
+    result = Training(net.weights(), seed, settings)
+    per_update = settings.rollout * env.envs
+    updates = max(1, math.ceil(settings.samples / per_update))
+    marks = {round((i + 1) * updates / settings.evaluations) for i in range(settings.evaluations)} if settings.evaluations else {updates}
+    began = time.process_time()
+    try:
+        for update in range(1, updates + 1):
+            progress = (update - 1) / updates
+            observation, mask = _collect(env, net, buffer, returns, observation, mask, settings, rng)
+            entry = _improve(net, optimiser, buffer, returns, settings, progress, rng)
+            net.observe(torch.from_numpy(buffer.observation.reshape(-1, env.observation_size)))
+            result.samples += per_update
+            result.cpu_seconds = time.process_time() - began
+            entry |= {"samples": float(result.samples), "reward_rate": _rate(buffer, settings), "cpu_seconds": result.cpu_seconds}
+            if update in marks or update == updates:
+                _keep_best(result, net, entry, evaluate)
+            result.curve.append(entry)
+            if watch is not None:
+                watch(result)
+    except KeyboardInterrupt:
+        result.interrupted = True
+    return result
+
+
+def _collect(
+    env: VectorEnv,
+    net: ActorCritic,
+    buffer: _Rollout,
+    returns: _Returns,
+    observation: FloatArray,
+    mask: BoolArray,
+    settings: Settings,
+    rng: np.random.Generator,
+) -> tuple[FloatArray, BoolArray]:
+    """Act for `rollout` steps, then work out advantages."""
+    capacity = np.asarray(getattr(env, "capacity", np.ones(env.units)), np.int64)
+    none = np.zeros((env.envs, 0), np.int64)
+
+    def value_of(seen: FloatArray) -> FloatArray:
+        guess = net.critic(net.scaled(torch.from_numpy(np.asarray(seen, np.float32)))).numpy()[:, 0]
+        return guess.astype(np.float64) * returns.deviation + returns.mean
+
+    with torch.no_grad():
+        for t in range(settings.rollout):
+            b = buffer
+            b.observation[t], b.mask[t] = observation, mask
+            logits = net.actor(net.scaled(torch.from_numpy(b.observation[t]))).numpy().reshape(env.envs, env.units, env.actions)
+            stocks = np.array(getattr(env, "remaining", none), np.int64)
+            sample(logits, b.mask[t], rng.random((env.envs, env.units)), stocks, capacity, b.action[t], b.log_prob[t])
+            b.value[t] = value_of(b.observation[t])
+            if t:
+                b.next_value[t - 1] = np.where(b.ended[t - 1], b.next_value[t - 1], b.value[t])
+            observation, mask, reward, elapsed, done, truncated, last = env.step(b.action[t])
+            b.reward[t], b.ended[t] = reward, done | truncated
+            b.discount[t] = np.exp(-elapsed / settings.horizon)
+            b.next_value[t] = 0.0
+            cut = truncated & ~done
+            if cut.any():
+                b.next_value[t, cut] = value_of(last[cut])
+        final = value_of(observation)
+        b.next_value[-1] = np.where(b.ended[-1], b.next_value[-1], final)
+    advantages(b.reward, b.discount, b.value, b.next_value, b.ended, settings.trace, b.advantage)
+    returns.observe(b.advantage + b.value)
+    return observation, mask
+
+
+def _improve(
+    net: ActorCritic,
+    optimiser: torch.optim.Optimizer,
+    buffer: _Rollout,
+    returns: _Returns,
+    settings: Settings,
+    progress: float,
+    rng: np.random.Generator,
+) -> dict[str, float]:
+    """Several passes over the rollout with the clipped objective (PPO, eq. 7, 9)."""
+    rate, entropy_weight = (a + (b - a) * progress for a, b in (settings.learning_rate, settings.entropy))
+    for group in optimiser.param_groups:
+        group["lr"] = rate
+    size = buffer.log_prob.size
+    with torch.no_grad():
+        inputs = net.scaled(torch.from_numpy(buffer.observation.reshape(size, -1)))
+    penalty = torch.from_numpy(np.where(buffer.mask, np.float32(0), np.float32(FORBIDDEN)).reshape(size, net.units, net.actions))
+    action = torch.from_numpy(buffer.action.reshape(size, net.units, 1))
+    old = torch.from_numpy(buffer.log_prob.reshape(size).astype(np.float32))
+    advantage = buffer.advantage.reshape(size)
+    target = torch.from_numpy((((advantage + buffer.value.reshape(size)) - returns.mean) / returns.deviation).astype(np.float32))
+    normal = torch.from_numpy(((advantage - advantage.mean()) / (advantage.std() + 1e-8)).astype(np.float32))
+    shown: list[tuple[float, float, float]] = []
+    for _ in range(settings.epochs):
+        order = torch.from_numpy(rng.permutation(size))
+        for pick in order.split(settings.minibatch):
+            logits = net.actor(inputs[pick]).view(-1, net.units, net.actions) + penalty[pick]
+            log_probs = torch.log_softmax(logits, -1)
+            ratio_log = log_probs.gather(-1, action[pick]).sum((-2, -1)) - old[pick]
+            ratio, gain = ratio_log.exp(), normal[pick]
+            policy_loss = -torch.minimum(ratio * gain, ratio.clamp(1 - settings.clip, 1 + settings.clip) * gain).mean()
+            entropy = -(log_probs.exp() * log_probs).sum((-2, -1)).mean()
+            value_loss = (net.critic(inputs[pick])[:, 0] - target[pick]).square().mean()
+            optimiser.zero_grad(set_to_none=True)
+            (policy_loss + settings.value_weight * value_loss - entropy_weight * entropy).backward()  # type: ignore[no-untyped-call]
+            nn.utils.clip_grad_norm_(net.parameters(), settings.gradient_norm)
+            optimiser.step()
+        with torch.no_grad():
+            shown.append((float(entropy), float(value_loss), float((ratio - 1 - ratio_log).mean())))
+    return dict(zip(("entropy", "value_loss", "divergence"), shown[-1], strict=True))
+
+
+def _rate(buffer: _Rollout, settings: Settings) -> float:
+    """Reward per unit of time in the last rollout."""
+    elapsed = -np.log(buffer.discount).sum() * settings.horizon
+    return float(buffer.reward.sum() / elapsed) if elapsed > 0 else math.nan
+
+
+def _keep_best(
+    result: Training, net: ActorCritic, entry: dict[str, float], evaluate: Callable[[dict[str, FloatArray]], float] | None
+) -> None:
+    weights = net.weights()
+    score = evaluate(weights) if evaluate is not None else math.nan
+    entry["score"] = score
+    if evaluate is None or not score >= result.score:  # also when there is none yet (NaN)
+        result.weights, result.score = weights, score
