@@ -47,16 +47,15 @@ def advance(sim: Sim) -> int:
     if now == np.inf:
         return STUCK
     sim.world[0].now = now
-    for d in range(len(sim.device)):
-        if sim.device[d].finish == now:
+    for d in range(len(sim.due)):
+        if sim.due[d] == now and sim.device[d].running >= 0:
             _finish(sim, d)
     _change(sim)
     _cancel(sim)
     _arrive(sim)
-    for d in range(len(sim.device)):
-        if sim.device[d].wake <= now or (
-            sim.device[d].running < 0 and sim.device[d].head >= 0 and (sim.device[d].wake == np.inf or sim.world[0].copies == 1)
-        ):
+    planned = sim.world[0].mode == REPLAY
+    for d in range(len(sim.due)):
+        if (sim.due[d] == now or planned) and sim.device[d].running < 0:
             try_start(sim, d)
     return MOMENT
 
@@ -65,8 +64,8 @@ def advance(sim: Sim) -> int:
 def next_time(sim: Sim) -> float:
     """When the next moment is; inf: never."""
     due = np.inf
-    for d in range(len(sim.device)):
-        due = min(due, sim.device[d].finish, sim.device[d].wake)
+    for d in range(len(sim.due)):
+        due = min(due, sim.due[d])
     jobs = len(sim.job) - 1
     world = sim.world[0]
     # Nothing happens when a cancelled job would have arrived, or an ended one would have been called off.
@@ -90,7 +89,6 @@ def next_time(sim: Sim) -> float:
 def _finish(sim: Sim, d: int) -> None:
     entry = sim.device[d].running
     sim.device[d].running = -1
-    sim.device[d].finish = np.inf
     if sim.world[0].now != sim.device[d].expected:
         sim.device[d].stale = 1
     instance = sim.entry[entry].instance
@@ -182,22 +180,23 @@ def _change(sim: Sim) -> None:
         if new == np.inf:
             _fail(sim, d)
         elif sim.device[d].running >= 0:
-            sim.device[d].finish = sim.world[0].now + (sim.device[d].finish - sim.world[0].now) * (new / old)
+            sim.due[d] = sim.world[0].now + (sim.due[d] - sim.world[0].now) * (new / old)
             if sim.device[d].expected > sim.world[0].now:
                 sim.device[d].expected = sim.world[0].now + (sim.device[d].expected - sim.world[0].now) * (new / old)
+        elif old == np.inf:
+            sim.due[d] = sim.world[0].now  # up again: look at its queue
 
 
 @lean
 def _fail(sim: Sim, d: int) -> None:
     entry = sim.device[d].running
-    sim.device[d].wake = np.inf
+    sim.due[d] = np.inf
     if entry >= 0:
         instance = sim.entry[entry].instance
         while instance >= 0:
             _record(sim, entry, instance, d, X_LOST)
             instance = sim.inst[instance].partner
         sim.device[d].running = -1
-        sim.device[d].finish = np.inf
         sim.entry[entry].next = sim.device[d].head
         sim.device[d].head = entry
         if sim.device[d].tail < 0:
@@ -249,8 +248,6 @@ def _cancel(sim: Sim) -> None:
 @lean
 def _drop_cancelled(sim: Sim, d: int) -> None:
     sim.device[d].stale = 1
-    if sim.world[0].now >= sim.device[d].blocked_until:
-        sim.device[d].wake = np.inf  # what it waited for may be gone
     entry = sim.device[d].running
     if entry >= 0:
         instance = sim.entry[entry].instance
@@ -260,7 +257,6 @@ def _drop_cancelled(sim: Sim, d: int) -> None:
             instance = sim.inst[instance].partner
         if not _keep_members(sim, entry):
             sim.device[d].running = -1
-            sim.device[d].finish = np.inf
     last, entry = -1, sim.device[d].head
     while entry >= 0:
         after = sim.entry[entry].next
@@ -272,6 +268,8 @@ def _drop_cancelled(sim: Sim, d: int) -> None:
             sim.entry[last].next = after
         entry = after
     sim.device[d].tail = last
+    if sim.device[d].running < 0 and sim.device[d].pace < np.inf:
+        sim.due[d] = sim.world[0].now  # what it ran or waited for may be gone
 
 
 @lean
@@ -335,11 +333,13 @@ def _enqueue(sim: Sim, entry: int, d: int) -> None:
 def try_start(sim: Sim, d: int) -> None:
     """Start the head of a device's queue, or note when to look again."""
     now = sim.world[0].now
-    sim.device[d].wake = np.inf
-    if sim.device[d].pace == np.inf or sim.device[d].running >= 0:
+    if sim.device[d].running >= 0:
+        return
+    sim.due[d] = np.inf
+    if sim.device[d].pace == np.inf:
         return
     if now < sim.device[d].blocked_until:
-        sim.device[d].wake = sim.device[d].blocked_until
+        sim.due[d] = sim.device[d].blocked_until
         return
     entry = sim.device[d].head
     if sim.world[0].mode == REPLAY:
@@ -354,7 +354,7 @@ def try_start(sim: Sim, d: int) -> None:
         return
     ready_at = group_arrival(sim, entry, d)
     if ready_at > now:
-        sim.device[d].wake = ready_at
+        sim.due[d] = ready_at
         return
     sim.device[d].head = sim.entry[entry].next
     if sim.device[d].head < 0:
@@ -378,7 +378,7 @@ def _start(sim: Sim, entry: int, d: int) -> None:
         instance = sim.inst[instance].partner
     sim.device[d].running = entry
     sim.device[d].start = now
-    sim.device[d].finish = now + longest
+    sim.due[d] = now + longest
     sim.device[d].expected = now + expected
     sim.device[d].group = sim.world[0].groups
     sim.world[0].groups += 1
@@ -542,4 +542,4 @@ def block(sim: Sim, d: int, until: float) -> None:
     sim.device[d].blocked_until = until
     sim.device[d].stale = 1
     if sim.device[d].running < 0:
-        sim.device[d].wake = until
+        sim.due[d] = until

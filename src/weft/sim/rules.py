@@ -97,7 +97,7 @@ def _decide_by_device(sim: Sim) -> bool:
             continue
         start = max(sim.device[d].last_kind, 0)
         for step in range(kinds):
-            instance = _first_runnable(sim, (start + step) % kinds, d)
+            instance = first_runnable(sim, (start + step) % kinds, d)
             if instance >= 0:
                 commit(sim, instance, d)
                 return True
@@ -105,7 +105,7 @@ def _decide_by_device(sim: Sim) -> bool:
 
 
 @inline
-def _first_runnable(sim: Sim, kind: int, d: int) -> int:
+def first_runnable(sim: Sim, kind: int, d: int) -> int:
     """The first ready instance of a kind that a device can run, or -1. Usually the top of the heap; otherwise look at all of them."""
     best = -1
     base, size = sim.kind[kind].pool, sim.kind[kind].ready

@@ -40,7 +40,7 @@ INST = _record("key factor decided done_at", "job status pending taken place par
 # `pool` and `aside` are storage: the heaps of ready instances, and those taken out for a moment
 ENTRY = _record("", "instance device copy next")  # elements of device queues: the first instance of a group, or a plan row
 KIND = _record("", "pool ready")  # where the heap of the kind begins, and its size
-DEVICE = _record("memory pace blocked_until start finish expected wake free", "batch running head tail stale last_kind group")
+DEVICE = _record("memory pace blocked_until start expected free", "batch running head tail stale last_kind group")
 EXECUTION = _record("decided start finish", "instance device status batch copy before")
 CHANGE = _record("time pace", "device")
 WORLD = _record("now", "next_arrival next_change next_cancel open_jobs executions groups ready decisions mode eager copies")
@@ -61,6 +61,7 @@ class Sim(NamedTuple):
     entry: Table
     kind: Table
     device: Table
+    due: FloatArray  # (p,) when each device finishes what it runs, or looks at its queue again
     execution: Table
     change: Table
     grid: FloatArray
@@ -90,6 +91,7 @@ def make_sim(workload: Workload, scenario: Scenario, guide: Rule | Sequence[Sche
         entry=entry,
         kind=_kinds(workload, task, inst, job),
         device=_devices(workload),
+        due=np.full(workload.cluster.p, np.inf),
         execution=np.zeros(len(entry) + int(workload.cluster.batch[down].sum()), EXECUTION),
         change=change,
         grid=_grid(workload, scenario),
@@ -172,7 +174,6 @@ def _devices(workload: Workload) -> Table:
     table = np.zeros(workload.cluster.p, DEVICE)
     table["memory"], table["batch"] = workload.cluster.memory, workload.cluster.batch
     table["pace"], table["blocked_until"], table["expected"] = 1.0, -np.inf, -np.inf
-    table["finish"] = table["wake"] = np.inf
     table["running"] = table["head"] = table["tail"] = table["last_kind"] = -1
     table["stale"] = 1
     return table
