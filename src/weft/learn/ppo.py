@@ -1,8 +1,9 @@
 """Proximal policy optimisation with invalid-action masking: the whole loop in one file.
 
 Schulman et al. (2017), "Proximal Policy Optimization Algorithms"; masking as in Huang and Ontañón (2022), "A Closer Look at Invalid
-Action Masking in Policy Gradient Algorithms". One action is a vector: every unit picks one of its allowed actions, and units that have no
-choice (busy ones) contribute nothing to the probability of the vector. Time is continuous, so the discount is per elapsed time, not per step.
+Action Masking in Policy Gradient Algorithms". One action is a vector: every unit picks one of its allowed actions, and units that
+have no choice (busy ones) contribute nothing to the probability of the vector. Time is continuous, so the discount is per elapsed time,
+not per step.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
@@ -19,6 +21,7 @@ from torch import Tensor, nn
 
 from weft.errors import InvalidInput
 from weft.model.columns import BoolArray, FloatArray, IntArray
+from weft.policies.networks import CLIP, Numbers
 from weft.rng import stream
 from weft.sim.jit import njit
 
@@ -40,11 +43,11 @@ class VectorEnv(Protocol):
     units: int
     actions: int
 
-    def reset(self, seed: int) -> tuple[FloatArray, BoolArray]:
+    def reset(self, seed: int) -> tuple[Numbers, BoolArray]:
         """Start all copies; return observations (envs, observation_size) and masks (envs, units, actions)."""
         ...
 
-    def step(self, actions: IntArray) -> tuple[FloatArray, BoolArray, FloatArray, FloatArray, BoolArray, BoolArray, FloatArray]:
+    def step(self, actions: IntArray) -> tuple[Numbers, BoolArray, Numbers, Numbers, BoolArray, BoolArray, Numbers]:
         """Return (observation, mask, reward, elapsed, done, truncated, final observation)."""
         ...
 
@@ -60,7 +63,7 @@ class Settings:
     horizon : time over which the future counts: the discount is exp(-elapsed / horizon); inf for none
     trace : GAE's lambda, per step
     learning_rate, entropy : first and last value, linear in between
-    patience : evaluations are made at this many equally spaced points; the best network is kept
+    evaluations : made at this many equally spaced points; the best network is kept
     """
 
     samples: int = 5_000_000
@@ -94,7 +97,7 @@ class Settings:
 class Training:
     """What a training gives: the best weights found, and how it went."""
 
-    weights: dict[str, FloatArray]
+    weights: dict[str, Numbers]
     seed: int
     settings: Settings
     samples: int = 0
@@ -106,7 +109,7 @@ class Training:
 
 def _layers(sizes: list[int], last_gain: float) -> nn.Sequential:
     parts: list[nn.Module] = []
-    for i, (a, b) in enumerate(zip(sizes, sizes[1:], strict=False)):
+    for i, (a, b) in enumerate(pairwise(sizes)):
         linear = nn.Linear(a, b)
         last = i == len(sizes) - 2
         nn.init.orthogonal_(linear.weight, last_gain if last else math.sqrt(2))
@@ -139,9 +142,9 @@ class ActorCritic(nn.Module):
 
     def scaled(self, observation: Tensor) -> Tensor:
         """Bring to mean 0 and deviation 1; a feature that never moved says nothing."""
-        return ((observation - self.mean) / (self.deviation + 1e-6)).clamp_(-10.0, 10.0)
+        return ((observation - self.mean) / (self.deviation + 1e-6)).clamp_(-float(CLIP), float(CLIP))
 
-    def weights(self) -> dict[str, FloatArray]:
+    def weights(self) -> dict[str, Numbers]:
         """Return the acting network as arrays: layers "0.weight", "0.bias", ..., and the scaling of its input."""
         arrays = {"input.mean": self.mean, "input.scale": 1.0 / (self.deviation + 1e-6)}
         linears = [part for part in self.actor if isinstance(part, nn.Linear)]
@@ -152,7 +155,13 @@ class ActorCritic(nn.Module):
 
 @njit
 def sample(
-    logits: FloatArray, mask: BoolArray, uniform: FloatArray, remaining: IntArray, capacity: IntArray, action: IntArray, log_prob: FloatArray
+    logits: Numbers,
+    mask: BoolArray,
+    uniform: FloatArray,
+    remaining: IntArray,
+    capacity: IntArray,
+    action: IntArray,
+    log_prob: FloatArray,
 ) -> None:
     """Draw the action of each unit in order; where units draw on common stocks, what one takes is no longer offered to the next.
 
@@ -216,7 +225,7 @@ class _Rollout:
         self.observation = np.zeros((*shape, env.observation_size), np.float32)
         self.mask = np.zeros((*shape, env.units, env.actions), np.bool_)
         self.action = np.zeros((*shape, env.units), np.int64)
-        self.log_prob, self.reward, self.discount = (np.zeros(shape) for _ in range(3))
+        self.log_prob, self.reward, self.elapsed, self.discount = (np.zeros(shape) for _ in range(4))
         self.value, self.next_value, self.advantage = (np.zeros(shape) for _ in range(3))
         self.ended = np.zeros(shape, np.bool_)
 
@@ -243,7 +252,7 @@ def train(
     settings: Settings = Settings(),  # noqa: B008  frozen
     *,
     seed: int = 0,
-    evaluate: Callable[[dict[str, FloatArray]], float] | None = None,
+    evaluate: Callable[[dict[str, Numbers]], float] | None = None,
     watch: Callable[[Training], None] | None = None,
 ) -> Training:
     """Train a masked policy; the same seed gives the same curve.
@@ -275,7 +284,7 @@ def train(
             net.observe(torch.from_numpy(buffer.observation.reshape(-1, env.observation_size)))
             result.samples += per_update
             result.cpu_seconds = time.process_time() - began
-            entry |= {"samples": float(result.samples), "reward_rate": _rate(buffer, settings), "cpu_seconds": result.cpu_seconds}
+            entry |= {"samples": float(result.samples), "reward_rate": _rate(buffer), "cpu_seconds": result.cpu_seconds}
             if update in marks or update == updates:
                 _keep_best(result, net, entry, evaluate)
             result.curve.append(entry)
@@ -291,22 +300,22 @@ def _collect(
     net: ActorCritic,
     buffer: _Rollout,
     returns: _Returns,
-    observation: FloatArray,
+    observation: Numbers,
     mask: BoolArray,
     settings: Settings,
     rng: np.random.Generator,
-) -> tuple[FloatArray, BoolArray]:
+) -> tuple[Numbers, BoolArray]:
     """Act for `rollout` steps, then work out advantages."""
     capacity = np.asarray(getattr(env, "capacity", np.ones(env.units)), np.int64)
     none = np.zeros((env.envs, 0), np.int64)
+    b = buffer
 
-    def value_of(seen: FloatArray) -> FloatArray:
-        guess = net.critic(net.scaled(torch.from_numpy(np.asarray(seen, np.float32)))).numpy()[:, 0]
+    def value_of(seen: Numbers) -> Numbers:
+        guess: Numbers = net.critic(net.scaled(torch.from_numpy(np.asarray(seen, np.float32)))).numpy()[:, 0]
         return guess.astype(np.float64) * returns.deviation + returns.mean
 
     with torch.no_grad():
         for t in range(settings.rollout):
-            b = buffer
             b.observation[t], b.mask[t] = observation, mask
             logits = net.actor(net.scaled(torch.from_numpy(b.observation[t]))).numpy().reshape(env.envs, env.units, env.actions)
             stocks = np.array(getattr(env, "remaining", none), np.int64)
@@ -315,14 +324,14 @@ def _collect(
             if t:
                 b.next_value[t - 1] = np.where(b.ended[t - 1], b.next_value[t - 1], b.value[t])
             observation, mask, reward, elapsed, done, truncated, last = env.step(b.action[t])
-            b.reward[t], b.ended[t] = reward, done | truncated
-            b.discount[t] = np.exp(-elapsed / settings.horizon)
+            b.reward[t], b.elapsed[t], b.ended[t] = reward, elapsed, done | truncated
             b.next_value[t] = 0.0
             cut = truncated & ~done
             if cut.any():
                 b.next_value[t, cut] = value_of(last[cut])
         final = value_of(observation)
         b.next_value[-1] = np.where(b.ended[-1], b.next_value[-1], final)
+    np.exp(-b.elapsed / settings.horizon, out=b.discount)
     advantages(b.reward, b.discount, b.value, b.next_value, b.ended, settings.trace, b.advantage)
     returns.observe(b.advantage + b.value)
     return observation, mask
@@ -353,7 +362,7 @@ def _improve(
     shown: list[tuple[float, float, float]] = []
     for _ in range(settings.epochs):
         order = torch.from_numpy(rng.permutation(size))
-        for pick in order.split(settings.minibatch):
+        for pick in torch.split(order, settings.minibatch):
             logits = net.actor(inputs[pick]).view(-1, net.units, net.actions) + penalty[pick]
             log_probs = torch.log_softmax(logits, -1)
             ratio_log = log_probs.gather(-1, action[pick]).sum((-2, -1)) - old[pick]
@@ -362,7 +371,7 @@ def _improve(
             entropy = -(log_probs.exp() * log_probs).sum((-2, -1)).mean()
             value_loss = (net.critic(inputs[pick])[:, 0] - target[pick]).square().mean()
             optimiser.zero_grad(set_to_none=True)
-            (policy_loss + settings.value_weight * value_loss - entropy_weight * entropy).backward()  # type: ignore[no-untyped-call]
+            (policy_loss + settings.value_weight * value_loss - entropy_weight * entropy).backward()
             nn.utils.clip_grad_norm_(net.parameters(), settings.gradient_norm)
             optimiser.step()
         with torch.no_grad():
@@ -370,15 +379,13 @@ def _improve(
     return dict(zip(("entropy", "value_loss", "divergence"), shown[-1], strict=True))
 
 
-def _rate(buffer: _Rollout, settings: Settings) -> float:
+def _rate(buffer: _Rollout) -> float:
     """Reward per unit of time in the last rollout."""
-    elapsed = -np.log(buffer.discount).sum() * settings.horizon
-    return float(buffer.reward.sum() / elapsed) if elapsed > 0 else math.nan
+    elapsed = float(buffer.elapsed.sum())
+    return float(buffer.reward.sum()) / elapsed if elapsed > 0 else math.nan
 
 
-def _keep_best(
-    result: Training, net: ActorCritic, entry: dict[str, float], evaluate: Callable[[dict[str, FloatArray]], float] | None
-) -> None:
+def _keep_best(result: Training, net: ActorCritic, entry: dict[str, float], evaluate: Callable[[dict[str, Numbers]], float] | None) -> None:
     weights = net.weights()
     score = evaluate(weights) if evaluate is not None else math.nan
     entry["score"] = score

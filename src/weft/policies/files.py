@@ -82,7 +82,9 @@ def read_policy(path: str | Path) -> Learned:
             raise InvalidInput(f"{place}: architecture.{key} is {shape[key]!r}; it must be a whole number, 1 or more")
     network = network_of(read_arrays(numbers), units=shape["units"], actions=shape["actions"])
     if network.sizes[:-1].tolist() != [shape["inputs"], *shape["hidden"]]:
-        raise InvalidInput(f"{place}: its layers are {[shape['inputs'], *shape['hidden']]}, those of {numbers.name} {network.sizes[:-1].tolist()}")
+        raise InvalidInput(
+            f"{place}: its layers are {[shape['inputs'], *shape['hidden']]}, those of {numbers.name} {network.sizes[:-1].tolist()}"
+        )
     return Learned(card["name"], network, card["observation"], card["environment"], card["training"], card["about"])
 
 

@@ -7,13 +7,17 @@ unit by unit in order; where units draw on common stocks (queues), what one take
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from weft.errors import InvalidInput
-from weft.model.columns import BoolArray, FloatArray, IntArray
+from weft.model.columns import BoolArray, IntArray
 from weft.sim.jit import njit
+
+Numbers: TypeAlias = npt.NDArray[np.floating[Any]]
+"""Float32 here: half the memory, twice the speed, and enough for a preference."""
 
 CLIP = np.float32(10.0)
 """Scaled inputs are held within this many deviations, in training and in use."""
@@ -32,20 +36,21 @@ class Network(NamedTuple):
     """
 
     sizes: IntArray
-    weight: FloatArray
-    bias: FloatArray
-    mean: FloatArray
-    scale: FloatArray
+    weight: Numbers
+    bias: Numbers
+    mean: Numbers
+    scale: Numbers
     units: int
     actions: int
 
 
-def network_of(arrays: Mapping[str, FloatArray], *, units: int, actions: int) -> Network:
+def network_of(arrays: Mapping[str, Numbers], *, units: int, actions: int) -> Network:
     """Build a network from named arrays: "input.mean", "input.scale", "0.weight" (outputs, inputs), "0.bias", "1.weight", ...
 
     Examples
     --------
-    >>> arrays = {"input.mean": np.zeros(2), "input.scale": np.ones(2), "0.weight": np.array([[1.0, 0.0], [0.0, -1.0]]), "0.bias": np.ones(2)}
+    >>> arrays = {"input.mean": np.zeros(2), "input.scale": np.ones(2)}
+    >>> arrays |= {"0.weight": np.array([[1.0, 0.0], [0.0, -1.0]]), "0.bias": np.ones(2)}
     >>> logits(network_of(arrays, units=1, actions=2), np.array([3.0, 5.0], np.float32)).tolist()
     [[4.0, -4.0]]
     """
@@ -68,9 +73,9 @@ def network_of(arrays: Mapping[str, FloatArray], *, units: int, actions: int) ->
     )
 
 
-def arrays_of(network: Network) -> dict[str, FloatArray]:
+def arrays_of(network: Network) -> dict[str, Numbers]:
     """Return the named arrays `network_of` takes."""
-    arrays: dict[str, FloatArray] = {"input.mean": network.mean, "input.scale": network.scale}
+    arrays: dict[str, Numbers] = {"input.mean": network.mean, "input.scale": network.scale}
     w = b = 0
     for i, (inputs, outputs) in enumerate(zip(network.sizes[:-1].tolist(), network.sizes[1:].tolist(), strict=True)):
         arrays[f"{i}.weight"] = np.ascontiguousarray(network.weight[w : w + inputs * outputs].reshape(inputs, outputs).T)
@@ -79,10 +84,10 @@ def arrays_of(network: Network) -> dict[str, FloatArray]:
     return arrays
 
 
-def _check_shapes(arrays: Mapping[str, FloatArray], sizes: list[int], outputs: int) -> None:
+def _check_shapes(arrays: Mapping[str, Numbers], sizes: list[int], outputs: int) -> None:
     if sizes[-1] != outputs:
         raise InvalidInput(f"network: the last layer has {sizes[-1]} outputs; units times actions is {outputs}")
-    shapes = {"input.mean": (sizes[0],), "input.scale": (sizes[0],)}
+    shapes: dict[str, tuple[int, ...]] = {"input.mean": (sizes[0],), "input.scale": (sizes[0],)}
     for i in range(len(sizes) - 1):
         shapes |= {f"{i}.weight": (sizes[i + 1], sizes[i]), f"{i}.bias": (sizes[i + 1],)}
     for name, array in arrays.items():
@@ -93,7 +98,7 @@ def _check_shapes(arrays: Mapping[str, FloatArray], sizes: list[int], outputs: i
 
 
 @njit
-def forward(network: Network, observation: FloatArray, space: FloatArray) -> FloatArray:
+def forward(network: Network, observation: Numbers, space: Numbers) -> Numbers:
     """Compute the outputs; `space` is (2, largest size) to work in, and the result is a part of it."""
     sizes = network.sizes
     here, there = 0, 1
@@ -119,11 +124,11 @@ def forward(network: Network, observation: FloatArray, space: FloatArray) -> Flo
 @njit
 def choose(
     network: Network,
-    observation: FloatArray,
+    observation: Numbers,
     mask: BoolArray,
     remaining: IntArray,
     capacity: IntArray,
-    space: FloatArray,
+    space: Numbers,
     action: IntArray,
 ) -> None:
     """Write each unit's best allowed action; the lower number among equals. `remaining` is used up on the way."""
@@ -140,12 +145,12 @@ def choose(
             remaining[best] -= capacity[u]
 
 
-def working_space(network: Network) -> FloatArray:
+def working_space(network: Network) -> Numbers:
     """Return the scratch memory `forward` wants."""
     return np.zeros((2, int(network.sizes.max())), np.float32)
 
 
-def logits(network: Network, observation: FloatArray) -> FloatArray:
+def logits(network: Network, observation: Numbers) -> Numbers:
     """Return the preferences (units, actions) for one observation."""
     seen = np.ascontiguousarray(observation, dtype=np.float32)
     if seen.shape != (network.sizes[0],):

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from weft.model.columns import FloatArray
 from weft.policies.networks import CLIP, Network, arrays_of
 
 _FLOAT, _BY_LENGTH, _VARINT = 1, 2, 0
@@ -23,7 +23,12 @@ def export_onnx(network: Network, path: Path) -> None:
     """
     arrays = arrays_of(network)
     layers = len(network.sizes) - 1
-    constants = {**arrays, "low": np.float32(-CLIP), "high": np.float32(CLIP), "shape": np.array([-1, network.units, network.actions], np.int64)}
+    constants: dict[str, Any] = {
+        **arrays,
+        "low": np.float32(-CLIP),
+        "high": np.float32(CLIP),
+        "shape": np.array([-1, network.units, network.actions], np.int64),
+    }
     nodes = [
         _node("Sub", ["observation", "input.mean"], "centred"),
         _node("Mul", ["centred", "input.scale"], "scaled"),
@@ -77,7 +82,7 @@ def _node(operator: str, inputs: Iterable[str], output: str, **attributes: int) 
     )
 
 
-def _tensor(name: str, array: FloatArray | np.float32) -> bytes:
+def _tensor(name: str, array: Any) -> bytes:
     data = np.asarray(array)
     kind = 7 if data.dtype == np.int64 else 1  # TensorProto: INT64, FLOAT
     return b"".join(_whole(1, n) for n in data.shape) + _whole(2, kind) + _part(8, name.encode()) + _part(9, data.tobytes())

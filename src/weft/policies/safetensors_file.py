@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 
 from weft.errors import InvalidInput
-from weft.model.columns import FloatArray
+from weft.policies.networks import Numbers
 
 LARGEST_HEADER = 1 << 20
 """Bytes; ours take a thousand. A length beyond it is a broken or foreign file, not a reason to fill the memory."""
 
 
-def write_arrays(path: Path, arrays: Mapping[str, FloatArray]) -> None:
+def write_arrays(path: Path, arrays: Mapping[str, Numbers]) -> None:
     """Write float32 arrays, by name; the same arrays give the same bytes.
 
     Examples
@@ -45,7 +45,7 @@ def write_arrays(path: Path, arrays: Mapping[str, FloatArray]) -> None:
     path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(parts))
 
 
-def read_arrays(path: Path) -> dict[str, FloatArray]:
+def read_arrays(path: Path) -> dict[str, Numbers]:
     """Read the arrays of a safetensors file, or say what is wrong with it."""
     raw = path.read_bytes()
     if len(raw) < 8:
