@@ -2,11 +2,25 @@
 
 import sys
 
-from weft.planners import clustering, dynamic_list, list_scheduling
+from weft.planners import anytime, clustering, dynamic_list, exact, genetic, list_scheduling
 from weft.planners.planner import PLANNERS, Plan, Planner, Solution, plan, refuse_choices
 from weft.registry import CallableModule
 
-__all__ = ["PLANNERS", "Plan", "Planner", "Solution", "called", "clustering", "dynamic_list", "list_scheduling", "plan", "refuse_choices"]
+__all__ = [
+    "PLANNERS",
+    "Plan",
+    "Planner",
+    "Solution",
+    "anytime",
+    "called",
+    "clustering",
+    "dynamic_list",
+    "exact",
+    "genetic",
+    "list_scheduling",
+    "plan",
+    "refuse_choices",
+]
 
 
 def called() -> list[str]:

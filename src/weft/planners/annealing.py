@@ -1,8 +1,9 @@
 """Simulated annealing over orders of tasks and choices of devices, compiled.
 
-A move takes one task to another place in the order, between its parents and its children, or changes its device: to the one where it finishes
-first, to that of a neighbour in the graph, or to any. The limit of acceptance is drawn before a move is decoded (current value plus an
-exponential variate times the temperature: Metropolis' rule turned round), so that decoding can stop as soon as it is above.
+A move takes one task to another place in the order, between its parents and its children, or changes its device: to the one where it
+finishes first, to that of a neighbour in the graph, or to any. The limit of acceptance is drawn before a move is decoded (the current
+value plus an exponential variate times the temperature: the rule of Metropolis et al., 1953, turned round), so that decoding can stop
+as soon as it is above.
 """
 
 from __future__ import annotations
@@ -27,7 +28,6 @@ REACH = 50
 """How far a task goes in the order, at most."""
 
 CURRENT, BEST = 0, 1
-MOVES = 0
 
 
 class Chain(NamedTuple):
@@ -40,12 +40,12 @@ class Chain(NamedTuple):
     best_choice: IntArray
     value: FloatArray  # current, best
     random: np.ndarray  # (1,) uint64
-    count: IntArray  # moves
 
 
 def make_chain(n: int, seed: int) -> Chain:
     """Memory for n tasks; `begin` fills it."""
-    return Chain(*(np.zeros(n, np.int64) for _ in range(5)), np.zeros(2), np.array([seed | 1], np.uint64), np.zeros(1, np.int64))
+    order, place, choice, best_order, best_choice = (np.zeros(n, np.int64) for _ in range(5))
+    return Chain(order, place, choice, best_order, best_choice, np.full(2, np.inf), np.array([seed | 1], np.uint64))
 
 
 @njit
@@ -56,13 +56,13 @@ def draw(random: np.ndarray) -> int:
     x ^= x >> np.uint64(7)
     x ^= x << np.uint64(17)
     random[0] = x
-    return x
+    return x  # type: ignore[no-any-return]  # an unsigned integer, which mypy cannot know
 
 
 @njit
 def below(random: np.ndarray, n: int) -> int:
     """A whole number from 0 to n - 1."""
-    return np.int64(((draw(random) >> np.uint64(32)) * np.uint64(n)) >> np.uint64(32))
+    return np.int64(((draw(random) >> np.uint64(32)) * np.uint64(n)) >> np.uint64(32))  # type: ignore[return-value]
 
 
 @njit
@@ -79,13 +79,14 @@ def begin(a: ProblemArrays, goal: Goal, tail: FloatArray, c: Chain, w: Decoder, 
     for j in range(len(order)):
         c.place[order[j]] = j
     c.value[CURRENT] = decode(a, goal, c.order, c.choice, tail, w)
-    if c.count[MOVES] == 0 or c.value[CURRENT] < c.value[BEST]:
-        _keep(c)
+    if c.value[CURRENT] < c.value[BEST]:
+        keep(c)
     return float(c.value[CURRENT])
 
 
 @njit
-def _keep(c: Chain) -> None:
+def keep(c: Chain) -> None:
+    """The current state is the best so far."""
     c.value[BEST] = c.value[CURRENT]
     c.best_order[:] = c.order
     c.best_choice[:] = c.choice
@@ -112,7 +113,7 @@ def another_place(a: ProblemArrays, order: IntArray, place: IntArray, t: int, ra
         low = max(low, place[a.pred[e]] + 1)
     for e in range(a.succ_ptr[t], a.succ_ptr[t + 1]):
         high = min(high, place[a.succ[e]] - 1)
-    return low + below(random, high - low + 1)
+    return int(low + below(random, high - low + 1))
 
 
 @njit
@@ -124,18 +125,15 @@ def another_device(a: ProblemArrays, device: IntArray, t: int, random: np.ndarra
         return ANY
     if kind < ANY_SHARE + NEIGHBOUR_SHARE:
         k = below(random, parents + children)
-        return device[a.pred[a.pred_ptr[t] + k]] if k < parents else device[a.succ[a.succ_ptr[t] + k - parents]]
+        return int(device[a.pred[a.pred_ptr[t] + k]] if k < parents else device[a.succ[a.succ_ptr[t] + k - parents]])
     return below(random, a.pace.shape[1])
 
 
 @njit
-def anneal(a: ProblemArrays, goal: Goal, tail: FloatArray, c: Chain, w: Decoder, moves: int, hot: float, cold: float, bound: float) -> None:
-    """Try a number of moves while the temperature falls from hot to cold; stop when the best value meets the bound."""
+def anneal(a: ProblemArrays, goal: Goal, tail: FloatArray, c: Chain, w: Decoder, moves: int, temperature: float, target: float) -> None:
+    """Try a number of moves at a temperature; stop when the best value meets the target."""
     n = len(c.order)
-    temperature, ratio = hot, (cold / hot) ** (1.0 / moves) if hot > 0.0 else 1.0
     for _ in range(moves):
-        c.count[MOVES] += 1
-        temperature *= ratio
         limit = c.value[CURRENT] * (1.0 + 1e-12) - temperature * np.log(1.0 - uniform(c.random))
         t = below(c.random, n)
         here = c.place[t]
@@ -161,6 +159,6 @@ def anneal(a: ProblemArrays, goal: Goal, tail: FloatArray, c: Chain, w: Decoder,
                 continue
         c.value[CURRENT] = value
         if value < c.value[BEST]:
-            _keep(c)
-            if value <= bound:
+            keep(c)
+            if value <= target:
                 return

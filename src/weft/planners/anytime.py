@@ -9,18 +9,20 @@ from functools import cache
 
 from weft.errors import InvalidInput, Unsupported
 from weft.model import Problem, Schedule
-from weft.planners import cooling
 from weft.planners.bounds import lower_bound
 from weft.planners.clock import Clock
-from weft.planners.cooling import Progress, Team
+from weft.planners.cooling import Progress, Team, reporting
 from weft.planners.objective import Objective
-from weft.planners.planner import PLANNERS, Solution, refuse_choices
+from weft.planners.planner import EXACT, PLANNERS, Solution, refuse_choices
 from weft.planners.quick_start import quick_copies, quick_start
 
 DEFAULT_SECONDS = 1.0
 
 CHAINS = 4
 """Chains of a run with an iteration budget, whatever the machine, so that its result is the same everywhere."""
+
+PLAIN_SHARE = 0.25
+"""Share of the time after which a search for a schedule with copies begins to make some."""
 
 BOUND_CELLS = 2_000_000
 """Tasks x devices up to which the bound is worked out before the search, to stop when it is met."""
@@ -37,7 +39,7 @@ class Anytime:
     threads : how many chains run at once; None: one for each core
     duplicate : whether a task may run on several devices, to save transfers
     objective : "makespan", or another or several with weights; see `Objective`, which `price` and `jobs` belong to
-    progress : called with the share of the budget used, the best value and the bound; None: a bar on stderr for runs of 2 s or more
+    progress : called with the share of the budget used and the best value; None: a bar on stderr for runs of 2 s or more
 
     Examples
     --------
@@ -75,18 +77,24 @@ class Anytime:
 
     def _search(self, problem: Problem, objective: Objective, clock: Clock, seed: int) -> Solution:
         start = quick_start(problem, objective, clock, seed=seed)
+        found = [start.schedule]
+        if self.duplicate and (copied := quick_copies(problem, clock, seed=seed)) is not None:
+            found.append(copied)
         bound = 0.0
         if objective.plain and problem.n * problem.p <= BOUND_CELLS:
             bound = lower_bound(problem, copies=self.duplicate)
+        target = bound * (1 + EXACT)
         chains = self.threads or (CHAINS if clock.seconds is None else os.cpu_count() or 1)
-        team = Team.of(problem, objective, start, chains=chains, seed=seed, copies=self.duplicate)
-        with cooling.reporting(self.progress, clock, bound) as report:
-            team.search(clock, self.iterations, bound, report)
-        found = [start.schedule, team.schedule()]
-        if self.duplicate:
-            found += [s for s in (quick_copies(problem, clock, seed=seed),) if s is not None]
+        team = Team.of(problem, objective, start, chains=chains, seed=seed)
+        with reporting(self.progress, clock, bound) as report:
+            if self.duplicate:
+                team.search(clock, self.iterations and self.iterations // 4, target, report, until=PLAIN_SHARE)
+                found.append(team.schedule())
+                team = team.copying(problem, seed=seed)
+            team.search(clock, self.iterations, target, report)
+        found.append(team.schedule())
         best = min(found, key=lambda s: s.makespan if objective.plain else objective.value(problem, s))
-        return Solution(best, 0.0 if self.duplicate or not objective.plain else bound)
+        return Solution(best, bound if objective.plain and not self.duplicate else 0.0)
 
     def _clock(self, seconds: float | None) -> Clock:
         return Clock(seconds if seconds is not None or self.iterations else DEFAULT_SECONDS)

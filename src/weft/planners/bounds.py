@@ -12,6 +12,7 @@ Three ideas, each a relaxation, and their combination:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ from weft.model import Problem
 from weft.model.columns import FloatArray, IntArray, frozen
 from weft.sim.jit import njit
 
-PAIR_LIMIT = 300_000_000
+PAIR_LIMIT = 100_000_000
 """Edge x device x device steps up to which transfers are taken pair by pair."""
 
 CELL_LIMIT = 25_000_000
@@ -70,12 +71,16 @@ def lower_bound(problem: Problem, *, copies: bool = False) -> float:
     return max(path, max(pinned, area, between) * slack)
 
 
+def device_heads(problem: Problem) -> FloatArray:
+    """(n, p) earliest start of each task on each device in any schedule."""
+    return _pick_device_heads(problem)(_forward(problem))
+
+
 def device_tails(problem: Problem) -> FloatArray:
-    """Shortest time from a task's finish to the end: (n, p) by its device, or (n, 1) for the largest problems. Not for schedules with copies."""
-    backward = _backward(problem)
+    """Shortest time from a task's finish to the end without copies: (n, p) by its device, or (n, 1) for the largest problems."""
     if problem.n * problem.p > CELL_LIMIT // 5:
         return chain_tails(problem)
-    return _device_heads(backward) if problem.m * problem.p * problem.p <= PAIR_LIMIT // 10 else _device_heads_of_many(backward)
+    return _pick_device_heads(problem)(_backward(problem))
 
 
 def chain_tails(problem: Problem) -> FloatArray:
@@ -89,11 +94,15 @@ def _heads_and_tails(problem: Problem, forward: _Network, cheapest: FloatArray, 
     if problem.n * problem.p > CELL_LIMIT:
         heads, tails = _chain_heads(forward, cheapest), _chain_heads(backward, cheapest)
         return heads, tails, float((heads + cheapest + tails).max())
-    device_heads = _device_heads if problem.m * problem.p * problem.p <= PAIR_LIMIT else _device_heads_of_many
-    start = device_heads(forward)
+    earliest = _pick_device_heads(problem)
+    start = earliest(forward)
     # Where tasks have copies, a child may read another one: only the work after a task is certain, not the transfers.
-    rest = np.broadcast_to(_chain_heads(backward, cheapest)[:, None], start.shape) if copies else device_heads(backward)
+    rest = np.broadcast_to(_chain_heads(backward, cheapest)[:, None], start.shape) if copies else earliest(backward)
     return start.min(axis=1), rest.min(axis=1), _through(forward, start, frozen(np.ascontiguousarray(rest)))
+
+
+def _pick_device_heads(problem: Problem) -> Callable[[_Network], FloatArray]:
+    return _device_heads if problem.m * problem.p * problem.p <= PAIR_LIMIT else _device_heads_of_many
 
 
 def _forward(problem: Problem) -> _Network:

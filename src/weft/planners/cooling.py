@@ -7,19 +7,23 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
 from weft.model import Problem, Schedule
 from weft.model.columns import FloatArray, IntArray
-from weft.planners.annealing import BEST, MOVES, Chain, anneal, begin, make_chain
-from weft.planners.bounds import device_tails
+from weft.planners import copying
+from weft.planners.annealing import BEST, Chain, anneal, begin, make_chain
+from weft.planners.bounds import chain_tails, device_tails
 from weft.planners.clock import Clock
-from weft.planners.decoder import Decoder, decode, make_decoder
+from weft.planners.copying import Copier, anneal_copies, begin_copies, decode_copies, make_copier
+from weft.planners.decoder import ANY, Decoder, decode, make_decoder
 from weft.planners.objective import Goal, Objective
 from weft.planners.quick_start import Start
 from weft.rng import stream
+from weft.sim.ranks import upward_rank
 
 HOT, COLD = 0.02, 0.0005
 """First and last temperature, as shares of the value at the start."""
@@ -32,8 +36,8 @@ STEPS = 64
 
 BAR_SECONDS = 2.0
 
-Progress = Callable[[float, float, float], None]
-"""Called with the share of the budget that is used, the best value so far and the bound."""
+Progress = Callable[[float, float], None]
+"""Called with the share of the budget that is used and the best value so far."""
 
 
 @dataclass
@@ -41,9 +45,9 @@ class Worker:
     """One chain with its own memory: what one thread works on."""
 
     problem: Problem
-    goal: Goal
     tail: FloatArray
     chain: Chain
+    goal: Goal
     decoder: Decoder
     warmth: float
     pace: float = 0.0
@@ -56,39 +60,60 @@ class Worker:
 
     def begin(self, order: IntArray, choice: IntArray) -> None:
         """Start a run here; the best so far is kept."""
-        begin(self.problem.arrays, self.goal, self.tail, self.chain, self.decoder, order.copy(), choice.copy())
+        begin(self.problem.arrays, self.goal, self.tail, self.chain, self.decoder, order, choice)
 
-    def run_moves(self, moves: int, bound: float, report: Callable[[float], None]) -> None:
+    def anneal(self, count: int, share: float, target: float) -> None:
+        """Try so many moves at the temperature that belongs to a share of the run."""
+        temperature = self.warmth * (COLD / HOT) ** share
+        anneal(self.problem.arrays, self.goal, self.tail, self.chain, self.decoder, count, temperature, target)
+
+    def schedule(self) -> Schedule:
+        """The best schedule so far."""
+        w = self.decoder
+        decode(self.problem.arrays, self.goal, self.chain.best_order, self.chain.best_choice, self.tail, w)
+        return Schedule.of(device=w.device, start=w.start, finish=w.finish)
+
+    def run_moves(self, moves: int, target: float, report: Callable[[float], None]) -> None:
         """One run of so many moves, from hot to cold."""
         done = 0
         for step in range(STEPS):
             count = (moves - done) // (STEPS - step)
-            if count:
-                self._anneal(count, step / STEPS, bound)
+            if count and self.best > target:
+                self.anneal(count, step / STEPS, target)
             done += count
             report(done / moves)
 
-    def run_until(self, end: float, bound: float, report: Callable[[float], None]) -> None:
+    def run_until(self, end: float, target: float, report: Callable[[float], None]) -> None:
         """One run until a time of `perf_counter`, from hot to cold."""
         begun = now = time.perf_counter()
-        while now + self.pace < end and self.best > bound:
-            count = max(1, min(1_000_000, int((end - begun) / STEPS / self.pace))) if self.pace else 1
-            if now + self.pace * count > end:
-                count = max(1, int((end - now) / self.pace))
-            self._anneal(count, (now - begun) / (end - begun), bound)
+        while now + self.pace < end and self.best > target:
+            count = max(1, int(min((end - begun) / STEPS, end - now) / self.pace))
+            self.anneal(count, (now - begun) / (end - begun), target)
             then, now = now, time.perf_counter()
-            self.pace = (now - then) / count if self.pace == 0.0 else 0.5 * self.pace + 0.5 * (now - then) / count
+            self.pace = 0.5 * self.pace + 0.5 * (now - then) / count
             report(min(1.0, (now - begun) / (end - begun)))
 
-    def _anneal(self, count: int, share: float, bound: float) -> None:
+
+@dataclass
+class CopyingWorker(Worker):
+    """The same for schedules with copies."""
+
+    copier: Copier = field(kw_only=True)
+
+    def begin(self, order: IntArray, choice: IntArray) -> None:
+        """Start a run here; the best so far is kept."""
+        begin_copies(self.problem.arrays, self.tail, self.chain, self.copier, order, choice)
+
+    def anneal(self, count: int, share: float, target: float) -> None:
+        """Try so many moves at the temperature that belongs to a share of the run."""
         temperature = self.warmth * (COLD / HOT) ** share
-        anneal(self.problem.arrays, self.goal, self.tail, self.chain, self.decoder, count, temperature, temperature, bound)
+        anneal_copies(self.problem.arrays, self.tail, self.chain, self.copier, count, temperature, target)
 
     def schedule(self) -> Schedule:
         """The best schedule so far."""
-        w = make_decoder(self.problem.n, self.problem.p)
-        decode(self.problem.arrays, self.goal, self.chain.best_order, self.chain.best_choice, self.tail, w)
-        return Schedule.of(device=w.device, start=w.start, finish=w.finish)
+        a = self.problem.arrays
+        decode_copies(a, self.chain.best_order, self.chain.best_choice, self.tail, np.inf, self.copier)
+        return copying.as_schedule(a, self.copier)
 
 
 @dataclass
@@ -98,17 +123,34 @@ class Team:
     workers: list[Worker]
 
     @classmethod
-    def of(cls, problem: Problem, objective: Objective, start: Start, *, chains: int, seed: int, copies: bool) -> Team:
+    def of(cls, problem: Problem, objective: Objective, start: Start, *, chains: int, seed: int) -> Team:
         """As many workers as chains, all at the start."""
-        tail = device_tails(problem)
-        seeds = stream(seed, "anytime").integers(1, 2**63, chains)
+        tail, warmth = device_tails(problem), HOT * start.value
+        seeds = stream(seed, "anytime").integers(1, 2**63, chains).tolist()
         workers = [
-            Worker(problem, objective.goal(problem), tail, make_chain(problem.n, int(s)), make_decoder(problem.n, problem.p), HOT * start.value)
+            Worker(problem, tail, make_chain(problem.n, s), objective.goal(problem), make_decoder(problem.n, problem.p), warmth)
             for s in seeds
         ]
         for worker in workers:
             worker.begin(start.order, start.device)
         return cls(workers)
+
+    def copying(self, problem: Problem, *, seed: int) -> Team:
+        """As many workers for schedules with copies: from where this team stands, or with no device chosen, whichever is better."""
+        best, tail, free = self.leader, chain_tails(problem), np.full(problem.n, ANY)
+        seeds = stream(seed, "copies").integers(1, 2**63, len(self.workers)).tolist()
+        rank = np.argsort(-upward_rank(problem), kind="stable")
+        workers: list[Worker] = [
+            CopyingWorker(
+                problem, tail, make_chain(problem.n, s), best.goal, best.decoder, HOT * best.best, copier=make_copier(problem.n, problem.p)
+            )
+            for s in seeds
+        ]
+        for worker in workers:
+            for order, choice in ((best.chain.best_order, best.chain.best_choice), (best.chain.best_order, free), (rank, free)):
+                worker.begin(order, choice)
+            worker.begin(worker.chain.best_order, worker.chain.best_choice)
+        return Team(workers)
 
     @property
     def leader(self) -> Worker:
@@ -119,83 +161,73 @@ class Team:
         """The best schedule of all."""
         return self.leader.schedule()
 
-    def search(self, clock: Clock, iterations: int | None, bound: float, report: Progress) -> None:
-        """Run after run until the budget is used or the bound is met."""
+    def search(self, clock: Clock, iterations: int | None, target: float, report: Progress, *, until: float = 1.0) -> None:
+        """Run after run until the budget, or a share of it, is used or the target is met."""
         with ThreadPoolExecutor(max(1, len(self.workers) - 1)) as pool:
-            if iterations is not None:
-                self._search_moves(pool, iterations // len(self.workers), bound, report)
+            if clock.seconds is None:
+                self._search_moves(pool, (iterations or 1) // len(self.workers), target, report)
             else:
-                self._search_seconds(pool, clock, bound, report)
+                self._search_seconds(pool, clock, target, report, until)
 
-    def _search_moves(self, pool: ThreadPoolExecutor, moves: int, bound: float, report: Progress) -> None:
+    def _search_moves(self, pool: ThreadPoolExecutor, moves: int, target: float, report: Progress) -> None:
         runs = max(1, round(moves / (CYCLE * self.workers[0].problem.n)))
         for i in range(runs):
             count = moves * (i + 1) // runs - moves * i // runs
-            if count and self.leader.best > bound:
-                self._run(pool, i, lambda worker, tell, count=count: worker.run_moves(count, bound, tell), report, i / runs, 1 / runs)
+            if count and self.leader.best > target:
+                self._run(pool, i, partial(Worker.run_moves, moves=count, target=target), partial(_part, report, i / runs, 1 / runs))
 
-    def _search_seconds(self, pool: ThreadPoolExecutor, clock: Clock, bound: float, report: Progress) -> None:
-        self._measure(clock)
-        run = 0
-        while clock.left() > 0 and self.leader.best > bound:
-            per_run = CYCLE * self.workers[0].problem.n * self.workers[0].pace
-            length = clock.left() / max(1, round(clock.left() / per_run)) if per_run else clock.left()
-            if clock.left() < 1.2 * self.workers[0].pace:
-                break
-            end = time.perf_counter() + length
-            used = clock.share()
-            self._run(pool, run, lambda worker, tell, end=end: worker.run_until(end, bound, tell), report, used, length / (clock.seconds or 1))
+    def _search_seconds(self, pool: ThreadPoolExecutor, clock: Clock, target: float, report: Progress, until: float) -> None:
+        assert clock.seconds is not None
+        last, first, run = clock.begin + clock.seconds * until, self.workers[0], 0
+        self._measure(clock.seconds)
+        while (now := time.perf_counter()) + 1.2 * first.pace < last and self.leader.best > target:
+            runs = max(1, round((last - now) / (CYCLE * first.problem.n * first.pace)))
+            end = now + (last - now) / runs
+            tell = partial(_part, report, clock.share(), (end - now) / clock.seconds)
+            self._run(pool, run, partial(Worker.run_until, end=end, target=target), tell)
             run += 1
 
-    def _measure(self, clock: Clock) -> None:
+    def _measure(self, seconds: float) -> None:
         """How long a move takes, by a few of them."""
-        worker = self.workers[0]
-        count, begun = 1, time.perf_counter()
-        while time.perf_counter() - begun < 0.01 * (clock.seconds or 1.0):
-            worker._anneal(count, 1.0, 0.0)
+        first, begun, done, count = self.workers[0], time.perf_counter(), 0, 1
+        while done == 0 or time.perf_counter() - begun < 0.005 * seconds:
+            first.anneal(count, 1.0, 0.0)
+            done += count
             count *= 2
-        done = max(1, int(worker.chain.count[MOVES]))
-        for other in self.workers:
-            other.pace = (time.perf_counter() - begun) / done
+        for worker in self.workers:
+            worker.pace = (time.perf_counter() - begun) / done
 
-    def _run(
-        self,
-        pool: ThreadPoolExecutor,
-        run: int,
-        work: Callable[[Worker, Callable[[float], None]], None],
-        report: Progress,
-        used: float,
-        share: float,
-    ) -> None:
+    def _run(self, pool: ThreadPoolExecutor, run: int, work: Callable[..., None], tell: Callable[[float, float], None]) -> None:
+        """One run of all workers: from the second on, every other one begins at the best of all, the others at their own best."""
         leader = self.leader
-        if run > 0:
-            for i, worker in enumerate(self.workers):
-                source = leader if (run + i) % 2 == 0 else worker
+        for i, worker in enumerate(self.workers):
+            source = leader if (run + i) % 2 == 0 else worker
+            if run > 0:
                 worker.begin(source.chain.best_order, source.chain.best_choice)
-
-        def tell(part: float) -> None:
-            report(used + part * share, self.leader.best, 0.0)
-
-        futures = [pool.submit(work, worker, lambda _: None) for worker in self.workers[1:]]
-        work(self.workers[0], tell)
+        futures = [pool.submit(work, worker, report=lambda _: None) for worker in self.workers[1:]]
+        work(self.workers[0], report=lambda part: tell(part, self.leader.best))
         for future in futures:
             future.result()
+
+
+def _part(report: Progress, used: float, share: float, part: float, best: float) -> None:
+    report(used + part * share, best)
 
 
 @contextmanager
 def reporting(progress: Progress | None, clock: Clock, bound: float) -> Iterator[Progress]:
     """Yield what a search calls as it goes: the caller's function, or a bar on a terminal for long runs, or nothing."""
     if progress is not None:
-        yield lambda share, value, _: progress(share, value, bound)
+        yield progress
     elif sys.stderr.isatty() and clock.seconds is not None and clock.seconds >= BAR_SECONDS:
         from tqdm import tqdm
 
         with tqdm(total=100, desc="anytime", unit="%", leave=False) as bar:
 
-            def show(share: float, value: float, _: float) -> None:
+            def show(share: float, value: float) -> None:
                 bar.n = round(100 * min(1.0, share))
                 bar.set_postfix_str(f"{value:.6g}" + (f", at most {value / bound - 1:.1%} above optimal" if bound > 0 else ""))
 
             yield show
     else:
-        yield lambda _share, _value, _bound: None
+        yield lambda _share, _value: None
