@@ -48,7 +48,7 @@ MOST_DEVICES = 5_000
 
 def read_cluster_toml(text: str, *, name: str) -> Cluster:
     """Return the cluster a TOML text describes; `name` is used where the text has none."""
-    record = Record(_parse(text))
+    record = Record(parse_toml(text))
     record.only(("name", "links", "devices"))
     devices = list(_devices(record))
     if not devices:
@@ -61,7 +61,8 @@ def read_cluster_toml(text: str, *, name: str) -> Cluster:
     return Cluster(**{**columns, **matrices})
 
 
-def _parse(text: str) -> dict[str, Any]:
+def parse_toml(text: str) -> dict[str, Any]:
+    """Parse TOML; whatever is wrong becomes `InvalidInput`."""
     try:
         return tomllib.loads(text, parse_float=_float)
     except InvalidInput:
