@@ -24,6 +24,9 @@ DEVICE_MOVES = 0.5
 ANY_SHARE, NEIGHBOUR_SHARE = 0.7, 0.15
 """Of the moves that change a device: to wherever the task finishes first; to the device of a parent or child. The rest: to any device."""
 
+OTHER_ANY_SHARE = 0.2
+"""The first of these where something else than the makespan counts too: to finish first is worth less then."""
+
 REACH = 50
 """How far a task goes in the order, at most."""
 
@@ -117,13 +120,13 @@ def another_place(a: ProblemArrays, order: IntArray, place: IntArray, t: int, ra
 
 
 @njit
-def another_device(a: ProblemArrays, device: IntArray, t: int, random: np.ndarray) -> int:
-    """A choice for a task; it may be one that cannot run it."""
+def another_device(a: ProblemArrays, device: IntArray, t: int, random: np.ndarray, anywhere: float) -> int:
+    """A choice for a task, with a probability `anywhere` to leave it open; it may be one that cannot run it."""
     kind = uniform(random)
     parents, children = a.pred_ptr[t + 1] - a.pred_ptr[t], a.succ_ptr[t + 1] - a.succ_ptr[t]
-    if kind < ANY_SHARE or (kind < ANY_SHARE + NEIGHBOUR_SHARE and parents + children == 0):
+    if kind < anywhere or (kind < anywhere + NEIGHBOUR_SHARE and parents + children == 0):
         return ANY
-    if kind < ANY_SHARE + NEIGHBOUR_SHARE:
+    if kind < anywhere + NEIGHBOUR_SHARE:
         k = below(random, parents + children)
         return int(device[a.pred[a.pred_ptr[t] + k]] if k < parents else device[a.succ[a.succ_ptr[t] + k - parents]])
     return below(random, a.pace.shape[1])
@@ -132,13 +135,13 @@ def another_device(a: ProblemArrays, device: IntArray, t: int, random: np.ndarra
 @njit
 def anneal(a: ProblemArrays, goal: Goal, tail: FloatArray, c: Chain, w: Decoder, moves: int, temperature: float, target: float) -> None:
     """Try a number of moves at a temperature; stop when the best value meets the target."""
-    n = len(c.order)
+    n, anywhere = len(c.order), ANY_SHARE if goal.plain else OTHER_ANY_SHARE
     for _ in range(moves):
         limit = c.value[CURRENT] * (1.0 + 1e-12) - temperature * np.log(1.0 - uniform(c.random))
         t = below(c.random, n)
         here = c.place[t]
         if uniform(c.random) < DEVICE_MOVES:
-            old, new = c.choice[t], another_device(a, w.device, t, c.random)
+            old, new = c.choice[t], another_device(a, w.device, t, c.random, anywhere)
             if new == old or (new >= 0 and a.pace[a.row[t], new] == np.inf):
                 continue
             c.choice[t] = new

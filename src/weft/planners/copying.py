@@ -13,7 +13,19 @@ import numpy as np
 
 from weft.model import ProblemArrays, Schedule
 from weft.model.columns import BoolArray, FloatArray, IntArray
-from weft.planners.annealing import BEST, CURRENT, DEVICE_MOVES, Chain, another_device, another_place, below, keep, shift, uniform
+from weft.planners.annealing import (
+    ANY_SHARE,
+    BEST,
+    CURRENT,
+    DEVICE_MOVES,
+    Chain,
+    another_device,
+    another_place,
+    below,
+    keep,
+    shift,
+    uniform,
+)
 from weft.sim.jit import njit
 
 NONE = -1
@@ -208,7 +220,7 @@ def anneal_copies(a: ProblemArrays, tail: FloatArray, c: Chain, w: Copier, moves
         t = below(c.random, len(c.order))
         here, there, old = c.place[t], c.place[t], c.choice[t]
         if uniform(c.random) < DEVICE_MOVES:
-            new = another_device(a, w.place, t, c.random)
+            new = another_device(a, w.place, t, c.random, ANY_SHARE)
             if new == old or (new >= 0 and a.pace[a.row[t], new] == np.inf):
                 continue
             c.choice[t] = new
