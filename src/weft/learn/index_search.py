@@ -20,6 +20,8 @@ from weft.policies.conditional_rules import FEATURES, ConditionalRule
 from weft.rng import stream as random_stream
 from weft.sim.fleet import StepFleet, StepOptions
 
+OWN = ("one", "queue", "estimate")
+"""Features with weights for each kind."""
 REFERENCE = "shortest-remaining"
 VALIDATION = 10_000_000
 """Draws for comparing means of generations begin here; those of the generations stay far below."""
@@ -67,6 +69,36 @@ class Found:
     def record(self) -> dict[str, object]:
         """Plain values, to be kept beside the weights."""
         return {"method": "separable CMA-ES", "score": self.score, **asdict(self.search), "curve": self.curve}
+
+
+class Ties:
+    """Few numbers for many weights: kinds of like tasks share all weights but those of `OWN`."""
+
+    def __init__(self, fleet: StepFleet) -> None:
+        sim, desk = fleet.fleet.sim, fleet.fleet.desk
+        kind = sim.task["kind"][:-1]
+        times = [tuple(desk.duration[kind == k].max(axis=0)) for k in range(fleet.kinds)]
+        alike = np.array([list(dict.fromkeys(times)).index(t) for t in times])
+        groups, shared = int(desk.group.max()) + 1, int(alike.max()) + 1
+        self.place = np.zeros((groups, fleet.kinds, len(FEATURES)), np.int64)
+        at = 0
+        for f, name in enumerate(FEATURES):
+            width = fleet.kinds if name in OWN else shared
+            self.place[:, :, f] = at + np.arange(groups)[:, None] * width + (np.arange(fleet.kinds) if name in OWN else alike)[None, :]
+            at += groups * width
+        self.size = at
+
+    def expand(self, numbers: FloatArray) -> FloatArray:
+        """Weights of the index."""
+        weights: FloatArray = numbers[self.place]
+        return weights
+
+    def gather(self, weights: FloatArray) -> FloatArray:
+        """The numbers of weights: the mean of those that are tied."""
+        flat = self.place.reshape(-1)
+        count = np.bincount(flat, minlength=self.size)
+        numbers: FloatArray = np.bincount(flat, weights=weights.reshape(-1), minlength=self.size) / count
+        return numbers
 
 
 class Trial:
@@ -127,24 +159,24 @@ def search_index(
     short = [variant.with_jobs(search.jobs) for variant in variants]
     trial, judge = Trial(short, search.draws, options), Trial(short, search.validation, options)
     judge.prepare(VALIDATION)
-    mean = np.array(first_weights(trial.fleet) if start is None else start, float)
-    shape, n = mean.shape, mean.size
-    evolution = _Evolution(mean.reshape(-1), search)
-    best = Found(mean, judge.score(mean), [], search)
+    weights = first_weights(trial.fleet) if start is None else start
+    ties = Ties(trial.fleet)
+    evolution = _Evolution(ties.gather(weights), search)
+    best = Found(weights, judge.score(weights), [], search)
     rng = random_stream(search.seed, "index_search")
     for generation in range(1, search.generations + 1):
         trial.prepare(1_000_000 + search.seed * 7919 * search.generations + generation * search.draws)
-        steps = rng.standard_normal((search.population, n))
-        candidates = evolution.spread(steps)
-        scores = np.array([trial.score(candidate.reshape(shape)) for candidate in candidates])
+        steps = rng.standard_normal((search.population, ties.size))
+        scores = np.array([trial.score(ties.expand(candidate)) for candidate in evolution.spread(steps)])
         evolution.move(steps[np.argsort(scores, kind="stable")])
         if generation % search.every == 0 or generation == search.generations:
-            value = judge.score(evolution.mean.reshape(shape))
+            weights = ties.expand(evolution.mean)
+            value = judge.score(weights)
             row = {"generation": float(generation), "validation": value, "best": float(scores.min()), "sigma": evolution.sigma}
             best.curve.append(row)
             report(row)
             if value < best.score:
-                best.weights, best.score = evolution.mean.reshape(shape).copy(), value
+                best.weights, best.score = weights, value
     return best
 
 

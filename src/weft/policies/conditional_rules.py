@@ -19,14 +19,32 @@ from weft.sim.jit import inline, lean
 from weft.sim.kernel import ENDED, MOMENT, STUCK, can_run, is_idle, next_time, task_of
 from weft.sim.pool import pool_top
 from weft.sim.rules import first_runnable
-from weft.sim.steps import Desk, Fleet, act, desk_of, proceed, sim_of, update_remaining
+from weft.sim.steps import Desk, Fleet, act, busy_for, desk_of, proceed, sim_of, update_remaining
 from weft.sim.tables import Sim
 
+SLOW = 3.0
+"""Units busy for more than so many typical tasks are locked."""
 FIFO, MRU, DEPTH_FIRST, LONGEST_QUEUE, BATCH_AWARE, SHORTEST_REMAINING, RESERVATION, INDEX = range(8)
 RULES = ("fifo", "mru", "depth-first", "longest-queue", "batch-aware", "shortest-remaining", "reservation", "index")
 """Names, in the order of the numbers above."""
 
-FEATURES = ("one", "fill", "full", "queue", "age", "others", "estimate", "estimate x fill", "estimate x queue", "estimate squared")
+FEATURES = (
+    "one",
+    "fill",
+    "full",
+    "queue",
+    "age",
+    "idle",
+    "soon",
+    "running",
+    "crowd",
+    "locked",
+    "estimate",
+    "estimate x fill",
+    "estimate x queue",
+    "estimate x locked",
+    "estimate squared",
+)
 """What the index of a (unit, kind) pair is linear in; see `_index`. One set of weights for each group of like units and each kind."""
 
 
@@ -149,7 +167,7 @@ def _choose_kind(sim: Sim, desk: Desk, rule: int, d: int) -> int:
             kind = desk.depth[kinds - 1 - k]
         if not _runs_here(sim, left, kind, d):
             continue
-        if rule in {MRU, DEPTH_FIRST}:
+        if MRU <= rule <= DEPTH_FIRST:  # a set would allocate
             best = kind
             break
         cost = _cost(sim, desk, rule, d, kind)
@@ -194,13 +212,10 @@ def _arrival_after(sim: Sim, kind: int, skipped: int) -> float:
 @inline
 def _reserved(sim: Sim, desk: Desk, d: int, task: int, taken: int) -> float:
     """Slow tasks belong to units with large batches, quick ones to the others; within that, work done for the time."""
-    quickest, batch = np.inf, 0
+    batch = 1
     for other in range(len(sim.device)):
         batch = max(batch, sim.device[other].batch)
-    for other in range(len(desk.order)):
-        for unit in range(len(sim.device)):
-            quickest = min(quickest, desk.duration[other, unit])
-    slow = desk.duration[task, d] > 4.0 * quickest
+    slow = desk.duration[task, d] > SLOW * desk.setting[0].span
     wrong = slow != (sim.device[d].batch > 1) and batch > 1
     return float(desk.duration[task, d] / taken * (10.0 if wrong else 1.0))
 
@@ -212,10 +227,20 @@ def _reserved(sim: Sim, desk: Desk, d: int, task: int, taken: int) -> float:
 def _choose_pairs(sim: Sim, desk: Desk, weights: FloatArray, actions: IntArray) -> None:
     """Take the (unit, kind) pair of highest index, again and again while it is above zero; the other units wait."""
     kinds, left = len(sim.kind), desk.scratch
-    idle = 0
+    idle, soon, locked, crowd = 0, np.inf, 0, 0
+    for k in range(kinds):
+        crowd += left[k]
+        left[kinds + k] = 0  # the second half counts units that run a kind, or will
     for d in range(len(sim.device)):
         actions[d] = kinds
-        idle += 1 if is_idle(sim, d) else 0
+        busy = busy_for(sim, d) / desk.setting[0].span
+        if is_idle(sim, d):
+            idle += 1
+            continue
+        soon = min(soon, busy)
+        locked += 1 if busy > SLOW else 0
+        if sim.device[d].running >= 0:
+            left[kinds + sim.device[d].last_kind] += 1
     chosen = 0
     while chosen < idle:
         unit, kind, best = -1, -1, -np.inf
@@ -224,13 +249,16 @@ def _choose_pairs(sim: Sim, desk: Desk, weights: FloatArray, actions: IntArray) 
                 continue
             for k in range(kinds):
                 if _runs_here(sim, left, k, d):
-                    index = _index(sim, desk, weights, d, k, idle - chosen - 1)
+                    index = _index(sim, desk, weights[desk.group[d], k], d, k, idle - chosen - 1, soon, locked, crowd)
                     if index > best:
                         unit, kind, best = d, k, index
         if unit < 0 or (best <= 0.0 and (chosen > 0 or next_time(sim) < np.inf)):
             break
         actions[unit] = kind
-        left[kind] -= min(left[kind], sim.device[unit].batch)
+        taken = min(left[kind], sim.device[unit].batch)
+        left[kind] -= taken
+        left[kinds + kind] += 1
+        crowd -= taken
         chosen += 1
     for d in range(len(sim.device)):
         if actions[d] == kinds and is_idle(sim, d):
@@ -238,15 +266,21 @@ def _choose_pairs(sim: Sim, desk: Desk, weights: FloatArray, actions: IntArray) 
 
 
 @inline
-def _index(sim: Sim, desk: Desk, weights: FloatArray, d: int, kind: int, others: int) -> float:
-    """Worth of giving a unit a kind now; the features are those of `FEATURES`, each of the order of 1."""
-    w = weights[desk.group[d], kind]
+def _index(sim: Sim, desk: Desk, w: FloatArray, d: int, kind: int, others: int, soon: float, locked: int, crowd: int) -> float:
+    """Worth of giving a unit a kind now.
+
+    The features are, each of the order of 1: how full the batch would be, and whether it is full; the queue; the age of its first
+    job; other idle units; the time until a busy unit is free; units that run the same kind; all that is ready; units locked in
+    slow tasks; and the first estimate, alone and with some of these. Times are in `span`, that of a typical task.
+    """
+    units = len(sim.device)
     left, batch = desk.scratch[kind], sim.device[d].batch
-    fill = min(left, batch) / batch
-    queue = min(left, 20) / 10.0
-    age = (sim.world[0].now - sim.job[sim.inst[pool_top(sim, kind)].job].arrival) * desk.setting[0].tick * 10.0
+    fill, queue = min(left, batch) / batch, min(left, 20) / 10.0
+    age = (sim.world[0].now - sim.job[sim.inst[pool_top(sim, kind)].job].arrival) / (10.0 * desk.setting[0].span)
+    held = locked / units
     estimate = desk.estimate[0] if len(desk.estimate) > 0 else 0.5
-    score = w[0] + w[1] * fill + w[3] * queue + w[4] * min(age, 3.0) + w[5] * others / len(sim.device)
+    score = w[0] + w[1] * fill + w[3] * queue + w[4] * min(age, 3.0) + w[5] * others / units + w[6] * min(soon / 2.0, 1.0)
+    score += w[7] * desk.scratch[len(sim.kind) + kind] / units + w[8] * min(crowd, 20) / 10.0 + w[9] * held
     if left >= batch:
         score += w[2]
-    return float(score + estimate * (w[6] + w[7] * fill + w[8] * queue + w[9] * estimate))
+    return float(score + estimate * (w[10] + w[11] * fill + w[12] * queue + w[13] * held + w[14] * estimate))

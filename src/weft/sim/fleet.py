@@ -185,6 +185,8 @@ def _desk(stream: Stream, blank: Sim, options: StepOptions) -> Desk:
     setting["slowest"], setting["prior"] = 1.0 / options.window, options.prior
     setting["age_scale"], setting["queue_scale"], setting["ages"] = options.age_scale, options.queue_scale, options.ages
     setting["blocking"], setting["estimate"], setting["units"] = options.waiting == "paper", options.estimate, options.units
+    duration = ticked(stream.problem, stream.tick).durations()
+    setting["span"] = max(float(np.median(duration.min(axis=1))), 1e-12)
     watched = sorted(stream.watched, key=lambda c: int(w.choices.task[c]))
     branches = [len(w.choices.branches(c)) for c in watched]
     slot = np.concatenate(([0], np.cumsum(branches) - np.arange(1, len(branches) + 1))).astype(np.int64)
@@ -199,14 +201,14 @@ def _desk(stream: Stream, blank: Sim, options: StepOptions) -> Desk:
         watch_ptr=np.searchsorted(owners, np.arange(w.n + 1)).astype(np.int64),
         chance=_chances(stream, watched, slot),
         order=np.array(w.order),
-        duration=ticked(stream.problem, stream.tick).durations(),
+        duration=duration,
         depth=_depth_order(stream, blank),
         group=_alike(stream),
         estimate=np.concatenate([np.zeros(0), *(np.full(b - 1, 1.0 / b) for b in branches)]),
         seen=np.zeros(len(watched), np.int64),
         remaining=np.zeros(w.n),
         tally=tally,
-        scratch=np.zeros(max(options.ages, stream.problem.p, len(blank.kind)) + 1, np.int64),
+        scratch=np.zeros(max(options.ages, 2 * len(blank.kind)) + 1, np.int64),
     )
 
 

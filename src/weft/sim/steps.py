@@ -27,8 +27,9 @@ def _record(floats: str, integers: str) -> np.dtype[np.void]:
     return np.dtype([*((name, np.float64) for name in floats.split()), *((name, np.int64) for name in integers.split())])
 
 
-SETTING = _record("idle slowest prior tick age_scale queue_scale", "blocking ages estimate units")
-# slowest: least weight of a new outcome, 1 / window; blocking: waiting holds the unit for `idle` ticks; last two: parts of what is seen
+SETTING = _record("idle slowest prior tick span age_scale queue_scale", "blocking ages estimate units")
+# slowest: least weight of a new outcome, 1 / window; span: ticks of a typical task; blocking: waiting holds the unit for `idle`
+# ticks; the last two: parts of what is seen
 WATCH = _record("", "choice slot branches")  # a choice to estimate; its first place in `estimate`
 CHANCE = _record("nominal", "slot first last")  # of an edge: fixed, estimate[slot], or (slot -2) what first to last leave over
 TALLY = _record("cost elapsed", "scanned fresh memory")  # fresh: estimates moved since `remaining` was worked out; memory: of a rule
