@@ -1,0 +1,1 @@
+"""Environments and learners: one file each, its loop visible."""
