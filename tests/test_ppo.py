@@ -164,6 +164,14 @@ def test_units_in_order_share_what_is_there():
     assert mask[0, 1].tolist() == [False, False, True]
 
 
+def test_a_unit_that_may_not_wait_waits_when_nothing_is_left():
+    mask = np.array([[[True, False], [True, False]]])
+    action, log_prob = np.zeros((1, 2), np.int64), np.zeros(1)
+    ppo.sample(np.zeros((1, 2, 2), np.float32), mask, np.full((1, 2), 0.9), np.array([[1]]), np.array([1, 1]), action, log_prob)
+    assert action.tolist() == [[0, 1]]
+    assert log_prob[0] == 0.0
+
+
 def test_samples_follow_the_masked_softmax():
     rng = np.random.default_rng(0)
     n = 20_000

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from weft.model.check import check
     from weft.planners import Plan, Planner, plan
     from weft.policies import simulate
+    from weft.policies.files import load_policy
     from weft.report.compare import Comparison, compare
     from weft.report.gantt_static import save_gantt
     from weft.sim.view import Decision, Policy, View
@@ -60,6 +61,7 @@ __all__ = [
     "gpu_cluster",
     "load",
     "load_cluster",
+    "load_policy",
     "load_workload",
     "plan",
     "planners",
@@ -88,6 +90,7 @@ _HOME = {
     "weft.model.check": ("check",),
     "weft.planners": ("Plan", "Planner", "plan"),
     "weft.policies": ("simulate",),
+    "weft.policies.files": ("load_policy",),
     "weft.report.gantt_static": ("save_gantt",),
     "weft.report.compare": ("Comparison", "compare"),
     "weft.sim.view": ("Decision", "Policy", "View"),

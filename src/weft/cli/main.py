@@ -13,7 +13,7 @@ from weft import __version__
 from weft.errors import InvalidInput, UnknownName, WeftError
 from weft.registry import closest
 
-VERBS = ("plan", "compare", "simulate", "generate", "list", "bench")
+VERBS = ("plan", "compare", "simulate", "generate", "train", "evaluate", "list", "bench")
 
 DONE, BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 0, 2, 130, 141
 """Exit codes; the last two are 128 + the number of the signal, as the shell has them."""

@@ -172,8 +172,12 @@ def sample(
     for e in range(envs):
         log_prob[e] = 0.0
         for u in range(units):
-            for a in range(stocks):
-                mask[e, u, a] = mask[e, u, a] and remaining[e, a] > 0
+            offered = False
+            for a in range(actions):
+                mask[e, u, a] = mask[e, u, a] and (a >= stocks or remaining[e, a] > 0)
+                offered = offered or mask[e, u, a]
+            if not offered:
+                mask[e, u, actions - 1] = True  # all was taken: the last action, to wait, is all that is left
             top = -np.inf
             for a in range(actions):
                 if mask[e, u, a] and logits[e, u, a] > top:

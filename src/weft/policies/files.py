@@ -14,6 +14,7 @@ from weft.registry import closest
 
 FORMAT, VERSION = "weft-policy", 1
 SHIPPED = Path(__file__).parent / "shipped"
+ALIASES = {"conditional": "conditional-best"}
 _KEYS = {"format", "version", "name", "about", "architecture", "observation", "environment", "training"}
 
 
@@ -88,6 +89,20 @@ def read_policy(path: str | Path) -> Learned:
     return Learned(card["name"], network, card["observation"], card["environment"], card["training"], card["about"])
 
 
+def load_policy(name_or_path: str | Path = "conditional") -> Learned:
+    """Load a learned policy that comes with weft, by name, or one from a file (see `weft train`). Loading runs no code.
+
+    "conditional" is the best one for the scenario `conditional-paper`.
+
+    Examples
+    --------
+    >>> policy = load_policy("conditional-pi4")
+    >>> policy.network.sizes.tolist(), policy.training["algorithm"]
+    ([31, 64, 64, 28], 'PPO with masked actions (weft.learn.ppo)')
+    """
+    return read_policy(find_policy(name_or_path))
+
+
 def shipped() -> list[str]:
     """Names of the policies that come with weft, sorted."""
     return sorted(path.stem for path in SHIPPED.glob("*.safetensors"))
@@ -95,7 +110,7 @@ def shipped() -> list[str]:
 
 def find_policy(name_or_path: str | Path) -> Path:
     """Return the file of a shipped name or a path."""
-    name = str(name_or_path)
+    name = ALIASES.get(str(name_or_path), str(name_or_path))
     if name in shipped():
         return SHIPPED / f"{name}.safetensors"
     path = _numbers_path(Path(name_or_path))

@@ -1,0 +1,122 @@
+"""`weft train`: a policy for a stream of conditional jobs."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from weft.cli.arguments import number, whole
+
+if TYPE_CHECKING:
+    from weft.learn.ppo import Training
+    from weft.policies.files import Learned
+
+SUMMARY = "train a policy; every seed is a training of its own, the best one is kept"
+EXAMPLE = """  weft train conditional --policy pi4 --samples 5e6 --seeds 3 --out trained
+  weft train conditional --stream mine.toml --policy own --samples 2e6
+  weft evaluate trained/pi4 fifo"""
+
+TOPICS = ("conditional",)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Say the arguments of the verb."""
+    parser.add_argument("topic", choices=TOPICS, metavar="TOPIC", help=f"one of: {', '.join(TOPICS)}")
+    parser.add_argument("--policy", default="pi4", metavar="NAME", help="pi0 to pi4 as in the paper, best, or own (default: pi4)")
+    parser.add_argument("--stream", default="conditional-paper", metavar="TOML", help="a file, or a name (default: conditional-paper)")
+    parser.add_argument("--samples", type=number(least=1), default=5e6, metavar="N", help="steps of the environment (default: 5e6)")
+    parser.add_argument("--seeds", type=whole(1), default=1, metavar="N", help="how many trainings (default: 1)")
+    parser.add_argument("--seed", type=whole(0), default=0, metavar="N", help="the first seed (default: 0)")
+    parser.add_argument("--waiting", choices=("event", "paper"), default="event", help="until the next event, or blocked for 10 ms (paper)")
+    parser.add_argument("--out", type=Path, default=Path("trained"), metavar="DIR", help="where policies go (default: trained)")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Train, keep checkpoints, and print how it went."""
+    from weft.cli.output import emit
+    from weft.formats.stream_toml import load_stream
+    from weft.policies.files import save_policy
+
+    stream = load_stream(args.stream)
+    _need_torch()
+    from weft.learn.conditional_training import recipe_of
+
+    settings = dataclasses.replace(recipe_of(args.policy).settings, samples=int(args.samples))
+    args.out.mkdir(parents=True, exist_ok=True)
+    runs: list[tuple[Learned, Training]] = []
+    for seed in range(args.seed, args.seed + args.seeds):
+        runs.append(_train_one(args, stream, settings, seed))
+        best = min(runs, key=lambda found: found[1].score)
+        path = save_policy(
+            dataclasses.replace(best[0], training=best[0].training | {"seeds": [t.seed for _, t in runs]}), args.out / args.policy
+        )
+        if runs[-1][1].interrupted:
+            print(f"weft: stopped after {runs[-1][1].samples:,} samples; the best so far is in {path}", file=sys.stderr)
+            raise KeyboardInterrupt
+    rows = [_row(training) for _, training in runs]
+    if args.json:
+        emit({"policy": args.policy, "stream": stream.name, "file": str(path), "trainings": rows})
+        return
+    for row in rows:
+        print(f"  seed {row['seed']}: score {row['score']:.4f}, {row['samples']:,} samples in {row['cpu_seconds']:.0f} s of processor time")
+    print(f"best: seed {best[1].seed}, score {best[1].score:.4f} (mean log of seconds a job takes)\nwrote {path}")
+
+
+def _train_one(args: argparse.Namespace, stream: Any, settings: Any, seed: int) -> tuple[Learned, Training]:
+    from weft.learn.conditional_training import train_policy
+
+    with _Bar(args.policy, seed, settings.samples) as bar:
+        return train_policy(stream, args.policy, settings=settings, seed=seed, waiting=args.waiting, watch=bar.watch)
+
+
+class _Bar:
+    """A progress bar with the score of the best network so far, when a person looks at it."""
+
+    def __init__(self, name: str, seed: int, samples: int) -> None:
+        self._bar: Any = None
+        if sys.stderr.isatty():
+            from tqdm import tqdm
+
+            self._bar = tqdm(total=samples, desc=f"{name}, seed {seed}", unit=" samples", unit_scale=True, file=sys.stderr, leave=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+    @property
+    def watch(self) -> Callable[[Training], None]:
+        """What the training calls after every update."""
+        return self._show
+
+    def _show(self, training: Training) -> None:
+        if self._bar is not None:
+            self._bar.set_postfix(best=f"{training.score:.4f}", refresh=False)
+            self._bar.update(training.samples - self._bar.n)
+
+
+def _row(training: Training) -> dict[str, Any]:
+    keep = ("samples", "score", "reward_rate", "cpu_seconds")
+    curve = [{key: entry[key] for key in keep if key in entry} for entry in training.curve if "score" in entry]
+    return {
+        "seed": training.seed,
+        "score": training.score,
+        "samples": training.samples,
+        "cpu_seconds": training.cpu_seconds,
+        "curve": curve,
+    }
+
+
+def _need_torch() -> None:
+    from importlib.util import find_spec
+
+    from weft.errors import MissingExtra
+
+    if find_spec("torch") is None:
+        raise MissingExtra("torch", "learn")

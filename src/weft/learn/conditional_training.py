@@ -1,0 +1,197 @@
+"""Training policies for streams of conditional jobs: the environment as PPO wants it, and what pi0 to pi4 stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from weft.errors import UnknownName
+from weft.learn import ppo
+from weft.model.columns import BoolArray, FloatArray, IntArray
+from weft.model.stream import Stream
+from weft.policies.files import Learned
+from weft.policies.networks import Numbers, network_of
+from weft.policies.playing import WINDOW, play, random_drift, watched_task, with_first
+from weft.registry import closest
+from weft.sim.fleet import StepFleet, StepOptions
+
+ENVS = 256
+JOBS = 2000
+"""Of one episode in training."""
+MEMORY = 20.0
+"""Spans over which jobs are counted for relative rewards."""
+VALIDATION = 20_000_000
+"""Draws for comparing checkpoints begin here: far from those of training and from the seeds of evaluations."""
+GRID = tuple(i / 10 for i in range(11))
+
+
+class FleetEnv:
+    """A `StepFleet` as the vector environment of `ppo`: time is counted in spans of the longest path of a job, stocks are the queues.
+
+    An episode ends when its last job does, and nothing comes after. With `relative`, rewards are divided by the recent mean number of jobs
+    in the same simulation: one per cent counts the same where jobs take 30 ms and where they take 100, as it does in the comparison.
+    """
+
+    def __init__(self, stream: Stream, envs: int, options: StepOptions, *, relative: bool = True) -> None:
+        self.fleet = StepFleet(stream, envs, options)
+        self.envs, self.units, self.actions = envs, self.fleet.units, self.fleet.kinds + 1
+        self.observation_size = self.fleet.observation_size
+        self.capacity: IntArray = np.array(stream.problem.cluster.batch, np.int64)
+        self.span = longest_path(stream)
+        self.relative = relative
+        self._never = np.zeros(envs, np.bool_)
+        self._cost, self._time = np.zeros(envs), np.zeros(envs)
+
+    @property
+    def remaining(self) -> IntArray:
+        """(envs, kinds) how many tasks wait in each queue."""
+        ready: IntArray = self.fleet.fleet.sim.kind["ready"]
+        return ready
+
+    def reset(self, seed: int) -> tuple[Numbers, BoolArray]:
+        """Begin all simulations; trainings of different seeds meet different draws."""
+        steps = self.fleet.reset(1000 + seed * 100_000)
+        self._cost[:], self._time[:] = MEMORY, MEMORY
+        return steps.observation, self._shaped(steps.mask)
+
+    def step(self, actions: IntArray) -> tuple[Numbers, BoolArray, Numbers, Numbers, BoolArray, BoolArray, Numbers]:
+        """One step of every simulation."""
+        steps = self.fleet.step(actions)
+        reward, elapsed = steps.reward / self.span, steps.elapsed / self.span
+        if self.relative:
+            reward = reward / self._mean_jobs(reward, elapsed, steps.done)
+        return steps.observation, self._shaped(steps.mask), reward, elapsed, steps.done, self._never, steps.observation
+
+    def _mean_jobs(self, reward: FloatArray, elapsed: FloatArray, done: BoolArray) -> FloatArray:
+        """Mean number of jobs over the last `MEMORY` spans, or so; a new episode begins with the mean over all."""
+        fade = np.exp(-elapsed / MEMORY)
+        self._cost = self._cost * fade - reward
+        self._time = self._time * fade + elapsed
+        mean = self._cost / self._time
+        self._cost[done], self._time[done] = MEMORY / 4 * mean.mean(), MEMORY / 4
+        return np.maximum(mean, 1e-6)
+
+    def _shaped(self, mask: BoolArray) -> BoolArray:
+        return mask.reshape(self.envs, self.units, self.actions)
+
+
+def longest_path(stream: Stream) -> float:
+    """Seconds of the longest way through a job, each task on its fastest unit."""
+    w = stream.problem.workflow
+    best = stream.problem.durations().min(axis=1)
+    ahead = best.copy()
+    for t in w.order[::-1].tolist():
+        for e in range(int(w.succ_ptr[t]), int(w.succ_ptr[t + 1])):
+            ahead[t] = max(ahead[t], best[t] + ahead[int(w.dst[e])])
+    return float(ahead.max(initial=0.0))
+
+
+DEFAULT = ppo.Settings(horizon=2.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """What a policy is trained for.
+
+    Attributes
+    ----------
+    probability : of the first branch of the watched choice; "random": drawn anew for each episode, uniform in [0, 1];
+        "own": as the stream says
+    estimate, units : whether the policy sees the estimate of that probability, and what the units do
+    """
+
+    about: str
+    probability: float | Literal["random", "own"]
+    estimate: bool = True
+    units: bool = False
+    settings: ppo.Settings = DEFAULT
+
+
+RECIPES = {
+    "pi0": Recipe(about="p(c) = 0.1", probability=0.1, estimate=False),
+    "pi1": Recipe(about="p(c) = 0.5", probability=0.5, estimate=False),
+    "pi2": Recipe(about="p(c) = 0.9", probability=0.9, estimate=False),
+    "pi3": Recipe(about="random p(c)", probability="random", estimate=False),
+    "pi4": Recipe(about="random p(c), sees an estimate of it", probability="random"),
+    "best": Recipe(about="random p(c), sees an estimate of it and what the units do", probability="random", units=True),
+    "own": Recipe(about="probabilities as the stream has them, sees estimates and what the units do", probability="own", units=True),
+}
+
+
+def recipe_of(name: str) -> Recipe:
+    """Return a recipe by name."""
+    if name not in RECIPES:
+        raise UnknownName(f"unknown policy to train '{name}'{closest(name, RECIPES)}")
+    return RECIPES[name]
+
+
+def train_policy(
+    stream: Stream,
+    name: str = "pi4",
+    *,
+    settings: ppo.Settings | None = None,
+    seed: int = 0,
+    waiting: Literal["paper", "event"] = "event",
+    envs: int = ENVS,
+    watch: Callable[[ppo.Training], None] | None = None,
+) -> tuple[Learned, ppo.Training]:
+    """Train one policy by one seed; checkpoints are compared by the mean log of the job completion time on draws of their own."""
+    recipe = recipe_of(name)
+    told = settings or recipe.settings
+    options = StepOptions(waiting=waiting, estimate=recipe.estimate, units=recipe.units, window=WINDOW)
+    short = stream.with_jobs(min(JOBS, stream.jobs))
+    env = FleetEnv(_training_stream(short, recipe), envs, options)
+    trials = _trials(short, recipe)
+
+    def evaluate(weights: dict[str, Numbers]) -> float:
+        network = network_of(weights, units=env.units, actions=env.actions)
+        times = np.concatenate([play(network, trial, [VALIDATION, VALIDATION + 1], options=options) for trial in trials])
+        return float(np.log(times).mean())
+
+    training = ppo.train(env, told, seed=seed, evaluate=evaluate, watch=watch)
+    network = network_of(training.weights, units=env.units, actions=env.actions)
+    shown = {"name": "steps", "version": 1, "estimate": recipe.estimate, "units": recipe.units, "window": WINDOW}
+    world = {
+        "name": "weft/Conditional-v0",
+        "stream": stream.name,
+        "waiting": waiting,
+        "probability": recipe.probability,
+        "jobs": short.jobs,
+    }
+    return Learned(name, network, shown, world, record(training, envs), recipe.about), training
+
+
+def record(training: ppo.Training, envs: int) -> dict[str, Any]:
+    """Return how a policy was trained, as plain values."""
+    kept = ("samples", "cpu_seconds", "reward_rate", "entropy", "score")
+    curve = [{key: round(entry[key], 6) for key in kept if key in entry} for entry in training.curve if "score" in entry]
+    return {
+        "algorithm": "PPO with masked actions (weft.learn.ppo)",
+        "seed": training.seed,
+        "samples": training.samples,
+        "cpu_seconds": round(training.cpu_seconds, 1),
+        "score": training.score,
+        "envs": envs,
+        "settings": training.settings.as_dict(),
+        "interrupted": training.interrupted,
+        "curve": curve,
+    }
+
+
+def _training_stream(stream: Stream, recipe: Recipe) -> Stream:
+    if recipe.probability == "own":
+        return stream
+    task = watched_task(stream)
+    if recipe.probability == "random":
+        return stream.with_drift(task, random_drift(stream, task))
+    return with_first(stream, task, recipe.probability)
+
+
+def _trials(stream: Stream, recipe: Recipe) -> Sequence[Stream]:
+    if recipe.probability == "own":
+        return [stream]
+    points = GRID if recipe.probability == "random" else (recipe.probability,)
+    return [with_first(stream, watched_task(stream), p) for p in points]

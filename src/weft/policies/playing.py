@@ -1,0 +1,107 @@
+"""A learned policy at work in step-wise simulations of a stream: compiled from the observation to the decision."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from weft.errors import InvalidInput, Unsupported
+from weft.model.columns import BoolArray, FloatArray, IntArray
+from weft.model.stream import Drift, Stream
+from weft.policies.files import Learned
+from weft.policies.networks import Network, Numbers, choose, working_space
+from weft.sim.fleet import StepFleet, StepOptions, Waiting
+from weft.sim.jit import lean
+from weft.sim.kernel import MOMENT
+from weft.sim.steps import Fleet, act, desk_of, mask_actions, observe, proceed, sim_of
+
+WINDOW = 500.0
+"""Outcomes an estimate remembers: a deviation of 0.016 at most, and it follows a change within some seconds."""
+PATIENCE = 40
+"""Steps per job after which a run is given up: a policy that only ever waits would never end (good ones take 2 or 3)."""
+
+
+def options_of(policy: Learned, waiting: Waiting | None = None) -> StepOptions:
+    """Return how a stream is to be stepped and shown for a policy."""
+    seen = policy.observation
+    if seen.get("name") != "steps" or seen.get("version") != 1:
+        raise InvalidInput(
+            f"policy '{policy.name}' reads observations '{seen.get('name')}' version {seen.get('version')}; known: 'steps' version 1"
+        )
+    way = waiting or policy.environment.get("waiting", "event")
+    return StepOptions(waiting=way, estimate=bool(seen["estimate"]), units=bool(seen["units"]), window=float(seen["window"]))
+
+
+def watched_task(stream: Stream) -> str:
+    """Return the task whose choice is estimated; there must be one."""
+    if not stream.watched:
+        raise InvalidInput(f"stream '{stream.name}' has no choice with estimate = true; mark one, or train the policy 'own'")
+    w = stream.problem.workflow
+    return w.task_name(int(w.choices.task[stream.watched[0]]))
+
+
+def with_first(stream: Stream, task: str, p: float) -> Stream:
+    """Return the stream with probability p for the first branch of a task's choice; the others share the rest as before."""
+    return stream.with_drift(task, dataclasses.replace(random_drift(stream, task), low=p, high=p))
+
+
+def random_drift(stream: Stream, task: str) -> Drift:
+    """Return a drift that draws the probability of the first branch once for each run, uniform in [0, 1]."""
+    w = stream.problem.workflow
+    owners = [w.task_name(int(t)) for t in w.choices.task]
+    return Drift("uniform", stream.drift[owners.index(task)].probability[:1])
+
+
+def play(network: Network, stream: Stream, seeds: list[int], *, options: StepOptions, authors: bool = False) -> FloatArray:
+    """Mean job completion time (seconds) of each seed's draw; inf where the policy never finishes.
+
+    The policy acts greedily: each idle unit, in order, takes its best allowed action among what the units before it left.
+    """
+    fleet = StepFleet(stream, 1, options, authors=authors)
+    if fleet.observation_size != network.sizes[0] or (fleet.units, fleet.kinds + 1) != (network.units, network.actions):
+        raise Unsupported(
+            f"the policy reads {network.sizes[0]} numbers for {network.units} units and {network.actions - 1} kinds of task; "
+            f"stream '{stream.name}' shows {fleet.observation_size} for {fleet.units} and {fleet.kinds}; train one for it: weft train"
+        )
+    seen, mask = np.zeros(fleet.observation_size, np.float32), np.zeros((fleet.units, fleet.kinds + 1), np.bool_)
+    action, remaining = np.zeros(fleet.units, np.int64), np.zeros(fleet.kinds, np.int64)
+    capacity = np.asarray(stream.problem.cluster.batch, np.int64).copy()
+    found = np.zeros(len(seeds))
+    for i, seed in enumerate(seeds):
+        fleet.place(0, *stream.draw_ticks(seed, authors=authors))
+        steps = play_out(
+            fleet.fleet, 0, network, capacity, seen, mask, remaining, working_space(network), action, PATIENCE * stream.jobs + 1000
+        )
+        found[i] = float(fleet.jct(0).mean()) if steps >= 0 else np.inf
+    return found
+
+
+@lean
+def play_out(
+    fleet: Fleet,
+    s: int,
+    network: Network,
+    capacity: IntArray,
+    seen: Numbers,
+    mask: BoolArray,
+    remaining: IntArray,
+    space: Numbers,
+    action: IntArray,
+    most: int,
+) -> int:
+    """Play one simulation to its end; return the steps it took, or -1 when it did not end."""
+    sim, desk = sim_of(fleet, s), desk_of(fleet, s)
+    flat = mask.reshape(mask.size)
+    answer = proceed(sim, desk)
+    for step in range(most):
+        if answer != MOMENT:
+            return step
+        observe(sim, desk, seen)
+        mask_actions(sim, desk, flat)
+        for k in range(len(remaining)):
+            remaining[k] = sim.kind[k].ready
+        choose(network, seen, mask, remaining, capacity, space, action)
+        act(sim, desk, action)
+        answer = proceed(sim, desk)
+    return -1
