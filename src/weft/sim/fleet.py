@@ -113,6 +113,8 @@ class StepFleet:
             np.zeros(rows),
             np.zeros(rows, np.bool_),
         )
+        self.final_observation = np.zeros_like(self._steps.observation)
+        """Of simulations that were done in the last step: what was seen at their end."""
 
     @property
     def observation_size(self) -> int:
@@ -128,16 +130,17 @@ class StepFleet:
             self._begin(s)
         return self._steps
 
-    def step(self, actions: ArrayLike) -> Steps:
-        """Apply one action a unit in every simulation: a kind, or `kinds` to wait."""
+    def step(self, actions: ArrayLike, *, renew: bool = True) -> Steps:
+        """Apply one action a unit in every simulation: a kind, or `kinds` to wait. Without `renew`, what ended stays at its end."""
         chosen = np.ascontiguousarray(actions, np.int64)
         if chosen.shape != (self.size, self.units) or ((chosen < 0) | (chosen > self.kinds)).any():
             raise InvalidInput(f"actions must be a ({self.size}, {self.units}) array of numbers from 0 to {self.kinds}")
         stuck = step_many(self.fleet, chosen, *self._steps)
         if stuck >= 0:
             raise Stuck(f"simulation {stuck} of '{self.stream.name}' waits, but nothing is in flight or due; keep to the action mask")
-        if self._steps.done.any():
+        if renew and self._steps.done.any():
             for s in np.flatnonzero(self._steps.done).tolist():
+                self.final_observation[s] = self._steps.observation[s]
                 self._begin(s)
         return self._steps
 

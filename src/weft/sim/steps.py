@@ -137,7 +137,7 @@ def proceed(sim: Sim, desk: Desk) -> int:
     while True:
         before, jobs = sim.world[0].now, jobs_here(sim)
         answer = advance(sim)
-        if answer == STUCK and _rouse(sim):
+        if answer == STUCK and _rouse(sim, desk):
             answer = advance(sim)
         if answer != MOMENT:
             break
@@ -167,10 +167,12 @@ def _any_idle(sim: Sim) -> bool:
 
 
 @inline
-def _rouse(sim: Sim) -> bool:
-    """Nothing is due but units are held back: the first of them to be free again makes a moment."""
+def _rouse(sim: Sim, desk: Desk) -> bool:
+    """Nothing is due: the first unit that is held back makes a moment when it is free again. Where waiting holds units, all wait."""
     first = -1
     for d in range(len(sim.device)):
+        if desk.setting[0].blocking == 1 and is_idle(sim, d):
+            hold(sim, d, sim.world[0].now + desk.setting[0].idle)
         until = sim.device[d].blocked_until
         if until > sim.world[0].now and (first < 0 or until < sim.device[first].blocked_until):
             first = d
@@ -347,9 +349,8 @@ def step_many(
         done[s] = answer == ENDED
         if answer == STUCK:
             stuck = s
-        elif answer == MOMENT:
-            observe(sim, desk, seen[s])
-            mask_actions(sim, desk, mask[s])
+        observe(sim, desk, seen[s])
+        mask_actions(sim, desk, mask[s])
     return stuck
 
 
