@@ -7,7 +7,7 @@ want no layer in between step a `StepFleet` themselves.
 from __future__ import annotations
 
 import os
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -33,7 +33,7 @@ def _fleet(stream: str | os.PathLike[str] | Stream, size: int, jobs: int | None,
     return StepFleet(found if jobs is None else found.with_jobs(jobs), size, options)
 
 
-def _spaces(fleet: StepFleet) -> tuple[spaces.Box, spaces.MultiDiscrete]:
+def _spaces(fleet: StepFleet) -> tuple[Any, Any]:
     seen = spaces.Box(0.0, 1.0, (fleet.observation_size,), np.float32)
     return seen, spaces.MultiDiscrete(np.full(fleet.units, fleet.kinds + 1))
 
@@ -48,7 +48,7 @@ class ConditionalEnv(gymnasium.Env[Seen, IntArray]):
     options : `StepOptions`: semantics of waiting, what is seen
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": []}
+    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 (declared so by Gymnasium)
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class ConditionalEnv(gymnasium.Env[Seen, IntArray]):
 class ConditionalVectorEnv(VectorEnv[Seen, IntArray, np.ndarray[Any, Any]]):
     """Many simulations in one compiled call; one that ends begins anew in the same step."""
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": [], "autoreset_mode": AutoresetMode.SAME_STEP}
+    metadata: dict[str, Any] = {"render_modes": [], "autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012
 
     def __init__(
         self,

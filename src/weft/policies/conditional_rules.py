@@ -127,7 +127,7 @@ def choose_one(sim: Sim, desk: Desk, rule: int, weights: FloatArray, actions: In
         if kind >= 0:
             actions[d] = kind
             left[kind] -= min(left[kind], sim.device[d].batch)
-        elif rule > DEPTH_FIRST:
+        elif rule > DEPTH_FIRST or desk.setting[0].blocking == 0:
             actions[d] = _wait(sim, desk, actions, d)
 
 
