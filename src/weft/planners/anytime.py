@@ -24,6 +24,9 @@ CHAINS = 4
 PLAIN_SHARE = 0.25
 """Share of the time after which a search for a schedule with copies begins to make some."""
 
+COPY_CELLS = 1_000_000
+"""Tasks x devices up to which a search makes copies; above it, the copies of the quick planners are all there are."""
+
 BOUND_CELLS = 2_000_000
 """Tasks x devices up to which the bound is worked out before the search, to stop when it is met."""
 
@@ -90,7 +93,7 @@ class Anytime:
             if self.duplicate:
                 team.search(clock, self.iterations and self.iterations // 4, target, report, until=PLAIN_SHARE)
                 found.append(team.schedule())
-                team = team.copying(problem, seed=seed)
+                team = team.copying(problem, clock, seed=seed) if problem.n * problem.p <= COPY_CELLS else team
             team.search(clock, self.iterations, target, report)
         found.append(team.schedule())
         best = min(found, key=lambda s: s.makespan if objective.plain else objective.value(problem, s))
