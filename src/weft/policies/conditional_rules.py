@@ -14,10 +14,12 @@ import numpy as np
 from weft.errors import InvalidInput, Stuck, UnknownName
 from weft.model.columns import FloatArray, IntArray
 from weft.registry import closest
+from weft.sim.commitment import can_run, is_idle
 from weft.sim.fleet import StepFleet
 from weft.sim.jit import inline, lean
-from weft.sim.kernel import ENDED, MOMENT, STUCK, can_run, is_idle, next_time, task_of
+from weft.sim.kernel import ENDED, MOMENT, STUCK, next_time
 from weft.sim.pool import pool_top
+from weft.sim.queues import task_of
 from weft.sim.rules import first_runnable
 from weft.sim.steps import Desk, Fleet, act, busy_for, desk_of, proceed, sim_of, update_remaining
 from weft.sim.tables import Sim

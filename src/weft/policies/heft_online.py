@@ -16,7 +16,7 @@ from weft.model import Scenario, Workload
 from weft.model.columns import FloatArray, IntArray
 from weft.policies.policy import POLICIES
 from weft.sim.jit import njit
-from weft.sim.kernel import task_of, transfer_time
+from weft.sim.queues import task_of, transfer_time
 from weft.sim.ranks import upward_rank
 from weft.sim.tables import Sim, make_sim
 from weft.sim.view import Decision, View

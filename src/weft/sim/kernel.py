@@ -12,10 +12,10 @@ from weft.model.trace import CANCELLED as X_CANCELLED
 from weft.model.trace import DONE as X_DONE
 from weft.model.trace import LOST as X_LOST
 from weft.sim.jit import inline, lean
-from weft.sim.pool import pool_add, pool_remove, pool_top
+from weft.sim.pool import pool_add, pool_remove
+from weft.sim.queues import edge_taken, enqueue, task_of, try_start
 from weft.sim.tables import (
     CANCELLED,
-    COMMITTED,
     DONE,
     JOB_AHEAD,
     JOB_CANCELLED,
@@ -23,19 +23,12 @@ from weft.sim.tables import (
     JOB_HERE,
     READY,
     REPLAY,
-    RUNNING,
     SKIPPED,
     Sim,
 )
 
 MOMENT, ENDED, STUCK = 0, 1, 2
 """What `advance` answers."""
-
-
-@inline
-def task_of(sim: Sim, instance: int) -> int:
-    """The global task of an instance."""
-    return int(instance - sim.job[sim.inst[instance].job].shift)
 
 
 @inline
@@ -149,13 +142,6 @@ def _settle(sim: Sim, instance: int) -> None:
         sim.job[job].state = JOB_ENDED
         sim.job[job].finish = sim.world[0].now
         sim.world[0].open_jobs -= 1
-
-
-@inline
-def edge_taken(sim: Sim, job: int, edge: int) -> bool:
-    """Whether a finished source takes this edge."""
-    choice = sim.edge[edge].choice
-    return bool(choice < 0 or sim.outcome[sim.job[job].choice + choice] == sim.edge[edge].branch)
 
 
 @inline
@@ -309,237 +295,8 @@ def _arrive(sim: Sim) -> None:
         if sim.world[0].mode == REPLAY:
             for e in range(sim.job[job].entry, sim.job[job + 1].entry):
                 sim.inst[sim.entry[e].instance].decided = sim.world[0].now
-                _enqueue(sim, e, sim.entry[e].device)
+                enqueue(sim, e, sim.entry[e].device)
         if sim.job[job].remaining == 0:  # a workflow without tasks
             sim.job[job].state = JOB_ENDED
             sim.job[job].finish = sim.world[0].now
             sim.world[0].open_jobs -= 1
-
-
-@inline
-def _enqueue(sim: Sim, entry: int, d: int) -> None:
-    sim.entry[entry].next = -1
-    if sim.device[d].tail >= 0:
-        sim.entry[sim.device[d].tail].next = entry
-    else:
-        sim.device[d].head = entry
-    sim.device[d].tail = entry
-
-
-# -- 5. starts ---------------------------------------------------------------
-
-
-@inline
-def try_start(sim: Sim, d: int) -> None:
-    """Start the head of a device's queue, or note when to look again."""
-    now = sim.world[0].now
-    if sim.device[d].running >= 0:
-        return
-    sim.due[d] = np.inf
-    if sim.device[d].pace == np.inf:
-        return
-    if now < sim.device[d].blocked_until:
-        sim.due[d] = sim.device[d].blocked_until
-        return
-    entry = sim.device[d].head
-    if sim.world[0].mode == REPLAY:
-        while entry >= 0 and sim.inst[sim.entry[entry].instance].status == SKIPPED:
-            entry = sim.entry[entry].next
-        sim.device[d].head = entry
-        if entry < 0:
-            sim.device[d].tail = -1
-        elif sim.inst[sim.entry[entry].instance].pending > 0:
-            return
-    if entry < 0:
-        return
-    ready_at = group_arrival(sim, entry, d)
-    if ready_at > now:
-        sim.due[d] = ready_at
-        return
-    sim.device[d].head = sim.entry[entry].next
-    if sim.device[d].head < 0:
-        sim.device[d].tail = -1
-    _start(sim, entry, d)
-
-
-@inline
-def _start(sim: Sim, entry: int, d: int) -> None:
-    now, pace = sim.world[0].now, sim.device[d].pace
-    longest, expected = 0.0, 0.0
-    instance = sim.entry[entry].instance
-    sim.device[d].last_kind = sim.task[task_of(sim, instance)].kind
-    while instance >= 0:
-        g = task_of(sim, instance)
-        seconds = sim.task[g].work * sim.grid[sim.task[g].row, d]
-        expected = max(expected, seconds * pace)
-        longest = max(longest, seconds * sim.inst[instance].factor * sim.grid[2 * len(sim.device) + sim.task[g].kind, d] * pace)
-        if sim.inst[instance].status != DONE:
-            sim.inst[instance].status = RUNNING
-        instance = sim.inst[instance].partner
-    sim.device[d].running = entry
-    sim.device[d].start = now
-    sim.due[d] = now + longest
-    sim.device[d].expected = now + expected
-    sim.device[d].group = sim.world[0].groups
-    sim.world[0].groups += 1
-
-
-@inline
-def transfer_time(sim: Sim, origin: int, d: int, data: float) -> float:
-    """Seconds to move data from one device to another; nothing on one device."""
-    return float(sim.grid[origin, d] + data * sim.grid[len(sim.device) + origin, d])
-
-
-@inline
-def group_arrival(sim: Sim, entry: int, d: int) -> float:
-    """When the inputs of all members of a queued group are on a device."""
-    latest = 0.0
-    instance = sim.entry[entry].instance
-    while instance >= 0:
-        latest = max(latest, input_arrival(sim, instance, d, sim.inst[instance].decided))
-        instance = sim.inst[instance].partner
-    return latest
-
-
-@inline
-def input_arrival(sim: Sim, instance: int, d: int, decided: float) -> float:
-    """When the inputs of an instance are on a device, if it is (or was) committed there at `decided`."""
-    job = sim.inst[instance].job
-    shift = sim.job[job].shift
-    g = instance - shift
-    eager = sim.world[0].eager == 1
-    latest = 0.0
-    for k in range(sim.task[g].pred, sim.task[g + 1].pred):
-        e = sim.edge[k].back
-        x = sim.inst[sim.edge[e].source + shift].result
-        if x < 0 or not edge_taken(sim, job, e):
-            continue
-        soonest = np.inf
-        while x >= 0:
-            sent = sim.execution[x].finish if eager else max(sim.execution[x].finish, decided)
-            origin = sim.execution[x].device
-            soonest = min(soonest, sent + transfer_time(sim, origin, d, sim.edge[e].data))
-            x = sim.execution[x].before
-        latest = max(latest, soonest)
-    return latest
-
-
-# -- decisions ---------------------------------------------------------------
-
-
-@inline
-def is_idle(sim: Sim, d: int) -> bool:
-    """Up, not blocked, nothing running, nothing queued."""
-    device = sim.device[d]
-    return bool(device.running < 0 and device.head < 0 and device.pace < np.inf and sim.world[0].now >= device.blocked_until)
-
-
-@inline
-def can_run(sim: Sim, instance: int, d: int) -> bool:
-    """Whether a device can run an instance at all."""
-    return bool(sim.grid[sim.task[task_of(sim, instance)].row, d] < np.inf)
-
-
-@inline
-def expected_seconds(sim: Sim, instance: int, d: int) -> float:
-    """Expected duration at the present pace of the device."""
-    g = task_of(sim, instance)
-    return float(sim.task[g].work * sim.grid[sim.task[g].row, d] * sim.device[d].pace)
-
-
-@inline
-def free_at(sim: Sim, d: int) -> float:
-    """When a device is expected to have finished all that is committed to it; inf when it is down."""
-    if sim.device[d].pace == np.inf:
-        return np.inf
-    now = sim.world[0].now
-    overdue = sim.device[d].running >= 0 and now > sim.device[d].expected
-    if sim.device[d].stale == 1 or overdue or sim.device[d].head < 0:
-        t = now
-        if sim.device[d].running >= 0:
-            t = max(now, sim.device[d].expected)
-        t = max(t, sim.device[d].blocked_until)
-        entry = sim.device[d].head
-        while entry >= 0:
-            t = max(t, group_arrival(sim, entry, d)) + _group_seconds(sim, entry, d)
-            entry = sim.entry[entry].next
-        sim.device[d].free = t
-        sim.device[d].stale = 0
-    return float(sim.device[d].free)
-
-
-@inline
-def _group_seconds(sim: Sim, entry: int, d: int) -> float:
-    longest = 0.0
-    instance = sim.entry[entry].instance
-    while instance >= 0:
-        longest = max(longest, expected_seconds(sim, instance, d))
-        instance = sim.inst[instance].partner
-    return longest
-
-
-@inline
-def expected_finish(sim: Sim, instance: int, d: int) -> float:
-    """Expected finish of a ready instance if it is committed to a device now."""
-    now = sim.world[0].now
-    begin = max(free_at(sim, d), input_arrival(sim, instance, d, now), now)
-    return float(begin + expected_seconds(sim, instance, d))
-
-
-@inline
-def commit(sim: Sim, instance: int, d: int) -> None:
-    """Commit a ready instance to a device, fill its batch from the pool, and start it if the device is free."""
-    kind = sim.task[task_of(sim, instance)].kind
-    _claim(sim, kind, instance)
-    if sim.device[d].batch > 1:
-        _fill_batch(sim, kind, instance, d)
-    sim.entry[instance].instance = instance
-    sim.world[0].decisions += 1
-    queued = sim.device[d].running >= 0 or sim.device[d].head >= 0
-    if queued:  # `free` before the queue grows: then one addition keeps it true, to the last bit
-        t = free_at(sim, d)
-        sim.device[d].free = max(t, group_arrival(sim, instance, d)) + _group_seconds(sim, instance, d)
-    else:
-        sim.device[d].stale = 1
-    _enqueue(sim, instance, d)
-    try_start(sim, d)
-
-
-@inline
-def _claim(sim: Sim, kind: int, instance: int) -> None:
-    pool_remove(sim, kind, instance)
-    sim.inst[instance].status = COMMITTED
-    sim.inst[instance].decided = sim.world[0].now
-    sim.inst[instance].partner = -1
-
-
-@lean
-def _fill_batch(sim: Sim, kind: int, instance: int, d: int) -> None:
-    room = sim.device[d].memory - sim.task[task_of(sim, instance)].memory
-    size, last, put_aside = 1, instance, 0
-    while size < sim.device[d].batch and sim.kind[kind].ready > 0:
-        other = pool_top(sim, kind)
-        if not can_run(sim, other, d):
-            pool_remove(sim, kind, other)
-            sim.inst[put_aside].aside = other
-            put_aside += 1
-            continue
-        need = sim.task[task_of(sim, other)].memory
-        if need > room:
-            break
-        room -= need
-        _claim(sim, kind, other)
-        sim.inst[last].partner = other
-        last = other
-        size += 1
-    for k in range(put_aside):
-        pool_add(sim, kind, sim.inst[k].aside)
-
-
-@lean
-def block(sim: Sim, d: int, until: float) -> None:
-    """Keep a device idle until a time; its end is an event."""
-    sim.device[d].blocked_until = until
-    sim.device[d].stale = 1
-    if sim.device[d].running < 0:
-        sim.due[d] = until

@@ -4,18 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from weft.sim.commitment import can_run, commit, expected_finish, expected_seconds, is_idle
 from weft.sim.jit import inline, lean
-from weft.sim.kernel import (
-    MOMENT,
-    advance,
-    can_run,
-    commit,
-    expected_finish,
-    expected_seconds,
-    is_idle,
-    task_of,
-)
+from weft.sim.kernel import MOMENT, advance
 from weft.sim.pool import before, pool_add, pool_first, pool_remove
+from weft.sim.queues import task_of
 from weft.sim.rule import PLACEMENTS
 from weft.sim.tables import OUTSIDE, REPLAY, Sim
 

@@ -9,8 +9,9 @@ import numpy as np
 from weft.errors import InvalidInput, Stuck
 from weft.model import Scenario, Schedule, Trace, Workload
 from weft.model.columns import BoolArray, FloatArray, IntArray, frozen
-from weft.sim import kernel
+from weft.sim.commitment import block, commit, free_at, is_idle
 from weft.sim.jit import njit
+from weft.sim.kernel import MOMENT, STUCK, advance
 from weft.sim.rule import Rule
 from weft.sim.rules import run_to_end
 from weft.sim.tables import JOB_HERE, READY, Sim, make_sim
@@ -59,7 +60,7 @@ def simulate_many(
             decider.begin(workload, seed=seed)
             sim = make_sim(workload, scenario, None, eager=eager)
             answer = _run_policy(workload, decider, sim)
-        if answer == kernel.STUCK:
+        if answer == STUCK:
             raise _stuck(workload, decider, sim)
         traces.append(_trace(workload, scenario, sim, eager=eager, policy=_name(decider)))
     return traces
@@ -75,19 +76,19 @@ def _name(decider: Decider) -> str:
 def _run_policy(workload: Workload, policy: Policy, sim: Sim) -> int:
     outlook = _Outlook(workload, sim)
     while True:
-        answer = kernel.advance(sim)
-        if answer != kernel.MOMENT:
+        answer = advance(sim)
+        if answer != MOMENT:
             return answer
         while sim.world[0]["ready"] > 0:
             decision = policy.decide(outlook.view())
             if decision is None:
                 break
             if isinstance(decision, Block):
-                kernel.block(sim, decision.device, decision.until)
+                block(sim, decision.device, decision.until)
                 continue
             ready = 0 <= decision.instance < len(sim.inst) and sim.inst["status"][decision.instance] == READY
             refuse_decision(workload, policy.name, decision, ready=bool(ready), pace=sim.device["pace"])
-            kernel.commit(sim, decision.instance, decision.device)
+            commit(sim, decision.instance, decision.device)
 
 
 def refuse_decision(workload: Workload, policy: str, decision: Decision, *, ready: bool, pace: FloatArray) -> None:
@@ -157,7 +158,7 @@ def _ready(sim: Sim) -> IntArray:
 def _free_all(sim: Sim) -> FloatArray:
     free = np.empty(len(sim.device))
     for d in range(len(free)):
-        free[d] = kernel.free_at(sim, d)
+        free[d] = free_at(sim, d)
     return free
 
 
@@ -165,7 +166,7 @@ def _free_all(sim: Sim) -> FloatArray:
 def _idle_all(sim: Sim) -> BoolArray:
     idle = np.empty(len(sim.device), np.bool_)
     for d in range(len(idle)):
-        idle[d] = kernel.is_idle(sim, d)
+        idle[d] = is_idle(sim, d)
     return idle
 
 

@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 
 from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.model.trace import DONE as X_DONE
+from weft.sim.commitment import can_run, commit, is_idle
 from weft.sim.jit import inline, lean
-from weft.sim.kernel import ENDED, MOMENT, STUCK, advance, can_run, commit, is_idle, next_time, task_of
+from weft.sim.kernel import ENDED, MOMENT, STUCK, advance, next_time
 from weft.sim.pool import pool_top
+from weft.sim.queues import task_of
 from weft.sim.rules import first_runnable
 from weft.sim.tables import Sim, Table
 
