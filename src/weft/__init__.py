@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from weft.model.check import check
     from weft.planners import Plan, Planner, plan
     from weft.policies import simulate
-    from weft.policies.files import load_policy
+    from weft.policies.learned import load_policy
     from weft.report.compare import Comparison, compare
     from weft.report.gantt_static import save_gantt
+    from weft.run.functions import task
     from weft.sim.view import Decision, Policy, View
 
 __version__ = "0.1.0"
@@ -66,9 +67,11 @@ __all__ = [
     "plan",
     "planners",
     "policies",
+    "run",
     "save",
     "save_gantt",
     "simulate",
+    "task",
 ]
 
 _HOME = {
@@ -90,13 +93,14 @@ _HOME = {
     "weft.model.check": ("check",),
     "weft.planners": ("Plan", "Planner", "plan"),
     "weft.policies": ("simulate",),
-    "weft.policies.files": ("load_policy",),
+    "weft.policies.learned": ("load_policy",),
     "weft.report.gantt_static": ("save_gantt",),
     "weft.report.compare": ("Comparison", "compare"),
+    "weft.run.functions": ("task",),
     "weft.sim.view": ("Decision", "Policy", "View"),
 }
-_MODULES = ("errors", "generate", "planners", "policies")
-"""Packages that are names of their own; the last three can be called (`registry.CallableModule`)."""
+_MODULES = ("errors", "generate", "planners", "policies", "run")
+"""Packages that are names of their own; the last four can be called (`registry.CallableModule`)."""
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
 

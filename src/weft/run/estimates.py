@@ -1,0 +1,107 @@
+"""Estimates of a run: what was measured before, and where nothing was, the workflow's own figures brought to the same scale."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import log
+
+import numpy as np
+
+from weft.model import Cluster, Problem, Workflow
+from weft.model.columns import FloatArray, IntArray, frozen
+from weft.run.backend import Finished
+from weft.run.drift import filled
+from weft.run.history import History, Sample
+from weft.run.live import LiveLifecycle
+from weft.run.observer import Observer
+from weft.sim.machine import Group
+
+
+def incoming_bytes(workflow: Workflow) -> FloatArray:
+    """(n,) bytes that come into each task."""
+    return np.bincount(workflow.dst, weights=workflow.data, minlength=workflow.n).astype(float)
+
+
+def estimated_problem(workflow: Workflow, cluster: Cluster, history: History | None) -> Problem:
+    """Bind a workflow to the devices of a backend, with durations from the history.
+
+    A kind of task that was measured on some devices only is taken to be as much off elsewhere; one never measured follows the others;
+    without any measurement the estimates are the workflow's, and where it says nothing, all tasks are alike.
+    """
+    said = workflow if workflow.durations or workflow.work.any() else _with_work(workflow)
+    problem = Problem.bind(said, cluster)
+    if history is None or not history.durations():
+        return problem
+    prior = problem.durations()
+    measured = _measured(said, cluster, history)
+    logs = np.full((len(workflow.kinds), cluster.p), np.nan)
+    both = np.isfinite(measured) & np.isfinite(prior) & (prior > 0) & (measured > 0)
+    for kind in range(len(workflow.kinds)):
+        for device in range(cluster.p):
+            rows = both[:, device] & (workflow.kind == kind)
+            if rows.any():
+                logs[kind, device] = float(np.median(np.log(measured[rows, device] / prior[rows, device])))
+    scaled = prior * np.exp(filled(logs))[workflow.kind]
+    seconds = np.where(np.isfinite(measured) & np.isfinite(prior), measured, scaled)
+    return Problem(said, cluster, frozen(np.ones(workflow.n)), frozen(np.arange(workflow.n)), frozen(np.ascontiguousarray(seconds)))
+
+
+def _measured(workflow: Workflow, cluster: Cluster, history: History) -> FloatArray:
+    """(n, p) predictions of the history; NaN where it knows nothing. Tasks of one kind and size are looked up once."""
+    sizes = np.stack([workflow.kind.astype(float), workflow.work, incoming_bytes(workflow)], axis=1)
+    unique, member = np.unique(sizes, axis=0, return_inverse=True)
+    table = np.full((len(unique), cluster.p), np.nan)
+    for row, (kind, work, data) in enumerate(unique.tolist()):
+        for device, name in enumerate(cluster.kinds):
+            seconds = history.predict(workflow.kinds[int(kind)], name, work=work, data=data)
+            table[row, device] = np.nan if seconds is None else max(seconds, 1e-9)
+    return np.asarray(table[np.asarray(member, np.int64).reshape(-1)], float)
+
+
+def _with_work(workflow: Workflow) -> Workflow:
+    return replace(workflow, work=np.ones(workflow.n))
+
+
+class Recorder(Observer):
+    """Gathers what a run measures, and adds it to the history at the end."""
+
+    def __init__(self, history: History) -> None:
+        self.history = history
+        self._samples: list[Sample] = []
+        self._links: list[tuple[str, str, float, float]] = []
+        self._bytes: dict[int, FloatArray] = {}
+
+    def finished(self, life: LiveLifecycle, group: Group, event: Finished, outcomes: Mapping[int, int]) -> None:  # noqa: ARG002
+        """Note durations, results and transfers."""
+        cluster = life.workload.cluster
+        for k, i in enumerate(group.members):
+            job, task = life.place[i]
+            template = int(life.workload.template[job])
+            w = life.problem(i).workflow
+            if template not in self._bytes:
+                self._bytes[template] = incoming_bytes(w)
+            output = event.data[k] if k < len(event.data) else 0.0
+            work, data = float(w.work[task]), float(self._bytes[template][task])
+            kind, device = w.kinds[w.kind[task]], cluster.kinds[event.device]
+            self._samples.append(Sample(kind, device, event.finish - event.start, work, data, output))
+        for moved in event.transfers:
+            source = cluster.kinds[moved.source] if moved.source >= 0 else "disk"
+            self._links.append((source, cluster.kinds[event.device], moved.data, moved.seconds))
+
+    def ended(self, life: LiveLifecycle, now: float) -> None:  # noqa: ARG002
+        """Write all at once."""
+        if self._samples or self._links:
+            self.history.add(self._samples, self._links)
+        self._samples, self._links = [], []
+
+
+def prediction_errors(seconds: FloatArray, predicted: FloatArray, kind: IntArray) -> dict[int, tuple[int, float, float, float]]:
+    """Kind -> (count, median predicted, median measured, median of measured / predicted)."""
+    found = {}
+    for k in np.unique(kind).tolist():
+        rows = (kind == k) & (predicted > 0) & (seconds > 0)
+        if rows.any():
+            ratio = np.exp(np.median([log(s / p) for s, p in zip(seconds[rows], predicted[rows], strict=True)]))
+            found[int(k)] = (int(rows.sum()), float(np.median(predicted[rows])), float(np.median(seconds[rows])), float(ratio))
+    return found

@@ -1,0 +1,36 @@
+"""The branches that the functions of choices named, as numbers."""
+
+from __future__ import annotations
+
+from weft.errors import InvalidInput
+from weft.run.backend import Finished
+from weft.run.live import LiveLifecycle
+from weft.sim.machine import Group
+
+
+def outcomes_of(life: LiveLifecycle, group: Group, event: Finished) -> dict[int, int]:
+    """Choice, over all jobs -> branch; raises `InvalidInput` when a function named none, or one there is not."""
+    found: dict[int, int] = {}
+    for k, i in enumerate(group.members):
+        numbers = life.choices_of(i)
+        if numbers:
+            said = event.branches[k] if k < len(event.branches) else ()
+            found.update(zip(numbers, _branches(life, i, numbers, said), strict=True))
+    return found
+
+
+def _branches(life: LiveLifecycle, instance: int, numbers: list[int], said: tuple[str | int, ...]) -> list[int]:
+    choices = life.problem(instance).workflow.choices
+    first = int(life.workload.first_choice[life.place[instance][0]])
+    labels = [[choices.labels[b] for b in choices.branches(c - first)] for c in numbers]
+    if len(said) != len(numbers):
+        raise InvalidInput(f"it named {len(said)} branches; it must return one of {' and one of '.join(map(str, labels))}")
+    return [_number(word, known) for word, known in zip(said, labels, strict=True)]
+
+
+def _number(word: str | int, known: list[str]) -> int:
+    if isinstance(word, str) and word in known:
+        return known.index(word)
+    if isinstance(word, int) and 0 <= word < len(known):
+        return word
+    raise InvalidInput(f"it returned the branch {word!r}; it must be one of {known}")

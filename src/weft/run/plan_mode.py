@@ -1,0 +1,148 @@
+"""Plan mode: a static plan, dispatched in order, and planned anew from where the run stands when the world is not as planned."""
+
+from __future__ import annotations
+
+from collections import deque
+from math import inf
+
+import numpy as np
+
+from weft.model import Problem, Schedule, Workflow
+from weft.planners import Planner
+from weft.run.live import LiveLifecycle
+from weft.sim.story import POOL, State
+from weft.sim.view import Decision
+
+OPEN = (State.WAITING, *POOL)
+"""States of instances that are not committed yet: what a new plan may move."""
+
+REPLAN_SECONDS = 1.0
+"""Time limit of planners that search, when they plan while others wait."""
+
+
+class PlanGuide:
+    """The plan of a planner: every device gets its tasks in the planned order, a few ahead of time.
+
+    Jobs are planned as they arrive, behind what was planned before. Copies of a plan are left out: data is where it is needed soon enough.
+
+    Parameters
+    ----------
+    ahead : groups a device may have, with the one that runs; a new plan can move all others
+    replan : plan anew when devices come and go, tasks are lost or estimates change
+    """
+
+    def __init__(self, planner: Planner, *, ahead: int = 3, replan: bool = True, seconds: float | None = None, seed: int = 0) -> None:
+        self.planner = planner
+        self.ahead = ahead
+        self.replan = replan
+        self.seconds = seconds
+        self.seed = seed
+        self.name = planner.name
+        self.plans = 0
+        """How many plans were made."""
+
+    def begin(self, life: LiveLifecycle) -> None:
+        """No plan yet."""
+        self._lines: list[deque[int]] = [deque() for _ in life.machines]
+        self._new: list[int] = []
+        self._stale = False
+
+    def arrived(self, life: LiveLifecycle, job: int, now: float) -> None:  # noqa: ARG002
+        """To be planned at the next decision."""
+        self._new.append(job)
+
+    def changed(self, life: LiveLifecycle, now: float) -> None:  # noqa: ARG002
+        """To be planned anew at the next decision."""
+        self._stale = True
+
+    def decide(self, life: LiveLifecycle, now: float) -> Decision | None:
+        """The next task of a device with room for it, if that task is ready."""
+        if self._stale and (self.replan or self._strays(life)):
+            self._plan_the_rest(life, now)
+        elif self._new:
+            self._plan_new_jobs(life)
+        self._stale = False
+        for device, line in enumerate(self._lines):
+            machine = life.machines[device]
+            while line and life.stories.state[line[0]] not in OPEN:
+                line.popleft()
+            room = machine.pace < inf and len(machine.queue) + (machine.running is not None) < self.ahead
+            if room and line and life.stories.state[line[0]] in POOL and line[0] not in life.held:
+                return Decision(line.popleft(), device)
+        return None
+
+    # -- planning -----------------------------------------------------------
+
+    def _plan_new_jobs(self, life: LiveLifecycle) -> None:
+        jobs, self._new = self._new, []
+        for job in jobs:
+            problem = life.workload.problem_of(job)
+            first = int(life.workload.first_instance[job])
+            self._line_up(self._solve(problem), problem, [first + t for t in range(problem.n)])
+
+    def _plan_the_rest(self, life: LiveLifecycle, now: float) -> None:
+        self._new = []
+        self._lines = [deque() for _ in life.machines]
+        rest = [i for job in life.jobs_here() for i in life.instances(job) if life.stories.state[i] in OPEN and i not in life.held]
+        if rest:
+            problem = remaining_problem(life, rest, now)
+            self._line_up(self._solve(problem), problem, rest)
+
+    def _solve(self, problem: Problem) -> Schedule:
+        limit = REPLAN_SECONDS if self.plans and self.seconds is not None else self.seconds
+        self.plans += 1
+        return self.planner.solve(problem, seconds=limit, seed=self.seed).schedule
+
+    def _line_up(self, schedule: Schedule, problem: Problem, instances: list[int]) -> None:
+        """Tasks beyond the instances are the stubs of `remaining_problem`."""
+        place = np.argsort(problem.workflow.order)
+        for r in np.lexsort((place[schedule.task], schedule.finish, schedule.start)).tolist():
+            if not schedule.copy[r] and schedule.task[r] < len(instances):
+                self._lines[int(schedule.device[r])].append(instances[int(schedule.task[r])])
+
+    def _strays(self, life: LiveLifecycle) -> bool:
+        """Whether something is ready that no line holds: lost, or let out after a back-off."""
+        return any(not any(i in line for line in self._lines) for i in life.ready)
+
+
+def remaining_problem(life: LiveLifecycle, instances: list[int], now: float) -> Problem:
+    """What is left, as a problem: the instances, then a stub for each parent that is done or committed, pinned to where its result is.
+
+    A stub of a result takes no time; that of a committed parent takes until its device is expected to be free. Devices that are down
+    can run nothing, except where only they could.
+    """
+    cluster = life.workload.cluster
+    number = {i: k for k, i in enumerate(instances)}
+    busy = {i: d for d, m in enumerate(life.machines) for g in (*m.queue, *([m.running] if m.running else ())) for i in g.members}
+    pace = np.array([m.pace for m in life.machines])
+    rows = [_durations(life, i, pace) for i in instances]
+    src, dst, data = [], [], []
+    for i in instances:
+        job, task = life.place[i]
+        w, first = life.problem(i).workflow, int(life.workload.first_instance[job])
+        for e in w.pred_edge[w.pred_ptr[task] : w.pred_ptr[task + 1]].tolist():
+            parent = first + int(w.src[e])
+            if parent not in number:
+                where = busy.get(parent, life.results[parent][0][0] if life.results[parent] else None)
+                if where is None:
+                    continue  # held back or skipped: nothing is known of it
+                stub = np.full(cluster.p, np.nan)
+                stub[where] = max(life.free_at(where, now) - now, 0.0) if parent in busy else 0.0
+                number[parent] = len(rows)
+                rows.append(stub)
+            src.append(number[parent])
+            dst.append(number[i])
+            data.append(float(w.data[e]))
+    matrix = np.array(rows)
+    columns = {name: matrix[:, d] for d, name in enumerate(cluster.names)}
+    left = Workflow(name="what is left", work=np.zeros(len(rows)), src=src, dst=dst, data=data, durations=columns)  # type: ignore[arg-type]
+    return Problem.bind(left, cluster)
+
+
+def _durations(life: LiveLifecycle, instance: int, pace: np.ndarray) -> np.ndarray:
+    """Seconds on each device, NaN where it cannot run now; if it can run nowhere now, as if all devices were up."""
+    task = life.place[instance][1]
+    seconds = np.array([life.problem(instance).duration(task, d) for d in range(len(pace))])
+    seconds[np.isinf(seconds)] = np.nan
+    up = np.where(np.isfinite(pace), seconds * np.where(np.isfinite(pace), pace, 1.0), np.nan)
+    return seconds if bool(np.isnan(up).all()) else up

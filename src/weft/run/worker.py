@@ -1,0 +1,235 @@
+"""The process of a device: takes calls from a pipe, runs them one after the other, sends back what came of it."""
+
+# ruff: noqa: S301  # pickles of this run's own processes, and of the user's own results
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import pickle
+import queue
+import shutil
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from typing import Any, NamedTuple
+
+from weft.run.parcel import Parcel, pack, unpack
+
+_HERE = {"device": ""}
+
+DROP = b"drop "
+"""Begins a message that takes an order back: it overtakes what waits before it."""
+
+
+def current_device() -> str:
+    """The name of the device a task runs on; empty outside of a run."""
+    return _HERE["device"]
+
+
+class Chosen(NamedTuple):
+    """What the function of a choice returns when it has a value besides: the branch (or one for each of its choices), and the value."""
+
+    branch: str | int | tuple[str | int, ...]
+    value: Any = None
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a worker is told once: its device, the core it stays on, how much memory it may use, where parcels go."""
+
+    device: str
+    folder: str
+    cores: tuple[int, ...] = ()
+    memory: int | None = None
+    path: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Run:
+    """Call a function: arguments with slots, and a parcel for each slot (None: not taken)."""
+
+    number: int
+    function: int
+    arguments: Parcel
+    inputs: tuple[Parcel | None, ...]
+    chooses: bool
+    result: str
+
+
+def main(pipe: Connection, setting: Setting) -> None:
+    """Serve until the pipe closes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's business: it ends its workers
+    _HERE["device"] = setting.device
+    sys.path.extend(p for p in setting.path if p not in sys.path)
+    _confine(setting)
+    threading.Thread(target=_end_with_parent, args=(setting.folder,), daemon=True).start()
+    inbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+    # Messages are taken off the pipe at once, so that the driver can always send, even while this process sends a large result.
+    dropped: set[int] = set()
+    threading.Thread(target=_read, args=(pipe, inbox, dropped), daemon=True).start()
+    pipe.send_bytes(pickle.dumps(("hello", os.getpid())))
+    _serve(pipe, inbox, dropped)
+    os._exit(0)  # whatever threads or exit handlers a task left behind
+
+
+def _serve(pipe: Connection, inbox: queue.SimpleQueue[bytes | None], dropped: set[int]) -> None:
+    functions: dict[int, bytes | Callable[..., Any]] = {}
+    while True:
+        message = inbox.get()
+        if message is None:
+            return
+        word, *rest = pickle.loads(message)
+        if word == "function":
+            functions[rest[0]] = rest[1]
+        elif word == "clear":
+            functions.clear()
+        elif rest[0].number not in dropped:
+            answer = _perform(rest[0], functions)
+            try:
+                pipe.send_bytes(answer)
+            except OSError:
+                return  # the driver is gone
+
+
+def _perform(run: Run, functions: dict[int, bytes | Callable[..., Any]]) -> bytes:
+    begin = time.perf_counter()
+    try:
+        function = _function(run.function, functions)
+    except BaseException as error:  # noqa: BLE001
+        return _failure(run, begin, "function", f"its function cannot be loaded here: {_said(error)}", "")
+    try:
+        inputs, transfers = _load(run)
+        args, kwargs = unpack(run.arguments)
+        value = function(*fill(args, inputs), **fill(kwargs, inputs))
+        branches, value = _split(value) if run.chooses else ((), value)
+    except BaseException as error:  # noqa: BLE001  # sys.exit() in a task is a failure like any other
+        return _failure(run, begin, "raised", f"{type(error).__name__}: {error}", _users_traceback(error))
+    try:
+        parcel = pack(value, run.result)
+        return pickle.dumps(("done", run.number, begin, time.perf_counter(), parcel, branches, transfers))
+    except BaseException as error:  # noqa: BLE001
+        return _failure(run, begin, "unpicklable", f"its result, a {type(value).__name__}, cannot be pickled: {_said(error)}", "")
+
+
+def _function(number: int, functions: dict[int, bytes | Callable[..., Any]]) -> Callable[..., Any]:
+    found = functions[number]
+    if isinstance(found, bytes):
+        found = functions[number] = pickle.loads(found)
+    return found
+
+
+def _load(run: Run) -> tuple[list[Any], list[tuple[int, float, float]]]:
+    values: list[Any] = []
+    transfers = []
+    for k, parcel in enumerate(run.inputs):
+        begin = time.perf_counter()
+        values.append(None if parcel is None else unpack(parcel))
+        if parcel is not None and parcel.size >= 4096:
+            transfers.append((k, float(parcel.size), time.perf_counter() - begin))
+    return values, transfers
+
+
+class Slot(NamedTuple):
+    """Stands in pickled arguments for an input."""
+
+    edge: int
+
+
+def fill(value: Any, inputs: list[Any]) -> Any:
+    """Put the inputs where their slots are: in the arguments, and in lists, tuples and dicts among them.
+
+    Examples
+    --------
+    >>> fill((Slot(0), [Slot(1), 3]), ["a", "b"])
+    ('a', ['b', 3])
+    """
+    if isinstance(value, Slot):
+        return inputs[value.edge]
+    if type(value) in (list, tuple):
+        return type(value)(fill(v, inputs) for v in value)
+    if type(value) is dict:
+        return {k: fill(v, inputs) for k, v in value.items()}
+    return value
+
+
+def _split(value: Any) -> tuple[tuple[Any, ...], Any]:
+    """The branches a function named, and its value."""
+    said = value.branch if isinstance(value, Chosen) else value
+    rest = value.value if isinstance(value, Chosen) else value
+    words = tuple(said) if isinstance(said, tuple | list) else (said,)
+    plain = tuple(int(w) if isinstance(w, bool) or hasattr(w, "__index__") else w if isinstance(w, str) else repr(w) for w in words)
+    return plain, rest
+
+
+def _failure(run: Run, begin: float, fault: str, text: str, trace: str) -> bytes:
+    return pickle.dumps(("failed", run.number, begin, time.perf_counter(), fault, " ".join(text.split()), trace))
+
+
+def _said(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _users_traceback(error: BaseException) -> str:
+    """The traceback without this file's own frames."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+        trace = trace.tb_next
+    return "".join(traceback.format_exception(type(error), error, trace))
+
+
+# -- surroundings -------------------------------------------------------------
+
+
+def _confine(setting: Setting) -> None:
+    if setting.cores and hasattr(os, "sched_setaffinity"):
+        with contextlib.suppress(OSError):
+            os.sched_setaffinity(0, setting.cores)
+    if setting.memory is not None:
+        import resource  # not on Windows
+
+        resource.setrlimit(resource.RLIMIT_AS, (setting.memory, setting.memory))
+
+
+def _read(pipe: Connection, inbox: queue.SimpleQueue[bytes | None], dropped: set[int]) -> None:
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            message = pipe.recv_bytes()
+            if message.startswith(DROP):
+                dropped.add(int(message[len(DROP) :]))
+            else:
+                inbox.put(message)
+    inbox.put(None)
+
+
+def _end_with_parent(folder: str) -> None:
+    """When the driver dies, even by SIGKILL in the middle of a task, nothing of it stays: no process, no file in memory."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        shutil.rmtree(folder, ignore_errors=True)
+        os._exit(1)
+
+
+def environment(settings: Mapping[str, str]) -> contextlib.AbstractContextManager[None]:
+    """Set environment variables for processes started meanwhile."""
+
+    @contextlib.contextmanager
+    def changed() -> Any:
+        before = {key: os.environ.get(key) for key in settings}
+        os.environ.update(settings)
+        try:
+            yield
+        finally:
+            for key, value in before.items():
+                if value is None:
+                    os.environ.pop(key, None)
+                else:
+                    os.environ[key] = value
+
+    return changed()
