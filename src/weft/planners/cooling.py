@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -128,6 +128,8 @@ class Team:
     """Workers that begin every run from what all of them know."""
 
     workers: list[Worker]
+    reserve: float = 0.0
+    """Seconds to keep for what comes after the search: the best schedule is decoded once more."""
 
     @classmethod
     def of(cls, problem: Problem, objective: Objective, start: Start, *, chains: int, seed: int) -> Team:
@@ -138,9 +140,7 @@ class Team:
             Worker(problem, tail, make_chain(problem.n, s), objective.goal(problem), make_decoder(problem.n, problem.p), scale)
             for s in seeds
         ]
-        for worker in workers:
-            worker.begin(start.order, start.device)
-        return cls(workers)
+        return cls(workers, _begin_all(workers, start.order, start.device))
 
     def copying(self, problem: Problem, clock: Clock, *, seed: int) -> Team:
         """As many workers for schedules with copies: from where this team stands, or with no device chosen, whichever is better."""
@@ -157,10 +157,7 @@ class Team:
         for order, choice in ((best.chain.best_order, best.chain.best_choice), (best.chain.best_order, free), (rank, free)):
             if first.best == np.inf or clock.left() > 0:
                 first.begin(order, choice)
-        order, choice = first.chain.best_order.copy(), first.chain.best_choice.copy()
-        for worker in workers:
-            worker.begin(order, choice)
-        return Team(workers)
+        return Team(workers, _begin_all(workers, first.chain.best_order.copy(), first.chain.best_choice.copy()))
 
     @property
     def leader(self) -> Worker:
@@ -188,7 +185,7 @@ class Team:
 
     def _search_seconds(self, pool: ThreadPoolExecutor, clock: Clock, target: float, report: Progress, until: float) -> None:
         assert clock.seconds is not None
-        last, first, run = clock.begin + clock.seconds * until, self.workers[0], 0
+        last, first, run = clock.begin + clock.seconds * until - self.reserve, self.workers[0], 0
         self._measure(clock.seconds)
         while (now := time.perf_counter()) + 1.2 * first.pace < last and self.leader.best > target:
             runs = max(1, round((last - now) / (CYCLE * first.problem.n * first.pace)))
@@ -218,6 +215,14 @@ class Team:
         work(self.workers[0], report=lambda part: tell(part, self.leader.best))
         for future in futures:
             future.result()
+
+
+def _begin_all(workers: Sequence[Worker], order: IntArray, choice: IntArray) -> float:
+    """Start all workers at one place; returns what that takes one of them, generously."""
+    begun = time.perf_counter()
+    for worker in workers:
+        worker.begin(order, choice)
+    return 0.0005 + 2.0 * (time.perf_counter() - begun) / len(workers)
 
 
 def _part(report: Progress, used: float, share: float, part: float, best: float) -> None:
