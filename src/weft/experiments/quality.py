@@ -76,7 +76,7 @@ def static_cases(folder: Path) -> list[Case]:
     if not file.is_file():
         raise InvalidInput(f"'{folder}' has no results.json; give the folder of graphs with best known makespans")
     rows = json.loads(file.read_text())
-    return [Case(name, load(folder / f"{name}.json"), float(row.get("ccr", 1.0)), float(row["best"])) for name, row in rows.items()]
+    return [Case(name, load(folder / f"{name}.json"), float(row.get("ccr") or 1.0), float(row["best"])) for name, row in rows.items()]
 
 
 def generated_cases(*, tasks: Sequence[int] = (30, 100, 300), devices: int = 6, seed: int = 0) -> list[Case]:
