@@ -9,7 +9,8 @@ from weft.errors import Unsupported
 from weft.model import Problem, WorkflowBuilder
 from weft.model.check import check
 from weft.model.cluster import Cluster
-from weft.planners import PLANNERS, plan
+from weft.planners import FEATURES, PLANNERS, plan
+from weft.planners.planner import QUICK
 
 SECONDS = 0.05
 """A time limit for the planners that take one."""
@@ -103,8 +104,22 @@ def test_bound_below_makespan(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_same_seed_same_plan(name):
     problem = disconnected()
-    one, two = (plan(problem, name, seconds=SECONDS, seed=4).schedule.to_arrays() for _ in range(2))
-    assert all(np.array_equal(one[c], two[c]) for c in one)
+    # A limit on the clock ends a search at another point each time; a limit on its moves does not.
+    planner = PLANNERS.create(name)
+    budget = {option: 50 for option in ("iterations", "generations") if hasattr(planner, option)}
+    seconds = None if budget or "seconds" not in planner.supports else SECONDS
+    one, two = (plan(problem, name, seconds=seconds, seed=4, **budget).schedule for _ in range(2))
+    assert one.makespan == two.makespan
+    if budget or "seconds" not in planner.supports:
+        assert all(np.array_equal(one.to_arrays()[c], two.to_arrays()[c]) for c in one.to_arrays())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_says_what_it_supports(name):
+    supports = PLANNERS.create(name).supports
+    assert QUICK <= supports <= set(FEATURES)
+    if "copies" not in supports:
+        assert all(plan(make(), name, seconds=SECONDS).schedule.copies == 0 for make in (any_numbering, many_tasks))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -76,12 +76,14 @@ def _formats() -> dict[str, str]:
 
 
 def _about_planner(planner: Any) -> str:
-    """A list planner is its rank and its placement; others speak for themselves."""
+    """A list planner is its rank and its placement; others speak for themselves. All say what they support."""
+    supports = f"Supports {', '.join(sorted(planner.supports))}."
     if not hasattr(planner, "rank") or not hasattr(planner, "placement"):
-        return _about(planner)
+        return f"{_about(planner)} {supports}"
     from weft.planners.list_scheduling import PLACEMENTS
 
-    return f"Rank '{planner.rank}', placement '{planner.placement}'. {_about(PLACEMENTS.factory(planner.placement))}"
+    placement = _about(PLACEMENTS.factory(planner.placement))
+    return f"Rank '{planner.rank}', placement '{planner.placement}'. {placement} {supports}"
 
 
 def _about_policy(policy: Any) -> str:

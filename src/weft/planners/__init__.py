@@ -3,10 +3,11 @@
 import sys
 
 from weft.planners import anytime, clustering, dynamic_list, exact, genetic, list_scheduling
-from weft.planners.planner import PLANNERS, Plan, Planner, Solution, plan, refuse_choices
+from weft.planners.planner import FEATURES, PLANNERS, Plan, Planner, Solution, plan, refuse_choices
 from weft.registry import CallableModule
 
 __all__ = [
+    "FEATURES",
     "PLANNERS",
     "Plan",
     "Planner",

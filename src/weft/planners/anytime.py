@@ -13,10 +13,11 @@ from weft.planners.bounds import lower_bound
 from weft.planners.clock import Clock
 from weft.planners.cooling import Progress, Team, reporting
 from weft.planners.objective import Objective
-from weft.planners.planner import EXACT, PLANNERS, Solution, refuse_choices
+from weft.planners.planner import EXACT, PLANNERS, QUICK, Solution, refuse_choices
 from weft.planners.quick_start import quick_copies, quick_start
 
-DEFAULT_SECONDS = 1.0
+DEFAULT_MOVES, DEFAULT_CELLS = 400_000, 150_000_000
+"""Moves of a run without any limit, and most moves x tasks x devices: about a second."""
 
 CHAINS = 4
 """Chains of a run with an iteration budget, whatever the machine, so that its result is the same everywhere."""
@@ -34,7 +35,9 @@ BOUND_CELLS = 2_000_000
 @PLANNERS.register("anytime")
 @dataclass(frozen=True)
 class Anytime:
-    """Search for the time given (1 s if none is), beginning with the best of the quick planners; never worse than they.
+    """Search for the time given, beginning with the best of the quick planners; never worse than they.
+
+    Without a time limit it makes a fixed number of moves, about a second's worth, and gives the same result on any machine.
 
     Parameters
     ----------
@@ -67,6 +70,11 @@ class Anytime:
             if value is not None and value < 1:
                 raise InvalidInput(f"{option} is {value}; it must be 1 or more")
 
+    @property
+    def supports(self) -> frozenset[str]:
+        """Words of `FEATURES`."""
+        return QUICK | {"seconds"} | ({"copies"} if self.duplicate else {"objectives"})
+
     def solve(self, problem: Problem, *, seconds: float | None = None, seed: int = 0) -> Solution:
         """Plan the problem."""
         refuse_choices(problem, self.name)
@@ -76,7 +84,7 @@ class Anytime:
         if problem.n == 0:
             return Solution(Schedule.of(device=[], start=[], finish=[]))
         warm_up()  # compiling is not searching: the clock starts afterwards
-        return self._search(problem, objective, self._clock(seconds), seed)
+        return self._search(problem, objective, Clock(None if self.iterations else seconds), seed)
 
     def _search(self, problem: Problem, objective: Objective, clock: Clock, seed: int) -> Solution:
         start = quick_start(problem, objective, clock, seed=seed)
@@ -87,20 +95,18 @@ class Anytime:
         if objective.plain and problem.n * problem.p <= BOUND_CELLS:
             bound = lower_bound(problem, copies=self.duplicate)
         target = bound * (1 + EXACT)
+        moves = self.iterations or max(2 * CHAINS, min(DEFAULT_MOVES, DEFAULT_CELLS // (problem.n * problem.p)))
         chains = self.threads or (CHAINS if clock.seconds is None else os.cpu_count() or 1)
         team = Team.of(problem, objective, start, chains=chains, seed=seed)
         with reporting(self.progress, clock, bound) as report:
             if self.duplicate:
-                team.search(clock, self.iterations and self.iterations // 4, target, report, until=PLAIN_SHARE)
+                team.search(clock, round(moves * PLAIN_SHARE), target, report, until=PLAIN_SHARE)
                 found.append(team.schedule())
                 team = team.copying(problem, clock, seed=seed) if problem.n * problem.p <= COPY_CELLS else team
-            team.search(clock, self.iterations, target, report)
+            team.search(clock, moves, target, report)
         found.append(team.schedule())
         best = min(found, key=lambda s: s.makespan if objective.plain else objective.value(problem, s))
         return Solution(best, bound if objective.plain and not self.duplicate else 0.0)
-
-    def _clock(self, seconds: float | None) -> Clock:
-        return Clock(seconds if seconds is not None or self.iterations else DEFAULT_SECONDS)
 
 
 @cache

@@ -24,7 +24,7 @@ from weft.model import Problem, ProblemArrays
 from weft.model.columns import FloatArray, IntArray
 from weft.planners.duplication import NONE, Executions, as_schedule, copy_before, execute, inputs_on, no_executions
 from weft.planners.insertion import durations_of, earliest_finish
-from weft.planners.planner import PLANNERS, Solution, refuse_choices
+from weft.planners.planner import PLANNERS, QUICK, Solution, refuse_choices
 from weft.planners.ranks import rank_order
 from weft.planners.timeline import Timeline, earliest_start, idle_timeline
 from weft.sim.jit import njit
@@ -44,6 +44,11 @@ class Clustering:
     """
 
     name: str = "tdca"
+
+    @property
+    def supports(self) -> frozenset[str]:
+        """Words of `FEATURES`."""
+        return QUICK | {"copies"}
 
     def solve(self, problem: Problem, *, seconds: float | None = None, seed: int = 0) -> Solution:  # noqa: ARG002
         """Plan the problem."""

@@ -36,6 +36,7 @@ STEPS = 64
 """Temperatures of a run."""
 
 BAR_SECONDS = 2.0
+"""Runs from this length on show how far they are."""
 
 Progress = Callable[[float, float], None]
 """Called with the share of the budget that is used and the best value so far."""
@@ -168,11 +169,11 @@ class Team:
         """The best schedule of all."""
         return self.leader.schedule()
 
-    def search(self, clock: Clock, iterations: int | None, target: float, report: Progress, *, until: float = 1.0) -> None:
-        """Run after run until the budget, or a share of it, is used or the target is met."""
+    def search(self, clock: Clock, moves: int, target: float, report: Progress, *, until: float = 1.0) -> None:
+        """Run after run until the target is met or the time, or a share of it, is used; without a time limit, the moves."""
         with ThreadPoolExecutor(max(1, len(self.workers) - 1)) as pool:
             if clock.seconds is None:
-                self._search_moves(pool, (iterations or 1) // len(self.workers), target, report)
+                self._search_moves(pool, max(1, moves // len(self.workers)), target, report)
             else:
                 self._search_seconds(pool, clock, target, report, until)
 
@@ -231,18 +232,17 @@ def _part(report: Progress, used: float, share: float, part: float, best: float)
 
 @contextmanager
 def reporting(progress: Progress | None, clock: Clock, bound: float) -> Iterator[Progress]:
-    """Yield what a search calls as it goes: the caller's function, or a bar on a terminal for long runs, or nothing."""
+    """Yield what a search calls as it goes: the caller's function, or a line on a terminal for long runs, or nothing."""
     if progress is not None:
         yield progress
     elif sys.stderr.isatty() and clock.seconds is not None and clock.seconds >= BAR_SECONDS:
-        from tqdm import tqdm
-
-        with tqdm(total=100, desc="anytime", unit="%", leave=False) as bar:
-
-            def show(share: float, value: float) -> None:
-                bar.n = round(100 * min(1.0, share))
-                bar.set_postfix_str(f"{value:.6g}" + (f", at most {value / bound - 1:.1%} above optimal" if bound > 0 else ""))
-
-            yield show
+        yield partial(_show, bound)
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
     else:
         yield lambda _share, _value: None
+
+
+def _show(bound: float, share: float, value: float) -> None:
+    done = round(20 * min(1.0, share))
+    above = f", at most {100 * (value / bound - 1):.1f} % above the optimum" if bound > 0 else ""
+    print(f"\r\x1b[K[{'=' * done}{' ' * (20 - done)}] best {value:.6g}{above}", end="", file=sys.stderr, flush=True)

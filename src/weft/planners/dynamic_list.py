@@ -20,7 +20,7 @@ import numpy as np
 from weft.model import Problem, ProblemArrays
 from weft.model.columns import FloatArray, IntArray
 from weft.planners.insertion import Rows, arrivals, as_schedule, durations_of, empty_rows
-from weft.planners.planner import PLANNERS, Solution, refuse_choices
+from weft.planners.planner import PLANNERS, QUICK, Solution, refuse_choices
 from weft.sim.jit import njit
 
 MIN_MIN, MAX_MIN, SUFFERAGE, DLS, ETF = range(5)
@@ -42,6 +42,11 @@ class DynamicList:
     """A planner that places, at every step, the free task a rule prefers; `name` is that rule."""
 
     name: str
+
+    @property
+    def supports(self) -> frozenset[str]:
+        """Words of `FEATURES`."""
+        return QUICK
 
     def solve(self, problem: Problem, *, seconds: float | None = None, seed: int = 0) -> Solution:  # noqa: ARG002
         """Plan the problem."""

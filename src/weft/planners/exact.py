@@ -23,12 +23,16 @@ from weft.planners.bounds import device_heads, device_tails, lower_bound
 from weft.planners.clock import Clock
 from weft.planners.decoder import decode, make_decoder
 from weft.planners.objective import Objective
-from weft.planners.planner import EXACT, PLANNERS, Solution, refuse_choices
+from weft.planners.planner import EXACT, PLANNERS, QUICK, Solution, refuse_choices
 
-DEFAULT_SECONDS = 20.0
+DEFAULT_EFFORT = 6.0
+"""Without a time limit: the solver's own measure of effort, which is the same on every machine; roughly seconds."""
 
 WARM_SHARE, WARM_SECONDS = 0.15, 3.0
 """Share of the time, and most seconds, for the warm start."""
+
+INTERLEAVED = 8
+"""Strategies the solver tries in turn where it has to be deterministic."""
 
 TICK_BITS = 40
 """The warm start's makespan is about 2^TICK_BITS ticks."""
@@ -40,7 +44,9 @@ MODEL_CELLS = 200_000
 @PLANNERS.register("exact")
 @dataclass(frozen=True)
 class Exact:
-    """The shortest schedule, or the best found within the time limit (20 s if none is given), and a proven bound.
+    """The shortest schedule, or the best found within the time limit, and a proven bound.
+
+    Without a time limit the solver gets a fixed effort, on one thread, and the result is the same on any machine.
 
     Parameters
     ----------
@@ -57,6 +63,11 @@ class Exact:
     objective: str = "makespan"
     name: str = "exact"
 
+    @property
+    def supports(self) -> frozenset[str]:
+        """Words of `FEATURES`."""
+        return QUICK | {"seconds", "proof"}
+
     def solve(self, problem: Problem, *, seconds: float | None = None, seed: int = 0) -> Solution:
         """Plan the problem."""
         refuse_choices(problem, self.name)
@@ -65,9 +76,9 @@ class Exact:
         solver_module = _load_solver()
         if problem.n == 0:
             return Solution(Schedule.of(device=[], start=[], finish=[]))
-        limit = DEFAULT_SECONDS if seconds is None else seconds
-        clock = Clock(limit)
-        warm = Anytime(threads=self.threads).solve(problem, seconds=min(WARM_SHARE * limit, WARM_SECONDS), seed=seed).schedule
+        clock = Clock(seconds)
+        first = None if seconds is None else min(WARM_SHARE * seconds, WARM_SECONDS)
+        warm = Anytime(threads=self.threads if seconds else None).solve(problem, seconds=first, seed=seed).schedule
         bound = lower_bound(problem)
         small = problem.m * problem.p * problem.p + problem.n * problem.p <= MODEL_CELLS
         if warm.makespan <= bound * (1 + EXACT) or not small or clock.left() <= 0:
@@ -164,8 +175,13 @@ class Model:
     def solve(self, clock: Clock, *, threads: int, seed: int) -> Solution:
         """Let the solver work for the time that is left."""
         solver = self.library.CpSolver()
-        solver.parameters.max_time_in_seconds = max(0.01, clock.left())
-        solver.parameters.num_workers = threads
+        if clock.seconds is None:
+            solver.parameters.max_deterministic_time = DEFAULT_EFFORT
+            solver.parameters.interleave_search = True
+            solver.parameters.num_workers = INTERLEAVED
+        else:
+            solver.parameters.max_time_in_seconds = max(0.01, clock.left())
+            solver.parameters.num_workers = threads
         solver.parameters.random_seed = seed % 2**31
         status = solver.solve(self.model)
         # Schedules add in floating point: give way by more than their rounding can be.

@@ -24,7 +24,7 @@ from weft.planners.clock import Clock
 from weft.planners.cooling import reporting
 from weft.planners.decoder import Decoder, decode, make_decoder
 from weft.planners.objective import Goal, Objective
-from weft.planners.planner import PLANNERS, Solution, refuse_choices
+from weft.planners.planner import PLANNERS, QUICK, Solution, refuse_choices
 from weft.planners.quick_start import order_by_start
 from weft.rng import stream
 from weft.sim.jit import njit
@@ -84,6 +84,11 @@ class Genetic:
             raise InvalidInput(f"population is {self.population}; it must be {2 * ELITE} or more")
         if self.generations is not None and self.generations < 1:
             raise InvalidInput(f"generations is {self.generations}; it must be 1 or more")
+
+    @property
+    def supports(self) -> frozenset[str]:
+        """Words of `FEATURES`."""
+        return QUICK | {"seconds", "objectives"}
 
     def solve(self, problem: Problem, *, seconds: float | None = None, seed: int = 0) -> Solution:
         """Plan the problem."""

@@ -17,7 +17,7 @@ from weft.planners import duplication, immediate_mode, pins
 from weft.planners.insertion import as_schedule, insert_in_order
 from weft.planners.lookahead import insert_looking_ahead
 from weft.planners.optimistic import insert_optimistically
-from weft.planners.planner import PLANNERS, Solution, refuse_choices
+from weft.planners.planner import PLANNERS, QUICK, Solution, refuse_choices
 from weft.planners.ranks import RANKS, rank_order
 from weft.registry import Registry
 
@@ -39,6 +39,11 @@ class ListPlanner:
     rank: str = "upward"
     placement: str = "earliest"
     name: str = "list"
+
+    @property
+    def supports(self) -> frozenset[str]:
+        """Words of `FEATURES`."""
+        return QUICK | {"copies"} if self.placement == "duplicate" else QUICK
 
     def solve(self, problem: Problem, *, seconds: float | None = None, seed: int = 0) -> Solution:  # noqa: ARG002
         """Plan the problem."""

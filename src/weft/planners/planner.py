@@ -7,16 +7,30 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, Protocol
 
-from weft.planners.bounds import lower_bound
-
 from weft.errors import InvalidInput, Unsupported
 from weft.model import Problem, Schedule
+from weft.planners.bounds import lower_bound
 from weft.registry import Registry
 
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]
 
 EXACT = 1e-9
 """Relative distance below which a makespan counts as equal to its bound."""
+
+
+FEATURES = {
+    "limits": "tasks that only some devices can run (memory, cores, kind)",
+    "links": "bandwidth and latency by pair of devices",
+    "choices": "conditional branches",
+    "copies": "may run a task on several devices, to save transfers",
+    "seconds": "finds better plans in more time",
+    "proof": "may prove its plan optimal",
+    "objectives": "energy, cost, job completion and waiting beside the makespan",
+}
+"""What a planner may support, and what the word means."""
+
+QUICK = frozenset({"limits", "links"})
+"""What every planner of weft supports."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +50,11 @@ class Planner(Protocol):
     @property
     def name(self) -> str:
         """The name it is registered under, or a telling one."""
+        ...
+
+    @property
+    def supports(self) -> frozenset[str]:
+        """Words of `FEATURES`."""
         ...
 
     def solve(self, problem: Problem, *, seconds: float | None = None, seed: int = 0) -> Solution:
