@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 
@@ -81,6 +81,7 @@ class Driver:
         self._numbers = 0
         self._attempts: dict[int, int] = {}
         self._crashes: dict[int, int] = {}
+        self._prepared = False
         self._sacrificed: set[int] = set()
         """Devices the driver ended itself, with an order it called off: nobody else is to blame for their loss."""
         self._arrived = [False] * self.workload.jobs
@@ -90,12 +91,18 @@ class Driver:
         self._limits = [self.terms.limit(life.problem(i).workflow, life.place[i][1]) for i in range(self.workload.instances)]
         self._timed = any(limit < inf for limit in self._limits)
 
-    def run(self) -> None:
-        """Live moment after moment until every job is finished, failed or cancelled."""
+    def prepare(self) -> None:
+        """Let the guide think before the clock runs: plans, ranks, compilation."""
+        self._prepared = True
         try:
             self.guide.begin(self.life)
         except Exception as error:  # noqa: BLE001  # whatever a policy does, the run goes on
             self._replace(f"it does not begin: {type(error).__name__}: {error}")
+
+    def run(self) -> None:
+        """Live moment after moment until every job is finished, failed or cancelled."""
+        if not self._prepared:
+            self.prepare()
         for job in self._early:
             self.guide.arrived(self.life, job, self.now)
             self.guide.changed(self.life, self.now)
@@ -143,7 +150,8 @@ class Driver:
         scenario = Scenario.of(
             self.workload, outcome=outcome, changes=np.array(self.changes, float).reshape(-1, 3), cancel=np.array(cancel)
         )
-        return self._named(self.life.trace(scenario, self.name))
+        # With the estimates the run began with, so that predicted and measured can be compared.
+        return self._named(replace(self.life.trace(scenario, self.name), workload=self.workload))
 
     # -- the steps of a moment ----------------------------------------------
 

@@ -123,6 +123,7 @@ def run(
             wanted=frozenset(app.wanted),
             observers=observers,
         )
+        driver.prepare()
         try:
             place.begin(workload, app.calls, since=journal.last if journal else 0.0)
             if journal is not None:

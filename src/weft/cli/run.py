@@ -1,0 +1,153 @@
+"""`weft run`: a script's task graph, for real."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from weft.cli.arguments import add_seed, number, whole
+
+if TYPE_CHECKING:
+    from weft.run.launch import RunTrace
+
+SUMMARY = "run a task graph of Python functions on real devices"
+EXAMPLE = """\
+  weft run examples/cholesky.py --backend local --policy heft --report run.html
+
+  The script has a function build() that returns what to run: calls of functions decorated with @weft.task, a networkx graph, or
+  (workflow, functions). It may have a function devices() that returns the devices."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Say the arguments of the verb."""
+    parser.add_argument("script", type=Path, metavar="SCRIPT", help="a Python file with a function build()")
+    parser.add_argument("--backend", default="local", metavar="NAME", help="where tasks run (default: local)")
+    parser.add_argument("--devices", type=whole(1), metavar="N", help="processes (default: the script's, else one a core)")
+    parser.add_argument("--policy", default="heft", metavar="NAME", help="a planner or a policy (default: heft)")
+    parser.add_argument("--shadow", metavar="NAME", help="a policy that is asked beside it, without acting")
+    parser.add_argument("--fixed", action="store_true", help="keep the first plan and the first estimates, whatever happens")
+    trouble = parser.add_argument_group("when something goes wrong")
+    trouble.add_argument("--retries", type=whole(0), default=0, metavar="N", help="run a task that failed again, so many times")
+    trouble.add_argument("--timeout", type=number(above=0), metavar="S", help="seconds a task may run")
+    trouble.add_argument("--keep-going", action="store_true", help="go on with what does not depend on a task that failed")
+    memory = parser.add_argument_group("memory")
+    memory.add_argument("--history", type=Path, metavar="FILE", help="what was measured before (default: the user's own)")
+    memory.add_argument("--no-history", action="store_true", help="neither read nor write it")
+    memory.add_argument("--run-id", metavar="NAME", help="keep a journal and results, and continue the run of this name")
+    add_seed(parser)
+    files = parser.add_argument_group("files to write")
+    files.add_argument("--out", type=Path, metavar="FILE", help="the trace, as JSON or NPZ")
+    files.add_argument("--gantt", type=Path, metavar="FILE", help="the Gantt chart, as HTML, SVG or PNG")
+    files.add_argument("--report", type=Path, metavar="HTML", help="a page with charts, and predicted against measured")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Run, write and print."""
+    from weft.cli.output import emit
+    from weft.formats import save
+    from weft.report.run_report import accuracy, run_text, write_run_report
+
+    trace = _run(args)
+    predicted = _predicted(trace, args.policy)
+    if args.out is not None:
+        save(trace, args.out)
+    if args.gantt is not None:
+        from weft.report.gantt_static import save_gantt
+
+        save_gantt(trace, args.gantt)
+    if args.report is not None:
+        write_run_report(trace, args.report, predicted)
+    if args.json:
+        emit({**_figures(trace, predicted), "accuracy": accuracy(trace)})
+    else:
+        print(run_text(trace, predicted))
+        for path in (args.out, args.gantt, args.report):
+            if path is not None:
+                print(f"wrote {path}")
+
+
+def _run(args: argparse.Namespace) -> RunTrace:
+    from weft.run.launch import run as launch
+
+    module = _load(args.script)
+    what = _call(module, "build", args.script)
+    functions = None
+    if isinstance(what, tuple) and len(what) == 2 and isinstance(what[1], dict):
+        what, functions = what
+    devices: Any = args.devices
+    if devices is None and hasattr(module, "devices"):
+        devices = _call(module, "devices", args.script)
+    return launch(
+        what,
+        functions=functions,
+        policy=args.policy,
+        backend=args.backend,
+        devices=devices,
+        history=False if args.no_history else args.history or True,
+        run_id=args.run_id,
+        retries=args.retries,
+        timeout=args.timeout,
+        on_error="continue" if args.keep_going else "stop",
+        adapt=not args.fixed,
+        shadow=args.shadow,
+        progress=not args.json,
+        seed=args.seed,
+    )
+
+
+def _load(path: Path) -> ModuleType:
+    """Import a script under its own name, so that other processes can import it too."""
+    from weft.errors import InvalidInput
+
+    if not path.is_file():
+        raise InvalidInput(f"{path}: there is no such file")
+    if path.suffix != ".py" or not path.stem.isidentifier():
+        raise InvalidInput(f"{path}: the name of a script must be a Python name that ends in .py")
+    folder = str(path.resolve().parent)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    module = import_module(path.stem)
+    if Path(module.__file__ or "").resolve() != path.resolve():
+        raise InvalidInput(f"{path}: another module is called '{path.stem}' ({module.__file__}); rename the script")
+    return module
+
+
+def _call(module: ModuleType, name: str, path: Path) -> Any:
+    from weft.errors import InvalidInput
+
+    function = getattr(module, name, None)
+    if not callable(function):
+        raise InvalidInput(f"{path}: has no function {name}(); it must return what to run")
+    return function()
+
+
+def _predicted(trace: RunTrace, policy: str) -> Any:
+    from weft.errors import Stuck, Unsupported
+    from weft.planners import PLANNERS
+    from weft.policies import POLICIES
+    from weft.report.run_report import predicted_trace
+
+    try:
+        return predicted_trace(trace, PLANNERS.create(policy) if policy in PLANNERS.names() else POLICIES.create(policy))
+    except (Unsupported, Stuck):
+        return None
+
+
+def _figures(trace: RunTrace, predicted: Any) -> dict[str, object]:
+    return {
+        "workflow": trace.workload.name,
+        "policy": trace.policy,
+        "tasks": trace.workload.instances,
+        "devices": list(trace.workload.cluster.names),
+        "makespan": trace.makespan,
+        "predicted": None if predicted is None else predicted.makespan,
+        "utilisation": trace.utilisation,
+        "executions": len(trace),
+        "plans": trace.plans,
+        "replaced": trace.replaced or None,
+        "failures": [{"task": f.task, "fault": f.fault, "text": f.text} for f in trace.failures],
+    }
