@@ -33,7 +33,7 @@ def mean_times(
     >>> from weft.formats.stream_toml import load_stream
     >>> stream = load_stream("conditional-paper").with_jobs(500)
     >>> mean_times(stream, ConditionalRule("fifo"), probabilities=[0.0, 1.0], seeds=[1]).round(3).tolist()
-    [[0.125], [0.036]]
+    [[0.135], [0.036]]
     """
     fleet = StepFleet(stream, 1, options, authors=authors)
     times = np.zeros((len(probabilities), len(seeds)))

@@ -21,11 +21,13 @@ from weft.sim.kernel import ENDED, MOMENT, STUCK, next_time
 from weft.sim.pool import pool_top
 from weft.sim.queues import task_of
 from weft.sim.rules import first_runnable
-from weft.sim.steps import Desk, Fleet, act, busy_for, desk_of, proceed, sim_of, update_remaining
+from weft.sim.steps import Desk, Fleet, act, busy_for, desk_of, proceed, sim_of, update_coming, update_remaining
 from weft.sim.tables import Sim
 
 SLOW = 3.0
 """Units busy for more than so many typical tasks are locked."""
+SOON = 1.0
+"""Tasks that end within so many typical tasks are about to bring others."""
 FIFO, MRU, DEPTH_FIRST, LONGEST_QUEUE, BATCH_AWARE, SHORTEST_REMAINING, RESERVATION, INDEX = range(8)
 RULES = ("fifo", "mru", "depth-first", "longest-queue", "batch-aware", "shortest-remaining", "reservation", "index")
 """Names, in the order of the numbers above."""
@@ -46,6 +48,8 @@ FEATURES = (
     "estimate x queue",
     "estimate x locked",
     "estimate squared",
+    "coming",
+    "estimate x coming",
 )
 """What the index of a (unit, kind) pair is linear in; see `_index`. One set of weights for each group of like units and each kind."""
 
@@ -229,6 +233,7 @@ def _reserved(sim: Sim, desk: Desk, d: int, task: int, taken: int) -> float:
 def _choose_pairs(sim: Sim, desk: Desk, weights: FloatArray, actions: IntArray) -> None:
     """Take the (unit, kind) pair of highest index, again and again while it is above zero; the other units wait."""
     kinds, left = len(sim.kind), desk.scratch
+    update_coming(sim, desk, SOON * desk.setting[0].span)
     idle, soon, locked, crowd = 0, np.inf, 0, 0
     for k in range(kinds):
         crowd += left[k]
@@ -273,7 +278,8 @@ def _index(sim: Sim, desk: Desk, w: FloatArray, d: int, kind: int, others: int, 
 
     The features are, each of the order of 1: how full the batch would be, and whether it is full; the queue; the age of its first
     job; other idle units; the time until a busy unit is free; units that run the same kind; all that is ready; units locked in
-    slow tasks; and the first estimate, alone and with some of these. Times are in `span`, that of a typical task.
+    slow tasks; tasks of the kind about to come; and the first estimate, alone and with some of these. Times are in `span`, that
+    of a typical task.
     """
     units = len(sim.device)
     left, batch = desk.scratch[kind], sim.device[d].batch
@@ -285,4 +291,7 @@ def _index(sim: Sim, desk: Desk, w: FloatArray, d: int, kind: int, others: int, 
     score += w[7] * desk.scratch[len(sim.kind) + kind] / units + w[8] * min(crowd, 20) / 10.0 + w[9] * held
     if left >= batch:
         score += w[2]
-    return float(score + estimate * (w[10] + w[11] * fill + w[12] * queue + w[13] * held + w[14] * estimate))
+    coming = min(desk.coming[kind], 10.0) / 5.0
+    return float(
+        score + w[15] * coming + estimate * (w[10] + w[11] * fill + w[12] * queue + w[13] * held + w[14] * estimate + w[16] * coming)
+    )

@@ -178,7 +178,7 @@ def _stack(blank: Sim, size: int) -> Sim:
 
 
 def _stack_desk(start: Desk, size: int) -> Desk:
-    return start._replace(**{name: np.stack([getattr(start, name)] * size) for name in (*_OWN_DESK, "remaining", "scratch")})
+    return start._replace(**{name: np.stack([getattr(start, name)] * size) for name in (*_OWN_DESK, "remaining", "coming", "scratch")})
 
 
 def _desk(stream: Stream, blank: Sim, options: StepOptions) -> Desk:
@@ -210,6 +210,7 @@ def _desk(stream: Stream, blank: Sim, options: StepOptions) -> Desk:
         estimate=np.concatenate([np.zeros(0), *(np.full(b - 1, 1.0 / b) for b in branches)]),
         seen=np.zeros(len(watched), np.int64),
         remaining=np.zeros(w.n),
+        coming=np.zeros(len(blank.kind)),
         tally=tally,
         scratch=np.zeros(max(options.ages, 2 * len(blank.kind)) + 1, np.int64),
     )

@@ -51,6 +51,7 @@ class Desk(NamedTuple):
     estimate: FloatArray
     seen: IntArray
     remaining: FloatArray  # (tasks,) expected ticks to the end of the job, each task on its fastest unit
+    coming: FloatArray  # (kinds,) tasks expected to become ready soon
     tally: Table  # (1,)
     scratch: IntArray
 
@@ -99,6 +100,7 @@ def desk_of(fleet: Fleet, s: int) -> Desk:
         f.estimate[s],
         f.seen[s],
         f.remaining[s],
+        f.coming[s],
         f.tally[s],
         f.scratch[s],
     )
@@ -237,6 +239,22 @@ def update_remaining(sim: Sim, desk: Desk) -> None:
         for e in range(sim.task[t].succ, sim.task[t + 1].succ):
             total += chance_of(desk, e) * desk.remaining[sim.edge[e].target]
         desk.remaining[t] = total
+
+
+@inline
+def update_coming(sim: Sim, desk: Desk, within: float) -> None:
+    """Expected number of tasks of each kind made ready by what ends within so many ticks (a task with several parents counts for each)."""
+    for k in range(len(desk.coming)):
+        desk.coming[k] = 0.0
+    for d in range(len(sim.device)):
+        if sim.device[d].running < 0 or busy_for(sim, d) > within:
+            continue
+        instance = sim.entry[sim.device[d].running].instance
+        while instance >= 0:
+            g = task_of(sim, instance)
+            for e in range(sim.task[g].succ, sim.task[g + 1].succ):
+                desk.coming[sim.task[sim.edge[e].target].kind] += chance_of(desk, e)
+            instance = sim.inst[instance].partner
 
 
 # -- what a policy sees ------------------------------------------------------
