@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -12,17 +12,17 @@ from weft.errors import UnknownName
 from weft.learn import ppo
 from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.model.stream import Stream
+from weft.policies.conditional_rules import ConditionalRule
 from weft.policies.files import Learned
 from weft.policies.networks import Numbers, network_of
-from weft.policies.playing import WINDOW, play, random_drift, watched_task, with_first
+from weft.policies.playing import WINDOW, play, random_drift, task_name, watched_task, with_first
 from weft.registry import closest
 from weft.sim.fleet import StepFleet, StepOptions
 
 ENVS = 256
 JOBS = 2000
 """Of one episode in training."""
-MEMORY = 20.0
-"""Spans over which jobs are counted for relative rewards."""
+REFERENCE = "shortest-remaining"
 VALIDATION = 20_000_000
 """Draws for comparing checkpoints begin here: far from those of training and from the seeds of evaluations."""
 GRID = tuple(i / 10 for i in range(11))
@@ -31,11 +31,12 @@ GRID = tuple(i / 10 for i in range(11))
 class FleetEnv:
     """A `StepFleet` as the vector environment of `ppo`: time is counted in spans of the longest path of a job, stocks are the queues.
 
-    An episode ends when its last job does, and nothing comes after. With `relative`, rewards are divided by the recent mean number of jobs
-    in the same simulation: one per cent counts the same where jobs take 30 ms and where they take 100, as it does in the comparison.
+    An episode ends when its last job does, and nothing comes after. With `relative`, rewards are divided by the time jobs take
+    under a simple rule at the same probability: one per cent counts the same where that is 30 ms and where it is 100, as it does in
+    the comparison.
     """
 
-    def __init__(self, stream: Stream, envs: int, options: StepOptions, *, relative: bool = True) -> None:
+    def __init__(self, stream: Stream, envs: int, options: StepOptions, *, relative: bool = False) -> None:
         self.fleet = StepFleet(stream, envs, options)
         self.envs, self.units, self.actions = envs, self.fleet.units, self.fleet.kinds + 1
         self.observation_size = self.fleet.observation_size
@@ -43,7 +44,10 @@ class FleetEnv:
         self.span = longest_path(stream)
         self.relative = relative
         self._never = np.zeros(envs, np.bool_)
-        self._cost, self._time = np.zeros(envs), np.zeros(envs)
+        self._weight = np.ones(envs)
+        if relative:
+            self._choice = stream.watched[0]
+            self._reference = reference_times(stream, options)
 
     @property
     def remaining(self) -> IntArray:
@@ -54,28 +58,39 @@ class FleetEnv:
     def reset(self, seed: int) -> tuple[Numbers, BoolArray]:
         """Begin all simulations; trainings of different seeds meet different draws."""
         steps = self.fleet.reset(1000 + seed * 100_000)
-        self._cost[:], self._time[:] = MEMORY, MEMORY
+        if self.relative:
+            self._weigh(np.arange(self.envs))
         return steps.observation, self._shaped(steps.mask)
 
     def step(self, actions: IntArray) -> tuple[Numbers, BoolArray, Numbers, Numbers, BoolArray, BoolArray, Numbers]:
         """One step of every simulation."""
         steps = self.fleet.step(actions)
         reward, elapsed = steps.reward / self.span, steps.elapsed / self.span
-        if self.relative:
-            reward = reward / self._mean_jobs(reward, elapsed, steps.done)
+        reward /= self._weight
+        if self.relative and steps.done.any():
+            self._weigh(np.flatnonzero(steps.done))
         return steps.observation, self._shaped(steps.mask), reward, elapsed, steps.done, self._never, steps.observation
 
-    def _mean_jobs(self, reward: FloatArray, elapsed: FloatArray, done: BoolArray) -> FloatArray:
-        """Mean number of jobs over the last `MEMORY` spans, or so; a new episode begins with the mean over all."""
-        fade = np.exp(-elapsed / MEMORY)
-        self._cost = self._cost * fade - reward
-        self._time = self._time * fade + elapsed
-        mean = self._cost / self._time
-        self._cost[done], self._time[done] = MEMORY / 4 * mean.mean(), MEMORY / 4
-        return np.maximum(mean, 1e-6)
+    def _weigh(self, which: IntArray) -> None:
+        """Find the weight of the draws that simulations have begun."""
+        for s in which.tolist():
+            p = self.fleet.stream.probabilities(np.zeros(1), int(self.fleet.playing[s]))[self._choice][0, 0]
+            self._weight[s] = np.interp(p, GRID, self._reference)
 
     def _shaped(self, mask: BoolArray) -> BoolArray:
         return mask.reshape(self.envs, self.units, self.actions)
+
+
+def reference_times(stream: Stream, options: StepOptions) -> FloatArray:
+    """Mean job completion time of a simple rule at each probability of `GRID`, in seconds."""
+    fleet = StepFleet(stream, 1, options)
+    task = watched_task(stream)
+    times = np.zeros(len(GRID))
+    for i, p in enumerate(GRID):
+        fleet.place(0, *with_first(stream, task, p).draw_ticks(VALIDATION - 1))
+        ConditionalRule(REFERENCE).play(fleet)
+        times[i] = fleet.jct(0).mean()
+    return times / times.mean()
 
 
 def longest_path(stream: Stream) -> float:
@@ -143,7 +158,7 @@ def train_policy(
     told = settings or recipe.settings
     options = StepOptions(waiting=waiting, estimate=recipe.estimate, units=recipe.units, window=WINDOW)
     short = stream.with_jobs(min(JOBS, stream.jobs))
-    env = FleetEnv(_training_stream(short, recipe), envs, options)
+    env = FleetEnv(_training_stream(short, recipe), envs, options, relative=recipe.probability == "random")
     trials = _trials(short, recipe)
 
     def evaluate(weights: dict[str, Numbers]) -> float:
@@ -153,7 +168,7 @@ def train_policy(
 
     training = ppo.train(env, told, seed=seed, evaluate=evaluate, watch=watch)
     network = network_of(training.weights, units=env.units, actions=env.actions)
-    shown = {"name": "steps", "version": 1, "estimate": recipe.estimate, "units": recipe.units, "window": WINDOW}
+    shown = {"name": "steps", "version": 1, "watched": [task_name(stream, c) for c in stream.watched], **_plain(options)}
     world = {
         "name": "weft/Conditional-v0",
         "stream": stream.name,
@@ -195,3 +210,8 @@ def _trials(stream: Stream, recipe: Recipe) -> Sequence[Stream]:
         return [stream]
     points = GRID if recipe.probability == "random" else (recipe.probability,)
     return [with_first(stream, watched_task(stream), p) for p in points]
+
+
+def _plain(options: StepOptions) -> dict[str, Any]:
+    """What is seen, for the card; how one waits belongs to the environment."""
+    return {key: value for key, value in asdict(options).items() if key not in {"waiting", "idle"}}

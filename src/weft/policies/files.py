@@ -89,20 +89,6 @@ def read_policy(path: str | Path) -> Learned:
     return Learned(card["name"], network, card["observation"], card["environment"], card["training"], card["about"])
 
 
-def load_policy(name_or_path: str | Path = "conditional") -> Learned:
-    """Load a learned policy that comes with weft, by name, or one from a file (see `weft train`). Loading runs no code.
-
-    "conditional" is the best one for the scenario `conditional-paper`.
-
-    Examples
-    --------
-    >>> policy = load_policy("conditional-pi4")
-    >>> policy.network.sizes.tolist(), policy.training["algorithm"]
-    ([31, 64, 64, 28], 'PPO with masked actions (weft.learn.ppo)')
-    """
-    return read_policy(find_policy(name_or_path))
-
-
 def shipped() -> list[str]:
     """Names of the policies that come with weft, sorted."""
     return sorted(path.stem for path in SHIPPED.glob("*.safetensors"))

@@ -29,16 +29,24 @@ def options_of(policy: Learned, waiting: Waiting | None = None) -> StepOptions:
         raise InvalidInput(
             f"policy '{policy.name}' reads observations '{seen.get('name')}' version {seen.get('version')}; known: 'steps' version 1"
         )
-    way = waiting or policy.environment.get("waiting", "event")
-    return StepOptions(waiting=way, estimate=bool(seen["estimate"]), units=bool(seen["units"]), window=float(seen["window"]))
+    shown = {key: value for key, value in seen.items() if key not in {"name", "version", "watched"}}
+    try:
+        return StepOptions(waiting=waiting or policy.environment.get("waiting", "event"), **shown)
+    except TypeError as error:
+        raise InvalidInput(f"policy '{policy.name}': its observation cannot be read ({error})") from None
 
 
 def watched_task(stream: Stream) -> str:
     """Return the task whose choice is estimated; there must be one."""
     if not stream.watched:
         raise InvalidInput(f"stream '{stream.name}' has no choice with estimate = true; mark one, or train the policy 'own'")
+    return task_name(stream, stream.watched[0])
+
+
+def task_name(stream: Stream, choice: int) -> str:
+    """Return the name of the task that makes a choice."""
     w = stream.problem.workflow
-    return w.task_name(int(w.choices.task[stream.watched[0]]))
+    return w.task_name(int(w.choices.task[choice]))
 
 
 def with_first(stream: Stream, task: str, p: float) -> Stream:

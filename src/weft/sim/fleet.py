@@ -104,6 +104,8 @@ class StepFleet:
         self._start = _desk(stream, self._blank, self.options)
         self.fleet = Fleet(_stack(self._blank, size), _stack_desk(self._start, size))
         self._next = np.zeros(size, np.int64)
+        self.playing = np.zeros(size, np.int64)
+        """The draw each simulation plays."""
         rows = (size,)
         width = observation_size(self.kinds, self.units, len(self._start.estimate), self._start.setting[0])
         self._steps = Steps(
@@ -162,6 +164,7 @@ class StepFleet:
 
     def _begin(self, s: int) -> None:
         self.place(s, *self.stream.draw_ticks(int(self._next[s]), authors=self.authors))
+        self.playing[s] = self._next[s]
         self._next[s] += self.size
         if begin_one(self.fleet, s, self._steps.observation, self._steps.mask) == ENDED:
             raise InvalidInput(f"the jobs of '{self.stream.name}' take no time: there is nothing to decide")

@@ -304,10 +304,11 @@ def _insert(first: IntArray, held: int, most: int, instance: int) -> int:
 
 @inline
 def _observe_units(sim: Sim, desk: Desk, seen: Observation, at: int) -> None:
-    """For each unit: how long until it is free, in tenths of a second at most 1, and the kind it runs; then jobs in the system."""
+    """For each unit: how long until it is free, as t / (t + a typical task), and the kind it runs; then jobs in the system."""
     kinds = len(sim.kind)
     for d in range(len(sim.device)):
-        seen[at] = min(busy_for(sim, d) * desk.setting[0].tick * 10.0, 1.0)
+        busy = busy_for(sim, d)
+        seen[at] = busy / (busy + desk.setting[0].span)
         for k in range(kinds):
             seen[at + 1 + k] = 1.0 if sim.device[d].running >= 0 and sim.device[d].last_kind == k else 0.0
         at += 1 + kinds
