@@ -106,6 +106,8 @@ class Driver:
         for job in self._early:
             self.guide.arrived(self.life, job, self.now)
             self.guide.changed(self.life, self.now)
+        if self._early:
+            self._moment([])
         while self.life.jobs_left:
             until = self._next_due()
             events = self.backend.wait(until)
@@ -201,8 +203,12 @@ class Driver:
             self.life.lose(device, event.finish, event.text)
             for i in members:
                 self._blame(i, device, event.fault, event.text, event.traceback)
-        if sent and not self.life.modelled:
-            self.life.begin(device, event.finish)
+        self._begin_next(device, event.finish)
+
+    def _begin_next(self, device: int, at: float) -> None:
+        """A device goes on by itself with what it has."""
+        if self._sent[device] and self.life.machines[device].running is None and not self.life.modelled:
+            self.life.begin(device, at)
 
     def _done(self, group: Group, event: Finished, outcomes: dict[int, int]) -> None:
         device = event.device
@@ -312,8 +318,7 @@ class Driver:
             if any(self.life.stories.state[i] is State.WAITING for i in group.members) or not self._reserve(group, device):
                 break
             self._send(group, device)
-        if machine.running is None and sent:
-            self.life.begin(device, self.now)
+        self._begin_next(device, self.now)
 
     def _start_due(self, device: int) -> None:
         machine = self.life.machines[device]
@@ -434,9 +439,10 @@ class Driver:
         failure = Failure.of(self.life, instance, device, fault, text, traceback, attempts + self._crashes.get(instance, 0) * final)
         self.failures.append(failure)
         self.life.give_up(instance, self.now, text)
-        self._call_off_strays()
         if self.terms.on_error == "stop":
             self.stop()
+        else:
+            self._call_off_strays()
 
     def _back_off(self, instance: int, device: int, until: float) -> None:
         if self.life.planned:
@@ -464,8 +470,7 @@ class Driver:
                 if sent is first and not self.life.modelled:
                     self._sacrificed.add(device)
                 self.backend.cancel(sent.order.number)
-            if self._sent[device] and machine.running is None and not self.life.modelled:
-                self.life.begin(device, self.now)
+            self._begin_next(device, self.now)
 
     # -- small things -------------------------------------------------------
 

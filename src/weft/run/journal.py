@@ -56,8 +56,11 @@ class Journal(Observer):
         self.folder.mkdir(parents=True, exist_ok=True)
         self.path = self.folder / "journal.jsonl"
         self._file = _locked(self.path, run_id)
-        self.records = self._read(fingerprint(workload))
-        self.writes = 0
+        try:
+            self.records = self._read(fingerprint(workload))
+        except BaseException:
+            self._file.close()
+            raise
 
     @property
     def finished_before(self) -> list[Record]:
@@ -101,7 +104,6 @@ class Journal(Observer):
     def _write(self, line: dict[str, Any]) -> None:
         self._file.write(json.dumps(line) + "\n")
         self._file.flush()
-        self.writes += 1
 
     def _read(self, mark: str) -> list[Record]:
         lines = list(read_lines(self.path))

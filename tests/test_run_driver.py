@@ -1,0 +1,248 @@
+"""The driver on the fake backend with a script: retries, timeouts, lost devices, new plans, budgets. Every time is exact."""
+
+from __future__ import annotations
+
+from math import inf
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.strategies import problems
+
+import weft
+from weft.errors import Stuck
+from weft.model import Problem, Scenario, Workload
+from weft.model.trace import CANCELLED, DONE, LOST
+from weft.planners import PLANNERS
+from weft.run import FakeBackend, TaskFailed, Terms
+from weft.run.drift import Drift
+from weft.run.driver import Driver
+from weft.run.guide import PolicyGuide, greedy
+from weft.run.live import LiveLifecycle
+from weft.run.plan_mode import PlanGuide, remaining_problem
+from weft.run.reservations import Budget, Reservations
+
+
+def drive(workload, *, scenario=None, guide=None, modelled=False, drift=None, reservations=None, faults=None, hangs=(), **terms):
+    backend = FakeBackend(workload.cluster, scenario, modelled=modelled, faults=faults, hangs=hangs)
+    backend.begin(workload, None)
+    life = LiveLifecycle(workload, modelled=modelled)
+    driver = Driver(life, backend, guide or greedy(), terms=Terms(**terms), drift=drift, reservations=reservations)
+    driver.run()
+    return driver, driver.trace(), backend
+
+
+def heft(**options):
+    return PlanGuide(PLANNERS.create("heft"), **options)
+
+
+def independent(seconds, devices=1, jobs=1):
+    return Workload.of(Problem.from_arrays(np.repeat(np.array(seconds, float)[:, None], devices, axis=1)), arrival=[0.0] * jobs)
+
+
+# -- failures -----------------------------------------------------------------
+
+
+def test_back_off_doubles():
+    driver, trace, _ = drive(independent([1.0]), faults={0: ["raised", "raised"]}, retries=2, backoff=0.5)
+    # 0 to 1 fails; half a second; 1.5 to 2.5 fails; one second; 3.5 to 4.5 is done.
+    assert trace.start.tolist() == [0.0, 1.5, 3.5]
+    assert trace.status.tolist() == [LOST, LOST, DONE]
+    assert not driver.failures
+
+
+def test_other_tasks_run_while_one_backs_off():
+    _, trace, _ = drive(independent([1.0, 1.0]), faults={0: ["raised"]}, retries=1, backoff=5.0)
+    assert trace.task.tolist() == [0, 1, 0]
+    assert trace.start.tolist() == [0.0, 1.0, 6.0]
+
+
+@pytest.mark.parametrize("guide", [greedy, heft], ids=["policy", "plan"])
+def test_what_depends_on_a_failure_is_called_off_and_the_rest_goes_on(guide):
+    # 0 -> 1 -> 2 and 3, all one second on one device; 0 always fails.
+    workload = Workload.of(Problem.from_arrays(np.ones((4, 1)), [[0, 1], [1, 2]]))
+    driver, trace, _ = drive(workload, guide=guide(), faults={0: ["raised"] * 9}, retries=1, backoff=0.25, on_error="continue")
+    (failure,) = driver.failures
+    assert failure.attempts == 2
+    assert failure.dependents == ("t1", "t2")
+    assert set(trace.task[trace.status == DONE].tolist()) == {3}
+    assert np.isnan(trace.job_finish).all()
+    assert weft.check(workload, trace, timing=False) == []
+
+
+def test_an_error_stops_everything_if_asked():
+    driver, trace, _ = drive(independent([1.0, 5.0, 5.0], devices=2), faults={0: ["raised"]})
+    assert [failure.task for failure in driver.failures] == ["t0"]
+    assert sorted(trace.status.tolist()) == [LOST, CANCELLED]
+    assert trace.finish.max() == 1.0
+    assert weft.check(trace.workload, trace, timing=False) == []
+
+
+def test_a_task_that_hangs_meets_its_limit_and_others_do_not():
+    workload = independent([1.0, 1.0])
+    with pytest.raises(Stuck):
+        drive(workload, hangs=[0])
+    backend = FakeBackend(workload.cluster, modelled=False, hangs=[0])
+    calls = []
+    backend.cancel = calls.append
+    backend.begin(workload, None)
+    driver = Driver(LiveLifecycle(workload), backend, greedy(), terms=Terms(timeout={"t0": 3.0}))
+    with pytest.raises(Stuck):
+        driver.run()  # this backend only takes notes
+    assert calls == [0]
+    assert backend.clock() == 3.0
+
+
+def test_a_task_that_kills_its_device_again_and_again_is_blamed():
+    workload = independent([2.0, 1.0])
+    changes = [(at + step, 0, pace) for at in (1.0, 2.0, 3.0) for step, pace in ((0.0, inf), (0.5, 1.0))]
+    driver, trace, _ = drive(workload, scenario=Scenario.of(workload, changes=changes), crashes=3, on_error="continue")
+    assert driver.failures[0].fault == "killed"
+    assert "3 times" in driver.failures[0].text
+    # 0 runs 0-1, 1.5-2, 2.5-3, all lost; 1 runs 3.5-4.5.
+    assert trace.start.tolist() == [0.0, 1.5, 2.5, 3.5]
+    assert trace.status.tolist() == [LOST, LOST, LOST, DONE]
+
+
+def test_the_window_bounds_what_a_device_has():
+    _, _, backend = drive(independent([1.0] * 6), window=2)
+    assert [at for at, *_ in backend.submitted] == [0.0, 0.0, 1.0, 2.0, 3.0, 4.0]
+
+
+def test_the_story_of_a_task_is_kept():
+    driver, *_ = drive(independent([1.0]), faults={0: ["raised"]}, retries=1)
+    told = [f"{chapter.state} {chapter.note}" for chapter in driver.life.stories.of(0)]
+    assert "lost scripted: raised" in told
+    assert told[-1].startswith("done")
+
+
+def test_terms_that_make_no_sense_are_refused():
+    for bad in ({"window": 0}, {"retries": -1}, {"crashes": 0}, {"on_error": "ignore"}):
+        with pytest.raises(weft.InvalidInput):
+            Terms(**bad)
+
+
+# -- plan mode ----------------------------------------------------------------
+
+
+@settings(max_examples=60)
+@given(problems(min_tasks=1), st.sampled_from(["heft", "cpop", "min-min", "round-robin"]))
+def test_a_plan_runs_as_planned_when_nothing_happens(problem, name):
+    made = weft.plan(problem, name)
+    guide = PlanGuide(PLANNERS.create(name))
+    workload = Workload.of(problem)
+    backend = FakeBackend(problem.cluster)
+    backend.begin(workload, None)
+    driver = Driver(LiveLifecycle(workload, modelled=True), backend, guide)
+    driver.run()
+    trace = driver.trace()
+    order = np.argsort(trace.task)
+    assert guide.plans == 1
+    assert weft.check(problem, trace) == []
+    np.testing.assert_array_equal(trace.device[order], made.schedule.device)
+    assert (trace.finish[order] <= made.schedule.finish + 1e-9).all()  # starting as soon as possible in the planned order
+
+
+def test_a_lost_device_makes_a_new_plan():
+    # Four tasks of 2 s on two devices, two each; device 1 fails at 1 and never comes back.
+    workload = independent([2.0] * 4, devices=2)
+    guide = heft(ahead=1)
+    scenario = Scenario.of(workload, changes=[(1.0, 1, inf)])
+    driver, trace, _ = drive(workload, scenario=scenario, guide=guide)
+    assert guide.plans > 1
+    done = trace.status == DONE
+    assert (trace.device[done] == 0).all()
+    assert trace.makespan == 8.0
+    assert not driver.replaced
+
+
+def test_estimates_that_were_wrong_are_corrected_and_planned_anew():
+    # Estimated: device 1 twice as fast. In truth it takes ten times as long, so nearly everything must move to device 0.
+    workload = Workload.of(Problem.from_arrays(np.tile([2.0, 1.0], (30, 1))))
+    scenario = Scenario.of(workload, bias=np.array([[1.0, 10.0]]))
+    fixed = drive(workload, scenario=scenario, guide=heft(ahead=1, replan=False))[1]
+    guide = heft(ahead=1)
+    adapted = drive(workload, scenario=scenario, guide=guide, drift=Drift(workload, least=2))[1]
+    assert fixed.makespan == 200.0  # HEFT gives 20 tasks to device 1, of 10 s each
+    assert guide.plans > 1
+    # Two tasks of 10 s are enough to learn it, up to three more are under way: 60 s at most, against 30 * 2 = 60 on device 0 alone.
+    assert adapted.makespan <= 60.0
+    assert (adapted.workload.problems[0].durations() == [2.0, 1.0]).all()  # the trace keeps what was predicted
+
+
+def test_what_is_left_knows_where_results_are():
+    # 0 -> 1, 0 -> 2: 0 is done on device 1, 1 runs there; 2 is left. Edge data 4 bytes at 1 a second.
+    problem = Problem.from_arrays([[9.0, 3.0], [9.0, 5.0], [2.0, 2.0]], [[0, 1], [0, 2]], [4.0, 4.0])
+    life = LiveLifecycle(Workload.of(problem))
+    life.arrive(0, 0.0)
+    life.commit([0], 1, 0.0)
+    life.begin(1, 0.0)
+    life.finish(1, 3.0)
+    life.commit([1], 1, 3.0)
+    life.begin(1, 3.0)
+    left = remaining_problem(life, [2], 3.0)
+    assert left.n == 2
+    assert left.durations()[1].tolist() == [inf, 0.0]  # the stub of task 0
+    assert weft.plan(left, "heft").makespan == 2.0  # on device 1, where the data is; on 0 it would be 4 + 2
+
+
+# -- budgets ------------------------------------------------------------------
+
+
+def budgeted(seconds, budget, *, modelled=True):
+    workload = independent(seconds)
+    return drive(workload, reservations=Reservations(["app"], {"app": budget}), modelled=modelled, window=1)[1]
+
+
+@pytest.mark.parametrize("modelled", [True, False])
+def test_posterior_enforcement_carries_the_overdraft(modelled):
+    # Budget 2 every 10. 0: 2 > 0, runs to 3, leaves -1. At 10: min(2, -1 + 2) = 1 > 0, runs to 13, leaves -2. At 20: 0, not above zero.
+    # At 30: 2, runs.
+    trace = budgeted([3.0] * 3, Budget(2.0, 10.0), modelled=modelled)
+    assert trace.start.tolist() == [0.0, 10.0, 30.0]
+
+
+def test_apriori_enforcement_asks_for_the_predicted_cost():
+    # Budget 5 every 10, tasks of 3: one fits (5 >= 3), then 2 < 3 until 10: min(5, 2 + 5) = 5. So one a period.
+    assert budgeted([3.0] * 3, Budget(5.0, 10.0, "apriori")).start.tolist() == [0.0, 10.0, 20.0]
+    # Posterior lets the second start with 2 left; at 10 there is min(5, -1 + 5) = 4.
+    assert budgeted([3.0] * 3, Budget(5.0, 10.0)).start.tolist() == [0.0, 3.0, 10.0]
+
+
+def test_a_task_dearer_than_its_whole_budget_starts_with_a_full_one():
+    # 6 > 5, but the budget is full: it runs and leaves -1. At 10: 4, not full and not enough. At 20: 5, full.
+    assert budgeted([6.0] * 2, Budget(5.0, 10.0, "apriori")).start.tolist() == [0.0, 20.0]
+
+
+def test_a_budget_binds_its_own_application_only():
+    workload = independent([1.0, 1.0], jobs=2)
+    book = Reservations(["poor", "rich"], {"poor": Budget(1.0, 100.0)})
+    trace = drive(workload, reservations=book, modelled=True)[1]
+    # One queue on one device: what waits for its budget holds up those behind it, as in TimeGraph's queue of a device.
+    assert trace.job.tolist().count(1) == 2
+    assert trace.makespan == pytest.approx(103.0)
+    assert book.left("poor", 103.0) == 0.0
+
+
+def test_budgets_that_make_no_sense_are_refused():
+    for bad in ((0.0, 1.0, "posterior"), (1.0, inf, "posterior"), (1.0, 1.0, "never")):
+        with pytest.raises(weft.InvalidInput):
+            Budget(*bad)
+
+
+# -- the rest -----------------------------------------------------------------
+
+
+def test_a_stopped_run_says_what_failed(tmp_path):
+    b = weft.WorkflowBuilder()
+    b.task("a", work=1.0)
+    cluster = weft.Cluster(speed=[1.0])
+    backend = FakeBackend(cluster, modelled=False, faults={0: ["raised"]})
+    with pytest.raises(TaskFailed, match="task 'a' failed on device 'd0': scripted: raised; inputs: none; nothing depends on it") as caught:
+        weft.run(b.build(), functions={"a": print}, backend=backend, history=False)
+    assert caught.value.trace.status.tolist() == [LOST]
+
+
+def test_policy_guides_keep_their_name():
+    assert PolicyGuide(weft.policies.POLICIES.create("fifo")).name == "fifo"
