@@ -13,7 +13,7 @@ from weft import __version__
 from weft.errors import InvalidInput, UnknownName, WeftError
 from weft.registry import closest
 
-VERBS = ("plan", "compare", "simulate", "generate", "train", "evaluate", "list", "bench")
+VERBS = ("plan", "compare", "simulate", "generate", "train", "evaluate", "run", "profile", "history", "list", "bench", "reproduce")
 
 DONE, BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 0, 2, 130, 141
 """Exit codes; the last two are 128 + the number of the signal, as the shell has them."""
@@ -64,7 +64,7 @@ def build_parser(verb: str | None = None) -> Parser:
         return _verb_parser(verb)
     parser = Parser(
         prog="weft",
-        description="Plan and simulate task graphs on machines that differ from one another.",
+        description="Plan, simulate and run task graphs on machines that differ from one another.",
         epilog="verbs:\n" + "\n".join(f"  {name:<10}{_module(name).SUMMARY}" for name in VERBS) + "\n\nweft VERB --help shows an example.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,

@@ -6,8 +6,7 @@ nothing is to be gained later by a decision now: the discount is 0, and with it 
 go astray.
 
 Every device has a network of its own. With one trunk for all, what is learnt of the device that is used moves the others along:
-after the shift, all devices look slower together, and the agent never leaves the one it started with (500 of 500 tasks on the
-GPU, in three trials out of four).
+when it turns slow, all devices look slower together, and the agent stays where it is.
 
 Exploration is as uncertain as the networks are: a bootstrapped ensemble (Osband et al. 2016), every member with its own weighting
 of the online data and its own fixed random function added (Osband et al. 2018), so that members differ where there is no data.
@@ -44,7 +43,8 @@ class OnlineDqn:
     features, devices : how many
     members, hidden : size of the ensemble, and units in each of the two hidden layers of a network
     rate, updates, batch : of Adam (Kingma and Ba 2015): its step, steps after each task, transitions in each step
-    memory : the online transitions that are kept, the last ones
+    memory, recent : online transitions that are kept, and those of them that fill half of the online part of a batch: the last ones
+    offline : weight of an offline transition beside an online one: enough to remember, too little to argue with what is seen
     prior : weight of the fixed random functions
     seed : of the initial weights, the bootstrap and the draws
 
@@ -65,7 +65,9 @@ class OnlineDqn:
     rate: float = 3e-3
     updates: int = 4
     batch: int = 32
-    memory: int = 200
+    memory: int = 100
+    recent: int = 20
+    offline: float = 0.05
     prior: float = 1.0
     seed: int = 0
     _layers: Layers = field(init=False, repr=False)
@@ -79,7 +81,7 @@ class OnlineDqn:
         self._rng = stream(self.seed, "dqn", "draws")
         self._centre, self._spread = np.zeros(self.features), np.ones(self.features)
         self._level, self._unit = 0.0, 1.0
-        self._offline: tuple[FloatArray, FloatArray] | None = None
+        self._data: tuple[FloatArray, FloatArray] | None = None
         self._state = np.zeros((self.memory, self.features))
         self._action = np.zeros(self.memory, np.int64)
         self._reward = np.zeros(self.memory)
@@ -121,7 +123,7 @@ class OnlineDqn:
         spread = rows.std(axis=0)
         self._centre, self._spread = rows.mean(axis=0), np.where(spread > 0, spread, 1.0)
         self._level, self._unit = float(logs.mean()), float(logs.std()) or 1.0
-        self._offline = (self._inputs(features), (logs - self._level) / self._unit)
+        self._data = (self._inputs(features), (logs - self._level) / self._unit)
         for _ in range(steps):
             x, y = self._drawn_offline(2 * self.batch)
             self._step(x, y, np.ones((1, *y.shape)))
@@ -138,22 +140,24 @@ class OnlineDqn:
             self._step(*self._mixed(at))
 
     def _mixed(self, newest: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Half offline, half online with the newest task always among them; weights are 0 for actions not taken."""
+        """Half offline, half online: the newest task, some of the last ones, some of all; weights are 0 for actions not taken."""
         picked = self._rng.integers(min(self._seen, self.memory), size=self.batch)
+        near = self.batch // 2
+        picked[:near] = (newest - self._rng.integers(min(self._seen, self.recent), size=near)) % self.memory
         picked[0] = newest
         taken = np.arange(self.devices)[:, None] == self._action[picked]
         x, y = self._state[picked], np.where(taken, self._reward[picked], 0.0)
         weight = self._weight[:, None, picked] * taken
-        if self._offline is None:
+        if self._data is None:
             return x, y, weight
         old_x, old_y = self._drawn_offline(self.batch)
-        joined = np.concatenate([weight, np.ones((self.members, *old_y.shape))], axis=2)
+        joined = np.concatenate([weight, np.full((self.members, *old_y.shape), self.offline)], axis=2)
         return np.concatenate([x, old_x]), np.concatenate([y, old_y], axis=1), joined
 
     def _drawn_offline(self, size: int) -> tuple[FloatArray, FloatArray]:
-        assert self._offline is not None
-        picked = self._rng.integers(len(self._offline[0]), size=size)
-        return self._offline[0][picked], self._offline[1][picked].T
+        assert self._data is not None
+        picked = self._rng.integers(len(self._data[0]), size=size)
+        return self._data[0][picked], self._data[1][picked].T
 
     def _step(self, x: FloatArray, y: FloatArray, weight: FloatArray) -> None:
         """One step of Adam towards `y` (devices, batch), weighted (members, devices, batch)."""

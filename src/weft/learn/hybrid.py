@@ -1,5 +1,4 @@
-"""`hybrid`: what was learnt offline as a prior, a time model of each device kept up to date by every task, decisions by expected
-time.
+"""`hybrid`: offline knowledge as a prior, a time model of each device updated by every task, decisions by expected time.
 
 A device that looks bad is not tried, so it would look bad for ever. Therefore the uncertainty of a device grows while nothing is
 seen of it, and when it might by now be the better one it is probed. What probes cost, each as a multiple of the time the task
@@ -48,7 +47,7 @@ class HybridChooser:
     """
 
     models: Sequence[DurationModel]
-    probing: float = 0.01
+    probing: float = 0.015
     drift: float = 0.1
     optimism: float = 2.0
     probes: int = field(default=0, init=False)
@@ -96,69 +95,80 @@ class HybridChooser:
 
 @dataclass(eq=False)
 class HybridPolicy:
-    """The same for a simulator or a run with queues and parallelism: earliest finish time by models that learn, one a device kind.
+    """The same for a simulator or a run with queues and parallelism: expected times by models that learn, one a device kind.
 
-    Every ready task is imagined on the device that would finish it first, oldest first; what falls to an idle device is committed, the rest
-    waits for what will be known then. Durations given with the problem are not looked at.
+    An idle device takes the ready task it is best at, compared with the other kinds (as in HeteroPrio: Agullo et al. 2016), unless the
+    others would have done it sooner, even as the last of all that is ready. Durations that came with the problem are not looked at.
 
     Parameters
     ----------
     models : device kind -> model
     features : workload -> (instances, k), one row for each task instance
+    learning : whether the models learn from what ends; else they stay as they came
     """
 
     models: Mapping[str, DurationModel]
     features: Callable[[Workload], FloatArray]
     name: str = "hybrid"
     learning: bool = True
-    horizon: int = 64
 
     def begin(self, workload: Workload, *, seed: int = 0) -> None:  # noqa: ARG002
         """Get the features; the models keep what they know."""
-        missing = sorted({kind for kind in workload.cluster.kinds if kind not in self.models})
+        self._kinds = tuple(dict.fromkeys(workload.cluster.kinds))
+        missing = [kind for kind in self._kinds if kind not in self.models]
         if missing:
             raise InvalidInput(f"policy '{self.name}' has no model of device kind '{missing[0]}'; its models: {', '.join(self.models)}")
         self._rows = np.asarray(self.features(workload), float)
         if len(self._rows) != workload.instances:
             raise InvalidInput(f"policy '{self.name}' got {len(self._rows)} rows of features for {workload.instances} tasks")
-        self._kinds = workload.cluster.kinds
-        self._running: dict[int, tuple[int, float]] = {}  # instance -> device, start
+        self._kind = np.array([self._kinds.index(kind) for kind in workload.cluster.kinds], np.int64)
+        self._running: dict[int, tuple[int, float, float]] = {}  # instance -> device, start, expected end
+        fits = [np.isfinite(problem.pace[problem.row]) for problem in workload.problems]
+        self._fits = np.concatenate([fits[t] for t in workload.template.tolist()])  # (instances, p)
 
     def decide(self, view: View) -> Decision | None:
-        """Learn from what has ended, then commit the first task whose best device is idle."""
+        """Learn from what has ended, then give an idle device the task it is best at."""
         self._learn(view)
-        if not view.idle.any():
-            return None
-        ready = view.ready[: self.horizon]
-        seconds = self._seconds(view, ready)
-        free = self._free(view)
-        for i, instance in enumerate(ready.tolist()):
-            ends = free + seconds[i]
-            best = int(ends.argmin())
-            if np.isfinite(ends[best]) and view.idle[best] and free[best] <= view.now:
-                self._running[instance] = (best, max(view.now, view.arrival(instance, best)))
-                return Decision(instance, best)
-            free[best] = ends[best]
+        seconds = self._seconds(view)
+        for device in np.flatnonzero(view.idle).tolist():
+            can = self._fits[view.ready, device]
+            if not can.any():
+                continue
+            own = int(self._kind[device])
+            elsewhere = np.delete(seconds, own, axis=1).min(axis=1, initial=np.inf)
+            place = int(np.where(can, elsewhere / seconds[:, own], -np.inf).argmax())
+            took = float(seconds[place, own])
+            if view.now + took <= self._sooner(view, seconds, own, place):
+                instance = int(view.ready[place])
+                start = max(view.now, view.arrival(instance, device))
+                self._running[instance] = (device, start, start + took)
+                return Decision(instance, device)
         return None
 
     def _learn(self, view: View) -> None:
         for instance in [i for i in self._running if not np.isnan(view.finished_at[i])]:
-            device, start = self._running.pop(instance)
+            device, start, _ = self._running.pop(instance)
             if self.learning and int(view.ran_on[instance]) == device:
-                self.models[self._kinds[device]].observe(self._rows[instance], float(view.finished_at[instance]) - start)
+                self.models[self._kinds[self._kind[device]]].observe(self._rows[instance], float(view.finished_at[instance]) - start)
 
-    def _seconds(self, view: View, ready: np.ndarray) -> FloatArray:
-        """(ready, p) expected seconds; inf where a task cannot run or the device is down."""
-        by_kind = {kind: self.models[kind].expected(self._rows[ready]) for kind in dict.fromkeys(self._kinds)}
-        table = np.column_stack([by_kind[kind] for kind in self._kinds])
-        can = np.array([[view.duration(i, d) < np.inf for d in range(len(self._kinds))] for i in ready.tolist()])
-        return np.where(can, table, np.inf)
+    def _seconds(self, view: View) -> FloatArray:
+        """(ready, kinds) expected seconds; inf where no device of the kind is up, or the task cannot run on one."""
+        columns = []
+        for k, kind in enumerate(self._kinds):
+            up = np.flatnonzero((self._kind == k) & np.isfinite(view.pace))
+            can = self._fits[np.ix_(view.ready, up)].any(axis=1)
+            columns.append(np.where(can, self.models[kind].expected(self._rows[view.ready]), np.inf))
+        return np.column_stack(columns)
 
-    def _free(self, view: View) -> FloatArray:
-        """(p,) when each device should be free, by the models."""
-        free = np.where(np.isfinite(view.pace), view.now, np.inf)
-        for instance, (device, start) in self._running.items():
-            if instance in view.running:
-                left = start + self.models[self._kinds[device]].predict(self._rows[instance]).expected
-                free[device] = max(view.now, left)
-        return free
+    def _sooner(self, view: View, seconds: FloatArray, own: int, place: int) -> float:
+        """When another kind of device would have done a task, if it came last of all that is ready."""
+        best = np.inf
+        for k in range(len(self._kinds)):
+            devices = np.flatnonzero((self._kind == k) & np.isfinite(view.pace))
+            if k == own or not len(devices) or not np.isfinite(seconds[place, k]):
+                continue
+            due = {device: end for device, _, end in self._running.values()}
+            free = np.array([max(view.now, due.get(d, view.now)) for d in devices.tolist()])
+            rest = float(seconds[np.isfinite(seconds[:, k]), k].sum()) - float(seconds[place, k])
+            best = min(best, float(free.mean()) + rest / len(devices) + float(seconds[place, k]))
+        return best
