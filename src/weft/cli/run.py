@@ -48,10 +48,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Run, write and print."""
     from weft.cli.output import emit
+    from weft.errors import WeftError
     from weft.formats import save
     from weft.report.run_report import accuracy, run_text, write_run_report
+    from weft.run.failure import TaskFailed
 
-    trace = _run(args)
+    try:
+        trace = _run(args)
+    except TaskFailed as error:
+        print(error.failure.traceback, end="", file=sys.stderr)
+        raise WeftError(str(error).split("\n", maxsplit=1)[0]) from None
     predicted = _predicted(trace, args.policy)
     if args.out is not None:
         save(trace, args.out)

@@ -374,7 +374,7 @@ def _specs(devices: int | Sequence[LocalDevice] | None) -> list[LocalDevice]:
 
 def _gpus() -> list[LocalDevice]:
     """A process for each GPU of this machine, which sees that one only; its speed is what was profiled, a prior."""
-    gpus = [device for device in discover() if device.kind != "cpu"]
+    gpus = [device for device in discover(thorough=False) if device.kind != "cpu"]
     speeds = relative_speeds() if gpus else {}
     return [
         LocalDevice(g.name, kind=g.kind, speed=speeds.get(g.name, 10.0), environment={"CUDA_VISIBLE_DEVICES": str(g.index)}) for g in gpus

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -54,15 +55,18 @@ class Measure:
 # -- discovery ----------------------------------------------------------------
 
 
-def discover() -> list[FoundDevice]:
-    """The processor, then GPUs, as far as there is a library that can see them.
+def discover(*, thorough: bool = True) -> list[FoundDevice]:
+    """The processor, then GPUs, as far as there is a library that can see them; not `thorough`: only by those that load at once.
 
     Examples
     --------
-    >>> discover()[0].kind
+    >>> discover(thorough=False)[0].kind
     'cpu'
     """
-    return [_processor(), *_gpus()]
+    found = list(_by_nvml())
+    if not found and (thorough or "torch" in sys.modules):
+        found = list(_by_torch())
+    return [_processor(), *found]
 
 
 def cores_here() -> list[int]:
@@ -82,12 +86,6 @@ def _processor_name() -> str:
             if line.startswith("model name"):
                 return line.split(":", 1)[1].strip()
     return platform.processor() or platform.machine()
-
-
-def _gpus() -> list[FoundDevice]:
-    """By NVIDIA's library, which is quick to ask; else by torch, if it is installed."""
-    found = list(_by_nvml())
-    return found or list(_by_torch())
 
 
 def _by_nvml() -> Iterator[FoundDevice]:

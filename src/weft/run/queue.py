@@ -53,7 +53,7 @@ class WaitQueue(Generic[T]):
     >>> for k in range(3):
     ...     _ = queue.put("big", f"big {k}"), queue.put("small", f"small {k}")
     >>> [queue.take().item for _ in range(6)]
-    ['big 0', 'small 0', 'big 1', 'big 2', 'small 1', 'small 2']
+    ['big 0', 'small 0', 'big 1', 'small 1', 'big 2', 'small 2']
     """
 
     def __init__(self, capacity: int = 1000, *, shares: Mapping[str, float] | None = None) -> None:

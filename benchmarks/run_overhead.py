@@ -1,0 +1,73 @@
+"""What a task costs when it does nothing: the local backend beside concurrent.futures, same functions, same number of processes.
+
+python benchmarks/run_overhead.py --tasks 10000
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import time
+from concurrent.futures import ProcessPoolExecutor
+
+import numpy as np
+
+import weft
+from weft.report.tables import Column, table_text
+from weft.run import LocalBackend
+
+
+def nothing(*_: object) -> None:
+    return None
+
+
+def independent(n: int) -> weft.Workflow:
+    return weft.Workflow(name="independent", work=np.full(n, 1e-4), src=[], dst=[], data=[])
+
+
+def chain(n: int) -> weft.Workflow:
+    return weft.Workflow(name="chain", work=np.full(n, 1e-4), src=np.arange(n - 1), dst=np.arange(1, n), data=np.zeros(n - 1))
+
+
+def layered(n: int) -> weft.Workflow:
+    width = 20
+    t = np.arange(width, n)
+    below = t - width - t % width + (t * 7) % width  # any task of the layer before
+    src, dst = np.concatenate([t - width, below]), np.concatenate([t, t])
+    pairs = np.unique(np.stack([src, dst], 1), axis=0)
+    return weft.Workflow(name="layers of 20", work=np.full(n, 1e-4), src=pairs[:, 0], dst=pairs[:, 1], data=np.zeros(len(pairs)))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tasks", type=int, default=10_000)
+    args = parser.parse_args()
+    n = args.tasks
+    rows = []
+
+    def measured(what: str, shape: str, work: object) -> None:
+        wall, cpu = time.perf_counter(), time.process_time()
+        work()  # type: ignore[operator]
+        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+        rows.append({"what": what, "graph": shape, "ms a task": 1e3 * wall / n, "ms of the driver's processor": 1e3 * cpu / n})
+
+    with LocalBackend(2) as backend:
+        weft.run(independent(100), functions={"task": nothing}, backend=backend, history=False)
+        for shape in (independent, layered, chain):
+            workflow = shape(n)
+            options = {"functions": {"task": nothing}, "backend": backend, "history": False}
+            measured("weft local, heft", workflow.name, lambda w=workflow, o=options: weft.run(w, **o))
+        small = layered(n)
+        measured("weft local, rank-eft", small.name, lambda: weft.run(small, policy="rank-eft", **options))
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
+        list(pool.map(nothing, range(100)))
+        measured("ProcessPoolExecutor.submit", "independent", lambda: [f.result() for f in [pool.submit(nothing) for _ in range(n)]])
+        measured("ProcessPoolExecutor.submit", "chain", lambda: [pool.submit(nothing).result() for _ in range(n)])
+    print(f"{n:,} empty tasks, 2 processes; with everything around them: life cycle, decisions, trace\n")
+    print(
+        table_text(rows, (Column("what"), Column("graph"), Column("ms a task", digits=3), Column("ms of the driver's processor", digits=3)))
+    )
+
+
+if __name__ == "__main__":
+    main()
