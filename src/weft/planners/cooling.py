@@ -25,7 +25,7 @@ from weft.planners.quick_start import Start
 from weft.rng import stream
 from weft.sim.ranks import upward_rank
 
-HOT, GROWTH, COLD = 0.0003, 0.42, 20.0
+HOT, GROWTH, COLD = 0.0003, 0.42, 40.0
 """A run of m moves per task begins at the temperature HOT x m ** GROWTH (as a share of the value at the start) and ends COLD times as cold:
 with few moves only a cool search gets anywhere. Fitted on graphs of 20 to 2,000 tasks from 25 ms to 5 s."""
 
