@@ -35,7 +35,7 @@ SHORTEST = 1e-9
 """Seconds; what took less counts as this, for the logarithm."""
 CLIP, SLACK = 4.0, 0.5
 """A residual counts as at most 4 standard deviations, so that one straggler is no change; half of one is normal (Page 1954, section 2)."""
-KEPT = 0.1
+KEPT = 0.03
 """Share of what was learnt online that is kept when a change is noticed, and of the trust in a prior that did not foresee it."""
 FORESEEN = 3.0
 """Standard deviations within which an observation agrees with the prior."""
@@ -256,7 +256,7 @@ class DurationModel:
 
     def _columns(self) -> dict[str, Any]:
         settings = {key: getattr(self, key) for key in ("names", "logs", "forgetting", "worth", "noise", "alarm", "centre", "spread")}
-        state = {key: value for key, value in self.moments._asdict().items() if key not in SOLVED}
+        state = {f"sum_{key}": value for key, value in self.moments._asdict().items() if key not in SOLVED}
         return {"format": FORMAT, **settings, **state}
 
     @classmethod
@@ -269,7 +269,7 @@ class DurationModel:
         k = len(model.names) + 1
         model.centre, model.spread = (_read(columns, key, (k - 1,)) for key in ("centre", "spread"))
         shapes = {key: value.shape for key, value in model.moments._asdict().items() if key not in SOLVED}
-        state = {key: _read(columns, key, shape) for key, shape in shapes.items()}
+        state = {key: _read(columns, f"sum_{key}", shape) for key, shape in shapes.items()}
         if not (model.spread > 0).all() or not (state["noise"] > 0).all() or not (state["prior_noise"] > 0).all():
             raise InvalidInput("its spreads and its noise must be above zero")
         model.moments = Moments(**state, **dict(zip(SOLVED, _solutions(k), strict=True)))
@@ -371,16 +371,19 @@ def _changed(m: Moments, z: FloatArray, y: float, standard: float, alarm: float)
 def _learn(m: Moments, z: FloatArray, y: float, forgetting: float, alarm: float) -> float:
     """One step: residual, change or not, forgetting towards the prior, the observation."""
     centre, scale = _predict(m.factor, m.weight, m.noise, z)
-    error = y - centre
-    stretch = scale * scale * m.noise[0] / m.noise[1]  # 1 + leverage
-    keep = min(forgetting, KEPT) if _changed(m, z, y, error / scale, alarm) else forgetting
+    standard = (y - centre) / scale
+    changed = _changed(m, z, y, standard, alarm)
+    keep = min(forgetting, KEPT) if changed else forgetting
     back = (1.0 - keep) * m.watch[2]
+    # A change is no noise: counted as such it would hide the next one.
+    squared = 1.0 if changed else min(standard * standard, CLIP * CLIP)
+    residual = 0.5 * squared * m.noise[1] / m.noise[0]
     m.noise[0] = keep * m.noise[0] + back * m.prior_noise[0] + 0.5
-    m.noise[1] = keep * m.noise[1] + back * m.prior_noise[1] + 0.5 * error * error / stretch
+    m.noise[1] = keep * m.noise[1] + back * m.prior_noise[1] + residual
     k = len(z)
     for i in range(k):
         m.information[i] = keep * m.information[i] + back * m.prior_information[i] + z[i] * y
         for j in range(k):
             m.precision[i, j] = keep * m.precision[i, j] + back * m.prior_precision[i, j] + z[i] * z[j]
     _solve(m.precision, m.information, m.factor, m.weight)
-    return error / scale
+    return standard

@@ -61,7 +61,8 @@ class HybridChooser:
             raise InvalidInput(f"probing is {self.probing}; it must be a share of the time, from 0 to below 1")
         self._budget = 0.0
         self._unseen = np.zeros(len(self.models))
-        self._instead: float | None = None
+        self._instead: tuple[float, float] | None = None
+        self._usual = np.inf
 
     def choose(self, features: ArrayLike) -> int:
         """The device with the smallest expected time; now and then one that may have become it."""
@@ -74,20 +75,24 @@ class HybridChooser:
         other = int(hopeful.argmin())
         if other == best or self._unseen[other] == 0:
             return best
-        if expected[other] / expected[best] - 1.0 > self._budget:
+        # In units of this task or of a usual one, whichever is shorter: long tasks are not for probing.
+        unit = min(float(expected[best]), self._usual)
+        if expected[other] - expected[best] > self._budget * unit:
             return best
-        self._instead = float(expected[best])
+        self._instead = float(expected[best]), unit
         return other
 
     def observe(self, features: ArrayLike, device: int, seconds: float) -> None:
         """Learn from a task that took so long on the device that was chosen for it."""
         self._budget += self.probing
         if self._instead is not None:
-            loss = max(0.0, seconds - self._instead)
+            usual, unit = self._instead
+            loss = max(0.0, seconds - usual)
             self.probes += 1
             self.probe_seconds += loss
-            self._budget -= loss / self._instead
+            self._budget -= loss / unit
             self._instead = None
+        self._usual = seconds if np.isinf(self._usual) else 0.95 * self._usual + 0.05 * seconds
         self._unseen += 1
         self._unseen[device] = 0
         self.models[device].observe(features, seconds)
