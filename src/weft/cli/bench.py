@@ -1,22 +1,57 @@
-"""`weft bench`: how fast it is here."""
+"""`weft bench`: how fast it is here, and how good its plans are at equal time."""
 
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 
-SUMMARY = "measure the speed of weft on this machine, with a peer library beside it"
-EXAMPLE = "  weft bench --quick --out speed.json"
+from weft.errors import InvalidInput
+
+SUMMARY = "measure the speed of weft, or the quality of its plans, on this machine"
+EXAMPLE = "  weft bench --quick --out speed.json\n  weft bench --quality --graphs static_graphs"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say the arguments of the verb."""
     parser.add_argument("--quick", action="store_true", help="leave out what takes minutes")
-    parser.add_argument("--out", type=Path, metavar="JSON", help="also write the figures and the machine here")
+    parser.add_argument("--quality", action="store_true", help="planners at equal time budgets: gap to the best known makespan")
+    parser.add_argument(
+        "--graphs", type=Path, metavar="FOLDER", help="graphs with best known makespans (results.json); default: generated ones"
+    )
+    parser.add_argument("--out", type=Path, metavar="JSON", help="also write the figures here")
 
 
 def run(args: argparse.Namespace) -> None:
     """Measure and print."""
+    if args.graphs is not None and not args.quality:
+        raise InvalidInput("--graphs goes with --quality")
+    if args.quality:
+        _quality(args)
+    else:
+        _speed(args)
+
+
+def _quality(args: argparse.Namespace) -> None:
+    from weft.cli.output import emit, progress
+    from weft.experiments import quality
+
+    cases = quality.static_cases(args.graphs) if args.graphs is not None else quality.generated_cases()
+    budgets = quality.BUDGETS[:2] if args.quick else quality.BUDGETS
+    scores = list(progress(quality.scores(cases, budgets=budgets), total=quality.count(cases, budgets=budgets), what="quality"))
+    rate = quality.decodes_per_second()
+    document = {"decodes_per_second": rate, "scores": quality.document(scores)}
+    if args.out is not None:
+        args.out.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n")
+    if args.json:
+        emit(document)
+        return
+    print(f"{len(cases)} graphs; mean gap to the best known makespan, by ratio of communication to computation\n")
+    print(quality.table(quality.summary(scores)))
+    print(f"\nThe decoder makes {rate:,.0f} schedules a second of processor time (50 tasks, 8 devices).")
+
+
+def _speed(args: argparse.Namespace) -> None:
     from weft.cli.output import emit, progress
     from weft.experiments import speed
 
