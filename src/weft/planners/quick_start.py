@@ -12,13 +12,16 @@ from weft.planners.clock import Clock
 from weft.planners.objective import Objective
 from weft.planners.planner import PLANNERS
 
-LISTS = ("heft", "heft-self", "peft", "greedy", "cpop", "mct")
-FRONTS = ("dls", "etf", "sufferage", "min-min", "max-min")
-REST = ("met", "olb", "fastest", "round-robin", "random", "lookahead")
+LISTS = ("heft", "heft-self", "peft", "greedy", "cpop")
+FRONTS = ("dls", "etf", "sufferage", "min-min", "max-min", "lookahead")
+REST = ("mct", "met", "olb", "fastest", "round-robin", "random")
 COPIES = ("heft-deft", "peft-deft", "cpop-deft", "fifo-deft", "tdca")
 
 FRONT_LIMIT = 20_000
-"""Tasks up to which planners run whose time grows with the square of the tasks that are free at once."""
+"""Tasks up to which planners run whose time grows faster than the tasks."""
+
+SMALL = 4_000
+"""Tasks x devices up to which all quick planners are asked, whatever the time: that takes milliseconds."""
 
 START_SHARE = 0.4
 """Share of the time after which no further quick planner is asked."""
@@ -34,11 +37,11 @@ class Start(NamedTuple):
 
 
 def quick_start(problem: Problem, objective: Objective, clock: Clock, *, seed: int = 0) -> Start:
-    """The best of the quick planners that make no copies; the first of them runs whatever the time."""
-    names = (*LISTS, *FRONTS, *REST) if problem.n <= FRONT_LIMIT else (*LISTS, *REST[:-1])
+    """The best of the quick planners that make no copies: of all for small problems, else of those there is time for, at least HEFT."""
+    names = (*LISTS, *FRONTS, *REST) if problem.n <= FRONT_LIMIT else (*LISTS, *REST)
     best: Start | None = None
     for name in names:
-        if best is not None and clock.share() > START_SHARE:
+        if best is not None and problem.n * problem.p > SMALL and clock.share() > START_SHARE:
             break
         schedule = PLANNERS.create(name).solve(problem, seed=seed).schedule
         value = objective.value(problem, schedule)
