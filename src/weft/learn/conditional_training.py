@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -14,9 +14,11 @@ from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.model.stream import Stream
 from weft.policies.conditional_rules import ConditionalRule
 from weft.policies.files import Learned
+from weft.policies.index_file import index_names, load_index
 from weft.policies.networks import Numbers, network_of
 from weft.policies.playing import WINDOW, play, random_drift, task_name, watched_task, with_first
 from weft.registry import closest
+from weft.rng import stream as stream_of_numbers
 from weft.sim.fleet import StepFleet, StepOptions
 
 ENVS = 256
@@ -31,20 +33,23 @@ GRID = tuple(i / 10 for i in range(11))
 class FleetEnv:
     """A `StepFleet` as the vector environment of `ppo`: time is counted in spans of the longest path of a job, stocks are the queues.
 
-    An episode ends when its last job does, and nothing comes after. With `relative`, rewards are divided by the time jobs take
-    under a simple rule at the same probability: one per cent counts the same where that is 30 ms and where it is 100, as it does in
-    the comparison.
+    An episode is cut off when its last job has arrived: what comes after that, a system that runs empty, is no part of a stream. The
+    first ones are shorter, each by another length, so that simulations do not begin together ever after. With `relative`, rewards are
+    divided by the time jobs take under a simple rule at the same probability: one per cent counts the same where that is 30 ms and
+    where it is 100, as it does in the comparison.
     """
 
-    def __init__(self, stream: Stream, envs: int, options: StepOptions, *, relative: bool = False) -> None:
+    def __init__(self, stream: Stream, envs: int, options: StepOptions, *, relative: bool = False, visible: int | None = None) -> None:
         self.fleet = StepFleet(stream, envs, options)
         self.envs, self.units, self.actions = envs, self.fleet.units, self.fleet.kinds + 1
         self.observation_size = self.fleet.observation_size
+        self.visible = self.observation_size if visible is None else visible
         self.capacity: IntArray = np.array(stream.problem.cluster.batch, np.int64)
         self.span = longest_path(stream)
         self.relative = relative
         self._never = np.zeros(envs, np.bool_)
         self._weight = np.ones(envs)
+        self._last = np.zeros((envs, self.observation_size), np.float32)
         if relative:
             self._choice = stream.watched[0]
             self._reference = reference_times(stream, options)
@@ -58,21 +63,28 @@ class FleetEnv:
     def reset(self, seed: int) -> tuple[Numbers, BoolArray]:
         """Begin all simulations; trainings of different seeds meet different draws."""
         steps = self.fleet.reset(1000 + seed * 100_000)
-        if self.relative:
-            self._weigh(np.arange(self.envs))
+        jobs = self.fleet.stream.jobs
+        self._limit = stream_of_numbers(seed, "conditional_training").integers(max(jobs // 10, 1), jobs + 1, self.envs)
+        self._weigh(np.arange(self.envs))
         return steps.observation, self._shaped(steps.mask)
 
     def step(self, actions: IntArray) -> tuple[Numbers, BoolArray, Numbers, Numbers, BoolArray, BoolArray, Numbers]:
         """One step of every simulation."""
         steps = self.fleet.step(actions)
-        reward, elapsed = steps.reward / self.span, steps.elapsed / self.span
-        reward /= self._weight
-        if self.relative and steps.done.any():
-            self._weigh(np.flatnonzero(steps.done))
-        return steps.observation, self._shaped(steps.mask), reward, elapsed, steps.done, self._never, steps.observation
+        reward, elapsed = steps.reward / self.span / self._weight, steps.elapsed / self.span
+        arrived = self.fleet.fleet.sim.world["next_arrival"][:, 0] >= self._limit
+        cut = arrived | steps.done
+        if cut.any():
+            self._last[:] = np.where(steps.done[:, None], self.fleet.final_observation, steps.observation)
+            self.fleet.renew(np.flatnonzero(arrived & ~steps.done))
+            self._limit[cut] = self.fleet.stream.jobs
+            self._weigh(np.flatnonzero(cut))
+        return steps.observation, self._shaped(steps.mask), reward, elapsed, self._never, cut, self._last
 
     def _weigh(self, which: IntArray) -> None:
         """Find the weight of the draws that simulations have begun."""
+        if not self.relative:
+            return
         for s in which.tolist():
             p = self.fleet.stream.probabilities(np.zeros(1), int(self.fleet.playing[s]))[self._choice][0, 0]
             self._weight[s] = np.interp(p, GRID, self._reference)
@@ -90,7 +102,8 @@ def reference_times(stream: Stream, options: StepOptions) -> FloatArray:
         fleet.place(0, *with_first(stream, task, p).draw_ticks(VALIDATION - 1))
         ConditionalRule(REFERENCE).play(fleet)
         times[i] = fleet.jct(0).mean()
-    return times / times.mean()
+    relative: FloatArray = times / times.mean()
+    return relative
 
 
 def longest_path(stream: Stream) -> float:
@@ -104,7 +117,7 @@ def longest_path(stream: Stream) -> float:
     return float(ahead.max(initial=0.0))
 
 
-DEFAULT = ppo.Settings(horizon=2.0)
+DEFAULT = ppo.Settings(horizon=2.0, imitation=600_000, learning_rate=(1e-3, 1e-5), entropy=(3e-3, 0.0))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,7 +171,9 @@ def train_policy(
     told = settings or recipe.settings
     options = StepOptions(waiting=waiting, estimate=recipe.estimate, units=recipe.units, window=WINDOW)
     short = stream.with_jobs(min(JOBS, stream.jobs))
-    env = FleetEnv(_training_stream(short, recipe), envs, options, relative=recipe.probability == "random")
+    whole = replace(options, estimate=True, units=True)  # the critic sees all there is
+    size = StepFleet(short, 1, options).observation_size  # the actor's part comes first in it
+    env = FleetEnv(_training_stream(short, recipe), envs, whole, visible=size, relative=recipe.probability == "random")
     trials = _trials(short, recipe)
 
     def evaluate(weights: dict[str, Numbers]) -> float:
@@ -166,7 +181,7 @@ def train_policy(
         times = np.concatenate([play(network, trial, [VALIDATION, VALIDATION + 1], options=options) for trial in trials])
         return float(np.log(times).mean())
 
-    training = ppo.train(env, told, seed=seed, evaluate=evaluate, watch=watch)
+    training = ppo.train(env, told, seed=seed, evaluate=evaluate, watch=watch, teacher=_teacher(env))
     network = network_of(training.weights, units=env.units, actions=env.actions)
     shown = {"name": "steps", "version": 1, "watched": [task_name(stream, c) for c in stream.watched], **_plain(options)}
     world = {
@@ -177,6 +192,19 @@ def train_policy(
         "jobs": short.jobs,
     }
     return Learned(name, network, shown, world, record(training, envs), recipe.about), training
+
+
+def _teacher(env: FleetEnv) -> Callable[[], IntArray]:
+    """A rule that plays in the environment: the tuned index where there is one for the stream, else a simple one."""
+    name = env.fleet.stream.name
+    rule = load_index(name) if name in index_names() else ConditionalRule(REFERENCE)
+    actions = np.zeros((env.envs, env.units), np.int64)
+
+    def choose() -> IntArray:
+        rule.choose(env.fleet, actions)
+        return actions
+
+    return choose
 
 
 def record(training: ppo.Training, envs: int) -> dict[str, Any]:

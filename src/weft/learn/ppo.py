@@ -36,6 +36,8 @@ class VectorEnv(Protocol):
     cut off (`truncated`: something would have), and, for those that did, the last observation before the new start.
     `remaining` and `capacity`, where there, are for units that draw from common stocks: (envs, actions - 1) what each stock
     holds at the start of the step and (units,) the most a unit takes from one. Units later in order then see only what is left.
+    `visible`, where there, is how many numbers of an observation, the first ones, the actor may see; the critic, which serves
+    in training only, sees all (Pinto et al., 2018, "Asymmetric Actor Critic").
     """
 
     envs: int
@@ -59,6 +61,7 @@ class Settings:
     Attributes
     ----------
     samples : steps over all copies of the environment
+    imitation : so many of them, the first, follow a teacher, where there is one
     rollout : steps of each copy between two updates
     horizon : time over which the future counts: the discount is exp(-elapsed / horizon); inf for none
     trace : GAE's lambda, per step
@@ -67,6 +70,7 @@ class Settings:
     """
 
     samples: int = 5_000_000
+    imitation: int = 0
     rollout: int = 64
     epochs: int = 4
     minibatch: int = 4096
@@ -121,10 +125,10 @@ def _layers(sizes: list[int], last_gain: float) -> nn.Sequential:
 class ActorCritic(nn.Module):
     """Two networks side by side; both see observations brought to mean 0 and deviation 1 by what has been seen so far."""
 
-    def __init__(self, inputs: int, units: int, actions: int, hidden: tuple[int, ...]) -> None:
+    def __init__(self, inputs: int, visible: int, units: int, actions: int, hidden: tuple[int, ...]) -> None:
         super().__init__()
-        self.units, self.actions = units, actions
-        self.actor = _layers([inputs, *hidden, units * actions], 0.01)
+        self.visible, self.units, self.actions = visible, units, actions
+        self.actor = _layers([visible, *hidden, units * actions], 0.01)
         self.critic = _layers([inputs, *hidden, 1], 1.0)
         self.mean = torch.zeros(inputs)
         self.deviation = torch.ones(inputs)
@@ -145,9 +149,14 @@ class ActorCritic(nn.Module):
         """Bring to mean 0 and deviation 1; a feature that never moved says nothing."""
         return ((observation - self.mean) / (self.deviation + 1e-6)).clamp_(-float(CLIP), float(CLIP))
 
+    def prefer(self, scaled: Tensor) -> Tensor:
+        """Return the logits (batch, units, actions)."""
+        logits: Tensor = self.actor(scaled[:, : self.visible])
+        return logits.view(-1, self.units, self.actions)
+
     def weights(self) -> dict[str, Numbers]:
         """Return the acting network as arrays: layers "0.weight", "0.bias", ..., and the scaling of its input."""
-        arrays = {"input.mean": self.mean, "input.scale": 1.0 / (self.deviation + 1e-6)}
+        arrays = {"input.mean": self.mean[: self.visible], "input.scale": 1.0 / (self.deviation[: self.visible] + 1e-6)}
         linears = [part for part in self.actor if isinstance(part, nn.Linear)]
         for i, linear in enumerate(linears):
             arrays |= {f"{i}.weight": linear.weight, f"{i}.bias": linear.bias}
@@ -195,6 +204,23 @@ def sample(
                     left -= np.exp(logits[e, u, a] - top)
             action[e, u] = chosen
             log_prob[e] += logits[e, u, chosen] - top - np.log(total)
+            if chosen < stocks:
+                remaining[e, chosen] -= capacity[u]
+
+
+@njit
+def follow(mask: BoolArray, remaining: IntArray, capacity: IntArray, action: IntArray) -> None:
+    """Narrow `mask` as `sample` does, along actions that are given; one that is not on offer becomes the last action, to wait."""
+    envs, units, actions = mask.shape
+    stocks = remaining.shape[1]
+    for e in range(envs):
+        for u in range(units):
+            for a in range(stocks):
+                mask[e, u, a] = mask[e, u, a] and remaining[e, a] > 0
+            chosen = action[e, u]
+            if not mask[e, u, chosen]:
+                chosen = action[e, u] = actions - 1
+                mask[e, u, chosen] = True
             if chosen < stocks:
                 remaining[e, chosen] -= capacity[u]
 
@@ -259,6 +285,7 @@ def train(
     seed: int = 0,
     evaluate: Callable[[dict[str, Numbers]], float] | None = None,
     watch: Callable[[Training], None] | None = None,
+    teacher: Callable[[], IntArray] | None = None,
 ) -> Training:
     """Train a masked policy; the same seed gives the same curve.
 
@@ -267,11 +294,12 @@ def train(
     evaluate : maps weights to a score, lower is better; the best weights are kept. Without it, the last ones are.
     watch : called after every update with the training so far: progress bars and checkpoints. A `KeyboardInterrupt` anywhere in the loop
         ends the training early with the best weights so far, and `interrupted` set.
+    teacher : gives the actions (envs, units) of a known rule at the present state; `settings.imitation` says how long it is followed
     """
     torch.set_num_threads(1)
     torch.manual_seed(seed)
     rng = stream(seed, "ppo")
-    net = ActorCritic(env.observation_size, env.units, env.actions, settings.hidden)
+    net = ActorCritic(env.observation_size, getattr(env, "visible", env.observation_size), env.units, env.actions, settings.hidden)
     optimiser = torch.optim.Adam(net.parameters(), lr=settings.learning_rate[0], eps=1e-5, foreach=True)
     buffer, returns = _Rollout(env, settings.rollout), _Returns()
     observation, mask = env.reset(seed)
@@ -280,12 +308,14 @@ def train(
     per_update = settings.rollout * env.envs
     updates = max(1, math.ceil(settings.samples / per_update))
     marks = {round((i + 1) * updates / settings.evaluations) for i in range(settings.evaluations)} if settings.evaluations else {updates}
+    lessons = settings.imitation // per_update if teacher is not None else 0
     began = time.process_time()
     try:
         for update in range(1, updates + 1):
-            progress = (update - 1) / updates
-            observation, mask = _collect(env, net, buffer, returns, observation, mask, settings, rng)
-            entry = _improve(net, optimiser, buffer, returns, settings, progress, rng)
+            guide = teacher if update <= lessons else None
+            progress = max(0, update - lessons - 1) / max(1, updates - lessons)
+            observation, mask = _collect(env, net, buffer, returns, observation, mask, settings, rng, guide)
+            entry = _improve(net, optimiser, buffer, returns, settings, progress, rng, imitate=guide is not None)
             net.observe(torch.from_numpy(buffer.observation.reshape(-1, env.observation_size)))
             result.samples += per_update
             result.cpu_seconds = time.process_time() - began
@@ -309,6 +339,7 @@ def _collect(
     mask: BoolArray,
     settings: Settings,
     rng: np.random.Generator,
+    teacher: Callable[[], IntArray] | None,
 ) -> tuple[Numbers, BoolArray]:
     """Act for `rollout` steps, then work out advantages."""
     capacity = np.asarray(getattr(env, "capacity", np.ones(env.units)), np.int64)
@@ -322,9 +353,13 @@ def _collect(
     with torch.no_grad():
         for t in range(settings.rollout):
             b.observation[t], b.mask[t] = observation, mask
-            logits = net.actor(net.scaled(torch.from_numpy(b.observation[t]))).numpy().reshape(env.envs, env.units, env.actions)
+            logits = net.prefer(net.scaled(torch.from_numpy(b.observation[t]))).numpy()
             stocks = np.array(getattr(env, "remaining", none), np.int64)
-            sample(logits, b.mask[t], rng.random((env.envs, env.units)), stocks, capacity, b.action[t], b.log_prob[t])
+            if teacher is None:
+                sample(logits, b.mask[t], rng.random((env.envs, env.units)), stocks, capacity, b.action[t], b.log_prob[t])
+            else:
+                b.action[t] = teacher()
+                follow(b.mask[t], stocks, capacity, b.action[t])
             b.value[t] = value_of(b.observation[t])
             if t:
                 b.next_value[t - 1] = np.where(b.ended[t - 1], b.next_value[t - 1], b.value[t])
@@ -350,8 +385,10 @@ def _improve(
     settings: Settings,
     progress: float,
     rng: np.random.Generator,
+    *,
+    imitate: bool = False,
 ) -> dict[str, float]:
-    """Several passes over the rollout with the clipped objective (PPO, eq. 7, 9)."""
+    """Several passes over the rollout with the clipped objective (PPO, eq. 7, 9), or with the likelihood of a teacher's actions."""
     rate, entropy_weight = (a + (b - a) * progress for a, b in (settings.learning_rate, settings.entropy))
     for group in optimiser.param_groups:
         group["lr"] = rate
@@ -368,11 +405,14 @@ def _improve(
     for _ in range(settings.epochs):
         order = torch.from_numpy(rng.permutation(size))
         for pick in torch.split(order, settings.minibatch):
-            logits = net.actor(inputs[pick]).view(-1, net.units, net.actions) + penalty[pick]
+            logits = net.prefer(inputs[pick]) + penalty[pick]
             log_probs = torch.log_softmax(logits, -1)
-            ratio_log = log_probs.gather(-1, action[pick]).sum((-2, -1)) - old[pick]
+            taken = log_probs.gather(-1, action[pick]).sum((-2, -1))
+            ratio_log = taken - old[pick]
             ratio, gain = ratio_log.exp(), normal[pick]
             policy_loss = -torch.minimum(ratio * gain, ratio.clamp(1 - settings.clip, 1 + settings.clip) * gain).mean()
+            if imitate:
+                policy_loss = -taken.mean()
             entropy = -(log_probs.exp() * log_probs).sum((-2, -1)).mean()
             value_loss = (net.critic(inputs[pick])[:, 0] - target[pick]).square().mean()
             optimiser.zero_grad(set_to_none=True)

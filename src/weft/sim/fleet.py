@@ -146,6 +146,11 @@ class StepFleet:
                 self._begin(s)
         return self._steps
 
+    def renew(self, which: IntArray) -> None:
+        """Break some simulations off and begin them anew, each with its next draw."""
+        for s in which.tolist():
+            self._begin(s)
+
     def place(self, s: int, arrival: FloatArray, outcome: IntArray) -> None:
         """Lay out simulation s at time zero with these arrivals (ticks, sorted) and outcomes (jobs, choices)."""
         sim, desk = self.fleet.sim, self.fleet.desk
