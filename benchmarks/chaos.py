@@ -82,8 +82,9 @@ def kill_workers(runs: int, tasks: int, every: float) -> dict[str, object]:
             killer.start()
             try:
                 trace = weft.run(promises, policy=policy, backend=backend, history=False, crashes=5)
-                right = list(trace.results.values()) == values and weft.check(trace.workload, trace, timing=False) == []
-                outcome["right result" if right else "WRONG RESULT"] += 1
+                wrong = [] if list(trace.results.values()) == values else ["values"]
+                wrong += [violation.rule for violation in weft.check(trace.workload, trace, timing=False)]
+                outcome[f"WRONG: {', '.join(wrong)}" if wrong else "right result"] += 1
                 lost += int((trace.status != 0).sum())
             except TaskFailed as error:
                 outcome["clear error" if error.failure.fault == "killed" else f"OTHER ERROR: {error}"] += 1

@@ -131,3 +131,12 @@ def test_gaps_are_filled_and_nothing_else_changes(values):
     assert np.isfinite(full).all()
     known = ~np.isnan(given_)
     np.testing.assert_array_equal(full[known], given_[known])
+
+
+def test_a_size_never_seen_is_predicted_by_a_model_through_the_others(history):
+    # seconds = 2 * work ** 1.5, at four sizes; the nearest size, scaled by the work, would say 2 * 8 ** 1.5 * 8 = 362.
+    history.add([Sample("a", "cpu", 2.0 * work**1.5, work=work) for work in (1.0, 2.0, 4.0, 8.0) for _ in range(5)])
+    workflow = Workflow(work=[4.0, 64.0], src=[], dst=[], data=[], kinds=("a",))
+    estimate = estimated_problem(workflow, CLUSTER, history).durations()
+    assert estimate[0, 0] == 16.0  # measured
+    assert estimate[1, 0] == pytest.approx(2.0 * 64.0**1.5, rel=0.1)

@@ -206,9 +206,10 @@ class Driver:
         self._begin_next(device, event.finish)
 
     def _begin_next(self, device: int, at: float) -> None:
-        """A device goes on by itself with what it has."""
-        if self._sent[device] and self.life.machines[device].running is None and not self.life.modelled:
-            self.life.begin(device, at)
+        """A device goes on by itself with what it has; what it was sent after it fell idle begins then."""
+        machine = self.life.machines[device]
+        if self._sent[device] and machine.running is None and not self.life.modelled:
+            self.life.begin(device, max(at, machine.queue[0].decided))
 
     def _done(self, group: Group, event: Finished, outcomes: dict[int, int]) -> None:
         device = event.device

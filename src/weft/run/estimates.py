@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from math import log
@@ -16,6 +18,9 @@ from weft.run.history import History, Sample
 from weft.run.live import LiveLifecycle
 from weft.run.observer import Observer
 from weft.sim.machine import Group
+
+SIZES = 3
+"""Sizes of a kind of task that must have been measured before a model is put through them."""
 
 
 def incoming_bytes(workflow: Workflow) -> FloatArray:
@@ -54,9 +59,30 @@ def _measured(workflow: Workflow, cluster: Cluster, history: History) -> FloatAr
     table = np.full((len(unique), cluster.p), np.nan)
     for row, (kind, work, data) in enumerate(unique.tolist()):
         for device, name in enumerate(cluster.kinds):
-            seconds = history.predict(workflow.kinds[int(kind)], name, work=work, data=data)
+            seconds = predicted_seconds(history, workflow.kinds[int(kind)], name, work, data)
             table[row, device] = np.nan if seconds is None else max(seconds, 1e-9)
     return np.asarray(table[np.asarray(member, np.int64).reshape(-1)], float)
+
+
+def predicted_seconds(history: History, kind: str, device: str, work: float, data: float) -> float | None:
+    """Seconds of a kind of task at a size: the median of what was measured there; at a size never seen, by a model through the others.
+
+    The model wants at least `SIZES` sizes: with fewer, the nearest size is scaled by the work.
+    """
+    known = history.samples(kind, device)
+    sizes = np.unique(known[:, :2], axis=0)
+    if len(sizes) < SIZES or bool((sizes == (work, data)).all(axis=1).any()):
+        return history.predict(kind, device, work=work, data=data)
+    from weft.learn.duration_model import DurationModel
+
+    # Only what varies can explain anything; sizes enter by their logarithm, and may be zero.
+    varied = np.ptp(known[:, :2], axis=0) > 0
+    names = tuple(name for name, use in zip(("work", "bytes"), varied.tolist(), strict=True) if use)
+    model = DurationModel(names, logs=names)
+    shift = np.array([known[:, 0].max() * 1e-6, 1.0])[varied]
+    for row in known:
+        model.observe(row[:2][varied] + shift, float(row[2]))
+    return model.predict(np.array([work, data])[varied] + shift).median
 
 
 def _with_work(workflow: Workflow) -> Workflow:
@@ -91,8 +117,11 @@ class Recorder(Observer):
 
     def ended(self, life: LiveLifecycle, now: float) -> None:  # noqa: ARG002
         """Write all at once."""
-        if self._samples or self._links:
-            self.history.add(self._samples, self._links)
+        try:
+            if self._samples or self._links:
+                self.history.add(self._samples, self._links)
+        except (sqlite3.Error, OSError) as error:  # the run is worth more than what it teaches
+            warnings.warn(f"{self.history.path}: what this run measured could not be kept ({error})", stacklevel=2)
         self._samples, self._links = [], []
 
 

@@ -164,6 +164,12 @@ class History:
         scale = work / near.work if work > 0 and near.work > 0 else 1.0
         return near.quartiles[1] * scale
 
+    def samples(self, kind: str, device: str) -> np.ndarray:
+        """(n, 3) work, bytes in and seconds of every measurement kept, the oldest first."""
+        with closing(self._open()) as db:
+            rows = db.execute("SELECT work, data, seconds FROM task WHERE kind = ? AND device = ? ORDER BY id", (kind, device)).fetchall()
+        return np.array(rows, float).reshape(-1, 3)
+
     # -- inside -------------------------------------------------------------
 
     def _open(self) -> sqlite3.Connection:

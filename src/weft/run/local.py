@@ -31,6 +31,9 @@ from weft.run.profiler import cores_here, discover, relative_speeds
 START_LIMIT = 120.0
 """Seconds a worker may take to say hello."""
 
+MOST_STARTS = 3
+"""Times the process of a device may die at its start before the run is given up."""
+
 TAUGHT = 100
 """Functions a worker is sent before the clock runs."""
 
@@ -66,7 +69,8 @@ class _Worker:
     orders: deque[Order] = field(default_factory=deque)
     knows: set[int] = field(default_factory=set)
     """Functions it was sent."""
-    since: float = field(default_factory=time.perf_counter)
+    owes: int = 1
+    """Hellos it has yet to say: one when it is up, one when it was taught."""
 
 
 class LocalBackend:
@@ -93,6 +97,8 @@ class LocalBackend:
         )
         self._folder: Path | None = None
         self._workers: list[_Worker | None] = [None] * len(self.specs)
+        self._starts = [0] * len(self.specs)
+        """How often in a row the process of a device died before it could work."""
         self._owner = os.getpid()
         self._results: dict[int, Parcel] = {}
         self._news: list[Event] = []
@@ -131,12 +137,9 @@ class LocalBackend:
         for device, known in enumerate(self._workers):
             if known is None:
                 self._workers[device] = self._spawn(device)
-        workers = [w for w in self._workers if w is not None]
-        for w in workers:
-            self._greet(w)
-            self._teach(w)
-        for w in workers:
-            self._greet(w)
+            self._teach(device)
+        for device in range(len(self.specs)):
+            self._prepare(device)
         self._origin = time.perf_counter() - since
 
     def clock(self) -> float:
@@ -221,7 +224,7 @@ class LocalBackend:
     def finish(self) -> None:
         """End the processes that are still busy, and remove all files."""
         for device, w in enumerate(self._workers):
-            if w is not None and w.orders:
+            if w is not None and (w.orders or self._called_off):  # what was called off may still be under way
                 _end(w)
                 self._workers[device] = None
         self._results.clear()
@@ -272,30 +275,39 @@ class LocalBackend:
         there.close()
         return _Worker(device, process, here)
 
-    def _greet(self, w: _Worker) -> None:
-        """Wait for the hello of a new worker."""
-        if w.ready:
-            return
-        deadline = w.since + START_LIMIT
-        try:
-            if w.pipe.poll(max(0.0, deadline - time.perf_counter())):
-                pickle.loads(w.pipe.recv_bytes())
-                w.ready = True
+    def _prepare(self, device: int) -> None:
+        """Wait until a worker is up and knows the functions; one that dies meanwhile is replaced, but not for ever."""
+        for _ in range(MOST_STARTS):
+            w = self._workers[device]
+            assert w is not None
+            if self._greet(w):
                 return
-        except (EOFError, OSError):
-            pass
-        w.process.join(1.0)
-        code, name = w.process.exitcode, self.specs[w.device].name
+            code = w.process.exitcode
+            _end(w)
+            self._workers[device] = self._spawn(device)
+            self._teach(device)
         self.close()
-        hint = "; a script that calls weft.run needs an 'if __name__ == \"__main__\":' around it"
+        hint = "; a script that calls weft.run needs an 'if __name__ == \"__main__\":' around it" if code == 1 else ""
         sign = f"exit code {code}" if code is not None else "no sign of life"
-        raise WeftError(f"the process of device '{name}' did not start ({sign}){hint}")
+        raise WeftError(f"the process of device '{self.specs[device].name}' did not start ({sign}){hint}")
 
-    def _teach(self, w: _Worker) -> None:
+    def _greet(self, w: _Worker) -> bool:
+        """Wait for the hellos a worker owes."""
+        deadline = time.perf_counter() + START_LIMIT
+        with contextlib.suppress(EOFError, OSError):
+            while w.owes and w.pipe.poll(max(0.0, deadline - time.perf_counter())):
+                pickle.loads(w.pipe.recv_bytes())
+                w.owes -= 1
+        w.ready = w.owes == 0
+        if not w.ready:
+            w.process.join(1.0)
+        return w.ready
+
+    def _teach(self, device: int) -> None:
         """Send the functions beforehand, so that the import of their modules is not part of the run; many of them one by one, in time."""
+        w = self._workers[device]
+        assert w is not None
         w.knows.clear()
-        w.ready = False
-        w.since = time.perf_counter()
         functions = list(self._functions.values())
         with contextlib.suppress(OSError):
             w.pipe.send_bytes(pickle.dumps(("clear",)))
@@ -303,6 +315,7 @@ class LocalBackend:
                 w.pipe.send_bytes(pickle.dumps(("function", number, data)))
                 w.knows.add(number)
             w.pipe.send_bytes(pickle.dumps(("ping",)))
+        w.owes += 1
 
     def _hear(self, w: _Worker) -> None:
         if self._workers[w.device] is not w:
@@ -313,8 +326,10 @@ class LocalBackend:
             self._bury(w)
             return
         if message[0] == "hello":
-            w.ready = True
-            self._news.append(DeviceAdded(w.device, self.clock()))
+            w.owes -= 1
+            if not w.ready:
+                w.ready = True
+                self._news.append(DeviceAdded(w.device, self.clock()))
             return
         word, number, begin, end, *rest = message
         start, finish = begin - self._origin, end - self._origin
@@ -353,9 +368,11 @@ class LocalBackend:
         w.pipe.close()
         time_ = self.clock()
         text, fault = _cause(code)
-        self._news.append(DeviceLost(w.device, time_, text, fault))  # type: ignore[arg-type]
-        if not w.ready:
-            raise WeftError(f"the process of device '{self.specs[w.device].name}' dies before it can work: {text}")
+        if w.ready:
+            self._news.append(DeviceLost(w.device, time_, text, fault))  # type: ignore[arg-type]
+        self._starts[w.device] = 0 if w.ready else self._starts[w.device] + 1
+        if self._starts[w.device] >= MOST_STARTS:
+            raise WeftError(f"the process of device '{self.specs[w.device].name}' dies before it can work, again and again: {text}")
         self._workers[w.device] = self._spawn(w.device)
 
 
