@@ -115,10 +115,10 @@ def _verdict(rows: Mapping[str, Mapping[str, Any]], document: Mapping[str, Any])
     return (
         "The first five rows are the document's to the second decimal: its seeds, its physics, its accounting. Its DQN row was never "
         "reproduced: the published code does not learn during the evaluation and credits the wrong action. The DQN here starts as "
-        f"all-GPU as the forest (every seed prefers the GPU for {min(starts):.0%} of the test tasks or more), learns after every task "
+        f"all-GPU as the forest (before the first task every seed prefers the GPU for at least {min(starts):.0%} of them), learns after every task "
         f"from that task's own time, and ends at {rows['RL Agent (DQN)']['makespan']:.2f} s; all it explores is in that sum.\n\n"
-        f'"hybrid" tries the GPU {len(tried)} times in 500 tasks (numbers {", ".join(map(str, tried)) or "none"}), {probes} of them to '
-        "probe, within its budget. The first try is what the offline data asks for. One observation is enough: it lies so far from all "
+        f'"hybrid" tries the GPU for {len(tried)} of the 500 tasks ({", ".join(f"number {k + 1}" for k in tried) or "none"}), for {probes} of '
+        "them as a probe, within its budget. The first try is what the offline data asks for. One observation is enough: it lies so far from all "
         "training data that the time model moves there at once."
     )
 
