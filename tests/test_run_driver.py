@@ -21,7 +21,7 @@ from weft.run.driver import Driver
 from weft.run.guide import PolicyGuide, greedy
 from weft.run.live import LiveLifecycle
 from weft.run.plan_mode import PlanGuide, remaining_problem
-from weft.run.reservations import Budget, Reservations
+from weft.run.reservations import Budget, Reservations, Space
 
 
 def drive(workload, *, scenario=None, guide=None, modelled=False, drift=None, reservations=None, faults=None, hangs=(), **terms):
@@ -223,6 +223,26 @@ def test_a_budget_binds_its_own_application_only():
     assert trace.job.tolist().count(1) == 2
     assert trace.makespan == pytest.approx(103.0)
     assert book.left("poor", 103.0) == 0.0
+
+
+def test_what_a_device_is_sent_ahead_must_fit_its_memory():
+    # Four tasks of 1 s that need 3, 3, 3 and 1 bytes, on a device with 6: two of 3 fit, the third not before the first has ended.
+    problem = Problem.from_arrays(np.ones((4, 1)), memory=[3.0, 3.0, 3.0, 1.0])
+    space = Space(memory=[6.0], slots=[3])
+    _, trace, backend = drive(Workload.of(problem), reservations=Reservations(["app"], {}, space), window=3)
+    assert [at for at, *_ in backend.submitted] == [0.0, 0.0, 1.0, 2.0]
+    assert trace.makespan == 4.0
+    assert space.take(0, 0, 6.0)  # everything was given back
+
+
+def test_a_failed_attempt_is_charged_and_a_lost_one_too():
+    workload = independent([1.0])
+    book = Reservations(["app"], {"app": Budget(5.0, 100.0)}, Space([1.0], [1]))
+    drive(workload, reservations=book, faults={0: ["raised"]}, retries=1)
+    assert book.left("app", 3.0) == 3.0  # 5 - 1 - 1
+    book = Reservations(["app"], {"app": Budget(5.0, 100.0)}, Space([1.0], [1]))
+    drive(workload, reservations=book, scenario=Scenario.of(workload, changes=[(0.5, 0, inf), (1.0, 0, 1.0)]))
+    assert book.left("app", 3.0) == 3.5  # 5 - 0.5 - 1
 
 
 def test_budgets_that_make_no_sense_are_refused():

@@ -200,6 +200,7 @@ class Driver:
             self._done(group, event, outcomes)
         else:
             members = list(group.members)
+            self._settle(group, device, event.finish - event.start)
             self.life.lose(device, event.finish, event.text)
             for i in members:
                 self._blame(i, device, event.fault, event.text, event.traceback)
@@ -233,6 +234,8 @@ class Driver:
         self.life.change_pace(device, inf, self.now)
         if ran is not None:
             self._settle(ran, device, max(self.now - ran.start, 0.0))
+        for ahead in sent:
+            self._release(ahead, device)
         for observer in self.observers:
             observer.lost(self.life, event)
         for i in members:
@@ -355,8 +358,10 @@ class Driver:
         """Whether the reservations let a group start now; otherwise the device looks again when they may."""
         if self.reservations is None or group.batch == RESERVED:
             return True
-        job = self.life.place[group.members[0]][0]
-        again = self.reservations.admit(job, device, self.life.expected(group.members, device), self.now)
+        job, first = self.life.place[group.members[0]][0], group.members[0]
+        memory = sum(float(self.life.problem(i).workflow.memory[self.life.place[i][1]]) for i in group.members)
+        predicted = self.life.expected(group.members, device)
+        again = self.reservations.admit(first, device, job=job, predicted=predicted, now=self.now, memory=memory)
         if again is not None:
             self._wakes[device] = again
             return False
@@ -365,7 +370,14 @@ class Driver:
 
     def _settle(self, group: Group, device: int, seconds: float) -> None:
         if self.reservations is not None:
-            self.reservations.settle(self.life.place[group.members[0]][0], device, seconds, self.now)
+            first = group.members[0]
+            self.reservations.settle(first, device, job=self.life.place[first][0], seconds=seconds, now=self.now)
+
+    def _release(self, sent: _Sent, device: int) -> None:
+        """What was sent and never ran gives back what it reserved."""
+        if self.reservations is not None:
+            self.reservations.release(sent.order.members[0], device)
+            sent.group.batch = -1 if sent.group.batch == RESERVED else sent.group.batch
 
     # -- decisions ----------------------------------------------------------
 
@@ -468,6 +480,7 @@ class Driver:
             strays = [sent for sent in self._sent[device] if not any(sent.group is group for group in kept)]
             self._sent[device] = deque(sent for sent in self._sent[device] if sent not in strays)
             for sent in strays:
+                self._release(sent, device)
                 if sent is first and not self.life.modelled:
                     self._sacrificed.add(device)
                 self.backend.cancel(sent.order.number)

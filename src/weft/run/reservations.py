@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import floor
+from math import floor, inf
 from typing import Literal
 
 from weft.errors import InvalidInput
@@ -51,21 +51,29 @@ class _Account:
 
 
 class Reservations:
-    """Budgets of the applications that jobs belong to; `applications[job]` names each job's.
+    """What the tasks of a run may take: room on devices, and the budgets of the applications their jobs belong to.
+
+    Parameters
+    ----------
+    applications : the application of each job
+    budgets : application -> its budget; those without one take what they like
+    space : memory and slots of devices, for what they are sent ahead; None: as much as the window allows
 
     Examples
     --------
     >>> book = Reservations(["render"], {"render": Budget(2.0, 10.0)})
-    >>> book.admit(0, 0, 3.0, 0.0)  # the budget is positive: it may start
-    >>> book.settle(0, 0, 3.0, 3.0)  # it took 3 seconds: an overdraft of 1
-    >>> book.admit(0, 0, 3.0, 3.0)  # not before the next period
+    >>> book.admit(0, 0, job=0, predicted=3.0, now=0.0)  # the budget is positive: it may start
+    >>> book.settle(0, 0, job=0, seconds=3.0, now=3.0)  # it took 3 seconds: an overdraft of 1
+    >>> book.admit(1, 0, job=0, predicted=3.0, now=3.0)  # not before the next period
     10.0
     """
 
-    def __init__(self, applications: Sequence[str], budgets: Mapping[str, Budget]) -> None:
+    def __init__(self, applications: Sequence[str], budgets: Mapping[str, Budget], space: Space | None = None) -> None:
         self.applications = list(applications)
+        self.space = space
         self._accounts = {name: _Account(budget, budget.seconds) for name, budget in budgets.items()}
-        self._under_way: dict[str, float] = {}
+        self._promised: dict[tuple[int, int], tuple[str, float]] = {}
+        """(owner, device) -> application and predicted seconds of what was admitted and has not ended."""
 
     def left(self, application: str, now: float) -> float:
         """What an application may still use; an overdraft is negative."""
@@ -73,32 +81,41 @@ class Reservations:
         account.at(now)
         return account.left
 
-    def admit(self, job: int, device: int, predicted: float, now: float) -> float | None:  # noqa: ARG002
-        """None if a group of a job may start now (it counts as under way until it is settled); otherwise when to ask again."""
+    def admit(self, owner: int, device: int, *, job: int, predicted: float, now: float, memory: float = 0.0) -> float | None:
+        """None if a group may be sent now (it holds its reservation until it is settled or released); otherwise when to ask again."""
+        again = self._budget_allows(job, predicted, now)
+        if again is not None:
+            return again
+        if self.space is not None and not self.space.take(owner, device, memory):
+            return inf  # when something ends
+        self._promised[owner, device] = (self.applications[job], predicted)
+        return None
+
+    def settle(self, owner: int, device: int, *, job: int, seconds: float, now: float) -> None:
+        """A group ended after so many seconds: they are taken from the budget, its reservation is over."""
+        self.release(owner, device)
+        account = self._accounts.get(self.applications[job])
+        if account is not None:
+            account.at(now)
+            account.left -= seconds
+
+    def release(self, owner: int, device: int) -> None:
+        """A group that was admitted never ran: its reservation is over."""
+        if self._promised.pop((owner, device), None) is not None and self.space is not None:
+            self.space.give_back(owner, device)
+
+    def _budget_allows(self, job: int, predicted: float, now: float) -> float | None:
         name = self.applications[job]
         account = self._accounts.get(name)
         if account is None:
             return None
         account.at(now)
-        promised = self._under_way.get(name, 0.0)
-        free = account.left - promised
-        full = account.left >= account.budget.seconds and promised == 0
+        promised = sum(cost for application, cost in self._promised.values() if application == name)
+        if account.budget.enforcement == "posterior":
+            return None if account.left > 0 else account.next()
         # A group that costs more than a whole budget could never start: with a full budget it may, and pays with an overdraft.
-        enough = free > 0 if account.budget.enforcement == "posterior" else free >= predicted or full
-        if not enough:
-            return account.next()
-        if account.budget.enforcement == "apriori":
-            self._under_way[name] = promised + predicted
-        return None
-
-    def settle(self, job: int, device: int, seconds: float, now: float) -> None:  # noqa: ARG002
-        """A group of a job ended after so many seconds: they are taken from the budget."""
-        name = self.applications[job]
-        account = self._accounts.get(name)
-        if account is not None:
-            account.at(now)
-            account.left -= seconds
-            self._under_way.pop(name, None)
+        full = account.left >= account.budget.seconds and promised == 0
+        return None if full or account.left - promised >= predicted else account.next()
 
 
 class Space:
@@ -107,10 +124,10 @@ class Space:
     Examples
     --------
     >>> space = Space(memory=[8.0], slots=[2])
-    >>> space.take("a", 0, 5.0), space.take("b", 0, 5.0), space.take("c", 0, 3.0), space.take("d", 0, 0.0)
+    >>> space.take(1, 0, 5.0), space.take(2, 0, 5.0), space.take(3, 0, 3.0), space.take(4, 0, 0.0)
     (True, False, True, False)
-    >>> space.give_back("a", 0)
-    >>> space.take("b", 0, 5.0)
+    >>> space.give_back(1, 0)
+    >>> space.take(2, 0, 5.0)
     True
     """
 
@@ -119,12 +136,12 @@ class Space:
             raise InvalidInput(f"memory is given for {len(memory)} devices, slots for {len(slots)}")
         self._memory = list(memory)
         self._slots = list(slots)
-        self._taken: dict[tuple[str, int], float] = {}
+        self._taken: dict[tuple[int, int], float] = {}
 
-    def take(self, owner: str, device: int, memory: float) -> bool:
+    def take(self, owner: int, device: int, memory: float) -> bool:
         """Reserve a slot and memory on a device; False when there is not enough. An owner has one reservation on a device."""
         if (owner, device) in self._taken:
-            raise InvalidInput(f"'{owner}' has a reservation on device {device} already")
+            raise InvalidInput(f"task {owner} has a reservation on device {device} already")
         if self._slots[device] < 1 or memory > self._memory[device]:
             return False
         self._slots[device] -= 1
@@ -132,9 +149,9 @@ class Space:
         self._taken[owner, device] = memory
         return True
 
-    def give_back(self, owner: str, device: int) -> None:
+    def give_back(self, owner: int, device: int) -> None:
         """Release what an owner had on a device."""
         if (owner, device) not in self._taken:
-            raise InvalidInput(f"'{owner}' has no reservation on device {device}")
+            raise InvalidInput(f"task {owner} has no reservation on device {device}")
         self._slots[device] += 1
         self._memory[device] += self._taken.pop((owner, device))
