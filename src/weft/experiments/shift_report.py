@@ -112,14 +112,15 @@ def _strategy_table(document: Mapping[str, Any]) -> Table:
 def _verdict(rows: Mapping[str, Mapping[str, Any]], document: Mapping[str, Any]) -> str:
     starts = document["dqn"]["gpu_preferred_at_start"]
     tried, probes = document["hybrid"]["gpu_tasks"], document["hybrid"]["probes"]
+    where = ", ".join(f"number {k + 1}" for k in tried) or "none"
     return (
         "The first five rows are the document's to the second decimal: its seeds, its physics, its accounting. Its DQN row was never "
         "reproduced: the published code does not learn during the evaluation and credits the wrong action. The DQN here starts as "
-        f"all-GPU as the forest (before the first task every seed prefers the GPU for at least {min(starts):.0%} of them), learns after every task "
-        f"from that task's own time, and ends at {rows['RL Agent (DQN)']['makespan']:.2f} s; all it explores is in that sum.\n\n"
-        f'"hybrid" tries the GPU for {len(tried)} of the 500 tasks ({", ".join(f"number {k + 1}" for k in tried) or "none"}), for {probes} of '
-        "them as a probe, within its budget. The first try is what the offline data asks for. One observation is enough: it lies so far from all "
-        "training data that the time model moves there at once."
+        f"all-GPU as the forest (before the first task every seed prefers the GPU for at least {min(starts):.0%} of them), learns after "
+        f"every task from that task's own time, and ends at {rows['RL Agent (DQN)']['makespan']:.2f} s; all it explores is in that sum.\n\n"
+        f'"hybrid" tries the GPU for {len(tried)} of the 500 tasks ({where}), for {probes} of them as a probe, within its budget. The '
+        "first try is what the offline data asks for. One observation is enough: it lies so far from all training data that the time "
+        "model moves there at once."
     )
 
 
