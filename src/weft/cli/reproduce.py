@@ -10,10 +10,11 @@ from weft.errors import UnknownName
 from weft.registry import closest
 
 SUMMARY = "run the experiment of a source document; write results.json and report.html"
-EXAMPLE = "  weft reproduce shift --quick --out shift"
+EXAMPLE = """  weft reproduce conditional --quick
+  weft reproduce shift --quick --out shift"""
 
-EXPERIMENTS = {"shift": "weft.experiments.shift"}
-"""Name -> module with `reproduce(folder, quick=, watch=)`, `table(results)` and STEPS, the number of items `watch` is given."""
+EXPERIMENTS = {"conditional": "weft.experiments.conditional", "shift": "weft.experiments.shift"}
+"""Name -> module with `reproduce(folder, quick=, watch=)` and `table(results)`; `watch` is given the list of steps."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +33,7 @@ def run(args: argparse.Namespace) -> None:
     experiment = import_module(EXPERIMENTS[args.name])
     folder = args.out if args.out is not None else Path("reproduce") / args.name
     results = experiment.reproduce(
-        folder, quick=args.quick, watch=lambda steps: progress(steps, total=experiment.STEPS, what=f"reproduce {args.name}")
+        folder, quick=args.quick, watch=lambda steps: progress(steps, total=len(steps), what=f"reproduce {args.name}")
     )
     if args.json:
         emit(results)

@@ -99,9 +99,6 @@ def reproduce(folder: str | Path, *, quick: bool = False, watch: Callable[[list[
     return found.document
 
 
-STEPS = 8
-
-
 def table(document: dict[str, Any]) -> str:
     """The document's table with ours beside it, as text."""
     columns: Columns = [

@@ -1,0 +1,111 @@
+"""Probabilities that change at run time: who follows, how soon, and what it costs those who do not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from weft.experiments.conditional_contenders import Arena, Contender, Field, half_width, number
+from weft.model.columns import FloatArray
+from weft.model.stream import Drift, Stream
+from weft.sim.fleet import Waiting
+
+BINS = 40
+"""Parts of a run for which mean completion times are told."""
+FOLLOWED = ("fifo", "shortest-remaining", "index", "pi0", "pi1", "pi2", "pi3", "pi4", "best")
+ABOUT = {
+    "steps": "p(c) is 0.9, from a third of the run on 0.1, and in the last third 0.9 again",
+    "walk": "p(c) moves at random from 0.5, by 0.15 per square root of a second, reflected at 0 and 1",
+}
+
+
+@dataclass(eq=False)
+class Adaptation:
+    """Contenders on draws whose p(c) moves, with waiting until the next event."""
+
+    stream: Stream
+    contenders: list[Contender]
+    seeds: int
+    arena: Arena
+    waiting: Waiting = "event"
+    times: dict[str, dict[str, FloatArray]] = field(default_factory=dict)
+    curves: dict[str, dict[str, list[FloatArray]]] = field(default_factory=dict)
+    paths: dict[str, FloatArray] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, stream: Stream, entered: Field, *, seeds: int) -> Adaptation:
+        """Take those who say something here; the index and pi4 also with an estimate that forgets nothing."""
+        chosen = [c for name in FOLLOWED if (c := entered.find(name)) is not None]
+        chosen += [c.remembering(np.inf, f"{c.name}, never forgets") for c in chosen if c.name in {"index", "pi4"}]
+        found = cls(stream, chosen, seeds, Arena(stream))
+        for kind in found.kinds:
+            found.times[kind] = {c.name: np.full(seeds, np.nan) for c in chosen}
+            found.curves[kind] = {c.name: [] for c in chosen}
+        return found
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """How p(c) can move."""
+        return tuple(ABOUT)
+
+    @property
+    def span(self) -> float:
+        """Seconds in which jobs arrive."""
+        return self.stream.jobs * self.stream.arrivals.gap
+
+    def changed(self, kind: str) -> Stream:
+        """The stream with a moving p(c)."""
+        if kind == "walk":
+            return self.stream.with_drift("D", Drift("walk", np.array([[0.5, 0.5]]), spread=0.15))
+        rows = np.array([[0.9, 0.1], [0.1, 0.9], [0.9, 0.1]])
+        return self.stream.with_drift("D", Drift("steps", rows, times=np.array([0.0, self.span / 3, 2 * self.span / 3])))
+
+    def play(self, kind: str, seed: int) -> None:
+        """All contenders on one draw."""
+        stream = self.changed(kind)
+        arrival, outcome = stream.draw_ticks(seed)
+        seconds = arrival * stream.tick
+        if seed == 1:
+            self.paths[kind] = _binned(stream.probabilities(seconds, seed)[stream.watched[0]][:, 0])
+        for contender in self.contenders:
+            fleet = self.arena.play(contender, self.waiting, (arrival, outcome))
+            if fleet is not None:
+                jct = fleet.jct(0) * 1000
+                self.times[kind][contender.name][seed - 1] = jct.mean()
+                self.curves[kind][contender.name].append(_binned(jct))
+
+    def document(self) -> dict[str, Any]:
+        """What was found, as plain values. Curves of steps are means over seeds, those of the walk belong to its first draw."""
+        bins = min(BINS, self.stream.jobs)
+        return {
+            "waiting": self.waiting,
+            "seeds": self.seeds,
+            "online_learning": None,
+            "time": [(i + 0.5) * self.span / bins for i in range(bins)],
+            "kinds": {kind: self._kind(kind) for kind in self.kinds},
+        }
+
+    def _kind(self, kind: str) -> dict[str, Any]:
+        best = min(float(t.mean()) for t in self.times[kind].values() if np.isfinite(t).all())
+        rows = [
+            {
+                "policy": name,
+                "mean": number(times.mean()),
+                "half_width": number(half_width(times)),
+                "over_best": number(times.mean() / best),
+            }
+            for name, times in self.times[kind].items()
+        ]
+        curves = {
+            name: [number(x) for x in (np.mean(lines, axis=0) if kind == "steps" else lines[0])]
+            for name, lines in self.curves[kind].items()
+            if lines
+        }
+        return {"about": ABOUT[kind], "rows": rows, "probability": [number(x) for x in self.paths[kind]], "curves": curves}
+
+
+def _binned(values: FloatArray) -> FloatArray:
+    """Means over equal parts of the jobs, in the order of arrival."""
+    return np.array([part.mean() for part in np.array_split(values, min(BINS, len(values)))])
