@@ -25,8 +25,8 @@ from weft.planners.decoder import decode, make_decoder
 from weft.planners.objective import Objective
 from weft.planners.planner import EXACT, PLANNERS, QUICK, Solution, refuse_choices
 
-DEFAULT_EFFORT = 1.0
-"""Without a time limit: the solver's own measure of effort, which is the same on every machine; 1 is about 10 seconds."""
+DEFAULT_EFFORT = 0.2
+"""Without a time limit: the solver's own measure of effort, which is the same on every machine; 0.2 is a few seconds."""
 
 WARM_SHARE, WARM_SECONDS = 0.15, 3.0
 """Share of the time, and most seconds, for the warm start."""
