@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -50,7 +51,7 @@ def run(args: argparse.Namespace) -> None:
     runs: list[tuple[Learned, Training]] = []
     for seed in range(args.seed, args.seed + args.seeds):
         runs.append(_train_one(args, stream, settings, seed))
-        best = min(runs, key=lambda found: found[1].score)
+        best = min(runs, key=lambda found: (math.isnan(found[1].score), found[1].score))
         path = save_policy(
             dataclasses.replace(best[0], training=best[0].training | {"seeds": [t.seed for _, t in runs]}), args.out / args.policy
         )

@@ -11,6 +11,7 @@ from weft.model.columns import FloatArray
 from weft.model.stream import Stream
 from weft.policies.conditional_rules import RULES, ConditionalRule
 from weft.policies.files import ALIASES, Learned, find_policy, read_policy, shipped
+from weft.policies.index_file import load_index
 from weft.policies.playing import WINDOW, options_of, play, watched_task, with_first
 from weft.registry import closest
 from weft.sim.fleet import StepFleet, StepOptions, Waiting
@@ -20,12 +21,12 @@ Contender = Learned | ConditionalRule
 
 def contender(name: str) -> Contender:
     """Return a rule or a learned policy by name, or a learned policy by path."""
-    if name in RULES and name != "index":
-        return ConditionalRule(name)
+    if name in RULES:
+        return load_index() if name == "index" else ConditionalRule(name)
     try:
         return read_policy(find_policy(name))
     except UnknownName:
-        known = [rule for rule in RULES if rule != "index"] + [*ALIASES, *shipped()]
+        known = [*RULES, *ALIASES, *shipped()]
         raise UnknownName(f"unknown policy '{name}'{closest(name, known)}") from None
 
 

@@ -117,7 +117,7 @@ def longest_path(stream: Stream) -> float:
     return float(ahead.max(initial=0.0))
 
 
-DEFAULT = ppo.Settings(horizon=2.0, imitation=600_000, learning_rate=(1e-3, 1e-5), entropy=(3e-3, 0.0))
+DEFAULT = ppo.Settings(horizon=5.0, rollout=128, imitation=600_000, learning_rate=(4e-4, 1e-5), entropy=(2e-3, 0.0))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,13 +191,17 @@ def train_policy(
         "probability": recipe.probability,
         "jobs": short.jobs,
     }
-    return Learned(name, network, shown, world, record(training, envs), recipe.about), training
+    return Learned(name, network, shown, world, record(training, envs, teacher_of(stream).name), recipe.about), training
+
+
+def teacher_of(stream: Stream) -> ConditionalRule:
+    """Return the rule that is imitated at first: the tuned index where there is one for the stream, else a simple one."""
+    return load_index(stream.name) if stream.name in index_names() else ConditionalRule(REFERENCE)
 
 
 def _teacher(env: FleetEnv) -> Callable[[], IntArray]:
-    """A rule that plays in the environment: the tuned index where there is one for the stream, else a simple one."""
-    name = env.fleet.stream.name
-    rule = load_index(name) if name in index_names() else ConditionalRule(REFERENCE)
+    """The teacher at work in the environment."""
+    rule = teacher_of(env.fleet.stream)
     actions = np.zeros((env.envs, env.units), np.int64)
 
     def choose() -> IntArray:
@@ -207,16 +211,17 @@ def _teacher(env: FleetEnv) -> Callable[[], IntArray]:
     return choose
 
 
-def record(training: ppo.Training, envs: int) -> dict[str, Any]:
+def record(training: ppo.Training, envs: int, teacher: str) -> dict[str, Any]:
     """Return how a policy was trained, as plain values."""
     kept = ("samples", "cpu_seconds", "reward_rate", "entropy", "score")
     curve = [{key: round(entry[key], 6) for key in kept if key in entry} for entry in training.curve if "score" in entry]
     return {
         "algorithm": "PPO with masked actions (weft.learn.ppo)",
+        "teacher": teacher if training.settings.imitation else None,
         "seed": training.seed,
         "samples": training.samples,
         "cpu_seconds": round(training.cpu_seconds, 1),
-        "score": training.score,
+        "score": None if np.isnan(training.score) else training.score,  # stopped before the first evaluation
         "envs": envs,
         "settings": training.settings.as_dict(),
         "interrupted": training.interrupted,

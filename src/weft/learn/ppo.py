@@ -28,6 +28,9 @@ from weft.sim.jit import njit
 FORBIDDEN = -1e9
 """Logit of a masked action: its probability is exactly 0 in float32, and no NaN comes of it (0 * -1e9 is 0, 0 * -inf is not)."""
 
+IMITATION_RATE = 1e-3
+"""Learning rate while a teacher is followed: copying bears larger steps than improving on what was copied."""
+
 
 class VectorEnv(Protocol):
     """Many copies of one environment, stepped at once; a copy that ends starts again by itself.
@@ -390,6 +393,8 @@ def _improve(
 ) -> dict[str, float]:
     """Several passes over the rollout with the clipped objective (PPO, eq. 7, 9), or with the likelihood of a teacher's actions."""
     rate, entropy_weight = (a + (b - a) * progress for a, b in (settings.learning_rate, settings.entropy))
+    if imitate:
+        rate = IMITATION_RATE
     for group in optimiser.param_groups:
         group["lr"] = rate
     size = buffer.log_prob.size
