@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from importlib import import_module
 from math import inf
 from multiprocessing.connection import Connection, wait
@@ -258,6 +259,8 @@ class LocalBackend:
         return self._functions[key]
 
     def _packed_arguments(self, instance: int, call: Call) -> Parcel:
+        if not call.kwargs and all(type(arg) is Input for arg in call.args):  # nothing but results: the same for many tasks
+            return _slots_only(call.args)
         if instance not in self._arguments:
             args = _with_slots((call.args, dict(call.kwargs)))
             self._arguments[instance] = pack(args, f"{self._folder}/{self._runs}-a{instance}")
@@ -396,6 +399,11 @@ def _gpus() -> list[LocalDevice]:
     return [
         LocalDevice(g.name, kind=g.kind, speed=speeds.get(g.name, 10.0), environment={"CUDA_VISIBLE_DEVICES": str(g.index)}) for g in gpus
     ]
+
+
+@lru_cache(maxsize=1000)
+def _slots_only(args: tuple[Input, ...]) -> Parcel:
+    return pack((_with_slots(args), {}), "never-written", shared_from=sys.maxsize)
 
 
 def _with_slots(value: Any) -> Any:
