@@ -88,13 +88,14 @@ class Adaptation:
         }
 
     def _kind(self, kind: str) -> dict[str, Any]:
-        best = min(float(t.mean()) for t in self.times[kind].values() if np.isfinite(t).all())
+        best = min((t for t in self.times[kind].values() if np.isfinite(t).all()), key=lambda t: float(t.mean()))
         rows = [
             {
                 "policy": name,
                 "mean": number(times.mean()),
                 "half_width": number(half_width(times)),
-                "over_best": number(times.mean() / best),
+                "over_best": number(times.mean() / best.mean()),
+                "over_best_half_width": number(half_width(times / best)),
             }
             for name, times in self.times[kind].items()
         ]
