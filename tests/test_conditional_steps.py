@@ -181,7 +181,7 @@ def test_units_are_shown_where_asked_for():
     fleet.step(np.full((1, 4), 6))  # lives up to the first job, at 0
     steps = fleet.step(np.array([[0, 6, 6, 6]]))  # CPU0 runs A until 8 ms; the next job comes at 2
     assert steps.elapsed[0] == pytest.approx(0.002)
-    assert steps.observation[0, 31:34].tolist() == pytest.approx([0.06, 1.0, 0.0])  # free in 6 ms, in tenths of a second; runs A
+    assert steps.observation[0, 31:34].tolist() == pytest.approx([6 / (6 + 8), 1.0, 0.0])  # free in 6 ms, a typical task takes 8; runs A
     assert steps.observation[0, -1] == np.float32(2 / 50)  # jobs here
 
 

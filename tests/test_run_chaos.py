@@ -85,13 +85,22 @@ def test_ctrl_c_leaves_nothing(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT.format(root=str(ROOT)))
     process = subprocess.Popen(
-        [sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        [sys.executable, str(script)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509  # tests in the background may ignore it
     )
-    assert process.stdout.readline() == "here\n"
-    children = _wait_for(lambda: len(_children(process.pid)) >= 2 and _children(process.pid))
-    time.sleep(1.0)  # some are asleep in their task by now
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all of them
-    _, err = process.communicate(timeout=60)
+    try:
+        assert process.stdout.readline() == "here\n"
+        children = _wait_for(lambda: len(_children(process.pid)) >= 2 and _children(process.pid))
+        time.sleep(1.0)  # some are asleep in their task by now
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all of them
+        _, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.communicate()
     assert process.returncode != 0
     assert "KeyboardInterrupt" in err
     _wait_for(lambda: not any(Path(f"/proc/{pid}").exists() and "Z" not in _state(pid) for pid in children))

@@ -30,6 +30,7 @@ def simulate_reference(
 
     Examples
     --------
+    >>> import numpy as np
     >>> from weft.model import Problem
     >>> workload = Workload.of(Problem.from_arrays([[2.0], [3.0]], [[0, 1]]))
     >>> simulate_reference(workload, Rule("fifo", "first", np.zeros(2))).finish.tolist()
