@@ -84,7 +84,9 @@ class Anytime:
         if problem.n == 0:
             return Solution(Schedule.of(device=[], start=[], finish=[]))
         warm_up()  # compiling is not searching: the clock starts afterwards
-        return self._search(problem, objective, Clock(None if self.iterations else seconds), seed)
+        # The last moves in flight and the way back to the caller take time too: it comes out of the budget.
+        limit = None if self.iterations or seconds is None else seconds - min(0.02 * seconds, 0.001 + 0.01 * seconds)
+        return self._search(problem, objective, Clock(limit), seed)
 
     def _search(self, problem: Problem, objective: Objective, clock: Clock, seed: int) -> Solution:
         start = quick_start(problem, objective, clock, seed=seed)
