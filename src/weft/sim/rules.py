@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from weft.sim.commitment import can_run, commit, expected_finish, expected_seconds, is_idle
+from weft.sim.commitment import can_run, commit, expected_finish, expected_seconds, free_at, is_idle
 from weft.sim.jit import inline, lean
 from weft.sim.kernel import MOMENT, advance
 from weft.sim.pool import before, pool_add, pool_first, pool_remove
@@ -75,7 +75,12 @@ def _place(sim: Sim, instance: int, placement: int) -> int:
             continue
         if placement == FIRST:
             return d
-        cost = expected_seconds(sim, instance, d) if placement == FASTEST else expected_finish(sim, instance, d)
+        cost = expected_seconds(sim, instance, d)
+        if placement != FASTEST:
+            # Inputs can only delay it further: most devices are out before their arrival is worked out.
+            if best >= 0 and max(free_at(sim, d), sim.world[0].now) + cost >= least:
+                continue
+            cost = expected_finish(sim, instance, d)
         if cost < least or best < 0:
             best, least = d, cost
     return best
