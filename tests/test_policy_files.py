@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.errors import InvalidInput, UnknownName
+from weft.formats.safetensors_file import read_arrays, write_arrays
 from weft.policies import files, networks
 from weft.policies.onnx_file import export_onnx
-from weft.policies.safetensors_file import read_arrays, write_arrays
 
 
 def make_network(sizes=(5, 8, 7, 6), units=2, seed=0):

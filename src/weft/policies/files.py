@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from weft.errors import InvalidInput, UnknownName
+from weft.formats.safetensors_file import read_arrays, write_arrays
 from weft.policies.networks import Network, arrays_of, network_of
-from weft.policies.safetensors_file import read_arrays, write_arrays
 from weft.registry import closest
 
 FORMAT, VERSION = "weft-policy", 1

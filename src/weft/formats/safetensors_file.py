@@ -10,12 +10,14 @@ import math
 import struct
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from weft.errors import InvalidInput
-from weft.policies.networks import Numbers
+
+Numbers: TypeAlias = npt.NDArray[np.floating[Any]]
 
 LARGEST_HEADER = 1 << 20
 """Bytes; ours take a thousand. A length beyond it is a broken or foreign file, not a reason to fill the memory."""

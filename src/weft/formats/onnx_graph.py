@@ -1,0 +1,90 @@
+"""Writing ONNX models: the few protobuf messages it takes, without the onnx package.
+
+Field numbers are those of onnx.proto3 (IR version 8, operator set 13).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+_FLOAT, _BY_LENGTH, _VARINT = 1, 2, 0
+_INT_ATTRIBUTE, _STRING_ATTRIBUTE, _INTS_ATTRIBUTE = 2, 3, 7
+
+Attribute = int | str | Sequence[int]
+
+
+def node(operator: str, inputs: Iterable[str], outputs: str | Sequence[str], **attributes: Attribute) -> bytes:
+    """One operator; an input "" is left out."""
+    named = [outputs] if isinstance(outputs, str) else outputs
+    return b"".join(
+        [
+            *(_part(1, name.encode()) for name in inputs),
+            *(_part(2, name.encode()) for name in named),
+            _part(4, operator.encode()),
+            *(_part(5, _attribute(key, value)) for key, value in attributes.items()),
+        ]
+    )
+
+
+def write_model(
+    path: Path,
+    nodes: Iterable[bytes],
+    *,
+    constants: Mapping[str, Any],
+    inputs: Mapping[str, Sequence[int | str]],
+    outputs: Mapping[str, Sequence[int | str]],
+    name: str,
+) -> None:
+    """Write a model. Constants are float32 or int64; inputs and outputs float32, a dimension with a name may have any size."""
+    graph = b"".join(
+        [
+            *(_part(1, part) for part in nodes),
+            _part(2, name.encode()),
+            *(_part(5, _tensor(key, array)) for key, array in constants.items()),
+            *(_part(11, _value(key, shape)) for key, shape in inputs.items()),
+            *(_part(12, _value(key, shape)) for key, shape in outputs.items()),
+        ]
+    )
+    path.write_bytes(_whole(1, 8) + _part(2, b"weft") + _part(7, graph) + _part(8, _whole(2, 13)))
+
+
+def _varint(value: int) -> bytes:
+    value &= (1 << 64) - 1  # negative numbers in two's complement, as protobuf has them
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _part(field: int, data: bytes) -> bytes:
+    return _varint(field << 3 | _BY_LENGTH) + _varint(len(data)) + data
+
+
+def _whole(field: int, value: int) -> bytes:
+    return _varint(field << 3 | _VARINT) + _varint(value)
+
+
+def _attribute(key: str, value: Attribute) -> bytes:
+    start = _part(1, key.encode())
+    if isinstance(value, str):
+        return start + _part(4, value.encode()) + _whole(20, _STRING_ATTRIBUTE)
+    if isinstance(value, int):
+        return start + _whole(3, value) + _whole(20, _INT_ATTRIBUTE)
+    return start + b"".join(_whole(8, v) for v in value) + _whole(20, _INTS_ATTRIBUTE)
+
+
+def _tensor(name: str, array: Any) -> bytes:
+    data = np.asarray(array)
+    kind = 7 if data.dtype == np.int64 else 1  # TensorProto: INT64, FLOAT
+    return b"".join(_whole(1, n) for n in data.shape) + _whole(2, kind) + _part(8, name.encode()) + _part(9, data.tobytes())
+
+
+def _value(name: str, shape: Sequence[int | str]) -> bytes:
+    dims = b"".join(_part(1, _part(2, n.encode()) if isinstance(n, str) else _whole(1, n)) for n in shape)
+    return _part(1, name.encode()) + _part(2, _part(1, _whole(1, _FLOAT) + _part(2, dims)))
