@@ -34,10 +34,11 @@ from weft.sim.view import Block, Decision
 
 @dataclass(eq=False)
 class _Sent:
-    """An order a device has, and by when it must be done."""
+    """An order a device has, and since when."""
 
     order: Order
     group: Group
+    at: float
     overdue: bool = False
 
 
@@ -77,6 +78,8 @@ class Driver:
         self._window = 1 if life.modelled or life.planned else self.terms.window
         self._sent: list[deque[_Sent]] = [deque() for _ in self._devices]
         self._wakes = [inf for _ in self._devices]
+        self._free = [0.0 for _ in self._devices]
+        """When the last order that ended on each device did."""
         self._held: dict[int, float] = {}
         self._numbers = 0
         self._attempts: dict[int, int] = {}
@@ -124,10 +127,15 @@ class Driver:
         self._early = self._take_arrivals()
         names = {name: d for d, name in enumerate(self.workload.cluster.names)}
         groups = []
-        for record in sorted(records, key=lambda r: (r.finish, r.instance)):
+        for record in records:  # as they were written: what a task needed comes before it
             if record.instance not in self.life.ready:
                 continue  # what it needed is not there any more: it runs again
-            device = names.get(record.device, 0)
+            device = names.get(record.device, -1)
+            if device < 0 or not self.life.can_run(record.instance, device):
+                able = [d for d in self._devices if self.life.can_run(record.instance, d)]
+                if not able:
+                    continue
+                device = able[0]  # its own is gone; the trace must say something
             self.life.commit([record.instance], device, record.decided)
             groups.append(self.life.begin(device, record.start))
             self.life.finish(device, record.finish, record.outcomes)
@@ -149,6 +157,8 @@ class Driver:
         """What happened so far, with the branches that were taken as its scenario."""
         outcome = np.maximum(self.life.outcome, 0)
         cancel = [self.now if failed else at for failed, at in zip(self.life.failed, self.cancels, strict=True)]
+        if not self.life.modelled:  # a job may be done just before the driver gets to calling it off
+            cancel = [inf if done < inf else at for done, at in zip(self.life.job_finish, cancel, strict=True)]
         scenario = Scenario.of(
             self.workload, outcome=outcome, changes=np.array(self.changes, float).reshape(-1, 3), cancel=np.array(cancel)
         )
@@ -158,8 +168,7 @@ class Driver:
     # -- the steps of a moment ----------------------------------------------
 
     def _moment(self, events: list[Event]) -> None:
-        ends = [event for event in events if isinstance(event, Finished | Failed)]
-        for end in sorted(ends, key=lambda e: e.device):  # a stable sort: in order within a device
+        for end in _in_turn(events):
             self._ended(end)
         for event in events:
             if isinstance(event, DeviceLost):
@@ -188,8 +197,8 @@ class Driver:
             return  # of an order that was called off
         device, group = event.device, sent[0].group
         sent.popleft()
-        if not self.life.modelled:
-            group.start = max(group.start, event.start)
+        self._sacrificed.discard(device)  # it lives
+        finish = event.finish if self.life.modelled else self._believed(group, event)
         outcomes: dict[int, int] = {}
         if isinstance(event, Finished):
             try:
@@ -197,26 +206,36 @@ class Driver:
             except InvalidInput as error:
                 event = Failed(event.number, device, event.start, event.finish, "outcome", str(error))
         if isinstance(event, Finished):
-            self._done(group, event, outcomes)
+            self._done(group, event, finish, outcomes)
         else:
             members = list(group.members)
             self._settle(group, device, event.finish - event.start)
-            self.life.lose(device, event.finish, event.text)
+            self.life.lose(device, finish, event.text)
             for i in members:
                 self._blame(i, device, event.fault, event.text, event.traceback)
-        self._begin_next(device, event.finish)
+        self._begin_next(device)
 
-    def _begin_next(self, device: int, at: float) -> None:
+    def _believed(self, group: Group, event: Finished | Failed) -> float:
+        """Set when a group began, and return when it ended, as far as the clock of its device can be believed.
+
+        Nothing begins before it was sent, or before what was ahead of it ended; nothing ends after its end was reported. So no task
+        can seem to run before its inputs were there, whatever the clocks of devices say.
+        """
+        if group.start < event.start <= self.now:
+            group.start = event.start
+        finish = self._free[group.device] = max(group.start, min(event.finish, self.now))
+        return finish
+
+    def _begin_next(self, device: int) -> None:
         """A device goes on by itself with what it has; what it was sent after it fell idle begins then."""
-        machine = self.life.machines[device]
-        if self._sent[device] and machine.running is None and not self.life.modelled:
-            self.life.begin(device, max(at, machine.queue[0].decided))
+        if self._sent[device] and self.life.machines[device].running is None and not self.life.modelled:
+            self.life.begin(device, max(self._free[device], self._sent[device][0].at))
 
-    def _done(self, group: Group, event: Finished, outcomes: dict[int, int]) -> None:
+    def _done(self, group: Group, event: Finished, finish: float, outcomes: dict[int, int]) -> None:
         device = event.device
-        seconds = event.finish - group.start
+        seconds = finish - group.start
         expected = self.life.expected(group.members, device)
-        self.life.finish(device, event.finish, outcomes)
+        self.life.finish(device, finish, outcomes)
         self._settle(group, device, event.finish - event.start)
         for observer in self.observers:
             observer.finished(self.life, group, event, outcomes)
@@ -228,7 +247,7 @@ class Driver:
     def _lost(self, event: DeviceLost) -> None:
         device = event.device
         sent, self._sent[device] = self._sent[device], deque()
-        self.changes.append((event.time, device, inf))
+        self.changes.append((self._when(event.time), device, inf))
         ran = self.life.machines[device].running
         members = list(ran.members) if ran is not None else []
         self.life.change_pace(device, inf, self.now)
@@ -257,13 +276,19 @@ class Driver:
     def _added(self, event: DeviceAdded) -> None:
         down = self.life.machines[event.device].pace == inf
         self.life.change_pace(event.device, event.pace, self.now)
-        self.changes.append((event.time, event.device, event.pace))
+        self.changes.append((self._when(event.time), event.device, event.pace))
         if down:
             for observer in self.observers:
                 observer.added(self.life, event)
             self.guide.changed(self.life, self.now)
 
+    def _when(self, said: float) -> float:
+        return max(0.0, min(said, self.now))
+
     def _tell_started(self, event: Started) -> None:
+        sent, running = self._sent[event.device], self.life.machines[event.device].running
+        if sent and sent[0].order.number == event.number and running is sent[0].group and not self.life.modelled:
+            running.start = max(running.start, min(event.time, self.now))  # its time limit counts from here
         for observer in self.observers:
             observer.started(self.life, event)
 
@@ -279,6 +304,7 @@ class Driver:
     def _cancellations(self) -> None:
         for job in range(self.workload.jobs):
             if self.cancels[job] <= self.now and not self.life.ended(job):
+                self.cancels[job] = self.now
                 self._cancel(job)
 
     def _arrivals(self) -> None:
@@ -322,7 +348,7 @@ class Driver:
             if any(self.life.stories.state[i] is State.WAITING for i in group.members) or not self._reserve(group, device):
                 break
             self._send(group, device)
-        self._begin_next(device, self.now)
+        self._begin_next(device)
 
     def _start_due(self, device: int) -> None:
         machine = self.life.machines[device]
@@ -344,7 +370,7 @@ class Driver:
             chooses=tuple(bool(self.life.choices_of(i)) for i in group.members),
         )
         self._numbers += 1
-        self._sent[device].append(_Sent(order, group))
+        self._sent[device].append(_Sent(order, group, self.now))
         self.backend.submit(order, device, float(order.number))
 
     def _inputs(self, instance: int) -> tuple[int | None, ...]:
@@ -484,7 +510,7 @@ class Driver:
                 if sent is first and not self.life.modelled:
                     self._sacrificed.add(device)
                 self.backend.cancel(sent.order.number)
-            self._begin_next(device, self.now)
+            self._begin_next(device)
 
     # -- small things -------------------------------------------------------
 
@@ -522,6 +548,13 @@ class Driver:
         down = [n for n, m in zip(self.workload.cluster.names, self.life.machines, strict=True) if m.pace == inf]
         why = f"devices down for good: {', '.join(down)}" if down else f"{len(self.life.ready)} tasks are ready"
         return f"'{self.name}' is stuck at {self.now:g} s: nothing runs or is due, but {len(jobs)} jobs are not finished ({why})"
+
+
+def _in_turn(events: Sequence[Event]) -> list[Finished | Failed]:
+    """Ends in order within a device; devices with failures last, since those may call off what others have done."""
+    ends = [event for event in events if isinstance(event, Finished | Failed)]
+    bad = {event.device for event in ends if isinstance(event, Failed)}
+    return sorted(ends, key=lambda end: (end.device in bad, end.device))
 
 
 RESERVED = -2

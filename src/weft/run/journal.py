@@ -80,7 +80,7 @@ class Journal(Observer):
                 self.backend.store(i, self.folder / result)
             mine = {c: outcomes[c] for c in life.choices_of(i)}
             device = life.workload.cluster.names[event.device]
-            times = {"decided": group.decided, "start": group.start, "finish": event.finish}
+            times = {"decided": group.decided, "start": group.start, "finish": life.results[i][-1][1]}
             self._write({"event": "finished", "instance": i, "device": device, **times, "outcomes": mine, "result": result})
 
     def failed(self, life: LiveLifecycle, instance: int, device: int, text: str) -> None:

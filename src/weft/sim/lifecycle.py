@@ -62,6 +62,7 @@ class Lifecycle:
         """(parent, edge) over the incoming edges that were taken."""
         self.outcome = np.full(int(workload.first_choice[-1]), -1, np.int64)
         self.job_finish = [nan] * workload.jobs
+        self._latest = [-inf] * workload.jobs
         self.jobs_left = workload.jobs
         self._left = [workload.problem_of(j).n for j in range(workload.jobs)]
         self._here = [False] * workload.jobs
@@ -415,7 +416,8 @@ class Lifecycle:
     def _count_down(self, instance: int, now: float) -> None:
         job = self.place[instance][0]
         self._left[job] -= 1
-        self._end_if_complete(job, now)
+        self._latest[job] = max(self._latest[job], now)  # reports from real devices need not come in order of time
+        self._end_if_complete(job, self._latest[job])
 
     def _end_if_complete(self, job: int, now: float) -> None:
         if self._left[job] == 0 and not self._ended[job]:
