@@ -17,6 +17,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from weft.run.parcel import Parcel, pack, unpack
@@ -26,8 +27,15 @@ Functions = dict[int, Callable[..., Any] | str]
 
 _HERE = {"device": ""}
 
+_OWN = str(Path(__file__).parent)
+
 DROP = b"drop "
 """Begins a message that takes an order back: it overtakes what waits before it."""
+
+
+def be_device(name: str) -> None:
+    """Say that this process runs the tasks of a device."""
+    _HERE["device"] = name
 
 
 def current_device() -> str:
@@ -68,7 +76,7 @@ class Run:
 def main(pipe: Connection, setting: Setting) -> None:
     """Serve until the pipe closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's business: it ends its workers
-    _HERE["device"] = setting.device
+    be_device(setting.device)
     sys.path.extend(p for p in setting.path if p not in sys.path)
     _confine(setting)
     threading.Thread(target=_end_with_parent, args=(setting.folder,), daemon=True).start()
@@ -89,7 +97,7 @@ def _serve(pipe: Connection, inbox: queue.SimpleQueue[bytes | None], dropped: se
             return
         word, *rest = pickle.loads(message)
         if word == "function":
-            functions[rest[0]] = _loaded(rest[1])
+            functions[rest[0]] = loaded(rest[1])
         elif word == "clear":
             functions.clear()
         elif word == "ping":
@@ -107,21 +115,38 @@ def _perform(run: Run, functions: Functions) -> bytes:
     function = functions[run.function]
     if isinstance(function, str):
         return _failure(run, begin, "function", f"its function cannot be loaded here: {function}", "")
-    try:
-        inputs, transfers = _load(run)
+    transfers: list[tuple[int, float, float]] = []
+
+    def call() -> Any:
+        inputs = _load(run, transfers)
         args, kwargs = unpack(run.arguments)
-        value = function(*fill(args, inputs), **fill(kwargs, inputs))
-        branches, value = _split(value) if run.chooses else ((), value)
-    except BaseException as error:  # noqa: BLE001  # sys.exit() in a task is a failure like any other
-        return _failure(run, begin, "raised", f"{type(error).__name__}: {error}", _users_traceback(error))
+        return function(*fill(args, inputs), **fill(kwargs, inputs))
+
+    branches, value, trouble = attempt(call, chooses=run.chooses)
+    if trouble is not None:
+        return _failure(run, begin, "raised", *trouble)
     try:
         parcel = pack(value, run.result)
         return pickle.dumps(("done", run.number, begin, time.perf_counter(), parcel, branches, transfers))
     except BaseException as error:  # noqa: BLE001
-        return _failure(run, begin, "unpicklable", f"its result, a {type(value).__name__}, cannot be pickled: {_said(error)}", "")
+        return _failure(run, begin, "unpicklable", cannot_be_pickled(value, error), "")
 
 
-def _loaded(data: bytes) -> Callable[..., Any] | str:
+def attempt(call: Callable[[], Any], *, chooses: bool) -> tuple[tuple[Any, ...], Any, tuple[str, str] | None]:
+    """Branches a call named, its value, and, if it raised, the error and the user's traceback."""
+    try:
+        value = call()
+        return (*_split(value), None) if chooses else ((), value, None)
+    except BaseException as error:  # noqa: BLE001  # sys.exit() in a task is a failure like any other
+        return (), None, (_said(error), _users_traceback(error))
+
+
+def cannot_be_pickled(value: Any, error: BaseException) -> str:
+    """Says so."""
+    return f"its result, a {type(value).__name__}, cannot be pickled: {_said(error)}"
+
+
+def loaded(data: bytes) -> Callable[..., Any] | str:
     """A function, or why it cannot be had."""
     try:
         function: Callable[..., Any] = pickle.loads(data)
@@ -130,15 +155,14 @@ def _loaded(data: bytes) -> Callable[..., Any] | str:
     return function
 
 
-def _load(run: Run) -> tuple[list[Any], list[tuple[int, float, float]]]:
+def _load(run: Run, transfers: list[tuple[int, float, float]]) -> list[Any]:
     values: list[Any] = []
-    transfers = []
     for k, parcel in enumerate(run.inputs):
         begin = time.perf_counter()
         values.append(None if parcel is None else unpack(parcel))
         if parcel is not None and parcel.size >= 4096:
             transfers.append((k, float(parcel.size), time.perf_counter() - begin))
-    return values, transfers
+    return values
 
 
 class Slot(NamedTuple):
@@ -182,9 +206,9 @@ def _said(error: BaseException) -> str:
 
 
 def _users_traceback(error: BaseException) -> str:
-    """The traceback without this file's own frames."""
+    """The traceback without weft's own frames."""
     trace = error.__traceback__
-    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OWN):
         trace = trace.tb_next
     return "".join(traceback.format_exception(type(error), error, trace))
 
