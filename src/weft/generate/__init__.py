@@ -9,6 +9,7 @@ from weft.generate.catalogue import DeviceModel, catalogue, device_model
 from weft.generate.ccr import measure_ccr, scale_ccr
 from weft.generate.clusters import gpu_cluster, mixed_cluster, random_cluster
 from weft.generate.conditional import cascade, cascade_cluster, conditional, conditional_paper
+from weft.generate.conditions import CONDITIONS, Case, Condition, draw_case, draw_future, draw_problem, unlike_gpus
 from weft.generate.costs import related_speeds, unrelated_problem, with_affinity
 from weft.generate.generators import GENERATORS, generate, generate_problem, generator_options
 from weft.generate.layered import layered
@@ -27,7 +28,10 @@ from weft.generate.workloads import (
 from weft.registry import CallableModule
 
 __all__ = [
+    "CONDITIONS",
     "GENERATORS",
+    "Case",
+    "Condition",
     "DeviceModel",
     "arrivals",
     "bag",
@@ -42,6 +46,9 @@ __all__ = [
     "dag_jobs",
     "deadlines",
     "device_model",
+    "draw_case",
+    "draw_future",
+    "draw_problem",
     "epigenomics",
     "fft",
     "fork_join",
@@ -68,6 +75,7 @@ __all__ = [
     "related_speeds",
     "scale_ccr",
     "stream_of",
+    "unlike_gpus",
     "unrelated_problem",
     "with_affinity",
 ]
