@@ -255,14 +255,14 @@ class LocalBackend:
         """Number and pickle of a function, made once."""
         key = id(call.function)
         if key not in self._functions:
-            self._functions[key] = (len(self._functions), _pickle_function(call.function))
+            self._functions[key] = (len(self._functions), pickle_function(call.function))
         return self._functions[key]
 
     def _packed_arguments(self, instance: int, call: Call) -> Parcel:
         if not call.kwargs and all(type(arg) is Input for arg in call.args):  # nothing but results: the same for many tasks
             return _slots_only(call.args)
         if instance not in self._arguments:
-            args = _with_slots((call.args, dict(call.kwargs)))
+            args = with_slots((call.args, dict(call.kwargs)))
             self._arguments[instance] = pack(args, f"{self._folder}/{self._runs}-a{instance}")
         return self._arguments[instance]
 
@@ -370,7 +370,7 @@ class LocalBackend:
             self._path(f"{self._runs}-{order.number}").unlink(missing_ok=True)
         w.pipe.close()
         time_ = self.clock()
-        text, fault = _cause(code)
+        text, fault = cause_of(code)
         if w.ready:
             self._news.append(DeviceLost(w.device, time_, text, fault))  # type: ignore[arg-type]
         self._starts[w.device] = 0 if w.ready else self._starts[w.device] + 1
@@ -403,26 +403,28 @@ def _gpus() -> list[LocalDevice]:
 
 @lru_cache(maxsize=1000)
 def _slots_only(args: tuple[Input, ...]) -> Parcel:
-    return pack((_with_slots(args), {}), "never-written", shared_from=sys.maxsize)
+    return pack((with_slots(args), {}), "never-written", shared_from=sys.maxsize)
 
 
-def _with_slots(value: Any) -> Any:
+def with_slots(value: Any) -> Any:
+    """Arguments as workers get them: a `Slot` where an `Input` was."""
     if isinstance(value, Input):
         return worker.Slot(value.edge)
     if type(value) in (list, tuple):
-        return type(value)(_with_slots(v) for v in value)
+        return type(value)(with_slots(v) for v in value)
     if type(value) is dict:
-        return {k: _with_slots(v) for k, v in value.items()}
+        return {k: with_slots(v) for k, v in value.items()}
     return value
 
 
-def _pickle_function(function: Any) -> bytes:
+def pickle_function(function: Any, *, richer: str = "cloudpickle") -> bytes:
+    """A function as bytes; if pickle cannot, by the richer module, where it is installed."""
     try:
         return pickle.dumps(function)
     except Exception as error:  # noqa: BLE001  # pickling runs code of the user
         name = getattr(function, "__qualname__", repr(function))
         try:
-            data: bytes = import_module("cloudpickle").dumps(function)
+            data: bytes = import_module(richer).dumps(function)
         except Exception:  # noqa: BLE001  # not installed, or no better
             raise InvalidInput(
                 f"function '{name}' cannot be sent to another process ({error}); define it at the top of a module, or install cloudpickle"
@@ -430,7 +432,8 @@ def _pickle_function(function: Any) -> bytes:
         return data
 
 
-def _cause(code: int | None) -> tuple[str, str]:
+def cause_of(code: int | None) -> tuple[str, str]:
+    """What an exit code says about the end of a process, and whose fault that is."""
     if code is not None and code >= 0:
         return f"it ended its process with exit code {code}", "exited"
     if code is None:

@@ -14,7 +14,8 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -26,6 +27,8 @@ Functions = dict[int, Callable[..., Any] | str]
 """Number -> function, or why it could not be loaded."""
 
 _HERE = {"device": ""}
+_THREAD: ContextVar[str] = ContextVar("device", default="")
+"""The device of this thread, in processes that have several."""
 
 _OWN = str(Path(__file__).parent)
 
@@ -40,7 +43,26 @@ def be_device(name: str) -> None:
 
 def current_device() -> str:
     """The name of the device a task runs on; empty outside of a run."""
-    return _HERE["device"]
+    return _THREAD.get() or _HERE["device"]
+
+
+@contextlib.contextmanager
+def at_device(name: str) -> Iterator[None]:
+    """Let this thread be a device, in processes that weft did not start.
+
+    Examples
+    --------
+    >>> with at_device("cpu0"):
+    ...     current_device()
+    'cpu0'
+    >>> current_device()
+    ''
+    """
+    token = _THREAD.set(name)
+    try:
+        yield
+    finally:
+        _THREAD.reset(token)
 
 
 class Chosen(NamedTuple):
