@@ -23,23 +23,23 @@ def stream():
     return load_stream("conditional-paper").with_jobs(300)
 
 
-def make_learned(*, units, estimate=True, seed=0, window=50.0):
+def make_learned(*, units, estimate=True, detail=False, seed=0, window=50.0):
     """A policy with random weights that likes to work more than to wait."""
-    size = 30 + estimate + (29 if units else 0)
+    size = 30 + estimate + (29 + detail if units else 0)
     rng = np.random.default_rng(seed)
     arrays = {"input.mean": np.zeros(size), "input.scale": np.full(size, 3.0)}
     for i, (a, b) in enumerate([(size, 16), (16, 28)]):
         arrays |= {f"{i}.weight": rng.normal(size=(b, a)), f"{i}.bias": rng.normal(size=b)}
     arrays["1.bias"][6::7] -= 2.0
-    shown = {"name": "steps", "version": 1, "watched": ["D"], "estimate": estimate, "units": units, "window": window}
+    shown = {"name": "steps", "version": 1, "watched": ["D"], "estimate": estimate, "units": units, "detail": detail, "window": window}
     return Learned("random", networks.network_of(arrays, units=4, actions=7), shown, {"waiting": "event"}, {})
 
 
-@pytest.mark.parametrize("units", [False, True])
+@pytest.mark.parametrize(("units", "detail"), [(False, False), (True, False), (True, True)])
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_the_view_shows_the_same_as_the_steps(stream, units, seed):
+def test_the_view_shows_the_same_as_the_steps(stream, units, detail, seed):
     # In ticks of 1 ms all times are exact in both, so the two ways to run the policy agree to the last bit.
-    learned = make_learned(units=units, seed=seed)
+    learned = make_learned(units=units, detail=detail, seed=seed)
     short = stream.with_jobs(120)
     times = play(learned.network, short, [seed], options=options_of(learned))
     ticks, outcome = short.draw_ticks(seed)

@@ -9,12 +9,15 @@ from pathlib import Path
 from weft.errors import InvalidInput
 
 SUMMARY = "measure the speed of weft, or the quality of its plans, on this machine"
-EXAMPLE = "  weft bench --quick --out speed.json\n  weft bench --quality --graphs static_graphs"
+EXAMPLE = """  weft bench --quick --out speed.json
+  weft bench --quality --graphs static_graphs
+  weft bench --conditional"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say the arguments of the verb."""
     parser.add_argument("--quick", action="store_true", help="leave out what takes minutes")
+    parser.add_argument("--conditional", action="store_true", help="learning and deciding for streams of conditional jobs")
     parser.add_argument("--quality", action="store_true", help="planners at equal time budgets: gap to the best known makespan")
     parser.add_argument(
         "--graphs", type=Path, metavar="FOLDER", help="graphs with best known makespans (results.json); default: generated ones"
@@ -26,6 +29,8 @@ def run(args: argparse.Namespace) -> None:
     """Measure and print."""
     if args.graphs is not None and not args.quality:
         raise InvalidInput("--graphs goes with --quality")
+    if args.conditional and args.quality:
+        raise InvalidInput("--conditional and --quality are two benchmarks; ask for one")
     if args.quality:
         _quality(args)
     else:
@@ -54,9 +59,13 @@ def _quality(args: argparse.Namespace) -> None:
 
 def _speed(args: argparse.Namespace) -> None:
     from weft.cli.output import emit, progress
-    from weft.experiments import speed
+    from weft.experiments import conditional_speed, speed
 
-    lines = list(progress(speed.measures(quick=args.quick), total=speed.count(quick=args.quick), what="bench"))
+    if args.conditional:
+        found, total = conditional_speed.measures(quick=args.quick), conditional_speed.count()
+    else:
+        found, total = speed.measures(quick=args.quick), speed.count(quick=args.quick)
+    lines = list(progress(found, total=total, what="bench"))
     if args.out is not None:
         speed.write(lines, args.out)
     document = speed.document(lines)

@@ -16,7 +16,16 @@ from weft.policies.conditional_rules import ConditionalRule
 from weft.policies.files import Learned
 from weft.policies.index_file import index_names, load_index
 from weft.policies.networks import Numbers, network_of
-from weft.policies.playing import WINDOW, play, random_drift, task_name, watched_task, with_first
+from weft.policies.playing import (
+    WINDOW,
+    forbid_standstills,
+    play,
+    random_drift,
+    shorten_all_waits,
+    task_name,
+    watched_task,
+    with_first,
+)
 from weft.registry import closest
 from weft.rng import stream as stream_of_numbers
 from weft.sim.fleet import StepFleet, StepOptions
@@ -36,7 +45,7 @@ class FleetEnv:
     An episode is cut off when its last job has arrived: what comes after that, a system that runs empty, is no part of a stream. The
     first ones are shorter, each by another length, so that simulations do not begin together ever after. With `relative`, rewards are
     divided by the time jobs take under a simple rule at the same probability: one per cent counts the same where that is 30 ms and
-    where it is 100, as it does in the comparison.
+    where it is 100, as it does in the comparison. With the paper's waiting, units wait as `policies/playing.py` has them wait.
     """
 
     def __init__(self, stream: Stream, envs: int, options: StepOptions, *, relative: bool = False, visible: int | None = None) -> None:
@@ -47,6 +56,7 @@ class FleetEnv:
         self.capacity: IntArray = np.array(stream.problem.cluster.batch, np.int64)
         self.span = longest_path(stream)
         self.relative = relative
+        self._blocking = options.waiting == "paper"
         self._never = np.zeros(envs, np.bool_)
         self._weight = np.ones(envs)
         self._last = np.zeros((envs, self.observation_size), np.float32)
@@ -70,6 +80,9 @@ class FleetEnv:
 
     def step(self, actions: IntArray) -> tuple[Numbers, BoolArray, Numbers, Numbers, BoolArray, BoolArray, Numbers]:
         """One step of every simulation."""
+        if self._blocking:
+            actions = actions.copy()
+            shorten_all_waits(self.fleet.fleet, actions)
         steps = self.fleet.step(actions)
         reward, elapsed = steps.reward / self.span / self._weight, steps.elapsed / self.span
         arrived = self.fleet.fleet.sim.world["next_arrival"][:, 0] >= self._limit
@@ -90,7 +103,10 @@ class FleetEnv:
             self._weight[s] = np.interp(p, GRID, self._reference)
 
     def _shaped(self, mask: BoolArray) -> BoolArray:
-        return mask.reshape(self.envs, self.units, self.actions)
+        shaped = mask.reshape(self.envs, self.units, self.actions)
+        if self._blocking:
+            forbid_standstills(self.fleet.fleet, shaped)
+        return shaped
 
 
 def reference_times(stream: Stream, options: StepOptions) -> FloatArray:
@@ -128,13 +144,14 @@ class Recipe:
     ----------
     probability : of the first branch of the watched choice; "random": drawn anew for each episode, uniform in [0, 1];
         "own": as the stream says
-    estimate, units : whether the policy sees the estimate of that probability, and what the units do
+    estimate, units, detail : whether the policy sees the estimate of that probability, what the units do, and that in detail
     """
 
     about: str
     probability: float | Literal["random", "own"]
     estimate: bool = True
     units: bool = False
+    detail: bool = False
     settings: ppo.Settings = DEFAULT
 
 
@@ -144,8 +161,10 @@ RECIPES = {
     "pi2": Recipe(about="p(c) = 0.9", probability=0.9, estimate=False),
     "pi3": Recipe(about="random p(c)", probability="random", estimate=False),
     "pi4": Recipe(about="random p(c), sees an estimate of it", probability="random"),
-    "best": Recipe(about="random p(c), sees an estimate of it and what the units do", probability="random", units=True),
-    "own": Recipe(about="probabilities as the stream has them, sees estimates and what the units do", probability="own", units=True),
+    "best": Recipe(about="random p(c), sees an estimate of it and what the units do", probability="random", units=True, detail=True),
+    "own": Recipe(
+        about="probabilities as the stream has them, sees estimates and what the units do", probability="own", units=True, detail=True
+    ),
 }
 
 
@@ -169,9 +188,9 @@ def train_policy(
     """Train one policy by one seed; checkpoints are compared by the mean log of the job completion time on draws of their own."""
     recipe = recipe_of(name)
     told = settings or recipe.settings
-    options = StepOptions(waiting=waiting, estimate=recipe.estimate, units=recipe.units, window=WINDOW)
+    options = StepOptions(waiting=waiting, estimate=recipe.estimate, units=recipe.units, detail=recipe.detail, window=WINDOW)
     short = stream.with_jobs(min(JOBS, stream.jobs))
-    whole = replace(options, estimate=True, units=True)  # the critic sees all there is
+    whole = replace(options, estimate=True, units=True, detail=recipe.detail or not recipe.units)  # the critic sees all
     size = StepFleet(short, 1, options).observation_size  # the actor's part comes first in it
     env = FleetEnv(_training_stream(short, recipe), envs, whole, visible=size, relative=recipe.probability == "random")
     trials = _trials(short, recipe)

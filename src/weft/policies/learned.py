@@ -71,6 +71,7 @@ class LearnedPolicy:
         quickest = np.concatenate([problem.durations().min(axis=1) for problem in workload.problems])
         self._typical = max(float(np.median(quickest)), 1e-12)
         self._capacity = np.asarray(workload.cluster.batch, np.int64).copy()
+        self._members = np.ones(workload.cluster.p, np.int64)
         self._pending: list[tuple[int, int]] | None = None
         self._moment = -np.inf
         self._watch_choices(workload)
@@ -84,6 +85,7 @@ class LearnedPolicy:
             device, kind = self._pending.pop(0)
             ready = view.ready[self._kind[view.ready] == kind]
             if len(ready):
+                self._members[device] = min(len(ready), int(self._capacity[device]))
                 return Decision(int(ready[0]), device)
         self._pending = None
         return None
@@ -136,8 +138,13 @@ class LearnedPolicy:
             busy = max(float(view.free_at[d]) - view.now, 0.0)
             rows[d, 0] = busy / (busy + self._typical) if busy < np.inf else 1.0
             if view.running[d] >= 0:
-                rows[d, 1 + self._kind[view.running[d]]] = 1.0
-        return np.append(rows.reshape(-1), min(len(view.jobs) / self.options.queue_scale, 1.0))
+                rows[d, 1 + self._kind[view.running[d]]] = self._members[d] / self._capacity[d] if self.options.detail else 1.0
+        more = [min(len(view.jobs) / self.options.queue_scale, 1.0)]
+        if self.options.detail:
+            came = int(np.searchsorted(view.workload.arrival, view.now, side="right")) - 1  # of those that came: nothing of what will
+            ago = view.now - float(view.workload.arrival[came]) if came >= 0 else 0.0
+            more.append(ago / (ago + self._typical))
+        return np.concatenate((rows.reshape(-1), more))
 
     def _watch_choices(self, workload: Workload) -> None:
         """Find the choices to estimate, by the names of their tasks, in every problem."""
@@ -181,7 +188,7 @@ class LearnedPolicy:
     def _check_fits(self, workload: Workload) -> None:
         kinds, units = len(workload.kinds), workload.cluster.p
         o = self.options
-        size = kinds * (2 + o.ages) + (len(self._estimate) if o.estimate else 0) + (units * (1 + kinds) + 1 if o.units else 0)
+        size = kinds * (2 + o.ages) + (len(self._estimate) if o.estimate else 0) + (units * (1 + kinds) + 1 + o.detail if o.units else 0)
         if (units, kinds + 1, size) != (self.network.units, self.network.actions, self.network.sizes[0]):
             raise Unsupported(
                 f"policy '{self.name}' is for {self.network.units} units and {self.network.actions - 1} kinds of task; "

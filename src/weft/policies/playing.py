@@ -11,10 +11,12 @@ from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.model.stream import Drift, Stream
 from weft.policies.files import Learned
 from weft.policies.networks import Network, Numbers, choose, working_space
+from weft.sim.commitment import is_idle
 from weft.sim.fleet import StepFleet, StepOptions, Waiting
-from weft.sim.jit import lean
-from weft.sim.kernel import MOMENT
-from weft.sim.steps import Fleet, act, desk_of, mask_actions, observe, proceed, sim_of
+from weft.sim.jit import inline, lean
+from weft.sim.kernel import MOMENT, next_time
+from weft.sim.steps import Desk, Fleet, act, desk_of, mask_actions, observe, proceed, sim_of
+from weft.sim.tables import Sim
 
 WINDOW = 500.0
 """Outcomes an estimate remembers: a deviation of 0.016 at most, and it follows a change within some seconds."""
@@ -107,9 +109,63 @@ def play_out(
             return step
         observe(sim, desk, seen)
         mask_actions(sim, desk, flat)
+        forbid_standstill(sim, mask)
         for k in range(len(remaining)):
             remaining[k] = sim.kind[k].ready
         choose(network, seen, mask, remaining, capacity, space, action)
+        shorten_waits(sim, desk, action)
         act(sim, desk, action)
         answer = proceed(sim, desk)
     return -1
+
+
+# -- the paper's waiting ---------------------------------------------------------------
+
+
+@inline
+def forbid_standstill(sim: Sim, mask: BoolArray) -> None:
+    """Take waiting from units that have something to do when nothing is in flight or due; the paper's mask would let all wait for ever."""
+    kinds = mask.shape[1] - 1
+    if next_time(sim) < np.inf:
+        return
+    for d in range(mask.shape[0]):
+        for k in range(kinds):
+            if mask[d, k]:
+                mask[d, kinds] = False
+
+
+@inline
+def shorten_waits(sim: Sim, desk: Desk, actions: IntArray) -> None:
+    """Where waiting holds a unit for 10 ms, name a queue that an earlier unit empties in this step: that binds to the next event only.
+
+    The paper's environment takes such an action for nothing at all, so every policy could give it; here they all do.
+    """
+    if desk.setting[0].blocking == 0:
+        return
+    kinds, left = len(sim.kind), desk.scratch
+    for k in range(kinds):
+        left[k] = sim.kind[k].ready
+    for d in range(len(sim.device)):
+        if not is_idle(sim, d):
+            continue
+        kind = actions[d]
+        if kind < kinds:
+            left[kind] -= min(left[kind], sim.device[d].batch)
+            continue
+        for k in range(kinds):
+            if sim.kind[k].ready > 0 and left[k] == 0:
+                actions[d] = k
+
+
+@lean
+def forbid_standstills(fleet: Fleet, mask: BoolArray) -> None:
+    """`forbid_standstill` in all simulations."""
+    for s in range(len(mask)):
+        forbid_standstill(sim_of(fleet, s), mask[s])
+
+
+@lean
+def shorten_all_waits(fleet: Fleet, actions: IntArray) -> None:
+    """`shorten_waits` in all simulations."""
+    for s in range(len(actions)):
+        shorten_waits(sim_of(fleet, s), desk_of(fleet, s), actions[s])

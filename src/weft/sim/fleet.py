@@ -42,6 +42,7 @@ class StepOptions:
     window : outcomes an estimate remembers, as an exponential mean; inf: all of them
     prior : how many outcomes the prior (all branches alike) counts for
     units : show the units too: when each is free, what it runs; and the number of jobs in the system
+    detail : of units, show also how full their batches are, and how long ago the last job came
     ages : how many tasks of each queue are shown by age; ages are divided by `age_scale` seconds, queue lengths by `queue_scale`
     """
 
@@ -51,6 +52,7 @@ class StepOptions:
     window: float = np.inf
     prior: float = 2.0
     units: bool = False
+    detail: bool = False
     ages: int = 3
     age_scale: float = 5.0
     queue_scale: float = 50.0
@@ -196,6 +198,7 @@ def _desk(stream: Stream, blank: Sim, options: StepOptions) -> Desk:
     setting["slowest"], setting["prior"] = 1.0 / options.window, options.prior
     setting["age_scale"], setting["queue_scale"], setting["ages"] = options.age_scale, options.queue_scale, options.ages
     setting["blocking"], setting["estimate"], setting["units"] = options.waiting == "paper", options.estimate, options.units
+    setting["detail"] = options.detail
     duration = ticked(stream.problem, stream.tick).durations()
     setting["span"] = max(float(np.median(duration.min(axis=1))), 1e-12)
     watched = sorted(stream.watched, key=lambda c: int(w.choices.task[c]))

@@ -29,9 +29,9 @@ def _record(floats: str, integers: str) -> np.dtype[np.void]:
     return np.dtype([*((name, np.float64) for name in floats.split()), *((name, np.int64) for name in integers.split())])
 
 
-SETTING = _record("idle slowest prior tick span age_scale queue_scale", "blocking ages estimate units")
+SETTING = _record("idle slowest prior tick span age_scale queue_scale", "blocking ages estimate units detail")
 # slowest: least weight of a new outcome, 1 / window; span: ticks of a typical task; blocking: waiting holds the unit for `idle`
-# ticks; the last two: parts of what is seen
+# ticks; the last three: parts of what is seen
 WATCH = _record("", "choice slot branches")  # a choice to estimate; its first place in `estimate`
 CHANCE = _record("nominal", "slot first last")  # of an edge: fixed, estimate[slot], or (slot -2) what first to last leave over
 TALLY = _record("cost elapsed", "scanned fresh memory")  # fresh: estimates moved since `remaining` was worked out; memory: of a rule
@@ -304,15 +304,34 @@ def _insert(first: IntArray, held: int, most: int, instance: int) -> int:
 
 @inline
 def _observe_units(sim: Sim, desk: Desk, seen: Observation, at: int) -> None:
-    """For each unit: how long until it is free, as t / (t + a typical task), and the kind it runs; then jobs in the system."""
-    kinds = len(sim.kind)
+    """For each unit: how long until it is free, as t / (t + a typical task), and the kind it runs; then jobs in the system.
+
+    In detail the kind is marked by how full the batch is, not by 1, and the time since the last arrival comes last.
+    """
+    kinds, detail = len(sim.kind), desk.setting[0].detail == 1
     for d in range(len(sim.device)):
         busy = busy_for(sim, d)
         seen[at] = busy / (busy + desk.setting[0].span)
         for k in range(kinds):
-            seen[at + 1 + k] = 1.0 if sim.device[d].running >= 0 and sim.device[d].last_kind == k else 0.0
+            seen[at + 1 + k] = 0.0
+        if sim.device[d].running >= 0:
+            fill = members(sim, d) / sim.device[d].batch if detail else 1.0
+            seen[at + 1 + sim.device[d].last_kind] = fill
         at += 1 + kinds
     seen[at] = min(jobs_here(sim) / desk.setting[0].queue_scale, 1.0)
+    if detail:
+        last = sim.world[0].next_arrival - 1
+        ago = sim.world[0].now - sim.job[last].arrival if last >= 0 else 0.0
+        seen[at + 1] = ago / (ago + desk.setting[0].span)
+
+
+@inline
+def members(sim: Sim, d: int) -> int:
+    """Tasks in what a unit runs."""
+    size, instance = 0, sim.entry[sim.device[d].running].instance
+    while instance >= 0:
+        size, instance = size + 1, sim.inst[instance].partner
+    return size
 
 
 @inline
@@ -389,4 +408,4 @@ def observation_size(kinds: int, units: int, slots: int, setting: Any) -> int:
     """How long an observation is."""
     size = kinds * (2 + int(setting["ages"]))
     size += slots if setting["estimate"] else 0
-    return size + (units * (1 + kinds) + 1 if setting["units"] else 0)
+    return size + (units * (1 + kinds) + 1 + int(setting["detail"]) if setting["units"] else 0)
