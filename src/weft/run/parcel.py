@@ -12,9 +12,8 @@ import os
 import pickle
 import shutil
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 SHARED_FROM = 65536
 """Bytes from which a buffer goes into a file in memory."""
@@ -22,8 +21,7 @@ SHARED_FROM = 65536
 _ALIGNED = 64
 
 
-@dataclass(frozen=True)
-class Parcel:
+class Parcel(NamedTuple):
     """A pickled value. `spans` are the places of its buffers in the file; when `data` is empty, the first span is the pickle itself."""
 
     data: bytes

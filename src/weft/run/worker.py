@@ -7,13 +7,14 @@ import contextlib
 import multiprocessing
 import os
 import pickle
-import queue
+import select
 import shutil
 import signal
 import sys
 import threading
 import time
 import traceback
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from weft.run.mailbox import Mailbox
 from weft.run.parcel import Parcel, pack, unpack
 
 Functions = dict[int, Callable[..., Any] | str]
@@ -83,8 +85,7 @@ class Setting:
     path: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(NamedTuple):
     """Call a function: arguments with slots, and a parcel for each slot (None: not taken)."""
 
     number: int
@@ -102,34 +103,44 @@ def main(pipe: Connection, setting: Setting) -> None:
     sys.path.extend(p for p in setting.path if p not in sys.path)
     _confine(setting)
     threading.Thread(target=_end_with_parent, args=(setting.folder,), daemon=True).start()
-    inbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-    # Messages are taken off the pipe at once, so that the driver can always send, even while this process sends a large result.
-    dropped: set[int] = set()
-    threading.Thread(target=_read, args=(pipe, inbox, dropped), daemon=True).start()
-    pipe.send_bytes(pickle.dumps(("hello", os.getpid())))
-    _serve(pipe, inbox, dropped)
+    box = Mailbox(pipe, patient=True)
+    _send(box, pickle.dumps(("hello", os.getpid())))
+    with contextlib.suppress(EOFError):  # the driver is gone
+        _serve(box)
     os._exit(0)  # whatever threads or exit handlers a task left behind
 
 
-def _serve(pipe: Connection, inbox: queue.SimpleQueue[bytes | None], dropped: set[int]) -> None:
+def _serve(box: Mailbox) -> None:
     functions: Functions = {}
+    dropped: set[int] = set()
+    inbox: deque[bytes] = deque()
+    poll = select.poll()
+    poll.register(box.fd, select.POLLIN)
     while True:
-        message = inbox.get()
-        if message is None:
-            return
-        word, *rest = pickle.loads(message)
-        if word == "function":
+        if not inbox or poll.poll(0):  # before every order, to see whether it was taken back
+            for message in box.take():
+                if message.startswith(DROP):
+                    dropped.add(int(message[len(DROP) :]))
+                else:
+                    inbox.append(message)
+        if not inbox:
+            continue
+        word, *rest = pickle.loads(inbox.popleft())
+        if word == "run":
+            if rest[0] not in dropped:
+                _send(box, _perform(Run(*rest), functions))
+        elif word == "function":
             functions[rest[0]] = loaded(rest[1])
         elif word == "clear":
             functions.clear()
-        elif word == "ping":
-            pipe.send_bytes(pickle.dumps(("hello", os.getpid())))
-        elif rest[0].number not in dropped:
-            answer = _perform(rest[0], functions)
-            try:
-                pipe.send_bytes(answer)
-            except OSError:
-                return  # the driver is gone
+            dropped.clear()
+        else:
+            _send(box, pickle.dumps(("hello", os.getpid())))
+
+
+def _send(box: Mailbox, message: bytes) -> None:
+    box.put(message)
+    box.flush()
 
 
 def _perform(run: Run, functions: Functions) -> bytes:
@@ -246,17 +257,6 @@ def _confine(setting: Setting) -> None:
         import resource  # not on Windows
 
         resource.setrlimit(resource.RLIMIT_AS, (setting.memory, setting.memory))
-
-
-def _read(pipe: Connection, inbox: queue.SimpleQueue[bytes | None], dropped: set[int]) -> None:
-    with contextlib.suppress(EOFError, OSError):
-        while True:
-            message = pipe.recv_bytes()
-            if message.startswith(DROP):
-                dropped.add(int(message[len(DROP) :]))
-            else:
-                inbox.put(message)
-    inbox.put(None)
 
 
 def _end_with_parent(folder: str) -> None:

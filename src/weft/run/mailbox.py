@@ -1,0 +1,89 @@
+"""Messages over a socket between the driver and the process of a device: several in one write, all that came in one read.
+
+The driver's end never waits to send: what does not fit is kept, and goes when there is room. So a worker may be busy for as long as it
+likes, or be sending a large answer itself, and neither of the two ever waits for the other in a circle.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from multiprocessing.connection import Connection
+
+_HEAD = struct.Struct("<Q")
+"""Before every message: its length."""
+
+CHUNK = 1 << 18
+"""Bytes taken in one read."""
+
+
+class Mailbox:
+    """One end of a connection between two processes.
+
+    Parameters
+    ----------
+    patient : sending and taking wait until they can; otherwise they never do
+
+    Examples
+    --------
+    >>> import multiprocessing
+    >>> here, there = (Mailbox(end, patient=False) for end in multiprocessing.Pipe())
+    >>> here.put(b"one"), here.put(b"two"), here.flush()
+    (None, None, True)
+    >>> there.take(), there.take()
+    ([b'one', b'two'], [])
+    >>> here.close()
+    >>> there.take()
+    Traceback (most recent call last):
+    EOFError: the other end is closed
+    >>> there.close()
+    """
+
+    def __init__(self, connection: Connection, *, patient: bool) -> None:
+        self._connection = connection
+        self.fd = connection.fileno()
+        os.set_blocking(self.fd, patient)
+        self._in = bytearray()
+        self._out = bytearray()
+
+    def put(self, message: bytes) -> None:
+        """To be sent by the next `flush`."""
+        self._out += _HEAD.pack(len(message))
+        self._out += message
+
+    def flush(self) -> bool:
+        """Send; whether all of it went. What is put to an end that is closed is lost: `take` tells."""
+        try:
+            while self._out:
+                del self._out[: os.write(self.fd, self._out)]
+        except BlockingIOError:
+            return False
+        except OSError:
+            self._out.clear()
+        return True
+
+    def take(self) -> list[bytes]:
+        """The messages that are here, whole; `EOFError` when there can be no more."""
+        try:
+            data = os.read(self.fd, CHUNK)
+        except BlockingIOError:
+            return []
+        except OSError:
+            data = b""
+        if not data:
+            raise EOFError("the other end is closed")
+        self._in += data
+        found, at = [], 0
+        while len(self._in) - at >= _HEAD.size:
+            (size,) = _HEAD.unpack_from(self._in, at)
+            end = at + _HEAD.size + size
+            if end > len(self._in):
+                break
+            found.append(bytes(self._in[at + _HEAD.size : end]))
+            at = end
+        del self._in[:at]
+        return found
+
+    def close(self) -> None:
+        """Close this end."""
+        self._connection.close()
