@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from weft.run.history import History
     from weft.run.launch import RunTrace
     from weft.run.local import LocalBackend, LocalDevice
+    from weft.run.ray_backend import RayBackend
+    from weft.run.ray_session import RayDevice
     from weft.run.terms import Terms
     from weft.run.worker import Chosen, current_device
 
@@ -30,6 +32,8 @@ __all__ = [
     "LocalBackend",
     "LocalDevice",
     "PolicyReplaced",
+    "RayBackend",
+    "RayDevice",
     "RunTrace",
     "TaskFailed",
     "Terms",
@@ -46,6 +50,8 @@ _HOME = {
     "weft.run.history": ("History",),
     "weft.run.launch": ("RunTrace",),
     "weft.run.local": ("LocalBackend", "LocalDevice"),
+    "weft.run.ray_backend": ("RayBackend",),
+    "weft.run.ray_session": ("RayDevice",),
     "weft.run.worker": ("Chosen", "current_device"),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}

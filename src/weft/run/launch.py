@@ -28,10 +28,19 @@ from weft.run.local import LocalBackend, LocalDevice
 from weft.run.observer import Observer
 from weft.run.plan_mode import PlanGuide
 from weft.run.progress import Progress
+from weft.run.ray_backend import RayBackend
 from weft.run.shadow import ShadowedGuide, ShadowReport
 from weft.run.terms import Terms
 
-BACKENDS: dict[str, Callable[..., Backend]] = {"local": LocalBackend}
+
+
+def _dask(where: Any) -> Backend:
+    from weft.run.dask_backend import DaskBackend
+
+    return DaskBackend(where)
+
+
+BACKENDS: dict[str, Callable[..., Backend]] = {"local": LocalBackend, "dask": _dask, "ray": RayBackend}
 """Name of a backend -> what makes it, given the devices."""
 
 
@@ -86,7 +95,7 @@ def run(
     what : a Workflow (with `functions`), the result of a call of a `weft.task` (or a list of them), or a networkx graph
     functions : task name or kind -> function; it gets the results of the task's parents, None from branches not taken
     policy : a planner (a plan, dispatched in order), a policy (asked at every event), by name or object, or a Schedule
-    backend : "local", or a backend; devices : of the local one, how many or which
+    backend : "local", "dask", "ray", a `distributed.Client`, or a backend; devices : of a named one, how many or which
     history : what was measured before, and where to add to it; a path, or False for neither
     run_id, folder, keep : keep a journal under this name (and, with `keep`, every result), so that a killed run continues
     retries, backoff, crashes, timeout, on_error, window : see `weft.run.driver.Terms`
@@ -211,6 +220,8 @@ def _backend(backend: str | Backend, devices: int | Sequence[LocalDevice] | None
     if not isinstance(backend, str):
         if devices is not None:
             raise InvalidInput("devices are given beside a backend that has its own; give one of the two")
+        if type(backend).__module__.partition(".")[0] == "distributed":
+            return _dask(backend), True  # a client of Dask
         return backend, False
     if backend not in BACKENDS:
         raise UnknownName(f"unknown backend '{backend}'{closest(backend, BACKENDS)}")
