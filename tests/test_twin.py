@@ -72,6 +72,47 @@ def test_policies_agree(future, eager):
         assert check(workload, trace) == []
 
 
+class CopyingPolicy:
+    """Decides by the toss of a coin or by the earliest finish, and copies parents whenever it may; notes what it was shown."""
+
+    name, copies = "copying coin", True
+
+    def begin(self, workload, *, seed=0):
+        self.rng, self.shown = np.random.default_rng(seed), []
+
+    def decide(self, view):
+        pairs = [(i, d) for i in view.ready.tolist() for d in range(len(view.pace)) if np.isfinite(view.duration(i, d))]
+        if not pairs or ((view.running >= 0).any() and self.rng.random() < 0.2):
+            return None
+        finish = [view.finish(i, d) for i, d in pairs]
+        self.shown.append((view.now, view.free_at.tolist(), view.idle.tolist(), view.running.tolist(), finish))
+        at = int(np.argmin(finish)) if self.rng.random() < 0.5 else int(self.rng.integers(len(pairs)))
+        instance, device = pairs[at]
+        parents = [p for p in parents_of(view.workload, instance) if np.isfinite(view.finished_at[p])]
+        able = [p for p in parents if np.isfinite(view.duration(p, device))]
+        if not able or self.rng.random() < 0.3:
+            return Decision(instance, device)
+        return Decision(instance, device, copy=able[self.rng.integers(len(able))])
+
+
+def parents_of(workload, instance):
+    job, task = workload.task_of(instance)
+    w = workload.problem_of(job).workflow
+    return (workload.first_instance[job] + w.src[w.pred_edge[w.pred_ptr[task] : w.pred_ptr[task + 1]]]).tolist()
+
+
+@settings(max_examples=700, deadline=None)
+@given(futures(), st.booleans())
+def test_copies_agree(future, eager):
+    workload, scenario = future
+    slow, fast = CopyingPolicy(), CopyingPolicy()
+    expected = simulate_reference(workload, slow, scenario=scenario, eager=eager)
+    trace = simulate(workload, fast, scenario=scenario, eager=eager)
+    assert_same(trace, expected)
+    assert fast.shown == slow.shown
+    assert check(workload, trace) == []
+
+
 @settings(max_examples=700, deadline=None)
 @given(st.data(), futures(), st.booleans())
 def test_replay_agrees(data, future, eager):

@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.sim.jit import inline, lean
 from weft.sim.pool import pool_add, pool_remove, pool_top
-from weft.sim.queues import enqueue, group_arrival, input_arrival, task_of, try_start
+from weft.sim.queues import enqueue, expected_arrival, input_arrival, task_of, try_start
 from weft.sim.tables import COMMITTED, Sim
 
 
@@ -47,7 +47,7 @@ def free_at(sim: Sim, d: int) -> float:
         t = max(t, sim.device[d].blocked_until)
         entry = sim.device[d].head
         while entry >= 0:
-            t = max(t, group_arrival(sim, entry, d)) + _group_seconds(sim, entry, d)
+            t = max(t, expected_arrival(sim, entry, d)) + _group_seconds(sim, entry, d)
             entry = sim.entry[entry].next
         sim.device[d].free = t
         sim.device[d].stale = 0
@@ -75,19 +75,42 @@ def expected_finish(sim: Sim, instance: int, d: int) -> float:
 @inline
 def commit(sim: Sim, instance: int, d: int) -> None:
     """Commit a ready instance to a device, fill its batch from the pool, and start it if the device is free."""
+    if sim.world[0].copies == 1:
+        sim.entry[len(sim.inst) + instance].instance = -1
+    _commit_group(sim, instance, d)
+
+
+@lean
+def commit_with_copy(sim: Sim, instance: int, d: int, parent: int) -> None:
+    """Commit a copy of a done parent to a device, and the instance behind it. The simulation must have room for copies."""
+    copy = len(sim.inst) + instance
+    sim.entry[copy].instance = parent
+    sim.inst[parent].partner = -1  # those it ran together with are not copied
+    sim.inst[instance].decided = sim.world[0].now
+    _append(sim, copy, d)
+    _commit_group(sim, instance, d)
+
+
+@inline
+def _commit_group(sim: Sim, instance: int, d: int) -> None:
     kind = sim.task[task_of(sim, instance)].kind
     _claim(sim, kind, instance)
     if sim.device[d].batch > 1:
         _fill_batch(sim, kind, instance, d)
     sim.entry[instance].instance = instance
     sim.world[0].decisions += 1
+    _append(sim, instance, d)
+
+
+@inline
+def _append(sim: Sim, entry: int, d: int) -> None:
     queued = sim.device[d].running >= 0 or sim.device[d].head >= 0
     if queued:  # `free` before the queue grows: then one addition keeps it true, to the last bit
         t = free_at(sim, d)
-        sim.device[d].free = max(t, group_arrival(sim, instance, d)) + _group_seconds(sim, instance, d)
+        sim.device[d].free = max(t, expected_arrival(sim, entry, d)) + _group_seconds(sim, entry, d)
     else:
         sim.device[d].stale = 1
-    enqueue(sim, instance, d)
+    enqueue(sim, entry, d)
     try_start(sim, d)
 
 

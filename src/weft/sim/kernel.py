@@ -13,7 +13,7 @@ from weft.model.trace import DONE as X_DONE
 from weft.model.trace import LOST as X_LOST
 from weft.sim.jit import inline, lean
 from weft.sim.pool import pool_add, pool_remove
-from weft.sim.queues import edge_taken, enqueue, task_of, try_start
+from weft.sim.queues import decided_at, edge_taken, enqueue, task_of, try_start
 from weft.sim.tables import (
     CANCELLED,
     DONE,
@@ -46,9 +46,9 @@ def advance(sim: Sim) -> int:
     _change(sim)
     _cancel(sim)
     _arrive(sim)
-    planned = sim.world[0].mode == REPLAY
+    anew = sim.world[0].mode == REPLAY or sim.world[0].copies == 1  # a copy may have brought data sooner
     for d in range(len(sim.due)):
-        if (sim.due[d] == now or planned) and sim.device[d].running < 0:
+        if (sim.due[d] == now or anew) and sim.device[d].running < 0:
             try_start(sim, d)
     return MOMENT
 
@@ -84,6 +84,9 @@ def _finish(sim: Sim, d: int) -> None:
     sim.device[d].running = -1
     if sim.world[0].now != sim.device[d].expected:
         sim.device[d].stale = 1
+    if sim.world[0].copies == 1 and sim.entry[entry].copy == 1:
+        for other in range(len(sim.device)):
+            sim.device[other].stale = 1  # there is one more place to read from
     instance = sim.entry[entry].instance
     while instance >= 0:
         x = _record(sim, entry, instance, d, X_DONE)
@@ -103,7 +106,7 @@ def _record(sim: Sim, entry: int, instance: int, d: int, status: int) -> int:
     sim.world[0].executions = x + 1
     sim.execution[x].instance = instance
     sim.execution[x].device = d
-    sim.execution[x].decided = sim.inst[instance].decided
+    sim.execution[x].decided = decided_at(sim, entry, instance)
     sim.execution[x].start = sim.device[d].start
     sim.execution[x].finish = sim.world[0].now
     sim.execution[x].status = status
@@ -193,10 +196,10 @@ def _fail(sim: Sim, d: int) -> None:
 
 @lean
 def _give_back(sim: Sim, d: int) -> None:
-    """Everything queued on a failed device is ready again."""
+    """Everything queued on a failed device is ready again; copies are dropped."""
     entry = sim.device[d].head
     while entry >= 0:
-        instance = sim.entry[entry].instance
+        instance = sim.entry[entry].instance if sim.entry[entry].copy == 0 else -1
         while instance >= 0:
             after = sim.inst[instance].partner
             sim.inst[instance].partner = -1

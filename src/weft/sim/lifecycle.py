@@ -6,15 +6,16 @@ anything really takes: the caller says when a group ended, and which branches it
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from math import inf, nan
 
 import numpy as np
 
 from weft.errors import InvalidInput
-from weft.model import Problem, Scenario, Trace, Workload
+from weft.model import Problem, Scenario, Trace, Workflow, Workload
 from weft.model.trace import CANCELLED, DONE, LOST
 from weft.model.workflow import ALWAYS
 from weft.sim.machine import Execution, Group, Machine, Start, Wake
@@ -53,6 +54,9 @@ class Lifecycle:
         self.kind = [numbers[w.kinds[w.kind[t]]] for w, t in ((workload.problem_of(j).workflow, t) for j, t in self.place)]
         self.stories = Stories([f"task '{workload.problem_of(j).workflow.task_name(t)}' of job {j}" for j, t in self.place])
         self.machines = [Machine() for _ in range(workload.cluster.p)]
+        self._first: list[int] = workload.first_instance.tolist()
+        self._template: list[int] = workload.template.tolist()
+        self._edges = [_outgoing_edges(problem.workflow) for problem in workload.problems]
         self.ready: list[int] = []
         """Instances that may be committed, by number."""
         self.executions: list[Execution] = []
@@ -94,11 +98,18 @@ class Lifecycle:
         for i in instances:
             self._reserved[i] = True
             if self.stories.state[i] in POOL:
-                self.ready.remove(i)
+                self._out_of_pool(i)
                 self.stories.move(i, State.COMMITTED, now, where)
             else:
                 self.stories.note(i, now, f"{'copy ' if copy else ''}planned {where}")
         self.machines[device].queue.append(Group(list(instances), device, now, copy))
+
+    def commit_with_copy(self, instances: Sequence[int], device: int, now: float, parent: int) -> None:
+        """Put a copy of a done parent at the end of a device's queue, and a group behind it."""
+        self.machines[device].queue.append(Group([parent], device, now, copy=True))
+        self.stories.note(parent, now, f"copy committed to device '{self.workload.cluster.names[device]}'")
+        self.commit(instances, device, now)
+        self.machines[device].queue[-1].copied = parent
 
     def block(self, device: int, until: float) -> None:
         """Start nothing on a device until a time."""
@@ -149,7 +160,7 @@ class Lifecycle:
                 self.stories.move(i, State.COMMITTED, now, "again")
             else:
                 self.stories.move(i, State.RETRIED, now)
-                insort(self.ready, i)
+                self._into_pool(i)
         if self.planned:
             self.machines[device].queue.appendleft(Group(group.members, device, group.decided, group.copy))
         return group
@@ -166,9 +177,9 @@ class Lifecycle:
         note = f"device '{self.workload.cluster.names[device]}' failed"
         lost = self.lose(device, now, note) if machine.running is not None else None
         if not self.planned:
-            for i in (i for group in machine.queue for i in group.members):
+            for i in (i for group in machine.queue if not group.copy for i in group.members):
                 self.stories.move(i, State.RETRIED, now, note)
-                insort(self.ready, i)
+                self._into_pool(i)
             machine.queue.clear()
         return lost
 
@@ -178,7 +189,7 @@ class Lifecycle:
             return []
         for i in self._instances(job):
             if self.stories.state[i] in POOL:
-                self.ready.remove(i)
+                self._out_of_pool(i)
             if self.stories.state[i] not in OVER:
                 self.stories.move(i, State.CANCELLED, now)
         self._end(job)
@@ -215,6 +226,16 @@ class Lifecycle:
             return f"it is {self.stories.state[instance]}, not ready"
         return f"device '{name}' is down" if self.machines[device].pace == inf else None
 
+    def copy_refusal(self, parent: int, instance: int, device: int) -> str | None:
+        """Why a parent must not be copied to a device ahead of an instance; None when it may. The instance itself may be committed."""
+        (job, task), w = self.place[instance], self.problem(instance).workflow
+        if parent - int(self.workload.first_instance[job]) not in w.src[w.pred_edge[w.pred_ptr[task] : w.pred_ptr[task + 1]]]:
+            return f"instance {parent} is not one of its parents"
+        if self.stories.state[parent] is not State.DONE:
+            return f"{self.stories.names[parent]} is {self.stories.state[parent]}, not done"
+        able = self.can_run(parent, device)
+        return None if able else f"device '{self.workload.cluster.names[device]}' cannot run {self.stories.names[parent]}"
+
     def batch(self, instance: int, device: int) -> list[int]:
         """The group of a decision: the instance and the ready ones of its kind that fit beside it on the device."""
         cluster = self.workload.cluster
@@ -228,12 +249,17 @@ class Lifecycle:
             memory += self._memory(i)
         return group
 
-    def arrival(self, members: Sequence[int], device: int, decided: float) -> float:
-        """When the inputs of a group are all on a device: the latest input, each from the place it can be had from first."""
+    def arrival(self, members: Sequence[int], device: int, decided: float, *, copied: int = -1) -> float:
+        """When the inputs of a group are all on a device: the latest input, each from the place it can be had from first.
+
+        Those from the parent `copied` are left out.
+        """
         latest = 0.0
         for i in members:
             problem = self.problem(i)
             for parent, edge in self.inputs[i]:
+                if parent == copied:
+                    continue
                 came = inf
                 for source, finish in self.results[parent]:
                     sent = finish if self.eager else max(finish, decided)
@@ -259,7 +285,8 @@ class Lifecycle:
         t = now if machine.running is None else max(now, machine.running.expected)
         t = max(t, machine.blocked_until)
         for group in machine.queue:
-            t = max(t, self.arrival(group.members, device, group.decided)) + self.expected(group.members, device)
+            there = self.arrival(group.members, device, group.decided, copied=group.copied)
+            t = max(t, there) + self.expected(group.members, device)
         return t
 
     def view(self, now: float) -> View:
@@ -279,6 +306,7 @@ class Lifecycle:
             jobs=np.array([j for j, here in enumerate(self._here) if here and not self._ended[j]], np.int64),
             eager=self.eager,
             outcome=self.outcome.copy(),
+            copies={i: results[1:] for i, results in enumerate(self.results) if len(results) > 1},
         )
 
     def trace(self, scenario: Scenario, policy: str) -> Trace:
@@ -314,7 +342,13 @@ class Lifecycle:
         if self._reserved[instance]:
             self.stories.move(instance, State.COMMITTED, now, "as planned")
         else:
-            insort(self.ready, instance)
+            self._into_pool(instance)
+
+    def _into_pool(self, instance: int) -> None:
+        insort(self.ready, instance)
+
+    def _out_of_pool(self, instance: int) -> None:
+        del self.ready[bisect_left(self.ready, instance)]
 
     def _transfer(self, group: Group, now: float) -> None:
         for i in group.members:
@@ -361,9 +395,7 @@ class Lifecycle:
         """Decide the outgoing edges of a done instance, and of all that is skipped by that, depth first."""
         stack = self._outgoing(instance)
         while stack:
-            parent, edge, taken = stack.pop()
-            job, _ = self.place[parent]
-            child = int(self.workload.first_instance[job]) + int(self.problem(parent).workflow.dst[edge])
+            parent, edge, child, taken = stack.pop()
             self._undecided[child] -= 1
             if taken:
                 self.inputs[child].append((parent, edge))
@@ -375,18 +407,15 @@ class Lifecycle:
                 self._skip(child, now)
                 stack.extend(self._outgoing(child))
 
-    def _outgoing(self, instance: int) -> list[tuple[int, int, bool]]:
-        """(instance, edge, taken) of the outgoing edges, last first: a stack."""
+    def _outgoing(self, instance: int) -> list[tuple[int, int, int, bool]]:
+        """(instance, edge, instance it leads to, taken) of the outgoing edges, last first: a stack."""
         job, task = self.place[instance]
-        w, first = self.problem(instance).workflow, int(self.workload.first_choice[job])
-        edges = range(int(w.succ_ptr[task]), int(w.succ_ptr[task + 1]))
+        first, choices = self._first[job], int(self.workload.first_choice[job])
         ran = self.stories.state[instance] is State.DONE
-
-        def taken(edge: int) -> bool:
-            choice = int(w.choices.edge_choice[edge])
-            return ran and (choice == ALWAYS or bool(self.outcome[first + choice] == w.choices.edge_branch[edge]))
-
-        return [(instance, e, taken(e)) for e in reversed(edges)]
+        return [
+            (instance, edge, first + child, ran and (choice == ALWAYS or int(self.outcome[choices + choice]) == branch))
+            for edge, child, choice, branch in self._edges[self._template[job]][task]
+        ]
 
     def _skip(self, instance: int, now: float) -> None:
         self.stories.move(instance, State.SKIPPED, now, "no incoming edge was taken")
@@ -427,3 +456,10 @@ class Lifecycle:
     def _end(self, job: int) -> None:
         self._ended[job] = True
         self.jobs_left -= 1
+
+
+def _outgoing_edges(workflow: Workflow) -> list[list[tuple[int, int, int, int]]]:
+    """(edge, child, choice, branch) of the outgoing edges of each task, the last first."""
+    choices = workflow.choices
+    rows = list(zip(range(workflow.m), workflow.dst.tolist(), choices.edge_choice.tolist(), choices.edge_branch.tolist(), strict=True))
+    return [rows[begin:end][::-1] for begin, end in pairwise(workflow.succ_ptr.tolist())]

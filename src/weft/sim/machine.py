@@ -15,6 +15,8 @@ class Group:
     device: int
     decided: float
     copy: bool = False
+    copied: int = -1
+    """The parent of which a copy goes ahead of it; -1: none."""
     batch: int = -1
     start: float = nan
     expected: float = nan

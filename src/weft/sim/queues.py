@@ -99,17 +99,44 @@ def transfer_time(sim: Sim, origin: int, d: int, data: float) -> float:
 @inline
 def group_arrival(sim: Sim, entry: int, d: int) -> float:
     """When the inputs of all members of a queued group are on a device."""
+    return _latest_arrival(sim, entry, d, -1)
+
+
+@inline
+def expected_arrival(sim: Sim, entry: int, d: int) -> float:
+    """The same for a group in the queue, where the parent copied ahead of it counts as there."""
+    copied = -1
+    if sim.world[0].copies == 1 and entry < len(sim.inst):
+        copied = sim.entry[len(sim.inst) + entry].instance
+    return _latest_arrival(sim, entry, d, copied)
+
+
+@inline
+def _latest_arrival(sim: Sim, entry: int, d: int, copied: int) -> float:
     latest = 0.0
     instance = sim.entry[entry].instance
     while instance >= 0:
-        latest = max(latest, input_arrival(sim, instance, d, sim.inst[instance].decided))
+        latest = max(latest, _arrival_without(sim, instance, d, decided_at(sim, entry, instance), copied))
         instance = sim.inst[instance].partner
     return latest
 
 
 @inline
+def decided_at(sim: Sim, entry: int, instance: int) -> float:
+    """When a member of an entry was committed; a copy, together with the instance it goes ahead of."""
+    if sim.world[0].copies == 1 and entry >= len(sim.inst):
+        return float(sim.inst[entry - len(sim.inst)].decided)
+    return float(sim.inst[instance].decided)
+
+
+@inline
 def input_arrival(sim: Sim, instance: int, d: int, decided: float) -> float:
     """When the inputs of an instance are on a device, if it is (or was) committed there at `decided`."""
+    return _arrival_without(sim, instance, d, decided, -1)
+
+
+@inline
+def _arrival_without(sim: Sim, instance: int, d: int, decided: float, copied: int) -> float:
     job = sim.inst[instance].job
     shift = sim.job[job].shift
     g = instance - shift
@@ -117,8 +144,9 @@ def input_arrival(sim: Sim, instance: int, d: int, decided: float) -> float:
     latest = 0.0
     for k in range(sim.task[g].pred, sim.task[g + 1].pred):
         e = sim.edge[k].back
-        x = sim.inst[sim.edge[e].source + shift].result
-        if x < 0 or not edge_taken(sim, job, e):
+        parent = sim.edge[e].source + shift
+        x = sim.inst[parent].result
+        if x < 0 or parent == copied or not edge_taken(sim, job, e):
             continue
         soonest = np.inf
         while x >= 0:

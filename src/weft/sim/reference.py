@@ -157,8 +157,11 @@ class Simulation:
                     raise InvalidInput(f"policy '{self.name}' blocks device '{name}' until {said.until}; now it is {self.now:g}")
                 self.life.block(device, float(said.until))
             else:
-                instance = self._checked_instance(said.instance, device)
-                self.life.commit(self.life.batch(instance, device), device, self.now)
+                instance = self._checked_instance(said, device)
+                if said.copy < 0:
+                    self.life.commit(self.life.batch(instance, device), device, self.now)
+                else:
+                    self.life.commit_with_copy(self.life.batch(instance, device), device, self.now, int(said.copy))
             self._look(device)
 
     # -- durations and refusals ---------------------------------------------
@@ -183,10 +186,12 @@ class Simulation:
             raise InvalidInput(f"policy '{self.name}' {what} device {device}; there are devices 0 to {len(self.devices) - 1}")
         return device
 
-    def _checked_instance(self, said: int, device: int) -> int:
-        instance = int(said)
+    def _checked_instance(self, said: Decision, device: int) -> int:
+        instance = int(said.instance)
         known = 0 <= instance < self.workload.instances
         why = self.life.refusal(instance, device) if known else f"there are instances 0 to {self.workload.instances - 1}"
+        if not why and said.copy >= 0:
+            why = self.life.copy_refusal(int(said.copy), instance, device)
         if why:
             name = self.workload.cluster.names[device]
             raise InvalidInput(f"policy '{self.name}' commits {self._called(instance)} to device '{name}' at {self.now:g}: {why}")

@@ -9,12 +9,13 @@ import numpy as np
 from weft.errors import InvalidInput, Stuck
 from weft.model import Scenario, Schedule, Trace, Workload
 from weft.model.columns import BoolArray, FloatArray, IntArray, frozen
-from weft.sim.commitment import block, commit, free_at, is_idle
+from weft.model.trace import DONE as X_DONE
+from weft.sim.commitment import block, commit, commit_with_copy, free_at, is_idle
 from weft.sim.jit import njit
 from weft.sim.kernel import MOMENT, STUCK, advance
 from weft.sim.rule import Rule
 from weft.sim.rules import run_to_end
-from weft.sim.tables import JOB_HERE, READY, Sim, make_sim
+from weft.sim.tables import DONE, JOB_HERE, READY, Sim, make_sim
 from weft.sim.view import Block, Decision, Policy, View
 
 Decider = Policy | Rule | Schedule | Sequence[Schedule]
@@ -58,7 +59,7 @@ def simulate_many(
             answer = run_to_end(sim)
         else:
             decider.begin(workload, seed=seed)
-            sim = make_sim(workload, scenario, None, eager=eager)
+            sim = make_sim(workload, scenario, None, eager=eager, copies=getattr(decider, "copies", False))
             answer = _run_policy(workload, decider, sim)
         if answer == STUCK:
             raise _stuck(workload, decider, sim)
@@ -88,7 +89,27 @@ def _run_policy(workload: Workload, policy: Policy, sim: Sim) -> int:
                 continue
             ready = 0 <= decision.instance < len(sim.inst) and sim.inst["status"][decision.instance] == READY
             refuse_decision(workload, policy.name, decision, ready=bool(ready), pace=sim.device["pace"])
-            commit(sim, decision.instance, decision.device)
+            if decision.copy < 0:
+                commit(sim, decision.instance, decision.device)
+            else:
+                refuse_copy(workload, policy.name, decision, sim)
+                commit_with_copy(sim, decision.instance, decision.device, decision.copy)
+
+
+def refuse_copy(workload: Workload, policy: str, decision: Decision, sim: Sim) -> None:
+    """Raise `InvalidInput` for a copy that cannot be made, naming the policy, the task and the device."""
+    job, task = workload.task_of(decision.instance)
+    workflow, first = workload.problem_of(job).workflow, int(workload.first_instance[job])
+    what = f"policy '{policy}' wants a copy of instance {decision.copy} ahead of task '{workflow.task_name(task)}' of job {job}"
+    device = workload.cluster.names[decision.device]
+    if not sim.world[0]["copies"]:
+        raise InvalidInput(f"{what}, but there is no room for copies: give the policy the attribute 'copies = True'")
+    if decision.copy - first not in workflow.src[workflow.pred_edge[workflow.pred_ptr[task] : workflow.pred_ptr[task + 1]]]:
+        raise InvalidInput(f"{what}, which is not one of its parents")
+    if sim.inst["status"][decision.copy] != DONE:
+        raise InvalidInput(f"{what}, which is not done yet")
+    if np.isinf(workload.problem_of(job).duration(decision.copy - first, decision.device)):
+        raise InvalidInput(f"{what} on device '{device}', which cannot run it")
 
 
 def refuse_decision(workload: Workload, policy: str, decision: Decision, *, ready: bool, pace: FloatArray) -> None:
@@ -132,7 +153,15 @@ class _Outlook:
             jobs=np.flatnonzero(sim.job["state"][:-1] == JOB_HERE),
             eager=self.eager,
             outcome=np.where(np.isnan(self.done_at[self.chooser]), -1, sim.outcome) if len(self.chooser) else None,
+            copies=self._copies() if sim.world[0]["copies"] else {},
         )
+
+    def _copies(self) -> dict[int, list[tuple[int, float]]]:
+        rows = self.sim.execution[: self.sim.world[0]["executions"]]
+        found: dict[int, list[tuple[int, float]]] = {}
+        for row in rows[(rows["copy"] == 1) & (rows["status"] == X_DONE)]:
+            found.setdefault(int(row["instance"]), []).append((int(row["device"]), float(row["finish"])))
+        return found
 
 
 def choosers(workload: Workload) -> IntArray:

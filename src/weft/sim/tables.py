@@ -39,6 +39,7 @@ INST = _record("key factor decided done_at", "job status pending taken place par
 # pending, taken: incoming edges; place in the pool; partner: next member of the group; result: newest finished execution;
 # `pool` and `aside` are storage: the heaps of ready instances, and those taken out for a moment
 ENTRY = _record("", "instance device copy next")  # elements of device queues: the first instance of a group, or a plan row
+# With room for copies, entry `instances + i` is the copy that goes ahead of instance i, or -1 where there is none.
 KIND = _record("", "pool ready")  # where the heap of the kind begins, and its size
 DEVICE = _record("memory pace blocked_until start expected free", "batch running head tail stale last_kind group")
 EXECUTION = _record("decided start finish", "instance device status batch copy before")
@@ -68,8 +69,11 @@ class Sim(NamedTuple):
     outcome: IntArray
 
 
-def make_sim(workload: Workload, scenario: Scenario, guide: Rule | Sequence[Schedule] | None, *, eager: bool) -> Sim:
-    """Lay out a simulation at time zero. The guide is a rule, a plan (one schedule for each problem) or None: decisions from outside."""
+def make_sim(workload: Workload, scenario: Scenario, guide: Rule | Sequence[Schedule] | None, *, eager: bool, copies: bool = False) -> Sim:
+    """Lay out a simulation at time zero. The guide is a rule, a plan (one schedule for each problem) or None: decisions from outside.
+
+    With `copies` there is room for a copy of a parent ahead of every instance.
+    """
     task, edge = _tasks(workload), _edges(workload)
     plans = _plan_rows(workload, guide) if guide is not None and not isinstance(guide, Rule) else None
     job = _jobs(workload, scenario, [len(rows) for rows in plans] if plans is not None else None)
@@ -77,11 +81,11 @@ def make_sim(workload: Workload, scenario: Scenario, guide: Rule | Sequence[Sche
     change = np.zeros(len(scenario.change_time), CHANGE)
     change["time"], change["pace"], change["device"] = scenario.change_time, scenario.change_pace, scenario.change_device
     down = scenario.change_device[np.isinf(scenario.change_pace)]
-    entry = _entries(workload, job, plans)
+    entry = _entries(workload, job, plans, copies=copies)
     world = np.zeros(1, WORLD)
     world["open_jobs"], world["eager"] = workload.jobs, eager
     world["mode"] = PLACEMENTS.index(guide.placement) if isinstance(guide, Rule) else OUTSIDE if guide is None else REPLAY
-    world["copies"] = plans is not None and any(rows["copy"].any() for rows in plans)
+    world["copies"] = copies
     return Sim(
         world=world,
         task=task,
@@ -92,7 +96,8 @@ def make_sim(workload: Workload, scenario: Scenario, guide: Rule | Sequence[Sche
         kind=_kinds(workload, task, inst, job),
         device=_devices(workload),
         due=np.full(workload.cluster.p, np.inf),
-        execution=np.zeros(len(entry) + int(workload.cluster.batch[down].sum()), EXECUTION),
+        # Each entry ends once; a failure loses one group, and once more the copy that ran ahead of it.
+        execution=np.zeros(len(entry) + int(workload.cluster.batch[down].sum()) + copies * len(down), EXECUTION),
         change=change,
         grid=_grid(workload, scenario),
         outcome=np.array(scenario.outcome),
@@ -150,11 +155,12 @@ def _instances(workload: Workload, scenario: Scenario, task: Table, job: Table, 
     return table
 
 
-def _entries(workload: Workload, job: Table, plans: list[Table] | None) -> Table:
+def _entries(workload: Workload, job: Table, plans: list[Table] | None, *, copies: bool) -> Table:
     """Without a plan, entry i is the group that begins with instance i."""
     if plans is None:
-        table = np.zeros(workload.instances, ENTRY)
-        table["instance"] = np.arange(workload.instances)
+        n = workload.instances
+        table = np.zeros(2 * n if copies else n, ENTRY)
+        table["instance"][:n], table["instance"][n:], table["copy"][n:] = np.arange(n), -1, 1
     else:
         table = np.concatenate([np.zeros(0, ENTRY), *(plans[t] for t in workload.template)])
         table["instance"] += np.repeat(job["first"][:-1], np.diff(job["entry"]))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -18,10 +19,14 @@ class Decision:
 
     A device runs what was committed to it in that order. On a device with batch > 1, ready instances of the same kind join the
     batch, oldest job first, as far as they fit.
+
+    `copy` is a parent, done elsewhere, that the device is to run once more first, so that its data is there: committed to the same queue
+    just ahead. A policy that makes copies says so with an attribute ``copies = True``.
     """
 
     instance: int
     device: int
+    copy: int = -1
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,7 @@ class View:
     running : (p,) the first instance of what runs on each device, or -1
     jobs : (j,) the jobs in the system: arrived, not finished, not called off
     outcome : (choices over all jobs,) the branch taken, -1 while it is not known; None where every edge is taken
+    copies : for instances run more than once, the other places and times: (device, finish) in order of finishing
     """
 
     workload: Workload
@@ -62,6 +68,7 @@ class View:
     jobs: IntArray
     eager: bool
     outcome: IntArray | None = None
+    copies: Mapping[int, list[tuple[int, float]]] = field(default_factory=dict)
 
     def duration(self, instance: int, device: int) -> float:
         """Expected seconds of an instance on a device, at its present pace; inf where it cannot run."""
@@ -79,8 +86,9 @@ class View:
             parent = first + int(w.src[e])
             done = float(self.finished_at[parent])
             if not np.isnan(done) and self._taken(job, e):  # a parent on a branch not taken never finishes
-                sent = done if self.eager else max(done, self.now)
-                latest = max(latest, sent + problem.transfer(e, int(self.ran_on[parent]), device))
+                places = [(int(self.ran_on[parent]), done), *self.copies.get(parent, ())]
+                sent = [(origin, finish if self.eager else max(finish, self.now)) for origin, finish in places]
+                latest = max(latest, min(when + problem.transfer(e, origin, device) for origin, when in sent))
         return latest
 
     def _taken(self, job: int, edge: int) -> bool:
