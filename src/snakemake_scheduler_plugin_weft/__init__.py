@@ -1,0 +1,97 @@
+"""`snakemake --scheduler weft`: of the jobs that can run, those with the longest way to the end of the workflow go first.
+
+How long the jobs of a rule take is learned from Snakemake's own records (`.snakemake/metadata`): its scheduler interface does not tell when
+a job began or ended. Until something is known, Snakemake's greedy scheduler decides.
+"""
+
+# Annotations are not postponed here: Snakemake reads the types of settings from them.
+
+import atexit
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from snakemake_interface_scheduler_plugins.base import SchedulerBase
+from snakemake_interface_scheduler_plugins.settings import SchedulerSettingsBase
+
+from weft.run.history import History
+from weft.run.snakemake_rules import estimate, fitting, learn, seconds_by_rule, upward_ranks
+
+__all__ = ["Scheduler", "SchedulerSettings"]
+
+
+@dataclass
+class SchedulerSettings(SchedulerSettingsBase):  # type: ignore[misc]  # of a package without types
+    """What can be set on the command line."""
+
+    history: str | None = field(
+        default=None,
+        metadata={"help": "File of weft's history. Default: that of weft itself ($WEFT_HISTORY, or the user's data folder).", "type": str},
+    )
+    learn_nothing: bool = field(
+        default=False, metadata={"help": "Do not add the durations of finished jobs to the history; only use what it has."}
+    )
+
+
+class Scheduler(SchedulerBase):  # type: ignore[misc]
+    """Selects by priority, then by upward rank, whatever fits."""
+
+    def __post_init__(self) -> None:
+        settings = self.settings if isinstance(self.settings, SchedulerSettings) else SchedulerSettings()
+        self.history = History(settings.history)
+        self.folder = Path(".snakemake").absolute()
+        self.ranks: dict[Any, float] = {}
+        if not settings.learn_nothing:
+            self.learn()
+            atexit.register(self.learn)  # the last jobs end when nothing is asked any more
+        self.seconds = seconds_by_rule(self.history)
+
+    def learn(self) -> None:
+        """Add what Snakemake has finished to the history; a run is not lost by a history that cannot be written."""
+        try:
+            learn(self.folder, self.history)
+        except Exception as error:  # noqa: BLE001
+            self.logger.warning("weft could not add to its history: %s: %s", type(error).__name__, error)
+
+    def dag_updated(self) -> None:
+        """Ranks are of another graph now."""
+        self.ranks = {}
+
+    def select_jobs(
+        self,
+        selectable_jobs: Sequence[Any],
+        remaining_jobs: Sequence[Any],  # noqa: ARG002  # groups among them; the graph is of single jobs
+        available_resources: Mapping[str, int | str],
+        input_sizes: Mapping[Any, int],  # noqa: ARG002
+    ) -> list[Any] | None:
+        """Jobs to start now; None leaves it to Snakemake's greedy scheduler."""
+        if not self.seconds:
+            return None
+        singles = {job: _singles(job) for job in selectable_jobs}
+        if any(single not in self.ranks for members in singles.values() for single in members):
+            self._rank(single for members in singles.values() for single in members)
+
+        def urgency(job: Any) -> tuple[float, float, str]:
+            return -job.priority, -max(self.ranks[single] for single in singles[job]), _label(singles[job])
+
+        return fitting(sorted(selectable_jobs, key=urgency), lambda job: job.scheduler_resources, available_resources)
+
+    def _rank(self, selectable: Iterable[Any]) -> None:
+        jobs = dict.fromkeys([*self.dag.needrun_jobs(), *selectable])
+        self.ranks = upward_ranks(jobs, self.dag.job_dependencies, lambda job: estimate(_rule(job), self.seconds))
+
+
+def _singles(job: Any) -> list[Any]:
+    """The jobs of a group; the interface has a method there, Snakemake a property."""
+    jobs = getattr(job, "jobs", [job])
+    return list(jobs() if callable(jobs) else jobs)
+
+
+def _rule(job: Any) -> str | None:
+    return getattr(getattr(job, "rule", None), "name", None)
+
+
+def _label(members: Sequence[Any]) -> str:
+    """A total order of jobs: Snakemake hands over a set."""
+    return min((" ".join(map(str, job.output)) for job in members), default="")
