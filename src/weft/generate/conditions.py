@@ -105,7 +105,7 @@ def draw_future(workload: Workload, condition: Condition, *, seed: int = 0) -> S
 def draw_problem(cluster: Cluster, *, seed: int, tasks: int | tuple[int, int], ccr: float, structure: str = "layered") -> Problem:
     """Draw one workflow on a cluster: its size, shape, density and spread of work at random, its CCR exactly as asked for."""
     rng = stream(seed, "conditions", "problem")
-    low, high = (tasks, tasks) if isinstance(tasks, int) else tasks
+    low, high = _range(tasks)
     size = int(rng.integers(low, high + 1))
     if structure == "layered":
         workflow = layered(
@@ -119,8 +119,26 @@ def draw_problem(cluster: Cluster, *, seed: int, tasks: int | tuple[int, int], c
             seed=seed,
         )
     else:
-        workflow = with_kinds(generate(structure, tasks=size, seed=seed), cluster)
+        workflow = fit_workflow(generate(structure, tasks=size, seed=seed), cluster)
     return Problem.bind(scale_ccr(workflow, number(ccr, "ccr"), cluster) if cluster.p > 1 else workflow, cluster)
+
+
+def fit_workflow(workflow: Workflow, cluster: Cluster) -> Workflow:
+    """Bring a workflow from elsewhere into this setting: its shape and proportions stay, its units become those of the drawn ones.
+
+    Work has mean 1 (so that latencies weigh the same everywhere), kinds are those of the cluster, and limits of memory and cores, made
+    for other machines, are lifted. Durations measured by device become work by their mean.
+
+    Examples
+    --------
+    >>> fit_workflow(Workflow(work=[2.0, 6.0], src=[0], dst=[1], data=[5.0]), unlike_gpus(1)).work.tolist()
+    [0.5, 1.5]
+    """
+    columns = [np.asarray(column, float) for column in workflow.durations.values()]
+    work = np.nanmean(columns, axis=0) if columns else workflow.work
+    mean = float(work.mean()) if workflow.n else 0.0
+    fields: dict[str, Any] = {"work": work / mean if mean > 0 else work, "durations": {}, "memory": 0.0, "cores": 1}
+    return with_kinds(dataclasses.replace(workflow, **fields), cluster)
 
 
 def unlike_gpus(seed: int = 0, *, kinds: int | None = None, most: int = 4, spread: float = 0.3) -> Cluster:
@@ -160,6 +178,13 @@ def _busy_seconds(workload: Workload) -> float:
     """Seconds until the jobs present at once are done, roughly: their area, and the longest of their paths."""
     area = sum(float((p.work * p.mean_pace[p.row]).sum()) for p in workload.problems) / workload.cluster.p
     return area + max(minimum_path(p) for p in workload.problems)
+
+
+def _range(tasks: int | tuple[int, int]) -> tuple[int, int]:
+    if isinstance(tasks, tuple):
+        low = whole(tasks[0], "tasks")
+        return low, whole(tasks[1], "tasks", least=low)
+    return whole(tasks, "tasks"), tasks
 
 
 def _seed(seed: int, job: int) -> int:
