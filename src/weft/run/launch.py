@@ -31,7 +31,7 @@ from weft.run.progress import Progress
 from weft.run.ray_backend import RayBackend
 from weft.run.shadow import ShadowedGuide, ShadowReport
 from weft.run.terms import Terms
-
+from weft.run.whole_plan import run_whole
 
 
 def _dask(where: Any) -> Backend:
@@ -137,6 +137,8 @@ def run(
             place.begin(workload, app.calls, since=journal.last if journal else 0.0)
             if journal is not None:
                 _resume(driver, journal)
+            else:
+                run_whole(driver, guide, app.wanted)
             driver.run()
             names = {t: app.workflow.task_name(t) for t in app.wanted}
             results = {names[t]: place.fetch(t) for t in app.wanted if life.results[t]}

@@ -72,6 +72,12 @@ class PlanGuide:
                 return Decision(line.popleft(), device)
         return None
 
+    def first_plan(self) -> list[tuple[int, int]]:
+        """(task, device) of the plan of the first problem, in planned order, without copies."""
+        schedule = self._first[0]
+        order = np.lexsort((schedule.finish, schedule.start)).tolist()
+        return [(int(schedule.task[r]), int(schedule.device[r])) for r in order if not schedule.copy[r]]
+
     # -- planning -----------------------------------------------------------
 
     def _plan_new_jobs(self, life: LiveLifecycle) -> None:
