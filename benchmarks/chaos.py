@@ -1,11 +1,14 @@
 """Workers and drivers killed at random: every run must end with the right result or a clear error, and leave nothing behind.
 
 python benchmarks/chaos.py --runs 50 --tasks 200 --drivers 5
+python benchmarks/chaos.py --backend ray --runs 5
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import importlib
 import json
 import multiprocessing
 import os
@@ -19,10 +22,13 @@ import time
 import warnings
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import weft
-from weft.run import LocalBackend, TaskFailed
+from weft.run import TaskFailed
+from weft.run.backend import Backend
 from weft.run.journal import read_lines
+from weft.run.launch import BACKENDS
 from weft.run.parcel import PREFIX
 
 LIMIT = 120.0
@@ -52,7 +58,7 @@ def graph(tasks: int, seed: int, marks: str | None = None) -> tuple[list, list[i
 class Killer(threading.Thread):
     """Kills a random worker of a backend every so often."""
 
-    def __init__(self, backend: LocalBackend, every: float, seed: int) -> None:
+    def __init__(self, backend: Backend, every: float, seed: int) -> None:
         super().__init__(daemon=True)
         self.backend, self.every, self.rng = backend, every, random.Random(seed)
         self.kills = 0
@@ -60,16 +66,31 @@ class Killer(threading.Thread):
 
     def run(self) -> None:
         while not self.over.wait(self.rng.expovariate(1 / self.every)):
-            workers = [w for w in self.backend._workers if w is not None and w.ready]  # noqa: SLF001
-            if workers:
-                try:
-                    os.kill(self.rng.choice(workers).process.pid, signal.SIGKILL)
+            try:
+                pids = worker_pids(self.backend)
+                if pids:
+                    os.kill(self.rng.choice(pids), signal.SIGKILL)
                     self.kills += 1
-                except (ProcessLookupError, ValueError, TypeError):
-                    continue
+            except (ProcessLookupError, ValueError, TypeError):
+                continue
 
 
-def kill_workers(runs: int, tasks: int, every: float) -> dict[str, object]:
+def worker_pids(backend: Any) -> list[int]:
+    if hasattr(backend, "pids"):
+        return backend.pids()
+    return [w.process.pid for w in backend._workers if w is not None and w.ready]  # noqa: SLF001
+
+
+def processes_left() -> int:
+    """Of this process, and of Ray where psutil is there to see them."""
+    left = len(multiprocessing.active_children())
+    with contextlib.suppress(ImportError):
+        psutil = importlib.import_module("psutil")
+        left += sum(any("ray" in Path(part).name for part in child.cmdline()[:2]) for child in psutil.Process().children(recursive=True))
+    return left
+
+
+def kill_workers(name: str, runs: int, tasks: int, every: float) -> dict[str, object]:
     outcome: Counter[str] = Counter()
     kills = lost = 0
     longest = 0.0
@@ -77,7 +98,7 @@ def kill_workers(runs: int, tasks: int, every: float) -> dict[str, object]:
         promises, values = graph(tasks, seed)
         policy = ("heft", "eft", "fifo", "heft-replanned")[seed % 4]
         begin = time.monotonic()
-        with LocalBackend(2) as backend:
+        with BACKENDS[name](2) as backend:
             killer = Killer(backend, every, seed)
             killer.start()
             try:
@@ -151,18 +172,22 @@ def _numbers(lines: object) -> list[dict[str, object]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--backend", choices=sorted(BACKENDS), default="local")
     parser.add_argument("--runs", type=int, default=50)
     parser.add_argument("--tasks", type=int, default=200)
     parser.add_argument("--every", type=float, default=0.4, help="seconds between kills, on average")
     parser.add_argument("--drivers", type=int, default=5)
     args = parser.parse_args()
     warnings.simplefilter("error")
-    print(json.dumps({"workers killed at random": kill_workers(args.runs, args.tasks, args.every)}, indent=2), flush=True)
-    if args.drivers:
+    print(
+        json.dumps({f"workers killed at random, {args.backend}": kill_workers(args.backend, args.runs, args.tasks, args.every)}, indent=2),
+        flush=True,
+    )
+    if args.drivers and args.backend == "local":
         print(json.dumps({"driver killed at random": kill_drivers(args.drivers, args.tasks)}, indent=2))
-    left = multiprocessing.active_children()
+    left = processes_left()
     memory = list(Path("/dev/shm").glob(f"{PREFIX}{os.getpid()}-*")) if Path("/dev/shm").is_dir() else []
-    print(f"processes left: {len(left)}, files in memory left: {len(memory)}")
+    print(f"processes left: {left}, files in memory left: {len(memory)}")
 
 
 if __name__ == "__main__":

@@ -69,6 +69,8 @@ class _Seat:
     actor: Any
     hello: Any
     watch: Any
+    taught: Any = None
+    """Done when it knows the functions."""
     ready: bool = False
     ended: bool = False
     """It was ended by us."""
@@ -132,6 +134,10 @@ class RayBackend:
         """The actors as a cluster; moving data between them is taken to cost nothing: Ray does not tell what it took."""
         return self._cluster
 
+    def pids(self) -> list[int]:
+        """The processes of the actors that are up, each on its own machine."""
+        return [seat.pid for seat in self._seats if seat is not None and seat.ready and not seat.ended]
+
     # -- a run --------------------------------------------------------------
 
     def begin(self, workload: Workload, calls: Sequence[Call] | None, *, since: float = 0.0) -> None:
@@ -147,6 +153,8 @@ class RayBackend:
         for device, seat in enumerate(self._seats):
             if seat is None:
                 self._seats[device] = self._spawn(device)
+            else:
+                self._teach(seat)
         for device in range(len(self.specs)):
             self._prepare(device)
         self._origin = time.perf_counter() - since
@@ -278,7 +286,9 @@ class RayBackend:
             **surroundings,
         ).remote(spec.name, spec.cores)
         watch = actor.watch.options(concurrency_group="watch").remote()
-        return _Seat(device, actor, actor.hello.remote(), watch)
+        seat = _Seat(device, actor, actor.hello.remote(), watch)
+        self._teach(seat)
+        return seat
 
     def _prepare(self, device: int) -> None:
         """Wait until an actor is up and knows the functions; one that dies meanwhile is replaced, but not for ever."""
@@ -288,7 +298,6 @@ class RayBackend:
             assert seat is not None
             try:
                 self._greet(seat, START_LIMIT)
-                self._teach(seat)
             except self._ray.exceptions.GetTimeoutError:
                 text = f"Ray found no place for it within {START_LIMIT:g} s; free are {self._session.free()}"
                 break
@@ -301,7 +310,8 @@ class RayBackend:
         raise WeftError(f"the actor of device '{self.specs[device].name}' did not start: {text}")
 
     def _greet(self, seat: _Seat, limit: float) -> None:
-        seat.pid, where, _ = self._ray.get(seat.hello, timeout=limit)
+        self._ray.get(seat.taught, timeout=limit)
+        seat.pid, where, _ = self._ray.get(seat.hello)
         if where != machine() and not seat.ready:
             seat.offset = self._offset(seat)
         seat.ready = True
@@ -319,7 +329,7 @@ class RayBackend:
     def _teach(self, seat: _Seat) -> None:
         """Send the functions beforehand, so that the import of their modules is not part of the run; many of them one by one, in time."""
         functions = dict(self._functions.values()) if len(self._functions) <= TAUGHT else {}
-        self._ray.get(seat.actor.learn.remote([p for p in sys.path if p], functions))
+        seat.taught = seat.actor.learn.remote([p for p in sys.path if p], functions)
         seat.knows = set(functions)
         seat.free_at = -inf
 
@@ -333,8 +343,7 @@ class RayBackend:
                 self._bury(seat, seat.watch)
         elif not seat.ready:
             with self._burial(seat):
-                self._greet(seat, 0.0)
-                self._teach(seat)
+                self._greet(seat, START_LIMIT)
                 self._news.append(DeviceAdded(seat.device, self.clock()))
         elif seat.orders and ref == seat.orders[0].report:
             self._collect(seat)
@@ -400,7 +409,7 @@ class RayBackend:
 
 def _awaited(seat: _Seat) -> list[Any]:
     if not seat.ready:
-        return [seat.hello]
+        return [seat.taught]
     return [seat.orders[0].report, seat.watch] if seat.orders else [seat.watch]
 
 
