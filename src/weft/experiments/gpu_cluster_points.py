@@ -1,0 +1,269 @@
+"""The points of the GPU-cluster experiment: what is drawn at each, played by everybody, in two processes, and taken up again after a stop."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+import weft
+from weft.experiments.gpu_cluster_arena import FIGURES, Arena, Figures
+from weft.experiments.gpu_cluster_contenders import contender
+from weft.generate import CONDITIONS, Case, draw_case, draw_future, unlike_gpus
+from weft.model import Cluster
+
+CCRS = (0.1, 1.0, 5.0)
+AT_ONCE = ("static", "noisy", "failing", "biased", "changing")
+"""Conditions in which all jobs are there from the beginning."""
+FIRST_SEED = 1_000_000
+"""Seeds of the evaluation begin here; trainings and tunings keep below."""
+JOB_TASKS = (15, 25)
+"""Tasks of a job where the number of jobs is what varies: about 20."""
+
+Unit = TypeVar("Unit")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much is done. Seeds are counted for each axis."""
+
+    tasks: tuple[int, ...]
+    jobs: tuple[int, ...]
+    loads: tuple[float, ...]
+    devices: tuple[int, ...]
+    seeds: int
+    job_seeds: int
+    stream_seeds: int
+    stream_jobs: int
+    stream_tasks: tuple[int, int]
+    transfer_seeds: int
+    uniform: tuple[int, ...]
+    ccrs: tuple[float, ...] = CCRS
+    conditions: tuple[str, ...] = AT_ONCE
+    tuning_seconds: float = 300.0
+    timing_rounds: int = 15
+    processes: int = 2
+
+
+FULL = Plan(
+    tasks=(20, 40, 60, 80, 100, 125, 150),
+    jobs=(20, 50, 80, 115, 150),
+    loads=(0.6, 0.7, 0.8, 0.9, 0.95),
+    devices=(4, 8, 16),
+    seeds=30,
+    job_seeds=30,
+    stream_seeds=30,
+    stream_jobs=60,
+    stream_tasks=(20, 60),
+    transfer_seeds=30,
+    uniform=(40, 100),
+)
+QUICK = Plan(
+    tasks=(20, 60, 150),
+    jobs=(20, 40),
+    loads=(0.8, 0.95),
+    devices=(4, 16),
+    seeds=8,
+    job_seeds=2,
+    stream_seeds=3,
+    stream_jobs=25,
+    stream_tasks=(20, 40),
+    transfer_seeds=3,
+    uniform=(60,),
+    tuning_seconds=20.0,
+    timing_rounds=7,
+)
+
+
+@dataclass(frozen=True)
+class Point:
+    """One draw of one axis: everybody plays it, in every condition."""
+
+    axis: str
+    x: float
+    ccr: float
+    seed: int
+    conditions: tuple[str, ...]
+    names: tuple[str, ...]
+    stream_jobs: int = 0
+    stream_tasks: tuple[int, int] = (20, 60)
+
+    @property
+    def key(self) -> str:
+        """What it is called in the record of progress."""
+        return f"{self.axis} {self.x:g} ccr {self.ccr:g} seed {self.seed}"
+
+
+Played = dict[str, dict[str, list[float] | None]]
+"""Condition -> contender -> figures, in the order of `FIGURES`; None: did not get to the end."""
+
+
+def points(plan: Plan, names: Sequence[str]) -> list[Point]:
+    """All points of a plan: seeds outermost, so that a run that is stopped has every point with fewer seeds."""
+
+    def at(axis: str, x: float, ccr: float, seed: int, conditions: tuple[str, ...]) -> Point:
+        own = tuple(n for n in names if axis in contender(n).axes)
+        return Point(axis, x, ccr, FIRST_SEED + seed, conditions, own, plan.stream_jobs, plan.stream_tasks)
+
+    made = []
+    for seed in range(max(plan.seeds, plan.job_seeds, plan.stream_seeds)):
+        for ccr in plan.ccrs:
+            if seed < plan.seeds:
+                made += [at("tasks", x, ccr, seed, plan.conditions) for x in plan.tasks]
+                made += [at("uniform", x, ccr, seed, ("static",)) for x in plan.uniform]
+            if seed < plan.job_seeds:
+                made += [at("jobs", x, ccr, seed, plan.conditions) for x in plan.jobs]
+            if seed < plan.stream_seeds:
+                made += [at("stream", x, ccr, seed, ("stream",)) for x in plan.loads]
+        if seed < plan.job_seeds:
+            made += [at("devices", x, min(plan.ccrs), seed, ("static",)) for x in plan.devices]
+    return made
+
+
+def draw(point: Point) -> tuple[Arena, dict[str, Any]]:
+    """The workload of a point, and its future in each condition. Conditions share the workload: what is drawn first does not depend on it."""
+    case = _case(point)
+    futures = {name: draw_future(case.workload, CONDITIONS[name], seed=point.seed) for name in point.conditions}
+    return Arena(case.workload, stream=point.axis == "stream"), futures
+
+
+def _case(point: Point) -> Case:
+    ccr, seed = point.ccr, point.seed
+    if point.axis == "stream":
+        return draw_case("stream", seed=seed, jobs=point.stream_jobs, tasks=point.stream_tasks, ccr=ccr, load=point.x)
+    if point.axis == "tasks":
+        return draw_case("static", seed=seed, tasks=int(point.x), ccr=ccr)
+    if point.axis == "uniform":
+        return draw_case("static", seed=seed, tasks=int(point.x), ccr=ccr, cluster=uniform_links(unlike_gpus(seed)))
+    if point.axis == "devices":
+        return draw_case("static", seed=seed, tasks=JOB_TASKS, jobs=40, ccr=ccr, cluster=unlike_gpus(seed, kinds=4, most=int(point.x)))
+    return draw_case("static", seed=seed, tasks=JOB_TASKS, jobs=int(point.x), ccr=ccr)
+
+
+def uniform_links(cluster: Cluster) -> Cluster:
+    """The same devices with one bandwidth between any two: the mean time of a byte stays, the nodes are gone.
+
+    Examples
+    --------
+    >>> flat = uniform_links(unlike_gpus(1))
+    >>> np.unique(flat.bandwidth[~np.eye(flat.p, dtype=bool)]).size
+    1
+    """
+    pairs = cluster.p * (cluster.p - 1)
+    fields: dict[str, Any] = {"bandwidth": pairs / float(cluster.per_byte.sum()), "latency": float(cluster.latency.sum()) / pairs}
+    return dataclasses.replace(cluster, nodes=("node0",) * cluster.p, **fields)
+
+
+def play_point(point: Point) -> Played:
+    """Everybody on one draw."""
+    arena, futures = draw(point)
+    return {
+        name: {
+            who: _row(arena.play(contender(who), future))
+            for who in point.names
+            if name == "static" or contender(who).kind != "yardstick"  # the search knows exact costs: no yardstick where nobody does
+        }
+        for name, future in futures.items()
+    }
+
+
+def _row(figures: Figures | None) -> list[float] | None:
+    return None if figures is None else [float(f"{figures[key]:.9g}") for key in FIGURES]
+
+
+# -- in two processes, taken up again ----------------------------------------------------
+
+
+def in_processes(function: Callable[[Unit], Any], units: Sequence[Unit], *, processes: int) -> Iterator[Any]:
+    """Results in the order of the units, whoever works them out."""
+    if processes <= 1 or len(units) <= 1:
+        yield from map(function, units)
+        return
+    with _one_thread_each(), ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        yield from pool.map(function, units)
+
+
+@contextmanager
+def _one_thread_each() -> Iterator[None]:
+    """Libraries of the new processes keep to one thread: there is a process for each core."""
+    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+    before = {name: os.environ.get(name) for name in names}
+    os.environ.update(dict.fromkeys(names, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+class Progress:
+    """Results on disk, line by line, so that a run that was stopped goes on where it was; only for the very same program and plan."""
+
+    def __init__(self, path: Path, mark: str) -> None:
+        self.path, self.mark, self.known = path, mark, dict[str, Any]()
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        if lines and _parsed(lines[0]) == {"mark": mark}:
+            for entry in map(_parsed, lines[1:]):
+                if entry is not None:  # the last line may be cut off
+                    self.known[entry["key"]] = entry["result"]
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps({"mark": mark}) + "\n", encoding="utf-8")
+
+    def play(self, units: Sequence[Point], *, processes: int, watch: Callable[[list[Any]], Iterable[Any]]) -> Iterator[tuple[Point, Played]]:
+        """Each unit with its result, in order; what is known already is not played again."""
+        fresh = in_processes(play_point, [u for u in units if u.key not in self.known], processes=processes)
+        for unit in watch(list(units)):
+            if unit.key not in self.known:
+                self._keep(unit.key, next(fresh))
+            yield unit, self.known[unit.key]
+
+    def _keep(self, key: str, result: Any) -> None:
+        self.known[key] = result
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"key": key, "result": result}) + "\n")
+
+    def forget(self) -> None:
+        """Remove the file: all is done."""
+        self.path.unlink(missing_ok=True)
+
+
+def _parsed(line: str) -> Any:
+    try:
+        return json.loads(line)
+    except json.JSONDecodeError:
+        return None
+
+
+def fingerprint(plan: Plan, names: Sequence[str]) -> str:
+    """A mark of the program, its policies, the plan and who plays: with the same mark, results are the same."""
+    seen = hashlib.sha256(repr((plan, tuple(names))).encode())
+    root = Path(weft.__file__).parent
+    for path in sorted(p for p in root.rglob("*") if p.is_file() and p.suffix in {".py", ".json", ".toml", ".safetensors"}):
+        seen.update(path.relative_to(root).as_posix().encode())
+        seen.update(path.read_bytes())
+    return seen.hexdigest()[:16]
+
+
+def as_arrays(results: Iterable[tuple[Point, Played]]) -> dict[tuple[str, float, float, str], dict[str, np.ndarray]]:
+    """(axis, x, ccr, condition) -> contender -> (seeds, figures); NaN where somebody did not get to the end."""
+    rows: dict[tuple[str, float, float, str], dict[str, list[list[float]]]] = {}
+    for point, played in results:
+        for condition, by_name in played.items():
+            group = rows.setdefault((point.axis, point.x, point.ccr, condition), {})
+            for name, row in by_name.items():
+                group.setdefault(name, []).append([np.nan] * len(FIGURES) if row is None else row)
+    return {key: {name: np.array(column) for name, column in group.items()} for key, group in rows.items()}
