@@ -1,4 +1,4 @@
-"""`weft train`: a policy for a stream of conditional jobs."""
+"""`weft train`: a policy for a stream of conditional jobs, or a network that imitates HEFT."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 SUMMARY = "train a policy; every seed is a training of its own, the best one is kept"
 EXAMPLE = """  weft train conditional --policy pi4 --samples 5e6 --seeds 3 --out trained
   weft train conditional --stream mine.toml --policy own --samples 2e6
-  weft evaluate trained/pi4 fifo"""
+  weft evaluate trained/pi4 fifo
+  weft train deepsched --batches 3000 --out trained"""
 
-TOPICS = ("conditional",)
+TOPICS = ("conditional", "deepsched")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--policy", default="pi4", metavar="NAME", help="pi0 to pi4 as in the paper, best, or own (default: pi4)")
     parser.add_argument("--stream", default="conditional-paper", metavar="TOML", help="a file, or a name (default: conditional-paper)")
     parser.add_argument("--samples", type=number(least=1), default=5e6, metavar="N", help="steps of the environment (default: 5e6)")
+    parser.add_argument("--batches", type=whole(1), default=3000, metavar="N", help="deepsched: of 12 problems each (default: 3000)")
     parser.add_argument("--seeds", type=whole(1), default=1, metavar="N", help="how many trainings (default: 1)")
     parser.add_argument("--seed", type=whole(0), default=0, metavar="N", help="the first seed (default: 0)")
     parser.add_argument("--waiting", choices=("event", "paper"), default="event", help="until the next event, or blocked for 10 ms (paper)")
@@ -38,6 +40,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Train, keep checkpoints, and print how it went."""
+    if args.topic == "deepsched":
+        _need_torch()
+        _train_deepsched(args)
+    else:
+        _train_conditional(args)
+
+
+def _train_deepsched(args: argparse.Namespace) -> None:
+    from weft.cli.output import emit
+    from weft.learn import deepsched_training as deepsched
+    from weft.planners.deepsched_network import save_network
+
+    args.out.mkdir(parents=True, exist_ok=True)
+    path = args.out / "deepsched.safetensors"
+    runs: list[deepsched.Training] = []
+    for seed in range(args.seed, args.seed + args.seeds):
+        with _Bar("deepsched", seed, args.batches, unit=" batches") as bar:
+            settings = deepsched.Settings(batches=args.batches)
+            runs.append(deepsched.train(settings, seed=seed, watch=lambda t, bar=bar: bar.show(t.batches, t.score)))  # type: ignore[misc]
+        best = min(runs, key=lambda found: (math.isnan(found.score), found.score))
+        assert best.best is not None
+        save_network(best.best, path, best.record() | {"seeds": [run.seed for run in runs]})
+        if runs[-1].interrupted:
+            print(f"weft: stopped after {runs[-1].batches:,} batches; the best so far is in {path}", file=sys.stderr)
+            raise KeyboardInterrupt
+    if args.json:
+        emit({"file": str(path), "trainings": [run.record() for run in runs]})
+        return
+    for run in runs:
+        print(f"  seed {run.seed}: score {run.score:.4f}, {run.batches:,} batches in {run.cpu_seconds:.0f} s of processor time")
+    print(f"best: seed {best.seed}, score {best.score:.4f} (mean turnaround over that of HEFT)\nwrote {path}")
+
+
+def _train_conditional(args: argparse.Namespace) -> None:
     from weft.cli.output import emit
     from weft.formats.stream_toml import load_stream
     from weft.policies.files import save_policy
@@ -77,12 +113,12 @@ def _train_one(args: argparse.Namespace, stream: Any, settings: Any, seed: int) 
 class _Bar:
     """A progress bar with the score of the best network so far, when a person looks at it."""
 
-    def __init__(self, name: str, seed: int, samples: int) -> None:
+    def __init__(self, name: str, seed: int, total: int, *, unit: str = " samples") -> None:
         self._bar: Any = None
         if sys.stderr.isatty():
             from tqdm import tqdm
 
-            self._bar = tqdm(total=samples, desc=f"{name}, seed {seed}", unit=" samples", unit_scale=True, file=sys.stderr, leave=False)
+            self._bar = tqdm(total=total, desc=f"{name}, seed {seed}", unit=unit, unit_scale=True, file=sys.stderr, leave=False)
 
     def __enter__(self) -> Self:
         return self
@@ -97,9 +133,13 @@ class _Bar:
         return self._show
 
     def _show(self, training: Training) -> None:
+        self.show(training.samples, training.score)
+
+    def show(self, done: int, score: float) -> None:
+        """Move on to so many."""
         if self._bar is not None:
-            self._bar.set_postfix(best=f"{training.score:.4f}", refresh=False)
-            self._bar.update(training.samples - self._bar.n)
+            self._bar.set_postfix(best=f"{score:.4f}", refresh=False)
+            self._bar.update(done - self._bar.n)
 
 
 def _row(training: Training) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """What DeepSched learns from and is compared on: a stream of generated problems, drawn when asked for and never stored, and job lists.
 
-The document speaks of 100,000 samples of 486 to 84,654 tasks on 188 processors. Its public repository has lists of independent jobs only, of
-up to 485, with arrival, burst and priority. Here problem number i of a seed is the same problem wherever it is drawn.
+The document speaks of 100,000 samples of 486 to 84,654 tasks on 188 processors. Its public repository has lists of independent jobs
+only, of up to 485, with arrival, burst and priority. Here problem number i of a seed is the same problem wherever it is drawn.
 """
 
 from __future__ import annotations

@@ -1,21 +1,22 @@
 """Lessons from HEFT: the states of a growing plan, as the network sees them, and where HEFT would put the next task.
 
-Some tasks are put elsewhere on purpose, so that the network also learns what HEFT does after a mistake: a plan it makes itself will hold some
-(Ross, Gordon and Bagnell 2011 ask the teacher along the learner's own way; chance ways serve here, and need no network).
+Some tasks are put elsewhere on purpose, so that the network also learns what HEFT does after a mistake: a plan of its own will hold
+some (Ross, Gordon and Bagnell 2011 ask the teacher along the learner's own way; chance ways serve here, and need no network).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import count, islice
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from weft.formats.safetensors_file import Numbers
-from weft.learn.deepsched_data import problem_stream
+from weft.learn.deepsched_data import LARGEST, MOST_DEVICES, problem_stream
 from weft.model import Problem, ProblemArrays
 from weft.model.columns import BoolArray, FloatArray, IntArray
-from weft.planners.deepsched_features import PAIR_FEATURES, pair_features, task_features
+from weft.planners.deepsched_features import PAIR_FEATURES, earliest_starts, pair_features, task_features
 from weft.planners.insertion import arrivals, durations_of, earliest_finish, empty_rows, insert_in_order, place
 from weft.planners.pins import nowhere
 from weft.planners.ranks import rank_order
@@ -26,6 +27,9 @@ from weft.sim.ranks import upward_rank
 
 TIE = 1e-9
 """Finishes that are this close, as a share, are equally good."""
+
+STRAY = (0.0, 0.05, 0.3)
+"""Shares of tasks that are put anywhere, problem by problem in turn."""
 
 
 class Lesson(NamedTuple):
@@ -56,15 +60,16 @@ def lesson_of(problem: Problem, *, steps: int, stray: float = 0.0, seed: int = 0
     elsewhere = np.where(rng.random(problem.n) < stray, rng.integers(0, problem.p, problem.n), -1)
     pairs, can, good = _follow(a, order, features.scale, take, elsewhere)
     task = order[take]
-    targets = np.stack([rank[task] / max(float(rank.max()), 1e-300), heft.start[task] / features.horizon, heft.finish[task] / features.horizon])
-    return Lesson(features.rows[task], targets.T.astype(np.float32), pairs, can, good)
+    times = np.stack([heft.start[task], heft.finish[task]]) / features.horizon
+    targets = np.stack([rank[task] / max(float(rank.max()), 1e-300), *times], axis=1)
+    return Lesson(features.rows[task], targets.astype(np.float32), pairs, can, good)
 
 
 @njit
 def _follow(a: ProblemArrays, order: IntArray, scale: FloatArray, take: BoolArray, elsewhere: IntArray) -> tuple[Any, Any, Any]:
     n, p, steps = len(a.work), a.pace.shape[1], int(take.sum())
     rows, timeline = empty_rows(n), idle_timeline(p, n)
-    ready, seconds, free, finish = np.empty(p), np.empty(p), np.zeros(p), np.empty(p)
+    ready, seconds, begin, free = np.empty(p), np.empty(p), np.empty(p), np.zeros(p)
     pairs = np.zeros((steps, len(PAIR_FEATURES), p), np.float32)
     can, good = np.zeros((steps, p), np.bool_), np.zeros((steps, p), np.bool_)
     k = 0
@@ -72,13 +77,12 @@ def _follow(a: ProblemArrays, order: IntArray, scale: FloatArray, take: BoolArra
         arrivals(a, task, rows, ready)
         durations_of(a, task, seconds)
         if take[j]:
-            pair_features(ready, free, timeline.longest, seconds, scale[task], pairs[k])
+            earliest_starts(timeline, ready, seconds, begin)
+            pair_features(ready, begin, free, seconds, scale[task], pairs[k])
+            best = (begin + seconds).min()
             for d in range(p):
                 can[k, d] = seconds[d] < np.inf
-                finish[d] = earliest_start(timeline, d, ready[d], seconds[d], np.inf) + seconds[d] if can[k, d] else np.inf
-            best = finish.min()
-            for d in range(p):
-                good[k, d] = finish[d] <= best * (1.0 + TIE)
+                good[k, d] = can[k, d] and begin[d] + seconds[d] <= best * (1.0 + TIE)
             k += 1
         device, start = earliest_finish(timeline, ready, seconds)
         other = elsewhere[j]
@@ -113,23 +117,24 @@ def stacked(lessons: Sequence[Lesson]) -> Lesson:
     )
 
 
-def lesson_stream(seed: int, *, problems: int = 12, rows: int = 40_000, largest: int = 2000) -> Iterator[Lesson]:
-    """Batches without end, each from problems with about as many devices, of about `rows` pairs of task and device.
+def batch_problems(seed: int, batch: int, *, problems: int = 12, largest: int = 2000) -> Iterator[Problem]:
+    """Problems of one batch of `lesson_stream`: about as many devices each. Every 50th batch is one problem of up to 84,654 tasks."""
+    rng = stream(seed, "deepsched", "batch", batch)
+    if batch % 50 == 49:
+        number, most, devices = 1, LARGEST, (150, MOST_DEVICES)
+    else:
+        low = int(np.exp(rng.uniform(np.log(2), np.log(160))))
+        number, most, devices = problems, largest, (low, min(MOST_DEVICES, low + low // 4))
+    drawn = problem_stream(int(rng.integers(2**31)), first=batch * problems, largest=most, devices=devices)
+    yield from islice(drawn, number)
 
-    Every 50th batch is one of the largest sizes of the document, up to 84,654 tasks on 188 devices.
-    """
-    batch = 0
-    while True:
-        rng = stream(seed, "deepsched", "batch", batch)
-        if batch % 50 == 49:
-            most, count, devices = 84_654, 1, (150, 188)
-        else:
-            low = int(np.exp(rng.uniform(np.log(2), np.log(160))))
-            most, count, devices = largest, problems, (low, min(188, low + low // 4))
-        steps = max(8, rows // (count * devices[1]))
-        drawn = problem_stream(int(rng.integers(2**31)), first=batch * problems, largest=most, devices=devices)
-        lessons = []
-        for k, problem in zip(range(count), drawn, strict=False):
-            lessons.append(lesson_of(problem, steps=steps, stray=(0.0, 0.05, 0.3)[k % 3], seed=int(rng.integers(2**31))))
+
+def lesson_stream(seed: int, *, problems: int = 12, rows: int = 40_000, largest: int = 2000) -> Iterator[Lesson]:
+    """Batches without end, each of about `rows` pairs of task and device from new problems."""
+    for batch in count():
+        drawn = list(batch_problems(seed, batch, problems=problems, largest=largest))
+        steps = max(8, rows // sum(problem.p for problem in drawn))
+        lessons = [
+            lesson_of(problem, steps=steps, stray=STRAY[k % len(STRAY)], seed=batch * problems + k) for k, problem in enumerate(drawn)
+        ]
         yield stacked(lessons)
-        batch += 1

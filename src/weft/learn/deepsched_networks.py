@@ -18,10 +18,10 @@ MACHINE_FEATURES = 3
 class PaperNet(nn.Module):
     """The document's network (sections III.D and IV.C), with its fixed maxima.
 
-    Machines: Conv1D over cores, frequency and memory, then a fully connected layer. Tasks: one bidirectional GRU over arrival, burst on every
-    processor, priority and memory, of which only the last state is read, then a fully connected layer. Both give one number a task;
-    stacked, these two numbers are all that the Conv1D classifier (machine) and the Conv1D regressor (start, finish) see of a task.
-    GRU of 16 units and the stacking are those of the public code; kernels of size 1 are our reading.
+    Machines: Conv1D over cores, frequency and memory, then a fully connected layer. Tasks: one bidirectional GRU over arrival, burst on
+    every processor, priority and memory, of which only the last state is read, then a fully connected layer. Both give one number a
+    task; stacked, these two are all that the Conv1D classifier (machine) and the Conv1D regressor (start, finish) see of it. GRU of 16
+    units and the stacking are those of the public code; one channel and kernels of size 1 are our reading.
 
     Examples
     --------
@@ -62,18 +62,19 @@ class DeepNet(nn.Module):
         self.skip = nn.Linear(features, HEADS + hidden, bias=False)
         self.pair = nn.Linear(len(PAIR_FEATURES), hidden, bias=False)
         self.vote = nn.Linear(hidden, 1, bias=False)
+        self.direct = nn.Linear(len(PAIR_FEATURES), 1, bias=False)
         nn.init.zeros_(self.skip.weight)
 
     def encode(self, tasks: Tensor) -> tuple[Tensor, Tensor]:
         """(n, features) -> (n, 3) priority, start and finish, and (n, hidden) context."""
-        x = (tasks - self.mean) * self.scale
+        x = (tasks - self.get_buffer("mean")) * self.get_buffer("scale")
         out = self.out(torch.relu(self.second(torch.relu(self.first(x))))) + self.skip(x)
         return out[:, :HEADS], out[:, HEADS:]
 
     def score(self, context: Tensor, pairs: Tensor) -> Tensor:
         """(k, hidden) and (k, pair features, p) -> (k, p)."""
         hidden = torch.relu(context[:, :, None] + torch.matmul(self.pair.weight, pairs))
-        return torch.matmul(self.vote.weight, hidden)[:, 0]
+        return (torch.matmul(self.vote.weight, hidden) + torch.matmul(self.direct.weight, pairs))[:, 0]
 
     def network(self) -> DeepNetwork:
         """Return the arrays compiled code reads."""
@@ -94,6 +95,7 @@ class DeepNet(nn.Module):
                 "out_bias": numbers(self.out.bias),
                 "pair": numbers(self.pair.weight),
                 "vote": numbers(self.vote.weight)[0],
+                "direct": numbers(self.direct.weight)[0],
             }
         )
 
@@ -109,4 +111,5 @@ def net_of(network: DeepNetwork) -> DeepNet:
         made.skip.weight.copy_(torch.as_tensor(network.skip.T.copy()))
         made.pair.weight.copy_(torch.as_tensor(network.pair))
         made.vote.weight.copy_(torch.as_tensor(network.vote[None]))
+        made.direct.weight.copy_(torch.as_tensor(network.direct[None]))
     return made

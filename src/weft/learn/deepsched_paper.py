@@ -80,7 +80,7 @@ def train_paper(
     columns = [torch.as_tensor(np.stack(column)) for column in zip(*samples, strict=True)]
     for epoch in range(epochs):
         total = 0.0
-        for chosen in torch.randperm(len(samples)).split(batch):
+        for chosen in torch.split(torch.randperm(len(samples)), batch):
             loss = paper_loss(net, *(column[chosen] for column in columns))
             optimiser.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
@@ -119,4 +119,3 @@ def schedule_of(problem: Problem, logits: Numbers, times: Numbers) -> Schedule:
 def paper_schedule(problem: Problem, net: PaperNet) -> Schedule:
     """Plan with the document's network."""
     return schedule_of(problem, *paper_answer(net, *inputs_of(problem, net.tasks)))
-

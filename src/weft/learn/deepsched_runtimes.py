@@ -19,11 +19,11 @@ from weft.formats.safetensors_file import Numbers
 from weft.learn.deepsched_networks import DeepNet, PaperNet
 from weft.model import Problem, ProblemArrays
 from weft.model.columns import FloatArray
-from weft.planners.deepsched_features import PAIR_FEATURES, TASK_FEATURES, pair_features, task_features
+from weft.planners.deepsched_features import PAIR_FEATURES, TASK_FEATURES, earliest_starts, pair_features, task_features
 from weft.planners.deepsched_network import HEADS, DeepNetwork
 from weft.planners.insertion import Rows, arrivals, durations_of, empty_rows, place
 from weft.planners.ranks import rank_order
-from weft.planners.timeline import Timeline, earliest_start, free_from, idle_timeline
+from weft.planners.timeline import Timeline, free_from, idle_timeline
 from weft.sim.jit import njit
 
 Encoder = Callable[[Numbers], Numbers]
@@ -45,7 +45,7 @@ def write_deep_onnx(network: DeepNetwork, folder: Path) -> tuple[Path, Path]:
         node("MatMul", ["x", "skip"], "f"),
         node("Add", ["e", "f"], "outputs"),
     ]
-    constants = {name: array for name, array in network._asdict().items() if name not in {"pair", "vote"}}
+    constants = {name: array for name, array in network._asdict().items() if name not in {"pair", "vote", "direct"}}
     write_model(
         encoder,
         nodes,
@@ -58,12 +58,14 @@ def write_deep_onnx(network: DeepNetwork, folder: Path) -> tuple[Path, Path]:
         node("MatMul", ["pair", "pairs"], "a"),
         node("Add", ["a", "context"], "b"),
         node("Relu", ["b"], "c"),
-        node("MatMul", ["vote", "c"], "score"),
+        node("MatMul", ["vote", "c"], "d"),
+        node("MatMul", ["direct", "pairs"], "e"),
+        node("Add", ["d", "e"], "score"),
     ]
     write_model(
         scorer,
         nodes,
-        constants={"pair": network.pair, "vote": network.vote[None]},
+        constants={"pair": network.pair, "vote": network.vote[None], "direct": network.direct[None]},
         inputs={"context": [hidden, 1], "pairs": [len(PAIR_FEATURES), "p"]},
         outputs={"score": [1, "p"]},
         name="deepsched-scorer",
@@ -169,13 +171,13 @@ def plan_through(problem: Problem, encode: Encoder, score: Scorer) -> Rows:
     context = np.ascontiguousarray(outputs[:, HEADS:])
     a, n, p = problem.arrays, problem.n, problem.p
     rows, timeline = empty_rows(n), idle_timeline(p, n)
-    ready, seconds, free = np.empty(p), np.empty(p), np.zeros(p)
+    ready, seconds, begin, free = np.empty(p), np.empty(p), np.empty(p), np.zeros(p)
     pairs = np.empty((len(PAIR_FEATURES), p), np.float32)
     for task in rank_order(problem, outputs[:, 0].astype(np.float64)).tolist():
-        _look(a, task, rows, timeline, features.scale, ready, seconds, free, pairs)
+        _look(a, task, rows, timeline, features.scale, ready, seconds, begin, free, pairs)
         found = score(context[task], pairs)
         device = int(np.where(seconds < np.inf, found, -np.inf).argmax())
-        _put(timeline, rows, task, device, ready, seconds, free)
+        _put(timeline, rows, task, device, begin, seconds, free)
     return rows
 
 
@@ -188,17 +190,17 @@ def _look(
     scale: FloatArray,
     ready: FloatArray,
     seconds: FloatArray,
+    begin: FloatArray,
     free: FloatArray,
     pairs: Numbers,
 ) -> None:
     arrivals(a, task, rows, ready)
     durations_of(a, task, seconds)
-    pair_features(ready, free, timeline.longest, seconds, scale[task], pairs)
+    earliest_starts(timeline, ready, seconds, begin)
+    pair_features(ready, begin, free, seconds, scale[task], pairs)
 
 
 @njit
-def _put(timeline: Timeline, rows: Rows, task: int, device: int, ready: FloatArray, seconds: FloatArray, free: FloatArray) -> None:
-    start = earliest_start(timeline, device, ready[device], seconds[device], np.inf)
-    place(timeline, rows, task, device, start, seconds[device])
+def _put(timeline: Timeline, rows: Rows, task: int, device: int, begin: FloatArray, seconds: FloatArray, free: FloatArray) -> None:
+    place(timeline, rows, task, device, begin[device], seconds[device])
     free[device] = free_from(timeline, device)
-

@@ -14,7 +14,7 @@ from torch import nn
 
 from weft.formats.safetensors_file import Numbers
 from weft.learn.deepsched_data import problem_stream
-from weft.learn.deepsched_lessons import Lesson, lesson_stream, stacked
+from weft.learn.deepsched_lessons import Lesson, lesson_stream
 from weft.learn.deepsched_networks import DeepNet
 from weft.model import Problem
 from weft.planners.deepsched import plan_rows
@@ -38,11 +38,11 @@ class Settings:
     """
 
     batches: int = 3000
-    learning_rate: float = 3e-3
+    learning_rate: float = 1e-2
     times: float = 10.0
     wide: int = 32
     hidden: int = 16
-    validate: int = 250
+    validate: int = 100
     largest: int = 2000
 
 
@@ -115,7 +115,7 @@ def train(
 
 
 def update(net: DeepNet, optimiser: torch.optim.Optimizer, lesson: Lesson, told: Settings) -> dict[str, float]:
-    """One step of Adam: cross entropy of the machines and squared error of the times. Returns the losses and how often HEFT's choice was met."""
+    """One step of Adam: cross entropy of the machine, squared error of the times. Returns both, and how often HEFT's choice was met."""
     tasks, targets, pairs = (torch.as_tensor(column) for column in lesson[:3])
     can, good = torch.as_tensor(lesson.can), torch.as_tensor(lesson.good)
     heads, context = net.encode(tasks)
@@ -124,7 +124,7 @@ def update(net: DeepNet, optimiser: torch.optim.Optimizer, lesson: Lesson, told:
     machine = (torch.logsumexp(score, 1) - torch.logsumexp(score.masked_fill(~good, -torch.inf), 1)).mean()
     times = nn.functional.mse_loss(heads, targets)
     optimiser.zero_grad()
-    (machine + told.times * times).backward()
+    (machine + told.times * times).backward()  # type: ignore[no-untyped-call]
     nn.utils.clip_grad_norm_(net.parameters(), 1.0)
     optimiser.step()
     met = good.gather(1, score.argmax(1, keepdim=True)).float().mean()
@@ -149,11 +149,7 @@ def turnaround_ratio(problem: Problem, network: DeepNetwork) -> float:
 
 def _validate(made: Training, network: DeepNetwork, trials: list[Problem], losses: dict[str, float]) -> None:
     score = float(np.exp(np.mean([np.log(turnaround_ratio(problem, network)) for problem in trials])))
-    made.curve.append(
-        {"batches": made.batches, "cpu_seconds": round(made.cpu_seconds, 1), "score": round(score, 6)} | {k: round(v, 6) for k, v in losses.items()}
-    )
+    now = {"batches": made.batches, "cpu_seconds": round(made.cpu_seconds, 1), "score": round(score, 6)}
+    made.curve.append(now | {name: round(loss, 6) for name, loss in losses.items()})
     if not made.score <= score:
         made.score, made.best = score, network
-
-
-__all__ = ["Settings", "Training", "mean_turnaround", "stacked", "train", "turnaround_ratio", "update", "validation_problems"]

@@ -1,9 +1,9 @@
 """`deepsched`: a network that imitates HEFT, after Shawky, Talaat, Adas and Youssef, with outputs for every task and no fixed maximum.
 
-The document's network reads all tasks in one go and names a machine for each. That cannot balance: which of two equal machines is free depends
-on what was placed before. Here the network says the order at once, and then a machine for one task after the other, told how the plan
-stands: when inputs arrive and when machines are free. What comes out is decoded with exact times, into the earliest gap that fits, so
-every schedule is valid whatever the network says.
+The document's network reads all tasks in one go and names a machine for each. That cannot balance: which of two equal machines is
+free depends on what was placed before. Here the network says the order at once, and then a machine for one task after the other,
+told how the plan stands: when inputs arrive, and from when on machines have room. What comes out is decoded with exact times, into
+the earliest gap that fits, so every schedule is valid whatever the network says.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import numpy as np
 from weft.formats.safetensors_file import Numbers
 from weft.model import Problem, ProblemArrays
 from weft.model.columns import FloatArray, IntArray
-from weft.planners.deepsched_features import PAIR_FEATURES, pair_features, task_features
+from weft.planners.deepsched_features import PAIR_FEATURES, earliest_starts, pair_features, task_features
 from weft.planners.deepsched_network import HEADS, DeepNetwork, best_device, encode, load_network, score_devices, shipped_network
 from weft.planners.insertion import Rows, arrivals, as_schedule, durations_of, empty_rows, place
 from weft.planners.planner import PLANNERS, QUICK, Solution, refuse_choices
 from weft.planners.ranks import rank_order
-from weft.planners.timeline import earliest_start, free_from, idle_timeline
+from weft.planners.timeline import free_from, idle_timeline
 from weft.sim.jit import njit
 
 
@@ -68,15 +68,15 @@ def place_by_network(a: ProblemArrays, order: IntArray, scale: FloatArray, conte
     """Give each task in turn the device the network prefers, at the earliest start there."""
     n, p = len(a.work), a.pace.shape[1]
     rows, timeline = empty_rows(n), idle_timeline(p, n)
-    ready, seconds, free = np.empty(p), np.empty(p), np.zeros(p)
+    ready, seconds, begin, free = np.empty(p), np.empty(p), np.empty(p), np.zeros(p)
     x, score = np.empty((len(PAIR_FEATURES), p), np.float32), np.empty(p, np.float32)
     for task in order:
         arrivals(a, task, rows, ready)
         durations_of(a, task, seconds)
-        pair_features(ready, free, timeline.longest, seconds, scale[task], x)
+        earliest_starts(timeline, ready, seconds, begin)
+        pair_features(ready, begin, free, seconds, scale[task], x)
         score_devices(net, context[task], x, score)
         device = best_device(score, seconds)
-        start = earliest_start(timeline, device, ready[device], seconds[device], np.inf)
-        place(timeline, rows, task, device, start, seconds[device])
+        place(timeline, rows, task, device, begin[device], seconds[device])
         free[device] = free_from(timeline, device)
     return rows

@@ -1,4 +1,4 @@
-"""What the network of `deepsched` reads, in training and in use: numbers of a task in its graph, and of a task on a device while a plan grows.
+"""What the network of `deepsched` reads, in training and in use: a task in its graph, and a task on a device while a plan grows.
 
 All are free of units: doubling every time, or every number of tasks and devices, leaves them where the network was trained.
 """
@@ -12,6 +12,7 @@ import numpy as np
 from weft.formats.safetensors_file import Numbers
 from weft.model import Problem, ProblemArrays
 from weft.model.columns import FloatArray
+from weft.planners.timeline import Timeline, earliest_start
 from weft.sim.jit import inline, njit
 from weft.sim.ranks import downward_rank, mean_durations, mean_transfer, upward_rank
 
@@ -35,8 +36,8 @@ TASK_FEATURES = (
     "width",  # log of all work over longest path times devices: above 0 devices are short, below 0 tasks are
     "moving",  # mean transfer over itself plus mean duration
 )
-PAIR_FEATURES = ("ready", "free", "seconds", "gap")
-"""Arrival of the inputs and end of the queue, from a common zero; seconds; whether a gap could be long enough."""
+PAIR_FEATURES = ("ready", "start", "free", "seconds")
+"""Arrival of the inputs, earliest start (in a gap that fits, or at the end), end of the queue, all from the soonest start; seconds."""
 
 FAR = 10.0
 """Times are cut off at so many scales of the task: what lies beyond is not chosen."""
@@ -90,7 +91,7 @@ def task_features(problem: Problem) -> TaskFeatures:
 
 
 def _share(part: Any, rest: Any) -> FloatArray:
-    """part / (part + rest); 0 of nothing."""
+    """Return part / (part + rest); 0 of nothing."""
     whole = part + rest
     return np.asarray(part / np.where(whole > 0, whole, 1.0))
 
@@ -122,15 +123,21 @@ def _neighbours(a: ProblemArrays, length: FloatArray, latency: float, per_byte: 
 
 
 @inline
-def pair_features(ready: FloatArray, free: FloatArray, longest: FloatArray, seconds: FloatArray, scale: float, x: Numbers) -> None:
-    """Fill x, (len(PAIR_FEATURES), p) float32, for a task about to be placed; a device that cannot run it (seconds inf) has seconds FAR."""
-    first, soonest = np.inf, np.inf
+def pair_features(ready: FloatArray, start: FloatArray, free: FloatArray, seconds: FloatArray, scale: float, x: Numbers) -> None:
+    """Fill x, (len(PAIR_FEATURES), p) float32, for a task about to be placed; where it cannot run (seconds inf), start does not count."""
+    zero = np.inf
     for d in range(len(ready)):
         if seconds[d] < np.inf:
-            first, soonest = min(first, ready[d]), min(soonest, free[d])
-    zero = max(first, soonest)
+            zero = min(zero, start[d])
     for d in range(len(ready)):
         x[0, d] = min(max((ready[d] - zero) / scale, -FAR), FAR)
-        x[1, d] = min(max((free[d] - zero) / scale, -FAR), FAR)
-        x[2, d] = min(seconds[d] / scale, FAR)
-        x[3, d] = 1.0 if longest[d] >= seconds[d] else 0.0
+        x[1, d] = min((start[d] - zero) / scale, FAR)
+        x[2, d] = min(max((free[d] - zero) / scale, -FAR), FAR)
+        x[3, d] = min(seconds[d] / scale, FAR)
+
+
+@inline
+def earliest_starts(timeline: Timeline, ready: FloatArray, seconds: FloatArray, start: FloatArray) -> None:
+    """Fill the earliest start on every device; inf where the task cannot run."""
+    for d in range(len(ready)):
+        start[d] = earliest_start(timeline, d, ready[d], seconds[d], np.inf) if seconds[d] < np.inf else np.inf

@@ -41,6 +41,7 @@ class DeepNetwork(NamedTuple):
     out_bias: Numbers  # (HEADS + hidden,)
     pair: Numbers  # (hidden, len(PAIR_FEATURES))
     vote: Numbers  # (hidden,)
+    direct: Numbers  # (len(PAIR_FEATURES),) from the features of a pair past the hidden layer
 
 
 def network_of(arrays: Mapping[str, Numbers]) -> DeepNetwork:
@@ -51,7 +52,7 @@ def network_of(arrays: Mapping[str, Numbers]) -> DeepNetwork:
     features, wide, hidden, pairs = len(TASK_FEATURES), made.first_bias.size, made.vote.size, len(PAIR_FEATURES)
     outputs = HEADS + hidden
     shapes = (features,), (features,), (features, wide), (wide,), (wide, wide), (wide,), (wide, outputs), (features, outputs), (outputs,)
-    for name, array, shape in zip(made._fields, made, (*shapes, (hidden, pairs), (hidden,)), strict=True):
+    for name, array, shape in zip(made._fields, made, (*shapes, (hidden, pairs), (hidden,), (pairs,)), strict=True):
         if array.shape != shape:
             raise InvalidInput(f"deepsched: array '{name}' has shape {array.shape}; expected {shape}")
         if not np.isfinite(array).all():
@@ -116,14 +117,16 @@ def encode(net: DeepNetwork, rows: Numbers) -> Numbers:
 def score_devices(net: DeepNetwork, context: Numbers, x: Numbers, score: Numbers) -> None:
     """Fill the score of a task with this context on every device; x is (features, p) as `pair_features` fills it."""
     p = x.shape[1]
-    score[:] = np.float32(0.0)
     zero = np.float32(0.0)
-    ready, free, seconds, gap = x[0], x[1], x[2], x[3]
+    ready, start, free, seconds = x[0], x[1], x[2], x[3]
+    a, b, c, e = net.direct[0], net.direct[1], net.direct[2], net.direct[3]
+    for d in range(p):
+        score[d] = a * ready[d] + b * start[d] + c * free[d] + e * seconds[d]
     for j in range(len(net.vote)):
         bias, vote = context[j], net.vote[j]
         a, b, c, e = net.pair[j, 0], net.pair[j, 1], net.pair[j, 2], net.pair[j, 3]
         for d in range(p):
-            score[d] += vote * max(bias + a * ready[d] + b * free[d] + c * seconds[d] + e * gap[d], zero)
+            score[d] += vote * max(bias + a * ready[d] + b * start[d] + c * free[d] + e * seconds[d], zero)
 
 
 @inline
