@@ -79,7 +79,7 @@ def start_workers(specs: Sequence[LocalDevice], scratch: str) -> SpecCluster:
         }
         for spec in specs
     }
-    scheduler = {"cls": Scheduler, "options": {"host": "127.0.0.1", "port": 0, "dashboard": False, "dashboard_address": None}}
+    scheduler = {"cls": Scheduler, "options": {"host": "127.0.0.1", "port": 0, "dashboard": False, "dashboard_address": "127.0.0.1:0"}}
     with dask.config.set({"distributed.scheduler.work-stealing": False, "distributed.scheduler.allowed-failures": 1000}):
         # Lost workers are reported by the run; the log would say it again.
         return SpecCluster(workers=workers, scheduler=scheduler, silence_logs=SILENT)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import update_wrapper
+from importlib import import_module
 from typing import Any
 
 from weft.errors import InvalidInput, UnknownName
@@ -16,15 +17,22 @@ from weft.run.worker import current_device
 
 @dataclass(frozen=True, eq=False)
 class Application:
-    """A workflow and what each of its tasks does; `wanted` are the tasks whose results are handed back."""
+    """A workflow and what each of its tasks does.
+
+    Attributes
+    ----------
+    wanted : the tasks whose results are handed back
+    collect : makes of the results (task name -> value) what is handed back in their place, under names of its own
+    """
 
     workflow: Workflow
     calls: tuple[Call, ...]
     wanted: tuple[int, ...]
+    collect: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
 
 
 def application_of(what: Any, functions: Mapping[str, Callable[..., Any]] | None = None) -> Application:
-    """Make an application of a workflow with functions, of promises, or of a networkx graph."""
+    """Make an application of a workflow with functions, of promises, of Dask collections, or of a networkx graph."""
     if isinstance(what, Application):
         return what
     if isinstance(what, Workflow):
@@ -37,9 +45,13 @@ def application_of(what: Any, functions: Mapping[str, Callable[..., Any]] | None
         return from_promises([what])
     if isinstance(what, list | tuple) and what and all(isinstance(x, Promise) for x in what):
         return from_promises(what)
+    collections = list(what) if isinstance(what, list | tuple) else [what]
+    if collections and all(hasattr(type(x), "__dask_graph__") for x in collections):
+        return import_module("weft.run.dask_graph").from_collections(collections)  # type: ignore[no-any-return]
     if hasattr(what, "nodes") and hasattr(what, "edges"):
         return from_networkx(what)
-    raise InvalidInput(f"weft runs a Workflow with functions, calls of @weft.task, or a networkx graph; not a {type(what).__name__}")
+    known = "a Workflow with functions, calls of @weft.task, Dask collections, or a networkx graph"
+    raise InvalidInput(f"weft runs {known}; not a {type(what).__name__}")
 
 
 def from_functions(workflow: Workflow, functions: Mapping[str, Callable[..., Any]]) -> Application:

@@ -92,7 +92,7 @@ def run(
 
     Parameters
     ----------
-    what : a Workflow (with `functions`), the result of a call of a `weft.task` (or a list of them), or a networkx graph
+    what : a Workflow (with `functions`), calls of a `weft.task`, Dask collections, or a networkx graph
     functions : task name or kind -> function; it gets the results of the task's parents, None from branches not taken
     policy : a planner (a plan, dispatched in order), a policy (asked at every event), by name or object, or a Schedule
     backend : "local", "dask", "ray", a `distributed.Client`, or a backend; devices : of a named one, how many or which
@@ -141,7 +141,8 @@ def run(
                 run_whole(driver, guide, app.wanted)
             driver.run()
             names = {t: app.workflow.task_name(t) for t in app.wanted}
-            results = {names[t]: place.fetch(t) for t in app.wanted if life.results[t]}
+            results: Mapping[str, Any] = {names[t]: place.fetch(t) for t in app.wanted if life.results[t]}
+            results = app.collect(results) if app.collect is not None else results
         finally:
             place.finish()
             if journal is not None:
