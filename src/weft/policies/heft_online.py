@@ -1,4 +1,4 @@
-"""HEFT while the work goes on: planned once, when a job arrives, or anew at every event.
+"""HEFT as a static plan, made when a job arrives. Planned anew at every event, it is in `policies/foresight_policy.py`.
 
 Topcuoglu, Hariri and Wu (2002): tasks by upward rank, each on the device that finishes it first, gaps filled. Here the plan
 starts from what is known at the moment: what runs and when it should end, where finished results lie, which devices are up. Data
@@ -22,13 +22,16 @@ from weft.sim.tables import Sim, make_sim
 from weft.sim.view import Decision, View
 
 
-class _Heft:
-    """What both have in common: ranks, and a plan of the tasks not committed yet."""
+class HeftOnce:
+    """HEFT as a static plan: each job is planned when it arrives, behind what was planned before, and the plan is kept.
 
-    name: str
+    Noise, slowdowns and failures do not change it: tasks wait for their device and their turn.
+    """
+
+    name = "heft"
 
     def begin(self, workload: Workload, *, seed: int = 0) -> None:  # noqa: ARG002
-        """Rank every task once."""
+        """Rank every task once; no job is planned yet."""
         for problem in workload.problems:
             if problem.workflow.conditional:
                 raise Unsupported(f"policy '{self.name}' does not plan workflow '{problem.name}': it has choices; try 'rank-first'")
@@ -43,24 +46,11 @@ class _Heft:
         self._device = np.full(workload.instances, -1, np.int64)
         self._start = np.full(workload.instances, np.nan)
         self._finish = np.full(workload.instances, np.nan)
+        self._planned = np.zeros(workload.jobs, bool)
+        self._queues: list[deque[int]] = [deque() for _ in range(workload.cluster.p)]
 
     def _plan(self, view: View, instances: IntArray, pace: FloatArray, free: FloatArray) -> None:
         _plan_from_here(self._tables, instances, free, pace, view.ran_on, view.finished_at, self._device, self._start, self._finish)
-
-
-class HeftOnce(_Heft):
-    """HEFT as a static plan: each job is planned when it arrives, behind what was planned before, and the plan is kept.
-
-    Noise, slowdowns and failures do not change it: tasks wait for their device and their turn.
-    """
-
-    name = "heft"
-
-    def begin(self, workload: Workload, *, seed: int = 0) -> None:
-        """No job is planned yet."""
-        super().begin(workload, seed=seed)
-        self._planned = np.zeros(workload.jobs, bool)
-        self._queues: list[deque[int]] = [deque() for _ in range(workload.cluster.p)]
 
     def decide(self, view: View) -> Decision | None:
         """Plan the jobs that have arrived, then commit what is ready in the order of the plan."""
@@ -94,55 +84,6 @@ class HeftOnce(_Heft):
     def _drop_ended(view: View, queue: deque[int]) -> None:
         while int(np.searchsorted(view.workload.first_instance, queue[0], side="right")) - 1 not in view.jobs:
             queue.popleft()  # its job was called off
-
-
-class HeftReplanned(_Heft):
-    """HEFT planned anew at every event from what has been observed so far; only what can start now is committed."""
-
-    name = "heft-replanned"
-
-    def begin(self, workload: Workload, *, seed: int = 0) -> None:
-        """No plan yet."""
-        super().begin(workload, seed=seed)
-        self._moment = -np.inf
-        self._next: dict[int, int] = {}
-
-    def decide(self, view: View) -> Decision | None:
-        """Plan once a moment; then hand out the first planned task of every idle device, if it is ready."""
-        if view.now != self._moment or not self._next:
-            self._moment = view.now
-            self._next = self._first_tasks(view)
-        ready = set(view.ready.tolist())
-        for device in sorted(self._next):
-            instance = self._next[device]
-            if view.idle[device] and instance in ready:
-                del self._next[device]
-                self._committed[instance] = True
-                return Decision(instance, device)
-        return None
-
-    def _first_tasks(self, view: View) -> dict[int, int]:
-        self._committed[view.ready] = False  # also those lost with a failed device
-        open_ = np.zeros(len(self._committed), bool)
-        for job in view.jobs.tolist():
-            open_[view.workload.first_instance[job] : view.workload.first_instance[job + 1]] = True
-        open_ &= ~self._committed & np.isnan(view.finished_at)
-        mine = self._order[open_[self._order]]
-        self._note_running(view)
-        if np.isinf(view.free_at).all():
-            return {}
-        self._plan(view, mine, view.pace, view.free_at)
-        first: dict[int, int] = {}
-        for instance in mine[np.argsort(self._start[mine], kind="stable")].tolist():
-            device = int(self._device[instance])
-            if device >= 0:
-                first.setdefault(device, instance)
-        return first
-
-    def _note_running(self, view: View) -> None:
-        """Committed tasks run at once on an idle device, or wait there for data: all expected to end when the device is free."""
-        for instance in np.flatnonzero(self._committed & np.isnan(view.finished_at)).tolist():
-            self._finish[instance] = view.free_at[self._device[instance]]
 
 
 @njit
@@ -203,9 +144,3 @@ def _plan_from_here(
 def heft_once() -> HeftOnce:
     """HEFT's plan of each job, made when it arrives and kept."""
     return HeftOnce()
-
-
-@POLICIES.register("heft-replanned")
-def heft_replanned() -> HeftReplanned:
-    """HEFT planned anew at every event."""
-    return HeftReplanned()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from bisect import insort
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from math import inf
 
 import numpy as np
 
-from weft.model import Workload
+from weft.model import Problem, Workflow, Workload
 from weft.model.columns import frozen
 from weft.sim.lifecycle import Lifecycle
 from weft.sim.machine import Group
@@ -46,6 +46,8 @@ class LiveLifecycle(Lifecycle):
     ) -> None:
         super().__init__(workload, eager=eager, planned=planned, keys=keys)
         self.modelled = modelled
+        self._problems = [workload.problem_of(job) for job in range(workload.jobs)]
+        self._parents = [_parents(problem.workflow) for problem in workload.problems]
         self.failed = [False] * workload.jobs
         """Jobs of which a task was given up: they end without a finish."""
         self.held: set[int] = set()
@@ -67,14 +69,14 @@ class LiveLifecycle(Lifecycle):
 
     def hold(self, instance: int) -> None:
         """Keep a ready instance from the policy until it is released."""
-        self.ready.remove(instance)
+        self._out_of_pool(instance)
         self.held.add(instance)
 
     def release(self, instance: int) -> None:
         """Show a held instance to the policy again, unless it was cancelled meanwhile."""
         self.held.discard(instance)
         if self.stories.state[instance] in POOL and instance not in self.ready:
-            insort(self.ready, instance)
+            self._into_pool(instance)
 
     def give_up(self, instance: int, now: float, note: str) -> list[int]:
         """An instance will never be done: cancel it and all that depends on it. Return what was cancelled."""
@@ -82,7 +84,7 @@ class LiveLifecycle(Lifecycle):
         gone = [i for i in self.dependents(instance) if self.stories.state[i] not in (*OVER, State.CANCELLED)]
         for i in gone:
             if i in self.ready:
-                self.ready.remove(i)
+                self._out_of_pool(i)
             self.stories.move(i, State.CANCELLED, now, note if i == instance else f"needs {self.stories.names[instance]}")
         for device in range(len(self.machines)):
             self._purge(device, now)
@@ -122,7 +124,7 @@ class LiveLifecycle(Lifecycle):
         for i in self.instances(job):
             self.held.discard(i)
             if i in self.ready:
-                self.ready.remove(i)
+                self._out_of_pool(i)
             if self.stories.state[i] not in (*OVER, State.CANCELLED):
                 self.stories.move(i, State.CANCELLED, now)
         self._end(job)
@@ -131,9 +133,23 @@ class LiveLifecycle(Lifecycle):
     def estimate(self, workload: Workload) -> None:
         """Take the same workload with better estimates: what expected times and policies go by from now on."""
         self.workload = workload
+        self._problems = [workload.problem_of(job) for job in range(workload.jobs)]
         self._queued = [None] * len(self.machines)
 
     # -- views --------------------------------------------------------------
+
+    def problem(self, instance: int) -> Problem:
+        """From a list: it is asked for many times a task."""
+        return self._problems[self.place[instance][0]]
+
+    def sources(self, instance: int) -> tuple[int | None, ...]:
+        """The instance whose result each incoming edge carries; None where the edge was not taken."""
+        job, task = self.place[instance]
+        first, parents = self._first[job], self._parents[self._template[job]][task]
+        if len(self.inputs[instance]) == len(parents):
+            return tuple([first + p for p in parents])
+        taken = {parent for parent, _ in self.inputs[instance]}
+        return tuple([first + p if first + p in taken else None for p in parents])
 
     def jobs_here(self) -> list[int]:
         """Jobs in the system: arrived, not ended."""
@@ -188,6 +204,7 @@ class LiveLifecycle(Lifecycle):
             pace=np.array([m.pace for m in self.machines]),
             ran_on=frozen(self._ran_on),
             finished_at=frozen(self._finished_at),
+            started_at=self.started_at(),
             running=np.array([-1 if m.running is None else m.running.members[0] for m in self.machines], np.int64),
             jobs=np.array(self.jobs_here(), np.int64),
             eager=self.eager,
@@ -205,3 +222,9 @@ class LiveLifecycle(Lifecycle):
             self._end(job)
         else:
             super()._end_if_complete(job, now)
+
+
+def _parents(workflow: Workflow) -> list[list[int]]:
+    """The task each incoming edge of each task comes from."""
+    sources, bounds = workflow.src[workflow.pred_edge].tolist(), workflow.pred_ptr.tolist()
+    return [sources[begin:end] for begin, end in pairwise(bounds)]

@@ -16,6 +16,7 @@ import numpy as np
 
 from weft.errors import InvalidInput
 from weft.model import Problem, Scenario, Trace, Workflow, Workload
+from weft.model.columns import FloatArray
 from weft.model.trace import CANCELLED, DONE, LOST
 from weft.model.workflow import ALWAYS
 from weft.sim.machine import Execution, Group, Machine, Start, Wake
@@ -62,6 +63,8 @@ class Lifecycle:
         self.executions: list[Execution] = []
         self.results: list[list[tuple[int, float]]] = [[] for _ in self.place]
         """Where and when an instance was finished: the places its data can be read from."""
+        self.started = np.full(len(self.place), nan)
+        """When what finished an instance first had been started."""
         self.inputs: list[list[tuple[int, int]]] = [[] for _ in self.place]
         """(parent, edge) over the incoming edges that were taken."""
         self.outcome = np.full(int(workload.first_choice[-1]), -1, np.int64)
@@ -142,6 +145,7 @@ class Lifecycle:
             if self.stories.state[i] is State.DONE:
                 self.stories.note(i, now, f"a copy ended on '{self.workload.cluster.names[device]}'")
                 continue
+            self.started[i] = group.start
             self.stories.move(i, State.DONE, now)
             self._reveal(i, outcomes or {})
             self._decide_edges(i, now)
@@ -289,6 +293,14 @@ class Lifecycle:
             t = max(t, there) + self.expected(group.members, device)
         return t
 
+    def started_at(self) -> FloatArray:
+        """(instances,) when what runs, or finished an instance first, was started; NaN before."""
+        started = self.started.copy()
+        for machine in self.machines:
+            if machine.running is not None and not machine.running.copy:
+                started[machine.running.members] = machine.running.start
+        return started
+
     def view(self, now: float) -> View:
         """What a policy may know."""
         devices = range(len(self.machines))
@@ -302,6 +314,7 @@ class Lifecycle:
             pace=np.array([m.pace for m in self.machines]),
             ran_on=np.array([device for device, _ in first], np.int64),
             finished_at=np.array([finish for _, finish in first], np.float64),
+            started_at=self.started_at(),
             running=np.array([-1 if m.running is None else m.running.members[0] for m in self.machines], np.int64),
             jobs=np.array([j for j, here in enumerate(self._here) if here and not self._ended[j]], np.int64),
             eager=self.eager,

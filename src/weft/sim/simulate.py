@@ -11,12 +11,12 @@ from weft.model import Scenario, Schedule, Trace, Workload
 from weft.model.columns import BoolArray, FloatArray, IntArray, frozen
 from weft.model.trace import DONE as X_DONE
 from weft.sim.commitment import block, commit, commit_with_copy, free_at, is_idle
-from weft.sim.jit import njit
+from weft.sim.jit import lean, njit
 from weft.sim.kernel import MOMENT, STUCK, advance
 from weft.sim.rule import Rule
 from weft.sim.rules import run_to_end
 from weft.sim.tables import DONE, JOB_HERE, READY, Sim, make_sim
-from weft.sim.view import Block, Decision, Policy, View
+from weft.sim.view import Block, CompiledPolicy, Decision, Policy, View
 
 Decider = Policy | Rule | Schedule | Sequence[Schedule]
 """What can make the decisions of a simulation: a policy, a rule, or a plan to replay (one schedule for each problem)."""
@@ -60,7 +60,7 @@ def simulate_many(
         else:
             decider.begin(workload, seed=seed)
             sim = make_sim(workload, scenario, None, eager=eager, copies=getattr(decider, "copies", False))
-            answer = _run_policy(workload, decider, sim)
+            answer = decider.live(sim) if isinstance(decider, CompiledPolicy) else _run_policy(workload, decider, sim)
         if answer == STUCK:
             raise _stuck(workload, decider, sim)
         traces.append(_trace(workload, scenario, sim, eager=eager, policy=_name(decider)))
@@ -135,7 +135,12 @@ class _Outlook:
     def __init__(self, workload: Workload, sim: Sim) -> None:
         self.workload, self.sim, self.eager = workload, sim, bool(sim.world[0]["eager"])
         self.chooser = choosers(workload)
+        self.started, self.known = np.full(len(sim.inst), np.nan), np.zeros(1, np.int64)
         self.ran_on, self.done_at, self.pace = frozen(sim.inst["ran_on"]), frozen(sim.inst["done_at"]), frozen(sim.device["pace"])
+
+    def _started(self) -> FloatArray:
+        _note_starts(self.sim, self.started, self.known)
+        return frozen(self.started.view())
 
     def view(self) -> View:
         sim = self.sim
@@ -149,6 +154,7 @@ class _Outlook:
             pace=self.pace,
             ran_on=self.ran_on,
             finished_at=self.done_at,
+            started_at=self._started(),
             running=np.where(running >= 0, sim.entry["instance"][running], -1),
             jobs=np.flatnonzero(sim.job["state"][:-1] == JOB_HERE),
             eager=self.eager,
@@ -162,6 +168,24 @@ class _Outlook:
         for row in rows[(rows["copy"] == 1) & (rows["status"] == X_DONE)]:
             found.setdefault(int(row["instance"]), []).append((int(row["device"]), float(row["finish"])))
         return found
+
+
+@lean
+def _note_starts(sim: Sim, started: FloatArray, known: IntArray) -> None:
+    """Bring the column of starts up to date: executions recorded since, and what runs."""
+    for x in range(known[0], sim.world[0].executions):
+        i = sim.execution[x].instance
+        if sim.execution[x].status == 0 and sim.execution[x].copy == 0 and sim.execution[x].finish == sim.inst[i].done_at:
+            started[i] = sim.execution[x].start
+    known[0] = sim.world[0].executions
+    for d in range(len(sim.device)):
+        entry = sim.device[d].running
+        if entry < 0 or sim.entry[entry].copy == 1:
+            continue
+        i = sim.entry[entry].instance
+        while i >= 0:
+            started[i] = sim.device[d].start
+            i = sim.inst[i].partner
 
 
 def choosers(workload: Workload) -> IntArray:

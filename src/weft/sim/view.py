@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from weft.model import Workload
 from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.model.workflow import ALWAYS
+from weft.sim.tables import Sim
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ class View:
     pace : (p,) how many times as long a device takes now, compared with the estimate; inf: down
     ran_on : (instances,) the device that finished an instance first; -1 before
     finished_at : (instances,) when; NaN before
+    started_at : (instances,) when what runs, or finished it first, was started; NaN before
     running : (p,) the first instance of what runs on each device, or -1
     jobs : (j,) the jobs in the system: arrived, not finished, not called off
     outcome : (choices over all jobs,) the branch taken, -1 while it is not known; None where every edge is taken
@@ -64,6 +66,7 @@ class View:
     pace: FloatArray
     ran_on: IntArray
     finished_at: FloatArray
+    started_at: FloatArray
     running: IntArray
     jobs: IntArray
     eager: bool
@@ -117,4 +120,13 @@ class Policy(Protocol):
 
     def decide(self, view: View) -> Decision | Block | None:
         """Return one decision, a block, or None to wait for the next event. Called again until it waits or nothing is ready."""
+        ...
+
+
+@runtime_checkable
+class CompiledPolicy(Policy, Protocol):
+    """A policy that can make all decisions of a simulation by itself, the same ones as `decide` would, without a view for each."""
+
+    def live(self, sim: Sim) -> int:
+        """Live a simulation to its end, after `begin`; answer as `weft.sim.rules.run_to_end` does."""
         ...

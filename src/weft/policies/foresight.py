@@ -1,0 +1,355 @@
+"""Planning everything in sight, at every event: a weighted order, a weighted choice of devices; compiled.
+
+At a moment with an idle device and a ready task, all tasks of all jobs in the system that are not committed yet are planned, in one
+list: by job and rank, each on the device with the lowest score, in the first gap that fits. Then what the plan starts now is started.
+With plain weights this is HEFT (Topcuoglu, Hariri and Wu 2002) planned anew at every event; other weights make other rules: see
+`WEIGHTS`. Everything is measured in seconds, so that a rule means the same whatever the unit of time.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from weft.model.columns import FloatArray, IntArray
+from weft.sim.commitment import commit, free_at, is_idle
+from weft.sim.jit import inline, lean
+from weft.sim.kernel import MOMENT, advance
+from weft.sim.queues import task_of, transfer_time
+from weft.sim.tables import COMMITTED, DONE, JOB_HERE, READY, WAITING, Sim
+
+WEIGHTS = (
+    # rank of a task
+    "least",  # from the mean duration over the devices (0) to the least one (1)
+    "moving",  # the logarithm of a factor on transfers
+    # key of a job, added to the ranks of its tasks; the highest first
+    "work",  # minus remaining work / devices
+    "path",  # minus the highest rank that is left
+    "age",  # seconds since arrival
+    "slack",  # minus the seconds its highest rank could be late without missing the deadline
+    "priority",  # priority x highest rank
+    "rank",  # weight of the rank itself against all these
+    # score of a task on a device, added to its finish; the lowest wins
+    "ahead",  # optimistic seconds from its end there to the end of the workflow (Arabnejad and Barbosa 2014, equation 2)
+    "longer",  # its duration there above the least one
+    "together",  # transfers between there and where the other parents of its children are
+    "gap",  # idle seconds it leaves before itself
+    "slowed",  # its duration there, while the device is slower than usual
+    "moved",  # its mean duration, where the last plan had it elsewhere
+    "energy",  # its duration there x power / mean power
+    # expectations
+    "overdue",  # how much of its duration a task that should have ended still takes
+    "trust",  # in observed against estimated durations, by task kind and device kind (a power)
+)
+"""Names of the weights, in the order of the array."""
+
+LEAST, MOVING, WORK, PATH, AGE, SLACK, PRIORITY, RANK, AHEAD, LONGER, TOGETHER, GAP, SLOWED, MOVED, ENERGY, OVERDUE, TRUST = range(17)
+
+_PRIOR = 3.0
+"""Observations the estimate counts for, against those of a task kind on a device kind; and theirs against all on that device kind."""
+
+
+class Desk(NamedTuple):
+    """What planning in sight keeps beside a simulation.
+
+    Tasks are global tasks (see `sim/tables.py`). `order` lists the instances of each job by rank, the highest first; `cursor` is how much
+    of a job's list is done. The plan: `device`, `start` and `finish` of an instance, `begins` and `ends` of what is planned on a device,
+    `used` of them, and the `first` to start there.
+    """
+
+    rank: FloatArray  # (tasks,)
+    ahead: FloatArray  # (tasks, p)
+    least: FloatArray  # (tasks,) seconds on the quickest device
+    mean: FloatArray  # (tasks,) mean seconds
+    order: IntArray  # (instances,)
+    cursor: IntArray  # (jobs,)
+    job: FloatArray  # (jobs, 4) deadline, priority, mean seconds of all tasks, key
+    device: IntArray  # (instances,)
+    start: FloatArray  # (instances,)
+    finish: FloatArray  # (instances,)
+    begins: FloatArray  # (p, most + 1)
+    ends: FloatArray  # (p, most + 1)
+    used: IntArray  # (p,)
+    first: IntArray  # (p,)
+    free: FloatArray  # (p,) when a device has done what is committed to it
+    busy: IntArray  # (p,) the instance it runs or waits for, or -1
+    began: FloatArray  # (p,) when it began to run that; NaN: it waits for data
+    power: FloatArray  # (p,) watts / their mean
+    alike: IntArray  # (p,) number of the device's kind
+    seen: FloatArray  # (kinds, p, 2) sum of log(observed / estimated), and how many
+    factor: FloatArray  # (kinds, p) expected / estimated duration
+    heads: IntArray  # (jobs, 2) of jobs in the system: place in `order`, job
+    note: IntArray  # (1,) executions learned from
+
+
+@lean
+def rank_tasks(sim: Sim, topological: IntArray, desk: Desk, latency: float, per_byte: float, weights: FloatArray) -> None:
+    """Work out rank, optimistic remainder, least and mean duration of every task, children first."""
+    p, moving = len(sim.device), np.exp(weights[MOVING])
+    for k in range(len(topological) - 1, -1, -1):
+        u = topological[k]
+        able, total, least = 0, 0.0, np.inf
+        for d in range(p):
+            if sim.grid[sim.task[u].row, d] < np.inf:
+                seconds = sim.task[u].work * sim.grid[sim.task[u].row, d]
+                able, total, least = able + 1, total + seconds, min(least, seconds)
+        desk.mean[u], desk.least[u] = total / able, least
+        longest = 0.0
+        for e in range(sim.task[u].succ, sim.task[u + 1].succ):
+            transfer = moving * (latency + sim.edge[e].data * per_byte)
+            longest = max(longest, transfer + desk.rank[sim.edge[e].target])
+        desk.rank[u] = (1.0 - weights[LEAST]) * desk.mean[u] + weights[LEAST] * least + longest
+        if weights[AHEAD] != 0.0:
+            for d in range(p):
+                desk.ahead[u, d] = _remainder(sim, desk, u, d)
+
+
+@inline
+def _remainder(sim: Sim, desk: Desk, u: int, d: int) -> float:
+    """Seconds from the end of a task on a device to the end of its workflow, if every descendant ran where it suits this path best."""
+    worst = 0.0
+    for e in range(sim.task[u].succ, sim.task[u + 1].succ):
+        v = sim.edge[e].target
+        best = np.inf
+        for other in range(len(sim.device)):
+            if sim.grid[sim.task[v].row, other] < np.inf:
+                seconds = sim.task[v].work * sim.grid[sim.task[v].row, other]
+                best = min(best, transfer_time(sim, d, other, sim.edge[e].data) + seconds + desk.ahead[v, other])
+        worst = max(worst, best)
+    return worst
+
+
+# -- what is known now --------------------------------------------------------
+
+
+@inline
+def note_devices(sim: Sim, desk: Desk) -> None:
+    """Write down when devices are free, and what they are busy with."""
+    for d in range(len(sim.device)):
+        desk.free[d], desk.busy[d], desk.began[d] = free_at(sim, d), -1, np.nan
+        if sim.device[d].running >= 0:
+            desk.busy[d], desk.began[d] = sim.entry[sim.device[d].running].instance, sim.device[d].start
+        elif sim.device[d].head >= 0:
+            desk.busy[d] = sim.entry[sim.device[d].head].instance
+
+
+@lean
+def learn_durations(sim: Sim, desk: Desk, trust: float) -> None:
+    """Compare what has ended with its estimate; pooled over devices of one kind, and drawn towards that kind's mean over all tasks."""
+    x, known = desk.note[0], sim.world[0].executions
+    if x == known or trust == 0.0:
+        return
+    desk.note[0] = known
+    p = len(sim.device)
+    for k in range(x, known):
+        _learn_from(sim, desk, k)
+    for d in range(p):
+        total, count = 0.0, 0.0
+        for kind in range(len(sim.kind)):
+            total, count = total + desk.seen[kind, d, 0], count + desk.seen[kind, d, 1]
+        pooled = total / (count + _PRIOR)
+        for kind in range(len(sim.kind)):
+            mean = (desk.seen[kind, d, 0] + _PRIOR * pooled) / (desk.seen[kind, d, 1] + _PRIOR)
+            desk.factor[kind, d] = np.exp(trust * mean)
+
+
+@inline
+def _learn_from(sim: Sim, desk: Desk, x: int) -> None:
+    d, g = sim.execution[x].device, task_of(sim, sim.execution[x].instance)
+    estimate = sim.task[g].work * sim.grid[sim.task[g].row, d] * sim.device[d].pace
+    observed = sim.execution[x].finish - sim.execution[x].start
+    if sim.execution[x].status != 0 or not 0.0 < estimate < np.inf or observed <= 0.0:
+        return
+    ratio = min(max(np.log(observed / estimate), -1.5), 1.5)  # a pace that changed meanwhile must not count for more than that
+    for other in range(len(sim.device)):
+        if desk.alike[other] == desk.alike[d]:
+            desk.seen[sim.task[g].kind, other, 0] += ratio
+            desk.seen[sim.task[g].kind, other, 1] += 1.0
+
+
+@inline
+def _expect_ends(sim: Sim, desk: Desk, weights: FloatArray) -> bool:
+    """When devices will really be free, given what was observed; False when all are down."""
+    now, up = sim.world[0].now, False
+    for d in range(len(sim.device)):
+        desk.used[d], desk.first[d] = 0, -1
+        up = up or desk.free[d] < np.inf
+        i = desk.busy[d]
+        if i < 0 or desk.free[d] == np.inf:
+            continue
+        if not np.isnan(desk.began[d]):
+            g = task_of(sim, i)
+            factor = desk.factor[sim.task[g].kind, d]
+            seconds = sim.task[g].work * sim.grid[sim.task[g].row, d] * sim.device[d].pace * factor
+            ends = desk.free[d] if factor == 1.0 else desk.began[d] + seconds
+            desk.free[d] = ends if ends > now else now + weights[OVERDUE] * seconds
+        desk.device[i], desk.finish[i] = d, desk.free[d]
+    return up
+
+
+# -- the plan -----------------------------------------------------------------
+
+
+@lean
+def plan_in_sight(sim: Sim, desk: Desk, weights: FloatArray, most: int) -> None:
+    """Plan up to `most` tasks from what `note_devices` wrote down."""
+    learn_durations(sim, desk, weights[TRUST])
+    if not _expect_ends(sim, desk, weights):
+        return
+    jobs = _weigh_jobs(sim, desk, weights)
+    for _ in range(most):
+        best, highest = -1, -np.inf
+        for k in range(jobs):
+            _skip_committed(sim, desk, k)
+            j = desk.heads[k, 1]
+            if desk.heads[k, 0] < sim.job[j + 1].first:
+                key = desk.job[j, 3] + weights[RANK] * desk.rank[desk.order[desk.heads[k, 0]] - sim.job[j].shift]
+                if key > highest:
+                    best, highest = k, key
+        if best < 0:
+            return
+        place_task(sim, desk, weights, desk.order[desk.heads[best, 0]])
+        desk.heads[best, 0] += 1
+
+
+@inline
+def _weigh_jobs(sim: Sim, desk: Desk, weights: FloatArray) -> int:
+    """List the jobs in the system with their keys; how many."""
+    now, p, count = sim.world[0].now, len(sim.device), 0
+    for j in range(len(sim.job) - 1):
+        if sim.job[j].state != JOB_HERE:
+            continue
+        first, last = sim.job[j].first, sim.job[j + 1].first
+        at = max(desk.cursor[j], first)
+        while at < last and sim.inst[desk.order[at]].status == DONE:
+            at += 1
+        desk.cursor[j] = at
+        if at == last:
+            continue
+        top = desk.rank[desk.order[at] - sim.job[j].shift]
+        key = -weights[WORK] * desk.job[j, 2] * (sim.job[j].remaining / (last - first)) / p - weights[PATH] * top
+        key += weights[AGE] * (now - sim.job[j].arrival) + weights[PRIORITY] * desk.job[j, 1] * top
+        if desk.job[j, 0] < np.inf:
+            key -= weights[SLACK] * (desk.job[j, 0] - now - top)
+        desk.job[j, 3] = key
+        desk.heads[count, 0], desk.heads[count, 1] = at, j
+        count += 1
+    return count
+
+
+@inline
+def _skip_committed(sim: Sim, desk: Desk, k: int) -> None:
+    at, last = desk.heads[k, 0], sim.job[desk.heads[k, 1] + 1].first
+    while at < last:
+        status = sim.inst[desk.order[at]].status
+        if status in (WAITING, READY):
+            break
+        at += 1
+    desk.heads[k, 0] = at
+
+
+@lean
+def place_task(sim: Sim, desk: Desk, weights: FloatArray, i: int) -> None:
+    """Give a task the device with the lowest score, in the first gap that fits; -1 where no device that is up can run it."""
+    g = task_of(sim, i)
+    best, lowest, begin, end, slot = -1, np.inf, np.inf, np.inf, 0
+    for d in range(len(sim.device)):
+        if sim.grid[sim.task[g].row, d] == np.inf or desk.free[d] == np.inf:
+            continue
+        seconds = sim.task[g].work * sim.grid[sim.task[g].row, d] * sim.device[d].pace * desk.factor[sim.task[g].kind, d]
+        at, gap = max(desk.free[d], _inputs_at(sim, desk, i, d)), desk.used[d]
+        for k in range(desk.used[d]):
+            if at + seconds <= desk.begins[d, k]:
+                gap = k
+                break
+            at = max(at, desk.ends[d, k])
+        if at + seconds == np.inf:
+            continue
+        score = at + seconds + weights[AHEAD] * desk.ahead[g, d] + weights[LONGER] * (seconds - desk.least[g])
+        if weights[GAP] != 0.0:
+            score += weights[GAP] * (at - (desk.free[d] if gap == 0 else desk.ends[d, gap - 1]))
+        if weights[TOGETHER] != 0.0:
+            score += weights[TOGETHER] * _apart(sim, desk, i, d)
+        if weights[SLOWED] != 0.0 and sim.device[d].pace > 1.0:
+            score += weights[SLOWED] * seconds
+        if weights[MOVED] != 0.0 and desk.device[i] not in (-1, d):
+            score += weights[MOVED] * desk.mean[g]
+        if weights[ENERGY] != 0.0:
+            score += weights[ENERGY] * seconds * desk.power[d]
+        if score < lowest:
+            best, lowest, begin, end, slot = d, score, at, at + seconds, gap
+    desk.device[i], desk.start[i], desk.finish[i] = best, begin, end
+    if best >= 0:
+        _insert(desk, i, best, slot)
+
+
+@inline
+def _inputs_at(sim: Sim, desk: Desk, i: int, d: int) -> float:
+    """When the inputs of a task are on a device: from where parents ran, or are planned to."""
+    g, latest = task_of(sim, i), 0.0
+    for k in range(sim.task[g].pred, sim.task[g + 1].pred):
+        e = sim.edge[k].back
+        parent = sim.edge[e].source + i - g
+        if sim.inst[parent].status == DONE:
+            origin, done = sim.inst[parent].ran_on, sim.inst[parent].done_at
+        else:
+            origin, done = desk.device[parent], desk.finish[parent]
+        latest = max(latest, np.inf if origin < 0 else done + transfer_time(sim, origin, d, sim.edge[e].data))
+    return latest
+
+
+@inline
+def _apart(sim: Sim, desk: Desk, i: int, d: int) -> float:
+    """Seconds of the cheaper transfer for each pair of this task, on a device, and another parent of a child that is committed."""
+    g, total = task_of(sim, i), 0.0
+    for e in range(sim.task[g].succ, sim.task[g + 1].succ):
+        v = sim.edge[e].target
+        for k in range(sim.task[v].pred, sim.task[v + 1].pred):
+            back = sim.edge[k].back
+            other = sim.edge[back].source + i - g
+            if other == i or sim.inst[other].status < COMMITTED:
+                continue
+            origin = sim.inst[other].ran_on if sim.inst[other].status == DONE else desk.device[other]
+            if origin not in (-1, d):
+                total += min(transfer_time(sim, d, origin, sim.edge[e].data), transfer_time(sim, origin, d, sim.edge[back].data))
+    return total
+
+
+@inline
+def _insert(desk: Desk, i: int, d: int, slot: int) -> None:
+    for k in range(desk.used[d], slot, -1):
+        desk.begins[d, k], desk.ends[d, k] = desk.begins[d, k - 1], desk.ends[d, k - 1]
+    desk.begins[d, slot], desk.ends[d, slot] = desk.start[i], desk.finish[i]
+    desk.used[d] += 1
+    if desk.first[d] < 0 or desk.start[i] < desk.start[desk.first[d]]:
+        desk.first[d] = i
+
+
+# -- living by it -------------------------------------------------------------
+
+
+@inline
+def any_idle(sim: Sim) -> bool:
+    """Whether a device could start something now."""
+    for d in range(len(sim.device)):  # noqa: SIM110 (a generator expression does not compile)
+        if is_idle(sim, d):
+            return True
+    return False
+
+
+@lean
+def live_by_plan(sim: Sim, desk: Desk, weights: FloatArray, most: int) -> int:
+    """Live moments to the end, committing what the plan of each starts now; returns ENDED or STUCK."""
+    while True:
+        answer = advance(sim)
+        if answer != MOMENT:
+            return answer
+        if sim.world[0].ready == 0 or not any_idle(sim):
+            continue
+        note_devices(sim, desk)
+        plan_in_sight(sim, desk, weights, most)
+        for d in range(len(sim.device)):
+            i = desk.first[d]
+            if i >= 0 and sim.inst[i].status == READY and is_idle(sim, d):
+                commit(sim, i, d)

@@ -1,0 +1,124 @@
+"""Planning in sight: the compiled path and the one through views agree; known rules are special weights."""
+
+import numpy as np
+import pytest
+
+import weft
+from weft.errors import InvalidInput, UnknownName, Unsupported
+from weft.generate import CONDITIONS, draw_case
+from weft.policies import simulate
+from weft.policies.foresight import WEIGHTS
+from weft.policies.foresight_policy import Foresight, weights_of
+from weft.sim.reference import simulate_reference
+
+ODD = {
+    "least": 0.3,
+    "moving": 0.2,
+    "work": 0.7,
+    "path": 0.1,
+    "age": 0.2,
+    "slack": 0.05,
+    "priority": 0.1,
+    "rank": 0.4,
+    "ahead": 0.8,
+    "longer": 0.2,
+    "together": 0.2,
+    "gap": 0.2,
+    "slowed": 0.3,
+    "moved": 0.1,
+    "energy": 0.2,
+    "overdue": 0.3,
+    "trust": 0.9,
+}
+
+
+class Hidden:
+    """A policy without its compiled path."""
+
+    def __init__(self, policy):
+        self.name, self.begin, self.decide = policy.name, policy.begin, policy.decide
+
+
+def case_of(condition, seed):
+    if condition == "stream":
+        return draw_case(condition, seed=seed, jobs=6, tasks=(8, 20), load=0.9)
+    return draw_case(condition, seed=seed, tasks=(15, 40), jobs=1 + seed % 2, ccr=[0.1, 1.0, 5.0][seed % 3])
+
+
+@pytest.mark.parametrize("weights", [{}, {"trust": 1.0}, {"work": 1.0, "rank": 1e-3}, ODD], ids=["heft", "observed", "srw", "odd"])
+@pytest.mark.parametrize("condition", list(CONDITIONS))
+def test_views_and_compiled_path_agree(condition, weights):
+    for seed in range(4):
+        case = case_of(condition, seed)
+        compiled = simulate(case.workload, Foresight("x", weights), scenario=case.scenario)
+        by_view = simulate(case.workload, Hidden(Foresight("x", weights)), scenario=case.scenario)
+        slow = simulate_reference(case.workload, Hidden(Foresight("x", weights)), scenario=case.scenario)
+        assert weft.check(case.workload, compiled) == []
+        for other in (by_view, slow):
+            for column in ("task", "device", "decided", "start", "finish", "status"):
+                np.testing.assert_array_equal(getattr(compiled, column), getattr(other, column))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_without_changes_planning_anew_keeps_hefts_plan(seed):
+    case = draw_case("static", seed=seed, tasks=60)
+    planned = weft.plan(case.workload.problems[0], "heft").makespan
+    assert simulate(case.workload, "heft-replanned", scenario=case.scenario).makespan == pytest.approx(planned, rel=1e-12)
+
+
+def test_looking_ahead_sees_the_slow_link():
+    """A chain of two; the first takes 4 s on either device; the second 2 s on device 1, 9 s on device 0; moving takes 10 s.
+
+    Earliest finish takes device 0 for the first (a tie), then min(4 + 9, 4 + 10 + 2) = 13. Looking ahead:
+    4 + min(9, 12) on device 0 against 4 + min(2, 19) on device 1, so device 1: 6.
+    """
+    problem = weft.Problem.from_arrays([[4.0, 4.0], [9.0, 2.0]], [[0, 1]], [10.0])
+    assert simulate(problem, "heft-replanned").makespan == 13.0
+    assert simulate(problem, Foresight("ahead", {"ahead": 1.0})).makespan == 6.0
+
+
+def test_shortest_remaining_work_goes_first():
+    """One device, jobs of 5 s and 1 s at once: the short one ends at 1, the long one at 6; in order of arrival at 5 and 6."""
+    problems = [weft.Problem.from_arrays([[5.0]]), weft.Problem.from_arrays([[1.0]])]
+    workload = weft.Workload.of(problems, arrival=[0.0, 0.0])
+    assert simulate(workload, "srw-replanned").job_finish.tolist() == [6.0, 1.0]
+    assert simulate(workload, "heft-arrival").job_finish.tolist() == [5.0, 6.0]
+
+
+def test_observed_durations_are_used():
+    """Tasks are said to take 1 s on either kind of device; on kind a they take 3 s. A chain of two comes when twenty have ended.
+
+    By estimates the devices are alike and the lower number wins: 3 + 3 s. Having seen 3 s, device 1 takes both: 1 + 1 s.
+    """
+    cluster = weft.Cluster(speed=[1.0, 1.0], bandwidth=1e9, kinds=("a", "b"))
+    bag = weft.Problem.bind(weft.Workflow(work=np.ones(20), src=[], dst=[], data=[]), cluster)
+    chain = weft.Problem.bind(weft.Workflow(work=[1.0, 1.0], src=[0], dst=[1], data=[0.0]), cluster)
+    workload = weft.Workload.of([bag, chain], arrival=[0.0, 40.0])
+    biased = weft.Scenario.of(workload, bias=[[3.0, 1.0]])
+    assert simulate(workload, "heft-replanned", scenario=biased).job_finish[1] == 46.0
+    assert simulate(workload, "heft-observed", scenario=biased).job_finish[1] == 42.0
+
+
+def test_energy_weight_moves_work_to_the_frugal_device():
+    cluster = weft.Cluster(speed=[1.0, 1.0], bandwidth=1e9, power=[300.0, 100.0])
+    workload = weft.Workload.of(weft.Problem.bind(weft.Workflow(work=[1.0, 1.0], src=[0], dst=[1], data=[0.0]), cluster))
+    assert simulate(workload, Foresight("plain", {})).device.tolist() == [0, 0]
+    assert simulate(workload, Foresight("frugal", {"energy": 0.5})).device.tolist() == [1, 1]
+
+
+def test_weights_have_names():
+    assert weights_of({}).sum() == 1.0
+    with pytest.raises(UnknownName, match="unknown weight 'ahed'; did you mean 'ahead'"):
+        weights_of({"ahed": 1.0})
+    with pytest.raises(InvalidInput, match="weight 'gap' is nan"):
+        weights_of({"gap": float("nan")})
+    assert set(ODD) == set(WEIGHTS)
+
+
+def test_choices_are_refused():
+    b = weft.WorkflowBuilder()
+    b.task("choose", work=1.0)
+    b.choice("choose", {"left": 0.5, "right": 0.5})
+    problem = weft.Problem.bind(b.build(), weft.Cluster(speed=[1.0], bandwidth=1.0))
+    with pytest.raises(Unsupported, match="it has choices"):
+        simulate(problem, "heft-observed")
