@@ -8,13 +8,17 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import time
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 
 import weft
 from weft.report.tables import Column, table_text
-from weft.run import LocalBackend
+from weft.run import LocalBackend, RayBackend, RayDevice
 
 
 def nothing(*_: object) -> None:
@@ -36,6 +40,31 @@ def layered(n: int) -> weft.Workflow:
     src, dst = np.concatenate([t - width, below]), np.concatenate([t, t])
     pairs = np.unique(np.stack([src, dst], 1), axis=0)
     return weft.Workflow(name="layers of 20", work=np.full(n, 1e-4), src=pairs[:, 0], dst=pairs[:, 1], data=np.zeros(len(pairs)))
+
+
+def on_ray(n: int, measured: Callable[[str, str, object], None]) -> None:
+    """weft on Ray, and Ray's own tasks on as many processors of the same Ray."""
+    with RayBackend([RayDevice(name, cpus=0.0) for name in ("a", "b")], processors=2) as backend:
+        options = {"functions": {"task": nothing}, "backend": backend, "history": False}
+        weft.run(independent(100), **options)
+        for shape in (independent, layered, chain):
+            workflow = shape(n)
+            measured("weft on Ray, heft", workflow.name, lambda w=workflow: weft.run(w, **options))
+        ray = import_module("ray")
+        task = ray.remote(nothing)
+        ray.get([task.remote() for _ in range(100)])
+        measured("Ray's own tasks", "independent", lambda: ray.get([task.remote() for _ in range(n)]))
+        for shape in (layered, chain):
+            workflow = shape(n)
+            measured("Ray's own tasks", workflow.name, lambda w=workflow: ray.get(_as_tasks(task, w)))
+
+
+def _as_tasks(task: Any, workflow: weft.Workflow) -> list[Any]:
+    refs: list[Any] = []
+    for t in range(workflow.n):
+        before = workflow.src[workflow.pred_edge[workflow.pred_ptr[t] : workflow.pred_ptr[t + 1]]]
+        refs.append(task.remote(*(refs[u] for u in before)))
+    return refs
 
 
 def main() -> None:
@@ -63,6 +92,8 @@ def main() -> None:
         list(pool.map(nothing, range(100)))
         measured("ProcessPoolExecutor.submit", "independent", lambda: [f.result() for f in [pool.submit(nothing) for _ in range(n)]])
         measured("ProcessPoolExecutor.submit", "chain", lambda: [pool.submit(nothing).result() for _ in range(n)])
+    if find_spec("ray") is not None:
+        on_ray(n, measured)
     print(f"{n:,} empty tasks, 2 processes; with everything around them: life cycle, decisions, trace\n")
     print(
         table_text(rows, (Column("what"), Column("graph"), Column("ms a task", digits=3), Column("ms of the driver's processor", digits=3)))

@@ -96,6 +96,7 @@ class RayBackend:
     devices : a number, or one `RayDevice` each; by default one a processor core, and one a GPU
     address : of a running Ray. By default the one this process is connected to or $RAY_ADDRESS; else Ray is started on this machine,
         reachable from this machine only, and ended by `close`. A Ray that was there before stays.
+    processors : how many a Ray that is started here shall have; by default what the devices ask for
 
     Tasks run at least once: when a process dies, what ran there runs again elsewhere.
     """
@@ -103,8 +104,8 @@ class RayBackend:
     name = "ray"
     modelled = False
 
-    def __init__(self, devices: Devices = None, *, address: str | None = None) -> None:
-        self._session = Session(devices, address)
+    def __init__(self, devices: Devices = None, *, address: str | None = None, processors: int | None = None) -> None:
+        self._session = Session(devices, address, processors)
         self._ray = self._session.ray
         self.specs = self._session.specs
         self._cluster = Cluster(

@@ -68,9 +68,10 @@ class Session:
     ----------
     devices : a number, or one `RayDevice` each; by default one a processor core, and one a GPU
     address : of a running Ray; by default the one this process is connected to, the one in $RAY_ADDRESS, or a new one
+    processors : of a new one; by default what the devices ask for
     """
 
-    def __init__(self, devices: Devices, address: str | None) -> None:
+    def __init__(self, devices: Devices, address: str | None, processors: int | None = None) -> None:
         self.ray = import_ray()
         self.own = not self.ray.is_initialized()
         address = address or os.environ.get("RAY_ADDRESS") or None
@@ -81,7 +82,7 @@ class Session:
             self.specs = self._specs(devices)
         else:
             self.specs = _specs_here(devices)
-            _start(self.ray, self.specs)
+            _start(self.ray, self.specs, processors)
         try:
             self._check()
         except InvalidInput:
@@ -120,7 +121,7 @@ class Session:
                 raise InvalidInput(f"{len(self.specs)} devices ask for {asked:g} {name}, Ray has {total.get(name, 0.0):g}; ask for less")
 
 
-def _start(ray: Any, specs: Sequence[RayDevice]) -> None:
+def _start(ray: Any, specs: Sequence[RayDevice], processors: int | None) -> None:
     """A Ray on this machine, loopback only. `_node_ip_address` does not help: Ray replaces 127.0.0.1 by what others can reach."""
     constants = importlib.import_module("ray._private.ray_constants")
     before = getattr(constants, "ENABLE_RAY_CLUSTER", None)
@@ -133,7 +134,7 @@ def _start(ray: Any, specs: Sequence[RayDevice]) -> None:
         try:
             ray.init(
                 address="local",
-                num_cpus=max(1, math.ceil(sum(spec.cpus for spec in specs))),
+                num_cpus=processors or max(1, math.ceil(sum(spec.cpus for spec in specs))),
                 resources=custom or None,
                 include_dashboard=False,
                 object_store_memory=STORE,
