@@ -2,14 +2,27 @@
 
 import sys
 
-from weft.policies import deft, heft_online, rules
+from weft.policies import deft, foresight_policy, heft_online, rules
 from weft.policies.policy import POLICIES
 from weft.policies.rules import RulePolicy
 from weft.policies.simulate import simulate
 from weft.registry import CallableModule
 from weft.sim.view import Block, Decision, Policy, View
 
-__all__ = ["POLICIES", "Block", "Decision", "Policy", "RulePolicy", "View", "called", "deft", "heft_online", "rules", "simulate"]
+__all__ = [
+    "POLICIES",
+    "Block",
+    "Decision",
+    "Policy",
+    "RulePolicy",
+    "View",
+    "called",
+    "deft",
+    "foresight_policy",
+    "heft_online",
+    "rules",
+    "simulate",
+]
 
 
 def called() -> list[str]:
