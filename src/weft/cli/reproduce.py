@@ -13,7 +13,7 @@ SUMMARY = "run the experiment of a source document; write results.json and repor
 EXAMPLE = """  weft reproduce conditional --quick
   weft reproduce shift --quick --out shift"""
 
-EXPERIMENTS = {"conditional": "weft.experiments.conditional", "shift": "weft.experiments.shift"}
+EXPERIMENTS = {"conditional": "weft.experiments.conditional", "deepsched": "weft.experiments.deepsched", "shift": "weft.experiments.shift"}
 """Name -> module with `reproduce(folder, quick=, watch=)` and `table(results)`; `watch` is given the list of steps."""
 
 

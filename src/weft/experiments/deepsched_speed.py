@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ def measure(tasks: int, *, repeats: int = 3) -> Iterator[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         runtimes = {"onnxruntime": onnx_runtime(shipped_network(), Path(folder)), "torch": torch_runtime(net_of(shipped_network()))}
         for name, runtime in runtimes.items():
-            seconds, rows = _timed(lambda runtime=runtime: plan_through(problem, *runtime), 1 if tasks > 20_000 else repeats)
+            seconds, rows = _timed(partial(plan_through, problem, *runtime), 1 if tasks > 20_000 else repeats)
             yield row("deepsched", name, seconds, rows.finish)
         yield from (row("paper", *found) for found in _paper(problem, Path(folder), 1 if tasks > 20_000 else repeats))
     generations = GENERATIONS.get(tasks, 1)
