@@ -54,6 +54,7 @@ ROSTER = (
     _plan("fifo-deft", "the oldest job's tasks first, earliest finish with one parent copied; replayed"),
     _plan("tdca", "clusters along critical parents, with copies; replayed"),
     _plan("fifo-deft-apart", "FIFO-DEFT, each job planned as if it were alone", maker="fifo-deft", axes=("jobs",), apart=True),
+    _policy("rule", "fifo-deft-online", "FIFO-DEFT as the work goes on: placed with what is known at the moment"),
     _policy("rule", "eft", "the oldest ready task first, on the device that finishes it first"),
     _policy("rule", "rank-eft", "the highest upward rank first, on the device that finishes it first"),
     _policy("planning", "heft-replanned", "HEFT planned anew at every event, with the estimates"),

@@ -1,4 +1,4 @@
-"""The points of the GPU-cluster experiment: what is drawn at each, played by everybody, in two processes, and taken up again after a stop."""
+"""The points of the GPU-cluster experiment: what is drawn at each, and played by everybody, in two processes and after stops."""
 
 from __future__ import annotations
 
@@ -25,12 +25,16 @@ from weft.model import Cluster
 CCRS = (0.1, 1.0, 5.0)
 AT_ONCE = ("static", "noisy", "failing", "biased", "changing")
 """Conditions in which all jobs are there from the beginning."""
+STRUCTURES = ("cholesky", "lu", "fft", "montage", "epigenomics", "wfinstances", "tpch_spark", "ml_dags")
+"""Never seen in training: generators, and folders of measured graphs."""
 FIRST_SEED = 1_000_000
 """Seeds of the evaluation begin here; trainings and tunings keep below."""
 JOB_TASKS = (15, 25)
 """Tasks of a job where the number of jobs is what varies: about 20."""
 
 Unit = TypeVar("Unit")
+Watch = Callable[[list[Any]], Iterable[Any]]
+"""Given the list of steps, passes them on, and tells somebody how far it is."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,8 @@ class Plan:
     uniform: tuple[int, ...]
     ccrs: tuple[float, ...] = CCRS
     conditions: tuple[str, ...] = AT_ONCE
+    structures: tuple[str, ...] = STRUCTURES
+    tuned: tuple[str, ...] = STRUCTURES
     tuning_seconds: float = 300.0
     timing_rounds: int = 15
     processes: int = 2
@@ -80,6 +86,7 @@ QUICK = Plan(
     stream_tasks=(20, 40),
     transfer_seeds=3,
     uniform=(60,),
+    tuned=("cholesky",),
     tuning_seconds=20.0,
     timing_rounds=7,
 )
@@ -131,7 +138,7 @@ def points(plan: Plan, names: Sequence[str]) -> list[Point]:
 
 
 def draw(point: Point) -> tuple[Arena, dict[str, Any]]:
-    """The workload of a point, and its future in each condition. Conditions share the workload: what is drawn first does not depend on it."""
+    """The workload of a point, and its future in each condition; the workload does not depend on the condition."""
     case = _case(point)
     futures = {name: draw_future(case.workload, CONDITIONS[name], seed=point.seed) for name in point.conditions}
     return Arena(case.workload, stream=point.axis == "stream"), futures
@@ -223,7 +230,9 @@ class Progress:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps({"mark": mark}) + "\n", encoding="utf-8")
 
-    def play(self, units: Sequence[Point], *, processes: int, watch: Callable[[list[Any]], Iterable[Any]]) -> Iterator[tuple[Point, Played]]:
+    def play(
+        self, units: Sequence[Point], *, processes: int, watch: Callable[[list[Any]], Iterable[Any]]
+    ) -> Iterator[tuple[Point, Played]]:
         """Each unit with its result, in order; what is known already is not played again."""
         fresh = in_processes(play_point, [u for u in units if u.key not in self.known], processes=processes)
         for unit in watch(list(units)):

@@ -1,0 +1,224 @@
+"""Policies trained on layered graphs, tried on structures they never saw; before and after a few minutes of fine-tuning."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from weft.experiments.gpu_cluster_arena import Arena
+from weft.experiments.gpu_cluster_contenders import FAIR, LEARNED, policy
+from weft.experiments.gpu_cluster_points import FIRST_SEED, Plan, Watch, in_processes
+from weft.experiments.gpu_cluster_statistics import number
+from weft.formats.loading import load_workflow
+from weft.generate import CONDITIONS, Case, draw_case, draw_future, fit_workflow, scale_ccr, unlike_gpus
+from weft.model import Cluster, Problem, Workflow, Workload
+from weft.report.statistics import geometric_mean_ratio
+from weft.rng import stream
+
+HOME = "layered"
+"""The structure of the training."""
+FOLDERS = ("wfinstances", "tpch_spark", "ml_dags")
+CONDITION_NAMES = ("static", "changing")
+TRANSFER_CCRS = (1.0, 5.0)
+BASELINE = FAIR[0]
+TUNABLE = ("dqn", "rule")
+TUNER = "weft.learn.fine_tuning"
+"""Where `fine_tune(policy_name, cases, seconds, seed)` lives, once it does."""
+TUNING_SEED = FIRST_SEED - 10_000
+MOST_TASKS = 400
+QUERIES = 8
+"""Queries of TPC-H at once: one alone is smaller than any job here."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One draw of one structure in one condition."""
+
+    structure: str
+    condition: str
+    ccr: float
+    seed: int
+    names: tuple[str, ...]
+
+
+def data_folder() -> Path:
+    """The folder of downloaded data: $WEFT_DATA, or `shared/data` beside the working folder."""
+    return Path(os.environ.get("WEFT_DATA") or Path.cwd().parent / "shared" / "data")
+
+
+def available(structures: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Structures that can be drawn here, and those whose data is absent."""
+    absent = [name for name in structures if name in FOLDERS and not _files(data_folder() / name / "dev")]
+    return [name for name in structures if name not in absent], absent
+
+
+def draw_structure(structure: str, condition: str, *, seed: int, ccr: float) -> Case:
+    """Draw a case of a structure: a generator's, or a measured graph scaled to this CCR, on a cluster drawn as everywhere."""
+    if structure not in FOLDERS:
+        return draw_case(condition, seed=seed, structure=structure, ccr=ccr, tasks=(30, 120))
+    cluster = unlike_gpus(seed)
+    problems = [_bound(w, cluster, ccr) for w in _measured(structure, seed)]
+    workload = Workload.of(problems)
+    return Case(workload, draw_future(workload, CONDITIONS[condition], seed=seed))
+
+
+def play_trial(trial: Trial) -> dict[str, float]:
+    """Makespan of everybody on one draw."""
+    case = draw_structure(trial.structure, trial.condition, seed=trial.seed, ccr=trial.ccr)
+    arena = Arena(case.workload)
+    return {name: arena.play_policy(policy(name), case.scenario)["makespan"] for name in trial.names}
+
+
+def transfer(plan: Plan, names: Sequence[str], *, watch: Watch = iter) -> dict[str, Any]:
+    """Advantage over re-planned HEFT on every structure, as a share of that on layered graphs."""
+    learned = [name for name in LEARNED if name in names]
+    present, absent = available(plan.structures)
+    if not learned or BASELINE not in names:
+        return {"rows": [], "overall": [], "absent": absent, "tuner": False, "note": "no learned policy is registered"}
+    trials = [
+        Trial(structure, condition, ccr, FIRST_SEED + seed, (BASELINE, *learned))
+        for seed in range(plan.transfer_seeds)
+        for structure in (HOME, *present)
+        for condition in CONDITION_NAMES
+        for ccr in TRANSFER_CCRS
+    ]
+    played = in_processes(play_trial, trials, processes=plan.processes)
+    spans: dict[tuple[str, str, float], list[dict[str, float]]] = {}
+    for trial in watch(trials):
+        spans.setdefault((trial.structure, trial.condition, trial.ccr), []).append(next(played))
+    tuner = fine_tuner()
+    tuned = {} if tuner is None else _tune(plan, tuner, [n for n in TUNABLE if n in learned], present, spans)
+    rows = [_row(name, key, spans, tuned) for name in learned for key in spans]
+    return {"rows": rows, "overall": overall(rows), "absent": absent, "tuner": tuner is not None, "seeds": plan.transfer_seeds, "note": ""}
+
+
+def fine_tuner() -> Any | None:
+    """The function that fine-tunes a policy, where there is one."""
+    return getattr(import_module(TUNER), "fine_tune", None) if find_spec(TUNER) is not None else None
+
+
+def _tune(
+    plan: Plan, tuner: Any, names: Sequence[str], present: Sequence[str], spans: Mapping[tuple[str, str, float], list[dict[str, float]]]
+) -> dict[tuple[str, str, str, float], list[float]]:
+    """(policy, structure, condition, ccr) -> makespans after fine-tuning, once for each structure, on a few other draws of it."""
+    found = {}
+    for name in names:
+        for structure in (s for s in plan.tuned if s in present):
+            samples = [
+                draw_structure(structure, condition, seed=TUNING_SEED + k, ccr=ccr)
+                for k in range(4)
+                for condition in CONDITION_NAMES
+                for ccr in TRANSFER_CCRS
+            ]
+            better = tuner(name, samples, plan.tuning_seconds, 0)
+            for key in (key for key in spans if key[0] == structure):
+                cases = [draw_structure(structure, key[1], seed=FIRST_SEED + s, ccr=key[2]) for s in range(plan.transfer_seeds)]
+                found[name, *key] = [Arena(c.workload).play_policy(better, c.scenario)["makespan"] for c in cases]
+    return found
+
+
+def _row(
+    name: str,
+    key: tuple[str, str, float],
+    spans: Mapping[tuple[str, str, float], list[dict[str, float]]],
+    tuned: Mapping[tuple[str, str, str, float], list[float]],
+) -> dict[str, Any]:
+    structure, condition, ccr = key
+    home = _ratio([s[name] for s in spans[HOME, condition, ccr]], [s[BASELINE] for s in spans[HOME, condition, ccr]])
+    base = [s[BASELINE] for s in spans[key]]
+    ratio = geometric_mean_ratio([s[name] for s in spans[key]], base)
+    after = _ratio(tuned[name, *key], base) if (name, *key) in tuned else None
+    return {
+        "structure": structure,
+        "condition": condition,
+        "ccr": ccr,
+        "policy": name,
+        "ratio": ratio.estimate,
+        "low": ratio.low,
+        "high": ratio.high,
+        "home": home,
+        "tuned": after,
+    }
+
+
+def overall(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Each policy on each structure, over conditions and CCRs: its advantage, and the share kept of the one at home.
+
+    The share means something only where there is an advantage at home; below 1 % it is left out.
+
+    Examples
+    --------
+    >>> row = {"policy": "dqn", "condition": "static", "ccr": 1.0, "home": 0.9, "tuned": None}
+    >>> found = overall([{**row, "structure": "layered", "ratio": 0.9}, {**row, "structure": "lu", "ratio": 0.92}])
+    >>> [(r["structure"], round(r["advantage"], 3), round(r["kept"], 3)) for r in found]
+    [('layered', 0.1, 1.0), ('lu', 0.08, 0.8)]
+    """
+    found = []
+    for name, structure in dict.fromkeys((row["policy"], row["structure"]) for row in rows):
+        own = [row for row in rows if row["policy"] == name and row["structure"] == structure]
+        here, home = (float(np.exp(np.mean([np.log(row[key]) for row in own]))) for key in ("ratio", "home"))
+        tuned = [row["tuned"] for row in own if row["tuned"] is not None]
+        after = float(np.exp(np.mean(np.log(tuned)))) if len(tuned) == len(own) else None
+        meaningful = 1 - home >= 0.01
+        found.append(
+            {
+                "policy": name,
+                "structure": structure,
+                "ratio": here,
+                "advantage": 1 - here,
+                "home_advantage": 1 - home,
+                "kept": number((1 - here) / (1 - home)) if meaningful else None,
+                "tuned_advantage": None if after is None else 1 - after,
+                "tuned_kept": number((1 - after) / (1 - home)) if meaningful and after is not None else None,
+                "tuned_from_home": None if after is None else after / home - 1,
+            }
+        )
+    return found
+
+
+def _ratio(first: Sequence[float], second: Sequence[float]) -> float:
+    return float(np.exp(np.mean(np.log(np.asarray(first) / np.asarray(second)))))
+
+
+# -- measured graphs -------------------------------------------------------------------
+
+
+def _bound(workflow: Workflow, cluster: Cluster, ccr: float) -> Problem:
+    fitted = fit_workflow(workflow, cluster)
+    return Problem.bind(scale_ccr(fitted, ccr, cluster), cluster)
+
+
+@cache
+def _files(folder: Path) -> tuple[Path, ...]:
+    return tuple(sorted(p for p in folder.rglob("*.json.gz"))) if folder.is_dir() else ()
+
+
+def _measured(structure: str, seed: int) -> list[Workflow]:
+    """A graph of a folder, drawn by the seed among those that are neither tiny nor huge; of TPC-H several queries."""
+    files, rng = _files(data_folder() / structure / "dev"), stream(seed, "transfer", structure)
+    if structure == "tpch_spark":
+        return [_query(files[int(rng.integers(len(files)))], int(rng.integers(100))) for _ in range(QUERIES)]
+    for k in rng.permutation(len(files)).tolist():
+        workflow = load_workflow(files[k])
+        if 20 <= workflow.n <= MOST_TASKS and workflow.m:
+            return [replace(workflow, names=None)]
+    raise FileNotFoundError(f"no graph of 20 to {MOST_TASKS} tasks in {data_folder() / structure}")
+
+
+def _query(path: Path, draw: int) -> Workflow:
+    """A query of TPC-H at one of its input sizes: a task is a stage, its work the time of all its tasks."""
+    jobs = json.loads(gzip.decompress(path.read_bytes()))["jobs"]
+    job = jobs[draw % len(jobs)]
+    work = np.array([stage["num_tasks"] * stage["mean_task_ms"] for stage in job["stages"]], float)
+    src, dst = (np.array(job["edges"][end], np.int64) for end in ("src", "dst"))
+    return Workflow(name=path.name.removesuffix(".json.gz"), work=work, src=src, dst=dst, data=np.zeros(len(src)))
