@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -76,6 +77,35 @@ def test_results_outlive_the_connection_to_ray(run):
     trace = run(chain("a"), functions={"a": lambda: shapes})  # a lambda travels too
     for name, value in trace.results["a"].items():
         np.testing.assert_array_equal(value, shapes[name])
+
+
+SCRIPT = """
+import weft
+from weft.run import RayBackend
+
+class Point:
+    def __init__(self, x):
+        self.x = x
+
+@weft.task
+def half(point):
+    return Point(point.x // 2)
+
+@weft.task
+def add(*points):
+    return half(Point(2 * sum(p.x for p in points)))  # inside a task, the plain function
+
+trace = weft.run(add(half(Point(8)), half(Point(6))), backend="ray", devices=1, history=False)
+assert type(trace.results["add-0"]) is Point
+print("x =", trace.results["add-0"].x)
+"""
+
+
+def test_a_script_needs_no_guard_and_its_classes_travel(two, tmp_path):
+    """On a Ray that the script starts and ends itself, beside the one of these tests."""
+    (tmp_path / "script.py").write_text(SCRIPT)
+    done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
+    assert "x = 7" in done.stdout, done.stderr[-2000:]
 
 
 def test_branches_are_taken_at_run_time(run):

@@ -7,6 +7,7 @@ Everything is pickled as Ray does it, so that functions and classes of the user'
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import pickle
 import platform
@@ -18,10 +19,29 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from weft.run.functions import Task
 from weft.run.worker import attempt, be_device, cannot_be_pickled, fill, loaded
 
 Packed = tuple[bytes, list[Any]]
 """A pickle and its large buffers, which Ray keeps in memory that all processes of a node can see."""
+
+
+def pickling() -> Callable[..., bytes]:
+    """A `dumps` as Ray has it, which sends a `weft.task` of the user's script whole as well, not by name."""
+    richer = import_module("ray.cloudpickle").CloudPickler
+
+    class Pickler(richer):  # type: ignore[misc, valid-type]  # of a package that may not be there
+        def reducer_override(self, obj: Any) -> Any:
+            if isinstance(obj, Task) and obj.function.__module__ == "__main__":
+                return Task, (obj.function, obj.options)
+            return super().reducer_override(obj)
+
+    def dumps(value: Any, *, protocol: int = 5, buffer_callback: Callable[[Any], Any] | None = None) -> bytes:
+        with io.BytesIO() as file:
+            Pickler(file, protocol=protocol, buffer_callback=buffer_callback).dump(value)
+            return file.getvalue()
+
+    return dumps
 
 
 def packed(value: Any, dumps: Callable[..., bytes]) -> Packed:
@@ -61,7 +81,7 @@ class Station:
 
     def __init__(self, device: str, cores: Sequence[int]) -> None:
         be_device(device)
-        self.dumps: Callable[..., bytes] = import_module("ray.cloudpickle").dumps
+        self.dumps: Callable[..., bytes] = pickling()
         self.functions: dict[int, Callable[..., Any] | str] = {}
         self.dropped: set[int] = set()
         self.cores = cores

@@ -20,7 +20,6 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from importlib import import_module
 from math import inf
 from pathlib import Path
 from typing import Any, Self
@@ -30,7 +29,7 @@ from weft.model import Cluster, Workload
 from weft.run.backend import Call, DeviceAdded, DeviceLost, Event, Failed, Finished, Input, Order, Started
 from weft.run.calls import with_slots
 from weft.run.parcel import drop, load, make_folder, pack, save, unpack
-from weft.run.ray_actor import Packed, Station, machine, packed, unpacked
+from weft.run.ray_actor import Packed, Station, machine, packed, pickling, unpacked
 from weft.run.ray_session import Devices, Session
 
 START_LIMIT = 120.0
@@ -115,7 +114,7 @@ class RayBackend:
             kinds=tuple(d.kind for d in self.specs),
         )
         self._remote = self._ray.remote(max_restarts=0, max_task_retries=0, concurrency_groups=GROUPS)(Station)
-        self._dumps = import_module("ray.cloudpickle").dumps
+        self._dumps = pickling()
         self._dead = (self._ray.exceptions.RayActorError, self._ray.exceptions.OutOfMemoryError)
         self._seats: list[_Seat | None] = [None] * len(self.specs)
         self._starts = [0] * len(self.specs)
