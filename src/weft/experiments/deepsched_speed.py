@@ -33,6 +33,7 @@ GENERATIONS = {486: 100, 10_000: 5, 84_654: 1}
 
 def measure(tasks: int, *, repeats: int = 3) -> Iterator[dict[str, Any]]:
     """One row for each contender and runtime: processor seconds from the problem to the schedule, the median of some."""
+    torch.set_num_threads(1)
     problem = draw_large(tasks, DEVICES)
     teacher = heft(problem)
     basis = {"tasks": tasks, "devices": DEVICES, "edges": problem.m}
