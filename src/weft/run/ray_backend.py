@@ -66,6 +66,7 @@ class _Seat:
 
     device: int
     actor: Any
+    perform: Any
     hello: Any
     watch: Any
     taught: Any = None
@@ -172,8 +173,7 @@ class RayBackend:
         new = number not in seat.knows
         seat.knows.add(number)
         inputs = [None if i is None else self._results[i] for i in order.inputs[0]]
-        perform = seat.actor.perform.options(num_returns=2)
-        report, value = perform.remote(order.number, number, data if new else None, self._arguments(call), order.chooses[0], *inputs)
+        report, value = seat.perform.remote(order.number, number, data if new else None, self._arguments(call), order.chooses[0], *inputs)
         sent = _Sent(order, report, value, self.clock())
         if seat.first is None:
             self._news.append(Started(order.number, device, sent.at))
@@ -286,7 +286,7 @@ class RayBackend:
             **surroundings,
         ).remote(spec.name, spec.cores)
         watch = actor.watch.options(concurrency_group="watch").remote()
-        seat = _Seat(device, actor, actor.hello.remote(), watch)
+        seat = _Seat(device, actor, actor.perform.options(num_returns=2), actor.hello.remote(), watch)
         self._teach(seat)
         return seat
 
