@@ -121,6 +121,12 @@ def test_files_hold_everything(tmp_path, ending):
         assert again.observe([3.0, 0.2], seconds) == model.observe([3.0, 0.2], seconds)
 
 
+def test_a_model_that_never_alarms_is_standard_json(tmp_path):
+    plain(1).save(tmp_path / "model.json")
+    assert "Infinity" not in (tmp_path / "model.json").read_text(encoding="utf-8")
+    assert DurationModel.load(tmp_path / "model.json").alarm == np.inf
+
+
 def test_a_model_that_never_alarms_goes_through_npz(tmp_path):
     plain(1).save(tmp_path / "model.npz")
     assert DurationModel.load(tmp_path / "model.npz").alarm == np.inf

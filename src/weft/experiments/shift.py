@@ -52,6 +52,8 @@ DOCUMENT = {
 DOCUMENT_MEAN = dict(zip(DOCUMENT, (0.03, 0.11, 0.13, 0.04, 0.25, 0.04), strict=True))
 """Its mean task times, in seconds."""
 PROBING = (0.0, 0.015, 0.05)
+FRESH = range(101, 106)
+"""Draws of the streams that nothing was chosen with."""
 
 
 @dataclass(eq=False)
@@ -86,6 +88,7 @@ def reproduce(folder: str | Path, *, quick: bool = False, watch: Callable[[list[
         _probing,
         _cluster,
         _streams,
+        _fresh,
     ]
     for step in watch(steps):
         step(found)
@@ -263,3 +266,29 @@ def _streams(found: Findings) -> None:
                     "after_changes": [float(np.mean([within(stream, s, change) for s in spent])) for change in stream.changes],
                 }
             )
+
+
+def _fresh(found: Findings) -> None:
+    """The same kinds of streams, drawn anew: the settings of both learners were chosen on other draws."""
+    draws = FRESH[:2] if found.quick else FRESH
+    over: dict[tuple[str, str], list[float]] = {}
+    after: dict[tuple[str, str], list[float]] = {}
+    for seed in draws:
+        for stream in streams(document_tasks(TASKS, SHIFTED, np.random.RandomState(seed)), seed):
+            learners = {"hybrid": make_hybrid(found.training), "RL Agent (DQN)": make_dqn(found.training, seed)}
+            for name, learner in learners.items():
+                spent = play_stream(learner, stream).seconds
+                over.setdefault((stream.name, name), []).append(float(spent.sum() / stream.optimal.sum()))
+                after.setdefault((stream.name, name), []).extend(within(stream, spent, change) for change in stream.changes)
+    found.document["fresh_streams"] = [
+        {
+            "stream": stream,
+            "strategy": name,
+            "runs": len(draws),
+            "over_optimal": float(np.mean(values)),
+            "worst_over_optimal": max(values),
+            "mean_after": float(np.mean(after[stream, name])) if after[stream, name] else None,
+            "worst_after": max(after[stream, name], default=None),
+        }
+        for (stream, name), values in over.items()
+    ]

@@ -36,7 +36,10 @@ def write(
         Section("Result", [_facts(document, rows), _strategy_table(document), Text(_verdict(rows, document))]),
         Section("The document's pictures", [Figures(_document_figures(rows)), Figures(_workload_figures(training, test))]),
         Section("Regret over time", [Figures(_regret_figures(test, curves)), Text(REGRET)]),
-        Section("Shifts that come back", [Text(STREAMS), _stream_table(document), Figures(_stream_figures(streams, stream_curves))]),
+        Section(
+            "Shifts that come back",
+            [Text(STREAMS), _stream_table(document), Figures(_stream_figures(streams, stream_curves)), *_fresh_blocks(document)],
+        ),
         Section("The price of looking", [Text(PROBING), _probing_table(document)]),
         Section("With queues and parallelism", [Text(CLUSTER), *_cluster_blocks(document, clusters)]),
         Section("Hardware and forest", _hardware_blocks(document)),
@@ -191,6 +194,20 @@ def _stream_table(document: Mapping[str, Any]) -> Table:
         Column("after", "after a change"),
     ]
     return Table(rows, columns)
+
+
+def _fresh_blocks(document: Mapping[str, Any]) -> list[Any]:
+    columns: Columns = [
+        "stream",
+        "strategy",
+        "runs",
+        Column("over_optimal", "time over optimum"),
+        Column("worst_over_optimal", "worst draw"),
+        Column("mean_after", "after a change, mean"),
+        Column("worst_after", "after a change, worst"),
+    ]
+    told = "Drawn anew, tasks of the document among them, after every setting was fixed:"
+    return [Text(told), Table(document["fresh_streams"], columns)]
 
 
 def _stream_figures(streams: Sequence[Stream], stream_curves: Mapping[str, Curves]) -> list[Figure]:

@@ -231,7 +231,9 @@ class DurationModel:
         if path.suffix == ".npz":
             np.savez(path, **{key: np.array(value) for key, value in columns.items()})  # type: ignore[arg-type]
         elif path.suffix == ".json":
-            path.write_text(json.dumps({key: np.array(value).tolist() for key, value in columns.items()}) + "\n", encoding="utf-8")
+            told = {key: np.array(value).tolist() for key, value in columns.items()}
+            told["alarm"] = self.alarm if np.isfinite(self.alarm) else None  # JSON has no word for infinity
+            path.write_text(json.dumps(told, allow_nan=False) + "\n", encoding="utf-8")
         else:
             raise InvalidInput(f"{path}: a duration model is written as .json or .npz")
 
@@ -245,6 +247,8 @@ class DurationModel:
                     columns: dict[str, Any] = {key: archive[key] for key in archive.files}
             else:
                 columns = json.loads(path.read_text(encoding="utf-8"))
+                if isinstance(columns, dict) and columns.get("alarm", 0) is None:
+                    columns["alarm"] = np.inf
         except FileNotFoundError:
             raise
         except (ValueError, OSError, EOFError) as error:
