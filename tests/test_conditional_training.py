@@ -89,7 +89,17 @@ def test_shipped_policies_beat_the_authors_rules(stream, name):
         fleet.place(0, *variant.draw_ticks(7))
         ConditionalRule(rule).play(fleet)
         best = min(best, float(fleet.jct(0).mean()))
-    assert play(policy.network, variant, [7], options=options_of(policy.learned))[0] < best
+    from weft.learn.conditional_scores import completion_times, contender
+
+    assert completion_times(contender(name), [variant], [7])[0, 0] < best
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_shipped_policies_finish_with_the_papers_waiting(stream, name):
+    from weft.learn.conditional_scores import completion_times, contender
+
+    times = completion_times(contender(name), [with_first(stream, "D", p) for p in (0.0, 0.5, 1.0)], [3, 4], waiting="paper")
+    assert np.isfinite(times).all()
 
 
 # -- training ------------------------------------------------------------------

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 SUMMARY = "train a policy; every seed is a training of its own, the best one is kept"
 EXAMPLE = """  weft train conditional --policy pi4 --samples 5e6 --seeds 3 --out trained
   weft train conditional --stream mine.toml --policy own --samples 2e6
+  weft train conditional --policy any --samples 2e7           # one for any graph and any units, by evolution on random ones
   weft evaluate trained/pi4 fifo
   weft train deepsched --batches 3000 --out trained"""
 
@@ -28,7 +29,7 @@ TOPICS = ("conditional", "deepsched")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say the arguments of the verb."""
     parser.add_argument("topic", choices=TOPICS, metavar="TOPIC", help=f"one of: {', '.join(TOPICS)}")
-    parser.add_argument("--policy", default="pi4", metavar="NAME", help="pi0 to pi4 as in the paper, best, or own (default: pi4)")
+    parser.add_argument("--policy", default="pi4", metavar="NAME", help="pi0 to pi4 as in the paper, best, own, or any (default: pi4)")
     parser.add_argument("--stream", default="conditional-paper", metavar="TOML", help="a file, or a name (default: conditional-paper)")
     parser.add_argument("--samples", type=number(least=1), default=5e6, metavar="N", help="steps of the environment (default: 5e6)")
     parser.add_argument("--batches", type=whole(1), default=3000, metavar="N", help="deepsched: of 12 problems each (default: 3000)")
@@ -78,6 +79,9 @@ def _train_conditional(args: argparse.Namespace) -> None:
     from weft.formats.stream_toml import load_stream
     from weft.policies.files import save_policy
 
+    if args.policy == "any":
+        _train_any(args)
+        return
     stream = load_stream(args.stream)
     _need_torch()
     from weft.learn.conditional_training import recipe_of
@@ -101,6 +105,29 @@ def _train_conditional(args: argparse.Namespace) -> None:
     for row in rows:
         print(f"  seed {row['seed']}: score {row['score']:.4f}, {row['samples']:,} samples in {row['cpu_seconds']:.0f} s of processor time")
     print(f"best: seed {best[1].seed}, score {best[1].score:.4f} (mean log of seconds a job takes)\nwrote {path}")
+
+
+def _train_any(args: argparse.Namespace) -> None:
+    """The policy for any graph: by evolution, without torch; `--stream` and `--waiting` say nothing to it."""
+    from weft.cli.output import emit
+    from weft.learn.pair_search import train_any
+    from weft.policies.files import save_policy
+
+    args.out.mkdir(parents=True, exist_ok=True)
+    best: tuple[float, Path] | None = None
+    rows = []
+    for seed in range(args.seed, args.seed + args.seeds):
+        learned, found = train_any(samples=int(args.samples), seed=seed, report=lambda row: print(f"  {row}", file=sys.stderr))
+        rows.append({"seed": seed, "score": found.score, "samples": learned.training["samples"]})
+        if best is None or found.score < best[0]:
+            best = found.score, save_policy(learned, args.out / args.policy)
+    assert best is not None
+    if args.json:
+        emit({"policy": args.policy, "file": str(best[1]), "trainings": rows})
+        return
+    for row in rows:
+        print(f"  seed {row['seed']}: score {row['score']:.4f}, {row['samples']:,} jobs played")
+    print(f"best: score {best[0]:.4f} (mean log of seconds a job takes)\nwrote {best[1]}")
 
 
 def _train_one(args: argparse.Namespace, stream: Any, settings: Any, seed: int) -> tuple[Learned, Training]:

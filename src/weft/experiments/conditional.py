@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,11 @@ import numpy as np
 
 from weft.experiments import conditional_report, machine
 from weft.experiments.conditional_adaptation import Adaptation
+from weft.experiments.conditional_any import ANY, AnyGraph
 from weft.experiments.conditional_contenders import PAPER_RULES, Arena, Contender, Field, Usage, gather, half_width, number
 from weft.formats.stream_toml import load_stream
 from weft.model.columns import FloatArray
-from weft.model.stream import Stream
+from weft.model.stream import Arrivals, Stream
 from weft.policies.conditional_rules import ConditionalRule
 from weft.policies.files import Learned
 from weft.report.tables import Column, Columns, table_text
@@ -56,11 +57,16 @@ class Plan:
     jobs: int
     seeds: int
     changes: int
+    regular: int = 1
+    """Seeds at each p(c) with jobs every 8 ms."""
+    streams: int = 2
+    """Random streams for the policy that plays on any graph, and call graphs at most."""
     checked: int = 10_000
     """Jobs of the comparison with the authors' baselines: their number, or the digits differ."""
 
 
-FULL, QUICK = Plan(jobs=10_000, seeds=40, changes=20), Plan(jobs=4000, seeds=4, changes=4)
+FULL = Plan(jobs=10_000, seeds=40, changes=20, regular=10, streams=60)
+QUICK = Plan(jobs=4000, seeds=4, changes=3, regular=2, streams=16)
 
 
 def mean_times(
@@ -102,6 +108,8 @@ class Findings:
     entered: Field
     arena: Arena
     adaptation: Adaptation
+    any_graph: AnyGraph
+    regular: dict[str, FloatArray] = field(default_factory=dict)
     times: dict[Waiting, dict[str, FloatArray]] = field(default_factory=dict)
     usage: dict[Waiting, dict[str, list[Usage]]] = field(default_factory=dict)
     baselines: dict[float, FloatArray] = field(default_factory=dict)
@@ -109,8 +117,12 @@ class Findings:
 
     def reference(self, waiting: Waiting) -> str:
         """Whose time is 1 in Figure 3: a pi4 of ours trained with this waiting, or the tuned index while there is none."""
-        trained = (c.name for c in self.entered.contenders if c.name.startswith("pi4") and c.trained_waiting == waiting)
+        trained = (c.name for c in self.entered.contenders if c.name.endswith("pi4") and c.trained_waiting == waiting)
         return next(trained, "index")
+
+    def players(self, waiting: Waiting) -> list[Contender]:
+        """Who plays with a way of waiting: all but those trained for the paper's, which have siblings trained for the other."""
+        return [c for c in self.entered.contenders if waiting == "paper" or c.trained_waiting != "paper"]
 
 
 def reproduce(
@@ -121,13 +133,18 @@ def reproduce(
     plan = plan or (QUICK if quick else FULL)
     stream = load_stream("conditional-paper").with_jobs(plan.jobs)
     entered = gather(stream)
-    found = Findings(stream, plan, entered, Arena(stream), Adaptation.of(stream, entered, seeds=plan.changes))
+    universal = entered.find(ANY)
+    any_graph = AnyGraph(universal.who if universal is not None else None, plan.streams, min(plan.jobs, 1000))  # type: ignore[arg-type]
+    found = Findings(stream, plan, entered, Arena(stream), Adaptation.of(stream, entered, seeds=plan.changes), any_graph)
     for waiting in WAITINGS:
-        found.times[waiting] = {c.name: np.full((len(PROBABILITIES), plan.seeds), np.nan) for c in entered.contenders}
-        found.usage[waiting] = {c.name: [found.arena.usage() for _ in PROBABILITIES] for c in entered.contenders}
+        found.times[waiting] = {c.name: np.full((len(PROBABILITIES), plan.seeds), np.nan) for c in found.players(waiting)}
+        found.usage[waiting] = {c.name: [found.arena.usage() for _ in PROBABILITIES] for c in found.players(waiting)}
+    found.regular = {c.name: np.full((len(PROBABILITIES), plan.regular), np.nan) for c in found.players("event")}
     steps: list[Callable[[Findings], None]] = [partial(_check_baselines, p=p) for p in BASELINES]
     steps += [partial(_play_point, point=i, seed=seed) for seed in range(1, plan.seeds + 1) for i in range(len(PROBABILITIES))]
     steps += [partial(_play_change, kind=kind, seed=seed) for kind in found.adaptation.kinds for seed in range(1, plan.changes + 1)]
+    steps += [partial(_play_regular, point=i, seed=seed) for seed in range(1, plan.regular + 1) for i in range(len(PROBABILITIES))]
+    steps += [partial(_play_any, kind=kind, at=at) for kind, at in any_graph.steps]
     steps.append(_learning_curves)
     for step in watch(steps):
         step(found)
@@ -175,7 +192,7 @@ def _play_point(found: Findings, *, point: int, seed: int) -> None:
     p = PROBABILITIES[point]
     draw = found.stream.with_probability("D", [p, 1.0 - p]).draw_ticks(seed, authors=True)
     for waiting in WAITINGS:
-        for contender in found.entered.contenders:
+        for contender in found.players(waiting):
             fleet = found.arena.play(contender, waiting, draw)
             if fleet is not None:
                 found.times[waiting][contender.name][point, seed - 1] = fleet.jct(0).mean() * 1000
@@ -184,6 +201,21 @@ def _play_point(found: Findings, *, point: int, seed: int) -> None:
 
 def _play_change(found: Findings, *, kind: str, seed: int) -> None:
     found.adaptation.play(kind, seed)
+
+
+def _play_regular(found: Findings, *, point: int, seed: int) -> None:
+    """All contenders on one draw with a job every 8 ms, as the paper's text has it."""
+    p = PROBABILITIES[point]
+    even = replace(found.stream, arrivals=Arrivals("regular", gap=found.stream.arrivals.gap))
+    draw = even.with_probability("D", [p, 1.0 - p]).draw_ticks(seed)
+    for contender in found.players("event"):
+        fleet = found.arena.play(contender, "event", draw)
+        if fleet is not None:
+            found.regular[contender.name][point, seed - 1] = fleet.jct(0).mean() * 1000
+
+
+def _play_any(found: Findings, *, kind: str, at: int) -> None:
+    found.any_graph.play(kind, at)
 
 
 def _learning_curves(found: Findings) -> None:
@@ -243,10 +275,12 @@ def _tell(found: Findings, *, quick: bool) -> None:
         "left_out": found.entered.left_out,
         "exact": _exact(found),
         "baselines": _baseline_rows(found),
-        "grid": [row for w in WAITINGS for c in found.entered.contenders for row in _grid_rows(found, w, c)],
-        "summary": [_summary_row(found, w, c) for w in WAITINGS for c in found.entered.contenders],
-        "units": [row for w in WAITINGS for c in found.entered.contenders for row in _unit_rows(found, w, c)],
+        "grid": [row for w in WAITINGS for c in found.players(w) for row in _grid_rows(found, w, c)],
+        "summary": [_summary_row(found, w, c) for w in WAITINGS for c in found.players(w)],
+        "units": [row for w in WAITINGS for c in found.players(w) for row in _unit_rows(found, w, c)],
         "adaptation": found.adaptation.document(),
+        "regular": _regular_rows(found),
+        "any_graph": found.any_graph.document(),
     }
 
 
@@ -320,6 +354,18 @@ def _summary_row(found: Findings, waiting: Waiting, contender: Contender) -> dic
         "never_ended": int(np.isnan(ours).sum()),
         "over_reference": number((ours.mean(axis=1) / base.mean(axis=1)).mean()),
     }
+
+
+def _regular_rows(found: Findings) -> list[dict[str, Any]]:
+    return [
+        {
+            "policy": name,
+            "mean": [number(x) for x in times.mean(axis=1)],
+            "half_width": [number(half_width(row)) for row in times],
+            "over_normal": number((times.mean(axis=1) / found.times["event"][name].mean(axis=1)).mean()),
+        }
+        for name, times in found.regular.items()
+    ]
 
 
 def _unit_rows(found: Findings, waiting: Waiting, contender: Contender) -> list[dict[str, Any]]:

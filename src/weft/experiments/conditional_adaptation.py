@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
 from weft.experiments.conditional_contenders import Arena, Contender, Field, half_width, number
-from weft.model.columns import FloatArray
+from weft.model.columns import FloatArray, IntArray
 from weft.model.stream import Drift, Stream
+from weft.policies.files import Learned
 from weft.sim.fleet import Waiting
 
 BINS = 40
 """Parts of a run for which mean completion times are told."""
 FOLLOWED = ("fifo", "shortest-remaining", "index", "pi0", "pi1", "pi2", "pi3", "pi4", "best")
+LEARNING = "pi3"
+"""Who also goes on learning: the one that was trained for every p(c) but cannot see which it is."""
 ABOUT = {
     "steps": "p(c) is 0.9, from a third of the run on 0.1, and in the last third 0.9 again",
     "walk": "p(c) moves at random from 0.5, by 0.15 per square root of a second, reflected at 0 and 1",
@@ -29,6 +33,7 @@ class Adaptation:
     contenders: list[Contender]
     seeds: int
     arena: Arena
+    pupil: Contender | None = None
     waiting: Waiting = "event"
     times: dict[str, dict[str, FloatArray]] = field(default_factory=dict)
     curves: dict[str, dict[str, list[FloatArray]]] = field(default_factory=dict)
@@ -39,10 +44,12 @@ class Adaptation:
         """Take those who say something here; the index and pi4 also with an estimate that forgets nothing."""
         chosen = [c for name in FOLLOWED if (c := entered.find(name)) is not None]
         chosen += [c.remembering(np.inf, f"{c.name}, never forgets") for c in chosen if c.name in {"index", "pi4"}]
-        found = cls(stream, chosen, seeds, Arena(stream))
+        pupil = entered.find(LEARNING) if find_spec("torch") is not None else None
+        found = cls(stream, chosen, seeds, Arena(stream), pupil=pupil)
+        names = [c.name for c in chosen] + ([f"{LEARNING}, learns on"] if pupil is not None else [])
         for kind in found.kinds:
-            found.times[kind] = {c.name: np.full(seeds, np.nan) for c in chosen}
-            found.curves[kind] = {c.name: [] for c in chosen}
+            found.times[kind] = {name: np.full(seeds, np.nan) for name in names}
+            found.curves[kind] = {name: [] for name in names}
         return found
 
     @property
@@ -72,9 +79,20 @@ class Adaptation:
         for contender in self.contenders:
             fleet = self.arena.play(contender, self.waiting, (arrival, outcome))
             if fleet is not None:
-                jct = fleet.jct(0) * 1000
-                self.times[kind][contender.name][seed - 1] = jct.mean()
-                self.curves[kind][contender.name].append(_binned(jct))
+                self._note(kind, seed, contender.name, fleet.jct(0))
+        if self.pupil is not None:
+            self._note(kind, seed, f"{LEARNING}, learns on", self._learn(stream, (arrival, outcome), seed))
+
+    def _note(self, kind: str, seed: int, name: str, seconds: FloatArray) -> None:
+        self.times[kind][name][seed - 1] = seconds.mean() * 1000
+        self.curves[kind][name].append(_binned(seconds * 1000))
+
+    def _learn(self, stream: Stream, draw: tuple[FloatArray, IntArray], seed: int) -> FloatArray:
+        from weft.learn.online import play_online
+
+        assert self.pupil is not None
+        assert isinstance(self.pupil.who, Learned)
+        return play_online(self.pupil.who, stream, draw, waiting=self.waiting, seed=seed)
 
     def document(self) -> dict[str, Any]:
         """What was found, as plain values. Curves of steps are means over seeds, those of the walk belong to its first draw."""
@@ -82,7 +100,7 @@ class Adaptation:
         return {
             "waiting": self.waiting,
             "seeds": self.seeds,
-            "online_learning": None,
+            "online_learning": None if self.pupil is None else f"{LEARNING}, learns on",
             "time": [(i + 0.5) * self.span / bins for i in range(bins)],
             "kinds": {kind: self._kind(kind) for kind in self.kinds},
         }

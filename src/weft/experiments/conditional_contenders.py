@@ -15,11 +15,12 @@ from weft.policies.conditional_rules import RULES, ConditionalRule
 from weft.policies.files import Learned, find_policy, read_policy, shipped
 from weft.policies.index_file import index_names, load_index
 from weft.policies.networks import working_space
-from weft.policies.playing import PATIENCE, WINDOW, options_of, play_out
+from weft.policies.pair_policy import PairPolicy
+from weft.policies.playing import PATIENCE, WINDOW, options_of, play_out, reads_pairs
 from weft.sim.fleet import StepFleet, StepOptions, Waiting
 
 Group = Literal["paper rule", "rule", "fixed", "adaptive"]
-EXPECTED = tuple(f"conditional-{name}" for name in ("pi0", "pi1", "pi2", "pi3", "pi4", "best"))
+EXPECTED = tuple(f"conditional-{name}" for name in ("pi0", "pi1", "pi2", "pi3", "pi4", "best", "any"))
 """Policies the experiment asks for."""
 PAPER_RULES = ("fifo", "mru", "depth-first")
 
@@ -30,12 +31,14 @@ class Contender:
 
     name: str
     group: Group
-    who: ConditionalRule | Learned
+    who: ConditionalRule | Learned | PairPolicy
     options: StepOptions
 
     @property
     def trained_waiting(self) -> str | None:
         """The semantics of waiting a policy was trained with; a rule has none."""
+        if isinstance(self.who, PairPolicy):
+            return "event"
         return self.who.environment.get("waiting", "event") if isinstance(self.who, Learned) else None
 
     def remembering(self, window: float, name: str) -> Contender:
@@ -88,6 +91,8 @@ def _rule(name: str) -> Contender:
 
 def _learned(name: str, stream: Stream) -> Contender:
     policy = read_policy(find_policy(name))
+    if reads_pairs(policy):
+        return Contender(short(name), "adaptive", PairPolicy(policy.network, name), options_of(policy))
     options, network = options_of(policy), policy.network
     fleet = StepFleet(stream.with_jobs(1), 1, options)
     wanted = (fleet.observation_size, fleet.units, fleet.kinds + 1)
@@ -154,7 +159,7 @@ class Arena:
             self._fleets[options] = StepFleet(self.stream, 1, options)
         fleet = self._fleets[options]
         fleet.place(0, *draw)
-        if isinstance(contender.who, ConditionalRule):
+        if isinstance(contender.who, ConditionalRule | PairPolicy):
             contender.who.play(fleet)
             return fleet
         return fleet if _play_learned(contender.who, fleet) else None

@@ -148,7 +148,7 @@ def _vector(fleet: StepFleet) -> Any:
     from gymnasium import spaces
     from stable_baselines3.common.vec_env import VecEnv
 
-    class Vector(VecEnv):  # type: ignore[misc]
+    class Vector(VecEnv):
         def __init__(self) -> None:
             seen = spaces.Box(0.0, 1.0, (fleet.observation_size,), np.float32)
             super().__init__(fleet.size, seen, spaces.MultiDiscrete(np.full(fleet.units, fleet.kinds + 1)))

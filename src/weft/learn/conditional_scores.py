@@ -12,11 +12,12 @@ from weft.model.stream import Stream
 from weft.policies.conditional_rules import RULES, ConditionalRule
 from weft.policies.files import ALIASES, Learned, find_policy, read_policy, shipped
 from weft.policies.index_file import load_index
-from weft.policies.playing import WINDOW, options_of, play, watched_task, with_first
+from weft.policies.pair_policy import PairPolicy
+from weft.policies.playing import WINDOW, options_of, play, reads_pairs, watched_task, with_first
 from weft.registry import closest
 from weft.sim.fleet import StepFleet, StepOptions, Waiting
 
-Contender = Learned | ConditionalRule
+Contender = Learned | ConditionalRule | PairPolicy
 
 
 def contender(name: str) -> Contender:
@@ -24,7 +25,8 @@ def contender(name: str) -> Contender:
     if name in RULES:
         return load_index() if name == "index" else ConditionalRule(name)
     try:
-        return read_policy(find_policy(name))
+        learned = read_policy(find_policy(name))
+        return PairPolicy(learned.network, learned.name) if reads_pairs(learned) else learned
     except UnknownName:
         known = [*RULES, *ALIASES, *shipped()]
         raise UnknownName(f"unknown policy '{name}'{closest(name, known)}") from None

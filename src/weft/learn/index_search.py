@@ -161,7 +161,7 @@ def search_index(
     judge.prepare(VALIDATION)
     weights = first_weights(trial.fleet) if start is None else start
     ties = Ties(trial.fleet)
-    evolution = _Evolution(ties.gather(weights), search)
+    evolution = Evolution(ties.gather(weights), population=search.population, sigma=search.sigma)
     best = Found(weights, judge.score(weights), [], search)
     rng = random_stream(search.seed, "index_search")
     for generation in range(1, search.generations + 1):
@@ -180,14 +180,14 @@ def search_index(
     return best
 
 
-class _Evolution:
+class Evolution:
     """The distribution: mean, step size and one variance a weight, with their paths (Hansen 2016, tutorial; rates for separable CMA-ES)."""
 
-    def __init__(self, mean: FloatArray, search: Search) -> None:
-        n, parents = len(mean), search.population // 2
-        weights = math.log(search.population / 2 + 0.5) - np.log(np.arange(1, parents + 1))
+    def __init__(self, mean: FloatArray, *, population: int, sigma: float) -> None:
+        n, parents = len(mean), population // 2
+        weights = math.log(population / 2 + 0.5) - np.log(np.arange(1, parents + 1))
         self.weights: FloatArray = weights / weights.sum()
-        self.mean, self.sigma = mean.copy(), search.sigma
+        self.mean, self.sigma = mean.copy(), sigma
         self.variance, self.path, self.step_path = np.ones(n), np.zeros(n), np.zeros(n)
         mass = 1.0 / float((self.weights**2).sum())
         self.mass = mass

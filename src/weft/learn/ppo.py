@@ -32,6 +32,10 @@ IMITATION_RATE = 1e-3
 """Learning rate while a teacher is followed: copying bears larger steps than improving on what was copied."""
 
 
+KNOWN = 1e7
+"""Observations that the scaling of a known network stands for: it hardly moves any more."""
+
+
 class VectorEnv(Protocol):
     """Many copies of one environment, stepped at once; a copy that ends starts again by itself.
 
@@ -40,7 +44,7 @@ class VectorEnv(Protocol):
     `remaining` and `capacity`, where there, are for units that draw from common stocks: (envs, actions - 1) what each stock
     holds at the start of the step and (units,) the most a unit takes from one. Units later in order then see only what is left.
     `visible`, where there, is how many numbers of an observation, the first ones, the actor may see; the critic, which serves
-    in training only, sees all (Pinto et al., 2018, "Asymmetric Actor Critic").
+    in training only, sees all (Pinto et al., 2018, "Asymmetric Actor Critic"). `finished`, where there, ends the training once true.
     """
 
     envs: int
@@ -65,6 +69,7 @@ class Settings:
     ----------
     samples : steps over all copies of the environment
     imitation : so many of them, the first, follow a teacher, where there is one
+    warm_up : in so many of them, the first, only the critic learns: for a policy that is known already (`start`)
     rollout : steps of each copy between two updates
     horizon : time over which the future counts: the discount is exp(-elapsed / horizon); inf for none
     trace : GAE's lambda, per step
@@ -74,6 +79,7 @@ class Settings:
 
     samples: int = 5_000_000
     imitation: int = 0
+    warm_up: int = 0
     rollout: int = 64
     epochs: int = 4
     minibatch: int = 4096
@@ -156,6 +162,16 @@ class ActorCritic(nn.Module):
         """Return the logits (batch, units, actions)."""
         logits: Tensor = self.actor(scaled[:, : self.visible])
         return logits.view(-1, self.units, self.actions)
+
+    def begin_with(self, arrays: dict[str, Numbers]) -> None:
+        """Act as a known network does, scaling of its input included; that of what only the critic sees goes on moving."""
+        with torch.no_grad():
+            self.mean[: self.visible] = torch.from_numpy(arrays["input.mean"])
+            self.deviation[: self.visible] = torch.from_numpy(1.0 / arrays["input.scale"] - 1e-6)
+            self.seen = KNOWN
+            for i, linear in enumerate(part for part in self.actor if isinstance(part, nn.Linear)):
+                linear.weight.copy_(torch.from_numpy(arrays[f"{i}.weight"]))
+                linear.bias.copy_(torch.from_numpy(arrays[f"{i}.bias"]))
 
     def weights(self) -> dict[str, Numbers]:
         """Return the acting network as arrays: layers "0.weight", "0.bias", ..., and the scaling of its input."""
@@ -289,6 +305,7 @@ def train(
     evaluate: Callable[[dict[str, Numbers]], float] | None = None,
     watch: Callable[[Training], None] | None = None,
     teacher: Callable[[], IntArray] | None = None,
+    start: dict[str, Numbers] | None = None,
 ) -> Training:
     """Train a masked policy; the same seed gives the same curve.
 
@@ -298,11 +315,14 @@ def train(
     watch : called after every update with the training so far: progress bars and checkpoints. A `KeyboardInterrupt` anywhere in the loop
         ends the training early with the best weights so far, and `interrupted` set.
     teacher : gives the actions (envs, units) of a known rule at the present state; `settings.imitation` says how long it is followed
+    start : weights of a network to go on from, of the same sizes (see `Training.weights`)
     """
     torch.set_num_threads(1)
     torch.manual_seed(seed)
     rng = stream(seed, "ppo")
     net = ActorCritic(env.observation_size, getattr(env, "visible", env.observation_size), env.units, env.actions, settings.hidden)
+    if start is not None:
+        net.begin_with(start)
     optimiser = torch.optim.Adam(net.parameters(), lr=settings.learning_rate[0], eps=1e-5, foreach=True)
     buffer, returns = _Rollout(env, settings.rollout), _Returns()
     observation, mask = env.reset(seed)
@@ -318,7 +338,8 @@ def train(
             guide = teacher if update <= lessons else None
             progress = max(0, update - lessons - 1) / max(1, updates - lessons)
             observation, mask = _collect(env, net, buffer, returns, observation, mask, settings, rng, guide)
-            entry = _improve(net, optimiser, buffer, returns, settings, progress, rng, imitate=guide is not None)
+            aim = "imitate" if guide is not None else "value" if result.samples < settings.warm_up else "improve"
+            entry = _improve(net, optimiser, buffer, returns, settings, progress, rng, aim=aim)
             net.observe(torch.from_numpy(buffer.observation.reshape(-1, env.observation_size)))
             result.samples += per_update
             result.cpu_seconds = time.process_time() - began
@@ -328,6 +349,8 @@ def train(
             result.curve.append(entry)
             if watch is not None:
                 watch(result)
+            if getattr(env, "finished", False):
+                break
     except KeyboardInterrupt:
         result.interrupted = True
     return result
@@ -389,11 +412,11 @@ def _improve(
     progress: float,
     rng: np.random.Generator,
     *,
-    imitate: bool = False,
+    aim: str = "improve",
 ) -> dict[str, float]:
-    """Several passes over the rollout with the clipped objective (PPO, eq. 7, 9), or with the likelihood of a teacher's actions."""
+    """Several passes over the rollout with the clipped objective (PPO, eq. 7, 9), a teacher's likelihood, or the value only."""
     rate, entropy_weight = (a + (b - a) * progress for a, b in (settings.learning_rate, settings.entropy))
-    if imitate:
+    if aim == "imitate":
         rate = IMITATION_RATE
     for group in optimiser.param_groups:
         group["lr"] = rate
@@ -416,8 +439,10 @@ def _improve(
             ratio_log = taken - old[pick]
             ratio, gain = ratio_log.exp(), normal[pick]
             policy_loss = -torch.minimum(ratio * gain, ratio.clamp(1 - settings.clip, 1 + settings.clip) * gain).mean()
-            if imitate:
+            if aim == "imitate":
                 policy_loss = -taken.mean()
+            elif aim == "value":
+                policy_loss, entropy_weight = policy_loss * 0.0, 0.0
             entropy = -(log_probs.exp() * log_probs).sum((-2, -1)).mean()
             value_loss = (net.critic(inputs[pick])[:, 0] - target[pick]).square().mean()
             optimiser.zero_grad(set_to_none=True)

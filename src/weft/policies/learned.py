@@ -14,14 +14,20 @@ from weft.model import Workload
 from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.policies.files import Learned, find_policy, read_policy
 from weft.policies.networks import Network, Numbers, choose, working_space
-from weft.policies.playing import options_of
+from weft.policies.pairs import SOON, choose_pairs, make_situation
+from weft.policies.playing import options_of, reads_pairs
 from weft.sim.view import Decision, View
+
+
+def nothing_due(view: View) -> bool:
+    """Whether nothing runs and no job is to come: then waiting would never end."""
+    return bool((view.running < 0).all() and len(view.workload.arrival) == np.searchsorted(view.workload.arrival, view.now, side="right"))
 
 
 def load_policy(name_or_path: str | Path = "conditional") -> LearnedPolicy:
     """Load a learned policy that comes with weft, by name, or one from a file (see `weft train`). Loading runs no code.
 
-    "conditional" is the best one for the stream `conditional-paper`.
+    "conditional" is the best one for the stream `conditional-paper`; "conditional-any" plays on any conditional graph and any units.
 
     Examples
     --------
@@ -29,7 +35,8 @@ def load_policy(name_or_path: str | Path = "conditional") -> LearnedPolicy:
     >>> policy.network.sizes.tolist(), policy.learned.training["algorithm"]
     ([31, 64, 64, 28], 'PPO with masked actions (weft.learn.ppo)')
     """
-    return LearnedPolicy(read_policy(find_policy(name_or_path)))
+    learned = read_policy(find_policy(name_or_path))
+    return PairViewPolicy(learned) if reads_pairs(learned) else LearnedPolicy(learned)
 
 
 class LearnedPolicy:
@@ -107,8 +114,7 @@ class LearnedPolicy:
             first = int(view.ready[self._kind[view.ready] == k][0])
             for d in np.flatnonzero(view.idle).tolist():
                 mask[d, k] = view.duration(first, d) < np.inf
-        nothing_due = (view.running < 0).all() and len(view.jobs) and view.jobs[-1] == view.workload.jobs - 1
-        mask[mask[:, :kinds].any(axis=1), kinds] = not nothing_due
+        mask[mask[:, :kinds].any(axis=1), kinds] = not nothing_due(view)
         return mask
 
     def observe(self, view: View) -> Numbers:
@@ -150,11 +156,11 @@ class LearnedPolicy:
         """Find the choices to estimate, by the names of their tasks, in every problem."""
         self._watched: list[tuple[int, int, int, int, int]] = []  # template, task, choice, branches, slot
         slots = 0
-        names = self.learned.observation.get("watched", [])
+        names = self._watched_names()
         for template, problem in enumerate(workload.problems):
             w = problem.workflow
             for c in np.argsort(w.choices.task, kind="stable").tolist():
-                if w.task_name(int(w.choices.task[c])) in names:
+                if names is None or w.task_name(int(w.choices.task[c])) in names:
                     branches = len(w.choices.branches(c))
                     self._watched.append((template, int(w.choices.task[c]), c, branches, slots))
                     slots += branches - 1
@@ -162,6 +168,11 @@ class LearnedPolicy:
         self._estimate = np.concatenate([np.zeros(0), *priors])
         self._counted = [0] * len(self._watched)
         self._open = {j: [entry for entry in self._watched if entry[0] == workload.template[j]] for j in range(workload.jobs)}
+
+    def _watched_names(self) -> list[str] | None:
+        """Tasks whose choices are estimated; None for all."""
+        names: list[str] = self.learned.observation.get("watched", [])
+        return names
 
     def _learn_outcomes(self, view: View) -> None:
         """Take in the outcomes that have become known, in the order in which tasks finished."""
@@ -194,3 +205,119 @@ class LearnedPolicy:
                 f"policy '{self.name}' is for {self.network.units} units and {self.network.actions - 1} kinds of task; "
                 f"workload '{workload.name}' has {units} and {kinds}; train one for it: weft train"
             )
+
+
+class PairViewPolicy(LearnedPolicy):
+    """A policy over pairs of unit and kind (`pairs.py`), for any workload. It watches all choices."""
+
+    def begin(self, workload: Workload, *, seed: int = 0) -> None:
+        """Forget all estimates."""
+        super().begin(workload, seed=seed)
+        tasks = [problem.n for problem in workload.problems]
+        self._first_task = np.concatenate(([0], np.cumsum(tasks))).astype(np.int64)
+        self._now = make_situation(int(self._first_task[-1]), len(workload.kinds), workload.cluster.p)
+        self._seconds = np.concatenate([np.zeros((0, workload.cluster.p)), *(problem.durations() for problem in workload.problems)])
+        self._held: list[list[int]] = [[] for _ in range(workload.cluster.p)]
+        self._rest, self._visit = np.zeros(len(self._seconds)), np.zeros(len(self._seconds))
+        self._task_kind = np.concatenate(
+            [np.zeros(0, np.int64)]
+            + [np.array([workload.kinds.index(k) for k in p.workflow.kinds], np.int64)[p.workflow.kind] for p in workload.problems]
+        )
+        self._known: FloatArray | None = None
+
+    def decide(self, view: View) -> Decision | None:
+        """Choose for all idle units at once, then commit one by one; who shares a batch is remembered."""
+        decision = super().decide(view)
+        if decision is not None:
+            mine = view.ready[self._kind[view.ready] == self._kind[decision.instance]]
+            mine = [int(i) for i in mine if view.duration(int(i), decision.device) < np.inf]
+            self._held[decision.device] = mine[: int(self._capacity[decision.device])]
+        return decision
+
+    def _choose(self, view: View) -> list[tuple[int, int]]:
+        self._learn_outcomes(view)
+        if not view.idle.any():
+            return []
+        self._fill(view)
+        action = np.zeros(len(view.idle), np.int64)
+        choose_pairs(self._now, self.network, self._space, action)
+        return [(d, int(action[d])) for d in np.flatnonzero(view.idle).tolist() if action[d] < len(self._now.left)]
+
+    def _fill(self, view: View) -> None:
+        """Read off the view what `pairs.fill_situation` reads off a simulation."""
+        now, kinds = self._now, len(view.workload.kinds)
+        if self._known is None or not np.array_equal(self._known, self._estimate):
+            self._known = self._estimate.copy()
+            self._look_ahead(view)
+        now.idle[:], now.batch[:] = view.idle, self._capacity
+        now.busy[:] = np.where(np.isfinite(view.free_at), np.maximum(view.free_at - view.now, 0.0), np.inf)
+        now.runs[:] = np.where(view.running >= 0, self._kind[view.running], -1)
+        now.left[:] = np.bincount(self._kind[view.ready], minlength=kinds)
+        now.aged[:] = now.rest[:] = 0.0
+        for k in np.flatnonzero(now.left).tolist():
+            mine = view.ready[self._kind[view.ready] == k]
+            now.aged[k] = view.now - self._arrival[mine[0]]
+            now.rest[k] = self._rest[self._task(view, int(mine[0]))]
+            for d in range(len(view.idle)):
+                own = [self._seconds[self._task(view, int(i)), d] for i in mine]
+                now.seconds[k, d] = next((x for x in own if x < np.inf), np.inf)
+        self._expect(view)
+        now.scalar[:] = self._typical, len(view.jobs), 0.0 if nothing_due(view) else 1.0
+
+    def _expect(self, view: View) -> None:
+        """Tasks about to become ready, and tasks per time."""
+        now = self._now
+        now.coming[:] = now.flow[:] = 0.0
+        for d in range(len(view.idle)):
+            if view.running[d] >= 0 and now.busy[d] <= SOON * self._typical:
+                for instance in self._held[d]:
+                    job, task = view.workload.task_of(instance)
+                    template = int(view.workload.template[job])
+                    w = view.workload.problems[template].workflow
+                    for e in range(int(w.succ_ptr[task]), int(w.succ_ptr[task + 1])):
+                        now.coming[self._task_kind[self._first_task[template] + w.dst[e]]] += self._chance(view, template, e)
+        came = int(np.searchsorted(view.workload.arrival, view.now, side="right"))
+        share = np.bincount(view.workload.template[:came], minlength=len(view.workload.problems)) / view.now if view.now > 0 else None
+        for t in range(len(self._visit)):
+            template = int(np.searchsorted(self._first_task, t, side="right")) - 1
+            now.flow[self._task_kind[t]] += self._visit[t] * (share[template] if share is not None else 0.0)
+
+    def _look_ahead(self, view: View) -> None:
+        """For each task the expected time to the end, and how often a job runs it."""
+        for template, problem in enumerate(view.workload.problems):
+            w, base = problem.workflow, int(self._first_task[template])
+            self._visit[base : base + w.n] = np.diff(w.pred_ptr) == 0
+            for t in w.order.tolist():
+                for e in range(int(w.succ_ptr[t]), int(w.succ_ptr[t + 1])):
+                    v = base + int(w.dst[e])
+                    self._visit[v] = 1.0 - (1.0 - self._visit[v]) * (1.0 - self._visit[base + t] * self._chance(view, template, e))
+            for t in w.order[::-1].tolist():
+                total = float(self._seconds[base + t].min())
+                for e in range(int(w.succ_ptr[t]), int(w.succ_ptr[t + 1])):
+                    total += self._chance(view, template, e) * float(self._rest[base + int(w.dst[e])])
+                self._rest[base + t] = total
+
+    def _chance(self, view: View, template: int, edge: int) -> float:
+        """How probable an edge is taken, as far as known."""
+        choices = view.workload.problems[template].workflow.choices
+        choice = int(choices.edge_choice[edge])
+        if choice < 0:
+            return 1.0
+        branches, slot = self._slot[template, choice]
+        branch = int(choices.edge_branch[edge])
+        if branch < branches - 1:
+            return float(self._estimate[slot + branch])
+        rest = 1.0
+        for b in range(branches - 1):
+            rest -= float(self._estimate[slot + b])
+        return rest
+
+    def _task(self, view: View, instance: int) -> int:
+        job, task = view.workload.task_of(instance)
+        return int(self._first_task[view.workload.template[job]]) + task
+
+    def _watched_names(self) -> None:
+        return None
+
+    def _check_fits(self, workload: Workload) -> None:  # noqa: ARG002 (it fits everything)
+        self._slot = {(template, choice): (branches, slot) for template, _, choice, branches, slot in self._watched}

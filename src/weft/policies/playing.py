@@ -11,6 +11,7 @@ from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.model.stream import Drift, Stream
 from weft.policies.files import Learned
 from weft.policies.networks import Network, Numbers, choose, working_space
+from weft.policies.pairs import PAIR_FEATURES
 from weft.sim.commitment import is_idle
 from weft.sim.fleet import StepFleet, StepOptions, Waiting
 from weft.sim.jit import inline, lean
@@ -27,15 +28,27 @@ PATIENCE = 40
 def options_of(policy: Learned, waiting: Waiting | None = None) -> StepOptions:
     """Return how a stream is to be stepped and shown for a policy."""
     seen = policy.observation
+    if reads_pairs(policy):
+        return StepOptions(waiting=waiting or "event", window=WINDOW)
     if seen.get("name") != "steps" or seen.get("version") != 1:
         raise InvalidInput(
-            f"policy '{policy.name}' reads observations '{seen.get('name')}' version {seen.get('version')}; known: 'steps' version 1"
+            f"policy '{policy.name}' reads observations '{seen.get('name')}' version {seen.get('version')}; "
+            "known: 'steps' and 'pairs', version 1"
         )
     shown = {key: value for key, value in seen.items() if key not in {"name", "version", "watched"}}
     try:
         return StepOptions(waiting=waiting or policy.environment.get("waiting", "event"), **shown)
     except TypeError as error:
         raise InvalidInput(f"policy '{policy.name}': its observation cannot be read ({error})") from None
+
+
+def reads_pairs(policy: Learned) -> bool:
+    """Whether a policy scores pairs of unit and kind (`pairs.py`) and so plays on any graph."""
+    if policy.observation.get("name") != "pairs" or policy.observation.get("version") != 1:
+        return False
+    if policy.observation.get("features") != list(PAIR_FEATURES):
+        raise InvalidInput(f"policy '{policy.name}': its features are not those of this version of weft; train it again")
+    return True
 
 
 def watched_task(stream: Stream) -> str:

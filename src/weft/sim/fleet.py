@@ -163,6 +163,13 @@ class StepFleet:
         for name in _OWN_DESK:
             np.copyto(getattr(desk, name)[s], getattr(self._start, name))
 
+    def begin(self, s: int, arrival: FloatArray, outcome: IntArray) -> Steps:
+        """Lay out simulation s with these jobs, and live up to its first decision."""
+        self.place(s, arrival, outcome)
+        if begin_one(self.fleet, s, self._steps.observation, self._steps.mask) == ENDED:
+            raise InvalidInput(f"the jobs of '{self.stream.name}' take no time: there is nothing to decide")
+        return self._steps
+
     def jct(self, s: int) -> FloatArray:
         """Seconds each job of simulation s took; NaN where it has not ended."""
         job = self.fleet.sim.job[s, :-1]
@@ -170,11 +177,9 @@ class StepFleet:
         return seconds
 
     def _begin(self, s: int) -> None:
-        self.place(s, *self.stream.draw_ticks(int(self._next[s]), authors=self.authors))
+        self.begin(s, *self.stream.draw_ticks(int(self._next[s]), authors=self.authors))
         self.playing[s] = self._next[s]
         self._next[s] += self.size
-        if begin_one(self.fleet, s, self._steps.observation, self._steps.mask) == ENDED:
-            raise InvalidInput(f"the jobs of '{self.stream.name}' take no time: there is nothing to decide")
 
 
 _OWN = ("world", "job", "inst", "entry", "kind", "device", "due")
