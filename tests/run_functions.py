@@ -130,3 +130,24 @@ def after(value, other=None):
 @weft.task
 def marked(folder, name, *values):
     return count_calls(folder, name, *values)
+
+
+@weft.task
+def slowly(x):
+    time.sleep(0.02)
+    return x
+
+
+@weft.task
+def potrf(a):
+    return np.linalg.cholesky(a)
+
+
+@weft.task
+def trsm(factor, a):
+    return np.linalg.solve(factor, a.T).T
+
+
+@weft.task
+def gemm(a, b, c):
+    return a - b @ c.T

@@ -1,8 +1,9 @@
 """The Dask backend: every thread of every worker of a Dask cluster is a device. Results stay on the workers, and move between them.
 
-A task is one Dask task, its inputs are Dask's own dependencies: what a dead worker held, Dask computes again where it can. Pins are loose
-(`allow_other_workers`), since a strict one waits for ever for an address that is gone; devices go by the names of workers, since a worker
-that a nanny starts again has another address. The order of the tasks of a device is kept by `weft.run.dask_plugin.Turns`.
+A task is one Dask task, its inputs are Dask's own dependencies: what a dead worker held, Dask computes again, anywhere. A strict pin waits
+for ever for an address that is gone: so a task is pinned strictly until it is done, and taken back when its worker is lost; then its pin is
+loose. Devices go by the names of workers, since a worker that a nanny starts again has another address. The order of the tasks of a device
+is kept by `weft.run.dask_plugin.Turns`.
 """
 
 # pickles of this run's own processes, and of the user's own results
@@ -164,7 +165,7 @@ class DaskBackend:
                 *(self._results[i] for i in parents),
                 key=key,
                 workers=[line.site.address],
-                allow_other_workers=True,
+                allow_other_workers=False,  # a task that ends its worker must not go on to the next one
                 priority=-priority,
                 pure=False,
             )
@@ -236,6 +237,7 @@ class DaskBackend:
         for line in self._lines:
             if line.orders and self._cluster is not None and line.site.up:
                 self._kill(line.site)
+                line.site.dead = line.site.id
         for future in [*self._pending.values(), *self._results.values()]:
             future.release()
         if self._run and self._client.status == "running":
@@ -335,14 +337,14 @@ class DaskBackend:
     def _muster(self) -> None:
         """Learn which workers are there, and greet them; those of our own are waited for."""
         deadline = time.perf_counter() + START_LIMIT
-        dead = {site.id for site in self._sites if not site.up}
+        dead = [site.dead for site in self._sites]
         for site in self._sites:
             site.up = False
         while True:
             for facts in self._client.run_on_scheduler(remote.census):
                 if facts["id"] not in dead:
                     self._settle(facts)
-            missing = [site for site in self._sites if not site.id or site.id in dead]
+            missing = [site for site in self._sites if site.id in dead]
             if not missing or self._cluster is None:
                 break
             if time.perf_counter() > deadline:
@@ -355,11 +357,8 @@ class DaskBackend:
         for thread in threads:
             thread.join(START_LIMIT)
         while not self._inbox.empty():
-            message = self._inbox.get()
-            if message["word"] == "ready":
-                message["site"].up = True
-            else:
-                self._hear(message)
+            self._hear(self._inbox.get())
+        self._news = [event for event in self._news if not isinstance(event, DeviceAdded)]  # they are there when the clock starts
 
     def _settle(self, facts: remote.Facts) -> Site | None:
         """The site of a worker: its own by name; one with a new name takes the place of one that is gone."""
@@ -397,10 +396,9 @@ class DaskBackend:
     def _kill(self, site: Site) -> None:
         if self._cluster is None:
             self._ask(remote.die, site=site)
-        else:
+        elif site.pid:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(site.pid, signal.SIGKILL)
-        site.up = site.up and self._cluster is None and bool(self._where)
 
     def _ask(self, function: Any, *args: Any, site: Site | None = None) -> None:
         """Have something done on workers, without waiting for it."""
@@ -447,7 +445,7 @@ class DaskBackend:
             self._news.append(DeviceAdded(device, self.clock()))
 
     def _lose(self, site: Site) -> None:
-        site.up = False
+        site.up, site.dead = False, site.id
         self._bereft = time.perf_counter()
         text, fault = self._why(site)
         for device in site.devices:

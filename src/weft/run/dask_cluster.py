@@ -46,6 +46,8 @@ class Site:
     offset: float = 0.0
     """What its clock shows when ours shows zero."""
     up: bool = False
+    dead: str = ""
+    """The id of the worker that was lost here last."""
     devices: list[int] = field(default_factory=list)
 
 

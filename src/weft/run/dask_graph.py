@@ -86,6 +86,7 @@ def from_collections(collections: Sequence[Any]) -> Application:
     for collection in optimised:
         graph.update(dict(collection.__dask_graph__()))
     nodes = convert_legacy_graph(graph)
+    _refuse_futures(nodes)
     meant = {key: _meant(key, nodes, Alias) for key in nodes}
     needs = {key: [meant[k] for k in sorted(node.dependencies, key=str)] for key, node in nodes.items() if meant[key] == key}
     asked = [key for collection in optimised for key in _flat(collection.__dask_keys__())]
@@ -96,7 +97,6 @@ def from_collections(collections: Sequence[Any]) -> Application:
     number = {key: k for k, key in enumerate(order)}
     builder = WorkflowBuilder("dask")
     for key in order:
-        _refuse_futures(key, nodes[key])
         builder.task(_name(key), kind=key_split(key))
     calls = []
     for key in order:
@@ -156,9 +156,9 @@ def _in_order(needs: Mapping[Key, Sequence[Key]], goals: Sequence[Key]) -> list[
     return list(order)
 
 
-def _refuse_futures(key: Key, node: Any) -> None:
-    value = getattr(node, "value", None)
-    if type(value).__module__.partition(".")[0] == "distributed":
-        raise Unsupported(
-            f"task '{_name(key)}' is a future of a collection that was persisted; give weft.run the collection as it was before"
-        )
+def _refuse_futures(nodes: Mapping[Key, Any]) -> None:
+    """A collection that was persisted has futures in its graph, or nothing at all, where its tasks were."""
+    for key, node in nodes.items():
+        held = type(getattr(node, "value", None)).__module__.partition(".")[0] == "distributed"
+        for lost in [key] if held else sorted((k for k in node.dependencies if k not in nodes), key=str):
+            raise Unsupported(f"task '{_name(lost)}' was persisted and is a future now; give weft.run the collection as it was before")

@@ -235,6 +235,7 @@ class Reporter(SchedulerPlugin):  # type: ignore[misc]  # Dask is not typed ever
             return
         message = {"word": "done", "key": key, "worker": facts.get("worker", "")}
         if finish == "memory":
+            self.scheduler.tasks[key].loose_restrictions = True  # should it be lost, it may be computed anywhere
             message["report"] = (facts.get("metadata") or {}).get("weft")
         else:
             message |= {"word": "erred", "text": str(facts.get("exception_text") or "its workers died again and again")}
