@@ -5,11 +5,11 @@ from __future__ import annotations
 import importlib
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from weft.errors import InvalidInput, MissingExtra, Unsupported
+from weft.errors import InvalidInput, MissingExtra, Unsupported, WeftError
 from weft.run.local_device import LocalDevice
 from weft.run.profiler import cores_here
 from weft.run.worker import environment
@@ -78,16 +78,23 @@ class Session:
         if not self.own:
             self.specs = self._specs(devices)
         elif address is not None:
-            self.ray.init(address=address, logging_level="ERROR")
+            self._init(f"Ray at '{address}' cannot be reached", lambda: self.ray.init(address=address, logging_level="ERROR"))
             self.specs = self._specs(devices)
         else:
             self.specs = _specs_here(devices)
-            _start(self.ray, self.specs, processors)
+            self._init("Ray did not start on this machine", lambda: _start(self.ray, self.specs, processors))
         try:
             self._check()
         except InvalidInput:
             self.close()
             raise
+
+    def _init(self, trouble: str, init: Callable[[], Any]) -> None:
+        try:
+            init()
+        except Exception as error:
+            self.ray.shutdown()
+            raise WeftError(f"{trouble}: {' '.join(str(error).split())[:300]}") from error
 
     def close(self) -> None:
         """Disconnect; a Ray of our own ends."""
