@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.strategies import futures
-from tests.test_twin import RandomPolicy, _any_plan, assert_same
+from tests.test_twin import CopyingPolicy, RandomPolicy, _any_plan, assert_same
 
 from weft.errors import Stuck
 from weft.policies import POLICIES
@@ -50,6 +50,13 @@ def test_a_rule_runs_as_it_is_simulated(future, name, eager):
     rule = POLICIES.create(name)
     keys = batch_keys(rule, workload)
     assert_equal_events(workload, scenario, lambda: PolicyGuide(rule), rule.rule(workload), eager=eager, keys=keys)
+
+
+@settings(max_examples=40)
+@given(futures(), st.booleans())
+def test_a_policy_that_makes_copies_runs_as_it_is_simulated(future, eager):
+    workload, scenario = future
+    assert_equal_events(workload, scenario, lambda: PolicyGuide(CopyingPolicy()), CopyingPolicy(), eager=eager)
 
 
 @settings(max_examples=150)

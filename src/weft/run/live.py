@@ -54,6 +54,7 @@ class LiveLifecycle(Lifecycle):
         """Ready instances that wait for the end of their back-off."""
         self._ran_on = np.full(workload.instances, -1, np.int64)
         self._finished_at = np.full(workload.instances, np.nan)
+        self._copies: dict[int, list[tuple[int, float]]] = {}
         self._queued: list[float | None] = [0.0] * workload.cluster.p
         """Expected seconds of each device's queue; None: to be summed anew."""
 
@@ -99,6 +100,8 @@ class LiveLifecycle(Lifecycle):
         for i in group.members if group is not None else ():
             if self._ran_on[i] < 0:
                 self._ran_on[i], self._finished_at[i] = device, now
+            else:
+                self._copies.setdefault(i, []).append((device, now))
 
     def commit(self, instances: Sequence[int], device: int, now: float, *, copy: bool = False) -> None:
         """Add to the load of the device."""
@@ -209,6 +212,7 @@ class LiveLifecycle(Lifecycle):
             jobs=np.array(self.jobs_here(), np.int64),
             eager=self.eager,
             outcome=self.outcome.copy(),
+            copies=self._copies,
         )
 
     # -- inside -------------------------------------------------------------

@@ -1,0 +1,76 @@
+"""Asks the guide for decisions, and puts greedy in its place when it errs, makes no sense or waits for ever."""
+
+from __future__ import annotations
+
+import warnings
+from math import inf
+
+from weft.run.failure import PolicyReplaced
+from weft.run.guide import Guide, greedy
+from weft.run.live import LiveLifecycle
+from weft.sim.view import Block, Decision
+
+
+class Decider:
+    """Who decides in a run, for as long as it does so sensibly."""
+
+    def __init__(self, life: LiveLifecycle, guide: Guide) -> None:
+        self.life = life
+        self.guide = guide
+        self.replaced = ""
+        """Why the policy was replaced; empty while it was not."""
+        self.begun = False
+
+    def begin(self) -> None:
+        """Let the guide think before the clock runs: plans, ranks, compilation."""
+        self.begun = True
+        try:
+            self.guide.begin(self.life)
+        except Exception as error:  # noqa: BLE001  # whatever a policy does, the run goes on
+            self._replace(f"it does not begin: {type(error).__name__}: {error}")
+
+    def ask(self, now: float) -> Decision | Block | None:
+        """What the guide says; if it errs or makes no sense, greedy takes its place for the rest of the run."""
+        while True:
+            try:
+                said = self.guide.decide(self.life, now)
+                why = "" if said is None else self._nonsense(said, now)
+            except Exception as error:
+                if self.replaced:
+                    raise
+                why = f"{type(error).__name__}: {error}"
+            if not why:
+                return said
+            self._replace(why)
+
+    def unstick(self) -> bool:
+        """Nothing runs and nothing is due: if something could be decided, the guide was wrong to wait."""
+        could = any(m.pace < inf for m in self.life.machines) and bool(self.life.ready)
+        if not could or self.replaced or self.life.planned:
+            return False
+        self._replace(f"it waits, though nothing runs and {len(self.life.ready)} tasks are ready")
+        return True
+
+    def _nonsense(self, said: object, now: float) -> str:
+        if not isinstance(said, Decision | Block):
+            return f"it returned {said!r}; it must return a Decision, a Block or None"
+        device = int(said.device)
+        if not 0 <= device < len(self.life.machines):
+            return f"it chose device {device}; there are devices 0 to {len(self.life.machines) - 1}"
+        if isinstance(said, Block):
+            return "" if now < said.until < inf else f"it blocks a device until {said.until}; now it is {now:g}"
+        instance = int(said.instance)
+        if not 0 <= instance < len(self.life.place):
+            return f"it chose instance {instance}; there are instances 0 to {len(self.life.place) - 1}"
+        why = self.life.refusal(instance, device)
+        if why is None and instance in self.life.held:
+            why = "it waits for its next attempt"
+        if why is None and said.copy >= 0:
+            why = self.life.copy_refusal(int(said.copy), instance, device)
+        return f"it committed {self.life.stories.names[instance]}: {why}" if why else ""
+
+    def _replace(self, why: str) -> None:
+        self.replaced = why
+        warnings.warn(f"policy '{self.guide.name}' is replaced by greedy earliest finish time: {why}", PolicyReplaced, stacklevel=2)
+        self.guide = greedy()
+        self.guide.begin(self.life)
