@@ -52,7 +52,7 @@ class Effort:
     seconds: float  # for a GA
 
 
-QUICK = Effort(problems=4, samples=48, epochs=30, shapes=8, lists=4, seconds=0.3)
+QUICK = Effort(problems=4, samples=48, epochs=20, shapes=8, lists=4, seconds=0.3)
 FULL = Effort(problems=24, samples=240, epochs=100, shapes=32, lists=24, seconds=2.0)
 
 

@@ -20,7 +20,7 @@ SETS = """\
 "seen" and "unseen": generated problems of 10 to 2,000 tasks on 2 to 188 devices, from the very batches the shipped network was \
 trained on, and from a seed it never met. "paper's seen" and "paper's unseen": one set of 16 machines and at most 500 tasks, \
 which is what the document's network needs; it was trained on the first of them, and deepsched on neither. "other structures": \
-Cholesky, LU, FFT, Gauss, Montage, Epigenomics, CyberShake and map-reduce on clusters of GPUs; both networks have only met \
+Cholesky, LU, FFT, Gauss, Montage, Epigenomics, CyberShake and map-reduce on 4 to 32 machines; both networks have only met \
 layered graphs. "job lists": workflows that arrive one by one and queue for 16 machines.
 
 Turnaround is the mean over tasks of their finish minus the arrival of their workflow, after replaying the schedule in the \

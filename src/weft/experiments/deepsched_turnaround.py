@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.generate import generate_problem, mixed_cluster, scale_ccr
+from weft.generate import generate_problem, scale_ccr
 from weft.learn.deepsched_data import (
     JobList,
     draw_cluster,
@@ -141,13 +141,13 @@ def _by_size(group: str, problems: Iterable[Problem], count: int) -> Iterator[Ca
 
 
 def shape_cases(count: int) -> Iterator[Case]:
-    """Structures of linear algebra and science on GPU clusters, whole workflows of up to 2,000 tasks."""
+    """Structures of linear algebra and science on 4 to 32 machines, whole workflows of up to 2,000 tasks."""
     for k in range(count):
         rng = stream(FRESH, "deepsched", "shapes", k)
         tasks = int(np.exp(rng.uniform(np.log(30), np.log(2001))))
         ccr = float(np.exp(rng.uniform(np.log(0.1), np.log(5.0))))
         name = SHAPES[k % len(SHAPES)]
-        yield Case.of("other structures", generate_problem(name, mixed_cluster(k, most=6), seed=k, tasks=tasks, ccr=ccr))
+        yield Case.of("other structures", generate_problem(name, draw_cluster(k, int(rng.integers(4, 33))), seed=k, tasks=tasks, ccr=ccr))
 
 
 def list_cases(count: int) -> tuple[list[Case], bool]:

@@ -68,7 +68,7 @@ class Training:
             "batches": self.batches,
             "cpu_seconds": round(self.cpu_seconds, 1),
             "score": None if np.isnan(self.score) else round(self.score, 6),
-            "score_means": "geometric mean over validation problems of mean turnaround over HEFT's",
+            "score_means": "mean turnaround, HEFT's or the network's, the larger over the smaller: geometric mean over validation problems",
             "interrupted": self.interrupted,
             "settings": asdict(self.settings),
             "curve": self.curve,
@@ -82,7 +82,7 @@ def train(
     lessons: Iterator[Lesson] | None = None,
     watch: Callable[[Training], None] | None = None,
 ) -> Training:
-    """Train on lessons from HEFT (drawn as needed if none are given); the network with the best plans of all validations is kept.
+    """Train on lessons from HEFT (drawn as needed if none are given); the network closest to HEFT in a validation is kept.
 
     An interrupt ends the training; what was best so far is kept.
     """
@@ -148,8 +148,10 @@ def turnaround_ratio(problem: Problem, network: DeepNetwork) -> float:
 
 
 def _validate(made: Training, network: DeepNetwork, trials: list[Problem], losses: dict[str, float]) -> None:
-    score = float(np.exp(np.mean([np.log(turnaround_ratio(problem, network)) for problem in trials])))
+    logs = [np.log(turnaround_ratio(problem, network)) for problem in trials]
+    score = float(np.exp(np.mean(np.abs(logs))))
     now = {"batches": made.batches, "cpu_seconds": round(made.cpu_seconds, 1), "score": round(score, 6)}
+    now["turnaround_over_heft"] = round(float(np.exp(np.mean(logs))), 6)
     made.curve.append(now | {name: round(loss, 6) for name, loss in losses.items()})
     if not made.score <= score:
         made.score, made.best = score, network
