@@ -18,8 +18,9 @@ from weft.learn import deepsched_data as data  # noqa: E402
 from weft.learn import deepsched_paper as paper  # noqa: E402
 from weft.learn.deepsched_lessons import lesson_of, stacked  # noqa: E402
 from weft.learn.deepsched_networks import PaperNet, net_of  # noqa: E402
-from weft.learn.deepsched_runtimes import onnx_runtime, onnx_session, plan_through, torch_runtime, write_paper_onnx  # noqa: E402
+from weft.learn.deepsched_runtimes import onnx_runtime, plan_through, torch_runtime, write_paper_onnx  # noqa: E402
 from weft.learn.deepsched_training import Settings, train  # noqa: E402
+from weft.learn.onnx_session import onnx_session  # noqa: E402
 from weft.model import Problem  # noqa: E402
 from weft.model.check import check  # noqa: E402
 from weft.planners import plan  # noqa: E402

@@ -7,7 +7,8 @@ import pytest
 
 from weft.errors import InvalidInput, MissingExtra
 from weft.learn import forest as module
-from weft.learn.forest import LEAF, NODE, Forest, fit_sklearn
+from weft.learn.forest import LEAF, NODE, Forest, fit_sklearn, write_onnx
+from weft.learn.onnx_session import onnx_session
 
 
 def two_trees() -> Forest:
@@ -27,6 +28,14 @@ def test_features_are_standardised_first():
     scaled = Forest(whole.names, whole.nodes, whole.roots, centre=np.array([10.0, 0.0]), spread=np.array([2.0, 1.0]))
     assert scaled.predict_one([12.0, 0.0]) == 7.0  # (12 - 10) / 2 = 1
     assert scaled.predict_one([12.1, 0.0]) == 12.0
+
+
+def test_the_same_in_onnxruntime(tmp_path):
+    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed (extra: learn)")
+    write_onnx(two_trees(), tmp_path / "forest.onnx")
+    rows = np.array([[0.0, 9.0], [1.0, 9.0], [2.0, 2.0], [2.0, 3.0]], np.float32)
+    found = onnx_session(tmp_path / "forest.onnx").run(None, {"rows": rows})[0]
+    assert found[:, 0].tolist() == [7.0, 7.0, 12.0, 17.0]
 
 
 @pytest.mark.parametrize("seed", [0, 1])

@@ -15,7 +15,8 @@ import torch
 from weft.experiments.deepsched_turnaround import draw_large, heft
 from weft.learn.deepsched_networks import PaperNet, net_of
 from weft.learn.deepsched_paper import inputs_of, paper_answer, schedule_of
-from weft.learn.deepsched_runtimes import onnx_runtime, onnx_session, plan_through, torch_runtime, write_paper_onnx
+from weft.learn.deepsched_runtimes import onnx_runtime, plan_through, torch_runtime, write_paper_onnx
+from weft.learn.onnx_session import onnx_session
 from weft.model import Problem
 from weft.planners import plan
 from weft.planners.deepsched_network import shipped_network

@@ -7,7 +7,9 @@ parallelism in the simulator, shifts that are undone, repeated or gradual, and a
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import tempfile
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -19,6 +21,7 @@ import numpy as np
 from weft.experiments import machine, shift_report
 from weft.experiments.shift_cluster import ClusterResult, run_cluster
 from weft.experiments.shift_strategies import (
+    Learner,
     Played,
     best_fractions,
     fixed_fractions,
@@ -32,7 +35,8 @@ from weft.experiments.shift_strategies import (
 )
 from weft.experiments.shift_tasks import GPU, SHIFTED, Stream, Tasks, document_tasks, split_seconds, streams, within
 from weft.learn import matrix_product
-from weft.learn.forest import Forest, fit_sklearn
+from weft.learn.forest import Forest, fit_sklearn, write_onnx
+from weft.learn.onnx_session import onnx_session
 from weft.model.columns import FloatArray
 from weft.report.tables import Column, Columns, table_text
 
@@ -167,10 +171,22 @@ def _forest_speed(found: Findings) -> None:
         "trees": len(flat.roots),
         "nodes": len(flat.nodes),
         "flat_microseconds": _microseconds(lambda k: flat.predict_one(rows[k]), 5000),
+        "onnx_microseconds": _onnx_microseconds(flat, scaled),
         "sklearn_microseconds": _microseconds(lambda k: model.predict(scaled[k : k + 1]), 50),
         "same_predictions": same,
         "trained_on_biased": {"nodes": len(found.forest.nodes), "share_on_gpu": float(best_fractions(found.training, 11).mean())},
     }
+
+
+def _onnx_microseconds(forest: Forest, scaled: FloatArray) -> float | None:
+    """The same forest in onnxruntime; None where that is not installed."""
+    if importlib.util.find_spec("onnxruntime") is None:
+        return None
+    rows = scaled.astype(np.float32)
+    with tempfile.TemporaryDirectory() as folder:
+        write_onnx(forest, Path(folder) / "forest.onnx")
+        session = onnx_session(Path(folder) / "forest.onnx")
+    return _microseconds(lambda k: session.run(None, {"rows": rows[k : k + 1]}), 2000)
 
 
 def _microseconds(call: Callable[[int], object], times: int) -> float:
@@ -275,7 +291,7 @@ def _fresh(found: Findings) -> None:
     after: dict[tuple[str, str], list[float]] = {}
     for seed in draws:
         for stream in streams(document_tasks(TASKS, SHIFTED, np.random.RandomState(seed)), seed):
-            learners = {"hybrid": make_hybrid(found.training), "RL Agent (DQN)": make_dqn(found.training, seed)}
+            learners: dict[str, Learner] = {"hybrid": make_hybrid(found.training), "RL Agent (DQN)": make_dqn(found.training, seed)}
             for name, learner in learners.items():
                 spent = play_stream(learner, stream).seconds
                 over.setdefault((stream.name, name), []).append(float(spent.sum() / stream.optimal.sum()))

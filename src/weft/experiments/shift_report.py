@@ -270,10 +270,12 @@ def _hardware_blocks(document: Mapping[str, Any]) -> list[Any]:
         Column("accelerator_gflops", "accelerator", unit="GFLOP/s"),
     ]
     verdict = "the predictions are equal to the last bit" if forest["same_predictions"] else "the predictions differ"
+    spent = forest.get("onnx_microseconds")
+    onnx = "onnxruntime is not installed" if spent is None else f"{spent:.1f} µs from onnxruntime"
     speed = (
         f"A prediction of a forest of {forest['trees']} trees and {forest['nodes']:,} nodes, grown on tasks of both kinds, takes "
-        f"{forest['flat_microseconds']:.1f} µs from flat arrays and {forest['sklearn_microseconds']:,.0f} µs from scikit-learn, processor "
-        f"time in the same process; {verdict}. The document's own forest, trained on biased data, needs "
+        f"{forest['flat_microseconds']:.1f} µs from flat arrays, {onnx} and {forest['sklearn_microseconds']:,.0f} µs from "
+        f"scikit-learn, processor time in the same process; {verdict}. The document's own forest, trained on biased data, needs "
         f"{forest['trained_on_biased']['nodes']} nodes for its 100 trees: it knows one answer."
     )
     return [Text(told), Table(hardware["rows"], columns), Text(speed)]

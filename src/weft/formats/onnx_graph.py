@@ -12,13 +12,16 @@ from typing import Any
 import numpy as np
 
 _FLOAT, _BY_LENGTH, _VARINT = 1, 2, 0
-_INT_ATTRIBUTE, _STRING_ATTRIBUTE, _INTS_ATTRIBUTE = 2, 3, 7
+_INT_ATTRIBUTE, _STRING_ATTRIBUTE, _FLOATS_ATTRIBUTE, _INTS_ATTRIBUTE, _STRINGS_ATTRIBUTE = 2, 3, 6, 7, 8
 
-Attribute = int | str | Sequence[int]
+LEARNING = "ai.onnx.ml"
+"""The domain of trees and other models that are no networks."""
+
+Attribute = int | str | Sequence[int] | Sequence[float] | Sequence[str]
 
 
-def node(operator: str, inputs: Iterable[str], outputs: str | Sequence[str], **attributes: Attribute) -> bytes:
-    """One operator; an input "" is left out."""
+def node(operator: str, inputs: Iterable[str], outputs: str | Sequence[str], *, domain: str = "", **attributes: Attribute) -> bytes:
+    """One operator; an input "" is left out. A list of numbers is of floats if its first one is."""
     named = [outputs] if isinstance(outputs, str) else outputs
     return b"".join(
         [
@@ -26,6 +29,7 @@ def node(operator: str, inputs: Iterable[str], outputs: str | Sequence[str], **a
             *(_part(2, name.encode()) for name in named),
             _part(4, operator.encode()),
             *(_part(5, _attribute(key, value)) for key, value in attributes.items()),
+            _part(7, domain.encode()),
         ]
     )
 
@@ -49,7 +53,8 @@ def write_model(
             *(_part(12, _value(key, shape)) for key, shape in outputs.items()),
         ]
     )
-    path.write_bytes(_whole(1, 8) + _part(2, b"weft") + _part(7, graph) + _part(8, _whole(2, 13)))
+    sets = _part(8, _whole(2, 13)) + _part(8, _part(1, LEARNING.encode()) + _whole(2, 3))
+    path.write_bytes(_whole(1, 8) + _part(2, b"weft") + _part(7, graph) + sets)
 
 
 def _varint(value: int) -> bytes:
@@ -76,7 +81,12 @@ def _attribute(key: str, value: Attribute) -> bytes:
         return start + _part(4, value.encode()) + _whole(20, _STRING_ATTRIBUTE)
     if isinstance(value, int):
         return start + _whole(3, value) + _whole(20, _INT_ATTRIBUTE)
-    return start + b"".join(_whole(8, v) for v in value) + _whole(20, _INTS_ATTRIBUTE)
+    first = value[0] if value else 0
+    if isinstance(first, str):
+        return start + b"".join(_part(9, str(v).encode()) for v in value) + _whole(20, _STRINGS_ATTRIBUTE)
+    if isinstance(first, float):
+        return start + _part(7, np.asarray(value, "<f4").tobytes()) + _whole(20, _FLOATS_ATTRIBUTE)
+    return start + b"".join(_whole(8, int(v)) for v in value) + _whole(20, _INTS_ATTRIBUTE)
 
 
 def _tensor(name: str, array: Any) -> bytes:

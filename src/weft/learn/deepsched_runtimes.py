@@ -5,7 +5,6 @@ A plan needs the encoder once and the scorer for one task after the other, whate
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from weft.errors import MissingExtra
 from weft.formats.onnx_graph import node, write_model
 from weft.formats.safetensors_file import Numbers
 from weft.learn.deepsched_networks import DeepNet, PaperNet
+from weft.learn.onnx_session import onnx_session
 from weft.model import Problem, ProblemArrays
 from weft.model.columns import FloatArray
 from weft.planners.deepsched_features import PAIR_FEATURES, TASK_FEATURES, earliest_starts, pair_features, task_features
@@ -121,18 +120,6 @@ def _gates(weights: dict[str, Any], key: str, hidden: int) -> Any:
         whole = weights[f"task_gru.{key}_l0{end}"]
         both.append(np.concatenate([whole[hidden : 2 * hidden], whole[:hidden], whole[2 * hidden :]]))
     return np.stack(both)
-
-
-def onnx_session(path: Path) -> Any:
-    """Open a model on one thread."""
-    if importlib.util.find_spec("onnxruntime") is None:
-        raise MissingExtra("onnxruntime", "learn")
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 3
-    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 
 def onnx_runtime(network: DeepNetwork, folder: Path) -> tuple[Encoder, Scorer]:

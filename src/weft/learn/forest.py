@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from weft.errors import InvalidInput, MissingExtra
+from weft.formats.onnx_graph import LEARNING, node, write_model
 from weft.model.columns import FloatArray, IntArray
 from weft.sim.jit import njit
 
@@ -159,6 +160,37 @@ def _flattened(tree: Any) -> NDArray[Any]:
     nodes["right"] = np.where(leaf, 0, right)
     nodes["feature"] = np.where(leaf, LEAF, tree.feature)
     return nodes
+
+
+def write_onnx(forest: Forest, path: Path) -> None:
+    """Write the trees for other runtimes: "rows" (batch, features), standardised, float32 -> "prediction" (batch, 1).
+
+    ONNX holds thresholds and leaves in single precision, so predictions agree to about seven digits only.
+    """
+    nodes, sizes = forest.nodes, np.diff(np.append(forest.roots, len(forest.nodes)))
+    tree, number = np.repeat(np.arange(len(sizes)), sizes), np.arange(len(nodes)) - np.repeat(forest.roots, sizes)
+    leaf = nodes["feature"] == LEAF
+    trees = node(
+        "TreeEnsembleRegressor",
+        ["rows"],
+        "prediction",
+        domain=LEARNING,
+        n_targets=1,
+        aggregate_function="AVERAGE",
+        nodes_treeids=tree.tolist(),
+        nodes_nodeids=number.tolist(),
+        nodes_featureids=np.where(leaf, 0, nodes["feature"]).tolist(),
+        nodes_modes=np.where(leaf, "LEAF", "BRANCH_LEQ").tolist(),
+        nodes_values=np.where(leaf, 0.0, nodes["threshold"]).tolist(),
+        nodes_truenodeids=np.where(leaf, 0, number + 1).tolist(),
+        nodes_falsenodeids=np.where(leaf, 0, nodes["right"] - np.repeat(forest.roots, sizes)).tolist(),
+        target_treeids=tree[leaf].tolist(),
+        target_nodeids=number[leaf].tolist(),
+        target_ids=[0] * int(leaf.sum()),
+        target_weights=nodes["threshold"][leaf].tolist(),
+    )
+    inputs, outputs = {"rows": ["batch", len(forest.names)]}, {"prediction": ["batch", 1]}
+    write_model(path, [trees], constants={}, inputs=inputs, outputs=outputs, name="forest")
 
 
 @njit
