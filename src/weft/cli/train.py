@@ -39,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seeds", type=whole(1), default=1, metavar="N", help="how many trainings (default: 1)")
     parser.add_argument("--seed", type=whole(0), default=0, metavar="N", help="the first seed (default: 0)")
     parser.add_argument("--waiting", choices=("event", "paper"), default="event", help="until the next event, or blocked for 10 ms (paper)")
+    parser.add_argument("--hidden", type=_sizes, metavar="N,N", help="sizes of the hidden layers (default: 64,64)")
     parser.add_argument("--out", type=Path, default=Path("trained"), metavar="DIR", help="where policies go (default: trained)")
 
 
@@ -125,6 +126,7 @@ def _train_conditional(args: argparse.Namespace) -> None:
     from weft.learn.conditional_training import recipe_of
 
     settings = dataclasses.replace(recipe_of(args.policy).settings, samples=int(args.samples))
+    settings = settings if args.hidden is None else dataclasses.replace(settings, hidden=args.hidden)
     args.out.mkdir(parents=True, exist_ok=True)
     runs: list[tuple[Learned, Training]] = []
     for seed in range(args.seed, args.seed + args.seeds):
@@ -226,3 +228,8 @@ def _need_torch() -> None:
 
     if find_spec("torch") is None:
         raise MissingExtra("torch", "learn")
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    read = whole(1)
+    return tuple(read(part) for part in text.split(",") if part.strip())

@@ -2,7 +2,7 @@
 
 import sys
 
-from weft.planners import anytime, clustering, deepsched, dynamic_list, exact, genetic, list_scheduling
+from weft.planners import amortised, anytime, clustering, deepsched, dynamic_list, exact, genetic, list_scheduling
 from weft.planners.planner import FEATURES, PLANNERS, Plan, Planner, Solution, plan, refuse_choices
 from weft.registry import CallableModule
 
@@ -12,6 +12,7 @@ __all__ = [
     "Plan",
     "Planner",
     "Solution",
+    "amortised",
     "anytime",
     "called",
     "clustering",
