@@ -71,9 +71,9 @@ def test_the_command_writes_numbers_and_a_page(tmp_path, shipped, monkeypatch, c
     for row in results["baselines"]:
         assert row["ours"] == pytest.approx(row["authors"], rel=0.04), row
 
-    assert results["missing"] == ["pi0", "pi2", "pi3", "best"]
+    assert results["missing"] == ["pi0", "pi2", "pi3", "best", "any"]
     assert list(results["left_out"]) == ["odd"]
-    assert results["reference"] == {"event": "pi4", "paper": "index"}
+    assert results["reference"] == {"event": "pi4", "paper": "pi4"}
     grid = {(row["waiting"], row["policy"], row["probability"]): row for row in results["grid"]}
     assert grid["event", "pi4", 0.3]["relative"] == 1.0
     # Both networks prefer nothing and act alike; only one of them would have been shown an estimate.
@@ -89,14 +89,14 @@ def test_the_command_writes_numbers_and_a_page(tmp_path, shipped, monkeypatch, c
     assert curves["pi4"][1]["relative"] / curves["pi4"][0]["relative"] == pytest.approx(np.exp(-0.1))
     page = (out / "report.html").read_text()
     assert not re.search(r"(?:src|href)\s*=\s*[\"']?(?:https?:)?//|url\(\s*[\"']?(?:https?:)?//|@import", page)
-    for words in ("87.98", "Not shipped, and so not here: pi0, pi2, pi3, best.", "Left out: odd", "(b) trained at one p(c)"):
+    for words in ("87.98", "Not shipped, and so not here: pi0, pi2, pi3, best, any.", "Left out: odd", "(b) trained at one p(c)"):
         assert words in page
 
 
 def test_without_any_policy_the_rules_are_compared_with_the_index(tmp_path, shipped, tiny, capsys):
     assert main(["reproduce", "conditional", "--quick", "--out", str(tmp_path / "out")]) == 0
     printed = capsys.readouterr().out
-    assert "not shipped, so not here: pi0, pi1, pi2, pi3, pi4, best" in printed
+    assert "not shipped, so not here: pi0, pi1, pi2, pi3, pi4, best, any" in printed
     results = json.loads((tmp_path / "out" / "results.json").read_text())
     assert results["reference"] == {"event": "index", "paper": "index"}
     assert results["training"] == []
@@ -142,7 +142,8 @@ def test_a_batch_counts_once_as_busy_time(shipped):
     assert usage.task_ticks.sum() >= usage.busy_ticks.sum() + 20
 
 
-def test_a_policy_that_only_waits_is_told_as_such(tmp_path, shipped, tiny):
+def test_a_policy_that_only_waits_gets_things_done_late(tmp_path, shipped, tiny):
+    """It may not wait while nothing is in flight or due, so runs end, but one task at a time."""
     policy = learned(waiting="paper")
     bias = np.zeros(28)
     bias[6::7] = 1.0  # the last action of every unit
@@ -150,7 +151,8 @@ def test_a_policy_that_only_waits_is_told_as_such(tmp_path, shipped, tiny):
     lazy = Learned("any", network_of(arrays, units=4, actions=7), policy.observation, policy.environment, policy.training)
     save_policy(lazy, shipped / "conditional-best")
     results = conditional.reproduce(tmp_path / "out", quick=True)
-    row = next(row for row in results["summary"] if row["policy"] == "best" and row["waiting"] == "paper")
-    assert row["average"] is None
-    assert row["never_ended"] == 2 * 11
-    assert "never ends" in (tmp_path / "out" / "report.html").read_text()
+    rows = [row for row in results["summary"] if row["policy"] == "best"]
+    assert [row["waiting"] for row in rows] == ["paper"]  # trained for it, and played with it only
+    assert rows[0]["never_ended"] == 0
+    assert rows[0]["average"] > 3
+    assert all(row["policy"] != "best" for row in results["regular"])

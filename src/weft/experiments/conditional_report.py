@@ -141,7 +141,7 @@ def _loss_to_specialists(document: Document, p: float) -> float | None:
 
 FIGURE_THREE = """\
 Mean job completion time relative to our pi4 at the same p(c), in the same semantics and on the same draws (relative to the tuned \
-index where no pi4 is shipped that was trained with this way of waiting). Bands are 95 % intervals over seeds, of the ratio draw by \
+index where no pi4 is shipped). Bands are 95 % intervals over seeds, of the ratio draw by \
 draw. High p(c) means that the slow task F is rare. Note the different vertical axes."""
 
 
@@ -308,7 +308,7 @@ def _curve(points: Sequence[Mapping[str, Any]], key: str) -> Series:
 
 
 def _figure_five(document: Document) -> list[Block]:
-    learned = list(dict.fromkeys(row["policy"] for row in document["summary"] if row["group"] in {"fixed", "adaptive"}))
+    learned = [row["policy"] for row in document["summary"] if row["waiting"] == "event" and row["group"] in {"fixed", "adaptive"}]
     names = [*learned, "index"] if learned else ["fifo", "shortest-remaining", "index"]
     rows = [row for row in document["units"] if row["waiting"] == "event" and row["policy"] in names]
     figures = []

@@ -161,7 +161,7 @@ RECIPES = {
     "pi2": Recipe(about="p(c) = 0.9", probability=0.9, estimate=False),
     "pi3": Recipe(about="random p(c)", probability="random", estimate=False),
     "pi4": Recipe(about="random p(c), sees an estimate of it", probability="random"),
-    "best": Recipe(about="random p(c), sees an estimate of it and what the units do", probability="random", units=True, detail=True),
+    "best": Recipe(about="random p(c), sees an estimate of it and what the units do", probability="random", units=True),
     "own": Recipe(
         about="probabilities as the stream has them, sees estimates and what the units do", probability="own", units=True, detail=True
     ),
