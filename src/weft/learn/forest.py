@@ -189,8 +189,8 @@ def write_onnx(forest: Forest, path: Path) -> None:
         target_ids=[0] * int(leaf.sum()),
         target_weights=nodes["threshold"][leaf].tolist(),
     )
-    inputs, outputs = {"rows": ["batch", len(forest.names)]}, {"prediction": ["batch", 1]}
-    write_model(path, [trees], constants={}, inputs=inputs, outputs=outputs, name="forest")
+    inputs: dict[str, list[int | str]] = {"rows": ["batch", len(forest.names)]}
+    write_model(path, [trees], constants={}, inputs=inputs, outputs={"prediction": ["batch", 1]}, name="forest")
 
 
 @njit
