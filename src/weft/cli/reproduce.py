@@ -11,9 +11,14 @@ from weft.registry import closest
 
 SUMMARY = "run the experiment of a source document; write results.json and report.html"
 EXAMPLE = """  weft reproduce conditional --quick
-  weft reproduce shift --quick --out shift"""
+  weft reproduce gpu-cluster --quick --out gpus"""
 
-EXPERIMENTS = {"conditional": "weft.experiments.conditional", "deepsched": "weft.experiments.deepsched", "shift": "weft.experiments.shift"}
+EXPERIMENTS = {
+    "conditional": "weft.experiments.conditional",
+    "deepsched": "weft.experiments.deepsched",
+    "gpu-cluster": "weft.experiments.gpu_cluster",
+    "shift": "weft.experiments.shift",
+}
 """Name -> module with `reproduce(folder, quick=, watch=)` and `table(results)`; `watch` is given the list of steps."""
 
 

@@ -78,6 +78,8 @@ def _verdict(results: Results) -> list[Block]:
     blocks.append(
         Facts({word: str(words.count(word)) for word in (CONFIRMED, NOT_CONFIRMED, NOT_MEASURED)} | {"judged": results["judged"]})
     )
+    if results["quick"]:
+        blocks.append(Text("A quick run: few seeds, wide intervals. The verdicts are indications; a full run has 30 seeds at every point."))
     columns: Columns = ["claim", "verdict", Column("by", "by how much"), "measured"]
     for part, caption in (("document", "What the document claims."), ("aim", "What we aim for, judged by the fairest rival.")):
         own = [row for row in rows if row["part"] == part]

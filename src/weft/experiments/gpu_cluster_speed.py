@@ -31,7 +31,9 @@ ENVIRONMENT = "weft.learn.workflow_env"
 
 
 def busy_state(seed: int = 0) -> Workload:
-    """Chains of tasks, one running on each of 16 devices and 32 more whose next task is ready: so it is at almost every decision.
+    """Chains of tasks: 16 have a task running, one on each device, and 32 more their next task ready, at almost every decision.
+
+    So it is for whoever keeps the chains level, as an upward rank does.
 
     Examples
     --------

@@ -22,7 +22,8 @@ Arrays = Mapping[Group, Mapping[str, FloatArray]]
 
 HIGH_LOAD = 0.8
 """Streams are judged from this load on."""
-RIVALS = ("heft", *FAIR, "fifo-deft", "tdca", "eft", "heft-arrival", "srw-replanned", "rule")
+HAND_MADE = ("heft", *FAIR, "fifo-deft", "fifo-deft-online", "tdca", "eft", "heft-arrival", "srw-replanned")
+RIVALS = (*HAND_MADE, "rule")
 STRAW = ("heft-replanned", "heft")
 """What re-planning alone takes off a replayed plan."""
 
@@ -133,7 +134,14 @@ def find(rows: Iterable[Mapping[str, Any]], **wanted: Any) -> Mapping[str, Any] 
 
 def fair_comparison(rows: Sequence[Mapping[str, Any]], *, axis: str, condition: str, ccr: Any, who: str) -> Mapping[str, Any] | None:
     """Against the better of the rivals that are given the same information: the one against which the ratio is higher."""
-    own = [find(rows, axis=axis, condition=condition, ccr=ccr, who=who, rival=rival) for rival in FAIR]
+    return hardest_comparison(rows, FAIR, axis=axis, condition=condition, ccr=ccr, who=who)
+
+
+def hardest_comparison(
+    rows: Sequence[Mapping[str, Any]], rivals: Sequence[str], *, axis: str, condition: str, ccr: Any, who: str
+) -> Mapping[str, Any] | None:
+    """Against the best of some rivals."""
+    own = [find(rows, axis=axis, condition=condition, ccr=ccr, who=who, rival=rival) for rival in rivals]
     return max((row for row in own if row is not None), key=lambda row: float(row["ratio"]), default=None)
 
 

@@ -17,6 +17,9 @@ from weft.report.quantities import format_number, shortened
 WIDTH, HEIGHT = 6.4, 3.8
 """Inches of a figure, by default."""
 
+MOST_INSIDE = 7
+"""Names a legend has at most inside the axes."""
+
 _MARKERS = "osD^vPX*<>hp"
 _DASHES = ("-", "--", "-.", ":")
 
@@ -195,8 +198,17 @@ def _finished(figure: Any, axes: Any, title: str, x_label: str, y_label: str, *,
     axes.set_xlabel(shortened(x_label, 70))
     axes.set_ylabel(shortened(y_label, 40))
     if legend:
-        axes.legend(fontsize=9)
+        _name_lines(figure, axes)
     return inline_svg(figure, label=title)
+
+
+def _name_lines(figure: Any, axes: Any) -> None:
+    """A legend: of few names in a free corner, of many below the figure, where it hides nothing."""
+    _, names = axes.get_legend_handles_labels()
+    if len(names) <= MOST_INSIDE:
+        axes.legend(fontsize=9)
+    else:
+        figure.legend(fontsize=8, loc="outside lower center", ncols=3, columnspacing=1.2, handlelength=2.4)
 
 
 def _short(labels: Sequence[str]) -> list[str]:
