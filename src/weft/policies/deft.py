@@ -39,7 +39,7 @@ class Desk(NamedTuple):
     key : (instances,) what ready instances are sorted by, the lowest first; ties by number
     ready : (instances,) the ready instances, in the order they are placed
     instance, device, copy : (instances,) the decisions; `copy` is -1 or the parent to copy
-    count : (2,) how many are ready; how many decisions were made
+    count : (3,) how many are ready; how many decisions were made; how many were placed for that, the first ones
     """
 
     free: FloatArray
@@ -55,7 +55,7 @@ class Desk(NamedTuple):
 def make_desk(workload: Workload) -> Desk:
     """Memory for the decisions of a moment."""
     n, p = workload.instances, workload.cluster.p
-    numbers = [np.zeros(size, np.int64) for size in (p, n, n, n, n, 2)]
+    numbers = [np.zeros(size, np.int64) for size in (p, n, n, n, n, 3)]
     return Desk(np.zeros(p), np.zeros(n), *numbers)
 
 
@@ -121,10 +121,11 @@ def dispatch(sim: Sim, desk: Desk) -> None:
     waiting = 0
     for d in range(len(desk.idle)):
         waiting += desk.idle[d]
-    made = 0
+    made = placed = 0
     for k in range(desk.count[0]):
         if waiting == 0:
             break
+        placed += 1
         instance = desk.ready[k]
         d, copy, finish = place(sim, instance, desk.free)
         if d < 0:
@@ -135,7 +136,7 @@ def dispatch(sim: Sim, desk: Desk) -> None:
             waiting -= 1
             desk.instance[made], desk.device[made], desk.copy[made] = instance, d, copy
             made += 1
-    desk.count[1] = made
+    desk.count[1], desk.count[2] = made, placed
 
 
 @inline
@@ -236,6 +237,12 @@ class Mirror:
         desk.ready[: len(view.ready)] = view.ready
         desk.count[0] = len(view.ready)
 
+    @staticmethod
+    def moment_of(view: View) -> tuple[object, ...]:
+        """What tells two moments apart, even at one time (a task may take no time): something ended, came, went or changed its pace."""
+        ended = int(np.count_nonzero(~np.isnan(view.finished_at))) + sum(map(len, view.copies.values()))
+        return view.now, ended, view.jobs.tobytes(), view.pace.tobytes()
+
     def _follow_copies(self, view: View) -> None:
         if sum(map(len, view.copies.values())) == self._copies:
             return
@@ -265,19 +272,19 @@ class DeftPolicy:
     def begin(self, workload: Workload, *, seed: int = 0) -> None:  # noqa: ARG002
         """Lay out the tables."""
         self._mirror = Mirror(workload, self.name)
-        self._moment = -np.inf
-        self._pending: list[Decision] | None = None
+        self._moment: tuple[object, ...] = ()
+        self._pending: list[Decision] = []
 
     def decide(self, view: View) -> Decision | None:
         """Place everything once a moment, then hand out what can go to an idle device."""
-        if self._pending is None or view.now != self._moment:
-            self._moment, self._pending = view.now, self._decisions(view)
+        moment = self._mirror.moment_of(view)
+        if moment != self._moment:
+            self._moment, self._pending = moment, self._decisions(view)
         ready = set(view.ready.tolist())
         while self._pending:
             said = self._pending.pop(0)
             if said.instance in ready:
                 return said
-        self._pending = None
         return None
 
     def _decisions(self, view: View) -> list[Decision]:
