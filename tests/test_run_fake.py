@@ -12,8 +12,9 @@ from weft.errors import Stuck
 from weft.policies import POLICIES
 from weft.run.driver import Driver
 from weft.run.fake import FakeBackend
-from weft.run.guide import PolicyGuide, ReplayGuide, batch_keys
+from weft.run.guide import PolicyGuide, ReplayGuide, adaptive, batch_keys
 from weft.run.live import LiveLifecycle
+from weft.run.rule_guide import RuleGuide
 from weft.sim.reference import simulate_reference
 
 
@@ -50,6 +51,16 @@ def test_a_rule_runs_as_it_is_simulated(future, name, eager):
     rule = POLICIES.create(name)
     keys = batch_keys(rule, workload)
     assert_equal_events(workload, scenario, lambda: PolicyGuide(rule), rule.rule(workload), eager=eager, keys=keys)
+
+
+@settings(max_examples=200)
+@given(futures(), st.sampled_from(["fifo", "shortest", "rank-first", "eft", "rank-eft", "depth-first", "mru"]), st.booleans())
+def test_a_rule_on_heaps_decides_as_it_is_simulated(future, name, eager):
+    workload, scenario = future
+    rule = POLICIES.create(name)
+    assert type(adaptive(rule)) is RuleGuide
+    keys = batch_keys(rule, workload)
+    assert_equal_events(workload, scenario, lambda: adaptive(rule), rule.rule(workload), eager=eager, keys=keys)
 
 
 @settings(max_examples=40)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import replace
 from math import inf, log
+from statistics import median
 
 import numpy as np
 
@@ -37,25 +38,26 @@ class Drift:
 
     def __init__(self, workload: Workload, *, threshold: float = 1.5, least: int = 3) -> None:
         self.workload = workload
-        self.threshold = threshold
+        self._bound = log(threshold)
         self.least = least
         self._recent: dict[tuple[int, int], deque[float]] = {}
         self._current: dict[tuple[int, int], deque[float]] = {}
+        self._place = [(t, task) for t in workload.template.tolist() for task in range(workload.problems[t].n)]
         numbers = {kind: k for k, kind in enumerate(workload.kinds)}
-        self._kinds = [np.array([numbers[k] for k in p.workflow.kinds], np.int64)[p.workflow.kind] for p in workload.problems]
+        self._kinds = [[numbers[p.workflow.kinds[k]] for k in p.workflow.kind.tolist()] for p in workload.problems]
         self._small = all(p.n * p.p <= LARGEST for p in workload.problems)
 
     def finished(self, instance: int, device: int, seconds: float, expected: float) -> bool:
         """Take a measurement; whether the estimates in use, `expected` here, have become wrong for its kind and device."""
-        job, task = self.workload.task_of(instance)
-        estimated = self.workload.problem_of(job).duration(task, device)
+        template, task = self._place[instance]
+        estimated = self.workload.problems[template].duration(task, device)
         if not (0 < estimated < inf and 0 < expected < inf) or seconds <= 0 or not self._small:
             return False
-        key = (int(self._kinds[int(self.workload.template[job])][task]), device)
+        key = (self._kinds[template][task], device)
         self._recent.setdefault(key, deque(maxlen=16)).append(log(seconds / estimated))
         current = self._current.setdefault(key, deque(maxlen=8))
         current.append(log(seconds / expected) if abs(seconds - expected) > NOISE else 0.0)
-        if len(current) < self.least or abs(float(np.median(current))) <= log(self.threshold):
+        if len(current) < self.least or abs(median(current)) <= self._bound:
             return False
         self._current.clear()
         return True

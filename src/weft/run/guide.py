@@ -9,6 +9,7 @@ from weft.errors import InvalidInput
 from weft.model import Schedule, Workload
 from weft.policies import POLICIES, RulePolicy
 from weft.run.live import LiveLifecycle
+from weft.run.rule_guide import RuleGuide
 from weft.sim.view import Block, Decision, Policy
 
 
@@ -89,9 +90,14 @@ class ReplayGuide:
         return
 
 
-def greedy() -> PolicyGuide:
+def adaptive(policy: Policy, *, seed: int = 0) -> RuleGuide | PolicyGuide:
+    """A policy as a guide; rules have one of their own, which decides the same more quickly."""
+    return RuleGuide(policy) if type(policy) is RulePolicy else PolicyGuide(policy, seed=seed)
+
+
+def greedy() -> RuleGuide | PolicyGuide:
     """What takes over when a policy fails: earliest finish time."""
-    return PolicyGuide(POLICIES.create("eft"))
+    return adaptive(POLICIES.create("eft"))
 
 
 def batch_keys(policy: object, workload: Workload) -> list[float] | None:

@@ -20,7 +20,7 @@ from weft.run.driver import Driver
 from weft.run.estimates import Recorder, estimated_problem
 from weft.run.failure import Failure, TaskFailed
 from weft.run.functions import application_of
-from weft.run.guide import Guide, PolicyGuide, ReplayGuide, batch_keys
+from weft.run.guide import Guide, ReplayGuide, adaptive, batch_keys
 from weft.run.history import History
 from weft.run.journal import Journal, default_folder
 from weft.run.live import LiveLifecycle
@@ -206,7 +206,7 @@ def _guide(decider: Any, problem: Problem, *, window: int, adapt: bool, seconds:
     if hasattr(decider, "solve"):
         return PlanGuide(decider, ahead=window, replan=adapt, seconds=seconds, seed=seed)
     if hasattr(decider, "decide"):
-        return PolicyGuide(decider, seed=seed)
+        return adaptive(decider, seed=seed)
     raise InvalidInput(f"policy is a {type(decider).__name__}; '{problem.name}' needs a planner, a policy, a Schedule or a name")
 
 

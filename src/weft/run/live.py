@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from math import inf
@@ -9,7 +10,7 @@ from math import inf
 import numpy as np
 
 from weft.model import Problem, Workflow, Workload
-from weft.model.columns import frozen
+from weft.model.columns import IntArray, frozen
 from weft.sim.lifecycle import Lifecycle
 from weft.sim.machine import Group
 from weft.sim.story import OVER, POOL, State
@@ -50,8 +51,12 @@ class LiveLifecycle(Lifecycle):
         self._parents = [_parents(problem.workflow) for problem in workload.problems]
         self.failed = [False] * workload.jobs
         """Jobs of which a task was given up: they end without a finish."""
+        self.fresh: list[int] = []
+        """Instances that became ready since a guide that minds last looked."""
         self.held: set[int] = set()
         """Ready instances that wait for the end of their back-off."""
+        self._shown: IntArray | None = None
+        """What is ready, as a column for views; None: to be made anew."""
         self._ran_on = np.full(workload.instances, -1, np.int64)
         self._finished_at = np.full(workload.instances, np.nan)
         self._copies: dict[int, list[tuple[int, float]]] = {}
@@ -198,10 +203,12 @@ class LiveLifecycle(Lifecycle):
     def view(self, now: float) -> View:
         """What a policy may know; the columns of instances are shared and read-only."""
         devices = range(len(self.machines))
+        if self._shown is None:
+            self._shown = frozen(np.array(self.ready, np.int64))
         return View(
             workload=self.workload,
             now=now,
-            ready=np.array(self.ready, np.int64),
+            ready=self._shown,
             free_at=np.array([self.free_at(d, now) for d in devices]),
             idle=np.array([self.idle(d, now) for d in devices]),
             pace=np.array([m.pace for m in self.machines]),
@@ -216,6 +223,17 @@ class LiveLifecycle(Lifecycle):
         )
 
     # -- inside -------------------------------------------------------------
+
+    def _into_pool(self, instance: int) -> None:
+        super()._into_pool(instance)
+        self.fresh.append(instance)
+        self._shown = None
+
+    def _out_of_pool(self, instance: int) -> None:
+        at = bisect_left(self.ready, instance)
+        del self.ready[at]
+        if self._shown is not None:
+            self._shown = frozen(np.delete(self._shown, at))
 
     def _purge(self, device: int, now: float) -> bool:
         self._queued[device] = None
