@@ -26,7 +26,7 @@ class Log(NamedTuple):
 
     `score` is a row's rating, `place` its place in the order that was drawn; `placed` how many of an event's rows DEFT placed, the
     first ones in that order.
-    `done` counts the finished tasks of a job. `of_job` and `of_instance` are to work in; `count` is (events, rows, pairs).
+    `done` counts the finished tasks of a job. `of_job` and `of_instance` are to work in; `sizes` is (events, rows, pairs).
     """
 
     time: FloatArray
@@ -42,7 +42,7 @@ class Log(NamedTuple):
     done: IntArray
     of_job: IntArray
     of_instance: IntArray
-    count: IntArray
+    sizes: IntArray
 
 
 def make_log(instances: int, jobs: int, seen: int) -> Log:
@@ -50,20 +50,24 @@ def make_log(instances: int, jobs: int, seen: int) -> Log:
     events = 3 * instances + 64
     rows, pairs = 24 * events, min(jobs, 16) * events
 
-    def whole(size: int, columns: int) -> list[IntArray]:
-        return [np.zeros(size, np.int64) for _ in range(columns)]
+    def whole(size: int) -> IntArray:
+        return np.zeros(size, np.int64)
 
-    seen_rows = np.zeros((rows, seen), np.float32)
     return Log(
-        np.zeros(events),
-        *whole(events, 1),
-        *whole(rows, 4),
-        np.zeros(rows),
-        seen_rows,
-        *whole(pairs, 3),
-        *whole(jobs, 1),
-        *whole(instances, 1),
-        *whole(3, 1),
+        time=np.zeros(events),
+        placed=whole(events),
+        row_event=whole(rows),
+        row_instance=whole(rows),
+        row_pair=whole(rows),
+        place=whole(rows),
+        score=np.zeros(rows),
+        seen=np.zeros((rows, seen), np.float32),
+        pair_event=whole(pairs),
+        pair_job=whole(pairs),
+        done=whole(pairs),
+        of_job=whole(jobs),
+        of_instance=whole(instances),
+        sizes=whole(3),
     )
 
 
@@ -71,14 +75,14 @@ def make_log(instances: int, jobs: int, seen: int) -> Log:
 def play_recorded(sim: Sim, desk: Desk, network: GraphNetwork, board: Board, noise: FloatArray, log: Log, who: int) -> int:
     """Play an episode to its end; Gumbel noise on the ratings draws an order with the probabilities of repeated softmax choices."""
     at = 0
-    log.count[:] = 0
+    log.sizes[:] = 0
     while True:
         answer = advance(sim)
         if answer != MOMENT:
             return answer
         if sim.world[0].ready == 0 or not look(sim, desk):
             continue
-        ready, fits = desk.count[0], False
+        ready, fits = desk.sizes[0], False
         if ready > 1:
             rate(sim, desk, network, board)
             fits = _write_event(sim, desk, board, log)
@@ -92,8 +96,8 @@ def play_recorded(sim: Sim, desk: Desk, network: GraphNetwork, board: Board, noi
                 desk.key[desk.ready[k]] = 0.0
         dispatch(sim, desk)
         if fits:
-            log.placed[log.count[0] - 1] = desk.count[2]
-            for r in range(log.count[1] - ready, log.count[1]):
+            log.placed[log.sizes[0] - 1] = desk.sizes[2]
+            for r in range(log.sizes[1] - ready, log.sizes[1]):
                 log.place[r] = log.of_instance[log.row_instance[r]]
         carry_out(sim, desk)
 
@@ -111,11 +115,11 @@ def _lesson(sim: Sim, board: Board, i: int) -> float:
 
 @inline
 def _write_event(sim: Sim, desk: Desk, board: Board, log: Log) -> bool:
-    event, row, pair = log.count[0], log.count[1], log.count[2]
+    event, row, pair = log.sizes[0], log.sizes[1], log.sizes[2]
     here = 0
     for j in range(len(sim.job) - 1):
         here += 1 if sim.job[j].state == JOB_HERE else 0
-    if event == len(log.time) or row + desk.count[0] > len(log.place) or pair + here > len(log.done):
+    if event == len(log.time) or row + desk.sizes[0] > len(log.place) or pair + here > len(log.done):
         return False
     log.time[event] = sim.world[0].now
     for j in range(len(sim.job) - 1):
@@ -126,14 +130,14 @@ def _write_event(sim: Sim, desk: Desk, board: Board, log: Log) -> bool:
             log.pair_event[pair], log.pair_job[pair], log.done[pair] = event, j, finished
             log.of_job[j] = pair
             pair += 1
-    for k in range(desk.count[0]):
+    for k in range(desk.sizes[0]):
         i = desk.ready[k]
         log.row_event[row], log.row_instance[row], log.row_pair[row] = event, i, log.of_job[sim.inst[i].job]
         log.score[row] = board.score[k]
         for f in range(board.seen.shape[1]):
             log.seen[row, f] = board.seen[k, f]
         row += 1
-    log.count[0], log.count[1], log.count[2] = event + 1, row, pair
+    log.sizes[0], log.sizes[1], log.sizes[2] = event + 1, row, pair
     return True
 
 
@@ -167,15 +171,25 @@ def play_case(
         sim = make_sim(workload, case.scenario, None, eager=True, copies=True)
         board = make_board(workload, network, sim, kind) if board is None else board
         if play_recorded(sim, desk, network, board, rng.gumbel(size=NOISE), log, who) == ENDED:
-            events, rows, pairs = (int(c) for c in log.count)
-            episodes.append(
-                Episode(
-                    *(column[:events].copy() for column in log[:2]),
-                    *(column[:rows].copy() for column in log[2:8]),
-                    *(column[:pairs].copy() for column in log[8:11]),
-                    sim.inst["done_at"].copy(),
-                    sim.job["finish"][:-1].copy(),
-                )
-            )
+            episodes.append(_cut(log, sim))
     assert board is not None
     return episodes, board
+
+
+def _cut(log: Log, sim: Sim) -> Episode:
+    events, rows, pairs = (int(size) for size in log.sizes)
+    return Episode(
+        time=log.time[:events].copy(),
+        placed=log.placed[:events].copy(),
+        row_event=log.row_event[:rows].copy(),
+        row_instance=log.row_instance[:rows].copy(),
+        row_pair=log.row_pair[:rows].copy(),
+        place=log.place[:rows].copy(),
+        score=log.score[:rows].copy(),
+        seen=log.seen[:rows].copy(),
+        pair_event=log.pair_event[:pairs].copy(),
+        pair_job=log.pair_job[:pairs].copy(),
+        done=log.done[:pairs].copy(),
+        finished_at=sim.inst["done_at"].copy(),
+        job_finish=sim.job["finish"][:-1].copy(),
+    )

@@ -72,13 +72,13 @@ class GraphModule(nn.Module):
                 spread = 0.0 if name.endswith("bias") else math.sqrt(2.0 / weight.shape[-1])
                 weight.copy_(torch.randn(weight.shape, generator=generator) * spread)
         with torch.no_grad():
-            self.parts[-1][-1].weight *= 0.1  # type: ignore[index,operator]  # ratings begin nearly equal
+            self.parts[-1][-1].weight *= 0.1  # type: ignore[index]  # ratings begin nearly equal
 
     def apply_part(self, part: str, x: Tensor) -> Tensor:
         """One of the eight networks."""
-        layers = self.parts[GraphNetwork._fields.index(part)]
+        layers = list(self.parts[GraphNetwork._fields.index(part)].children())
         x = x.clamp(-float(CLIP), float(CLIP))
-        for k, layer in enumerate(layers):  # type: ignore[arg-type]
+        for k, layer in enumerate(layers):
             x = layer(torch.relu(x) if k else x)
         return x
 
@@ -241,7 +241,7 @@ def advantages(case: Case, plays: Sequence[Episode]) -> list[FloatArray]:
 
     def ahead(play: Episode, time: FloatArray) -> FloatArray:
         later = np.maximum(time[:, None], arrival[None, :])
-        return np.maximum(play.job_finish[None, :] - later, 0.0).sum(axis=1)
+        return np.asarray(np.maximum(play.job_finish[None, :] - later, 0.0).sum(axis=1))
 
     scale = max(float(np.mean([(play.job_finish - arrival).sum() for play in plays])), 1e-300)
     found = []

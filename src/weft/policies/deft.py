@@ -39,7 +39,7 @@ class Desk(NamedTuple):
     key : (instances,) what ready instances are sorted by, the lowest first; ties by number
     ready : (instances,) the ready instances, in the order they are placed
     instance, device, copy : (instances,) the decisions; `copy` is -1 or the parent to copy
-    count : (3,) how many are ready; how many decisions were made; how many were placed for that, the first ones
+    sizes : (3,) how many are ready; how many decisions were made; how many were placed for that, the first ones
     """
 
     free: FloatArray
@@ -49,7 +49,7 @@ class Desk(NamedTuple):
     instance: IntArray
     device: IntArray
     copy: IntArray
-    count: IntArray
+    sizes: IntArray
 
 
 def make_desk(workload: Workload) -> Desk:
@@ -122,7 +122,7 @@ def dispatch(sim: Sim, desk: Desk) -> None:
     for d in range(len(desk.idle)):
         waiting += desk.idle[d]
     made = placed = 0
-    for k in range(desk.count[0]):
+    for k in range(desk.sizes[0]):
         if waiting == 0:
             break
         placed += 1
@@ -136,7 +136,7 @@ def dispatch(sim: Sim, desk: Desk) -> None:
             waiting -= 1
             desk.instance[made], desk.device[made], desk.copy[made] = instance, d, copy
             made += 1
-    desk.count[1], desk.count[2] = made, placed
+    desk.sizes[1], desk.sizes[2] = made, placed
 
 
 @inline
@@ -154,7 +154,7 @@ def look(sim: Sim, desk: Desk) -> bool:
         for k in range(sim.kind[kind].ready):
             desk.ready[found] = sim.inst[sim.kind[kind].pool + k].pool
             found += 1
-    desk.count[0] = found
+    desk.sizes[0] = found
     sort_ready(desk)
     return True
 
@@ -162,7 +162,7 @@ def look(sim: Sim, desk: Desk) -> bool:
 @lean
 def sort_ready(desk: Desk) -> None:
     """Order the ready instances by (key, number): heap sort, in place."""
-    ready, key, size = desk.ready, desk.key, desk.count[0]
+    ready, key, size = desk.ready, desk.key, desk.sizes[0]
     for root in range(size // 2 - 1, -1, -1):
         _sink(ready, key, root, size)
     for end in range(size - 1, 0, -1):
@@ -192,7 +192,7 @@ def _before(key: FloatArray, a: int, b: int) -> bool:
 @inline
 def carry_out(sim: Sim, desk: Desk) -> None:
     """Commit what was decided; a batch may have taken some of it along."""
-    for k in range(desk.count[1]):
+    for k in range(desk.sizes[1]):
         instance, d = desk.instance[k], desk.device[k]
         if sim.inst[instance].status != READY:
             continue
@@ -235,7 +235,7 @@ class Mirror:
         self._here = view.jobs
         desk.free[:], desk.idle[:] = view.free_at, view.idle
         desk.ready[: len(view.ready)] = view.ready
-        desk.count[0] = len(view.ready)
+        desk.sizes[0] = len(view.ready)
 
     @staticmethod
     def moment_of(view: View) -> tuple[object, ...]:
@@ -293,7 +293,7 @@ class DeftPolicy:
             return []
         desk = self._mirror.desk
         self._order()
-        count = int(desk.count[1])
+        count = int(desk.sizes[1])
         return [Decision(*map(int, row)) for row in zip(desk.instance[:count], desk.device[:count], desk.copy[:count], strict=True)]
 
     def _order(self) -> None:

@@ -93,7 +93,7 @@ def graph_network_of(arrays: Mapping[str, Numbers]) -> GraphNetwork:
 
 def graph_arrays_of(network: GraphNetwork) -> dict[str, Numbers]:
     """Return the named arrays `graph_network_of` takes."""
-    named = {}
+    named: dict[str, Numbers] = {}
     for part, one in zip(GraphNetwork._fields, network, strict=True):
         named |= {f"{part}.{name}": array for name, array in arrays_of(one).items() if not name.startswith("input.")}
     return named
@@ -288,7 +288,7 @@ def rate(sim: Sim, desk: Desk, network: GraphNetwork, board: Board) -> None:
     _look_closer(sim, desk, board)
     width, seen = board.base.shape[1], board.seen.shape[1]
     line = board.line
-    for k in range(desk.count[0]):
+    for k in range(desk.sizes[0]):
         i = desk.ready[k]
         _put(line, 0, board.seen[k])
         _put(line, seen, board.embedding[task_of(sim, i)])
@@ -325,7 +325,7 @@ def _summarise(sim: Sim, network: GraphNetwork, board: Board) -> None:
 @inline
 def _look_closer(sim: Sim, desk: Desk, board: Board) -> None:
     """Write down what is seen now of each ready task."""
-    now, ready, devices = sim.world[0].now, desk.count[0], len(desk.free)
+    now, ready, devices = sim.world[0].now, desk.sizes[0], len(desk.free)
     here, left, idle = 0, 0.0, 0
     for j in range(len(sim.job) - 1):
         if sim.job[j].state == JOB_HERE:
@@ -380,10 +380,10 @@ def _part(value: float, whole: float) -> float:
 @lean
 def arrange(sim: Sim, desk: Desk, network: GraphNetwork, board: Board) -> None:
     """Order the ready tasks by rating, the highest first; ties by number."""
-    if desk.count[0] > 1:
+    if desk.sizes[0] > 1:
         rate(sim, desk, network, board)
-        for k in range(desk.count[0]):
+        for k in range(desk.sizes[0]):
             desk.key[desk.ready[k]] = -board.score[k]
         sort_ready(desk)
-        for k in range(desk.count[0]):
+        for k in range(desk.sizes[0]):
             desk.key[desk.ready[k]] = 0.0  # what is ready next is first looked at by number
