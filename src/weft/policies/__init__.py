@@ -2,7 +2,7 @@
 
 import sys
 
-from weft.policies import deft, foresight_policy, heft_online, rules
+from weft.policies import deft, foresight_policy, heft_online, rules, workflow_files
 from weft.policies.policy import POLICIES
 from weft.policies.rules import RulePolicy
 from weft.policies.simulate import simulate
@@ -22,6 +22,7 @@ __all__ = [
     "heft_online",
     "rules",
     "simulate",
+    "workflow_files",
 ]
 
 

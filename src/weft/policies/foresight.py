@@ -258,7 +258,7 @@ def place_task(sim: Sim, desk: Desk, weights: FloatArray, i: int) -> None:
         if sim.grid[sim.task[g].row, d] == np.inf or desk.free[d] == np.inf:
             continue
         seconds = sim.task[g].work * sim.grid[sim.task[g].row, d] * sim.device[d].pace * desk.factor[sim.task[g].kind, d]
-        at, gap = max(desk.free[d], _inputs_at(sim, desk, i, d)), desk.used[d]
+        at, gap = max(desk.free[d], inputs_at(sim, desk, i, d)), desk.used[d]
         for k in range(desk.used[d]):
             if at + seconds <= desk.begins[d, k]:
                 gap = k
@@ -285,7 +285,7 @@ def place_task(sim: Sim, desk: Desk, weights: FloatArray, i: int) -> None:
 
 
 @inline
-def _inputs_at(sim: Sim, desk: Desk, i: int, d: int) -> float:
+def inputs_at(sim: Sim, desk: Desk, i: int, d: int) -> float:
     """When the inputs of a task are on a device: from where parents ran, or are planned to."""
     g, latest = task_of(sim, i), 0.0
     for k in range(sim.task[g].pred, sim.task[g + 1].pred):

@@ -133,12 +133,18 @@ class Foresight:
         if self._moment != self._mirror.moment(view):
             self._moment = self._mirror.moment(view)
             self._mirror.look(view)
-            self._next = self._mirror.decisions(view, self.weights, self.most)
+            self._next = self._choose(self._mirror, view)
         if not self._next:
             return None
         decision = self._next.pop(0)
         self._mirror.commit(decision)
         return decision
+
+    def _choose(self, mirror: Mirror, view: View) -> list[Decision]:
+        """What the plan starts now."""
+        plan_in_sight(mirror.sim, mirror.desk, self.weights, self.most)
+        status = mirror.sim.inst["status"]
+        return [Decision(i, d) for d, i in enumerate(mirror.desk.first.tolist()) if i >= 0 and view.idle[d] and status[i] == READY]
 
 
 class Mirror:
@@ -176,12 +182,6 @@ class Mirror:
             waits = self._waits[d] if self._waits[d] >= 0 and status[self._waits[d]] == COMMITTED else -1
             self.desk.free[d], self.desk.busy[d] = view.free_at[d], i if i >= 0 else waits
             self.desk.began[d] = view.started_at[i] if i >= 0 else np.nan
-
-    def decisions(self, view: View, weights: FloatArray, most: int) -> list[Decision]:
-        """What the plan starts now."""
-        plan_in_sight(self.sim, self.desk, weights, most)
-        status = self.sim.inst["status"]
-        return [Decision(i, d) for d, i in enumerate(self.desk.first.tolist()) if i >= 0 and view.idle[d] and status[i] == READY]
 
     def _look_at_jobs(self, view: View, done: BoolArray) -> None:
         job = self.sim.job
