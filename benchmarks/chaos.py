@@ -1,6 +1,7 @@
 """Workers and drivers killed at random: every run must end with the right result or a clear error, and leave nothing behind.
 
 python benchmarks/chaos.py --runs 50 --tasks 200 --drivers 5
+python benchmarks/chaos.py --backend dask --runs 5
 python benchmarks/chaos.py --backend ray --runs 5
 """
 

@@ -67,6 +67,32 @@ def _as_tasks(task: Any, workflow: weft.Workflow) -> list[Any]:
     return refs
 
 
+def on_dask(n: int, measured: Callable[[str, str, object], None]) -> None:
+    """weft on Dask, task by task and as one graph, and Dask by itself on the same workers: futures, and the whole graph."""
+    with import_module("weft.run.dask_backend").DaskBackend(2) as backend:
+        options = {"functions": {"task": nothing}, "backend": backend, "history": False}
+        for whole in (False, True):
+            backend.whole = whole
+            weft.run(independent(100), **options)
+            for shape in (independent, layered, chain):
+                workflow = shape(n)
+                what = "weft on Dask, heft, one graph" if whole else "weft on Dask, heft"
+                measured(what, workflow.name, lambda w=workflow: weft.run(w, **options))
+        client = backend._client  # noqa: SLF001
+        client.gather(client.map(nothing, range(100), pure=False))
+        measured("Dask's own client.map", "independent", lambda: client.gather(client.map(nothing, range(n), pure=False)))
+        measured("Dask's own client.submit", "chain", lambda: [client.submit(nothing, pure=False).result() for _ in range(n)])
+        for shape in (layered, chain):
+            workflow = shape(n)
+            measured("Dask's own graph", workflow.name, lambda w=workflow: client.get(*_as_graph(w)))
+
+
+def _as_graph(workflow: weft.Workflow) -> tuple[dict[str, Any], list[str]]:
+    keys = [f"own-{time.monotonic_ns()}-{t}" for t in range(workflow.n)]
+    ptr, edge = workflow.pred_ptr, workflow.pred_edge
+    return {keys[t]: (nothing, *(keys[u] for u in workflow.src[edge[ptr[t] : ptr[t + 1]]])) for t in range(workflow.n)}, keys
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tasks", type=int, default=10_000)
@@ -92,6 +118,8 @@ def main() -> None:
         list(pool.map(nothing, range(100)))
         measured("ProcessPoolExecutor.submit", "independent", lambda: [f.result() for f in [pool.submit(nothing) for _ in range(n)]])
         measured("ProcessPoolExecutor.submit", "chain", lambda: [pool.submit(nothing).result() for _ in range(n)])
+    if find_spec("distributed") is not None:
+        on_dask(n, measured)
     if find_spec("ray") is not None:
         on_ray(n, measured)
     print(f"{n:,} empty tasks, 2 processes; with everything around them: life cycle, decisions, trace\n")

@@ -332,8 +332,12 @@ def kills_once(path, *_):
 
 
 def test_a_worker_killed_from_outside(two, run):
-    pid = two._sites[0].pid
-    killer = threading.Timer(0.15, os.kill, (pid, signal.SIGKILL))
+    def kill():
+        while not (two._run and two._results):
+            time.sleep(0.002)
+        os.kill(two._sites[0].pid, signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
     killer.start()
     trace = right(run([f.slowly(k) for k in range(40)]))
     killer.join()

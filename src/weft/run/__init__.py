@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from weft.registry import CallableModule
 
 if TYPE_CHECKING:
+    from weft.run.dask_backend import DaskBackend
     from weft.run.failure import Failure, PolicyReplaced, TaskFailed
     from weft.run.fake import FakeBackend
     from weft.run.functions import Application, task
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Application",
     "Chosen",
+    "DaskBackend",
     "Failure",
     "FakeBackend",
     "History",
@@ -43,6 +45,7 @@ __all__ = [
 ]
 
 _HOME = {
+    "weft.run.dask_backend": ("DaskBackend",),
     "weft.run.terms": ("Terms",),
     "weft.run.failure": ("Failure", "PolicyReplaced", "TaskFailed"),
     "weft.run.fake": ("FakeBackend",),

@@ -121,6 +121,10 @@ class DaskBackend:
         """The threads of the workers as a cluster; moving data between them is taken to cost nothing until it was measured."""
         return self._devices
 
+    def pids(self) -> list[int]:
+        """The processes of the workers that are up and were greeted."""
+        return [site.pid for site in self._sites if site.up and site.pid]
+
     # -- a run --------------------------------------------------------------
 
     def begin(self, workload: Workload, calls: Sequence[Call] | None, *, since: float = 0.0) -> None:
@@ -151,6 +155,8 @@ class DaskBackend:
     def submit(self, order: Order, device: int, priority: float) -> None:
         """Make it a Dask task."""
         line = self._lines[device]
+        if not line.site.up:
+            return  # that it is lost is among the next events
         instance = order.members[0]
         parents = [i for i in order.inputs[0] if i is not None]
         key = self._key(instance, str(order.number))
