@@ -123,6 +123,22 @@ def test_terms_that_make_no_sense_are_refused():
             Terms(**bad)
 
 
+def test_a_batch_that_lost_a_member_reports_on_the_others():
+    # Two jobs of one task with a choice, in one batch of 2 s; the first job is called off at 1. The branch of the other is its own.
+    b = weft.WorkflowBuilder()
+    b.task("choose", work=2.0)
+    b.choice("choose", {"left": 0.5, "right": 0.5})
+    problem = Problem.bind(b.build(), weft.Cluster(speed=[1.0], batch=[2]))
+    workload = Workload.of(problem, arrival=[0.0, 0.0])
+    scenario = Scenario.of(workload, outcome=[0, 1], cancel=[1.0, inf])
+    backend = FakeBackend(workload.cluster, scenario)
+    backend.begin(workload, None)
+    driver = Driver(LiveLifecycle(workload, modelled=True), backend, greedy(), cancels=scenario.cancel.tolist())
+    driver.run()
+    assert driver.failures == []
+    assert driver.life.outcome.tolist() == [-1, 1]
+
+
 # -- plan mode ----------------------------------------------------------------
 
 
