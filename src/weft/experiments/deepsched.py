@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -75,6 +75,7 @@ def reproduce(folder: str | Path, *, quick: bool = False, watch: Callable[[list[
     training = json.loads(SHIPPED.with_suffix(".json").read_text(encoding="utf-8"))["training"]
     effort = QUICK if quick else FULL
     found = Findings(effort, {"experiment": "deepsched", "quick": quick, "machine": machine.describe(), "training": training, "speed": []})
+    found.document["effort"] = asdict(effort)
 
     def time_of(tasks: int, found: Findings) -> None:
         speed.warm_up()
@@ -143,8 +144,7 @@ def _paper(found: Findings) -> None:
         "cpu_seconds": time.process_time() - begin,
         "curve": curve,
     }
-    planners = contenders(seconds=effort.seconds)
-    planners = {"HEFT": planners.pop("HEFT"), "paper": partial(paper_schedule, net=net), **planners}
+    planners = {**contenders(seconds=effort.seconds), "paper": partial(paper_schedule, net=net)}
     count = 2 * effort.problems
     cases = [Case.of(name, p) for name, problems in (("paper's seen", seen), ("paper's unseen", unseen)) for p in problems[:count]]
     _enter(found, "paper", cases, planners)

@@ -24,6 +24,7 @@ from weft.learn.deepsched_data import (
 )
 from weft.learn.deepsched_lessons import batch_problems
 from weft.model import Cluster, Problem, Schedule, Workload
+from weft.model.check import check
 from weft.planners import plan
 from weft.planners.genetic import Genetic
 from weft.planners.list_scheduling import ListPlanner
@@ -81,6 +82,9 @@ def turnaround(workload: Workload, planner: Contender) -> float:
     3.0
     """
     plans = [planner(problem) for problem in workload.problems]
+    for problem, schedule in zip(workload.problems, plans, strict=True):
+        violations = check(problem, schedule)
+        assert not violations, f"{problem.name}: {violations[0]}"
     trace = simulate(workload, plans)
     return float((trace.finish - workload.arrival[trace.job]).mean())
 
