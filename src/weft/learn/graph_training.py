@@ -32,6 +32,9 @@ from weft.policies.policy import POLICIES
 from weft.rng import stream
 from weft.sim.simulate import simulate
 
+VALIDATION = 900_000
+"""Seeds of training cases are below this, those of validation cases from here on, those of evaluations from 1,000,000 on."""
+
 FAR = -1e9
 """Rating of a place that holds no task."""
 
@@ -325,7 +328,7 @@ def draw_cases(s: Settings, seed: int, update: int, progress: float) -> list[Cas
     for name, condition in CONDITIONS.items():
         jobs = round(s.jobs[0] + (s.jobs[1] - s.jobs[0]) * progress) if condition.stream else 1
         ccr, load = float(np.exp(rng.uniform(np.log(0.1), np.log(5.0)))), float(rng.uniform(0.6, 0.95))
-        cases.append(draw_case(name, seed=int(rng.integers(2**31)), tasks=(low, high), jobs=jobs, ccr=ccr, load=load))
+        cases.append(draw_case(name, seed=int(rng.integers(VALIDATION)), tasks=(low, high), jobs=jobs, ccr=ccr, load=load))
     return cases
 
 
@@ -352,11 +355,11 @@ class Judge:
         return float(trace.jct if case.workload.jobs > 1 else trace.makespan)
 
 
-def validation_cases(*, each: int = 8, seed: int = 10_000) -> list[Case]:
-    """Cases no training draws (their seeds are below 2**31): `each` of every condition, with CCR 0.1, 1 and 5 in turn."""
+def validation_cases(*, each: int = 8) -> list[Case]:
+    """Cases no training and no evaluation draws: `each` of every condition, with CCR 0.1, 1 and 5 in turn."""
     cases = []
     for name, condition in CONDITIONS.items():
         for k in range(each):
             ccr = (0.1, 1.0, 5.0)[k % 3]
-            cases.append(draw_case(name, seed=2**31 + seed + k, tasks=(20, 80), jobs=10 if condition.stream else 1, ccr=ccr, load=0.85))
+            cases.append(draw_case(name, seed=VALIDATION + k, tasks=(20, 80), jobs=10 if condition.stream else 1, ccr=ccr, load=0.85))
     return cases

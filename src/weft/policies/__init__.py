@@ -2,7 +2,7 @@
 
 import sys
 
-from weft.policies import deft, foresight_policy, heft_online, rules, workflow_files
+from weft.policies import deft, foresight_policy, graph_policy, heft_online, rules, workflow_files
 from weft.policies.policy import POLICIES
 from weft.policies.rules import RulePolicy
 from weft.policies.simulate import simulate
@@ -19,6 +19,7 @@ __all__ = [
     "called",
     "deft",
     "foresight_policy",
+    "graph_policy",
     "heft_online",
     "rules",
     "simulate",
