@@ -123,6 +123,25 @@ def test_measurements_count_and_the_rest_follows_their_scale(history):
     np.testing.assert_allclose(estimated_problem(two_kinds(), CLUSTER, history).durations(), [[0.01, 0.04]] * 2 + [[0.5, 0.5]])
 
 
+def test_measured_links_are_the_links_of_the_cluster(history):
+    history.add([], [("cpu", "gpu", size, 0.5 + size / 10.0) for size in (10.0, 10.0, 30.0, 30.0)])
+    history.add([], [("gpu", "cpu", 10.0, 1.0)] * 2)  # too few to be believed
+    workflow = Workflow(work=[1.0, 1.0], src=[0], dst=[1], data=[20.0])
+    problem = estimated_problem(workflow, CLUSTER, history)
+    assert problem.transfer(0, 0, 1) == pytest.approx(0.5 + 20.0 / 10.0)
+    assert problem.transfer(0, 1, 0) == 0.0
+    assert problem.transfer(0, 0, 0) == 0.0
+    # On unlike devices, 1 s and 0.1 s: the second task stays where the first is only because moving takes 2.5 s.
+    slow = Workflow(work=[1.0, 1.0], src=[0], dst=[1], data=[20.0], kind=[0, 1], kinds=("a", "b"))
+    history.add([Sample(kind, device, seconds, work=1.0, data=data) for kind, device, seconds, data in LINKED for _ in range(3)])
+    schedule = weft.plan(estimated_problem(slow, CLUSTER, history), "heft").schedule
+    assert schedule.device.tolist() == [0, 0]
+    assert weft.plan(estimated_problem(slow, CLUSTER, None), "heft").makespan == 2.0
+
+
+LINKED = [("a", "cpu", 1.0, 0.0), ("a", "gpu", 9.0, 0.0), ("b", "cpu", 1.0, 20.0), ("b", "gpu", 0.1, 20.0)]
+
+
 @settings(max_examples=40)
 @given(st.lists(st.one_of(st.just(np.nan), st.floats(-5, 5)), min_size=6, max_size=6))
 def test_gaps_are_filled_and_nothing_else_changes(values):

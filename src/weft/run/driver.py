@@ -21,7 +21,7 @@ from weft.run.guide import Guide
 from weft.run.journal import Record
 from weft.run.live import LiveLifecycle
 from weft.run.observer import Observer
-from weft.run.outcome import outcomes_of
+from weft.run.outcome import of_members, outcomes_of
 from weft.run.patience import Patience
 from weft.run.readers import Readers
 from weft.run.reservations import Reservations
@@ -166,7 +166,7 @@ class Driver:
         finish = self.dispatch.believed(group, event, self.now)
         outcomes: dict[int, int] = {}
         if isinstance(event, Finished):
-            event = _of_members(event, sent)
+            event = of_members(event, sent.order.members, group.members)
             try:
                 outcomes = outcomes_of(self.life, group, event)
             except InvalidInput as error:
@@ -346,14 +346,3 @@ def _in_turn(events: Sequence[Event]) -> list[Finished | Failed]:
         return ends
     bad = {event.device for event in ends if isinstance(event, Failed)}
     return sorted(ends, key=lambda end: (end.device in bad, end.device))
-
-
-def _of_members(event: Finished, sent: Sent) -> Finished:
-    """Without what it says of members that were called off while their batch ran."""
-    if len(sent.group.members) == len(sent.order.members):
-        return event
-    kept = [k for k, i in enumerate(sent.order.members) if i in sent.group.members]
-    data, branches = event.data, event.branches
-    return replace(
-        event, data=tuple(data[k] for k in kept if k < len(data)), branches=tuple(branches[k] for k in kept if k < len(branches))
-    )

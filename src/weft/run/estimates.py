@@ -22,6 +22,9 @@ from weft.sim.machine import Group
 SIZES = 3
 """Sizes of a kind of task that must have been measured before a model is put through them."""
 
+TRANSFERS = 3
+"""Transfers between two kinds of devices that must have been measured before they are believed."""
+
 
 def incoming_bytes(workflow: Workflow) -> FloatArray:
     """(n,) bytes that come into each task."""
@@ -32,9 +35,11 @@ def estimated_problem(workflow: Workflow, cluster: Cluster, history: History | N
     """Bind a workflow to the devices of a backend, with durations from the history.
 
     A kind of task that was measured on some devices only is taken to be as much off elsewhere; one never measured follows the others;
-    without any measurement the estimates are the workflow's, and where it says nothing, all tasks are alike.
+    without any measurement the estimates are the workflow's, and where it says nothing, all tasks are alike. Links are as measured, too.
     """
     said = workflow if workflow.durations or workflow.work.any() else _with_work(workflow)
+    if history is not None:
+        cluster = with_measured_links(cluster, history)
     problem = Problem.bind(said, cluster)
     if history is None or not history.durations():
         return problem
@@ -50,6 +55,21 @@ def estimated_problem(workflow: Workflow, cluster: Cluster, history: History | N
     scaled = prior * np.exp(filled(logs))[workflow.kind]
     seconds = np.where(np.isfinite(measured) & np.isfinite(prior), measured, scaled)
     return Problem(said, cluster, frozen(np.ones(workflow.n)), frozen(np.arange(workflow.n)), frozen(np.ascontiguousarray(seconds)))
+
+
+def with_measured_links(cluster: Cluster, history: History) -> Cluster:
+    """The cluster with the latency and bandwidth measured between kinds of devices, where there are `TRANSFERS` of them at least.
+
+    Within a device nothing moves, whatever was measured between two of its kind.
+    """
+    known = {(link.source, link.target): link for link in history.links() if link.count >= TRANSFERS}
+    bandwidth, latency = cluster.bandwidth.copy(), cluster.latency.copy()
+    for a, source in enumerate(cluster.kinds):
+        for b, target in enumerate(cluster.kinds):
+            link = known.get((source, target))
+            if link is not None and a != b:
+                bandwidth[a, b], latency[a, b] = link.bandwidth, link.latency
+    return replace(cluster, bandwidth=bandwidth, latency=latency) if known else cluster
 
 
 def _measured(workflow: Workflow, cluster: Cluster, history: History) -> FloatArray:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from weft.errors import InvalidInput
 from weft.run.backend import Finished
 from weft.run.live import LiveLifecycle
@@ -17,6 +20,15 @@ def outcomes_of(life: LiveLifecycle, group: Group, event: Finished) -> dict[int,
             said = event.branches[k] if k < len(event.branches) else ()
             found.update(zip(numbers, _branches(life, i, numbers, said), strict=True))
     return found
+
+
+def of_members(event: Finished, asked: Sequence[int], kept: Sequence[int]) -> Finished:
+    """Leave out what an event says of members that were called off while their batch ran."""
+    if len(asked) == len(kept):
+        return event
+    which = [k for k, i in enumerate(asked) if i in kept]
+    data = tuple(event.data[k] for k in which if k < len(event.data))
+    return replace(event, data=data, branches=tuple(event.branches[k] for k in which if k < len(event.branches)))
 
 
 def _branches(life: LiveLifecycle, instance: int, numbers: list[int], said: tuple[str | int, ...]) -> list[int]:
