@@ -75,6 +75,12 @@ class Reservations:
         self._promised: dict[tuple[int, int], tuple[str, float]] = {}
         """(owner, device) -> application and predicted seconds of what was admitted and has not ended."""
 
+    def begin(self, applications: Sequence[str]) -> None:
+        """Other jobs come; budgets and their overdrafts stay as they are, what was promised to the jobs before is released."""
+        for owner, device in list(self._promised):
+            self.release(owner, device)
+        self.applications = list(applications)
+
     def left(self, application: str, now: float) -> float:
         """What an application may still use; an overdraft is negative."""
         account = self._accounts[application]

@@ -1,8 +1,12 @@
-"""Several applications on one backend: they submit to the wait queue; a thread takes what waits and runs it together."""
+"""Several applications on one backend: they submit to the wait queue; a thread takes what waits and runs it, round after round.
+
+The clock goes on from round to round, and budgets with it: an overdraft of one round delays the next ones, whoever submitted them.
+"""
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any, Self
@@ -14,7 +18,7 @@ from weft.run.driver import Driver
 from weft.run.estimates import Recorder, estimated_problem
 from weft.run.failure import TaskFailed
 from weft.run.functions import Application, application_of
-from weft.run.guide import PolicyGuide
+from weft.run.guide import adaptive
 from weft.run.history import History
 from weft.run.live import LiveLifecycle
 from weft.run.queue import Waiting, WaitQueue
@@ -30,7 +34,9 @@ class Service:
     Parameters
     ----------
     policy : decides over all tasks of the submissions under way
-    budgets : application -> seconds of device time it may use in a period; each round of submissions begins with full budgets
+    queue : where submissions wait: how many may, and the shares of applications
+    budgets : application -> seconds of device time it may use in a period; periods count from the start of the service
+    together : submissions of a round; the next round begins when all of them have ended
     """
 
     def __init__(
@@ -47,10 +53,13 @@ class Service:
         self.backend = backend
         self.policy = policy
         self.queue: WaitQueue[Ticket] = queue if queue is not None else WaitQueue()
-        self.budgets = dict(budgets or {})
+        self.reservations = Reservations([], budgets) if budgets else None
         self.together = together
         self.history = history
         self.terms = terms or Terms(on_error="continue")
+        self._rounds = 0
+        self._clock = 0.0
+        """When the last round ended."""
         self._thread = threading.Thread(target=self._serve, name="weft-service", daemon=True)
 
     def __enter__(self) -> Self:
@@ -95,6 +104,13 @@ class Service:
                     if not waiting.item[1].done():
                         waiting.item[1].set_exception(error)
 
+    def _since(self) -> float:
+        """Where the clock of the next round begins: where the last one stopped and, where time is real, as much later as it is."""
+        if self._rounds == 0:
+            self._origin = time.perf_counter()
+        self._rounds += 1
+        return self._clock if self.backend.modelled else max(self._clock, time.perf_counter() - self._origin)
+
     def _run(self, batch: list[Waiting[Ticket]]) -> None:
         apps = [waiting.item[0] for waiting in batch]
         problems = [estimated_problem(app.workflow, self.backend.devices(), self.history) for app in apps]
@@ -104,15 +120,17 @@ class Service:
         driver = Driver(
             life,
             self.backend,
-            PolicyGuide(POLICIES.create(self.policy)),
+            adaptive(POLICIES.create(self.policy)),
             terms=self.terms,
-            reservations=Reservations([w.application for w in batch], self.budgets) if self.budgets else None,
+            reservations=self.reservations,
             wanted=frozenset(first[j] + t for j, app in enumerate(apps) for t in app.wanted),
             observers=[Recorder(self.history)] if self.history is not None else (),
         )
         driver.prepare()
+        if self.reservations is not None:
+            self.reservations.begin([w.application for w in batch])
         try:
-            self.backend.begin(workload, [call for app in apps for call in app.calls])
+            self.backend.begin(workload, [call for app in apps for call in app.calls], since=self._since())
             driver.run()
             failures = {failure.job: failure for failure in driver.failures}
             for j, (app, waiting) in enumerate(zip(apps, batch, strict=True)):
@@ -122,4 +140,5 @@ class Service:
                 done = [t for t in app.wanted if life.results[first[j] + t]]
                 waiting.item[1].set_result({app.workflow.task_name(t): self.backend.fetch(first[j] + t) for t in done})
         finally:
+            self._clock = max(self._clock, self.backend.clock())
             self.backend.finish()
