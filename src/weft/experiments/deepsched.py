@@ -144,7 +144,7 @@ def _paper(found: Findings) -> None:
         "cpu_seconds": time.process_time() - begin,
         "curve": curve,
     }
-    planners = {**contenders(seconds=effort.seconds), "paper": partial(paper_schedule, net=net)}
+    planners: dict[str, Contender] = {**contenders(seconds=effort.seconds), "paper": partial(paper_schedule, net=net)}
     count = 2 * effort.problems
     cases = [Case.of(name, p) for name, problems in (("paper's seen", seen), ("paper's unseen", unseen)) for p in problems[:count]]
     _enter(found, "paper", cases, planners)

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from weft.experiments.deepsched_turnaround import draw_large, heft
-from weft.learn.deepsched_networks import PaperNet, net_of
-from weft.learn.deepsched_paper import inputs_of, paper_answer, schedule_of
-from weft.learn.deepsched_runtimes import onnx_runtime, plan_through, torch_runtime, write_paper_onnx
+from weft.learn.deepsched_networks import net_of
+from weft.learn.deepsched_paper import inputs_of, paper_answer, schedule_of, untrained
+from weft.learn.deepsched_runtimes import onnx_runtime, plan_through, torch_runtime, use_one_thread, write_paper_onnx
 from weft.learn.onnx_session import onnx_session
 from weft.model import Problem
 from weft.planners import plan
@@ -34,7 +33,7 @@ GENERATIONS = {486: 100, 10_000: 5, 84_654: 1}
 
 def measure(tasks: int, *, repeats: int = 3) -> Iterator[dict[str, Any]]:
     """One row for each contender and runtime: processor seconds from the problem to the schedule, the median of some."""
-    torch.set_num_threads(1)
+    use_one_thread()
     problem = draw_large(tasks, DEVICES)
     teacher = heft(problem)
     basis = {"tasks": tasks, "devices": DEVICES, "edges": problem.m}
@@ -61,8 +60,7 @@ def measure(tasks: int, *, repeats: int = 3) -> Iterator[dict[str, Any]]:
 
 def _paper(problem: Problem, folder: Path, repeats: int) -> Iterator[tuple[str, float]]:
     """The document's network, made for exactly as many tasks: weights do not matter for the time, so they are not trained."""
-    torch.manual_seed(0)
-    net = PaperNet(problem.n, problem.p)
+    net = untrained(problem.n, problem.p)
 
     def by_torch() -> Any:
         return schedule_of(problem, *paper_answer(net, *inputs_of(problem, net.tasks)))

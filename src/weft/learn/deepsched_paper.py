@@ -63,6 +63,12 @@ def sample_of(problem: Problem, tasks: int) -> Sample:
     return Sample(machines, rows, machine, times)
 
 
+def untrained(tasks: int, machines: int, *, seed: int = 0) -> PaperNet:
+    """The network before its first lesson."""
+    torch.manual_seed(seed)
+    return PaperNet(tasks, machines)
+
+
 def train_paper(
     samples: Sequence[Sample],
     *,
@@ -73,8 +79,7 @@ def train_paper(
     watch: Callable[[int, float], None] | None = None,
 ) -> PaperNet:
     """Train on the samples, again and again, in a new order every epoch; the rate halves every fifth of the epochs."""
-    torch.manual_seed(seed)
-    net = PaperNet(len(samples[0].machine), samples[0].machines.shape[1])
+    net = untrained(len(samples[0].machine), samples[0].machines.shape[1], seed=seed)
     optimiser = torch.optim.Adam(net.parameters(), lr=learning_rate)
     falling = torch.optim.lr_scheduler.StepLR(optimiser, max(1, epochs // 5), gamma=0.5)
     columns = [torch.as_tensor(np.stack(column)) for column in zip(*samples, strict=True)]

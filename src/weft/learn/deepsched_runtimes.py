@@ -137,6 +137,11 @@ def onnx_runtime(network: DeepNetwork, folder: Path) -> tuple[Encoder, Scorer]:
     return encode, score
 
 
+def use_one_thread() -> None:
+    """Let torch compute on one thread, as the other runtimes do here."""
+    torch.set_num_threads(1)
+
+
 def torch_runtime(net: DeepNet) -> tuple[Encoder, Scorer]:
     """Return the encoder and the scorer in torch."""
 
