@@ -48,7 +48,7 @@ class Settings:
     """
 
     updates: int = 600
-    lessons: int = 80
+    lessons: int = 250
     plays: int = 8
     rate: float = 1e-3
     lesson_rate: float = 3e-3
@@ -283,7 +283,8 @@ def train_graph(
             adam = torch.optim.Adam(module.parameters(), lr=s.rate)
         for group in adam.param_groups:
             group["lr"] = (s.lesson_rate if update < 0 else s.rate) * (1 - 0.9 * progress)
-        cases = (draw or draw_cases)(s, seed, update + s.lessons, progress)
+        size = progress if update >= 0 else (update + s.lessons) / s.lessons  # lessons of all sizes; then from small to large once more
+        cases = (draw or draw_cases)(s, seed, update + s.lessons, size)
         who = TEACHER if update < 0 else SAMPLED
         _improve(module, adam, cases, s, stream(seed, "graph training", "plays", update + s.lessons), who, entropy=1 - 0.9 * progress)
         if update == 0 or (update > 0 and (update + 1) % s.every == 0) or update == s.updates - 1:
