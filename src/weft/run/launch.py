@@ -121,8 +121,9 @@ def run(
         shadowed = ShadowedGuide(guide, _policy(shadow), seed=seed) if shadow is not None else None
         journal = None if run_id is None else Journal(_folder(folder), run_id, workload, place, keep=keep)
         observers: list[Observer] = [*([journal] if journal else ()), *([Recorder(known)] if known else ())]
+        watcher = Progress()
         if progress:
-            observers.append(Progress())
+            observers.append(watcher)
         driver = Driver(
             life,
             place,
@@ -133,6 +134,7 @@ def run(
             observers=observers,
         )
         driver.prepare()
+        watcher.predicted = guide.predicted if isinstance(guide, PlanGuide) and not driver.replaced else None
         try:
             place.begin(workload, app.calls, since=journal.last if journal else 0.0)
             if journal is not None:
@@ -144,9 +146,9 @@ def run(
             results: Mapping[str, Any] = {names[t]: place.fetch(t) for t in app.wanted if life.results[t]}
             results = app.collect(results) if app.collect is not None else results
         finally:
+            for observer in observers:
+                observer.close()
             place.finish()
-            if journal is not None:
-                journal.close()
         trace = _trace(driver, guide, shadowed, results, run_id or "")
     finally:
         if own:

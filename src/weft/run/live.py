@@ -163,6 +163,10 @@ class LiveLifecycle(Lifecycle):
         """Jobs in the system: arrived, not ended."""
         return [j for j, here in enumerate(self._here) if here and not self._ended[j]]
 
+    def over(self, job: int) -> int:
+        """How many instances of a job need nothing more."""
+        return len(self._instances(job)) - (0 if self._ended[job] else self._left[job])
+
     def instances(self, job: int) -> range:
         """The instances of a job."""
         return self._instances(job)

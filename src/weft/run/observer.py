@@ -29,3 +29,6 @@ class Observer:
 
     def ended(self, life: LiveLifecycle, now: float) -> None:
         """The run is over."""
+
+    def close(self) -> None:
+        """Nothing more comes, however the run ended."""

@@ -48,6 +48,11 @@ class PlanGuide:
         self._new: list[int] = []
         self._stale = False
 
+    @property
+    def predicted(self) -> float:
+        """Seconds the first plan takes."""
+        return max((schedule.makespan for schedule in self._first), default=0.0)
+
     def arrived(self, life: LiveLifecycle, job: int, now: float) -> None:  # noqa: ARG002
         """To be planned at the next decision."""
         self._new.append(job)
