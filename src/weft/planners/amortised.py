@@ -13,17 +13,18 @@ import numpy as np
 from weft.errors import InvalidInput
 from weft.formats.safetensors_file import Numbers
 from weft.model import Problem, ProblemArrays, Schedule
-from weft.model.columns import BoolArray, FloatArray, IntArray
-from weft.planners.amortised_features import count_votes, pair_features
+from weft.model.columns import BoolArray, FloatArray
+from weft.planners.amortised_features import pair_features
+from weft.planners.amortised_moves import guided_team
 from weft.planners.amortised_network import Weights, read_weights, sample_passes, shipped_weights
 from weft.planners.anytime import BOUND_CELLS, CHAINS, DEFAULT_CELLS, DEFAULT_MOVES
 from weft.planners.bounds import device_tails, lower_bound
 from weft.planners.clock import Clock
-from weft.planners.cooling import Progress, Team, reporting
+from weft.planners.cooling import Progress, reporting
 from weft.planners.decoder import make_decoder
 from weft.planners.objective import Objective
 from weft.planners.planner import EXACT, PLANNERS, QUICK, Solution, refuse_choices
-from weft.planners.quick_start import FRONT_LIMIT, FRONTS, LISTS, REST, SMALL, START_SHARE, Start, order_by_start
+from weft.planners.quick_start import Start, order_by_start, quick_start
 from weft.rng import stream
 from weft.sim.ranks import mean_durations, mean_transfer, upward_rank
 
@@ -95,7 +96,7 @@ class Amortised:
         bound = lower_bound(problem) if problem.n * problem.p <= BOUND_CELLS else 0.0
         moves = self.iterations or max(2 * CHAINS, min(DEFAULT_MOVES, DEFAULT_CELLS // (problem.n * problem.p)))
         chains = self.threads or (CHAINS if clock.seconds is None else os.cpu_count() or 1)
-        team = Team.of(problem, Objective.of("makespan"), start, chains=chains, seed=seed)
+        team = guided_team(problem, start, chains=chains, seed=seed)
         with reporting(self.progress, clock, bound) as report:
             team.search(clock, moves, bound * (1 + EXACT), report)
         best = min(start.schedule, team.schedule(), key=lambda s: s.makespan)
@@ -115,11 +116,11 @@ class Observation(NamedTuple):
 
 def first_plan(problem: Problem, network: Weights, clock: Clock, *, samples: int, seed: int) -> Start:
     """The best of the quick planners, one pass of the network, and samples around it."""
-    start, votes = ask_quick(problem, clock, seed=seed)
+    start = quick_start(problem, Objective.of("makespan"), clock, seed=seed)
     cells = problem.n * problem.p
     if cells > NETWORK_CELLS or cells * CELL_SECONDS > NETWORK_SHARE * clock.left():
         return start
-    seen, decoder = observe(problem, start, votes), make_decoder(problem.n, problem.p)
+    seen, decoder = observe(problem, start), make_decoder(problem.n, problem.p)
     random = np.array([int(stream(seed, "amortised", "samples").integers(1, 2**63)) | 1], np.uint64)
     value = sample_passes(network, *seen, samples, NOISE, random, decoder)
     if value >= start.value:
@@ -128,12 +129,12 @@ def first_plan(problem: Problem, network: Weights, clock: Clock, *, samples: int
     return Start(order_by_start(problem, schedule), schedule.device.copy(), schedule, value)
 
 
-def observe(problem: Problem, start: Start, votes: FloatArray) -> Observation:
+def observe(problem: Problem, start: Start) -> Observation:
     """What the network and the decoder need to know."""
     tail = device_tails(problem)
     return Observation(
         problem.arrays,
-        pair_features(problem, start, votes, tail),
+        pair_features(problem, start, tail),
         np.isfinite(problem.pace)[problem.row],
         upward_rank(problem),
         time_unit(problem),
@@ -146,21 +147,6 @@ def time_unit(problem: Problem) -> float:
     latency, per_byte = mean_transfer(problem)
     transfer = latency + float(problem.workflow.data.mean()) * per_byte if problem.m else 0.0
     return float(mean_durations(problem).mean()) + transfer
-
-
-def ask_quick(problem: Problem, clock: Clock, *, seed: int = 0) -> tuple[Start, FloatArray]:
-    """The best of the quick planners (all, or as many as there is time for), and the share that has each task on each device."""
-    best: Schedule | None = None
-    devices: list[IntArray] = []
-    for name in (*LISTS, *FRONTS, *REST) if problem.n <= FRONT_LIMIT else (*LISTS, *REST):
-        if best is not None and problem.n * problem.p > SMALL and clock.share() > START_SHARE:
-            break
-        made = PLANNERS.create(name).solve(problem, seed=seed).schedule
-        devices.append(made.device)
-        best = made if best is None or made.makespan < best.makespan else best
-    assert best is not None
-    start = Start(order_by_start(problem, best), best.device.copy(), best, best.makespan)
-    return start, count_votes(problem, devices) if problem.n * problem.p <= NETWORK_CELLS else np.zeros((0, 0))
 
 
 @cache

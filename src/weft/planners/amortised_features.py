@@ -1,8 +1,8 @@
 """What the network of `amortised` sees: numbers for each task on each device, the same in training and in use.
 
 Everything is relative (to the mean duration, the mean over devices, the makespan of the start), so that problems of all sizes look alike;
-and nothing depends on the number of a device or a task. The start is the best plan of the quick planners: what the network says is where a
-long search would put a task that begins there.
+and nothing depends on the number of a device or a task. The start is the best plan of the quick planners.
+Where it has the task itself is left out on purpose: a network that sees it learns to copy the start, and nothing more.
 """
 
 from __future__ import annotations
@@ -17,9 +17,6 @@ from weft.sim.jit import njit
 from weft.sim.ranks import mean_durations, mean_transfer
 
 NAMES = (
-    "here",  # whether the start has the task here
-    "votes",  # share of the quick plans that have it here
-    "votes_above",  # how much more than the largest other share, or less
     "seconds",  # duration here, less the shortest, over the task's mean
     "relative",  # log of the duration here over the task's mean
     "tail",  # shortest rest after it here, less the least, over the mean duration of tasks
@@ -42,13 +39,12 @@ NAMES = (
 SIZE = len(NAMES)
 
 
-def pair_features(problem: Problem, start: Start, votes: FloatArray, tail: FloatArray) -> Numbers:
+def pair_features(problem: Problem, start: Start, tail: FloatArray) -> Numbers:
     """(n, p, SIZE) features of every task on every device.
 
     Parameters
     ----------
     start : the best quick plan
-    votes : (n, p) share of the quick plans that have each task on each device
     tail : (n, p) shortest time from the task's finish on a device to the end, see `device_tails`
     """
     seconds = mean_durations(problem)
@@ -61,18 +57,9 @@ def pair_features(problem: Problem, start: Start, votes: FloatArray, tail: Float
     schedule = start.schedule
     _fill(
         problem.arrays, seconds, unit, latency, per_byte, world, start.device, schedule.start.copy(), schedule.finish.copy(),
-        votes, np.ascontiguousarray(tail), features,
+        np.ascontiguousarray(tail), features,
     )  # fmt: skip
     return features
-
-
-def count_votes(problem: Problem, devices: list[IntArray]) -> FloatArray:
-    """(n, p) share of plans that have each task on each device."""
-    votes = np.zeros((problem.n, problem.p))
-    tasks = np.arange(problem.n)
-    for device in devices:
-        votes[tasks, device] += 1.0 / len(devices)
-    return votes
 
 
 @njit
@@ -86,11 +73,10 @@ def _fill(
     device: IntArray,
     begin: FloatArray,
     end: FloatArray,
-    votes: FloatArray,
     tail: FloatArray,
     out: Numbers,
 ) -> None:
-    n, p = votes.shape
+    n, p = len(a.work), a.pace.shape[1]
     makespan = max(end.max(), 1e-300)
     load = np.zeros(p)
     for t in range(n):
@@ -98,17 +84,13 @@ def _fill(
     seconds, arrival, inward, outward = np.empty(p), np.empty(p), np.empty(p), np.empty(p)
     for t in range(n):
         own = mean[t] if mean[t] > 0.0 else unit
-        shortest, least_tail, top, second = np.inf, np.inf, 0.0, 0.0
+        shortest, least_tail = np.inf, np.inf
         for d in range(p):
             pace = a.pace[a.row[t], d]
             seconds[d] = a.work[t] * pace if pace < np.inf else np.inf
             arrival[d] = inward[d] = outward[d] = 0.0
             if pace < np.inf:
                 shortest, least_tail = min(shortest, seconds[d]), min(least_tail, tail[t, d])
-            if votes[t, d] > top:
-                top, second = votes[t, d], top
-            elif votes[t, d] > second:
-                second = votes[t, d]
         received = sent = 0.0
         for e in range(a.pred_ptr[t], a.pred_ptr[t + 1]):
             u, data = a.pred[e], a.pred_data[e]
@@ -126,20 +108,17 @@ def _fill(
             if seconds[d] == np.inf:
                 continue
             x = out[t, d]
-            x[0] = 1.0 if device[t] == d else 0.0
-            x[1] = votes[t, d]
-            x[2] = votes[t, d] - (top if votes[t, d] < top else second)
-            x[3] = min((seconds[d] - shortest) / own, 5.0)
-            x[4] = np.log(max(seconds[d] / own, 1e-2)) if seconds[d] > 0.0 else 0.0
-            x[5] = min((tail[t, d] - least_tail) / unit, 10.0)
-            x[6] = min((arrival[d] - soonest) / unit, 10.0)
-            x[7] = min((arrival[d] + seconds[d] + tail[t, d]) / makespan, 3.0)
-            x[8] = inward[d] / received if received > 0.0 else 0.0
-            x[9] = outward[d] / sent if sent > 0.0 else 0.0
-            x[10] = load[d]
-            x[11] = max(-3.0, min(3.0, (arrival[d] + seconds[d] - end[t]) / own))
-            x[12] = (makespan - end[t] - tail[t, device[t]]) / makespan
-            x[13] = begin[t] / makespan
-            x[14] = np.log(1.0 + min((received + sent) / own, 1e4))
-            x[15] = np.log(1.0 + (a.pred_ptr[t + 1] - a.pred_ptr[t]) + (a.succ_ptr[t + 1] - a.succ_ptr[t]))
-            x[16], x[17], x[18] = world
+            x[0] = min((seconds[d] - shortest) / own, 5.0)
+            x[1] = np.log(max(seconds[d] / own, 1e-2)) if seconds[d] > 0.0 else 0.0
+            x[2] = min((tail[t, d] - least_tail) / unit, 10.0)
+            x[3] = min((arrival[d] - soonest) / unit, 10.0)
+            x[4] = min((arrival[d] + seconds[d] + tail[t, d]) / makespan, 3.0)
+            x[5] = inward[d] / received if received > 0.0 else 0.0
+            x[6] = outward[d] / sent if sent > 0.0 else 0.0
+            x[7] = load[d]
+            x[8] = max(-3.0, min(3.0, (arrival[d] + seconds[d] - end[t]) / own))
+            x[9] = (makespan - end[t] - tail[t, device[t]]) / makespan
+            x[10] = begin[t] / makespan
+            x[11] = np.log(1.0 + min((received + sent) / own, 1e4))
+            x[12] = np.log(1.0 + (a.pred_ptr[t + 1] - a.pred_ptr[t]) + (a.succ_ptr[t + 1] - a.succ_ptr[t]))
+            x[13], x[14], x[15] = world
