@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from weft.experiments.gpu_cluster_contenders import AXES as EVERYWHERE
+from weft.experiments.gpu_cluster_contenders import ROSTER, contender
 from weft.report.figures import Series, line_figure, pareto_figure
 from weft.report.page import Block, Figure, Figures, Table, Text
 from weft.report.tables import Column, Columns
@@ -58,19 +60,24 @@ def stream_figures(results: Results) -> list[Block]:
         ("misses", "deadlines missed", "share of jobs"),
         ("fairness", "fairness of slowdowns", "Jain's index"),
     )
-    blocks: list[Block] = []
-    for ccr in results["ccrs"]:
-        own = [r for r in rows if r["ccr"] == ccr]
-        blocks.append(Figures([_panel(own, key, f"{title}, CCR {ccr:g}", "load", unit) for key, title, unit in panels]))
-    relative = [_relative([r for r in rows if r["ccr"] == ccr], "jct", ccr, "load") for ccr in results["ccrs"]]
-    blocks.append(Figures([figure for figure in relative if figure is not None]))
-    return [*blocks, _numbers(rows, "stream", "jct", results["ccrs"])]
+    figures = [
+        _panel([r for r in rows if r["ccr"] == ccr], key, f"{title}, CCR {ccr:g}", "load", unit)
+        for key, title, unit in panels
+        for ccr in results["ccrs"]
+    ]
+    relative = _all_relative(rows, "jct", "load", results["ccrs"])
+    return [Figures([*relative, *figures]), _numbers(rows, "stream", "jct", results["ccrs"])]
 
 
 def _panel(rows: Sequence[Point], key: str, title: str, x_label: str, y_label: str) -> Figure:
     banded = key in {"makespan", "jct"}
     lines = _lines(rows, lambda r: r[key], lambda r: (r["low"], r["high"]) if banded else None)
     return Figure(line_figure(lines, title=title, x_label=x_label, y_label=y_label, size=SIZE))
+
+
+def _all_relative(rows: Sequence[Point], key: str, x_label: str, ccrs: Sequence[float]) -> list[Figure]:
+    made = [_relative([r for r in rows if r["ccr"] == ccr], key, ccr, x_label) for ccr in ccrs]
+    return [figure for figure in made if figure is not None]
 
 
 def _relative(rows: Sequence[Point], key: str, ccr: float, x_label: str) -> Figure | None:
@@ -91,7 +98,8 @@ def _lines(
     rows: Sequence[Point], value: Callable[[Point], float | None], band: Callable[[Point], tuple[float | None, float | None] | None]
 ) -> dict[str, Series]:
     lines = {}
-    for name in dict.fromkeys(r["contender"] for r in rows if r["contender"] not in UNDRAWN):
+    names = dict.fromkeys(r["contender"] for r in rows if r["contender"] not in UNDRAWN)
+    for name in sorted(names, key=_place):
         own = sorted((r for r in rows if r["contender"] == name), key=lambda r: float(r["x"]))
         x, y = [r["x"] for r in own], _column([value(r) for r in own])
         edges = [band(r) for r in own]
@@ -101,6 +109,12 @@ def _lines(
         else:
             lines[name] = Series(x, y)
     return lines
+
+
+def _place(name: str) -> tuple[bool, int]:
+    """Who plays everywhere first, so that everybody keeps colour and mark from figure to figure."""
+    who = contender(name)
+    return who.axes != EVERYWHERE, ROSTER.index(who)
 
 
 def _numbers(rows: Sequence[Point], axis: str, key: str, ccrs: Sequence[float]) -> Table:
