@@ -121,6 +121,12 @@ def test_profile_measures_what_there_is(capsys, tmp_path):
     assert (tmp_path / "home" / "profile.json").is_file()
 
 
+def test_history_shows_drift(capsys):
+    History().add([Sample("gemm", "cpu", 1.0)] * 20 + [Sample("gemm", "cpu", 2.0)] * 10)
+    _, text, _ = run(capsys, "history")
+    assert "2.00 times" in text
+
+
 def test_history_shows_and_forgets(capsys, tmp_path):
     History().add([Sample("gemm", "cpu", 0.5, work=3.0)] * 4, [("cpu", "cpu", 1e6, 1e-3)])
     code, text, _ = run(capsys, "history")

@@ -12,16 +12,18 @@ from tests.strategies import problems
 
 import weft
 from weft.errors import Stuck
-from weft.model import Problem, Scenario, Workload
+from weft.model import Cluster, Problem, Scenario, Workload
 from weft.model.trace import CANCELLED, DONE, LOST
 from weft.planners import PLANNERS
 from weft.run import FakeBackend, TaskFailed, Terms
+from weft.run.backend import DeviceAdded
 from weft.run.drift import Drift
 from weft.run.driver import Driver
 from weft.run.guide import PolicyGuide, greedy
 from weft.run.live import LiveLifecycle
 from weft.run.plan_mode import PlanGuide, remaining_problem
 from weft.run.reservations import Budget, Reservations, Space
+from weft.run.shadow import ShadowedGuide
 
 
 def drive(workload, *, scenario=None, guide=None, modelled=False, drift=None, reservations=None, faults=None, hangs=(), **terms):
@@ -173,6 +175,63 @@ def test_a_lost_device_makes_a_new_plan():
     assert not driver.replaced
 
 
+def test_a_device_that_comes_up_makes_a_new_plan():
+    # Device 1 is down at first and comes at 1, when device 0 is busy until 4: two of the three that are left go to device 1, 1 to 3 and
+    # 3 to 5, one to device 0, 4 to 6. A plan that forgot what runs would give two to device 0, until 8.
+    workload = independent([4.0, 2.0, 2.0, 2.0], devices=2)
+    guide = heft(ahead=1)
+    trace = drive(workload, scenario=Scenario.of(workload, changes=[(0.0, 1, inf), (1.0, 1, 1.0)]), guide=guide)[1]
+    assert trace.makespan == 6.0
+    assert sorted(trace.device.tolist()) == [0, 0, 1, 1]
+
+
+class Growing(FakeBackend):
+    """A second device appears when the clock says 1, and nobody was told of it before."""
+
+    def devices(self):
+        return self.cluster if self._now < 1.0 else Cluster(speed=[1.0, 1.0])
+
+    def wait(self, until):
+        if len(self._lanes) == 1 and self._now < 1.0 <= min(self._lanes[0].end, until):
+            self._now = 1.0
+            self._lanes.append(type(self._lanes[0])())
+            return [*self._taken(), DeviceAdded(1, 1.0)]
+        return super().wait(until)
+
+    def _seconds(self, order, device):  # the same on both
+        return super()._seconds(order, 0)
+
+
+@pytest.mark.parametrize("make", [lambda: heft(ahead=1), greedy, lambda: PolicyGuide(weft.policies.POLICIES.create("eft"))])
+def test_a_device_nobody_knew_of_is_used(make):
+    # As above, but the second device is new: the run grows, and the trace tells of both.
+    def on(cluster):
+        return Workload.of(Problem.bind(weft.Workflow(work=[4.0, 2.0, 2.0, 2.0], src=[], dst=[], data=[]), cluster))
+
+    workload = on(Cluster(speed=[1.0]))
+    backend = Growing(workload.cluster, modelled=False)
+    backend.begin(workload, None)
+    watched = ShadowedGuide(make(), weft.policies.POLICIES.create("eft"))
+    driver = Driver(LiveLifecycle(workload), backend, watched, terms=Terms(window=1), drift=Drift(workload), grown=on)
+    driver.run()
+    trace = driver.trace()
+    assert trace.workload.cluster.p == 2
+    assert weft.check(trace.workload, trace, timing=False) == []
+    if isinstance(watched.guide, PlanGuide):
+        assert trace.makespan == 6.0  # a rule has committed all four to the first device before the second came
+    assert watched.report().erred == 0
+    assert trace.scenario.change_device.tolist() == [1, 1]
+
+
+def test_a_device_nobody_knew_of_is_left_alone_where_nothing_can_grow():
+    workload = Workload.of(Problem.bind(weft.Workflow(work=[2.0] * 2, src=[], dst=[], data=[]), Cluster(speed=[1.0])))
+    backend = Growing(workload.cluster, modelled=False)
+    backend.begin(workload, None)
+    driver = Driver(LiveLifecycle(workload), backend, greedy())
+    driver.run()
+    assert driver.trace().makespan == 4.0
+
+
 def test_estimates_that_were_wrong_are_corrected_and_planned_anew():
     # Estimated: device 1 twice as fast. In truth it takes ten times as long, so nearly everything must move to device 0.
     workload = Workload.of(Problem.from_arrays(np.tile([2.0, 1.0], (30, 1))))
@@ -198,9 +257,12 @@ def test_what_is_left_knows_where_results_are():
     life.commit([1], 1, 3.0)
     life.begin(1, 3.0)
     left = remaining_problem(life, [2], 3.0)
-    assert left.n == 2
-    assert left.durations()[1].tolist() == [inf, 0.0]  # the stub of task 0
-    assert weft.plan(left, "heft").makespan == 2.0  # on device 1, where the data is; on 0 it would be 4 + 2
+    # Then stubs: what runs on device 1, for another 5 s, and the result of task 0.
+    assert left.durations()[1:].tolist() == [[inf, 5.0], [inf, 0.0]]
+    assert weft.plan(left, "heft").makespan == 6.0  # on device 0: 4 s for the data and 2; device 1 is not free before 5: 7
+    life.commit([2], 1, 3.0)
+    assert remaining_problem(life, [], 3.0).durations().tolist() == [[inf, 5.0], [inf, 2.0]]  # one after the other
+    assert weft.plan(remaining_problem(life, [], 3.0), "heft").makespan == 7.0
 
 
 # -- budgets ------------------------------------------------------------------

@@ -109,7 +109,10 @@ class DeviceLost:
 
 @dataclass(frozen=True)
 class DeviceAdded:
-    """A device is up (again), and takes `pace` times as long as estimated."""
+    """A device is up (again), and takes `pace` times as long as estimated.
+
+    One that was not there from the start has the next number, and `devices` must tell of it by then.
+    """
 
     device: int
     time: float

@@ -51,6 +51,13 @@ class Decider:
         self._replace(f"it waits, though nothing runs and {len(self.life.ready)} tasks are ready")
         return True
 
+    def why_stuck(self, name: str, now: float) -> str:
+        """Say what a run waits for in vain."""
+        jobs, names = self.life.jobs_here(), self.life.workload.cluster.names
+        down = [n for n, m in zip(names, self.life.machines, strict=True) if m.pace == inf]
+        why = f"devices down for good: {', '.join(down)}" if down else f"{len(self.life.ready)} tasks are ready"
+        return f"'{name}' is stuck at {now:g} s: nothing runs or is due, but {len(jobs)} jobs are not finished ({why})"
+
     def _nonsense(self, said: object, now: float) -> str:
         if not isinstance(said, Decision | Block):
             return f"it returned {said!r}; it must return a Decision, a Block or None"

@@ -46,6 +46,13 @@ class Dispatch:
         """When the last order that ended on each device did."""
         self._numbers = 0
 
+    def grow(self, devices: int) -> None:
+        """There are more devices now."""
+        for _ in range(len(self.sent), devices):
+            self.sent.append(deque())
+            self.wakes.append(inf)
+            self._free.append(0.0)
+
     # -- orders go out ------------------------------------------------------
 
     def fill(self, device: int, now: float) -> None:

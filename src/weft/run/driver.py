@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from weft.errors import InvalidInput, Stuck
-from weft.model import Scenario, Trace
+from weft.model import Cluster, Scenario, Trace, Workload
 from weft.run.agenda import Agenda
 from weft.run.backend import Backend, DeviceAdded, DeviceLost, Event, Failed, Fault, Finished, Started
 from weft.run.decider import Decider
@@ -21,7 +21,7 @@ from weft.run.guide import Guide
 from weft.run.journal import Record
 from weft.run.live import LiveLifecycle
 from weft.run.observer import Observer
-from weft.run.outcome import of_members, outcomes_of
+from weft.run.outcome import in_turn, of_members, outcomes_of
 from weft.run.patience import Patience
 from weft.run.readers import Readers
 from weft.run.reservations import Reservations
@@ -46,13 +46,16 @@ class Driver:
         reservations: Reservations | None = None,
         wanted: frozenset[int] = frozenset(),
         observers: Sequence[Observer] = (),
+        grown: Callable[[Cluster], Workload] | None = None,
     ) -> None:
+        """`grown` makes the same workload for more devices; without it, those that were not there from the start are left alone."""
         self.life = life
         self.backend = backend
         self.name = guide.name
         self.terms = terms or Terms()
         self.workload = life.workload
         self.drift = drift
+        self.grown = grown
         self.observers = list(observers)
         self.failures: list[Failure] = []
         self.changes: list[tuple[float, int, float]] = []
@@ -90,7 +93,7 @@ class Driver:
             until = self._next_due()
             events = self.backend.wait(until)
             if not events and until == inf and not self.decider.unstick():
-                raise Stuck(self._why_stuck())
+                raise Stuck(self.decider.why_stuck(self.name, self.now))
             self.now = self.backend.clock()
             self._moment(events)
         for observer in self.observers:
@@ -129,7 +132,7 @@ class Driver:
     # -- the steps of a moment ----------------------------------------------
 
     def _moment(self, events: list[Event]) -> None:
-        for end in _in_turn(events):
+        for end in in_turn(events):
             self._ended(end)
         for event in events:
             if isinstance(event, DeviceLost):
@@ -206,13 +209,16 @@ class Driver:
             self.dispatch.release(ahead, device)
         for observer in self.observers:
             observer.lost(self.life, event)
-        if not self.life.modelled:  # the failures of a scenario are nobody's fault
-            for i in members:
-                self._blame_for_loss(i, event, overdue=bool(sent) and sent[0].overdue)
+        for i in () if self.life.modelled else members:  # the failures of a scenario are nobody's fault
+            blame = self.patience.lost(i, event, overdue=bool(sent) and sent[0].overdue, ours=device in self._sacrificed)
+            if blame is not None:
+                self._blame(i, device, *blame, "", final=blame[0] == "killed")
         self._sacrificed.discard(device)
         self._changed()
 
     def _added(self, event: DeviceAdded) -> None:
+        if event.device >= len(self._devices) and not self._grow(event.device):
+            return
         down = self.life.machines[event.device].pace == inf
         self.life.change_pace(event.device, event.pace, self.now)
         self.changes.append((self._when(event.time), event.device, event.pace))
@@ -220,6 +226,21 @@ class Driver:
             for observer in self.observers:
                 observer.added(self.life, event)
             self._changed()
+
+    def _grow(self, device: int) -> bool:
+        """A device is there that was not before: the run knows it from now on, as one that was down so far."""
+        cluster = self.backend.devices()
+        if self.grown is None or device >= cluster.p:
+            return False
+        self.changes += [(0.0, new, inf) for new in range(len(self._devices), cluster.p)]
+        self.workload = self.grown(cluster)
+        self.life.grow(self.workload)
+        self.dispatch.grow(cluster.p)
+        self._devices = range(cluster.p)
+        if self.drift is not None:
+            self.drift.workload = self.workload
+            self.life.estimate(self.drift.corrected())
+        return True
 
     def _started(self, event: Started) -> None:
         self.dispatch.started(event, self.now)
@@ -265,18 +286,6 @@ class Driver:
             self.dispatch.fill(device, self.now)
 
     # -- failures -----------------------------------------------------------
-
-    def _blame_for_loss(self, instance: int, event: DeviceLost, *, overdue: bool) -> None:
-        """A device was lost under a task: find whose fault that was."""
-        if overdue:
-            limit = self.patience.limit(instance)
-            self._blame(instance, event.device, "timeout", f"it ran longer than its limit of {limit:g} s", "")
-        elif event.device in self._sacrificed:
-            return
-        elif event.fault == "exited":
-            self._blame(instance, event.device, "exited", event.text, "")
-        elif (crashes := self.patience.crashed(instance)) is not None:
-            self._blame(instance, event.device, "killed", f"{event.text}, {crashes} times under this task", "", final=True)
 
     def _blame(self, instance: int, device: int, fault: Fault, text: str, traceback: str, *, final: bool = False) -> None:
         """A task failed by its own fault: it runs again later, or is given up."""
@@ -331,18 +340,3 @@ class Driver:
 
     def _when(self, said: float) -> float:
         return max(0.0, min(said, self.now))
-
-    def _why_stuck(self) -> str:
-        jobs = self.life.jobs_here()
-        down = [n for n, m in zip(self.workload.cluster.names, self.life.machines, strict=True) if m.pace == inf]
-        why = f"devices down for good: {', '.join(down)}" if down else f"{len(self.life.ready)} tasks are ready"
-        return f"'{self.name}' is stuck at {self.now:g} s: nothing runs or is due, but {len(jobs)} jobs are not finished ({why})"
-
-
-def _in_turn(events: Sequence[Event]) -> list[Finished | Failed]:
-    """Ends in order within a device; devices with failures last, since those may call off what others have done."""
-    ends = [event for event in events if isinstance(event, Finished | Failed)]
-    if len(ends) < 2:
-        return ends
-    bad = {event.device for event in ends if isinstance(event, Failed)}
-    return sorted(ends, key=lambda end: (end.device in bad, end.device))

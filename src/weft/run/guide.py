@@ -48,13 +48,16 @@ class PolicyGuide:
 
     def begin(self, life: LiveLifecycle) -> None:
         """Tell the policy the workload."""
+        self._devices = life.workload.cluster.p
         self.policy.begin(life.workload, seed=self.seed)
 
     def arrived(self, life: LiveLifecycle, job: int, now: float) -> None:
         """The view shows it."""
 
-    def changed(self, life: LiveLifecycle, now: float) -> None:
-        """The view shows it."""
+    def changed(self, life: LiveLifecycle, now: float) -> None:  # noqa: ARG002
+        """The view shows it; with more devices than before, the policy begins anew."""
+        if life.workload.cluster.p != self._devices:
+            self.begin(life)
 
     def decide(self, life: LiveLifecycle, now: float) -> Decision | Block | None:
         """Ask the policy."""

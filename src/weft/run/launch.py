@@ -132,6 +132,7 @@ def run(
             drift=Drift(workload) if adapt and not place.modelled else None,
             wanted=frozenset(app.wanted),
             observers=observers,
+            grown=None if place.modelled else lambda cluster: Workload.of(estimated_problem(app.workflow, cluster, known)),
         )
         driver.prepare()
         watcher.predicted = guide.predicted if isinstance(guide, PlanGuide) and not driver.replaced else None

@@ -12,7 +12,7 @@ import numpy as np
 from weft.model import Problem, Workflow, Workload
 from weft.model.columns import IntArray, frozen
 from weft.sim.lifecycle import Lifecycle
-from weft.sim.machine import Group
+from weft.sim.machine import Group, Machine
 from weft.sim.story import OVER, POOL, State
 from weft.sim.view import View
 
@@ -143,6 +143,12 @@ class LiveLifecycle(Lifecycle):
         self.workload = workload
         self._problems = [workload.problem_of(job) for job in range(workload.jobs)]
         self._queued = [None] * len(self.machines)
+
+    def grow(self, workload: Workload) -> None:
+        """Take the same workload on more devices: the old ones first, the new ones down until they are said to be up."""
+        for _ in range(len(self.machines), workload.cluster.p):
+            self.machines.append(Machine(pace=inf))
+        self.estimate(workload)
 
     # -- views --------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""The branches that the functions of choices named, as numbers."""
+"""What came of the orders that ended: in which order to hear of them, and the branches that functions of choices named, as numbers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from weft.errors import InvalidInput
-from weft.run.backend import Finished
+from weft.run.backend import Event, Failed, Finished
 from weft.run.live import LiveLifecycle
 from weft.sim.machine import Group
 
@@ -20,6 +20,15 @@ def outcomes_of(life: LiveLifecycle, group: Group, event: Finished) -> dict[int,
             said = event.branches[k] if k < len(event.branches) else ()
             found.update(zip(numbers, _branches(life, i, numbers, said), strict=True))
     return found
+
+
+def in_turn(events: Sequence[Event]) -> list[Finished | Failed]:
+    """Ends in order within a device; devices with failures last, since those may call off what others have done."""
+    ends = [event for event in events if isinstance(event, Finished | Failed)]
+    if len(ends) < 2:
+        return ends
+    bad = {event.device for event in ends if isinstance(event, Failed)}
+    return sorted(ends, key=lambda end: (end.device in bad, end.device))
 
 
 def of_members(event: Finished, asked: Sequence[int], kept: Sequence[int]) -> Finished:

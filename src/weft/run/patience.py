@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
+from weft.run.backend import DeviceLost, Fault
 from weft.run.live import LiveLifecycle
 from weft.run.terms import Terms
 from weft.sim.machine import Group
@@ -28,10 +29,19 @@ class Patience:
             return None
         return now + self.terms.backoff * 2.0 ** (attempts - 1)
 
-    def crashed(self, instance: int) -> int | None:
-        """A device was lost under an instance: how often so far, once that is too often."""
+    def lost(self, instance: int, event: DeviceLost, *, overdue: bool, ours: bool) -> tuple[Fault, str] | None:
+        """A device was lost under an instance: what that is to be blamed for; None: it runs again, as if nothing had been.
+
+        `overdue`: because it ran too long; `ours`: because the driver called something off.
+        """
+        if overdue:
+            return "timeout", f"it ran longer than its limit of {self.limit(instance):g} s"
+        if ours:
+            return None
+        if event.fault == "exited":
+            return "exited", event.text
         crashes = self._crashes[instance] = self._crashes.get(instance, 0) + 1
-        return crashes if crashes >= self.terms.crashes else None
+        return ("killed", f"{event.text}, {crashes} times under this task") if crashes >= self.terms.crashes else None
 
     def attempts(self, instance: int, *, crashes: bool) -> int:
         """How often an instance ran."""

@@ -10,6 +10,7 @@ import numpy as np
 from weft.model import Problem, Schedule, Workflow
 from weft.planners import Planner
 from weft.run.live import LiveLifecycle
+from weft.sim.machine import Group
 from weft.sim.story import POOL, State
 from weft.sim.view import Decision
 
@@ -118,30 +119,38 @@ class PlanGuide:
 
 
 def remaining_problem(life: LiveLifecycle, instances: list[int], now: float) -> Problem:
-    """What is left, as a problem: the instances, then a stub for each parent that is done or committed, pinned to where its result is.
+    """What is left, as a problem: the instances, then stubs, pinned to where they are, for what is committed and for results.
 
-    A stub of a result takes no time; that of a committed parent takes until its device is expected to be free. Devices that are down
-    can run nothing, except where only they could.
+    What a device has to do before it is free is a chain of stubs with the time each should take; the stub of a result takes none. Devices
+    that are down can run nothing, except where only they could.
     """
     cluster = life.workload.cluster
     number = {i: k for k, i in enumerate(instances)}
-    busy = {i: d for d, m in enumerate(life.machines) for g in (*m.queue, *([m.running] if m.running else ())) for i in g.members}
     pace = np.array([m.pace for m in life.machines])
     rows = [_durations(life, i, pace) for i in instances]
     src, dst, data = [], [], []
+
+    def pinned(device: int, seconds: float) -> int:
+        rows.append(np.full(cluster.p, np.nan))
+        rows[-1][device] = seconds
+        return len(rows) - 1
+
+    for device in range(cluster.p):
+        for k, (group, seconds) in enumerate(_committed(life, device, now)):
+            number.update(dict.fromkeys(group.members, pinned(device, seconds)))
+            if k:
+                src.append(len(rows) - 2)
+                dst.append(len(rows) - 1)
+                data.append(0.0)
     for i in instances:
         job, task = life.place[i]
         w, first = life.problem(i).workflow, int(life.workload.first_instance[job])
         for e in w.pred_edge[w.pred_ptr[task] : w.pred_ptr[task + 1]].tolist():
             parent = first + int(w.src[e])
             if parent not in number:
-                where = busy.get(parent, life.results[parent][0][0] if life.results[parent] else None)
-                if where is None:
+                if not life.results[parent]:
                     continue  # held back or skipped: nothing is known of it
-                stub = np.full(cluster.p, np.nan)
-                stub[where] = max(life.free_at(where, now) - now, 0.0) if parent in busy else 0.0
-                number[parent] = len(rows)
-                rows.append(stub)
+                number[parent] = pinned(life.results[parent][0][0], 0.0)
             src.append(number[parent])
             dst.append(number[i])
             data.append(float(w.data[e]))
@@ -149,6 +158,15 @@ def remaining_problem(life: LiveLifecycle, instances: list[int], now: float) -> 
     columns = {name: matrix[:, d] for d, name in enumerate(cluster.names)}
     left = Workflow(name="what is left", work=np.zeros(len(rows)), src=src, dst=dst, data=data, durations=columns)  # type: ignore[arg-type]
     return Problem.bind(left, cluster)
+
+
+def _committed(life: LiveLifecycle, device: int, now: float) -> list[tuple[Group, float]]:
+    """What a device has to do, in order, and the seconds that should take from now."""
+    machine = life.machines[device]
+    if machine.pace == inf:
+        return []
+    running = [(machine.running, max(machine.running.expected - now, 0.0))] if machine.running is not None else []
+    return [*running, *((group, life.expected(group.members, device)) for group in machine.queue)]
 
 
 def _durations(life: LiveLifecycle, instance: int, pace: np.ndarray) -> np.ndarray:

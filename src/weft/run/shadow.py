@@ -53,6 +53,10 @@ class ShadowedGuide:
     def begin(self, life: LiveLifecycle) -> None:
         """Both begin; a shadow that cannot, is silent."""
         self.guide.begin(life)
+        self._begin(life)
+
+    def _begin(self, life: LiveLifecycle) -> None:
+        self._devices = life.workload.cluster.p
         try:
             self.shadow.begin(life.workload, seed=self.seed)
             self._able = True
@@ -64,8 +68,10 @@ class ShadowedGuide:
         self.guide.arrived(life, job, now)
 
     def changed(self, life: LiveLifecycle, now: float) -> None:
-        """Pass it on."""
+        """Pass it on; with more devices, the shadow begins anew."""
         self.guide.changed(life, now)
+        if life.workload.cluster.p != self._devices:
+            self._begin(life)
 
     def decide(self, life: LiveLifecycle, now: float) -> Decision | Block | None:
         """The guide decides; the shadow is asked about the same moment."""
