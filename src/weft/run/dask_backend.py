@@ -10,9 +10,7 @@ is kept by `weft.run.dask_plugin.Turns`.
 from __future__ import annotations
 
 import contextlib
-import os
 import queue
-import signal
 import tempfile
 import threading
 import time
@@ -34,7 +32,7 @@ from weft.run.worker_process import START_LIMIT, TAUGHT, cause_of
 
 try:
     import dask
-    from distributed import Client, SpecCluster, wait
+    from distributed import Client, wait
     from distributed.protocol.pickle import dumps
 
     from weft.run import dask_plugin as remote
@@ -47,8 +45,8 @@ try:
         pickled_function,
         quietly,
         site_of,
-        start_workers,
     )
+    from weft.run.dask_crew import Crew
 except ImportError as error:
     raise MissingExtra("distributed", "dask") from error
 
@@ -65,7 +63,7 @@ class DaskBackend:
         (or one `LocalDevice` each)
     kinds : name of a worker -> kind; workers of one kind share what was learned about them. By default all on one host are of one kind
     whole : give Dask a plan at once, as one annotated graph, where that is possible: see docs/running.md
-    patience : seconds to wait for a worker when all are gone
+    patience : seconds to wait for a worker that is gone, when nothing else is left to do
 
     Tasks run at least once. A cluster that was there before is left as it was found; a task that runs too long costs its worker, though.
     """
@@ -88,14 +86,14 @@ class DaskBackend:
         self.patience = patience
         self.recomputed = 0
         """Results that Dask computed again, or elsewhere than it was told, since a worker died."""
-        self._cluster: SpecCluster | None = None
-        self._scratch: tempfile.TemporaryDirectory[str] | None = None
+        self._crew: Crew | None = None
+        """Workers of our own."""
         self._own_client = not isinstance(where, Client)
         self._client = self._connect(where)
         if self._client.asynchronous:
             raise InvalidInput("the Dask client is asynchronous; weft.run needs one that is not: Client(...) outside of a coroutine")
         specs = {spec.name: spec for spec in self._specs}
-        self._sites = [site_of(facts, specs.get(facts["name"])) for facts in self._client.run_on_scheduler(remote.census)]
+        self._sites = [site_of(facts, specs.get(facts["name"])) for facts in self._roll_call()]
         if not self._sites:
             raise InvalidInput(f"the Dask cluster at {self._client.scheduler.address} has no workers; start some first")
         self._lines = [Line(name, site) for site in self._sites for name in device_names(site)]
@@ -207,7 +205,7 @@ class DaskBackend:
             try:
                 self._hear(self._inbox.get(timeout=min(left, TICK)))
             except queue.Empty:
-                self._check_scheduler()
+                self._check()
         while not self._inbox.empty():
             self._hear(self._inbox.get())
         news, self._news = self._news, []
@@ -241,9 +239,9 @@ class DaskBackend:
     def finish(self) -> None:
         """Release all; what still runs on workers of our own ends with their processes."""
         for line in self._lines:
-            if line.orders and self._cluster is not None and line.site.up:
+            if line.orders and self._crew is not None and line.site.up:
                 self._kill(line.site)
-                line.site.dead = line.site.id
+                line.site.up, line.site.dead = False, line.site.id
         for future in [*self._pending.values(), *self._results.values()]:
             future.release()
         if self._run and self._client.status == "running":
@@ -257,11 +255,9 @@ class DaskBackend:
         """End the workers if they are ours."""
         if self._own_client:
             self._client.close()
-        if self._cluster is not None:
-            self._cluster.close()
-            self._cluster = None
-        if self._scratch is not None:
-            self._scratch.cleanup()
+        if self._crew is not None:
+            self._crew.close()
+            self._crew = None
 
     # -- a plan at once -----------------------------------------------------
 
@@ -292,7 +288,7 @@ class DaskBackend:
             try:
                 message = self._inbox.get(timeout=TICK)
             except queue.Empty:
-                self._check_scheduler()
+                self._check()
                 continue
             row = rows.get(message.get("key", ""))
             if row is None:
@@ -336,9 +332,22 @@ class DaskBackend:
             except (OSError, ValueError) as error:
                 raise InvalidInput(f"no Dask scheduler answers at '{where}': {error}") from None
         self._specs = local_devices(where)
-        self._scratch = tempfile.TemporaryDirectory(prefix="weft-dask-")
-        self._cluster = start_workers(self._specs, self._scratch.name)
-        return Client(self._cluster, set_as_default=False)
+        self._crew = Crew(self._specs)
+        return Client(self._crew.address, set_as_default=False)
+
+    def _roll_call(self) -> list[remote.Facts]:
+        """The workers there are; those of our own as soon as all are there, in the order they were named in."""
+        deadline = time.perf_counter() + START_LIMIT
+        while True:
+            found: list[remote.Facts] = self._client.run_on_scheduler(remote.census)
+            if self._crew is None or len(found) == len(self._specs):
+                order = [spec.name for spec in self._specs]
+                return found if self._crew is None else sorted(found, key=lambda facts: order.index(facts["name"]))
+            if time.perf_counter() > deadline:
+                self.close()
+                raise WeftError(f"only {len(found)} of {len(self._specs)} Dask workers started within {START_LIMIT:g} s")
+            self._crew.revive()
+            time.sleep(0.05)
 
     def _muster(self) -> None:
         """Learn which workers are there, and greet them; those of our own are waited for."""
@@ -351,8 +360,9 @@ class DaskBackend:
                 if facts["id"] not in dead:
                     self._settle(facts)
             missing = [site for site in self._sites if site.id in dead]
-            if not missing or self._cluster is None:
+            if not missing or self._crew is None:
                 break
+            self._crew.revive()
             if time.perf_counter() > deadline:
                 raise WeftError(f"the Dask worker '{missing[0].name}' did not start within {START_LIMIT:g} s")
             time.sleep(0.05)
@@ -400,11 +410,10 @@ class DaskBackend:
         self._inbox.put({"word": "ready", "site": site, "id": name, "pid": pid, "offset": clock})
 
     def _kill(self, site: Site) -> None:
-        if self._cluster is None:
+        if self._crew is None:
             self._ask(remote.die, site=site)
-        elif site.pid:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(site.pid, signal.SIGKILL)
+        else:
+            self._crew.kill(site.name)
 
     def _ask(self, function: Any, *args: Any, site: Site | None = None) -> None:
         """Have something done on workers, without waiting for it."""
@@ -412,17 +421,17 @@ class DaskBackend:
         with contextlib.suppress(OSError, ValueError, TimeoutError):
             self._client.run(function, *args, workers=addresses, wait=False, on_error="ignore")
 
-    def _check_scheduler(self) -> None:
+    def _check(self) -> None:
+        """A look around when nothing is heard."""
+        if self._crew is not None:
+            self._crew.revive()
         if self._client.status not in ("running", "connecting"):
             raise WeftError("the Dask scheduler is gone, and with it the results of this run")
 
     def _hope(self) -> bool:
         """Whether a worker that is gone may come back."""
-        if all(site.up for site in self._sites):
-            return False
-        if any(site.up for site in self._sites):
-            self._bereft = time.perf_counter()
-        return time.perf_counter() - self._bereft < self.patience
+        patience = self.patience if self._crew is None else START_LIMIT
+        return not all(site.up for site in self._sites) and time.perf_counter() - self._bereft < patience
 
     # -- messages -----------------------------------------------------------
 
@@ -446,6 +455,8 @@ class DaskBackend:
         if site.id != message["id"]:
             return
         site.pid, site.offset, site.up = message["pid"], message["offset"], True
+        if self._crew is not None:
+            self._crew.works(site.name)
         for device in site.devices:
             self._lines[device].last = -1
             self._news.append(DeviceAdded(device, self.clock()))
@@ -454,6 +465,8 @@ class DaskBackend:
         site.up, site.dead = False, site.id
         self._bereft = time.perf_counter()
         text, fault = self._why(site)
+        if self._crew is not None:
+            self._crew.revive()
         for device in site.devices:
             line = self._lines[device]
             for order in line.orders:
@@ -464,11 +477,8 @@ class DaskBackend:
             self._news.append(DeviceLost(device, self.clock(), text, fault))  # type: ignore[arg-type]
 
     def _why(self, site: Site) -> tuple[str, str]:
-        deadline = time.perf_counter() + TICK
-        while self._cluster is not None and site.address not in remote.EXITS and time.perf_counter() < deadline:
-            time.sleep(0.005)
-        if site.address in remote.EXITS:
-            return cause_of(remote.EXITS[site.address])
+        if self._crew is not None:
+            return cause_of(self._crew.exit_code(site.name, site.pid))
         return f"Dask lost its worker '{site.name}'", "killed"
 
     def _ended(self, message: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""The workers of a Dask cluster as devices, and a cluster of our own on this machine."""
+"""The workers of a Dask cluster as devices, and what is sent to them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from functools import lru_cache
 from math import inf
 from typing import Any
 
-import dask
-from distributed import Scheduler, SpecCluster
 from distributed.protocol.pickle import dumps
 
 from weft.errors import InvalidInput
@@ -22,10 +20,6 @@ from weft.run.backend import Call, Failed, Finished, Input, Order
 from weft.run.calls import with_slots
 from weft.run.functions import Body
 from weft.run.local_device import LocalDevice
-from weft.run.worker_process import ONE_THREAD
-
-SILENT = 60
-"""Above every level of the log."""
 
 LARGE = 1 << 20
 """Bytes of arguments about which Dask may want to warn."""
@@ -62,29 +56,6 @@ class Line:
     """The order it was sent last; what comes next waits for it."""
     early: dict[int, Finished | Failed] = field(default_factory=dict)
     """Ends that were reported before those of orders ahead of them."""
-
-
-def start_workers(specs: Sequence[LocalDevice], scratch: str) -> SpecCluster:
-    """Workers on this machine, on loopback, without a dashboard, and without stealing."""
-    workers = {
-        spec.name: {
-            "cls": remote.Nurse,
-            "options": {
-                "host": "127.0.0.1",
-                "nthreads": 1,
-                "memory_limit": spec.memory or 0,
-                "env": {**ONE_THREAD, **spec.environment},
-                "dashboard": False,
-                "local_directory": scratch,
-                "silence_logs": SILENT,
-            },
-        }
-        for spec in specs
-    }
-    scheduler = {"cls": Scheduler, "options": {"host": "127.0.0.1", "port": 0, "dashboard": False, "dashboard_address": "127.0.0.1:0"}}
-    with dask.config.set({"distributed.scheduler.work-stealing": False, "distributed.scheduler.allowed-failures": 1000}):
-        # Lost workers are reported by the run; the log would say it again.
-        return SpecCluster(workers=workers, scheduler=scheduler, silence_logs=SILENT)
 
 
 def site_of(facts: remote.Facts, spec: LocalDevice | None) -> Site:

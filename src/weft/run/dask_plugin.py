@@ -6,6 +6,8 @@ Only `weft.run.dask_backend` and its neighbours import this file here; Dask impo
 # ruff: noqa: S301  # pickles of this run's own processes
 from __future__ import annotations
 
+import asyncio
+import multiprocessing
 import os
 import pickle
 import signal
@@ -15,9 +17,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
+from multiprocessing.connection import wait
 from typing import Any
 
-from distributed import Nanny, get_worker, secede
+from distributed import Worker, get_worker, secede
 from distributed.diagnostics.plugin import SchedulerPlugin
 from distributed.protocol.pickle import dumps
 
@@ -294,15 +297,28 @@ class Table:
         return self.values[key]
 
 
-# -- in the process that started the workers ----------------------------------
+# -- the process of a worker that weft started --------------------------------
 
-EXITS: dict[str, int] = {}
-"""Address of a worker that ended -> its exit code."""
+SILENT = 60
+"""Above every level of the log."""
 
 
-class Nurse(Nanny):  # type: ignore[misc]
-    """A nanny that remembers why its worker ended."""
+def serve(name: str, scheduler: str, scratch: str, memory: int) -> None:
+    """Be a worker until the scheduler, or the process that started this one, is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's business: it ends its workers
+    threading.Thread(target=_end_with_parent, daemon=True).start()
 
-    async def _on_worker_exit(self, exitcode: int) -> None:
-        EXITS[str(self.worker_address)] = exitcode
-        await super()._on_worker_exit(exitcode)
+    async def live() -> None:
+        options = {"host": "127.0.0.1", "nthreads": 1, "memory_limit": memory, "dashboard": False, "silence_logs": SILENT}
+        async with Worker(scheduler, name=name, local_directory=scratch, **options) as worker:
+            await worker.finished()
+
+    asyncio.run(live())
+    os._exit(0)  # whatever threads a task left behind
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)

@@ -1,0 +1,86 @@
+"""A Dask cluster of our own on this machine: a scheduler in this process, a process for each worker, and the dead are replaced.
+
+Dask's nannies would do that too, but not always: a worker that is killed while its nanny still waits for it to start is not replaced.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import tempfile
+from collections.abc import Sequence
+from multiprocessing.process import BaseProcess
+
+import dask
+from distributed import Scheduler, SpecCluster
+
+from weft.errors import WeftError
+from weft.run import dask_plugin as remote
+from weft.run.local_device import LocalDevice
+from weft.run.worker import environment
+from weft.run.worker_process import ONE_THREAD, cause_of
+
+MOST_STARTS = 3
+"""Times in a row a worker may die before it can work."""
+
+
+class Crew:
+    """Workers of one thread each, on loopback, without a dashboard and without stealing."""
+
+    def __init__(self, specs: Sequence[LocalDevice]) -> None:
+        self._specs = {spec.name: spec for spec in specs}
+        self._scratch = tempfile.TemporaryDirectory(prefix="weft-dask-")
+        self._processes: dict[str, BaseProcess] = {}
+        self._codes: dict[int, int | None] = {}
+        """Process id -> exit code, of those that were replaced."""
+        self._starts = dict.fromkeys(self._specs, 0)
+        options = {"host": "127.0.0.1", "port": 0, "dashboard": False, "dashboard_address": "127.0.0.1:0"}
+        with dask.config.set({"distributed.scheduler.work-stealing": False, "distributed.scheduler.allowed-failures": 1000}):
+            # Lost workers are reported by the run; the log would say it again.
+            self._cluster = SpecCluster(workers={}, scheduler={"cls": Scheduler, "options": options}, silence_logs=remote.SILENT)
+        self.address: str = self._cluster.scheduler_address
+        for name in self._specs:
+            self._start(name)
+
+    def revive(self) -> None:
+        """Replace the processes that ended."""
+        for name, process in list(self._processes.items()):
+            if process.is_alive():
+                continue
+            self._starts[name] += 1
+            if self._starts[name] > MOST_STARTS:
+                raise WeftError(f"the Dask worker '{name}' dies before it can work, again and again: {cause_of(process.exitcode)[0]}")
+            self._codes[process.pid or 0] = process.exitcode
+            self._start(name)
+
+    def works(self, name: str) -> None:
+        """A worker is up."""
+        self._starts[name] = 0
+
+    def exit_code(self, name: str, pid: int) -> int | None:
+        """How a process of a worker ended."""
+        process = self._processes[name]
+        if process.pid != pid:
+            return self._codes.get(pid)
+        process.join(5.0)
+        return process.exitcode
+
+    def kill(self, name: str) -> None:
+        """End a worker, whatever it does."""
+        self._processes[name].kill()
+        self._processes[name].join(10.0)
+
+    def close(self) -> None:
+        """End everything."""
+        for name in self._processes:
+            self.kill(name)
+        self._cluster.close()
+        self._scratch.cleanup()
+
+    def _start(self, name: str) -> None:
+        spec = self._specs[name]
+        context = multiprocessing.get_context("spawn")
+        args = (name, self.address, self._scratch.name, spec.memory or 0)
+        process = context.Process(target=remote.serve, args=args, name=f"weft-dask-{name}", daemon=True)
+        with environment({**ONE_THREAD, **spec.environment}):
+            process.start()
+        self._processes[name] = process
