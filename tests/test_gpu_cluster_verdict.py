@@ -234,11 +234,12 @@ def test_transfer_is_a_mean_over_structures() -> None:
 
 
 def test_share_kept_after_fine_tuning() -> None:
-    base = {"policy": "dqn", "condition": "static", "ccr": 1.0, "home": 0.8}
+    base = {"policy": "dqn", "condition": "static", "ccr": 1.0, "home": 0.8, "search": 0.75}
     found = overall([{**base, "structure": "lu", "ratio": 0.9, "tuned": 0.82}])[0]
     assert found["kept"] == pytest.approx(0.5)  # 10 of 20 %
     assert found["tuned_kept"] == pytest.approx(0.9)  # 18 of 20 %
     assert found["tuned_from_home"] == pytest.approx(0.025)
+    assert found["captured"] == pytest.approx(0.4)  # 10 of 25 %
     nothing = overall([{**base, "home": 1.01, "structure": "lu", "ratio": 0.9, "tuned": None}])[0]
     assert nothing["kept"] is None
 

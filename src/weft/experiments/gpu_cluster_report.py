@@ -217,12 +217,14 @@ def _transfer(results: Results) -> list[Block]:
         Column("advantage", "below heft-replanned", unit="%", digits=3),
         Column("home_advantage", "on layered graphs", unit="%", digits=3),
         Column("kept", "share kept", unit="%", digits=3),
+        Column("captured", "of what a search wins", unit="%", digits=3),
         *(tuned if found["tuner"] else []),
     ]
     detail: Columns = ["policy", "structure", "condition", Column("ccr", "CCR"), Column("ratio", "over heft-replanned"), "interval"]
     rows = [{**r, "ccr": f"{r['ccr']:g}", "interval": f"{r['low']:.3f} to {r['high']:.3f}"} for r in found["rows"]]
     caption = (
-        f"Mean over conditions (static, changing) and CCRs (1, 5), {found['seeds']} draws each. No share where there is nothing to keep."
+        f"Mean over conditions (static, changing) and CCRs (1, 5), {found['seeds']} draws each. No share where there is nothing to keep. "
+        "How much can be won over HEFT differs by structure; the search knows exact costs, so that column is for the static condition."
     )
     return [
         *([Text("\n\n".join(notes))] if notes else []),

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from weft.experiments.gpu_cluster_arena import Arena
-from weft.experiments.gpu_cluster_contenders import FAIR, LEARNED, policy
+from weft.experiments.gpu_cluster_contenders import FAIR, LEARNED, contender, policy
 from weft.experiments.gpu_cluster_points import FIRST_SEED, Plan, Watch, in_processes
 from weft.experiments.gpu_cluster_statistics import number
 from weft.formats.loading import load_workflow
@@ -31,6 +31,8 @@ FOLDERS = ("wfinstances", "tpch_spark", "ml_dags")
 CONDITION_NAMES = ("static", "changing")
 TRANSFER_CCRS = (1.0, 5.0)
 BASELINE = FAIR[0]
+SEARCH = "anytime"
+"""Says, with exact costs, what there is to gain on a structure."""
 TUNABLE = ("dqn", "rule")
 TUNER = "weft.learn.fine_tuning"
 """Where `fine_tune(policy_name, cases, seconds, seed)` lives, once it does."""
@@ -76,7 +78,9 @@ def play_trial(trial: Trial) -> dict[str, float]:
     """Makespan of everybody on one draw."""
     case = draw_structure(trial.structure, trial.condition, seed=trial.seed, ccr=trial.ccr)
     arena = Arena(case.workload)
-    return {name: arena.play_policy(policy(name), case.scenario)["makespan"] for name in trial.names}
+    found = {name: arena.play_policy(policy(name), case.scenario)["makespan"] for name in trial.names}
+    search = arena.play(contender(SEARCH), case.scenario) if trial.condition == "static" else None
+    return found if search is None else {**found, SEARCH: search["makespan"]}
 
 
 def transfer(plan: Plan, names: Sequence[str], *, watch: Watch = iter) -> dict[str, Any]:
@@ -148,20 +152,22 @@ def _row(
         "high": ratio.high,
         "home": home,
         "tuned": after,
+        "search": _ratio([s[SEARCH] for s in spans[key]], base) if all(SEARCH in s for s in spans[key]) else None,
     }
 
 
 def overall(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Each policy on each structure, over conditions and CCRs: its advantage, and the share kept of the one at home.
 
-    The share means something only where there is an advantage at home; below 1 % it is left out.
+    The share means something only where there is an advantage at home; below 1 % it is left out. How much can be won over the baseline
+    differs from structure to structure, so `captured` says, for exact costs, which share of what a search wins the policy does.
 
     Examples
     --------
-    >>> row = {"policy": "dqn", "condition": "static", "ccr": 1.0, "home": 0.9, "tuned": None}
+    >>> row = {"policy": "dqn", "condition": "static", "ccr": 1.0, "home": 0.9, "tuned": None, "search": 0.84}
     >>> found = overall([{**row, "structure": "layered", "ratio": 0.9}, {**row, "structure": "lu", "ratio": 0.92}])
-    >>> [(r["structure"], round(r["advantage"], 3), round(r["kept"], 3)) for r in found]
-    [('layered', 0.1, 1.0), ('lu', 0.08, 0.8)]
+    >>> [(r["structure"], round(r["advantage"], 3), round(r["kept"], 3), round(r["captured"], 3)) for r in found]
+    [('layered', 0.1, 1.0, 0.625), ('lu', 0.08, 0.8, 0.5)]
     """
     found = []
     for name, structure in dict.fromkeys((row["policy"], row["structure"]) for row in rows):
@@ -170,6 +176,8 @@ def overall(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         tuned = [row["tuned"] for row in own if row["tuned"] is not None]
         after = float(np.exp(np.mean(np.log(tuned)))) if len(tuned) == len(own) else None
         meaningful = 1 - home >= 0.01
+        known = [row for row in own if row["search"] is not None]
+        won, there = (1 - float(np.exp(np.mean([np.log(row[key]) for row in known] or [0.0]))) for key in ("ratio", "search"))
         found.append(
             {
                 "policy": name,
@@ -178,6 +186,7 @@ def overall(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
                 "advantage": 1 - here,
                 "home_advantage": 1 - home,
                 "kept": number((1 - here) / (1 - home)) if meaningful else None,
+                "captured": number(won / there) if there >= 0.01 else None,
                 "tuned_advantage": None if after is None else 1 - after,
                 "tuned_kept": number((1 - after) / (1 - home)) if meaningful and after is not None else None,
                 "tuned_from_home": None if after is None else after / home - 1,
