@@ -40,6 +40,8 @@ DOORS = {
     "dask": ("run/",),
     "ray": ("run/",),
     "saga": ("experiments/peer.py",),
+    "sb3_contrib": ("learn/conditional_peers.py",),
+    "stable_baselines3": ("learn/conditional_peers.py",),
     "tqdm": ("learn/", "experiments/", "cli/"),
     "numpy": ("",),
     "scipy": ("",),

@@ -7,12 +7,9 @@ system; only the steps are timed, observations and masks included.
 from __future__ import annotations
 
 import dataclasses
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -22,9 +19,9 @@ from weft.formats.stream_toml import load_stream
 from weft.model.columns import BoolArray, IntArray
 from weft.model.stream import Stream
 from weft.policies.conditional_rules import ConditionalRule
-from weft.policies.learned import LearnedPolicy, load_policy
-from weft.policies.networks import Network, Numbers, arrays_of, choose, working_space
-from weft.policies.onnx_file import export_onnx
+from weft.policies.files import find_policy, read_policy
+from weft.policies.learned import LearnedPolicy
+from weft.policies.networks import Network, Numbers, choose, working_space
 from weft.sim.fleet import StepFleet, StepOptions
 from weft.sim.jit import lean
 
@@ -120,78 +117,12 @@ def training(stream: Stream, *, samples: int, peer_samples: int = 131_072) -> Me
     told = f"{rate:,.0f}; 5 M samples {'take' if samples >= WHOLE else 'would take'} {whole:.0f} s"
     beside = "sb3-contrib is not installed: pip install sb3-contrib"
     if find_spec("sb3_contrib") is not None:
-        theirs = _reference_rate(stream, peer_samples, settings)
+        from weft.learn.conditional_peers import reference_rate
+
+        theirs = reference_rate(stream, peer_samples, settings, size=SIMULATIONS)
         figures["reference_samples_per_second"] = theirs
         beside = f"sb3-contrib's MaskablePPO: {theirs:,.0f} ({rate / theirs:.1f} times slower)"
     return Measure("PPO samples a second", told, "5 M in 240 s", beside, figures)
-
-
-def _reference_rate(stream: Stream, samples: int, settings: Any) -> float:
-    from sb3_contrib import MaskablePPO
-
-    fleet = StepFleet(stream, SIMULATIONS, StepOptions(waiting="event", window=500.0))
-    model = MaskablePPO(
-        "MlpPolicy",
-        _vector(fleet),
-        n_steps=settings.rollout,
-        batch_size=settings.minibatch,
-        n_epochs=settings.epochs,
-        policy_kwargs={"net_arch": list(settings.hidden)},
-        seed=0,
-        device="cpu",
-    )
-    begin = time.process_time()
-    model.learn(samples)
-    return int(model.num_timesteps) / (time.process_time() - begin)
-
-
-def _vector(fleet: StepFleet) -> Any:
-    """The compiled simulations as Stable-Baselines3 wants them, so that its learner, not our loop in Python, is timed."""
-    from gymnasium import spaces
-    from stable_baselines3.common.vec_env import VecEnv
-
-    class Vector(VecEnv):
-        def __init__(self) -> None:
-            seen = spaces.Box(0.0, 1.0, (fleet.observation_size,), np.float32)
-            super().__init__(fleet.size, seen, spaces.MultiDiscrete(np.full(fleet.units, fleet.kinds + 1)))
-            self.mask = np.zeros((fleet.size, fleet.units * (fleet.kinds + 1)), np.bool_)
-
-        def reset(self) -> Numbers:
-            steps = fleet.reset(0)
-            self.mask = steps.mask.copy()
-            return steps.observation.copy()
-
-        def step_async(self, actions: IntArray) -> None:
-            self.actions = actions
-
-        def step_wait(self) -> tuple[Numbers, Numbers, BoolArray, list[dict[str, Any]]]:
-            steps = fleet.step(self.actions)
-            self.mask = steps.mask.copy()
-            told: list[dict[str, Any]] = [{} for _ in range(fleet.size)]
-            for s in np.flatnonzero(steps.done).tolist():
-                told[s]["terminal_observation"] = fleet.final_observation[s].copy()
-            return steps.observation.copy(), steps.reward.copy(), steps.done.copy(), told
-
-        def env_method(self, method_name: str, *_: Any, **__: Any) -> list[BoolArray]:
-            assert method_name == "action_masks"
-            return list(self.mask)
-
-        def has_attr(self, attr_name: str) -> bool:
-            return attr_name == "action_masks"
-
-        def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:  # noqa: ARG002
-            return [None] * fleet.size if attr_name == "render_mode" else []
-
-        def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
-            raise NotImplementedError
-
-        def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:  # noqa: ARG002
-            return [False] * fleet.size
-
-        def close(self) -> None:
-            pass
-
-    return Vector()
 
 
 # -- one decision ----------------------------------------------------------------------
@@ -199,12 +130,14 @@ def _vector(fleet: StepFleet) -> Any:
 
 def decision(stream: Stream, name: str, *, times: int) -> Measure:
     """Microseconds from an observation and a mask to the actions of all units."""
-    policy = load_policy(name)
+    from weft.learn.conditional_peers import with_onnxruntime, with_torch
+
+    policy = LearnedPolicy(read_policy(find_policy(name)))
     cases = _cases(stream, policy)
     spent = {"compiled loop": _compiled(policy.network, cases, times), "compiled, called from Python": _from_python(policy, cases, times)}
-    spent["torch"] = _with_torch(policy.network, cases, times)
+    spent["torch"] = _with(with_torch(policy.network), cases, times // 4)
     if find_spec("onnxruntime") is not None:
-        spent["onnxruntime"] = _with_onnxruntime(policy.network, cases, times)
+        spent["onnxruntime"] = _with(with_onnxruntime(policy.network), cases, times // 4)
     micro = {how: seconds * 1e6 for how, seconds in spent.items()}
     told = f"{micro['compiled loop']:.2f} us; called from Python {micro['compiled, called from Python']:.2f} us"
     beside = ", ".join(f"{how} {micro[how]:.1f} us" for how in ("torch", "onnxruntime") if how in micro)
@@ -284,46 +217,6 @@ def _pick(logits: Numbers, mask: BoolArray, ready: IntArray, capacity: IntArray)
         if chosen[-1] < kinds:
             left[chosen[-1]] -= int(capacity[u])
     return chosen
-
-
-def _with_torch(network: Network, cases: Cases, times: int) -> float:
-    import torch
-
-    torch.set_num_threads(1)
-    arrays = arrays_of(network)
-    layers: list[torch.nn.Module] = []
-    for i in range(len(network.sizes) - 1):
-        linear = torch.nn.Linear(int(network.sizes[i]), int(network.sizes[i + 1]))
-        with torch.no_grad():
-            linear.weight.copy_(torch.from_numpy(arrays[f"{i}.weight"]))
-            linear.bias.copy_(torch.from_numpy(arrays[f"{i}.bias"]))
-        layers += [linear] if i == len(network.sizes) - 2 else [linear, torch.nn.ReLU()]
-    net = torch.nn.Sequential(*layers)
-    mean, scale = torch.from_numpy(network.mean), torch.from_numpy(network.scale)
-
-    def prefer(observation: Numbers) -> Numbers:
-        with torch.inference_mode():
-            logits: Numbers = net(((torch.from_numpy(observation) - mean) * scale).clamp_(-10, 10)).numpy()
-        return logits.reshape(network.units, network.actions)
-
-    return _with(prefer, cases, times // 4)
-
-
-def _with_onnxruntime(network: Network, cases: Cases, times: int) -> float:
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "policy.onnx"
-        export_onnx(network, file)
-        session = onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
-
-    def prefer(observation: Numbers) -> Numbers:
-        logits: Numbers = session.run(["logits"], {"observation": observation[None]})[0][0]
-        return logits
-
-    return _with(prefer, cases, times // 4)
 
 
 def _with(prefer: Callable[[Numbers], Numbers], cases: Cases, times: int) -> float:
