@@ -38,11 +38,11 @@ LEARNED = ("hidden", "offset", "output", "skip")
 class Evolution:
     """What the loop can be told."""
 
-    generations: int = 500
+    generations: int = 150
     pairs: int = 12
     problems: int = 64
     sigma: float = 0.05
-    rate: float = 0.03
+    rate: float = 0.012
     every: int = 10
     validation: float = 0.15
     seed: int = 0

@@ -31,8 +31,8 @@ from weft.sim.ranks import mean_durations, mean_transfer, upward_rank
 NETWORK_CELLS = 200_000
 """Tasks x devices up to which the network is asked; larger problems are searched from the best quick plan."""
 
-CELL_SECONDS, NETWORK_SHARE = 1e-6, 0.2
-"""Generous time of the network for one task on one device; and the share of a time limit that it may take at most."""
+CELL_SECONDS, NETWORK_SHARE = 1e-6, 0.1
+"""Time of network and samples for one task on one device; and the share of what is left of a time limit that they may take at most."""
 
 SAMPLES, NOISE = 8, 0.05
 """Passes with normal noise on the outputs beside the one without; its deviation, in units."""
