@@ -95,7 +95,11 @@ class Driver:
             if not events and until == inf and not self.decider.unstick():
                 raise Stuck(self.decider.why_stuck(self.name, self.now))
             self.now = self.backend.clock()
-            self._moment(events)
+            if events and self.now < until and not self.life.modelled and all(type(event) is Started for event in events):
+                for event in events:  # nothing to decide by that
+                    self._started(event)  # type: ignore[arg-type]
+            else:
+                self._moment(events)
         for observer in self.observers:
             observer.ended(self.life, self.now)
 
