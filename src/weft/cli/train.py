@@ -1,4 +1,4 @@
-"""`weft train`: a policy for a stream of conditional jobs, a network that imitates HEFT, or one that learns from the search planner."""
+"""`weft train`: a policy for conditional jobs or workflows, a network that imitates HEFT, or one that learns from the search planner."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ EXAMPLE = """  weft train conditional --policy pi4 --samples 5e6 --seeds 3 --out
   weft train conditional --stream mine.toml --policy own --samples 2e6
   weft train conditional --policy any --samples 2e7           # one for any graph and any units, by evolution on random ones
   weft evaluate trained/pi4 fifo
+  weft train workflow --policy rule --seconds 900             # also: dqn, dqn-bootstrapped, dqn-document
   weft train deepsched --batches 3000 --out trained
-  weft train amortised --problems 800 --generations 500 --out trained"""
+  weft train amortised --problems 300 --generations 150 --out trained"""
 
-TOPICS = ("conditional", "deepsched", "amortised")
+TOPICS = ("conditional", "workflow", "deepsched", "amortised")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,9 +34,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--policy", default="pi4", metavar="NAME", help="pi0 to pi4 as in the paper, best, own, or any (default: pi4)")
     parser.add_argument("--stream", default="conditional-paper", metavar="TOML", help="a file, or a name (default: conditional-paper)")
     parser.add_argument("--samples", type=number(least=1), default=5e6, metavar="N", help="steps of the environment (default: 5e6)")
+    parser.add_argument("--seconds", type=number(least=1), default=1500.0, metavar="S", help="workflow: of processor time (default: 1500)")
     parser.add_argument("--batches", type=whole(1), default=3000, metavar="N", help="deepsched: of 12 problems each (default: 3000)")
-    parser.add_argument("--problems", type=whole(8), default=800, metavar="N", help="amortised: to learn from (default: 800)")
-    parser.add_argument("--generations", type=whole(1), default=500, metavar="N", help="amortised: of the evolution (default: 500)")
+    parser.add_argument("--problems", type=whole(8), default=300, metavar="N", help="amortised: to learn from (default: 300)")
+    parser.add_argument("--generations", type=whole(1), default=150, metavar="N", help="amortised: of the evolution (default: 150)")
     parser.add_argument("--seeds", type=whole(1), default=1, metavar="N", help="how many trainings (default: 1)")
     parser.add_argument("--seed", type=whole(0), default=0, metavar="N", help="the first seed (default: 0)")
     parser.add_argument("--waiting", choices=("event", "paper"), default="event", help="until the next event, or blocked for 10 ms (paper)")
@@ -50,6 +52,10 @@ def run(args: argparse.Namespace) -> None:
         _train_deepsched(args)
     elif args.topic == "amortised":
         _train_amortised(args)
+    elif args.topic == "workflow":
+        from weft.cli import train_workflow
+
+        train_workflow.run(args, _Bar)
     else:
         _train_conditional(args)
 

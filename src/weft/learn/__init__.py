@@ -1,4 +1,7 @@
-"""Environments and learners: one file each, its loop visible. Importing this package registers ``weft/Conditional-v0`` with Gymnasium."""
+"""Environments and learners: one file each, its loop visible.
+
+Importing this package registers `weft/Conditional-v0` and `weft/Workflow-v0` with Gymnasium.
+"""
 
 from importlib.util import find_spec
 
@@ -10,3 +13,4 @@ if find_spec("gymnasium") is not None:
         entry_point="weft.learn.conditional_env:ConditionalEnv",
         vector_entry_point="weft.learn.conditional_env:ConditionalVectorEnv",
     )
+    gymnasium.register("weft/Workflow-v0", entry_point="weft.learn.workflow_env:WorkflowEnv")

@@ -1,8 +1,8 @@
 """DQN for workflows: two Q-networks, one for tasks and one for devices, trained together. The whole loop in one file.
 
-Mnih et al. (2015) with a double estimator (van Hasselt, Guez and Silver 2016), prioritized replay with importance weights (Schaul et al. 2016), n-step
-returns and, as an option, dueling heads (Wang et al. 2016). Candidates are scored with shared weights, so that there may be any number of them. The
-behaviour follows the plan in part of the turns: demonstrations, as many as `follow` says, in the same memory.
+Mnih et al. (2015) with a double estimator (van Hasselt, Guez and Silver 2016), prioritized replay with importance weights (Schaul et
+al. 2016), n-step returns and, as an option, dueling heads (Wang et al. 2016). Candidates are scored with shared weights, so that there may
+be any number of them. The behaviour follows the plan in part of the turns: demonstrations, as many as `follow` says, in the same memory.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from weft.sim.jit import lean
 from weft.sim.kernel import ENDED, MOMENT
 from weft.sim.tables import Sim, make_sim
 
-CAUTIONS = (0.0, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
+CAUTIONS = (0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
 """How much better than the plan's a choice must look, tried at every validation."""
 OURS: Mapping[str, float] = {"promise": 1.0}
 DOCUMENT: Mapping[str, float] = {"elapsed": 1.0, "idle": 0.3, "imbalance": 0.1, "late": 0.3}
@@ -95,7 +95,7 @@ class Tape(NamedTuple):
 
     kind: IntArray  # (turns,)
     chosen: NDArray[np.float32]  # (turns, FEATURES)
-    count: IntArray  # (turns,) candidates kept
+    kept: IntArray  # (turns,) candidates kept
     offered: NDArray[np.float32]  # (turns, most candidates, FEATURES)
     reward: FloatArray  # (turns, rewards)
 
@@ -139,7 +139,7 @@ def play_episode(
         else:
             choice = greedy_choice(network, turn, 0.0)
         kept = min(turn.state[2], tape.offered.shape[1])
-        tape.kind[t], tape.count[t] = turn.state[0], kept
+        tape.kind[t], tape.kept[t] = turn.state[0], kept
         for f in range(FEATURES):
             tape.chosen[t, f] = turn.feature[choice, f]
             for c in range(kept - 1):
@@ -155,7 +155,10 @@ def play_episode(
 
 
 class Memory:
-    """A ring of transitions with priorities. A later state is the transition that begins there: it is overwritten after those that look at it."""
+    """A ring of transitions with priorities.
+
+    A later state is the transition that begins there: it is overwritten after those that look at it.
+    """
 
     def __init__(self, size: int, offered: int, alpha: float) -> None:
         self.size, self._alpha, self.held, self._at, self._highest = size, alpha, 0, 0, 1.0
@@ -169,7 +172,7 @@ class Memory:
         weights = np.array([settings.reward.get(name, 0.0) for name in REWARDS])
         reward = tape.reward[:turns] @ weights
         places = (self._at + np.arange(turns)) % self.size
-        for name in ("kind", "chosen", "count", "offered"):
+        for name in ("kind", "chosen", "kept", "offered"):
             getattr(self.tape, name)[places] = getattr(tape, name)[:turns]
         ahead = np.zeros(turns + settings.steps)
         ahead[:turns] = reward
@@ -212,7 +215,8 @@ class Values(nn.Module):
         )
         for net in self.nets:
             nn.init.zeros_(net[4].weight)  # type: ignore[index]  # all alike at first: no choice looks better than the plan's
-        self.state = nn.ModuleList(nn.Sequential(nn.Linear(FEATURES, hidden), nn.ReLU(), nn.Linear(hidden, 1)) for _ in range(2)) if dueling else None
+        heads = (nn.Sequential(nn.Linear(FEATURES, hidden), nn.ReLU(), nn.Linear(hidden, 1)) for _ in range(2))
+        self.state = nn.ModuleList(heads) if dueling else None
 
     def advantage(self, kind: Tensor, feature: Tensor) -> Tensor:
         """(batch, ...) what the networks say of candidates; `kind` has one entry a state."""
@@ -354,7 +358,7 @@ def train_dqn(
         trained.seconds, trained.episodes, trained.turns = time.process_time() - began, episode + 1, trained.turns + turns
         last = episode + 1 == settings.episodes or trained.seconds > settings.seconds
         if (episode + 1) % settings.every == 0 or last:
-            _validate(trained, online, validation, updates, watch)
+            validate(trained, online, validation, updates, watch)
         if last:
             break
     return trained
@@ -383,7 +387,7 @@ def _update(
     later = memory.later[places]
 
     def state(at: IntArray) -> tuple[Tensor, Tensor, Tensor]:
-        mask = np.arange(memory.tape.offered.shape[1]) < memory.tape.count[at][:, None]
+        mask = np.arange(memory.tape.offered.shape[1]) < memory.tape.kept[at][:, None]
         return torch.from_numpy(memory.tape.kind[at]), torch.from_numpy(memory.tape.offered[at]), torch.from_numpy(mask)
 
     with torch.no_grad():
@@ -401,16 +405,17 @@ def _update(
     memory.learned(places, (value - goal).detach().numpy().astype(np.float64))
 
 
-def _validate(
+def validate(
     trained: TrainedDqn, online: Values, validation: Validation, updates: int, watch: Callable[[dict[str, float]], None] | None
 ) -> None:
+    """Score the networks with every caution, and keep them where they are the best so far."""
     arrays = online.arrays()
     network = q_network(arrays)
     scores = {caution: validation.score(network, caution) for caution in CAUTIONS}
     caution = min(scores, key=lambda c: (scores[c], -c))
     row = {"episode": trained.episodes, "updates": updates, "seconds": round(trained.seconds, 1), "greedy": scores[0.0]}
     trained.curve.append({**row, "score": scores[caution], "caution": caution})
-    if scores[caution] < trained.score:
+    if scores[caution] <= trained.score:
         trained.arrays, trained.caution, trained.score = arrays, caution, scores[caution]
     if watch is not None:
         watch(trained.curve[-1])

@@ -1,4 +1,4 @@
-"""Separable CMA-ES (Ros and Hansen 2008): a normal distribution with one variance a number, moved towards the better half of each generation."""
+"""Separable CMA-ES (Ros and Hansen 2008): a normal distribution with one variance a number, moved towards the better half each time."""
 
 from __future__ import annotations
 

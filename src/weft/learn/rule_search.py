@@ -107,8 +107,8 @@ def copied(sim: Sim) -> Sim:
     return sim._replace(**{n: getattr(sim, n).copy() for n in ("world", "job", "inst", "entry", "kind", "device", "due", "execution")})
 
 
-def draw_cases(seed: int, alone: int, streams: int) -> list[Case]:
-    """Single workflows under all conditions in turn, and streams; CCR 0.1 to 6, load 0.7 to 0.95."""
+def draw_cases(seed: int, alone: int, streams: int, *, jobs: int = 15) -> list[Case]:
+    """Single workflows under all conditions in turn, and streams of some jobs; CCR 0.1 to 6, load 0.7 to 0.95."""
     rng = stream(seed, "rule search", "cases")
     cases = []
     for k in range(alone + streams):
@@ -116,7 +116,7 @@ def draw_cases(seed: int, alone: int, streams: int) -> list[Case]:
         if k < alone:
             cases.append(draw_case(ALONE[k % len(ALONE)], seed=seed * 1000 + k, ccr=ccr))
         else:
-            cases.append(draw_case("stream", seed=seed * 1000 + k, jobs=15, tasks=(20, 80), ccr=ccr, load=load))
+            cases.append(draw_case("stream", seed=seed * 1000 + k, jobs=jobs, tasks=(20, 80), ccr=ccr, load=load))
     return cases
 
 

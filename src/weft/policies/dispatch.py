@@ -1,13 +1,14 @@
 """The decision process of the DQN scheduler, compiled: which ready task, then which device; or neither.
 
-At a moment with an idle device and a ready task, everything in sight is planned (`policies/foresight.py`). Then turns follow. A *task turn* offers the
-ready tasks that an idle device can run, and to wait, which ends the moment (where something is at work). A *device turn* offers the idle devices that can run the chosen task, and to
-hold it, which sets it aside for this moment. There are as many candidates as there are; each is described by `FEATURES` numbers, and
-scored with shared weights. The numbers say what the plan thinks of the candidate, so that following the plan is easy to learn.
+At a moment with an idle device and a ready task, everything in sight is planned (`policies/foresight.py`). Then turns follow. A *task
+turn* offers the ready tasks that an idle device can run, and to wait, which ends the moment (where something is at work). A *device turn*
+offers the idle devices that can run the chosen task, and to hold it, which sets it aside for this moment. There are as many candidates
+as there are; each is described by `FEATURES` numbers, and scored with shared weights. The numbers say what the plan thinks of the
+candidate, so that following the plan is easy to learn.
 
-The reward of a moment is the change of the expected completion times, summed over the jobs present, in mean paths: minus what the plan of the next
-moment promises later than the last one did. Along a run these add up to minus (completion - first promise): the document's elapsed time,
-with the promise as a potential (Ng, Harada and Russell 1999, section 3). The document's other terms are options of the environment.
+The reward of a moment is the change of the expected completion times, summed over the jobs present, in mean paths: minus what the plan of
+the next moment promises later than the last one did. Along a run these add up to minus (completion - first promise): the document's
+elapsed time, with the promise as a potential (Ng, Harada and Russell 1999, section 3). The document's own terms are there too.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ TASK, DEVICE = 0, 1
 """Kinds of turn."""
 
 REWARDS = ("promise", "elapsed", "idle", "imbalance", "late", "energy")
-"""What a turn is worth, all in mean paths and never above zero but the first: the change of promises (see above); the terms of the document (elapsed
-time; the same times the share of idle devices; times the standard deviation of being busy; times the jobs past their deadline); and power drawn
-by busy devices, as a share of all."""
+"""What a turn is worth, in mean paths: the change of promises (see above); the terms of the document, never above zero (elapsed time; that
+times the share of idle devices, times the standard deviation of being busy, times the jobs past their deadline); and the power that busy
+devices draw, as a share of all."""
 PROMISE, ELAPSED, IDLE, IMBALANCE, LATE, ENERGY = range(6)
 
 Features = NDArray[np.float32]
@@ -269,7 +270,7 @@ def _seconds_there(sim: Sim, desk: Desk, i: int, d: int) -> float:
 
 @inline
 def _finish_there(sim: Sim, desk: Desk, i: int, d: int) -> float:
-    return max(sim.world[0].now, inputs_at(sim, desk, i, d)) + _seconds_there(sim, desk, i, d)
+    return float(max(sim.world[0].now, inputs_at(sim, desk, i, d)) + _seconds_there(sim, desk, i, d))
 
 
 @inline
@@ -278,7 +279,7 @@ def _next_end(desk: Desk, now: float) -> float:
     for d in range(len(desk.free)):
         if desk.busy[d] >= 0:
             soonest = min(soonest, max(desk.free[d], now))
-    return soonest
+    return float(soonest)
 
 
 # -- what it was worth --------------------------------------------------------

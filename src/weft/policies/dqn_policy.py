@@ -13,7 +13,7 @@ from weft.policies.dispatch import Turn, begin_turns, make_turn, offer, take_tur
 from weft.policies.foresight import plan_in_sight
 from weft.policies.foresight_policy import FAR, Foresight, Mirror, make_desk
 from weft.policies.q_network import greedy_choice, live_by_values, q_network
-from weft.sim.tables import Sim, make_sim
+from weft.sim.tables import COMMITTED, Sim, make_sim
 from weft.sim.view import Decision, View
 
 
@@ -61,4 +61,5 @@ class Dqn(Foresight):
             task, device = take_turn(turn, greedy_choice(self.network, turn, self.caution))
             if device >= 0:
                 found.append(Decision(task, device))
+                mirror.sim.inst["status"][task] = COMMITTED
         return found

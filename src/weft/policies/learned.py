@@ -13,9 +13,11 @@ from weft.errors import Unsupported
 from weft.model import Workload
 from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.policies.files import Learned, find_policy, read_policy
+from weft.policies.foresight_policy import Foresight
 from weft.policies.networks import Network, Numbers, choose, working_space
 from weft.policies.pairs import SOON, choose_pairs, make_situation
 from weft.policies.playing import options_of, reads_pairs
+from weft.policies.workflow_files import find_card, load_workflow_policy
 from weft.sim.view import Decision, View
 
 
@@ -24,14 +26,27 @@ def nothing_due(view: View) -> bool:
     return bool((view.running < 0).all() and len(view.workload.arrival) == np.searchsorted(view.workload.arrival, view.now, side="right"))
 
 
-def load_policy(name_or_path: str | Path = "conditional") -> LearnedPolicy:
+def load_policy(name_or_path: str | Path = "conditional") -> LearnedPolicy | Foresight:
     """Load a learned policy that comes with weft, by name, or one from a file (see `weft train`). Loading runs no code.
 
-    "conditional" is the best one for the stream `conditional-paper`; "conditional-any" plays on any conditional graph and any units.
+    "conditional" is the best one for the stream `conditional-paper`; "conditional-any" plays on any conditional graph and any units; "rule"
+    and "dqn" are for workflows.
 
     Examples
     --------
-    >>> policy = load_policy("conditional-pi4")
+    >>> load_policy("conditional-pi4").name, load_policy("rule").name
+    ('conditional-pi4', 'rule')
+    """
+    card = find_card(name_or_path)
+    return load_learned(name_or_path) if card is None else load_workflow_policy(card)
+
+
+def load_learned(name_or_path: str | Path = "conditional") -> LearnedPolicy:
+    """Load one for conditional jobs.
+
+    Examples
+    --------
+    >>> policy = load_learned("conditional-pi4")
     >>> policy.network.sizes.tolist(), policy.learned.training["algorithm"]
     ([31, 64, 64, 28], 'PPO with masked actions (weft.learn.ppo)')
     """

@@ -41,7 +41,8 @@ def q_network(arrays: Mapping[str, NDArray[Any]]) -> QNetwork:
     for name, shape in shapes.items():
         if arrays[name].shape != shape or not np.isfinite(arrays[name]).all():
             raise InvalidInput(f"array '{name}' of the Q-network must be {shape} finite numbers; got shape {arrays[name].shape}")
-    return QNetwork(*(np.ascontiguousarray(arrays[name], np.float32) for name in names), np.zeros((2, h), np.float32))
+    parts = {name: np.ascontiguousarray(arrays[name], np.float32) for name in names}
+    return QNetwork(**parts, space=np.zeros((2, h), np.float32))
 
 
 @lean

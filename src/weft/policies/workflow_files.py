@@ -69,6 +69,18 @@ def load_workflow_policy(path: str | Path) -> Foresight:
         return Dqn(card.text("name"), read_arrays(place.with_suffix(".safetensors")), weights, caution=caution, most=most)
 
 
+def find_card(name_or_path: str | Path) -> Path | None:
+    """The card of a workflow policy, shipped or at a path; None when it is another kind of policy."""
+    place = SHIPPED / f"{name_or_path}.json" if Path(name_or_path).parent == Path() else Path()
+    if not place.is_file():
+        place = Path(name_or_path)
+        place = place.with_suffix(".json") if place.suffix in {".safetensors", ".json"} else place.with_name(place.name + ".json")
+    if not place.is_file():
+        return None
+    with naming(str(place)):
+        return place if f'"{FORMAT}"' in decode_text(read_bytes(place))[:200] else None
+
+
 def training_record(path: str | Path) -> dict[str, Any]:
     """How a policy came about."""
     place = Path(path).with_suffix(".json")
