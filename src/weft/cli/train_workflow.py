@@ -61,7 +61,7 @@ def _save(args: argparse.Namespace, name: str, found: Any) -> Any:
 
     record = found.record()
     if name == "rule":
-        return save_rule(args.out / name, name, found.weights, most=256, about="Weights found by evolution.", training=record)
+        return save_rule(args.out / name, name, found.weights, most=160, about="Weights found by evolution.", training=record)
     weights = dict(zip(WEIGHTS, load_workflow_policy(SHIPPED / "rule").weights.tolist(), strict=True))
     about = "Q-networks on top of the plan of 'rule'."
-    return save_dqn(args.out / name, name, found.arrays, weights, caution=found.caution, most=256, about=about, training=record)
+    return save_dqn(args.out / name, name, found.arrays, weights, caution=found.caution, most=160, about=about, training=record)

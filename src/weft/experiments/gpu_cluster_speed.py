@@ -115,13 +115,15 @@ def environment_rate(seconds: float = 3.0) -> float | None:
 
 # -- cards -----------------------------------------------------------------------------
 
-X_KEYS = ("steps", "decisions", "samples", "step", "updates", "iteration", "generation", "episodes", "seconds")
+X_KEYS = ("steps", "decisions", "samples", "step", "episode", "updates", "iteration", "generation", "episodes", "seconds")
 Y_KEYS = ("score", "ratio", "relative", "best", "value", "makespan", "jct", "return", "reward", "loss")
 
 
 def training_rows(names: Sequence[str], folders: Sequence[Path] | None = None) -> list[dict[str, Any]]:
     """What the cards beside the shipped weights say: minutes, seed and curve, as far as they do."""
-    places = folders if folders is not None else [Path(weft.__file__).parent / "policies" / name for name in ("shipped", "indices")]
+    places = (
+        folders if folders is not None else [Path(weft.__file__).parent / "policies" / name for name in ("workflow_policies", "graphs")]
+    )
     rows = []
     for name in (n for n in LEARNED if n in names):
         card = _card(name, places)

@@ -8,14 +8,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from weft.errors import UnknownName
+from weft.errors import InvalidInput, UnknownName
 from weft.learn import ppo
 from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.model.stream import Stream
 from weft.policies.conditional_rules import ConditionalRule
 from weft.policies.files import Learned
 from weft.policies.index_file import index_names, load_index
-from weft.policies.networks import Numbers, network_of
+from weft.policies.networks import Numbers, arrays_of, network_of
 from weft.policies.playing import (
     WINDOW,
     forbid_standstills,
@@ -162,6 +162,9 @@ RECIPES = {
     "pi3": Recipe(about="random p(c)", probability="random", estimate=False),
     "pi4": Recipe(about="random p(c), sees an estimate of it", probability="random"),
     "best": Recipe(about="random p(c), sees an estimate of it and what the units do", probability="random", units=True),
+    "detailed": Recipe(
+        about="random p(c), sees an estimate of it and what the units do, in detail", probability="random", units=True, detail=True
+    ),
     "own": Recipe(
         about="probabilities as the stream has them, sees estimates and what the units do", probability="own", units=True, detail=True
     ),
@@ -184,10 +187,16 @@ def train_policy(
     waiting: Literal["paper", "event"] = "event",
     envs: int = ENVS,
     watch: Callable[[ppo.Training], None] | None = None,
+    start: Learned | None = None,
 ) -> tuple[Learned, ppo.Training]:
-    """Train one policy by one seed; checkpoints are compared by the mean log of the job completion time on draws of their own."""
+    """Train one policy by one seed; checkpoints are compared by the mean log of the job completion time on draws of their own.
+
+    With `start`, go on from a policy of the same recipe, trained with the other waiting, say, in place of imitating a rule.
+    """
     recipe = recipe_of(name)
     told = settings or recipe.settings
+    if start is not None:
+        told = replace(told, imitation=0, warm_up=told.imitation, hidden=tuple(start.network.sizes[1:-1].tolist()))
     options = StepOptions(waiting=waiting, estimate=recipe.estimate, units=recipe.units, detail=recipe.detail, window=WINDOW)
     short = stream.with_jobs(min(JOBS, stream.jobs))
     whole = replace(options, estimate=True, units=True, detail=recipe.detail or not recipe.units)  # the critic sees all
@@ -200,7 +209,10 @@ def train_policy(
         times = np.concatenate([play(network, trial, [VALIDATION, VALIDATION + 1], options=options) for trial in trials])
         return float(np.log(times).mean())
 
-    training = ppo.train(env, told, seed=seed, evaluate=evaluate, watch=watch, teacher=_teacher(env))
+    if start is not None and (int(start.network.sizes[0]), start.network.units, start.network.actions) != (size, env.units, env.actions):
+        raise InvalidInput(f"policy '{start.name}' reads {start.network.sizes[0]} numbers, '{name}' {size}: it cannot begin with it")
+    first = arrays_of(start.network) if start is not None else None
+    training = ppo.train(env, told, seed=seed, evaluate=evaluate, watch=watch, teacher=_teacher(env), start=first)
     network = network_of(training.weights, units=env.units, actions=env.actions)
     shown = {"name": "steps", "version": 1, "watched": [task_name(stream, c) for c in stream.watched], **_plain(options)}
     world = {
@@ -210,7 +222,11 @@ def train_policy(
         "probability": recipe.probability,
         "jobs": short.jobs,
     }
-    return Learned(name, network, shown, world, record(training, envs, teacher_of(stream).name), recipe.about), training
+    told_how = record(training, envs, teacher_of(stream).name)
+    if start is not None:
+        told_how["start"] = {"name": start.name, "waiting": start.environment.get("waiting")}
+        told_how["start"] |= {key: start.training.get(key) for key in ("seed", "samples", "teacher", "settings")}
+    return Learned(name, network, shown, world, told_how, recipe.about), training
 
 
 def teacher_of(stream: Stream) -> ConditionalRule:

@@ -265,7 +265,9 @@ class TrainedDqn:
     arrays: dict[str, NDArray[np.float32]]
     caution: float
     score: float
-    settings: DqnSettings
+    algorithm: str
+    seed: int
+    settings: Mapping[str, object]
     seconds: float = 0.0
     episodes: int = 0
     turns: int = 0
@@ -274,7 +276,8 @@ class TrainedDqn:
     def record(self) -> dict[str, object]:
         """Plain values, to be kept beside the weights."""
         counts = {"cpu_seconds": round(self.seconds, 1), "episodes": self.episodes, "turns": self.turns}
-        return {"method": "DQN", "score": self.score, **counts, "settings": asdict(self.settings), "curve": self.curve}
+        known = {"algorithm": self.algorithm, "seed": self.seed, "score": self.score}
+        return {**known, **counts, "settings": dict(self.settings), "curve": self.curve}
 
 
 class Validation:
@@ -324,7 +327,7 @@ def train_dqn(
     memory = Memory(settings.memory, settings.offered, settings.alpha)
     validation = Validation(weights, draw(VALIDATION + 1, settings.alone, settings.streams))
     tape = make_tape(settings.memory // 8, settings.offered)
-    trained = TrainedDqn(online.arrays(), 0.0, 0.0, settings)
+    trained = TrainedDqn(online.arrays(), 0.0, 0.0, "DQN (weft.learn.dqn)", settings.seed, asdict(settings))
     began, updates = time.process_time(), 0
     pool: list[Case] = []
     for episode in range(settings.episodes):

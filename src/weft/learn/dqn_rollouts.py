@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from torch import nn
 
 from weft.errors import InvalidInput
 from weft.generate import Case
-from weft.learn.dqn import DqnSettings, TrainedDqn, Validation, Values, load_arrays, validate
+from weft.learn.dqn import TrainedDqn, Validation, Values, load_arrays, validate
 from weft.learn.rule_search import SEEN, VALIDATION, copied, draw_cases
 from weft.model.columns import FloatArray, IntArray
 from weft.policies.dispatch import DEVICE, FEATURES, TASK, Turn, make_turn, next_turn, offer, take_turn
@@ -204,7 +204,7 @@ def train_by_rollouts(
     optimizer = torch.optim.Adam(values.parameters(), lr=settings.rate)
     lessons = Lessons(settings.memory)
     validation = Validation(weights, draw(VALIDATION + 1, settings.alone, settings.streams))
-    trained = TrainedDqn(values.arrays(), 0.0, 0.0, DqnSettings(hidden=settings.hidden, seed=settings.seed))
+    trained = TrainedDqn(values.arrays(), 0.0, 0.0, "DQN from rollouts (weft.learn.dqn_rollouts)", settings.seed, asdict(settings))
     began, episode, updates, part = time.process_time(), 0, 0, 0
     followed, caution = q_network(trained.arrays), np.inf
     pool: list[Case] = []

@@ -13,12 +13,14 @@ from weft.errors import Unsupported
 from weft.model import Workload
 from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.policies.files import Learned, find_policy, read_policy
-from weft.policies.foresight_policy import Foresight
+from weft.policies.graph_policy import decima, lachesis
 from weft.policies.networks import Network, Numbers, choose, working_space
 from weft.policies.pairs import SOON, choose_pairs, make_situation
 from weft.policies.playing import options_of, reads_pairs
 from weft.policies.workflow_files import find_card, load_workflow_policy
-from weft.sim.view import Decision, View
+from weft.sim.view import Decision, Policy, View
+
+GRAPHS = {"decima": decima, "lachesis": lachesis}
 
 
 def nothing_due(view: View) -> bool:
@@ -26,17 +28,19 @@ def nothing_due(view: View) -> bool:
     return bool((view.running < 0).all() and len(view.workload.arrival) == np.searchsorted(view.workload.arrival, view.now, side="right"))
 
 
-def load_policy(name_or_path: str | Path = "conditional") -> LearnedPolicy | Foresight:
+def load_policy(name_or_path: str | Path = "conditional") -> Policy:
     """Load a learned policy that comes with weft, by name, or one from a file (see `weft train`). Loading runs no code.
 
-    "conditional" is the best one for the stream `conditional-paper`; "conditional-any" plays on any conditional graph and any units; "rule"
-    and "dqn" are for workflows.
+    "conditional" is the best one for the stream `conditional-paper`; "conditional-any" plays on any conditional graph and any units;
+    "rule", "dqn", "decima" and "lachesis" are for workflows.
 
     Examples
     --------
     >>> load_policy("conditional-pi4").name, load_policy("rule").name
     ('conditional-pi4', 'rule')
     """
+    if str(name_or_path) in GRAPHS:
+        return GRAPHS[str(name_or_path)]()
     card = find_card(name_or_path)
     return load_learned(name_or_path) if card is None else load_workflow_policy(card)
 
