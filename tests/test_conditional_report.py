@@ -71,7 +71,7 @@ def test_the_command_writes_numbers_and_a_page(tmp_path, shipped, monkeypatch, c
     for row in results["baselines"]:
         assert row["ours"] == pytest.approx(row["authors"], rel=0.04), row
 
-    assert results["missing"] == ["pi0", "pi2", "pi3", "best", "any"]
+    assert results["missing"] == ["pi0", "pi2", "pi3", "best", "any", "paper-best"]
     assert list(results["left_out"]) == ["odd"]
     assert results["reference"] == {"event": "pi4", "paper": "pi4"}
     grid = {(row["waiting"], row["policy"], row["probability"]): row for row in results["grid"]}
@@ -89,14 +89,14 @@ def test_the_command_writes_numbers_and_a_page(tmp_path, shipped, monkeypatch, c
     assert curves["pi4"][1]["relative"] / curves["pi4"][0]["relative"] == pytest.approx(np.exp(-0.1))
     page = (out / "report.html").read_text()
     assert not re.search(r"(?:src|href)\s*=\s*[\"']?(?:https?:)?//|url\(\s*[\"']?(?:https?:)?//|@import", page)
-    for words in ("87.98", "Not shipped, and so not here: pi0, pi2, pi3, best, any.", "Left out: odd", "(b) trained at one p(c)"):
+    for words in ("87.98", "Not shipped, and so not here: pi0, pi2, pi3, best, any, paper-best.", "Left out: odd", "(b) trained at one p(c)"):
         assert words in page
 
 
 def test_without_any_policy_the_rules_are_compared_with_the_index(tmp_path, shipped, tiny, capsys):
     assert main(["reproduce", "conditional", "--quick", "--out", str(tmp_path / "out")]) == 0
     printed = capsys.readouterr().out
-    assert "not shipped, so not here: pi0, pi1, pi2, pi3, pi4, best, any" in printed
+    assert "not shipped, so not here: pi0, pi1, pi2, pi3, pi4, best, any, paper-best" in printed
     results = json.loads((tmp_path / "out" / "results.json").read_text())
     assert results["reference"] == {"event": "index", "paper": "index"}
     assert results["training"] == []

@@ -20,7 +20,7 @@ from weft.policies.playing import PATIENCE, WINDOW, options_of, play_out, reads_
 from weft.sim.fleet import StepFleet, StepOptions, Waiting
 
 Group = Literal["paper rule", "rule", "fixed", "adaptive"]
-EXPECTED = tuple(f"conditional-{name}" for name in ("pi0", "pi1", "pi2", "pi3", "pi4", "best", "any"))
+EXPECTED = tuple(f"conditional-{name}" for name in ("pi0", "pi1", "pi2", "pi3", "pi4", "best", "any", "paper-best"))
 """Policies the experiment asks for."""
 PAPER_RULES = ("fifo", "mru", "depth-first")
 

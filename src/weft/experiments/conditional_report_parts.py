@@ -28,7 +28,7 @@ in both."""
 
 REGULAR = """\
 The paper's text lets a job arrive every 8 ms; its code, and all other numbers here, draw gaps from a normal distribution with deviation \
-4 ms. Even arrivals are easier to serve. Policies were trained with drawn gaps; waiting is until the next event."""
+4 ms. Even arrivals are easier to serve for most. Policies were trained with drawn gaps; waiting is until the next event."""
 
 
 def column(values: Sequence[float | None]) -> FloatArray:
