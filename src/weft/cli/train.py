@@ -31,7 +31,9 @@ TOPICS = ("conditional", "workflow", "deepsched", "amortised")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say the arguments of the verb."""
     parser.add_argument("topic", choices=TOPICS, metavar="TOPIC", help=f"one of: {', '.join(TOPICS)}")
-    parser.add_argument("--policy", default="pi4", metavar="NAME", help="pi0 to pi4 as in the paper, best, own, or any (default: pi4)")
+    parser.add_argument(
+        "--policy", default="pi4", metavar="NAME", help="pi0 to pi4 as in the paper, best, detailed, own, or any (default: pi4)"
+    )
     parser.add_argument("--stream", default="conditional-paper", metavar="TOML", help="a file, or a name (default: conditional-paper)")
     parser.add_argument("--samples", type=number(least=1), default=5e6, metavar="N", help="steps of the environment (default: 5e6)")
     parser.add_argument("--seconds", type=number(least=1), default=1500.0, metavar="S", help="workflow: of processor time (default: 1500)")
@@ -41,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seeds", type=whole(1), default=1, metavar="N", help="how many trainings (default: 1)")
     parser.add_argument("--seed", type=whole(0), default=0, metavar="N", help="the first seed (default: 0)")
     parser.add_argument("--waiting", choices=("event", "paper"), default="event", help="until the next event, or blocked for 10 ms (paper)")
+    parser.add_argument("--start", metavar="POLICY", help="go on from a policy of the same kind, by name or file")
     parser.add_argument("--hidden", type=_sizes, metavar="N,N", help="sizes of the hidden layers (default: 64,64)")
     parser.add_argument("--out", type=Path, default=Path("trained"), metavar="DIR", help="where policies go (default: trained)")
 
@@ -178,9 +181,11 @@ def _train_any(args: argparse.Namespace) -> None:
 
 def _train_one(args: argparse.Namespace, stream: Any, settings: Any, seed: int) -> tuple[Learned, Training]:
     from weft.learn.conditional_training import train_policy
+    from weft.policies.files import find_policy, read_policy
 
+    start = read_policy(find_policy(args.start)) if args.start is not None else None
     with _Bar(args.policy, seed, settings.samples) as bar:
-        return train_policy(stream, args.policy, settings=settings, seed=seed, waiting=args.waiting, watch=bar.watch)
+        return train_policy(stream, args.policy, settings=settings, seed=seed, waiting=args.waiting, watch=bar.watch, start=start)
 
 
 class _Bar:
