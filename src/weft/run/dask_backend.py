@@ -2,8 +2,8 @@
 
 A task is one Dask task, its inputs are Dask's own dependencies: what a dead worker held, Dask computes again, anywhere. A strict pin waits
 for ever for an address that is gone: so a task is pinned strictly until it is done, and taken back when its worker is lost; then its pin is
-loose. Devices go by the names of workers, since a worker that a nanny starts again has another address. The order of the tasks of a device
-is kept by `weft.run.dask_plugin.Turns`.
+removed. Devices go by the names of workers, since a worker that is started again has another address. The order of the tasks of a device is
+kept by `weft.run.dask_plugin.Turns`.
 """
 
 # pickles of this run's own processes, and of the user's own results
@@ -32,7 +32,7 @@ from weft.run.worker_process import START_LIMIT, TAUGHT, cause_of
 
 try:
     import dask
-    from distributed import Client, wait
+    from distributed import Client
     from distributed.protocol.pickle import dumps
 
     from weft.run import dask_plugin as remote
@@ -346,7 +346,7 @@ class DaskBackend:
             if time.perf_counter() > deadline:
                 self.close()
                 raise WeftError(f"only {len(found)} of {len(self._specs)} Dask workers started within {START_LIMIT:g} s")
-            self._crew.revive()
+            self._crew.check()
             time.sleep(0.05)
 
     def _muster(self) -> None:
@@ -362,7 +362,7 @@ class DaskBackend:
             missing = [site for site in self._sites if site.id in dead]
             if not missing or self._crew is None:
                 break
-            self._crew.revive()
+            self._crew.check()
             if time.perf_counter() > deadline:
                 raise WeftError(f"the Dask worker '{missing[0].name}' did not start within {START_LIMIT:g} s")
             time.sleep(0.05)
@@ -424,7 +424,7 @@ class DaskBackend:
     def _check(self) -> None:
         """A look around when nothing is heard."""
         if self._crew is not None:
-            self._crew.revive()
+            self._crew.check()
         if self._client.status not in ("running", "connecting"):
             raise WeftError("the Dask scheduler is gone, and with it the results of this run")
 
@@ -465,8 +465,6 @@ class DaskBackend:
         site.up, site.dead = False, site.id
         self._bereft = time.perf_counter()
         text, fault = self._why(site)
-        if self._crew is not None:
-            self._crew.revive()
         for device in site.devices:
             line = self._lines[device]
             for order in line.orders:
@@ -522,17 +520,29 @@ class DaskBackend:
     # -- small things -------------------------------------------------------
 
     def _gathered(self, futures: list[Any]) -> list[Any]:
-        begin = time.perf_counter()
-        while True:
+        """Bring results here. Waits in pieces: what was lost is computed again, if there is a worker for it."""
+        gathered = self._client.gather(futures, asynchronous=True)
+        done: threading.Event = threading.Event()
+        found: list[Any] = []
+
+        async def bring() -> None:
             try:
-                with self._client.as_current():
-                    wait(futures, timeout=5.0)
-                return list(self._client.gather(futures))
-            except TimeoutError:
-                if self._client.nthreads():
-                    begin = time.perf_counter()
-                elif time.perf_counter() - begin > self.patience:
-                    raise WeftError("results were lost with their Dask workers, and no worker is left to compute them again") from None
+                found.append(await gathered)
+            except Exception as error:  # noqa: BLE001  # raised below, where it is of use
+                found.append(error)
+            done.set()
+
+        self._client.loop.add_callback(bring)
+        begin = time.perf_counter()
+        while not done.wait(TICK):
+            self._check()
+            if self._client.nthreads():
+                begin = time.perf_counter()
+            elif time.perf_counter() - begin > (self.patience if self._crew is None else START_LIMIT):
+                raise WeftError("results were lost with their Dask workers, and no worker is left to compute them again")
+        if isinstance(found[0], Exception):
+            raise WeftError(f"results could not be brought here from Dask's workers: {found[0]}") from found[0]
+        return list(found[0])
 
     def _reset(self) -> None:
         self._run = ""

@@ -238,7 +238,9 @@ class Reporter(SchedulerPlugin):  # type: ignore[misc]  # Dask is not typed ever
             return
         message = {"word": "done", "key": key, "worker": facts.get("worker", "")}
         if finish == "memory":
-            self.scheduler.tasks[key].loose_restrictions = True  # should it be lost, it may be computed anywhere
+            # Should it be lost, it may be computed anywhere. A loose pin would not do: when all workers were gone at once, Dask does not
+            # try a task with a pin of any kind on new ones.
+            self.scheduler.set_restrictions({key: None})
             message["report"] = (facts.get("metadata") or {}).get("weft")
         else:
             message |= {"word": "erred", "text": str(facts.get("exception_text") or "its workers died again and again")}
