@@ -104,7 +104,7 @@ def test_conditional_workflows_are_refused_by_those_that_plan():
     b.edge("a", "b", when="yes")
     problem = Problem.bind(b.build(), Cluster(speed=[1.0]))
     for name in POLICIES.names():
-        if name.startswith(("heft", "srw", "fifo-deft", "rule", "dqn", "decima", "lachesis")):
+        if name.startswith(("heft", "srw", "fifo-deft", "rule", "dqn", "portfolio", "decima", "lachesis")):
             with pytest.raises(Unsupported, match="choices"):
                 simulate(problem, name)
         else:

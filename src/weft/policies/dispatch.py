@@ -19,12 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.model.columns import FloatArray, IntArray
-from weft.policies.foresight import RANK, Desk, any_idle, inputs_at, note_devices, plan_in_sight
+from weft.policies.foresight import RANK, Desk, any_idle, inputs_at, note_devices, plan_in_sight, promised_finish
 from weft.sim.commitment import is_idle
 from weft.sim.jit import inline, lean
 from weft.sim.kernel import MOMENT, advance
 from weft.sim.queues import task_of
-from weft.sim.tables import DONE, JOB_HERE, READY, Sim
+from weft.sim.tables import JOB_HERE, READY, Sim
 
 FEATURES = 16
 """Numbers that describe a candidate, of either turn."""
@@ -292,7 +292,7 @@ def _reward(sim: Sim, desk: Desk, turn: Turn) -> None:
     for j in range(len(sim.job) - 1):
         before = turn.promise[j, 0]
         here = sim.job[j].state == JOB_HERE
-        turn.promise[j, 0] = _promise(sim, desk, j) if here else np.nan
+        turn.promise[j, 0] = promised_finish(sim, desk, j) if here else np.nan
         if np.isnan(before):
             continue
         after = turn.promise[j, 0] if here else sim.job[j].finish
@@ -336,14 +336,3 @@ def _account(sim: Sim, desk: Desk, turn: Turn, seconds: float, busy: float, draw
     turn.reward[IMBALANCE] -= share * np.sqrt(busy * (1.0 - busy))
     turn.reward[LATE] -= share * late
     turn.reward[ENERGY] -= share * drawn
-
-
-@inline
-def _promise(sim: Sim, desk: Desk, j: int) -> float:
-    """When a job should end: the latest of its tasks that are not done, those out of sight by their rank."""
-    latest = sim.world[0].now
-    for k in range(desk.cursor[j], sim.job[j + 1].first):
-        i = desk.order[k]
-        if sim.inst[i].status != DONE and desk.finish[i] < np.inf:
-            latest = max(latest, desk.finish[i])
-    return float(latest)

@@ -353,3 +353,47 @@ def live_by_plan(sim: Sim, desk: Desk, weights: FloatArray, most: int) -> int:
             i = desk.first[d]
             if i >= 0 and sim.inst[i].status == READY and is_idle(sim, d):
                 commit(sim, i, d)
+
+
+@lean
+def promised_finish(sim: Sim, desk: Desk, j: int) -> float:
+    """When a job should end by the plan: the latest of its tasks that are not done and in sight."""
+    latest = sim.world[0].now
+    for k in range(desk.cursor[j], sim.job[j + 1].first):
+        i = desk.order[k]
+        if sim.inst[i].status != DONE and desk.finish[i] < np.inf:
+            latest = max(latest, desk.finish[i])
+    return float(latest)
+
+
+@lean
+def best_plan(sim: Sim, desks: tuple[Desk, ...], weights: tuple[FloatArray, ...], most: int) -> int:
+    """Plan with each set of weights, from what was written down on each desk; which plan ends the jobs present the soonest, on average."""
+    best, soonest = 0, np.inf
+    for m in range(len(desks)):
+        plan_in_sight(sim, desks[m], weights[m], most)
+        total = 0.0
+        for j in range(len(sim.job) - 1):
+            if sim.job[j].state == JOB_HERE:
+                total += promised_finish(sim, desks[m], j) - sim.job[j].arrival
+        if total < soonest:
+            best, soonest = m, total
+    return best
+
+
+@lean
+def live_by_best_plan(sim: Sim, desks: tuple[Desk, ...], weights: tuple[FloatArray, ...], most: int) -> int:
+    """As `live_by_plan`, by the best of several plans at every moment."""
+    while True:
+        answer = advance(sim)
+        if answer != MOMENT:
+            return answer
+        if sim.world[0].ready == 0 or not any_idle(sim):
+            continue
+        for m in range(len(desks)):
+            note_devices(sim, desks[m])
+        first = desks[best_plan(sim, desks, weights, most)].first
+        for d in range(len(sim.device)):
+            i = first[d]
+            if i >= 0 and sim.inst[i].status == READY and is_idle(sim, d):
+                commit(sim, i, d)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from weft.errors import InvalidInput, UnknownName, Unsupported
 from weft.model import Scenario, Workload
 from weft.model.columns import BoolArray, FloatArray, IntArray
-from weft.policies.foresight import WEIGHTS, Desk, live_by_plan, plan_in_sight, rank_tasks
+from weft.policies.foresight import WEIGHTS, Desk, best_plan, live_by_best_plan, live_by_plan, plan_in_sight, rank_tasks
 from weft.policies.policy import POLICIES
 from weft.registry import closest
 from weft.sim.ranks import mean_transfer
@@ -121,7 +121,10 @@ class Foresight:
 
     def live(self, sim: Sim) -> int:
         """Make all decisions of a simulation, compiled."""
-        return live_by_plan(sim, make_desk(self._workload, sim, self.weights, self.most), self.weights, self.most)
+        return live_by_plan(sim, self._desks(sim)[0], self.weights, self.most)
+
+    def _desks(self, sim: Sim) -> tuple[Desk, ...]:
+        return (make_desk(self._workload, sim, self.weights, self.most),)
 
     def decide(self, view: View) -> Decision | None:
         """Plan once a moment in which a device is idle; then hand out what the plan starts now."""
@@ -129,7 +132,7 @@ class Foresight:
             return None
         if self._mirror is None:
             sim = make_sim(self._workload, Scenario.of(self._workload), None, eager=view.eager)
-            self._mirror = Mirror(sim, make_desk(self._workload, sim, self.weights, self.most))
+            self._mirror = Mirror(sim, self._desks(sim))
         if self._moment != self._mirror.moment(view):
             self._moment = self._mirror.moment(view)
             self._mirror.look(view)
@@ -143,15 +146,50 @@ class Foresight:
     def _choose(self, mirror: Mirror, view: View) -> list[Decision]:
         """What the plan starts now."""
         plan_in_sight(mirror.sim, mirror.desk, self.weights, self.most)
-        status = mirror.sim.inst["status"]
-        return [Decision(i, d) for d, i in enumerate(mirror.desk.first.tolist()) if i >= 0 and view.idle[d] and status[i] == READY]
+        return startable(mirror, mirror.desk.first, view)
+
+
+class Portfolio(Foresight):
+    """At every event, plan with each of several sets of weights, and start what the plan starts now that ends the jobs present the soonest.
+
+    Examples
+    --------
+    >>> from weft.model import Problem
+    >>> from weft.policies import simulate
+    >>> problem = Problem.from_arrays([[4.0, 4.0], [9.0, 2.0]], [[0, 1]], [10.0])
+    >>> simulate(problem, Portfolio("both", [{}, {"ahead": 1.0}])).makespan
+    6.0
+    """
+
+    def __init__(self, name: str, weights: Sequence[Mapping[str, float]], *, most: int = FAR) -> None:
+        if not weights:
+            raise InvalidInput(f"policy '{name}' has no weights; give at least one set")
+        super().__init__(name, weights[0], most=most)
+        self.sets = tuple(weights_of(given) for given in weights)
+
+    def live(self, sim: Sim) -> int:
+        """Make all decisions of a simulation, compiled."""
+        return live_by_best_plan(sim, self._desks(sim), self.sets, self.most)
+
+    def _desks(self, sim: Sim) -> tuple[Desk, ...]:
+        return tuple(make_desk(self._workload, sim, weights, self.most) for weights in self.sets)
+
+    def _choose(self, mirror: Mirror, view: View) -> list[Decision]:
+        first = mirror.desks[best_plan(mirror.sim, mirror.desks, self.sets, self.most)].first
+        return startable(mirror, first, view)
+
+
+def startable(mirror: Mirror, first: IntArray, view: View) -> list[Decision]:
+    """Of the first planned task of each device, those that can start now."""
+    status = mirror.sim.inst["status"]
+    return [Decision(i, d) for d, i in enumerate(first.tolist()) if i >= 0 and view.idle[d] and status[i] == READY]
 
 
 class Mirror:
     """A simulation that is made to look like a view, so that compiled code which reads simulations can decide for real runs too."""
 
-    def __init__(self, sim: Sim, desk: Desk) -> None:
-        self.sim, self.desk = sim, desk
+    def __init__(self, sim: Sim, desks: tuple[Desk, ...]) -> None:
+        self.sim, self.desks, self.desk = sim, desks, desks[0]
         self._waits: list[int] = [-1] * len(sim.device)
         self._committed: BoolArray = np.zeros(len(sim.inst), bool)
         self._learned: BoolArray = np.zeros(len(sim.inst), bool)
@@ -178,10 +216,10 @@ class Mirror:
         sim.device["pace"], sim.world["now"] = view.pace, view.now
         self._look_at_jobs(view, done)
         self._look_at_ends(view, done)
-        for d, i in enumerate(view.running.tolist()):
-            waits = self._waits[d] if self._waits[d] >= 0 and status[self._waits[d]] == COMMITTED else -1
-            self.desk.free[d], self.desk.busy[d] = view.free_at[d], i if i >= 0 else waits
-            self.desk.began[d] = view.started_at[i] if i >= 0 else np.nan
+        waits = [i if i >= 0 and status[i] == COMMITTED else -1 for i in self._waits]
+        for desk in self.desks:
+            desk.free[:], desk.busy[:] = view.free_at, np.where(view.running >= 0, view.running, waits)
+            desk.began[:] = np.where(view.running >= 0, view.started_at[view.running], np.nan)
 
     def _look_at_jobs(self, view: View, done: BoolArray) -> None:
         job = self.sim.job

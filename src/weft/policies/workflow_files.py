@@ -15,11 +15,23 @@ from weft.formats.record import Record
 from weft.formats.safetensors_file import read_arrays, write_arrays
 from weft.formats.source import decode_text, naming, parse_json, read_bytes
 from weft.policies.dqn_policy import Dqn
-from weft.policies.foresight_policy import Foresight
+from weft.policies.foresight import WEIGHTS
+from weft.policies.foresight_policy import Foresight, Portfolio
 from weft.policies.policy import POLICIES
 
 FORMAT = "weft-workflow-policy-1"
 SHIPPED = Path(__file__).parent / "workflow_policies"
+VARIATIONS: tuple[Mapping[str, float], ...] = (
+    {},
+    {"ahead": 0.3, "together": 0.05},
+    {"ahead": 1.1},
+    {"least": 0.0, "gap": 0.1},
+    {"together": 0.5},
+    {"moving": 0.6, "longer": -0.1},
+    {"ahead": 0.0, "together": 0.0, "gap": 0.0, "longer": 0.0, "least": 0.0, "moving": 0.0},
+    {"ahead": 1.0, "together": 0.4, "gap": 0.0},
+)
+"""What the plans of `portfolio` change of the weights of `rule`: chosen by hand, for their difference; the seventh is near to HEFT."""
 
 
 def save_rule(path: str | Path, name: str, weights: Mapping[str, float], *, most: int, about: str, training: Mapping[str, Any]) -> Path:
@@ -98,3 +110,16 @@ def _write(place: Path, card: dict[str, Any]) -> None:
 def rule() -> Foresight:
     """Planning in sight at every event, with weights found by evolution."""
     return load_workflow_policy(SHIPPED / "rule")
+
+
+@POLICIES.register("dqn")
+def dqn() -> Foresight:
+    """Q-networks choose a ready task, then a device, or to wait; on top of the plan of `rule`."""
+    return load_workflow_policy(SHIPPED / "dqn")
+
+
+@POLICIES.register("portfolio")
+def portfolio() -> Foresight:
+    """Eight plans at every event, with the weights of `rule` and seven variations; the one that promises most is followed."""
+    weights = dict(zip(WEIGHTS, load_workflow_policy(SHIPPED / "rule").weights.tolist(), strict=True))
+    return Portfolio("portfolio", [{**weights, **change} for change in VARIATIONS], most=160)
