@@ -34,8 +34,9 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def two():
+    others = set(psutil.Process().children(recursive=True))  # of tests before: multiprocessing keeps a tracker of its own
     with RayBackend(2) as backend:
-        children = psutil.Process().children(recursive=True)
+        children = [c for c in psutil.Process().children(recursive=True) if c not in others]
         assert children
         yield backend
     psutil.wait_procs(children, timeout=20)

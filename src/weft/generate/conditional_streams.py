@@ -27,7 +27,7 @@ def random_conditional_stream(seed: int, *, jobs: int = 500, least: int = 4, mos
     --------
     >>> s = random_conditional_stream(3)
     >>> s.problem.n, s.problem.p, s.arrivals.process, round(offered_load(s), 2)
-    (8, 5, 'poisson', 0.76)
+    (11, 4, 'normal', 0.85)
     """
     rng = random_stream(seed, "conditional_stream")
     tasks = int(rng.integers(whole(least, "least", least=3), whole(most, "most", least=3) + 1))
