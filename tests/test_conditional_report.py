@@ -89,7 +89,12 @@ def test_the_command_writes_numbers_and_a_page(tmp_path, shipped, monkeypatch, c
     assert curves["pi4"][1]["relative"] / curves["pi4"][0]["relative"] == pytest.approx(np.exp(-0.1))
     page = (out / "report.html").read_text()
     assert not re.search(r"(?:src|href)\s*=\s*[\"']?(?:https?:)?//|url\(\s*[\"']?(?:https?:)?//|@import", page)
-    for words in ("87.98", "Not shipped, and so not here: pi0, pi2, pi3, best, any, paper-best.", "Left out: odd", "(b) trained at one p(c)"):
+    for words in (
+        "87.98",
+        "Not shipped, and so not here: pi0, pi2, pi3, best, any, paper-best.",
+        "Left out: odd",
+        "(b) trained at one p(c)",
+    ):
         assert words in page
 
 
