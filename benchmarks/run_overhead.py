@@ -76,7 +76,7 @@ def on_dask(n: int, measured: Callable[[str, str, object], None]) -> None:
             weft.run(independent(100), **options)
             for shape in (independent, layered, chain):
                 workflow = shape(n)
-                what = "weft on Dask, heft, one graph" if whole else "weft on Dask, heft"
+                what = "weft on Dask, heft, one graph" if whole else "weft on Dask, heft, task by task"
                 measured(what, workflow.name, lambda w=workflow: weft.run(w, **options))
         client = backend._client  # noqa: SLF001
         client.gather(client.map(nothing, range(100), pure=False))

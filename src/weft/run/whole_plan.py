@@ -23,9 +23,9 @@ class Row(NamedTuple):
 
 @runtime_checkable
 class WholePlans(Protocol):
-    """A backend that can run a plan by itself, and whether it was asked to."""
+    """A backend that can run a plan by itself, and whether it was asked to; None: when the plan is not to be changed meanwhile."""
 
-    whole: bool
+    whole: bool | None
 
     def run_plan(self, rows: Sequence[Row], wanted: Container[int]) -> list[tuple[int, Finished]]:
         """Run a plan, or as much of it as goes as planned; what was finished, parents first."""
@@ -35,7 +35,9 @@ class WholePlans(Protocol):
 def run_whole(driver: Driver, guide: object, wanted: Container[int]) -> None:
     """Run the first plan of a guide as a whole, if guide and backend can, and tell the driver; `Driver.run` comes next, for the rest."""
     backend, life = driver.backend, driver.life
-    if not (isinstance(backend, WholePlans) and backend.whole and isinstance(guide, PlanGuide)) or driver.replaced:
+    if not isinstance(backend, WholePlans) or not isinstance(guide, PlanGuide) or driver.replaced:
+        return
+    if backend.whole is False or (backend.whole is None and guide.replan):
         return
     workload = life.workload
     if workload.jobs != 1 or workload.problems[0].workflow.conditional or driver.terms.timeout is not None:
