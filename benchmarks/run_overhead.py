@@ -78,7 +78,7 @@ def on_dask(n: int, measured: Callable[[str, str, object], None]) -> None:
                 workflow = shape(n)
                 what = "weft on Dask, heft, one graph" if whole else "weft on Dask, heft, task by task"
                 measured(what, workflow.name, lambda w=workflow: weft.run(w, **options))
-        client = backend._client  # noqa: SLF001
+        client = backend.client
         client.gather(client.map(nothing, range(100), pure=False))
         measured("Dask's own client.map", "independent", lambda: client.gather(client.map(nothing, range(n), pure=False)))
         measured("Dask's own client.submit", "chain", lambda: [client.submit(nothing, pure=False).result() for _ in range(n)])

@@ -25,7 +25,7 @@ pytest.importorskip("distributed", reason="Dask is not installed: pip install 'w
 import dask
 import dask.array as da
 import dask.bag as db
-from distributed import Client
+from distributed import Client, LocalCluster
 
 from weft.run import dask_plugin
 from weft.run.dask_backend import DaskBackend
@@ -50,7 +50,7 @@ def run(two):
 @pytest.fixture(scope="module")
 def client(two):
     """Somebody's own client of the same workers."""
-    with Client(two._client.scheduler.address, set_as_default=False) as client:
+    with Client(two.client.scheduler.address, set_as_default=False) as client:
         yield client
 
 
@@ -137,9 +137,9 @@ def test_whoever_comes_early_waits_for_its_turn(monkeypatch):
 
 def test_a_plan_is_one_graph(two, run, monkeypatch):
     graphs = []
-    get = two._client.get
-    monkeypatch.setattr(two._client, "get", lambda graph, *args, **options: graphs.append(graph) or get(graph, *args, **options))
-    monkeypatch.setattr(two._client, "submit", None)
+    get = two.client.get
+    monkeypatch.setattr(two.client, "get", lambda graph, *args, **options: graphs.append(graph) or get(graph, *args, **options))
+    monkeypatch.setattr(two.client, "submit", None)
     two.whole = True
     trace = right(run(fan(10), functions=FAN, policy="heft"))
     assert trace.results == {"total": 10 * 2 + 1}
@@ -156,6 +156,22 @@ def test_a_plan_that_fails_is_taken_over_by_the_driver(two, run, tmp_path):
     b.edge("one", "other")
     trace = right(run(b.build(), functions=functions, retries=1, backoff=0.01))
     assert trace.results == {"flaky": 2, "other": 2}
+
+
+def test_nothing_of_a_plan_runs_without_what_it_needs(two, run, tmp_path):
+    two.whole = True
+    b = weft.WorkflowBuilder()
+    for name in ("bad", "child"):
+        b.task(name, work=1.0, kind=name)
+    b.edge("bad", "child")
+    functions = {"bad": f.raises, "child": partial(called, str(tmp_path / "child"))}
+    with pytest.raises(TaskFailed, match="no 3"):
+        run(b.build(), functions=functions)
+    assert not list(tmp_path.iterdir())
+
+
+def called(path, *_):
+    Path(path).touch()
 
 
 def test_branches_are_taken_at_run_time(run):
@@ -184,17 +200,20 @@ def test_a_run_continues(two, tmp_path):
 
 def test_a_client_is_a_backend_and_is_left_as_it_was(client):
     def stealing(dask_scheduler):
-        return "stealing" in dask_scheduler.periodic_callbacks, sorted(dask_scheduler.plugins)
+        intervals = [comm.interval for comm in dask_scheduler.stream_comms.values()]
+        return "stealing" in dask_scheduler.periodic_callbacks, sorted(dask_scheduler.plugins), intervals
 
     async def steal(dask_scheduler):
         await dask_scheduler.extensions["stealing"].start()
 
     client.run_on_scheduler(steal) if "stealing" in client.run_on_scheduler(extensions) else None
     before = client.run_on_scheduler(stealing)
+    interval = client.scheduler_comm.interval
     trace = right(weft.run(fan(), functions=FAN, backend=client, history=False))
     assert trace.results == {"total": 9}
     assert set(trace.workload.cluster.names) == {"left", "right"}
     assert client.run_on_scheduler(stealing) == before
+    assert client.scheduler_comm.interval == interval
     assert client.submit(operator.add, 1, 2).result() == 3
     assert not client.run_on_scheduler(lambda dask_scheduler: [k for k in dask_scheduler.tasks if "weft" in str(k)])
 
@@ -335,7 +354,7 @@ def test_a_worker_killed_from_outside(two, run):
     def kill():
         while not (two._run and two._results):
             time.sleep(0.002)
-        os.kill(two._sites[0].pid, signal.SIGKILL)
+        os.kill(two.roster.sites[0].pid, signal.SIGKILL)
 
     killer = threading.Thread(target=kill)
     killer.start()
@@ -343,6 +362,40 @@ def test_a_worker_killed_from_outside(two, run):
     killer.join()
     assert list(trace.results.values()) == list(range(40))
     assert len(trace.scenario.change_time) >= 1
+
+
+@pytest.mark.parametrize("policy", ["heft", "heft-replanned"])
+def test_a_worker_that_joins_becomes_a_device(policy):
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=1, host="127.0.0.1", dashboard_address=None, silence_logs=60) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        joining = threading.Timer(0.3, lambda: cluster.scale(2))
+        joining.start()
+        trace = right(weft.run([f.slowly(k) for k in range(150)], policy=policy, backend=client, history=False))
+        joining.join()
+        assert list(trace.results.values()) == list(range(150))
+        assert len(trace.workload.cluster.names) == 2
+        assert set(trace.device.tolist()) == {0, 1}
+        assert not trace.replaced
+        # It was down until it came: work there begins after that.
+        assert trace.start[trace.device == 1].min() > 0.3
+        # Both are there from the start of the next run.
+        assert len(right(weft.run(fan(), functions=FAN, backend=client, history=False)).workload.cluster.names) == 2
+
+
+def test_a_worker_that_comes_between_two_runs_of_a_backend():
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=1, host="127.0.0.1", dashboard_address=None, silence_logs=60) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        backend = DaskBackend(client)
+        cluster.scale(2)
+        client.wait_for_workers(2, timeout=60)
+        trace = right(weft.run([f.slowly(k) for k in range(40)], policy="fifo", backend=backend, history=False))
+        assert list(trace.results.values()) == list(range(40))
+        assert backend.devices().p == 2
+        assert [site.name for site in backend.roster.sites] == ["0", "1"]
 
 
 def test_nothing_to_talk_to_is_said(two):

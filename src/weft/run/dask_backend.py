@@ -2,56 +2,39 @@
 
 A task is one Dask task, its inputs are Dask's own dependencies: what a dead worker held, Dask computes again, anywhere. A strict pin waits
 for ever for an address that is gone: so a task is pinned strictly until it is done, and taken back when its worker is lost; then its pin is
-removed. Devices go by the names of workers, since a worker that is started again has another address. The order of the tasks of a device is
-kept by `weft.run.dask_plugin.Turns`.
+removed. The order of the tasks of a device is kept by `weft.run.dask_plugin.Turns`. Who the workers are is the business of
+`weft.run.dask_roster`, a plan as one graph that of `weft.run.dask_plan`.
 """
 
-# pickles of this run's own processes, and of the user's own results
 from __future__ import annotations
 
 import contextlib
 import queue
-import tempfile
-import threading
 import time
 import uuid
-from collections import Counter
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import Any, Self
 
-from weft.errors import InvalidInput, MissingExtra, WeftError
+from weft.errors import MissingExtra
 from weft.model import Cluster, Workload
 from weft.run.backend import Call, DeviceAdded, DeviceLost, Event, Failed, Finished, Order, Started, Transfer
-from weft.run.local_device import LocalDevice, local_devices
-from weft.run.parcel import load, pack, save, unpack
+from weft.run.local_device import LocalDevice
+from weft.run.parcel import pack, save
 from weft.run.whole_plan import Row
-from weft.run.worker_process import START_LIMIT, TAUGHT, cause_of
 
 try:
-    import dask
     from distributed import Client
-    from distributed.protocol.pickle import dumps
 
     from weft.run import dask_plugin as remote
-    from weft.run.dask_cluster import (
-        Line,
-        Site,
-        device_names,
-        kinds_of,
-        packed_arguments,
-        pickled_function,
-        quietly,
-        site_of,
-    )
-    from weft.run.dask_crew import Crew
+    from weft.run.dask_cluster import Line, Site
+    from weft.run.dask_errands import Errands, quietly
+    from weft.run.dask_plan import WholeGraph
+    from weft.run.dask_results import Results
+    from weft.run.dask_roster import TICK, Inbox, Roster
 except ImportError as error:
     raise MissingExtra("distributed", "dask") from error
-
-TICK = 1.0
-"""Seconds after which a look is taken whether the scheduler is still there."""
 
 
 class DaskBackend:
@@ -66,14 +49,14 @@ class DaskBackend:
         not to be changed while it runs (``adapt=False``)
     patience : seconds to wait for a worker that is gone, when nothing else is left to do
 
-    Tasks run at least once. A cluster that was there before is left as it was found; a task that runs too long costs its worker, though.
+    A worker that joins the cluster during a run is a new device. Tasks run at least once. A cluster that was there before is left as it was
+    found; a task that runs too long costs its worker, though.
     """
 
     name = "dask"
     modelled = False
     _news: list[Event]
     _doomed: list[Site]
-    _here: dict[int, Any]
 
     def __init__(
         self,
@@ -84,30 +67,12 @@ class DaskBackend:
         patience: float = 60.0,
     ) -> None:
         self.whole = whole
-        self.patience = patience
         self.recomputed = 0
         """Results that Dask computed again, or elsewhere than it was told, since a worker died."""
-        self._crew: Crew | None = None
-        """Workers of our own."""
-        self._own_client = not isinstance(where, Client)
-        self._client = self._connect(where)
-        if self._client.asynchronous:
-            raise InvalidInput("the Dask client is asynchronous; weft.run needs one that is not: Client(...) outside of a coroutine")
-        specs = {spec.name: spec for spec in self._specs}
-        self._sites = [site_of(facts, specs.get(facts["name"])) for facts in self._roll_call()]
-        if not self._sites:
-            raise InvalidInput(f"the Dask cluster at {self._client.scheduler.address} has no workers; start some first")
-        self._lines = [Line(name, site) for site in self._sites for name in device_names(site)]
-        for device, line in enumerate(self._lines):
-            line.site.devices.append(device)
-        kind_of = kinds_of(self._sites, {**{s.name: s.kind for s in self._specs}, **(kinds or {})})
-        self._devices = Cluster(
-            name="dask",
-            speed=[specs[line.site.name].speed if line.site.name in specs else 1.0 for line in self._lines],  # type: ignore[arg-type]
-            names=tuple(line.name for line in self._lines),
-            kinds=tuple(kind_of[line.site.name] for line in self._lines),
-            memory=[line.site.memory for line in self._lines],  # type: ignore[arg-type]
-        )
+        self.roster = Roster(where, kinds=kinds, patience=patience)
+        self.client = self.roster.client
+        self._run = ""
+        self._pace: float | None = None
         self._reset()
 
     def __enter__(self) -> Self:
@@ -118,34 +83,33 @@ class DaskBackend:
 
     def devices(self) -> Cluster:
         """The threads of the workers as a cluster; moving data between them is taken to cost nothing until it was measured."""
-        return self._devices
+        return self.roster.cluster
 
     def pids(self) -> list[int]:
         """The processes of the workers that are up and were greeted."""
-        return [site.pid for site in self._sites if site.up and site.pid]
+        return [site.pid for site in self.roster.sites if site.up and site.pid]
 
     # -- a run --------------------------------------------------------------
 
     def begin(self, workload: Workload, calls: Sequence[Call] | None, *, since: float = 0.0) -> None:
         """Wait for the workers, and listen to the scheduler; then the clock starts."""
-        if calls is None or len(calls) != workload.instances:
-            count = 0 if calls is None else len(calls)
-            raise InvalidInput(f"'{workload.name}' has {workload.instances} tasks, but functions are given for {count}")
         self._reset()
-        self._calls = list(calls)
-        self._kinds = [p.workflow.kinds[p.workflow.kind[t]] for p in map(workload.problem_of, range(workload.jobs)) for t in range(p.n)]
-        self._functions = {id(call.function): call.function for call in self._calls}
-        self._pickles = {key: pickled_function(function) for key, function in self._functions.items()}
-        self._run = f"weft{uuid.uuid4().hex[:12]}"
+        run = f"weft{uuid.uuid4().hex[:12]}"
+        self._errands = Errands(run, workload, calls)
         inbox = self._inbox
-        self._client.subscribe_topic(self._run, lambda event: inbox.put(event[1]))
-        self._client.register_plugin(remote.Reporter(self._run))
+        self.roster.attend(inbox, self._errands.lessons)
+        self._run = run
+        self.client.subscribe_topic(run, lambda event: inbox.put(event[1]))
+        self.client.register_plugin(remote.Reporter(run))
         self._hurry()
-        self._muster()
+        new = self.roster.muster()
+        self._listen()
+        self._news = [event for event in self._news if not isinstance(event, DeviceAdded)]  # they are there when the clock starts
         self._origin = time.perf_counter() - since
-        self._bereft = time.perf_counter()
-        for site in self._sites:
-            if not site.up:
+        for site in self.roster.sites:
+            if site in new:
+                self.roster.greet(site)
+            elif not site.up:
                 self._news.extend(DeviceLost(device, since, "its worker is not there") for device in site.devices)
 
     def clock(self) -> float:
@@ -154,18 +118,18 @@ class DaskBackend:
 
     def submit(self, order: Order, device: int, priority: float) -> None:
         """Make it a Dask task."""
-        line = self._lines[device]
+        line = self.roster.lines[device]
         if not line.site.up:
             return  # that it is lost is among the next events
         instance = order.members[0]
         parents = [i for i in order.inputs[0] if i is not None]
-        key = self._key(instance, str(order.number))
+        key = self._errands.key(instance, str(order.number))
         keys = tuple(None if i is None else self._results[i].key for i in order.inputs[0])
         self._before[order.number] = line.last
-        errand = self._errand(instance, order.number, line, keys, before=line.last, chooses=order.chooses[0])
+        errand = self._errands.errand(instance, order.number, line, keys, before=line.last, chooses=order.chooses[0])
         self._numbers[key] = order.number
         with quietly(len(errand.arguments)):
-            self._pending[order.number] = self._client.submit(
+            self._pending[order.number] = self.client.submit(
                 remote.perform,
                 errand,
                 *(self._results[i] for i in parents),
@@ -185,7 +149,7 @@ class DaskBackend:
         """Take an order back that waits. If it runs and the run goes on, its worker must end, and comes back."""
         if number not in self._where:
             return
-        line = self._lines[self._where[number]]
+        line = self.roster.lines[self._where[number]]
         if line.orders[0].number == number:
             self._doomed.append(line.site)
             return
@@ -198,32 +162,27 @@ class DaskBackend:
     def wait(self, until: float) -> list[Event]:
         """Listen to the scheduler."""
         for site in self._doomed:
-            self._kill(site)
+            self.roster.kill(site)
         self._doomed = []
         while not self._news:
             left = until - self.clock()
-            if left <= 0 or (until == inf and not self._where and not self._hope()):
+            if left <= 0 or (until == inf and not self._where and not self.roster.hope()):
                 break
             try:
                 self._hear(self._inbox.get(timeout=min(left, TICK)))
             except queue.Empty:
-                self._check()
-        while not self._inbox.empty():
-            self._hear(self._inbox.get())
+                self.roster.check()
+        self._listen()
         news, self._news = self._news, []
         return news
 
     def fetch(self, instance: int) -> Any:
         """Bring a result here; if it was lost, Dask computes it again. When nothing is under way, all that is left comes along."""
-        if instance not in self._here:
-            asked = [instance] if self._where else list(self._results)
-            self._here = dict(zip(asked, self._gathered([self._results[i] for i in asked]), strict=True))
-        return self._here[instance]
+        return self._results.fetch(instance, alone=bool(self._where))
 
     def forget(self, instance: int) -> None:
         """Release it; Dask keeps how to compute it as long as something it made is needed."""
-        if instance in self._results:
-            self._results.pop(instance).release()
+        self._results.forget(instance)
 
     def store(self, instance: int, path: Path) -> None:
         """Write a result to disk, here."""
@@ -231,250 +190,92 @@ class DaskBackend:
 
     def restore(self, instance: int, path: Path) -> None:
         """Read a result from disk, here; one that is on a worker stays there."""
-        if instance in self._results:
-            return
-        with tempfile.TemporaryDirectory() as folder:
-            data = dumps(unpack(load(path, Path(folder, "buffers"))))
-        with quietly(len(data)):
-            self._results[instance] = self._client.submit(remote.given, data, key=self._key(instance, f"given{instance}"), pure=False)
+        self._results.restore(instance, path, self._errands.key(instance, f"given{instance}"))
 
     def finish(self) -> None:
         """Release all; what still runs on workers of our own ends with their processes."""
-        for line in self._lines:
-            if line.orders and self._crew is not None and line.site.up:
-                self._kill(line.site)
+        for line in self.roster.lines:
+            if line.orders and self.roster.crew is not None and line.site.up:
+                self.roster.kill(line.site)
                 line.site.up, line.site.dead = False, line.site.id
-        for future in [*self._pending.values(), *self._results.values()]:
+        for future in self._pending.values():
             future.release()
-        if self._run and self._client.status == "running":
-            self._ask(remote.close, self._run)
+        self._results.clear()
+        if self._run and self.client.status == "running":
+            self.roster.ask(remote.close, self._run)
             with contextlib.suppress(OSError, ValueError):
-                self._client.unsubscribe_topic(self._run)
-                self._client.run_on_scheduler(remote.leave, run=self._run)
+                self.client.unsubscribe_topic(self._run)
+                self.client.run_on_scheduler(remote.leave, run=self._run)
+        self._calm_down()
         self._reset()
 
     def close(self) -> None:
         """End the workers if they are ours."""
-        if self._own_client:
-            self._client.close()
-        if self._crew is not None:
-            self._crew.close()
-            self._crew = None
-
-    # -- a plan at once -----------------------------------------------------
+        self.roster.close()
 
     def run_plan(self, rows: Sequence[Row], wanted: Container[int]) -> list[tuple[int, Finished]]:
-        """Run a whole plan as one graph: pinned, by priority, without a word from the driver.
+        """Run a whole plan as one graph.
 
         Returns what was finished, in the order it was reported. When something is not as planned (a task fails, a worker is lost), that is
         not all: the rest is for the driver, and what happened to workers is among the next events.
         """
-        graph: dict[str, Any] = {}
-        keys = {row.instance: self._key(row.instance, f"plan{row.instance}") for row in rows}
-        size = 0
-        for k, row in enumerate(rows):
-            errand = self._errand(row.instance, k, self._lines[row.device], tuple(keys[i] for i in row.parents))
-            graph[keys[row.instance]] = (remote.perform, replace(errand, home=""), *errand.inputs)
-            size += len(errand.arguments)
-        pins = remote.Table({keys[row.instance]: [self._lines[row.device].site.address] for row in rows})
-        ranks = remote.Table({keys[row.instance]: -k for k, row in enumerate(rows)})
-        with dask.annotate(workers=pins, priority=ranks, allow_other_workers=True), quietly(size):
-            futures = dict(zip(keys, self._client.get(graph, list(keys.values()), sync=False), strict=True))
-        return self._follow({keys[row.instance]: row for row in rows}, futures, wanted)
-
-    def _follow(self, rows: dict[str, Row], futures: dict[int, Any], wanted: Container[int]) -> list[tuple[int, Finished]]:
-        readers = Counter(parent for row in rows.values() for parent in row.parents)
-        free = [0.0] * len(self._lines)
-        ended: dict[int, Finished] = {}
-        while len(ended) < len(rows) and not self._news:
+        if any(isinstance(event, DeviceLost) for event in self._news):
+            return []
+        graph = WholeGraph(self.client, self._errands, self.roster.lines, rows, wanted)
+        while not graph.done and not any(isinstance(event, DeviceLost) for event in self._news):
             try:
                 message = self._inbox.get(timeout=TICK)
             except queue.Empty:
-                self._check()
+                self.roster.check()
                 continue
-            row = rows.get(message.get("key", ""))
+            row = graph.row(message)
             if row is None:
                 self._hear(message)
                 continue
             report = message.get("report")
             if report is None or "fault" in report:
                 break
-            since = max((ended[parent].finish for parent in row.parents), default=0.0)
-            ended[row.instance] = event = self._placed(row, message["worker"], report, since, free)
-            free[event.device] = event.finish
-            self._results[row.instance] = futures[row.instance]
-            for parent in row.parents:
-                readers[parent] -= 1
-                if readers[parent] == 0 and parent not in wanted:
-                    self.forget(parent)
-        for instance, future in futures.items():
-            if instance not in ended:
-                future.release()
-        return list(ended.items())
-
-    def _placed(self, row: Row, address: str, report: remote.Report, since: float, free: list[float]) -> Finished:
-        """The end of a task of a plan, on a thread of its worker that was free then, as far as clocks can be believed."""
-        site = next((site for site in self._sites if site.address == address), self._lines[row.device].site)
-        event = self._end(0, site.devices[0], report)
-        assert isinstance(event, Finished)
-        begin = max(event.start, since)
-        threads = sorted(site.devices, key=lambda device: (free[device] > begin, device != row.device, free[device]))
-        start = max(begin, free[threads[0]])
-        return replace(event, device=threads[0], start=start, finish=max(event.finish, start))
-
-    # -- workers ------------------------------------------------------------
-
-    def _connect(self, where: Any) -> Client:
-        self._specs: list[LocalDevice] = []
-        if isinstance(where, Client):
-            return where
-        if isinstance(where, str):
-            try:
-                return Client(where, set_as_default=False)
-            except (OSError, ValueError) as error:
-                raise InvalidInput(f"no Dask scheduler answers at '{where}': {error}") from None
-        self._specs = local_devices(where)
-        self._crew = Crew(self._specs)
-        return Client(self._crew.address, set_as_default=False)
-
-    def _roll_call(self) -> list[remote.Facts]:
-        """The workers there are; those of our own as soon as all are there, in the order they were named in."""
-        deadline = time.perf_counter() + START_LIMIT
-        while True:
-            found: list[remote.Facts] = self._client.run_on_scheduler(remote.census)
-            if self._crew is None or len(found) == len(self._specs):
-                order = [spec.name for spec in self._specs]
-                return found if self._crew is None else sorted(found, key=lambda facts: order.index(facts["name"]))
-            if time.perf_counter() > deadline:
-                self.close()
-                raise WeftError(f"only {len(found)} of {len(self._specs)} Dask workers started within {START_LIMIT:g} s")
-            self._crew.check()
-            time.sleep(0.05)
-
-    def _muster(self) -> None:
-        """Learn which workers are there, and greet them; those of our own are waited for."""
-        deadline = time.perf_counter() + START_LIMIT
-        dead = [site.dead for site in self._sites]
-        for site in self._sites:
-            site.up = False
-        while True:
-            for facts in self._client.run_on_scheduler(remote.census):
-                if facts["id"] not in dead:
-                    self._settle(facts)
-            missing = [site for site in self._sites if site.id in dead]
-            if not missing or self._crew is None:
-                break
-            self._crew.check()
-            if time.perf_counter() > deadline:
-                raise WeftError(f"the Dask worker '{missing[0].name}' did not start within {START_LIMIT:g} s")
-            time.sleep(0.05)
-        there = [site for site in self._sites if site not in missing]
-        threads = [threading.Thread(target=self._welcome, args=(site, site.id), daemon=True) for site in there]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(START_LIMIT)
-        while not self._inbox.empty():
-            self._hear(self._inbox.get())
-        self._news = [event for event in self._news if not isinstance(event, DeviceAdded)]  # they are there when the clock starts
-
-    def _settle(self, facts: remote.Facts) -> Site | None:
-        """The site of a worker: its own by name; one with a new name takes the place of one that is gone."""
-        own = [site for site in self._sites if site.name == facts["name"]]
-        free = [site for site in self._sites if not site.up and site.id != facts["id"] and site.threads <= facts["threads"]]
-        near = [site for site in free if site.host == facts["host"]]
-        site = next(iter(own or (near or free if not self._known(facts) else [])), None)
-        if site is not None and site.id != facts["id"]:
-            site.address, site.id, site.host = facts["worker"], facts["id"], facts["host"]
-        return site
-
-    def _known(self, facts: remote.Facts) -> bool:
-        return any(site.id == facts["id"] for site in self._sites)
-
-    def _welcome(self, site: Site, name: str) -> None:
-        """Greet a worker and compare clocks; runs beside the driver, since a worker that was just started is slow."""
-        lessons = list(self._pickles.values())
-        try:
-            address = [site.address]
-            run = self._client.run
-            (pid,) = run(remote.greet, lessons if len(lessons) <= TAUGHT else [], site.cores, workers=address).values()
-            rounds = []
-            for _ in range(3):
-                sent = time.perf_counter()
-                (shown,) = run(time.perf_counter, workers=address).values()
-                came = time.perf_counter()
-                rounds.append((came - sent, shown - (sent + came) / 2))
-        except (OSError, ValueError, KeyError, TimeoutError):
-            return  # gone again; the scheduler says so
-        spread, offset = min(rounds)
-        # Processes of one machine share a clock; a difference within what the round trip explains is none.
-        clock = 0.0 if abs(offset) <= spread else offset
-        self._inbox.put({"word": "ready", "site": site, "id": name, "pid": pid, "offset": clock})
-
-    def _kill(self, site: Site) -> None:
-        if self._crew is None:
-            self._ask(remote.die, site=site)
-        else:
-            self._crew.kill(site.name)
-
-    def _ask(self, function: Any, *args: Any, site: Site | None = None) -> None:
-        """Have something done on workers, without waiting for it."""
-        addresses = [s.address for s in self._sites if s.up] if site is None else [site.address]
-        with contextlib.suppress(OSError, ValueError, TimeoutError):
-            self._client.run(function, *args, workers=addresses, wait=False, on_error="ignore")
-
-    def _hurry(self) -> None:
-        """Messages to the scheduler are gathered for 10 ms; a driver that waits for each answer is quicker with 1 ms."""
-        comm: Any = getattr(self._client, "scheduler_comm", None)
-        if hasattr(comm, "interval"):
-            comm.interval = min(comm.interval, 0.001)
-
-    def _check(self) -> None:
-        """A look around when nothing is heard."""
-        if self._crew is not None:
-            self._crew.check()
-        if self._client.status not in ("running", "connecting"):
-            raise WeftError("the Dask scheduler is gone, and with it the results of this run")
-
-    def _hope(self) -> bool:
-        """Whether a worker that is gone may come back."""
-        patience = self.patience if self._crew is None else START_LIMIT
-        return not all(site.up for site in self._sites) and time.perf_counter() - self._bereft < patience
+            site = next((site for site in self.roster.sites if site.address == message["worker"]), None)
+            event = self._end(0, site.devices[0] if site is not None else row.device, report)
+            assert isinstance(event, Finished)
+            graph.took(row, site, event, self._results)
+        graph.leave()
+        return list(graph.ended.items())
 
     # -- messages -----------------------------------------------------------
+
+    def _listen(self) -> None:
+        while not self._inbox.empty():
+            self._hear(self._inbox.get())
 
     def _hear(self, message: dict[str, Any]) -> None:
         word = message["word"]
         if word in ("done", "erred"):
             self._ended(message)
         elif word == "lost":
-            for site in self._sites:
+            for site in self.roster.sites:
                 if site.address == message["worker"] and site.up:
                     self._lose(site)
         elif word == "ready":
             self._ready(message)
-        elif not self._known(message):
-            new = self._settle(message)
-            if new is not None:
-                threading.Thread(target=self._welcome, args=(new, new.id), daemon=True).start()
+        elif not self.roster.known(message):
+            self.roster.greet(self.roster.settle(message) or self.roster.join(message))
 
     def _ready(self, message: dict[str, Any]) -> None:
         site = message["site"]
         if site.id != message["id"]:
             return
         site.pid, site.offset, site.up = message["pid"], message["offset"], True
-        if self._crew is not None:
-            self._crew.works(site.name)
+        if self.roster.crew is not None:
+            self.roster.crew.works(site.name)
         for device in site.devices:
-            self._lines[device].last = -1
+            self.roster.lines[device].last = -1
             self._news.append(DeviceAdded(device, self.clock()))
 
     def _lose(self, site: Site) -> None:
-        site.up, site.dead = False, site.id
-        self._bereft = time.perf_counter()
-        text, fault = self._why(site)
+        text, fault = self.roster.lose(site)
         for device in site.devices:
-            line = self._lines[device]
+            line = self.roster.lines[device]
             for order in line.orders:
                 del self._where[order.number]
                 self._pending.pop(order.number).release()
@@ -482,18 +283,13 @@ class DaskBackend:
             line.early.clear()
             self._news.append(DeviceLost(device, self.clock(), text, fault))  # type: ignore[arg-type]
 
-    def _why(self, site: Site) -> tuple[str, str]:
-        if self._crew is not None:
-            return cause_of(self._crew.exit_code(site.name, site.pid))
-        return f"Dask lost its worker '{site.name}'", "killed"
-
     def _ended(self, message: dict[str, Any]) -> None:
         number, report = self._numbers.get(message["key"], -1), message.get("report")
         if number not in self._where:
             self.recomputed += report is not None
             return
         device = self._where[number]
-        line = self._lines[device]
+        line = self.roster.lines[device]
         if message["word"] == "erred":
             text = f"Dask gave it up: {message['text']}"
             line.early[number] = Failed(number, device, self.clock(), self.clock(), "killed", text, message["traceback"])
@@ -503,10 +299,10 @@ class DaskBackend:
         self._tell(line, device)
 
     def _end(self, number: int, device: int, report: remote.Report) -> Finished | Failed:
-        start, finish = (report[k] - self._lines[device].site.offset - self._origin for k in ("start", "finish"))
+        start, finish = (report[k] - self.roster.lines[device].site.offset - self._origin for k in ("start", "finish"))
         if "fault" in report:
             return Failed(number, device, start, finish, report["fault"], report["text"], report.get("traceback", ""))
-        near = {site.address: site.devices[0] for site in self._sites}
+        near = {site.address: site.devices[0] for site in self.roster.sites}
         moved = tuple(Transfer(near.get(source, device), size, seconds) for source, size, seconds in report["transfers"])
         return Finished(number, device, start, finish, (float(report["size"]),), (tuple(report["branches"]),), moved)
 
@@ -527,38 +323,27 @@ class DaskBackend:
 
     # -- small things -------------------------------------------------------
 
-    def _gathered(self, futures: list[Any]) -> list[Any]:
-        """Bring results here. Waits in pieces: what was lost is computed again, if there is a worker for it."""
-        gathered = self._client.gather(futures, asynchronous=True)
-        done: threading.Event = threading.Event()
-        found: list[Any] = []
+    def _hurry(self) -> None:
+        """Messages to the scheduler are gathered for 10 ms; a driver that waits for each answer is quicker with 1 ms."""
+        comm: Any = getattr(self.client, "scheduler_comm", None)
+        if hasattr(comm, "interval") and self._pace is None:
+            self._pace, comm.interval = comm.interval, min(comm.interval, remote.QUICK)
 
-        async def bring() -> None:
-            try:
-                found.append(await gathered)
-            except Exception as error:  # noqa: BLE001  # raised below, where it is of use
-                found.append(error)
-            done.set()
+    def _calm_down(self) -> None:
+        comm: Any = getattr(self.client, "scheduler_comm", None)
+        if hasattr(comm, "interval") and self._pace is not None:
+            comm.interval = self._pace
+        self._pace = None
 
-        self._client.loop.add_callback(bring)
-        begin = time.perf_counter()
-        while not done.wait(TICK):
-            self._check()
-            if self._client.nthreads():
-                begin = time.perf_counter()
-            elif time.perf_counter() - begin > (self.patience if self._crew is None else START_LIMIT):
-                raise WeftError("results were lost with their Dask workers, and no worker is left to compute them again")
-        if isinstance(found[0], Exception):
-            raise WeftError(f"results could not be brought here from Dask's workers: {found[0]}") from found[0]
-        return list(found[0])
+    def _skip(self, line: Line, number: int) -> None:
+        """What waits for an order waits no longer."""
+        self.roster.ask(remote.drop, self._run, number, self._before[number], site=line.site)
 
     def _reset(self) -> None:
         self._run = ""
-        self._inbox: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        self._inbox: Inbox = queue.SimpleQueue()
         self._news = []
-        self._results: dict[int, Any] = {}
-        self._here = {}
-        """Results that were fetched last."""
+        self._results = Results(self.roster)
         self._pending: dict[int, Any] = {}
         self._where: dict[int, int] = {}
         """Order -> device, of the orders that are under way."""
@@ -566,33 +351,5 @@ class DaskBackend:
         self._numbers: dict[str, int] = {}
         """Key of a Dask task -> order."""
         self._doomed = []
-        self._arguments: dict[int, bytes] = {}
-        self._origin = self._bereft = time.perf_counter()
-        for line in self._lines if hasattr(self, "_lines") else ():
-            line.orders.clear()
-            line.early.clear()
-            line.last = -1
-
-    def _key(self, instance: int, name: str) -> str:
-        """Tasks of one kind are one group for Dask."""
-        return f"{self._kinds[instance]}-{self._run}-{name}"
-
-    def _errand(
-        self, instance: int, number: int, line: Line, inputs: tuple[str | None, ...], *, before: int = -1, chooses: bool = False
-    ) -> remote.Errand:
-        call = self._calls[instance]
-        return remote.Errand(
-            run=self._run,
-            number=number,
-            device=line.name,
-            home=line.site.id,
-            before=before,
-            function=self._pickles[id(call.function)],
-            arguments=packed_arguments(call),
-            inputs=inputs,
-            chooses=chooses,
-        )
-
-    def _skip(self, line: Line, number: int) -> None:
-        """What waits for an order waits no longer."""
-        self._ask(remote.drop, self._run, number, self._before[number], site=line.site)
+        self._origin = time.perf_counter()
+        self.roster.attend(self._inbox, list)

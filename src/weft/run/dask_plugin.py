@@ -29,6 +29,9 @@ from weft.run.worker import at_device, attempt, cannot_be_pickled, fill, loaded
 NOTED_FROM = 4096
 """Bytes from which a transfer is worth a note."""
 
+QUICK = 0.001
+"""Seconds for which messages are gathered during a run."""
+
 Facts = dict[str, Any]
 Report = dict[str, Any]
 
@@ -41,7 +44,8 @@ class Errand:
     ----------
     run, number : the run, and the order it carries out
     device : the name of its device
-    home : the id of the worker it is meant for; when that one is lost, Dask runs it elsewhere, whenever it likes
+    home : the id of the worker it is meant for; when that one is lost, Dask runs it elsewhere, whenever it likes. Empty in a plan that
+        Dask was given whole: whoever depends on it is with Dask already
     before : the order that must have ended on the device first; -1: none
     function, arguments : pickles
     inputs : the key of the result each slot of the arguments gets; None: not taken
@@ -121,6 +125,10 @@ _told: dict[tuple[float, str], None] = {}
 """Transfers that were reported already: several tasks may read what came in one."""
 
 
+class Faulty(Exception):
+    """A task of a plan came to nothing; so do those that depend on it."""
+
+
 def perform(errand: Errand, *values: Any) -> Any:
     """Do what an errand says; the value stays here, a report goes to the scheduler with Dask's own message that the task is done."""
     worker = get_worker()
@@ -133,6 +141,8 @@ def perform(errand: Errand, *values: Any) -> Any:
     finally:
         if home:
             TURNS.end(errand)
+    if "fault" in report and not errand.home:
+        raise Faulty(report["text"])  # the others must not run without it
     report["transfers"] = _transfers(worker, errand)
     worker.state.tasks[worker.get_current_task()].metadata["weft"] = report
     return value
@@ -222,12 +232,17 @@ async def die() -> None:
 
 
 class Reporter(SchedulerPlugin):  # type: ignore[misc]  # Dask is not typed everywhere
-    """Tells the client that subscribed to the topic of a run what happens to its tasks, and to workers. Stealing is off meanwhile."""
+    """Tells the client that subscribed to the topic of a run what happens to its tasks, and to workers.
+
+    Meanwhile stealing is off, and messages to workers, which the scheduler gathers for 5 ms, are gathered for 1 ms.
+    """
 
     def __init__(self, run: str) -> None:
         self.run = run
         self.name = run
         self.stole = False
+        self.paces: dict[str, float] = {}
+        """Worker -> seconds between messages to it, as they were."""
 
     async def start(self, scheduler: Any) -> None:
         """Stop the stealing: it would undo what was decided."""
@@ -235,6 +250,8 @@ class Reporter(SchedulerPlugin):  # type: ignore[misc]  # Dask is not typed ever
         self.stole = "stealing" in scheduler.periodic_callbacks
         if self.stole:
             await scheduler.extensions["stealing"].stop()
+        for worker in scheduler.workers:
+            self._hurry(worker)
 
     def transition(self, key: Any, start: str, finish: str, *_: Any, **facts: Any) -> None:  # noqa: ARG002
         """A task is done, or Dask could not do it."""
@@ -253,11 +270,19 @@ class Reporter(SchedulerPlugin):  # type: ignore[misc]  # Dask is not typed ever
 
     def add_worker(self, scheduler: Any, worker: str) -> None:
         """A worker is there."""
+        self._hurry(worker)
         self.scheduler.log_event(self.run, {"word": "added", **_facts(scheduler.workers[worker])})
 
     def remove_worker(self, scheduler: Any, worker: str, **_: Any) -> None:
         """A worker is gone."""
+        self.paces.pop(worker, None)
         scheduler.log_event(self.run, {"word": "lost", "worker": worker})
+
+    def _hurry(self, worker: str) -> None:
+        comm = self.scheduler.stream_comms.get(worker)
+        if comm is not None:
+            self.paces.setdefault(worker, comm.interval)
+            comm.interval = min(comm.interval, QUICK)
 
 
 def census(dask_scheduler: Any) -> list[Facts]:
@@ -285,8 +310,12 @@ async def leave(dask_scheduler: Any, run: str) -> None:
     others = [plugin for plugin in dask_scheduler.plugins.values() if isinstance(plugin, Reporter)]
     for other in others:
         other.stole |= reporter.stole
+        other.paces = {**other.paces, **reporter.paces}  # of those who came later, the first knows best
     if reporter.stole and not others:
         await dask_scheduler.extensions["stealing"].start()
+    for worker, pace in reporter.paces.items() if not others else ():
+        if worker in dask_scheduler.stream_comms:
+            dask_scheduler.stream_comms[worker].interval = pace
     broker = getattr(dask_scheduler, "_broker", None)
     if broker is not None:
         broker.truncate(run)
