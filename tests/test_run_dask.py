@@ -30,6 +30,7 @@ from distributed import Client, LocalCluster
 from weft.run import dask_plugin
 from weft.run.dask_backend import DaskBackend
 from weft.run.dask_graph import from_collections
+from weft.run.service import Service
 
 FAN = {"one": f.one, "add": f.add, "total": f.add}
 
@@ -424,3 +425,12 @@ def test_a_cholesky_factor_is_right(run):
     for (i, j), tile in zip(t, trace.results.values(), strict=True):
         factor[i * size : (i + 1) * size, j * size : (j + 1) * size] = tile
     np.testing.assert_allclose(factor @ factor.T, a, atol=1e-9)
+
+
+def test_a_service_takes_in_more_while_it_runs(two):
+    with Service(two) as service:
+        large = service.submit("batch", [f.slowly(k) for k in range(60)])
+        small = [service.submit("user", f.plus(f.square(k), 1)) for k in range(3)]
+        assert [future.result(60) for future in small] == [{"plus-0": k * k + 1} for k in range(3)]
+        assert not large.done()
+        assert list(large.result(60).values()) == list(range(60))

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from math import inf
 
+from weft.model import Workload
 from weft.run.live import LiveLifecycle
 
 
@@ -30,6 +31,12 @@ class Agenda:
         self.cancels = list(cancels)
         self._coming = deque(sorted((at, job) for job, at in enumerate(life.workload.arrival.tolist())))
         self._doomed = [job for job, at in enumerate(self.cancels) if at < inf]
+
+    def extend(self, workload: Workload) -> None:
+        """More jobs come, behind those there are."""
+        new = range(len(self.cancels), workload.jobs)
+        self.cancels.extend(inf for _ in new)
+        self._coming.extend((float(workload.arrival[job]), job) for job in new)
 
     def next(self) -> float:
         """When something is due; inf: never."""

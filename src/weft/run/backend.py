@@ -143,6 +143,10 @@ class Backend(Protocol):
         """Get ready for a run; its clock starts at `since`. `calls` has one entry an instance."""
         ...
 
+    def extend(self, workload: Workload, calls: Sequence[Call] | None) -> None:
+        """More jobs come during a run: the same workload with others behind, and the calls of the new instances."""
+        ...
+
     def clock(self) -> float:
         """Seconds since `begin`."""
         ...

@@ -24,18 +24,24 @@ class Calls:
     """
 
     def __init__(self, calls: Sequence[Call], where: str) -> None:
-        self._calls = list(calls)
+        self._calls: list[Call] = []
         self._where = where
         self._arguments: dict[int, Parcel] = {}
         self.functions: list[bytes] = []
         """Pickled, by number."""
-        numbers: dict[int, int] = {}
-        for call in self._calls:  # a function that cannot be sent is told before anything runs
-            if id(call.function) not in numbers:
-                numbers[id(call.function)] = len(self.functions)
-                self.functions.append(pickled_function(call.function))
-        self.function = [numbers[id(call.function)] for call in self._calls]
+        self.function: list[int] = []
         """The number of each instance's function."""
+        self._numbers: dict[int, int] = {}
+        self.extend(calls)
+
+    def extend(self, calls: Sequence[Call]) -> None:
+        """Take the calls of more instances; a function that cannot be sent is told before anything is changed."""
+        new = {id(call.function): call.function for call in calls if id(call.function) not in self._numbers}
+        for key, data in [(key, pickled_function(function)) for key, function in new.items()]:
+            self._numbers[key] = len(self.functions)
+            self.functions.append(data)
+        self._calls.extend(calls)
+        self.function.extend(self._numbers[id(call.function)] for call in calls)
 
     def arguments(self, instance: int) -> Parcel:
         """Arguments with slots for the results of others; packed once, however often the instance runs."""

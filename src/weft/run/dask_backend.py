@@ -112,6 +112,10 @@ class DaskBackend:
             elif not site.up:
                 self._news.extend(DeviceLost(device, since, "its worker is not there") for device in site.devices)
 
+    def extend(self, workload: Workload, calls: Sequence[Call] | None) -> None:
+        """Know the functions of more instances; they travel with their tasks."""
+        self._errands.extend(workload, calls)
+
     def clock(self) -> float:
         """Seconds since `begin`, on this machine; the times of workers are brought to it."""
         return time.perf_counter() - self._origin

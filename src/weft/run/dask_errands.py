@@ -45,13 +45,14 @@ class Errands:
         count = len(self._calls) + (0 if calls is None else len(calls))
         if calls is None or count != workload.instances:
             raise InvalidInput(f"'{workload.name}' has {workload.instances} tasks, but functions are given for {count}")
-        for instance, call in enumerate(calls, len(self._calls)):
+        new = {id(call.function): call.function for call in calls if id(call.function) not in self._functions}
+        pickles = {key: pickled_function(function) for key, function in new.items()}
+        self._pickles.update(pickles)
+        self._functions.update(new)
+        for instance in range(len(self._calls), count):
             job, task = workload.task_of(instance)
             w = workload.problem_of(job).workflow
             self._kinds.append(w.kinds[w.kind[task]])
-            if id(call.function) not in self._functions:
-                self._pickles[id(call.function)] = pickled_function(call.function)
-                self._functions[id(call.function)] = call.function
         self._calls.extend(calls)
 
     def lessons(self) -> list[bytes]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from math import inf
 
 from weft.run.failure import PolicyReplaced
@@ -14,9 +15,10 @@ from weft.sim.view import Block, Decision
 class Decider:
     """Who decides in a run, for as long as it does so sensibly."""
 
-    def __init__(self, life: LiveLifecycle, guide: Guide) -> None:
+    def __init__(self, life: LiveLifecycle, guide: Guide, spare: Callable[[], Guide] = greedy) -> None:
         self.life = life
         self.guide = guide
+        self._spare = spare
         self.replaced = ""
         """Why the policy was replaced; empty while it was not."""
         self.begun = False
@@ -28,6 +30,15 @@ class Decider:
             self.guide.begin(self.life)
         except Exception as error:  # noqa: BLE001  # whatever a policy does, the run goes on
             self._replace(f"it does not begin: {type(error).__name__}: {error}")
+
+    def changed(self, now: float) -> None:
+        """The world is another: there are more devices or jobs, estimates are new. A guide that cannot cope is replaced."""
+        try:
+            self.guide.changed(self.life, now)
+        except Exception as error:
+            if self.replaced:
+                raise
+            self._replace(f"{type(error).__name__}: {error}")
 
     def ask(self, now: float) -> Decision | Block | None:
         """What the guide says; if it errs or makes no sense, greedy takes its place for the rest of the run."""
@@ -79,5 +90,5 @@ class Decider:
     def _replace(self, why: str) -> None:
         self.replaced = why
         warnings.warn(f"policy '{self.guide.name}' is replaced by greedy earliest finish time: {why}", PolicyReplaced, stacklevel=2)
-        self.guide = greedy()
+        self.guide = self._spare()
         self.guide.begin(self.life)

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from math import inf
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
 from weft.errors import InvalidInput, Stuck
 from weft.model import Cluster, Scenario, Trace, Workload
 from weft.run.agenda import Agenda
-from weft.run.backend import Backend, DeviceAdded, DeviceLost, Event, Failed, Fault, Finished, Started
+from weft.run.backend import Backend, Call, DeviceAdded, DeviceLost, Event, Failed, Fault, Finished, Started
 from weft.run.decider import Decider
 from weft.run.dispatch import Dispatch, Sent
 from weft.run.drift import Drift
 from weft.run.failure import Failure
-from weft.run.guide import Guide
+from weft.run.guide import Guide, greedy
 from weft.run.journal import Record
 from weft.run.live import LiveLifecycle
 from weft.run.observer import Observer
@@ -29,6 +30,21 @@ from weft.run.resumption import take_over
 from weft.run.terms import Terms
 from weft.sim.machine import Group
 from weft.sim.view import Block
+
+LOOK = 0.02
+"""Seconds after which a run that takes in more jobs looks whether there are any."""
+
+
+class Intake(Protocol):
+    """Where a run gets more jobs from while it goes on."""
+
+    def take(self, driver: Driver) -> bool:
+        """Add jobs that are to begin now (`Driver.add`), and see to those that have ended; whether any were added."""
+        ...
+
+    def due(self) -> float:
+        """When it wants decisions to be asked for again; inf: not before something happens."""
+        ...
 
 
 class Driver:
@@ -47,8 +63,14 @@ class Driver:
         wanted: frozenset[int] = frozenset(),
         observers: Sequence[Observer] = (),
         grown: Callable[[Cluster], Workload] | None = None,
+        intake: Intake | None = None,
+        spare: Callable[[], Guide] = greedy,
     ) -> None:
-        """`grown` makes the same workload for more devices; without it, those that were not there from the start are left alone."""
+        """`grown` makes the same workload for more devices; without it, those that were not there from the start are left alone.
+
+        `intake` adds jobs while the run goes on; then a task that is given up stops its own job only. `spare` makes the guide that takes
+        over from one that errs.
+        """
         self.life = life
         self.backend = backend
         self.name = guide.name
@@ -56,11 +78,12 @@ class Driver:
         self.workload = life.workload
         self.drift = drift
         self.grown = grown
+        self.intake = intake
         self.observers = list(observers)
         self.failures: list[Failure] = []
         self.changes: list[tuple[float, int, float]] = []
         self.now = 0.0
-        self.decider = Decider(life, guide)
+        self.decider = Decider(life, guide, spare)
         self.dispatch = Dispatch(life, backend, window=self.terms.window, reservations=reservations)
         self.patience = Patience(self.terms, life)
         self.readers = Readers(life, wanted)
@@ -89,7 +112,7 @@ class Driver:
             self._changed()
         if self._early:
             self._moment([])
-        while self.life.jobs_left:
+        while self._jobs_left():
             until = self._next_due()
             events = self.backend.wait(until)
             if not events and until == inf and not self.decider.unstick():
@@ -113,6 +136,19 @@ class Driver:
         for group in groups:
             if self.readers.needed(group.members[0]):
                 self.backend.restore(group.members[0], path(group.members[0]))
+
+    def add(self, workload: Workload, calls: Sequence[Call] | None, *, wanted: Iterable[int] = ()) -> None:
+        """More jobs come: the same workload with others behind, and the calls of the new instances. They arrive when it says so.
+
+        Not with `drift`: estimates are those the jobs come with.
+        """
+        self.backend.extend(workload, calls)  # refuses what cannot be sent
+        self.workload = workload
+        self.life.extend(workload)
+        self.agenda.extend(workload)
+        self.patience.extend(self.life)
+        self.readers.extend(wanted)
+        self._changed()
 
     def stop(self) -> None:
         """Call everything off, now."""
@@ -158,11 +194,24 @@ class Driver:
         if self.life.ready:
             self._decisions()
 
+    def _jobs_left(self) -> bool:
+        if self.intake is not None:
+            self.now = self.backend.clock()
+            if self.intake.take(self):
+                self._moment([])
+        return self.life.jobs_left > 0
+
     def _next_due(self) -> float:
         due = min(*self.dispatch.wakes, self.agenda.next())
         if self.patience.held:
             due = min(due, *self.patience.held.values())
-        return min(due, *(self._deadline(d) for d in self._devices)) if self.patience.timed else due
+        if self.patience.timed:
+            due = min(due, *(self._deadline(d) for d in self._devices))
+        if self.intake is None:
+            return due
+        due = min(due, self.intake.due())
+        looks = not self.life.modelled and (due < inf or any(self.dispatch.sent))
+        return min(due, self.now + LOOK) if looks else due
 
     def _ended(self, event: Finished | Failed) -> None:
         sent = self.dispatch.take(event)
@@ -302,7 +351,9 @@ class Driver:
         attempts = self.patience.attempts(instance, crashes=final)
         self.failures.append(Failure.of(self.life, instance, device, fault, text, traceback, attempts))
         self.life.give_up(instance, self.now, text)
-        if self.terms.on_error == "stop":
+        if self.terms.on_error == "stop" and self.intake is not None:
+            self._cancel(self.life.place[instance][0])
+        elif self.terms.on_error == "stop":
             self.stop()
         else:
             self._call_off_strays()
@@ -336,7 +387,7 @@ class Driver:
     # -- small things -------------------------------------------------------
 
     def _changed(self) -> None:
-        self.decider.guide.changed(self.life, self.now)
+        self.decider.changed(self.now)
 
     def _forget(self, instances: Sequence[int]) -> None:
         for i in instances:

@@ -81,8 +81,19 @@ class FakeBackend:
         self._lanes = [_Lane() for _ in range(self.cluster.p)]
         self._news: list[Event] = []
         self._now = since
-        numbers = {kind: k for k, kind in enumerate(workload.kinds)}
-        self._kinds = [[numbers[k] for k in problem.workflow.kinds] for problem in workload.problems]
+        self._number_kinds()
+
+    def extend(self, workload: Workload, calls: Sequence[Call] | None) -> None:  # noqa: ARG002
+        """More instances come; a scenario must have said how long they take."""
+        if self.scenario is not None and len(self.scenario.factor) < workload.instances:
+            raise InvalidInput(f"the scenario knows {len(self.scenario.factor)} instances; '{workload.name}' has {workload.instances} now")
+        self.workload = workload
+        self.future = self.scenario or Scenario.of(workload)
+        self._number_kinds()
+
+    def _number_kinds(self) -> None:
+        numbers = {kind: k for k, kind in enumerate(self.workload.kinds)}
+        self._kinds = [[numbers[k] for k in problem.workflow.kinds] for problem in self.workload.problems]
 
     def clock(self) -> float:
         """Virtual seconds."""

@@ -48,15 +48,15 @@ class PolicyGuide:
 
     def begin(self, life: LiveLifecycle) -> None:
         """Tell the policy the workload."""
-        self._devices = life.workload.cluster.p
+        self._known = (life.workload.cluster.p, life.workload.jobs)
         self.policy.begin(life.workload, seed=self.seed)
 
     def arrived(self, life: LiveLifecycle, job: int, now: float) -> None:
         """The view shows it."""
 
     def changed(self, life: LiveLifecycle, now: float) -> None:  # noqa: ARG002
-        """The view shows it; with more devices than before, the policy begins anew."""
-        if life.workload.cluster.p != self._devices:
+        """The view shows it; with more devices or jobs than before, the policy begins anew."""
+        if (life.workload.cluster.p, life.workload.jobs) != self._known:
             self.begin(life)
 
     def decide(self, life: LiveLifecycle, now: float) -> Decision | Block | None:

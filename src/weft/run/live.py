@@ -11,7 +11,7 @@ import numpy as np
 
 from weft.model import Problem, Workflow, Workload
 from weft.model.columns import IntArray, frozen
-from weft.sim.lifecycle import Lifecycle
+from weft.sim.lifecycle import Lifecycle, outgoing_edges
 from weft.sim.machine import Group, Machine
 from weft.sim.story import OVER, POOL, State
 from weft.sim.view import View
@@ -149,6 +149,38 @@ class LiveLifecycle(Lifecycle):
         for _ in range(len(self.machines), workload.cluster.p):
             self.machines.append(Machine(pace=inf))
         self.estimate(workload)
+
+    def extend(self, workload: Workload) -> None:
+        """Take the same workload with more jobs behind those it had; their instances wait for them to arrive."""
+        jobs = range(self.workload.jobs, workload.jobs)
+        self.estimate(workload)
+        self._first, self._template = workload.first_instance.tolist(), workload.template.tolist()
+        for problem in workload.problems[len(self._edges) :]:
+            self._edges.append(outgoing_edges(problem.workflow))
+            self._parents.append(_parents(problem.workflow))
+        numbers = {kind: k for k, kind in enumerate(workload.kinds)}
+        for job in jobs:
+            w = workload.problem_of(job).workflow
+            self.place.extend((job, task) for task in range(w.n))
+            self.kind.extend(numbers[w.kinds[k]] for k in w.kind.tolist())
+            self.stories.names.extend(f"task '{w.task_name(task)}' of job {job}" for task in range(w.n))
+            self._undecided.extend(np.diff(w.pred_ptr).tolist())
+            self._left.append(w.n)
+        new = len(self.place) - len(self.results)
+        self.stories.state.extend([State.WAITING] * new)
+        self.keys.extend([0.0] * new)
+        self._reserved.extend([False] * new)
+        self.results.extend([] for _ in range(new))
+        self.inputs.extend([] for _ in range(new))
+        self.started = np.append(self.started, np.full(new, np.nan))
+        self._ran_on = np.append(self._ran_on, np.full(new, -1, np.int64))
+        self._finished_at = np.append(self._finished_at, np.full(new, np.nan))
+        self.outcome = np.append(self.outcome, np.full(int(workload.first_choice[-1]) - len(self.outcome), -1, np.int64))
+        for column, value in ((self.job_finish, np.nan), (self._latest, -inf)):
+            column.extend([value] * len(jobs))
+        for flags in (self.failed, self._here, self._ended):
+            flags.extend([False] * len(jobs))
+        self.jobs_left += len(jobs)
 
     # -- views --------------------------------------------------------------
 

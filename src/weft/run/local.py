@@ -93,6 +93,10 @@ class LocalBackend:
             self._prepare(device)
         self._origin = time.perf_counter() - since
 
+    def extend(self, workload: Workload, calls: Sequence[Call] | None) -> None:  # noqa: ARG002
+        """Know the functions of more instances; a worker is told one when it first needs it."""
+        self._calls.extend(calls or ())
+
     def clock(self) -> float:
         """Seconds since `begin`; the processes measure with the same clock."""
         return time.perf_counter() - self._origin

@@ -18,9 +18,16 @@ class Patience:
         self.held: dict[int, float] = {}
         """Instance -> when its next attempt is due."""
         self.timed = terms.timeout is not None
-        self._limits = [terms.limit(life.problem(i).workflow, task) for i, (_, task) in enumerate(life.place)] if self.timed else []
+        self._limits: list[float] = []
         self._attempts: dict[int, int] = {}
         self._crashes: dict[int, int] = {}
+        self.extend(life)
+
+    def extend(self, life: LiveLifecycle) -> None:
+        """Look up the limits of instances that are not known yet."""
+        if self.timed:
+            new = range(len(self._limits), len(life.place))
+            self._limits.extend(self.terms.limit(life.problem(i).workflow, life.place[i][1]) for i in new)
 
     def failed(self, instance: int, now: float, *, final: bool = False) -> float | None:
         """An attempt failed by its own fault: when the next one is due, None to give up."""

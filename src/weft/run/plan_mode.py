@@ -90,8 +90,9 @@ class PlanGuide:
         jobs, self._new = self._new, []
         for job in jobs:
             problem = life.workload.problem_of(job)
-            first = int(life.workload.first_instance[job])
-            self._line_up(self._first[int(life.workload.template[job])], problem, [first + t for t in range(problem.n)])
+            first, template = int(life.workload.first_instance[job]), int(life.workload.template[job])
+            self._first.extend(self._solve(p) for p in life.workload.problems[len(self._first) : template + 1])
+            self._line_up(self._first[template], problem, [first + t for t in range(problem.n)])
 
     def _plan_the_rest(self, life: LiveLifecycle, now: float) -> None:
         self._new = []

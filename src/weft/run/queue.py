@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from weft.errors import InvalidInput, WeftError
+from weft.run.shares import Shares
 
 T = TypeVar("T")
 
@@ -28,19 +29,10 @@ class Waiting(Generic[T]):
     number: int
 
 
-@dataclass(eq=False)
-class _Line(Generic[T]):
-    share: float
-    used: float = 0.0
-    """Cost served so far over the share: the application with the least is next."""
-    waiting: dict[float, deque[Waiting[T]]] = field(default_factory=dict)
-
-
 class WaitQueue(Generic[T]):
     """A bounded queue for several applications; safe for threads.
 
-    The highest priority goes first. Among equals, the application that got least for its share so far; then the oldest. An application that
-    comes back after a while is owed nothing for the time it did not ask (start-time fair queueing, Goyal, Vin and Cheng, 1996).
+    The highest priority goes first. Among equals, the application that got least for its share so far (see `Shares`); then the oldest.
 
     Parameters
     ----------
@@ -59,15 +51,12 @@ class WaitQueue(Generic[T]):
     def __init__(self, capacity: int = 1000, *, shares: Mapping[str, float] | None = None) -> None:
         if capacity < 1:
             raise InvalidInput(f"a wait queue with room for {capacity}; it needs room for one at least")
-        for name, share in (shares or {}).items():
-            if not 0 < share < float("inf"):
-                raise InvalidInput(f"the share of '{name}' is {share}; it must be finite and above zero")
         self.capacity = capacity
-        self._shares = dict(shares or {})
-        self._lines: dict[str, _Line[T]] = {}
+        self.shares = Shares(shares)
+        self._lines: dict[str, dict[float, deque[Waiting[T]]]] = {}
+        """Application -> priority -> what waits."""
         self._count = 0
         self._numbers = 0
-        self._clock = 0.0
         self._closed = False
         self._changed = threading.Condition()
 
@@ -86,22 +75,24 @@ class WaitQueue(Generic[T]):
                 raise QueueFull(f"the wait queue is full ({self.capacity}); '{application}' has to wait or come again later")
             if self._closed:
                 raise QueueFull(f"the wait queue is closed; '{application}' comes too late")
-            line = self._lines.setdefault(application, _Line(self._shares.get(application, 1.0)))
-            if not line.waiting:
-                line.used = max(line.used, self._clock)
+            line = self._lines.setdefault(application, {})
+            if not line:
+                self.shares.join(application)
             number = self._numbers
-            line.waiting.setdefault(priority, deque()).append(Waiting(application, item, priority, cost, number))
+            line.setdefault(priority, deque()).append(Waiting(application, item, priority, cost, number))
             self._numbers += 1
             self._count += 1
             self._changed.notify_all()
             return number
 
-    def take(self, timeout: float | None = 0.0) -> Waiting[T]:
-        """The next one; waits for it at most `timeout` seconds (None: for ever), then raises `IndexError`."""
+    def take(self, timeout: float | None = 0.0, *, allowed: Callable[[str], bool] = lambda _: True) -> Waiting[T]:
+        """The next one of an application that is allowed; waits for one at most `timeout` seconds (None: for ever), then `IndexError`."""
         with self._changed:
-            if not self._changed.wait_for(lambda: self._count > 0 or self._closed, timeout) or not self._count:
+            self._changed.wait_for(lambda: self._closed or any(line and allowed(name) for name, line in self._lines.items()), timeout)
+            lines = {name: line for name, line in self._lines.items() if line and allowed(name)}
+            if not lines:
                 raise IndexError("nothing waits")
-            return self._take()
+            return self._take(lines)
 
     def close(self) -> None:
         """Nothing more comes in; those who wait for room or for something are told."""
@@ -109,15 +100,14 @@ class WaitQueue(Generic[T]):
             self._closed = True
             self._changed.notify_all()
 
-    def _take(self) -> Waiting[T]:
-        urgent = max(priority for line in self._lines.values() for priority in line.waiting)
-        lines = [line for line in self._lines.values() if urgent in line.waiting]
-        line = min(lines, key=lambda x: (x.used, x.waiting[urgent][0].number))
-        found = line.waiting[urgent].popleft()
-        if not line.waiting[urgent]:
-            del line.waiting[urgent]
-        self._clock = max(self._clock, line.used)
-        line.used += found.cost / line.share
+    def _take(self, lines: Mapping[str, dict[float, deque[Waiting[T]]]]) -> Waiting[T]:
+        urgent = max(priority for line in lines.values() for priority in line)
+        names = [name for name, line in lines.items() if urgent in line]
+        name = min(names, key=lambda name: (self.shares.used(name), lines[name][urgent][0].number))
+        found = lines[name][urgent].popleft()
+        if not lines[name][urgent]:
+            del lines[name][urgent]
+        self.shares.charge(name, found.cost)
         self._count -= 1
         self._changed.notify_all()
         return found

@@ -160,6 +160,12 @@ class RayBackend:
             self._prepare(device)
         self._origin = time.perf_counter() - since
 
+    def extend(self, workload: Workload, calls: Sequence[Call] | None) -> None:  # noqa: ARG002
+        """Know the functions of more instances; an actor is told one when it first needs it."""
+        for call in calls or ():
+            self._pickled(call)
+        self._calls.extend(calls or ())
+
     def clock(self) -> float:
         """Seconds since `begin`."""
         return time.perf_counter() - self._origin

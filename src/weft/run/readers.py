@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -27,11 +27,18 @@ class Readers:
     ([0], False, True)
     """
 
-    def __init__(self, life: LiveLifecycle, wanted: frozenset[int]) -> None:
+    def __init__(self, life: LiveLifecycle, wanted: Iterable[int]) -> None:
         self.life = life
-        self.wanted = wanted
+        self.wanted = set(wanted)
         counts = [_children(problem.workflow) for problem in life.workload.problems]
         self._left: list[int] = [count for t in life.workload.template.tolist() for count in counts[t]]
+
+    def extend(self, wanted: Iterable[int]) -> None:
+        """More jobs have come."""
+        workload = self.life.workload
+        self.wanted.update(wanted)
+        for job in range(self.life.place[len(self._left)][0], workload.jobs) if len(self._left) < workload.instances else ():
+            self._left.extend(_children(workload.problem_of(job).workflow))
 
     def needed(self, instance: int) -> bool:
         """Whether anybody will ask for a result."""

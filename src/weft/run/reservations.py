@@ -75,11 +75,15 @@ class Reservations:
         self._promised: dict[tuple[int, int], tuple[str, float]] = {}
         """(owner, device) -> application and predicted seconds of what was admitted and has not ended."""
 
-    def begin(self, applications: Sequence[str]) -> None:
-        """Other jobs come; budgets and their overdrafts stay as they are, what was promised to the jobs before is released."""
+    def begin(self) -> None:
+        """Other jobs come, `join` by `join`; budgets and overdrafts stay as they are, what was promised to the jobs before is released."""
         for owner, device in list(self._promised):
             self.release(owner, device)
-        self.applications = list(applications)
+        self.applications = []
+
+    def join(self, application: str) -> None:
+        """One more job, of this application."""
+        self.applications.append(application)
 
     def left(self, application: str, now: float) -> float:
         """What an application may still use; an overdraft is negative."""
@@ -89,7 +93,7 @@ class Reservations:
 
     def admit(self, owner: int, device: int, *, job: int, predicted: float, now: float, memory: float = 0.0) -> float | None:
         """None if a group may be sent now (it holds its reservation until it is settled or released); otherwise when to ask again."""
-        again = self._budget_allows(job, predicted, now)
+        again = self.affords(job, predicted, now)
         if again is not None:
             return again
         if self.space is not None and not self.space.take(owner, device, memory):
@@ -110,7 +114,11 @@ class Reservations:
         if self._promised.pop((owner, device), None) is not None and self.space is not None:
             self.space.give_back(owner, device)
 
-    def _budget_allows(self, job: int, predicted: float, now: float) -> float | None:
+    def affords(self, job: int, predicted: float, now: float) -> float | None:
+        """None if the budget of a job's application lets a group start now; otherwise when to ask again.
+
+        What was admitted and has not ended counts by its predicted cost: a device may get it long before it starts.
+        """
         name = self.applications[job]
         account = self._accounts.get(name)
         if account is None:
@@ -118,7 +126,7 @@ class Reservations:
         account.at(now)
         promised = sum(cost for application, cost in self._promised.values() if application == name)
         if account.budget.enforcement == "posterior":
-            return None if account.left > 0 else account.next()
+            return None if account.left - promised > 0 else account.next()
         # A group that costs more than a whole budget could never start: with a full budget it may, and pays with an overdraft.
         full = account.left >= account.budget.seconds and promised == 0
         return None if full or account.left - promised >= predicted else account.next()

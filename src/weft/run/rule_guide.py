@@ -31,8 +31,10 @@ class RuleGuide:
     def arrived(self, life: LiveLifecycle, job: int, now: float) -> None:
         """The life cycle shows it."""
 
-    def changed(self, life: LiveLifecycle, now: float) -> None:
-        """The life cycle shows it."""
+    def changed(self, life: LiveLifecycle, now: float) -> None:  # noqa: ARG002
+        """The life cycle shows it; jobs that are new get their place in the order."""
+        if len(self._keys) < life.workload.instances:
+            self.begin(life)
 
     def decide(self, life: LiveLifecycle, now: float) -> Decision | None:
         """Take the first ready task for which there is a device, or wait."""

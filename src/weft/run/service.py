@@ -1,6 +1,8 @@
-"""Several applications on one backend: they submit to the wait queue; a thread takes what waits and runs it, round after round.
+"""Several applications on one backend: they submit to the wait queue; a thread takes what waits and runs it, together with what runs.
 
-The clock goes on from round to round, and budgets with it: an overdraft of one round delays the next ones, whoever submitted them.
+A submission begins while others are running, as soon as its application has room for it. Devices go to the highest priority, then to
+whoever got least device time for its share. The clock goes on for as long as the service does, and budgets with it: an overdraft delays
+what the application submits later.
 """
 
 from __future__ import annotations
@@ -11,55 +13,58 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any, Self
 
-from weft.model import Workload
-from weft.policies import POLICIES
+from weft.errors import InvalidInput
+from weft.policies import Policy
 from weft.run.backend import Backend
-from weft.run.driver import Driver
-from weft.run.estimates import Recorder, estimated_problem
-from weft.run.failure import TaskFailed
-from weft.run.functions import Application, application_of
-from weft.run.guide import adaptive
+from weft.run.busy_period import BusyPeriod, Rules, Ticket
+from weft.run.functions import application_of
 from weft.run.history import History
-from weft.run.live import LiveLifecycle
 from weft.run.queue import Waiting, WaitQueue
 from weft.run.reservations import Budget, Reservations
+from weft.run.shares import Shares
 from weft.run.terms import Terms
-
-Ticket = tuple[Application, "Future[dict[str, Any]]"]
 
 
 class Service:
-    """Runs what applications submit, `together` submissions at a time; use it in a ``with`` block.
+    """Runs what applications submit; use it in a ``with`` block.
 
     Parameters
     ----------
-    policy : decides over all tasks of the submissions under way
+    policy : decides which task of a submission runs where, by name or object
     queue : where submissions wait: how many may, and the shares of applications
     budgets : application -> seconds of device time it may use in a period; periods count from the start of the service
-    together : submissions of a round; the next round begins when all of them have ended
+    together : submissions of one application that may be under way at once
+    history : what was measured before, and where to add to it
+    terms : how much it puts up with; by default what does not depend on a failed task goes on, with ``on_error="stop"`` it is called off,
+        never what others submitted
     """
 
     def __init__(
         self,
         backend: Backend,
         *,
-        policy: str = "eft",
+        policy: str | Policy = "eft",
         queue: WaitQueue[Ticket] | None = None,
         budgets: Mapping[str, Budget] | None = None,
         together: int = 4,
         history: History | None = None,
         terms: Terms | None = None,
     ) -> None:
+        if together < 1:
+            raise InvalidInput(f"together is {together}; an application needs room for one submission at least")
         self.backend = backend
-        self.policy = policy
         self.queue: WaitQueue[Ticket] = queue if queue is not None else WaitQueue()
-        self.reservations = Reservations([], budgets) if budgets else None
         self.together = together
-        self.history = history
-        self.terms = terms or Terms(on_error="continue")
-        self._rounds = 0
+        self._rules = Rules(
+            policy=policy,
+            terms=terms or Terms(on_error="continue"),
+            shares=Shares(self.queue.shares.of),
+            reservations=Reservations([], budgets) if budgets else None,
+            history=history,
+        )
         self._clock = 0.0
-        """When the last round ended."""
+        """When the last busy period ended."""
+        self._origin: float | None = None
         self._thread = threading.Thread(target=self._serve, name="weft-service", daemon=True)
 
     def __enter__(self) -> Self:
@@ -80,7 +85,7 @@ class Service:
         priority: float = 0.0,
         timeout: float | None = None,
     ) -> Future[dict[str, Any]]:
-        """Submit a workflow (see `weft.run`); the future holds the results of its tasks, by name.
+        """Submit a workflow (see `weft.run`); the future holds the results of its tasks, by name. It can be cancelled while it waits.
 
         When the queue is full this waits for room, at most `timeout` seconds.
         """
@@ -92,53 +97,30 @@ class Service:
     def _serve(self) -> None:
         while True:
             try:
-                batch = [self.queue.take(None)]
-                while len(batch) < self.together and len(self.queue):
-                    batch.append(self.queue.take())
+                first = self._take(None)
             except IndexError:
                 return
-            try:
-                self._run(batch)
-            except Exception as error:  # noqa: BLE001  # those who wait are told; the service goes on
-                for waiting in batch:
-                    if not waiting.item[1].done():
-                        waiting.item[1].set_exception(error)
+            if self._rules.reservations is not None:
+                self._rules.reservations.begin()
+            period = BusyPeriod(self.backend, self._rules, self._following, together=self.together)
+            period.run(first, self._since())
+            self._clock = max(self._clock, self.backend.clock())
+
+    def _following(self, allowed: Callable[[str], bool]) -> Waiting[Ticket] | None:
+        try:
+            return self._take(0.0, allowed)
+        except IndexError:
+            return None
+
+    def _take(self, timeout: float | None, allowed: Callable[[str], bool] = lambda _: True) -> Waiting[Ticket]:
+        """The next submission that nobody has cancelled."""
+        while True:
+            waiting = self.queue.take(timeout, allowed=allowed)
+            if waiting.item[1].set_running_or_notify_cancel():
+                return waiting
 
     def _since(self) -> float:
-        """Where the clock of the next round begins: where the last one stopped and, where time is real, as much later as it is."""
-        if self._rounds == 0:
+        """Where the clock goes on: where it stopped and, where time is real, as much later as it is."""
+        if self._origin is None:
             self._origin = time.perf_counter()
-        self._rounds += 1
         return self._clock if self.backend.modelled else max(self._clock, time.perf_counter() - self._origin)
-
-    def _run(self, batch: list[Waiting[Ticket]]) -> None:
-        apps = [waiting.item[0] for waiting in batch]
-        problems = [estimated_problem(app.workflow, self.backend.devices(), self.history) for app in apps]
-        workload = Workload.of(problems, priority=[w.priority for w in batch], name="service")
-        life = LiveLifecycle(workload, modelled=self.backend.modelled)
-        first = workload.first_instance.tolist()
-        driver = Driver(
-            life,
-            self.backend,
-            adaptive(POLICIES.create(self.policy)),
-            terms=self.terms,
-            reservations=self.reservations,
-            wanted=frozenset(first[j] + t for j, app in enumerate(apps) for t in app.wanted),
-            observers=[Recorder(self.history)] if self.history is not None else (),
-        )
-        driver.prepare()
-        if self.reservations is not None:
-            self.reservations.begin([w.application for w in batch])
-        try:
-            self.backend.begin(workload, [call for app in apps for call in app.calls], since=self._since())
-            driver.run()
-            failures = {failure.job: failure for failure in driver.failures}
-            for j, (app, waiting) in enumerate(zip(apps, batch, strict=True)):
-                if j in failures:
-                    waiting.item[1].set_exception(TaskFailed(failures[j]))
-                    continue
-                done = [t for t in app.wanted if life.results[first[j] + t]]
-                waiting.item[1].set_result({app.workflow.task_name(t): self.backend.fetch(first[j] + t) for t in done})
-        finally:
-            self._clock = max(self._clock, self.backend.clock())
-            self.backend.finish()

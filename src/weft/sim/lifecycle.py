@@ -57,7 +57,7 @@ class Lifecycle:
         self.machines = [Machine() for _ in range(workload.cluster.p)]
         self._first: list[int] = workload.first_instance.tolist()
         self._template: list[int] = workload.template.tolist()
-        self._edges = [_outgoing_edges(problem.workflow) for problem in workload.problems]
+        self._edges = [outgoing_edges(problem.workflow) for problem in workload.problems]
         self.ready: list[int] = []
         """Instances that may be committed, by number."""
         self.executions: list[Execution] = []
@@ -471,7 +471,7 @@ class Lifecycle:
         self.jobs_left -= 1
 
 
-def _outgoing_edges(workflow: Workflow) -> list[list[tuple[int, int, int, int]]]:
+def outgoing_edges(workflow: Workflow) -> list[list[tuple[int, int, int, int]]]:
     """(edge, child, choice, branch) of the outgoing edges of each task, the last first."""
     choices = workflow.choices
     rows = list(zip(range(workflow.m), workflow.dst.tolist(), choices.edge_choice.tolist(), choices.edge_branch.tolist(), strict=True))
