@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 
 import pytest
@@ -67,6 +68,42 @@ def test_run_prints_figures_chart_and_accuracy(script, capsys, tmp_path):
     code, text, _ = run(capsys, "history")
     assert code == 0
     assert "total" in text
+
+
+CHATTY = """
+import os, signal
+from pathlib import Path
+import weft
+
+
+@weft.task
+def one(x):
+    print("a task talks", x, flush=True)
+    mark = Path(__file__).with_suffix(".mark")
+    if x == 3 and not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return x + 1
+
+
+def build():
+    print("the script talks")
+    return [one(k) for k in range(6)]
+"""
+
+
+@pytest.mark.parametrize(("backend", "needs"), [("local", "weft"), ("dask", "distributed"), ("ray", "ray")])
+def test_json_is_one_document_whatever_others_print(tmp_path, backend, needs):
+    pytest.importorskip(needs, reason=f"{needs} is not installed")
+    path = tmp_path / "chatty.py"
+    path.write_text(CHATTY)
+    command = [sys.executable, "-m", "weft", "run", path, "--backend", backend, "--devices", "2", "--no-history", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["tasks"], found["failures"]) == (6, [])
+    assert found["executions"] >= 7  # a process was killed
+    assert "the script talks" in done.stderr
 
 
 def test_run_as_json_is_one_document(script, capsys):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
@@ -35,6 +37,21 @@ def emit(document: Any) -> None:
     """Print one JSON document on stdout."""
     json.dump(plain(document), sys.stdout, indent=2, allow_nan=False)
     print()
+
+
+@contextlib.contextmanager
+def stdout_aside() -> Iterator[None]:
+    """Send to stderr what anybody prints meanwhile: tasks in their processes, libraries, scripts. Stdout is for one JSON document."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)  # the descriptor too: processes that are started inherit it
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def progress(items: Iterable[T], *, total: int | None = None, what: str = "") -> Iterator[T]:

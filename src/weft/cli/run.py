@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -47,14 +48,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Run, write and print."""
-    from weft.cli.output import emit
+    from weft.cli.output import emit, stdout_aside
     from weft.errors import WeftError
     from weft.formats import save
     from weft.report.run_report import accuracy, run_text, write_run_report
     from weft.run.failure import TaskFailed
 
     try:
-        trace = _run(args)
+        with stdout_aside() if args.json else nullcontext():
+            trace = _run(args)
     except TaskFailed as error:
         print(error.failure.traceback, end="", file=sys.stderr)
         raise WeftError(str(error).split("\n", maxsplit=1)[0]) from None
