@@ -1,6 +1,9 @@
-"""What a task costs when it does nothing: the local backend beside concurrent.futures, same functions, same number of processes.
+"""What a task costs when it does nothing: weft's backends beside concurrent.futures, Dask and Ray; same functions, two processes each.
 
-python benchmarks/run_overhead.py --tasks 10000
+Rows are printed as they are measured. Dask and Ray take milliseconds a task, so they get fewer tasks.
+
+python benchmarks/run_overhead.py --tasks 10000 --remote-tasks 2000
+python benchmarks/run_overhead.py --only local
 """
 
 from __future__ import annotations
@@ -17,7 +20,6 @@ from typing import Any
 import numpy as np
 
 import weft
-from weft.report.tables import Column, table_text
 from weft.run import LocalBackend, RayBackend, RayDevice
 
 
@@ -93,39 +95,46 @@ def _as_graph(workflow: weft.Workflow) -> tuple[dict[str, Any], list[str]]:
     return {keys[t]: (nothing, *(keys[u] for u in workflow.src[edge[ptr[t] : ptr[t + 1]]])) for t in range(workflow.n)}, keys
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tasks", type=int, default=10_000)
-    args = parser.parse_args()
-    n = args.tasks
-    rows = []
-
-    def measured(what: str, shape: str, work: object) -> None:
-        wall, cpu = time.perf_counter(), time.process_time()
-        work()  # type: ignore[operator]
-        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-        rows.append({"what": what, "graph": shape, "ms a task": 1e3 * wall / n, "ms of the driver's processor": 1e3 * cpu / n})
-
+def on_local(n: int, measured: Callable[[str, str, object], None]) -> None:
+    """weft's own processes, and those of concurrent.futures."""
     with LocalBackend(2) as backend:
-        weft.run(independent(100), functions={"task": nothing}, backend=backend, history=False)
+        options = {"functions": {"task": nothing}, "backend": backend, "history": False}
+        weft.run(independent(100), **options)
         for shape in (independent, layered, chain):
             workflow = shape(n)
-            options = {"functions": {"task": nothing}, "backend": backend, "history": False}
-            measured("weft local, heft", workflow.name, lambda w=workflow, o=options: weft.run(w, **o))
+            measured("weft local, heft", workflow.name, lambda w=workflow: weft.run(w, **options))
         small = layered(n)
         measured("weft local, rank-eft", small.name, lambda: weft.run(small, policy="rank-eft", **options))
     with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
         list(pool.map(nothing, range(100)))
         measured("ProcessPoolExecutor.submit", "independent", lambda: [f.result() for f in [pool.submit(nothing) for _ in range(n)]])
         measured("ProcessPoolExecutor.submit", "chain", lambda: [pool.submit(nothing).result() for _ in range(n)])
-    if find_spec("distributed") is not None:
-        on_dask(n, measured)
-    if find_spec("ray") is not None:
-        on_ray(n, measured)
-    print(f"{n:,} empty tasks, 2 processes; with everything around them: life cycle, decisions, trace\n")
-    print(
-        table_text(rows, (Column("what"), Column("graph"), Column("ms a task", digits=3), Column("ms of the driver's processor", digits=3)))
-    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tasks", type=int, default=10_000, help="for local processes")
+    parser.add_argument("--remote-tasks", type=int, default=2_000, help="for Dask and Ray")
+    parser.add_argument("--only", choices=("local", "dask", "ray"), help="one of them")
+    args = parser.parse_args()
+
+    def measuring(n: int) -> Callable[[str, str, object], None]:
+        def measured(what: str, shape: str, work: object) -> None:
+            wall, cpu = time.perf_counter(), time.process_time()
+            work()  # type: ignore[operator]
+            wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+            print(f"{what:<34}{shape:<14}{n:>8,}{1e3 * wall / n:>11.3f}{1e3 * cpu / n:>22.3f}", flush=True)
+
+        return measured
+
+    print("Empty tasks, 2 processes; with everything around them: life cycle, decisions, trace\n")
+    print(f"{'what':<34}{'graph':<14}{'tasks':>8}{'ms a task':>11}{'ms of the driver CPU':>22}", flush=True)
+    if args.only in (None, "local"):
+        on_local(args.tasks, measuring(args.tasks))
+    if args.only in (None, "dask") and find_spec("distributed") is not None:
+        on_dask(args.remote_tasks, measuring(args.remote_tasks))
+    if args.only in (None, "ray") and find_spec("ray") is not None:
+        on_ray(args.remote_tasks, measuring(args.remote_tasks))
 
 
 if __name__ == "__main__":
