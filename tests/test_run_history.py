@@ -123,6 +123,25 @@ def test_measurements_count_and_the_rest_follows_their_scale(history):
     np.testing.assert_allclose(estimated_problem(two_kinds(), CLUSTER, history).durations(), [[0.01, 0.04]] * 2 + [[0.5, 0.5]])
 
 
+def test_edges_that_say_nothing_carry_what_was_returned_before(history):
+    # make returned 100 bytes at work 1 and 900 at work 9; what the user said stays, and what nobody knows is nothing.
+    samples = [Sample("make", "cpu", 1.0, work=w, output=100.0 * w) for w in (1.0, 9.0)]
+    history.add([*samples, Sample("none", "cpu", 1.0)])
+    b = weft.WorkflowBuilder()
+    for name, kind, work in (("a", "make", 1.0), ("b", "make", 8.0), ("c", "none", 1.0), ("d", "new", 1.0), ("z", "none", 1.0)):
+        b.task(name, kind=kind, work=work)
+    for name in "abcd":
+        b.edge(name, "z")
+    b.edge("a", "b", data=7.0)
+    workflow = b.build()
+    problem = estimated_problem(workflow, CLUSTER, history)
+    found = {
+        (workflow.task_name(u), workflow.task_name(v)): d for u, v, d in zip(workflow.src, workflow.dst, problem.workflow.data, strict=True)
+    }
+    assert found == {("a", "b"): 7.0, ("a", "z"): 100.0, ("b", "z"): 900.0, ("c", "z"): 0.0, ("d", "z"): 0.0}
+    assert estimated_problem(workflow, CLUSTER, None).workflow.data.sum() == 7.0
+
+
 def test_measured_links_are_the_links_of_the_cluster(history):
     history.add([], [("cpu", "gpu", size, 0.5 + size / 10.0) for size in (10.0, 10.0, 30.0, 30.0)])
     history.add([], [("gpu", "cpu", 10.0, 1.0)] * 2)  # too few to be believed

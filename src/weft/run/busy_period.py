@@ -63,7 +63,7 @@ class BusyPeriod(Observer):
         """By number."""
         self._running: list[int] = []
         self._guide = self._make_guide(rules.policy)
-        self._recorder = Recorder(rules.history) if rules.history is not None else None
+        self._recorder = Recorder(rules.history, []) if rules.history is not None else None
 
     def run(self, first: Waiting[Ticket], since: float) -> None:
         """Live through it, from one submission on."""
@@ -134,6 +134,8 @@ class BusyPeriod(Observer):
             self.rules.reservations.join(waiting.application)
         self._running.append(len(self._jobs))
         self._jobs.append(waiting)
+        if self._recorder is not None:
+            self._recorder.said.append(waiting.item[0].workflow)
         self._guide.applications.append(waiting.application)
 
     def _add(self, driver: Driver, waiting: Waiting[Ticket]) -> bool:
@@ -164,6 +166,8 @@ class BusyPeriod(Observer):
         self._jobs.pop()
         self._running.pop()
         self._guide.applications.pop()
+        if self._recorder is not None:
+            self._recorder.said.pop()
         if self.rules.reservations is not None:
             self.rules.reservations.applications.pop()
 

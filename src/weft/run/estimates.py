@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import log
 
@@ -14,7 +14,7 @@ from weft.model import Cluster, Problem, Workflow
 from weft.model.columns import FloatArray, IntArray, frozen
 from weft.run.backend import Finished
 from weft.run.drift import filled
-from weft.run.history import History, Sample
+from weft.run.history import Durations, History, Sample
 from weft.run.live import LiveLifecycle
 from weft.run.observer import Observer
 from weft.sim.machine import Group
@@ -35,13 +35,15 @@ def estimated_problem(workflow: Workflow, cluster: Cluster, history: History | N
     """Bind a workflow to the devices of a backend, with durations from the history.
 
     A kind of task that was measured on some devices only is taken to be as much off elsewhere; one never measured follows the others;
-    without any measurement the estimates are the workflow's, and where it says nothing, all tasks are alike. Links are as measured, too.
+    without any measurement the estimates are the workflow's, and where it says nothing, all tasks are alike. Links are as measured,
+    too, and so is what moves along edges of which the workflow does not say how much that is.
     """
     said = workflow if workflow.durations or workflow.work.any() else _with_work(workflow)
     if history is not None:
         cluster = with_measured_links(cluster, history)
-    problem = Problem.bind(said, cluster)
-    if history is None or not history.durations():
+    known = [] if history is None else history.durations()
+    problem = Problem.bind(with_measured_data(said, known), cluster)
+    if history is None or not known:
         return problem
     prior = problem.durations()
     measured = _measured(said, cluster, history)
@@ -54,7 +56,8 @@ def estimated_problem(workflow: Workflow, cluster: Cluster, history: History | N
                 logs[kind, device] = float(np.median(np.log(measured[rows, device] / prior[rows, device])))
     scaled = prior * np.exp(filled(logs))[workflow.kind]
     seconds = np.where(np.isfinite(measured) & np.isfinite(prior), measured, scaled)
-    return Problem(said, cluster, frozen(np.ones(workflow.n)), frozen(np.arange(workflow.n)), frozen(np.ascontiguousarray(seconds)))
+    rows = frozen(np.arange(workflow.n))
+    return Problem(problem.workflow, cluster, frozen(np.ones(workflow.n)), rows, frozen(np.ascontiguousarray(seconds)))
 
 
 def with_measured_links(cluster: Cluster, history: History) -> Cluster:
@@ -70,6 +73,24 @@ def with_measured_links(cluster: Cluster, history: History) -> Cluster:
             if link is not None and a != b:
                 bandwidth[a, b], latency[a, b] = link.bandwidth, link.latency
     return replace(cluster, bandwidth=bandwidth, latency=latency) if known else cluster
+
+
+def with_measured_data(workflow: Workflow, known: Sequence[Durations]) -> Workflow:
+    """The workflow with what tasks of a kind returned before, at the nearest size, on edges that say nothing of their data."""
+    outputs: dict[str, list[tuple[float, float]]] = {}
+    for row in known:
+        outputs.setdefault(row.kind, []).append((row.work, row.output))
+    sizes, member = np.unique(np.stack([workflow.kind.astype(float), workflow.work], axis=1), axis=0, return_inverse=True)
+    typical = np.array([_nearest(outputs.get(workflow.kinds[int(kind)], ()), work) for kind, work in sizes.tolist()])
+    if not typical.any():
+        return workflow
+    returned = typical[np.asarray(member, np.int64).reshape(-1)]
+    return replace(workflow, data=np.where(workflow.data == 0, returned[workflow.src], workflow.data))
+
+
+def _nearest(rows: Sequence[tuple[float, float]], work: float) -> float:
+    """Of (work, bytes), the bytes at the nearest size; 0: nothing is known."""
+    return min(rows, key=lambda row: abs(log((row[0] + 1.0) / (work + 1.0))), default=(0.0, 0.0))[1]
 
 
 def _measured(workflow: Workflow, cluster: Cluster, history: History) -> FloatArray:
@@ -110,10 +131,16 @@ def _with_work(workflow: Workflow) -> Workflow:
 
 
 class Recorder(Observer):
-    """Gathers what a run measures, and adds it to the history at the end."""
+    """Gathers what a run measures, and adds it to the history at the end.
 
-    def __init__(self, history: History) -> None:
+    Parameters
+    ----------
+    said : the workflow of each problem as its user gave it: what is learned goes by the sizes that are known beforehand
+    """
+
+    def __init__(self, history: History, said: Sequence[Workflow]) -> None:
         self.history = history
+        self.said = list(said)
         self._samples: list[Sample] = []
         self._links: list[tuple[str, str, float, float]] = []
         self._bytes: dict[int, FloatArray] = {}
@@ -126,7 +153,7 @@ class Recorder(Observer):
             template = int(life.workload.template[job])
             w = life.problem(i).workflow
             if template not in self._bytes:
-                self._bytes[template] = incoming_bytes(w)
+                self._bytes[template] = incoming_bytes(self.said[template])
             output = event.data[k] if k < len(event.data) else 0.0
             work, data = float(w.work[task]), float(self._bytes[template][task])
             kind, device = w.kinds[w.kind[task]], cluster.kinds[event.device]

@@ -120,7 +120,7 @@ def run(
         life = LiveLifecycle(workload, modelled=place.modelled, planned=isinstance(guide, ReplayGuide), keys=batch_keys(decider, workload))
         shadowed = ShadowedGuide(guide, _policy(shadow), seed=seed) if shadow is not None else None
         journal = None if run_id is None else Journal(_folder(folder), run_id, workload, place, keep=keep)
-        observers: list[Observer] = [*([journal] if journal else ()), *([Recorder(known)] if known else ())]
+        observers: list[Observer] = [*([journal] if journal else ()), *([Recorder(known, [app.workflow])] if known else ())]
         watcher = Progress()
         if progress:
             observers.append(watcher)
