@@ -9,6 +9,7 @@ import signal
 import threading
 import time
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +31,7 @@ from distributed import Client, LocalCluster
 from weft.run import dask_plugin
 from weft.run.dask_backend import DaskBackend
 from weft.run.dask_graph import from_collections
+from weft.run.estimates import Recorder
 from weft.run.service import Service
 
 FAN = {"one": f.one, "add": f.add, "total": f.add}
@@ -142,10 +144,33 @@ def test_a_plan_is_one_graph(two, run, monkeypatch):
     monkeypatch.setattr(two.client, "get", lambda graph, *args, **options: graphs.append(graph) or get(graph, *args, **options))
     monkeypatch.setattr(two.client, "submit", None)
     two.whole = True
-    trace = right(run(fan(10), functions=FAN, policy="heft"))
+    trace = right(run(fan(10), functions=FAN, policy="heft", adapt=False))
     assert trace.results == {"total": 10 * 2 + 1}
     assert [len(graph) for graph in graphs] == [12]
     assert set(trace.device.tolist()) == {0, 1}
+    assert trace.plans == 1
+
+
+def test_a_plan_that_was_wrong_is_made_anew_and_is_a_graph_again(two, monkeypatch, tmp_path):
+    # Estimated: the left one takes a tenth. In truth both take the same: nearly all was planned for the left, then half of it.
+    graphs = []
+    get = two.client.get
+    monkeypatch.setattr(two.client, "get", lambda graph, *args, **options: graphs.append(len(graph)) or get(graph, *args, **options))
+    monkeypatch.setattr(two.client, "submit", None)
+    two.whole = None
+    columns = {"left": np.full(60, 0.01), "right": np.full(60, 0.1)}
+    workflow = weft.Workflow(work=np.zeros(60), src=[], dst=[], data=[], durations=columns)
+    finished = []
+    monkeypatch.setattr(Recorder, "finished", lambda self, life, group, *_: finished.append(life.over(0)))
+    monkeypatch.setattr(Recorder, "ended", lambda *_: None)
+    trace = right(weft.run(workflow, functions={"task": partial(time.sleep, 0.02)}, backend=two, history=tmp_path / "h.sqlite"))
+    assert len(trace) == 60
+    assert graphs[0] == 60
+    assert len(graphs) >= 2
+    assert all(a > b for a, b in pairwise(graphs))
+    assert trace.plans == len(graphs)
+    assert (trace.device == 1).sum() > 15  # 5 or 6 as planned first
+    assert finished == list(range(1, 61))  # told as it happens
 
 
 def test_a_plan_that_fails_is_taken_over_by_the_driver(two, run, tmp_path):

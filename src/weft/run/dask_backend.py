@@ -12,7 +12,7 @@ import contextlib
 import queue
 import time
 import uuid
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import inf
 from pathlib import Path
 from typing import Any, Self
@@ -22,7 +22,7 @@ from weft.model import Cluster, Workload
 from weft.run.backend import Call, DeviceAdded, DeviceLost, Event, Failed, Finished, Order, Started, Transfer
 from weft.run.local_device import LocalDevice
 from weft.run.parcel import pack, save
-from weft.run.whole_plan import Row
+from weft.run.whole_plan import Row, Tell
 
 try:
     from distributed import Client
@@ -45,8 +45,7 @@ class DaskBackend:
     where : a `distributed.Client`, the address of a scheduler, or, for workers on this machine that end with the backend, how many
         (or one `LocalDevice` each)
     kinds : name of a worker -> kind; workers of one kind share what was learned about them. By default all on one host are of one kind
-    whole : give Dask a plan at once, as one annotated graph, where that is possible (see docs/running.md); by default, where the plan is
-        not to be changed while it runs (``adapt=False``)
+    whole : give Dask a plan at once, as one annotated graph, where that is possible (see docs/running.md); False: task by task
     patience : seconds to wait for a worker that is gone, when nothing else is left to do
 
     A worker that joins the cluster during a run is a new device. Tasks run at least once. A cluster that was there before is left as it was
@@ -96,6 +95,7 @@ class DaskBackend:
         self._reset()
         run = f"weft{uuid.uuid4().hex[:12]}"
         self._errands = Errands(run, workload, calls)
+        self._known = workload.cluster.p
         inbox = self._inbox
         self.roster.attend(inbox, self._errands.lessons)
         self._run = run
@@ -217,15 +217,16 @@ class DaskBackend:
         """End the workers if they are ours."""
         self.roster.close()
 
-    def run_plan(self, rows: Sequence[Row], wanted: Container[int]) -> list[tuple[int, Finished]]:
+    def run_plan(self, rows: Sequence[Row], tell: Tell, *, fixed: bool) -> None:
         """Run a whole plan as one graph.
 
-        Returns what was finished, in the order it was reported. When something is not as planned (a task fails, a worker is lost), that is
-        not all: the rest is for the driver, and what happened to workers is among the next events.
+        When something is not as planned (a task fails, a worker is lost or, unless it is `fixed`, joins), the rest is for the driver, and
+        what happened to workers is among the next events.
         """
         if any(isinstance(event, DeviceLost) for event in self._news):
-            return []
-        graph = WholeGraph(self.client, self._errands, self.roster.lines, rows, wanted)
+            return
+        self._plans += 1
+        graph = WholeGraph(self.client, self._errands, self.roster.lines[: self._known], rows, self._results, number=self._plans)
         while not graph.done and not any(isinstance(event, DeviceLost) for event in self._news):
             try:
                 message = self._inbox.get(timeout=TICK)
@@ -235,6 +236,8 @@ class DaskBackend:
             row = graph.row(message)
             if row is None:
                 self._hear(message)
+                if not fixed and any(isinstance(event, DeviceAdded) for event in self._news):
+                    graph.wind_up()
                 continue
             report = message.get("report")
             if report is None or "fault" in report:
@@ -242,9 +245,9 @@ class DaskBackend:
             site = next((site for site in self.roster.sites if site.address == message["worker"]), None)
             event = self._end(0, site.devices[0] if site is not None else row.device, report)
             assert isinstance(event, Finished)
-            graph.took(row, site, event, self._results)
+            if not tell(row.instance, graph.took(row, message["key"], site, event)):
+                graph.wind_up()
         graph.leave()
-        return list(graph.ended.items())
 
     # -- messages -----------------------------------------------------------
 
@@ -354,6 +357,7 @@ class DaskBackend:
         self._before: dict[int, int] = {}
         self._numbers: dict[str, int] = {}
         """Key of a Dask task -> order."""
+        self._plans = 0
         self._doomed = []
         self._origin = time.perf_counter()
         self.roster.attend(self._inbox, list)

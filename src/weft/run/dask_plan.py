@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,58 +21,69 @@ class WholeGraph:
 
     Parameters
     ----------
-    wanted : instances whose results are handed back in the end
+    results : of what is finished already, and of what will be
+    number : counts the plans of a run
     """
 
-    def __init__(self, client: Any, errands: Errands, lines: Sequence[Line], rows: Sequence[Row], wanted: Container[int]) -> None:
+    def __init__(
+        self, client: Any, errands: Errands, lines: Sequence[Line], rows: Sequence[Row], results: Results, *, number: int = 0
+    ) -> None:
         self.lines = list(lines)
-        self.wanted = wanted
-        self.ended: dict[int, Finished] = {}
-        """What is finished, in the order it was reported."""
-        keys = {row.instance: errands.key(row.instance, f"plan{row.instance}") for row in rows}
-        self._rows = {keys[row.instance]: row for row in rows}
-        self._readers = Counter(parent for row in rows for parent in row.parents)
+        self._results = results
         self._free = [0.0] * len(self.lines)
+        self._ended: dict[int, float] = {}
+        """When each instance that is finished was."""
+        self._rows = {errands.key(row.instance, f"plan{number}-{row.instance}"): row for row in rows}
+        keys = {row.instance: key for key, row in self._rows.items()}
         graph: dict[str, Any] = {}
         size = 0
-        for k, row in enumerate(rows):
-            errand = errands.errand(row.instance, k, self.lines[row.device], tuple(keys[i] for i in row.parents))
-            graph[keys[row.instance]] = (remote.perform, replace(errand, home=""), *errand.inputs)
+        for k, (key, row) in enumerate(self._rows.items()):
+            inputs = tuple(keys[i] if i in keys else results[i].key for i in row.parents)
+            errand = errands.errand(row.instance, k, self.lines[row.device], inputs)
+            graph[key] = (remote.perform, replace(errand, home=""), *(keys[i] if i in keys else results[i] for i in row.parents))
             size += len(errand.arguments)
-        pins = remote.Table({keys[row.instance]: [self.lines[row.device].site.address] for row in rows})
-        ranks = remote.Table({keys[row.instance]: -k for k, row in enumerate(rows)})
+        pins = remote.Table({key: [self.lines[row.device].site.address] for key, row in self._rows.items()})
+        ranks = remote.Table({key: -k for k, key in enumerate(self._rows)})
         with dask.annotate(workers=pins, priority=ranks, allow_other_workers=True), quietly(size):
-            self._futures = dict(zip(keys, client.get(graph, list(keys.values()), sync=False), strict=True))
+            self._futures = dict(zip(self._rows, client.get(graph, list(self._rows), sync=False), strict=True))
 
     @property
     def done(self) -> bool:
-        """Whether all of it is finished."""
-        return len(self.ended) == len(self._rows)
+        """Whether nothing of it is left."""
+        return not self._futures
 
     def row(self, message: dict[str, Any]) -> Row | None:
-        """The task a message is about; None: it is about something else."""
-        return self._rows.get(message.get("key", ""))
+        """The task a message is about; None: it is about something else, or about what was taken back."""
+        key = message.get("key", "")
+        return self._rows[key] if key in self._futures else None
 
-    def took(self, row: Row, site: Site | None, event: Finished, results: Results) -> None:
-        """A task ended on a worker; its result is kept for as long as others read it."""
-        since = max((self.ended[parent].finish for parent in row.parents), default=0.0)
-        self.ended[row.instance] = placed = self._placed(row, site, event, since)
-        self._free[placed.device] = placed.finish
-        results[row.instance] = self._futures[row.instance]
-        for parent in row.parents:
-            self._readers[parent] -= 1
-            if self._readers[parent] == 0 and parent not in self.wanted:
-                results.forget(parent)
+    def took(self, row: Row, key: str, site: Site | None, event: Finished) -> Finished:
+        """A task ended on a worker: when and where, as far as clocks can be believed."""
+        placed = self._placed(row, site, event)
+        self._free[placed.device] = self._ended[row.instance] = placed.finish
+        self._results[row.instance] = self._futures.pop(key)
+        return placed
+
+    def wind_up(self) -> None:
+        """Take back all but what each device should be doing now: the first of its tasks that has all it needs."""
+        left = {self._rows[key].instance for key in self._futures}
+        busy: set[int] = set()
+        for key in list(self._futures):
+            row = self._rows[key]
+            if row.device not in busy and left.isdisjoint(row.parents):
+                busy.add(row.device)
+            else:
+                self._futures.pop(key).release()
 
     def leave(self) -> None:
         """What is not finished is for others to do."""
-        for instance, future in self._futures.items():
-            if instance not in self.ended:
-                future.release()
+        for future in self._futures.values():
+            future.release()
+        self._futures.clear()
 
-    def _placed(self, row: Row, site: Site | None, event: Finished, since: float) -> Finished:
-        """The end of a task on a thread of its worker that was free then, as far as clocks can be believed."""
-        begin = max(event.start, since)
+    def _placed(self, row: Row, site: Site | None, event: Finished) -> Finished:
+        """The end of a task on a thread of its worker that was free then."""
+        begin = max([event.start, *(self._ended.get(parent, 0.0) for parent in row.parents)])
         devices = [device for device in site.devices if device < len(self.lines)] if site is not None else []
         threads = sorted(devices or [row.device], key=lambda d: (self._free[d] > begin, d != row.device, self._free[d]))
         start = max(begin, self._free[threads[0]])

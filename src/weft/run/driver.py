@@ -129,7 +129,7 @@ class Driver:
     def resume(self, records: Sequence[Record], path: Callable[[int], Path]) -> None:
         """Take over what an earlier process finished; `path` tells where each result is. Comes after the backend has begun."""
         self.now = self.backend.clock()
-        self._early = self._take_arrivals()
+        self._early += self._take_arrivals()
         groups = take_over(self.life, records)
         for group in groups:
             self._forget(self.readers.done(group.members))

@@ -141,7 +141,7 @@ def run(
             if journal is not None:
                 _resume(driver, journal)
             else:
-                run_whole(driver, guide, app.wanted)
+                run_whole(driver, guide)
             driver.run()
             names = {t: app.workflow.task_name(t) for t in app.wanted}
             results: Mapping[str, Any] = {names[t]: place.fetch(t) for t in app.wanted if life.results[t]}

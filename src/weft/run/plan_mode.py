@@ -44,7 +44,8 @@ class PlanGuide:
 
     def begin(self, life: LiveLifecycle) -> None:
         """Plan every problem once, before the clock runs."""
-        self._first = [self._solve(problem) for problem in life.workload.problems]
+        self._problems = life.workload.problems
+        self._first = [self._solve(problem) for problem in self._problems]
         self._lines: list[deque[int]] = [deque() for _ in life.machines]
         self._new: list[int] = []
         self._stale = False
@@ -79,10 +80,17 @@ class PlanGuide:
         return None
 
     def first_plan(self) -> list[tuple[int, int]]:
-        """(task, device) of the plan of the first problem, in planned order, without copies."""
-        schedule = self._first[0]
-        order = np.lexsort((schedule.finish, schedule.start)).tolist()
-        return [(int(schedule.task[r]), int(schedule.device[r])) for r in order if not schedule.copy[r]]
+        """(instance, device) of the plan of the first job, in planned order, without copies."""
+        problem = self._problems[0]
+        return _in_order(self._first[0], problem, list(range(problem.n)))
+
+    def plan_of_the_rest(self, life: LiveLifecycle, now: float) -> list[tuple[int, int]]:
+        """(instance, device) of a new plan for what is not committed yet, in planned order."""
+        rest = [i for job in life.jobs_here() for i in life.instances(job) if life.stories.state[i] in OPEN and i not in life.held]
+        if not rest:
+            return []
+        problem = remaining_problem(life, rest, now)
+        return _in_order(self._solve(problem), problem, rest)
 
     # -- planning -----------------------------------------------------------
 
@@ -92,31 +100,35 @@ class PlanGuide:
             problem = life.workload.problem_of(job)
             first, template = int(life.workload.first_instance[job]), int(life.workload.template[job])
             self._first.extend(self._solve(p) for p in life.workload.problems[len(self._first) : template + 1])
-            self._line_up(self._first[template], problem, [first + t for t in range(problem.n)])
+            self._line_up(_in_order(self._first[template], problem, [first + t for t in range(problem.n)]))
 
     def _plan_the_rest(self, life: LiveLifecycle, now: float) -> None:
         self._new = []
         self._lines = [deque() for _ in life.machines]
-        rest = [i for job in life.jobs_here() for i in life.instances(job) if life.stories.state[i] in OPEN and i not in life.held]
-        if rest:
-            problem = remaining_problem(life, rest, now)
-            self._line_up(self._solve(problem), problem, rest)
+        self._line_up(self.plan_of_the_rest(life, now))
 
     def _solve(self, problem: Problem) -> Schedule:
         limit = self.seconds if not self.plans or self.seconds is None else min(self.seconds, REPLAN_SECONDS)
         self.plans += 1
         return self.planner.solve(problem, seconds=limit, seed=self.seed).schedule
 
-    def _line_up(self, schedule: Schedule, problem: Problem, instances: list[int]) -> None:
-        """Tasks beyond the instances are the stubs of `remaining_problem`."""
-        place = np.argsort(problem.workflow.order)
-        for r in np.lexsort((place[schedule.task], schedule.finish, schedule.start)).tolist():
-            if not schedule.copy[r] and schedule.task[r] < len(instances):
-                self._lines[int(schedule.device[r])].append(instances[int(schedule.task[r])])
+    def _line_up(self, plan: list[tuple[int, int]]) -> None:
+        for instance, device in plan:
+            self._lines[device].append(instance)
 
     def _strays(self, life: LiveLifecycle) -> bool:
         """Whether something is ready that no line holds: lost, or let out after a back-off."""
         return any(not any(i in line for line in self._lines) for i in life.ready)
+
+
+def _in_order(schedule: Schedule, problem: Problem, instances: list[int]) -> list[tuple[int, int]]:
+    """(instance, device) as planned. Tasks beyond the instances are the stubs of `remaining_problem`."""
+    place = np.argsort(problem.workflow.order)
+    return [
+        (instances[int(schedule.task[r])], int(schedule.device[r]))
+        for r in np.lexsort((place[schedule.task], schedule.finish, schedule.start)).tolist()
+        if not schedule.copy[r] and schedule.task[r] < len(instances)
+    ]
 
 
 def remaining_problem(life: LiveLifecycle, instances: list[int], now: float) -> Problem:
