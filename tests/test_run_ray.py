@@ -20,6 +20,8 @@ from tests.test_run_local import chain, fan
 import weft
 from weft.model.trace import DONE, LOST
 from weft.run import History, LocalDevice, RayBackend, RayDevice, TaskFailed
+from weft.run.backend import Transfer
+from weft.run.ray_seat import Moves
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'weft[ray]'")
 psutil = pytest.importorskip("psutil", reason="psutil is not installed")
@@ -260,6 +262,55 @@ def test_results_survive_the_actor_that_made_them(two, tmp_path):
     assert trace.results == {"late": 50_000.0}
     assert not mark.exists()
     assert LOST not in trace.status
+
+
+# -- plans at once ------------------------------------------------------------
+
+
+def test_all_calls_of_a_plan_are_made_at_once(two, run, monkeypatch):
+    monkeypatch.setattr(two, "submit", None)
+    trace = run(fan(10), functions={"one": f.one, "add": f.add, "total": f.add}, adapt=False)
+    assert weft.check(trace.workload, trace, timing=False) == []
+    assert trace.results == {"total": 10 * 2 + 1}
+    assert set(trace.device.tolist()) == {0, 1}
+    assert trace.plans == 1
+
+
+def test_nothing_of_a_plan_runs_without_what_it_needs(run, tmp_path):
+    b = weft.WorkflowBuilder()
+    for name in ("bad", "child"):
+        b.task(name, work=1.0, kind=name)
+    b.edge("bad", "child")
+    with pytest.raises(TaskFailed, match="no 3"):
+        run(b.build(), functions={"bad": f.raises, "child": partial(called, str(tmp_path / "child"))})
+    assert not list(tmp_path.iterdir())
+
+
+def called(path, *_):
+    Path(path).touch()
+
+
+def test_a_plan_that_was_wrong_is_made_anew(two, run, monkeypatch):
+    # Estimated: the first takes a tenth. In truth both take the same: nearly all was planned for it, then half of it.
+    monkeypatch.setattr(two, "submit", None)
+    columns = {name: np.full(60, seconds) for name, seconds in zip(two.devices().names, (0.01, 0.1), strict=True)}
+    workflow = weft.Workflow(work=np.zeros(60), src=[], dst=[], data=[], durations=columns)
+    trace = run(workflow, functions={"task": partial(time.sleep, 0.02)})
+    assert weft.check(trace.workload, trace, timing=False) == []
+    assert len(trace) == 60
+    assert trace.plans >= 2
+    assert (trace.device == 1).sum() > 15  # 5 or 6 as planned first
+
+
+def test_what_moves_is_measured_by_how_late_it_starts():
+    moves = Moves()
+    assert moves.started((7,), 1, since=0.0, free_at=0.0, start=1.0) == ()  # nothing is known of it
+    for k in range(3):
+        moves.made(k, 0, 100.0, 1.0)
+        assert moves.started((k,), 0, since=1.0, free_at=0.5, start=1.002) == ()
+    assert moves.started((0, 1), 1, since=1.0, free_at=0.5, start=1.012) == (Transfer(0, 200.0, 0.01),)
+    assert moves.started((0,), 1, since=1.0, free_at=1.1, start=1.2) == ()  # it was busy meanwhile
+    assert moves.started((0,), 1, since=1.0, free_at=0.5, start=1.001) == ()  # sooner than usual
 
 
 # -- asking Ray for what it has -----------------------------------------------

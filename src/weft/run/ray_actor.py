@@ -73,6 +73,10 @@ def machine() -> str:
     return boot.read_text() if boot.exists() else platform.node()
 
 
+class Faulty(Exception):
+    """A task of a plan came to nothing; so do those that depend on it."""
+
+
 class Station:
     """Runs the calls of one device, one after the other, in the order they were sent.
 
@@ -108,9 +112,18 @@ class Station:
         threading.Event().wait()
 
     def perform(
+        self, number: int, function: int, data: bytes | None, arguments: Packed, how: tuple[bool, bool], *inputs: Packed | None
+    ) -> tuple[tuple[Any, ...], Packed | None]:
+        """Call a function; returns what the driver reads, and the result, which it does not. `how`: (it chooses, others depend on it)."""
+        chooses, bound = how
+        report, result = self._perform(number, function, data, arguments, chooses, *inputs)
+        if bound and report[0] != "done":
+            raise Faulty(report[-2] if report[0] == "failed" else "called off")  # those that were called already must not run without it
+        return report, result
+
+    def _perform(
         self, number: int, function: int, data: bytes | None, arguments: Packed, chooses: bool, *inputs: Packed | None
     ) -> tuple[tuple[Any, ...], Packed | None]:
-        """Call a function; returns what the driver reads, and the result, which it does not."""
         begin = time.perf_counter()
         if number in self.dropped:
             return ("dropped", begin, begin), None

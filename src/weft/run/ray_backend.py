@@ -13,24 +13,23 @@ The choices that matter, and why:
 from __future__ import annotations
 
 import contextlib
-import pickle
 import sys
 import time
-from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
 from math import inf
 from pathlib import Path
 from typing import Any, Self
 
 from weft.errors import InvalidInput, WeftError
 from weft.model import Cluster, Workload
-from weft.run.backend import Call, DeviceAdded, DeviceLost, Event, Failed, Finished, Input, Order, Started
-from weft.run.calls import with_slots
+from weft.run.backend import Call, DeviceAdded, DeviceLost, Event, Failed, Finished, Order, Started, Transfer
 from weft.run.parcel import drop, load, make_folder, pack, save, unpack
-from weft.run.ray_actor import Packed, Station, machine, packed, pickling, unpacked
+from weft.run.ray_actor import Station, machine, packed, unpacked
+from weft.run.ray_calls import Functions, first_line
+from weft.run.ray_plan import WholeCalls
+from weft.run.ray_seat import Moves, Seat, Sent
 from weft.run.ray_session import Devices, Session
+from weft.run.whole_plan import Row, Tell
 
 START_LIMIT = 120.0
 """Seconds an actor may take to say hello."""
@@ -48,46 +47,6 @@ PINGS = 5
 """Round trips by which the clock of another machine is compared with ours; the quickest counts."""
 
 
-@dataclass(eq=False)
-class _Sent:
-    """An order an actor has. `report` is for the driver, `value` stays where it is."""
-
-    order: Order
-    report: Any
-    value: Any
-    at: float
-    off: bool = False
-    """It was called off while it waited."""
-
-
-@dataclass(eq=False)
-class _Seat:
-    """The actor of a device."""
-
-    device: int
-    actor: Any
-    perform: Any
-    hello: Any
-    watch: Any
-    taught: Any = None
-    """Done when it knows the functions."""
-    ready: bool = False
-    ended: bool = False
-    """It was ended by us."""
-    pid: int = 0
-    offset: float = 0.0
-    """Seconds from its clock to ours."""
-    free_at: float = -inf
-    """When it finished its last order."""
-    orders: deque[_Sent] = field(default_factory=deque)
-    knows: set[int] = field(default_factory=set)
-
-    @property
-    def first(self) -> _Sent | None:
-        """What runs, or runs next."""
-        return next((sent for sent in self.orders if not sent.off), None)
-
-
 class RayBackend:
     """Devices that are actors of Ray. Use it in a ``with`` block to keep the actors for several runs.
 
@@ -97,6 +56,7 @@ class RayBackend:
     address : of a running Ray. By default the one this process is connected to or $RAY_ADDRESS; else Ray is started on this machine,
         reachable from this machine only, and ended by `close`. A Ray that was there before stays.
     processors : how many a Ray that is started here shall have; by default what the devices ask for
+    whole : make all calls of a plan at once, where that is possible (see docs/running.md); False: task by task
 
     Tasks run at least once: when a process dies, what ran there runs again elsewhere.
     """
@@ -104,7 +64,10 @@ class RayBackend:
     name = "ray"
     modelled = False
 
-    def __init__(self, devices: Devices = None, *, address: str | None = None, processors: int | None = None) -> None:
+    def __init__(
+        self, devices: Devices = None, *, address: str | None = None, processors: int | None = None, whole: bool | None = None
+    ) -> None:
+        self.whole = whole
         self._session = Session(devices, address, processors)
         self._ray = self._session.ray
         self.specs = self._session.specs
@@ -115,14 +78,15 @@ class RayBackend:
             kinds=tuple(d.kind for d in self.specs),
         )
         self._remote = self._ray.remote(max_restarts=0, max_task_retries=0, concurrency_groups=GROUPS)(Station)
-        self._dumps = pickling()
         self._dead = (self._ray.exceptions.RayActorError, self._ray.exceptions.OutOfMemoryError)
-        self._seats: list[_Seat | None] = [None] * len(self.specs)
+        self._seats: list[Seat | None] = [None] * len(self.specs)
         self._starts = [0] * len(self.specs)
         """How often in a row the process of a device died before it could work."""
         self._results: dict[int, Any] = {}
-        self._orders: dict[int, tuple[_Sent, _Seat]] = {}
+        self._orders: dict[int, tuple[Sent, Seat]] = {}
         self._news: list[Event] = []
+        self._plan_calls = 0
+        self._moves = Moves()
         self._origin = time.perf_counter()
 
     def __enter__(self) -> Self:
@@ -146,11 +110,9 @@ class RayBackend:
         if calls is None or len(calls) != workload.instances:
             given = 0 if calls is None else len(calls)
             raise InvalidInput(f"'{workload.name}' has {workload.instances} tasks, but functions are given for {given}")
-        self._calls = list(calls)
-        self._functions: dict[int, tuple[int, bytes]] = {}
+        self._functions = Functions(calls)  # one that cannot be sent is told before anything runs
         self._news = []
-        for call in self._calls:
-            self._pickled(call)  # a function that cannot be sent is told before anything runs
+        self._moves = Moves()
         for device, seat in enumerate(self._seats):
             if seat is None:
                 self._seats[device] = self._spawn(device)
@@ -162,9 +124,7 @@ class RayBackend:
 
     def extend(self, workload: Workload, calls: Sequence[Call] | None) -> None:  # noqa: ARG002
         """Know the functions of more instances; an actor is told one when it first needs it."""
-        for call in calls or ():
-            self._pickled(call)
-        self._calls.extend(calls or ())
+        self._functions.extend(calls or ())
 
     def clock(self) -> float:
         """Seconds since `begin`."""
@@ -172,19 +132,7 @@ class RayBackend:
 
     def submit(self, order: Order, device: int, priority: float) -> None:  # noqa: ARG002  # orders come in the order they shall run
         """Call the actor; its calls run in the order they are made."""
-        seat = self._seats[device]
-        assert seat is not None
-        call = self._calls[order.members[0]]
-        number, data = self._pickled(call)
-        new = number not in seat.knows
-        seat.knows.add(number)
-        inputs = [None if i is None else self._results[i] for i in order.inputs[0]]
-        report, value = seat.perform.remote(order.number, number, data if new else None, self._arguments(call), order.chooses[0], *inputs)
-        sent = _Sent(order, report, value, self.clock())
-        if seat.first is None:
-            self._news.append(Started(order.number, device, sent.at))
-        seat.orders.append(sent)
-        self._orders[order.number] = (sent, seat)
+        self._call(order, device, [None if i is None else self._results[i] for i in order.inputs[0]])
 
     def cancel(self, number: int) -> None:
         """Take back an order that waits; if it runs, end its process: the device is lost for a moment."""
@@ -195,9 +143,7 @@ class RayBackend:
             self._end(seat)
             return
         # ray.cancel would not do: it reports the call as cancelled, and the actor runs it all the same.
-        del self._orders[number]
-        sent.off = True
-        seat.actor.drop.options(concurrency_group="control").remote(number)
+        self._retract(sent)
 
     def wait(self, until: float) -> list[Event]:
         """Wait for what the actors run first, for those that start, and for those that die."""
@@ -206,7 +152,7 @@ class RayBackend:
             seats = [seat for seat in self._seats if seat is not None]
             if timeout is None and not any(seat.orders or not seat.ready for seat in seats):
                 break
-            watched = {ref: seat for seat in seats for ref in _awaited(seat)}
+            watched = {ref: seat for seat in seats for ref in seat.awaited}
             found, _ = self._ray.wait(list(watched), num_returns=1, timeout=timeout)
             if found and len(watched) > 2:  # what else there is, the reports before the deaths
                 found, _ = self._ray.wait(list(watched), num_returns=len(watched), timeout=0)
@@ -222,7 +168,7 @@ class RayBackend:
         try:
             data, buffers = self._ray.get(self._results[instance])
         except self._ray.exceptions.RayError as error:
-            raise WeftError(f"the result of instance {instance} is lost, with the node of Ray that kept it: {_first_line(error)}") from None
+            raise WeftError(f"the result of instance {instance} is lost, with the node of Ray that kept it: {first_line(error)}") from None
         return unpacked((data, [bytes(memoryview(buffer)) for buffer in buffers]))
 
     def forget(self, instance: int) -> None:
@@ -236,10 +182,12 @@ class RayBackend:
         drop(parcel)
 
     def restore(self, instance: int, path: Path) -> None:
-        """Read a result from disk, and hand it to Ray."""
+        """Read a result from disk, and hand it to Ray; one that Ray has stays there."""
+        if instance in self._results:
+            return
         folder = make_folder()
         parcel = load(path, folder / "restored")
-        self._results[instance] = self._ray.put(packed(unpack(parcel), self._dumps))
+        self._results[instance] = self._ray.put(packed(unpack(parcel), self._functions.dumps))
         drop(parcel)
         folder.rmdir()
 
@@ -263,26 +211,48 @@ class RayBackend:
         self._orders.clear()
         self._session.close()
 
+    def run_plan(self, rows: Sequence[Row], tell: Tell, *, fixed: bool) -> None:  # noqa: ARG002  # no device is ever new
+        """Make all calls of a plan at once; Ray hands results from one to the other.
+
+        When something is not as planned (a task fails, an actor is lost), the rest is for the driver, and what happened to actors is among
+        the next events.
+        """
+        made: dict[int, Sent] = {}
+        for row in rows:
+            self._plan_calls -= 1  # numbers of the driver's own orders begin at 0
+            order = Order(self._plan_calls, (row.instance,), (row.parents,), (False,))
+            inputs = [made[i].value if i in made else self._results[i] for i in row.parents]
+            made[row.instance] = self._call(order, row.device, inputs, bound=True)
+        plan = WholeCalls(rows, made, self._retract)
+        others = plan.follow(self.wait, lambda: [seat.first for seat in self._seats if seat is not None], tell)
+        self._news = [*(event for event in others if isinstance(event, DeviceLost | DeviceAdded)), *self._news]
+
     # -- inside -------------------------------------------------------------
 
-    def _pickled(self, call: Call) -> tuple[int, bytes]:
-        """Number and pickle of a function, made once."""
-        key = id(call.function)
-        if key not in self._functions:
-            try:
-                data = self._dumps(call.function)
-            except Exception as error:  # noqa: BLE001  # pickling runs code of the user
-                name = getattr(call.function, "__qualname__", repr(call.function))
-                raise InvalidInput(f"function '{name}' cannot be sent to another process: {_first_line(error)}") from None
-            self._functions[key] = (len(self._functions), data)
-        return self._functions[key]
+    def _call(self, order: Order, device: int, inputs: list[Any], *, bound: bool = False) -> Sent:
+        """`bound`: others that depend on it are called already; they must not run if it fails."""
+        seat = self._seats[device]
+        assert seat is not None
+        number, data = self._functions.of(order.members[0])
+        new = number not in seat.knows
+        seat.knows.add(number)
+        arguments, how = self._functions.arguments(order.members[0]), (order.chooses[0], bound)
+        report, value = seat.perform.remote(order.number, number, data if new else None, arguments, how, *inputs)
+        sent = Sent(order, report, value, self.clock())
+        if seat.first is None:
+            self._news.append(Started(order.number, device, sent.at))
+        seat.orders.append(sent)
+        self._orders[order.number] = (sent, seat)
+        return sent
 
-    def _arguments(self, call: Call) -> Packed:
-        if not call.kwargs and all(type(arg) is Input for arg in call.args):  # nothing but results: the same for many tasks
-            return _slots_only(call.args)
-        return packed(with_slots((call.args, dict(call.kwargs))), self._dumps)
+    def _retract(self, sent: Sent) -> None:
+        """Take back an order, if its actor still has it; should it run already, nobody listens to what comes of it."""
+        _, seat = self._orders.pop(sent.order.number, (sent, None))
+        if seat is not None:
+            sent.off = True
+            seat.actor.drop.options(concurrency_group="control").remote(sent.order.number)
 
-    def _spawn(self, device: int) -> _Seat:
+    def _spawn(self, device: int) -> Seat:
         spec = self.specs[device]
         surroundings = {"runtime_env": {"env_vars": dict(spec.environment)}} if spec.environment else {}
         actor = self._remote.options(
@@ -292,7 +262,7 @@ class RayBackend:
             **surroundings,
         ).remote(spec.name, spec.cores)
         watch = actor.watch.options(concurrency_group="watch").remote()
-        seat = _Seat(device, actor, actor.perform.options(num_returns=2), actor.hello.remote(), watch)
+        seat = Seat(device, actor, actor.perform.options(num_returns=2), actor.hello.remote(), watch)
         self._teach(seat)
         return seat
 
@@ -315,14 +285,14 @@ class RayBackend:
         self.close()
         raise WeftError(f"the actor of device '{self.specs[device].name}' did not start: {text}")
 
-    def _greet(self, seat: _Seat, limit: float) -> None:
+    def _greet(self, seat: Seat, limit: float) -> None:
         self._ray.get(seat.taught, timeout=limit)
         seat.pid, where, _ = self._ray.get(seat.hello)
         if where != machine() and not seat.ready:
             seat.offset = self._offset(seat)
         seat.ready = True
 
-    def _offset(self, seat: _Seat) -> float:
+    def _offset(self, seat: Seat) -> float:
         """From the clock of an actor to ours: the middle of a round trip is when it looked, as in NTP."""
         trips: list[tuple[float, float]] = []
         for _ in range(PINGS):
@@ -332,14 +302,15 @@ class RayBackend:
             trips.append((end - begin, (begin + end) / 2 - there))
         return min(trips)[1]
 
-    def _teach(self, seat: _Seat) -> None:
+    def _teach(self, seat: Seat) -> None:
         """Send the functions beforehand, so that the import of their modules is not part of the run; many of them one by one, in time."""
-        functions = dict(self._functions.values()) if len(self._functions) <= TAUGHT else {}
+        functions = self._functions.all()
+        functions = functions if len(functions) <= TAUGHT else {}
         seat.taught = seat.actor.learn.remote([p for p in sys.path if p], functions)
         seat.knows = set(functions)
         seat.free_at = -inf
 
-    def _hear(self, seat: _Seat, ref: Any) -> None:
+    def _hear(self, seat: Seat, ref: Any) -> None:
         if self._seats[seat.device] is not seat:
             return  # buried a moment ago
         if ref == seat.watch:
@@ -354,7 +325,7 @@ class RayBackend:
         elif seat.orders and ref == seat.orders[0].report:
             self._collect(seat)
 
-    def _collect(self, seat: _Seat) -> None:
+    def _collect(self, seat: Seat) -> None:
         """Take the report of the first order of an actor."""
         sent = seat.orders[0]
         with self._burial(seat):
@@ -364,32 +335,37 @@ class RayBackend:
                 raise
             except self._ray.exceptions.RayError as error:  # what the actor was given could not be had
                 now = time.perf_counter() - seat.offset
-                word, begin, end, rest = "failed", now, now, ["raised", f"Ray could not hand over its inputs: {_first_line(error)}", ""]
+                word, begin, end, rest = "failed", now, now, ["raised", f"Ray could not hand over its inputs: {first_line(error)}", ""]
             seat.orders.popleft()
             start = max(begin + seat.offset - self._origin, sent.at, seat.free_at)
+            moved = self._moves.started(sent.order.inputs[0], seat.device, since=sent.at, free_at=seat.free_at, start=start)
             seat.free_at = finish = max(start, min(end + seat.offset - self._origin, self.clock()))
             if not sent.off:
                 del self._orders[sent.order.number]
-                self._news.append(self._event(sent, seat.device, start, finish, word, rest))
+                self._news.append(self._event(sent, seat.device, start, finish, word, rest, moved))
             following = seat.first
             if following is not None:
                 self._news.append(Started(following.order.number, seat.device, finish))
 
-    def _event(self, sent: _Sent, device: int, start: float, finish: float, word: str, rest: list[Any]) -> Event:
+    def _event(
+        self, sent: Sent, device: int, start: float, finish: float, word: str, rest: list[Any], moved: tuple[Transfer, ...]
+    ) -> Event:
         if word == "failed":
             return Failed(sent.order.number, device, start, finish, *rest)
         size, branches = rest
-        self._results[sent.order.members[0]] = sent.value
-        return Finished(sent.order.number, device, start, finish, (float(size),), (branches,))
+        instance = sent.order.members[0]
+        self._results[instance] = sent.value
+        self._moves.made(instance, device, float(size), finish)
+        return Finished(sent.order.number, device, start, finish, (float(size),), (branches,), moved)
 
     @contextlib.contextmanager
-    def _burial(self, seat: _Seat) -> Any:
+    def _burial(self, seat: Seat) -> Any:
         try:
             yield
         except self._dead as error:
             self._bury(seat, error)
 
-    def _bury(self, seat: _Seat, error: Any) -> None:
+    def _bury(self, seat: Seat, error: Any) -> None:
         """An actor is dead: say so, and start another."""
         if not isinstance(error, BaseException):
             try:
@@ -407,21 +383,10 @@ class RayBackend:
             raise WeftError(f"the actor of device '{self.specs[seat.device].name}' dies before it can work, again and again: {text}")
         self._seats[seat.device] = self._spawn(seat.device)
 
-    def _end(self, seat: _Seat) -> None:
+    def _end(self, seat: Seat) -> None:
         seat.ended = True
         with contextlib.suppress(self._ray.exceptions.RayError, ValueError):
             self._ray.kill(seat.actor, no_restart=True)
-
-
-def _awaited(seat: _Seat) -> list[Any]:
-    if not seat.ready:
-        return [seat.taught]
-    return [seat.orders[0].report, seat.watch] if seat.orders else [seat.watch]
-
-
-@lru_cache(maxsize=1000)
-def _slots_only(args: tuple[Input, ...]) -> Packed:
-    return packed((with_slots(args), {}), pickle.dumps)
 
 
 def _cause(error: BaseException) -> str:
@@ -431,7 +396,3 @@ def _cause(error: BaseException) -> str:
     if "node" in said and "died" in said and "worker process has died" not in said:
         return "the node of Ray it ran on is gone"
     return "its process ended itself or was killed; Ray does not tell which (often: out of memory)"
-
-
-def _first_line(error: BaseException) -> str:
-    return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
