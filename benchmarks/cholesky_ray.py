@@ -5,6 +5,7 @@ remote task for each kernel, given references to what it reads, placed by Ray on
 
 python benchmarks/cholesky_ray.py --rounds 3
 python benchmarks/cholesky_ray.py --devices uniform
+python benchmarks/cholesky_ray.py --size 320
 """
 
 from __future__ import annotations
@@ -70,17 +71,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--devices", choices=("unrelated", "uniform"), default="unrelated")
+    parser.add_argument("--size", type=int, default=160, help="of a tile: 160 for tasks of a few ms, 320 for eight times as much")
     args = parser.parse_args()
-    os.environ["CHOLESKY_DEVICES"] = args.devices
+    os.environ.update(CHOLESKY_DEVICES=args.devices, CHOLESKY_SIZE=str(args.size))
     cholesky = importlib.import_module("cholesky")
     app = application_of(cholesky.build())
     ray, nodes = start_nodes(list(cholesky.BAD_AT))
     folder = tempfile.TemporaryDirectory()
     history = History(Path(folder.name) / "history.sqlite")
+    planned = {"what": app, "policy": "heft", "history": history, "adapt": False}
     ways = {
         "weft, fifo": {"what": app, "policy": "fifo", "history": False, "adapt": False},
         "weft, HEFT, isolated costs": {"what": cholesky.isolated(app), "policy": "heft", "history": False, "adapt": False},
-        "weft, HEFT, after one run": {"what": app, "policy": "heft", "history": history, "adapt": False},
+        "weft, HEFT, after one run": planned,
+        "the same, task by task": {**planned, "whole": False},
+        "the same, may plan anew": {**planned, "adapt": True},
         "weft, adaptive (rank-eft)": {"what": app, "policy": "rank-eft", "history": history},
     }
     own = "Ray's own scheduling"
@@ -94,7 +99,8 @@ def main() -> None:
                 spans[own].append(seconds)
                 assert cholesky.error_of_results(results.values()) < 1e-9
                 for name, way in ways.items():
-                    trace = weft.run(way["what"], backend=backend, **{k: v for k, v in way.items() if k != "what"})
+                    backend.whole = way.get("whole")
+                    trace = weft.run(way["what"], backend=backend, **{k: v for k, v in way.items() if k not in ("what", "whole")})
                     assert weft.check(trace.workload, trace, timing=False) == []
                     assert cholesky.error_of(trace) < 1e-9
                     spans[name].append(trace.makespan)
@@ -107,7 +113,9 @@ def main() -> None:
         {"way": name, "makespan": statistics.median(s), "best": min(s), "speedup": base / statistics.median(s)} for name, s in spans.items()
     ]
     what = {"unrelated": "good at different kernels", "uniform": "one three times slower"}[args.devices]
-    print(f"Cholesky on Ray, {app.workflow.n} tasks, 2 nodes, {what}, median of {args.rounds} rounds; every result checked\n")
+    print(
+        f"Cholesky on Ray, {app.workflow.n} tasks, tiles of {args.size}, 2 nodes, {what}, {args.rounds} rounds; results checked\n"
+    )
     print(
         table_text(rows, (Column("way"), Column("makespan", unit="s", best="min"), Column("best", unit="s"), Column("speedup", digits=3)))
     )

@@ -22,7 +22,7 @@ from weft.report.tables import Column, table_text
 from weft.run import Application, History, LocalBackend, LocalDevice, current_device
 from weft.run.functions import Promise, application_of
 
-TILES, SIZE = 9, 160  # 165 tasks
+TILES, SIZE = 9, int(os.environ.get("CHOLESKY_SIZE", "160"))  # 165 tasks
 DIFFERENT = {
     "unrelated": {"left": {"trsm": 6, "syrk": 6, "potrf": 6}, "right": {"gemm": 6}},
     "uniform": {"left": {}, "right": dict.fromkeys(("potrf", "trsm", "syrk", "gemm"), 3)},

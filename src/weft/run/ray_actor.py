@@ -26,6 +26,10 @@ Packed = tuple[bytes, list[Any]]
 """A pickle and its large buffers, which Ray keeps in memory that all processes of a node can see."""
 
 
+GONE = "gone"
+"""In place of the result of a call that came to nothing."""
+
+
 def pickling() -> Callable[..., bytes]:
     """A `dumps` as Ray has it, which sends a `weft.task` of the user's script whole as well, not by name."""
     richer = import_module("ray.cloudpickle").CloudPickler
@@ -73,10 +77,6 @@ def machine() -> str:
     return boot.read_text() if boot.exists() else platform.node()
 
 
-class Faulty(Exception):
-    """A task of a plan came to nothing; so do those that depend on it."""
-
-
 class Station:
     """Runs the calls of one device, one after the other, in the order they were sent.
 
@@ -103,30 +103,26 @@ class Station:
         self.dropped.clear()
         self.functions = {number: loaded(data) for number, data in functions.items()}
 
-    def drop(self, number: int) -> None:
-        """Do not run an order that waits."""
-        self.dropped.add(number)
+    def drop(self, numbers: Sequence[int]) -> None:
+        """Do not run orders that wait."""
+        self.dropped.update(numbers)
 
     def watch(self) -> None:
         """Never return: whoever waits for this learns that the process is dead."""
         threading.Event().wait()
 
     def perform(
-        self, number: int, function: int, data: bytes | None, arguments: Packed, how: tuple[bool, bool], *inputs: Packed | None
-    ) -> tuple[tuple[Any, ...], Packed | None]:
-        """Call a function; returns what the driver reads, and the result, which it does not. `how`: (it chooses, others depend on it)."""
-        chooses, bound = how
-        report, result = self._perform(number, function, data, arguments, chooses, *inputs)
-        if bound and report[0] != "done":
-            raise Faulty(report[-2] if report[0] == "failed" else "called off")  # those that were called already must not run without it
-        return report, result
+        self, number: int, function: int, data: bytes | None, arguments: Packed, chooses: bool, *inputs: Packed | str | None
+    ) -> tuple[tuple[Any, ...], Packed | str]:
+        """Call a function; returns what the driver reads, and the result, which it does not.
 
-    def _perform(
-        self, number: int, function: int, data: bytes | None, arguments: Packed, chooses: bool, *inputs: Packed | None
-    ) -> tuple[tuple[Any, ...], Packed | None]:
+        Calls of a plan are made before it is known what comes of those they depend on: they do not run without it.
+        """
         begin = time.perf_counter()
         if number in self.dropped:
-            return ("dropped", begin, begin), None
+            return ("dropped", begin, begin), GONE
+        if GONE in inputs:
+            return _failure(begin, "raised", "what it needs came to nothing", "")
         if data is not None:
             self.functions[function] = loaded(data)
         known = self.functions[function]
@@ -134,7 +130,7 @@ class Station:
             return _failure(begin, "function", f"its function cannot be loaded here: {known}", "")
 
         def call() -> Any:
-            values = [None if parcel is None else unpacked(parcel) for parcel in inputs]
+            values = [None if parcel is None else unpacked(parcel) for parcel in inputs]  # type: ignore[arg-type]
             args, kwargs = unpacked(arguments)
             return known(*fill(args, values), **fill(kwargs, values))
 
@@ -148,5 +144,5 @@ class Station:
         return ("done", begin, time.perf_counter(), size_of(result), branches), result
 
 
-def _failure(begin: float, fault: str, text: str, trace: str) -> tuple[tuple[Any, ...], None]:
-    return ("failed", begin, time.perf_counter(), fault, " ".join(text.split()), trace), None
+def _failure(begin: float, fault: str, text: str, trace: str) -> tuple[tuple[Any, ...], str]:
+    return ("failed", begin, time.perf_counter(), fault, " ".join(text.split()), trace), GONE

@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import inf
 from pathlib import Path
 from typing import Any, Self
@@ -143,7 +143,7 @@ class RayBackend:
             self._end(seat)
             return
         # ray.cancel would not do: it reports the call as cancelled, and the actor runs it all the same.
-        self._retract(sent)
+        self._retract([sent])
 
     def wait(self, until: float) -> list[Event]:
         """Wait for what the actors run first, for those that start, and for those that die."""
@@ -222,22 +222,21 @@ class RayBackend:
             self._plan_calls -= 1  # numbers of the driver's own orders begin at 0
             order = Order(self._plan_calls, (row.instance,), (row.parents,), (False,))
             inputs = [made[i].value if i in made else self._results[i] for i in row.parents]
-            made[row.instance] = self._call(order, row.device, inputs, bound=True)
+            made[row.instance] = self._call(order, row.device, inputs)
         plan = WholeCalls(rows, made, self._retract)
         others = plan.follow(self.wait, lambda: [seat.first for seat in self._seats if seat is not None], tell)
         self._news = [*(event for event in others if isinstance(event, DeviceLost | DeviceAdded)), *self._news]
 
     # -- inside -------------------------------------------------------------
 
-    def _call(self, order: Order, device: int, inputs: list[Any], *, bound: bool = False) -> Sent:
-        """`bound`: others that depend on it are called already; they must not run if it fails."""
+    def _call(self, order: Order, device: int, inputs: list[Any]) -> Sent:
         seat = self._seats[device]
         assert seat is not None
         number, data = self._functions.of(order.members[0])
         new = number not in seat.knows
         seat.knows.add(number)
-        arguments, how = self._functions.arguments(order.members[0]), (order.chooses[0], bound)
-        report, value = seat.perform.remote(order.number, number, data if new else None, arguments, how, *inputs)
+        arguments = self._functions.arguments(order.members[0])
+        report, value = seat.perform.remote(order.number, number, data if new else None, arguments, order.chooses[0], *inputs)
         sent = Sent(order, report, value, self.clock())
         if seat.first is None:
             self._news.append(Started(order.number, device, sent.at))
@@ -245,12 +244,16 @@ class RayBackend:
         self._orders[order.number] = (sent, seat)
         return sent
 
-    def _retract(self, sent: Sent) -> None:
-        """Take back an order, if its actor still has it; should it run already, nobody listens to what comes of it."""
-        _, seat = self._orders.pop(sent.order.number, (sent, None))
-        if seat is not None:
-            sent.off = True
-            seat.actor.drop.options(concurrency_group="control").remote(sent.order.number)
+    def _retract(self, orders: Iterable[Sent]) -> None:
+        """Take back orders that actors still have; should one run already, nobody listens to what comes of it."""
+        numbers: dict[Seat, list[int]] = {}
+        for sent in orders:
+            _, seat = self._orders.pop(sent.order.number, (sent, None))
+            if seat is not None:
+                sent.off = True
+                numbers.setdefault(seat, []).append(sent.order.number)
+        for seat, gone in numbers.items():
+            seat.actor.drop.options(concurrency_group="control").remote(gone)
 
     def _spawn(self, device: int) -> Seat:
         spec = self.specs[device]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import inf
 
 from weft.run.backend import DeviceLost, Event, Failed, Finished
@@ -16,10 +16,10 @@ class WholeCalls:
     Parameters
     ----------
     made : instance -> its call
-    call_off : takes a call back that does not run
+    call_off : takes back calls that do not run
     """
 
-    def __init__(self, rows: Sequence[Row], made: dict[int, Sent], call_off: Callable[[Sent], None]) -> None:
+    def __init__(self, rows: Sequence[Row], made: dict[int, Sent], call_off: Callable[[Iterable[Sent]], None]) -> None:
         self._parents = {row.instance: row.parents for row in rows}
         self._made = made
         self._call_off = call_off
@@ -59,6 +59,7 @@ class WholeCalls:
 
     def _retract(self, running: list[Sent | None]) -> None:
         """Take back all but what runs."""
-        for i in [i for i in self._open if self._made[i] not in running]:
+        gone = [i for i in self._open if self._made[i] not in running]
+        for i in gone:
             del self._open[i]
-            self._call_off(self._made[i])
+        self._call_off([self._made[i] for i in gone])
