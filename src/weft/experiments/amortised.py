@@ -1,111 +1,216 @@
-"""What `amortised` gains: HEFT, `anytime` and `amortised` on the same graphs with the same wall clock, side by side in one run.
+"""What `amortised` gains, and what of it is the network's: the planners on the same graphs with the same time, side by side in one run.
 
-The planners take turns on every graph and seed, so that whatever else the machine does hits all of them alike. Fresh graphs are drawn from
-seeds that nothing was learned from or tuned on. ``python -m weft.experiments.amortised [folder of graphs] [seeds]`` prints the tables.
+Three sets: the graphs with published best makespans (where there is a folder of them), fresh ones like them (`twin_graphs`), and fresh
+ones of many more shapes and sizes. Nothing was learned from or tuned on any of their seeds. The planners take turns on every graph and
+seed. Time is processor time of one core with one chain, so that whatever else the machine does is not counted; or the wall clock and all
+cores. Where there is little to gain, long searches and the lower bound say how much there is.
+
+``python -m weft.experiments.amortised [folder of graphs] [seeds] [processor|wall]`` prints the tables.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from weft.experiments.quality import Case, static_cases, table
+from weft.experiments.quality import Case, static_cases
+from weft.experiments.twin_graphs import RECIPES, twin
 from weft.learn.amortised_data import draw_problem
+from weft.model import Problem
 from weft.model.check import check
 from weft.planners import plan
+from weft.planners.amortised import Amortised
+from weft.planners.anytime import Anytime
+from weft.planners.bounds import lower_bound
+from weft.planners.clock import now, processor_time
+from weft.report.tables import Column, Columns, table_text
 
-CONTENDERS: dict[str, tuple[str, float | None, dict[str, Any]]] = {
-    "heft": ("heft", None, {}),
-    "amortised, one pass": ("amortised", None, {"search": False}),
-    "anytime 25 ms": ("anytime", 0.025, {}),
-    "amortised 25 ms": ("amortised", 0.025, {}),
-    "anytime 100 ms": ("anytime", 0.1, {}),
-    "amortised 100 ms": ("amortised", 0.1, {}),
-}
-"""Name -> planner, seconds and options."""
+RATIOS = (0.1, 1.0, 5.0)
+GOALS = {0.1: 0.022, 1.0: 0.047, 5.0: 0.132}
+"""Share below HEFT that plain annealing reaches in 25 ms, by ratio of communication: to be surpassed."""
+
+BUDGETS = (0.025, 0.1)
+LONG = (1.0, 10.0)
+"""Seconds of the searches that show how much there is to gain at the lowest ratio."""
 
 FRESH_SEED = 900_000
+SEARCHES = ("anytime", "moves alone", "amortised")
+"""Those that take a time limit. `moves alone` is `amortised` without its network."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """One contender on one graph with one seed."""
+    """One contender on one graph with one seed; `seconds` is None for what takes no limit."""
 
     graph: str
     ccr: float
     contender: str
+    seconds: float | None
     seed: int
     makespan: float
-    seconds: float
-    best: float
+    heft: float
+    took: float
+
+    @property
+    def below(self) -> float:
+        """Share below HEFT's makespan."""
+        return 1.0 - self.makespan / self.heft
 
 
-def fresh_cases(per_ratio: int = 12) -> list[Case]:
-    """Graphs of 20 to 150 tasks on 3 to 32 devices at three ratios of communication; the best known is the best of the run."""
-    ratios = (0.1, 1.0, 5.0)
-    seeds = [(ccr, FRESH_SEED + 1000 * i + k) for i, ccr in enumerate(ratios) for k in range(per_ratio)]
-    return [Case(f"fresh-{seed}", draw_problem(seed, ccr=ccr, least=20, most=150), ccr) for ccr, seed in seeds]
+def twin_cases(draws: int = 4) -> list[Case]:
+    """Fresh graphs like the published ones, so many of each kind."""
+    return [Case(f"{recipe.name}-{seed}", twin(recipe, seed), recipe.ccr) for recipe in RECIPES for seed in range(draws)]
 
 
-def compare(cases: Sequence[Case], *, seeds: Sequence[int] = (0, 1)) -> Iterator[Run]:
+def wide_cases(per_ratio: int = 12) -> list[Case]:
+    """Fresh graphs of many shapes, 20 to 150 tasks on 3 to 32 devices, at three ratios of communication."""
+    seeds = [(ccr, FRESH_SEED + 1000 * i + k) for i, ccr in enumerate(RATIOS) for k in range(per_ratio)]
+    return [Case(f"wide-{seed}", draw_problem(seed, ccr=ccr, least=20, most=150), ccr) for ccr, seed in seeds]
+
+
+def compare(cases: Sequence[Case], *, seeds: Sequence[int], budgets: Sequence[float] = BUDGETS, wall: bool = False) -> Iterator[Run]:
     """Run all contenders in turn; every schedule is checked."""
     for case in cases:
-        runs = []
+        heft = plan(case.problem, "heft").makespan
         for seed in seeds:
-            for name, (planner, seconds, options) in CONTENDERS.items():
-                made = plan(case.problem, planner, seconds=seconds, seed=seed, **options)
-                faults = check(case.problem, made.schedule)
-                if faults:
-                    raise AssertionError(f"{name} made an invalid schedule for {case.name}: {faults[0]}")
-                runs.append((name, seed, made.makespan, made.seconds))
-        best = min([case.best, *(makespan for _, _, makespan, _ in runs)]) if case.best == np.inf else case.best
-        yield from (Run(case.name, case.ccr, name, seed, makespan, took, best) for name, seed, makespan, took in runs)
+            yield _run(case, "one pass", None, seed, heft, wall)
+            yield from (_run(case, name, seconds, seed, heft, wall) for seconds in budgets for name in SEARCHES)
 
 
-def summary(runs: Sequence[Run]) -> list[tuple[str, ...]]:
-    """Rows: contender, median milliseconds, and by ratio the mean gap to the best known and the mean change against HEFT."""
-    ratios = sorted({run.ccr for run in runs})
-    heft = {(run.graph, run.seed): run.makespan for run in runs if run.contender == "heft"}
-    rows: list[tuple[str, ...]] = [("planner", "median ms", *(f"CCR {c:g}: gap / below HEFT" for c in ratios))]
-    for name in CONTENDERS:
-        mine = [run for run in runs if run.contender == name]
-        cells = []
-        for ccr in ratios:
-            group = [run for run in mine if run.ccr == ccr]
-            gap = np.mean([run.makespan / run.best - 1 for run in group])
-            below = np.mean([1 - run.makespan / heft[run.graph, run.seed] for run in group])
-            cells.append(f"{100 * gap:.2f} % / {100 * below:.2f} %")
-        rows.append((name, f"{1e3 * float(np.median([run.seconds for run in mine])):.1f}", *cells))
-    return rows
+def _run(case: Case, name: str, seconds: float | None, seed: int, heft: float, wall: bool) -> Run:
+    planner = _planner(name, None if wall else 1)
+    with nullcontext() if wall else processor_time():
+        begin = now()
+        made = plan(case.problem, planner, seconds=seconds, seed=seed)
+        took = now() - begin
+    if faults := check(case.problem, made.schedule):
+        raise AssertionError(f"{name} made an invalid schedule for {case.name}: {faults[0]}")
+    return Run(case.name, case.ccr, name, seconds, seed, made.makespan, heft, took)
 
 
-def differences(runs: Sequence[Run], budget: str) -> list[tuple[str, ...]]:
-    """Rows: mean of log(amortised / anytime) by ratio over graphs, with its standard error, in percent."""
-    rows: list[tuple[str, ...]] = [("CCR", f"amortised / anytime, {budget}", "standard error", "graphs")]
-    value = {(run.graph, run.seed, run.contender): run.makespan for run in runs}
-    for ccr in [*sorted({run.ccr for run in runs}), None]:
-        by_graph: dict[str, list[float]] = {}
-        for run in runs:
-            if run.contender == f"amortised {budget}" and (ccr is None or run.ccr == ccr):
-                change = np.log(run.makespan / value[run.graph, run.seed, f"anytime {budget}"])
-                by_graph.setdefault(run.graph, []).append(100 * float(change))
-        means = np.array([np.mean(changes) for changes in by_graph.values()])
-        error = float(means.std(ddof=1)) / np.sqrt(len(means)) if len(means) > 1 else 0.0
-        rows.append(("all" if ccr is None else f"{ccr:g}", f"{means.mean():+.2f} %", f"{error:.2f} %", str(len(means))))
-    return rows
+def _planner(name: str, threads: int | None) -> Amortised | Anytime:
+    if name == "anytime":
+        return Anytime(threads=threads)
+    return Amortised(threads=threads, network=name != "moves alone", search=name != "one pass")
 
 
-def main(folder: str = "", seeds: str = "2") -> None:
+def warm_up() -> None:
+    """Compile, or read from the cache, before any clock runs."""
+    problem = Problem.from_arrays([[1.0, 2.0], [2.0, 1.0]], [[0, 1]], 1.0)
+    for name in (*SEARCHES, "one pass"):
+        plan(problem, _planner(name, 1), seconds=None if name == "one pass" else 0.01)
+
+
+# -- tables ------------------------------------------------------------------------------
+
+
+def table_of(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """Rows: contender, limit, median time, and by ratio the mean share below HEFT."""
+    rows = []
+    for name, seconds in dict.fromkeys((run.contender, run.seconds) for run in runs):
+        mine = [run for run in runs if (run.contender, run.seconds) == (name, seconds)]
+        below = {f"{c:g}": float(np.mean([run.below for run in mine if run.ccr == c])) for c in RATIOS}
+        rows.append({"contender": name, "limit": seconds, "took": float(np.median([run.took for run in mine])), **below})
+    return sorted(rows, key=lambda row: row["limit"] or 0.0)
+
+
+def differences(runs: Sequence[Run], one: str, other: str, seconds: float) -> dict[str, Any]:
+    """Mean over graphs of log(makespan of one / of the other), by ratio and over all, each with its standard error."""
+    value = {(run.graph, run.seed): np.log(run.makespan) for run in runs if (run.contender, run.seconds) == (other, seconds)}
+    by_graph: dict[tuple[float, str], list[float]] = {}
+    for run in runs:
+        if (run.contender, run.seconds) == (one, seconds):
+            by_graph.setdefault((run.ccr, run.graph), []).append(float(np.log(run.makespan) - value[run.graph, run.seed]))
+    row: dict[str, Any] = {"comparison": f"{one} over {other}", "limit": seconds}
+    for ccr in (*RATIOS, None):
+        means = np.array([np.mean(changes) for (c, _), changes in by_graph.items() if ccr in (None, c)])
+        key = "all" if ccr is None else f"{ccr:g}"
+        row[key] = float(means.mean())
+        row[f"{key} error"] = float(means.std(ddof=1) / np.sqrt(len(means))) if len(means) > 1 else None
+    return row
+
+
+def room(cases: Sequence[Case], *, seconds: Sequence[float] = LONG, ccr: float = 0.1) -> list[dict[str, Any]]:
+    """Rows: how far below HEFT long searches come at one ratio, and how far no schedule can be."""
+    chosen = [case for case in cases if case.ccr == ccr]
+    heft = {case.name: plan(case.problem, "heft").makespan for case in chosen}
+    bound = float(np.mean([1.0 - lower_bound(case.problem) / heft[case.name] for case in chosen]))
+    rows = []
+    for limit in seconds:
+        below = [_run(case, "anytime", limit, 0, heft[case.name], False).below for case in chosen]
+        rows.append({"contender": "anytime", "limit": limit, "ccr": ccr, "graphs": len(chosen), "below": float(np.mean(below))})
+    return [*rows, {"contender": "no schedule at all", "limit": None, "ccr": ccr, "graphs": len(chosen), "below": bound}]
+
+
+def findings(
+    folder: Path | None = None, *, draws: int = 4, wide: int = 12, seeds: int = 3, long: Sequence[float] = LONG, wall: bool = False
+) -> dict[str, Any]:
+    """All sets: name -> graphs, rows, differences and room."""
+    sets: dict[str, list[Case]] = {} if folder is None else {"published graphs": static_cases(folder)}
+    sets |= {"fresh graphs like them": twin_cases(draws), "fresh graphs of many shapes": wide_cases(wide)}
+    warm_up()
+    found: dict[str, Any] = {"seeds": seeds, "clock": "wall clock, all cores" if wall else "processor time, one core", "sets": {}}
+    for name, cases in sets.items():
+        runs = list(compare(cases, seeds=range(seeds), wall=wall))
+        pairs = (("amortised", "anytime"), ("moves alone", "anytime"), ("amortised", "moves alone"))
+        found["sets"][name] = {
+            "graphs": len(cases),
+            "rows": table_of(runs),
+            "differences": [differences(runs, one, other, seconds) for seconds in BUDGETS for one, other in pairs],
+            "room": room(cases, seconds=long) if long else [],
+        }
+    return found
+
+
+def columns() -> Columns:
+    """Of `table_of`."""
+    shares = [Column(f"{c:g}", f"below HEFT, CCR {c:g}", unit="%") for c in RATIOS]
+    return [Column("contender", "planner"), Column("limit", unit="s"), Column("took", "took (median)", unit="s"), *shares]
+
+
+def difference_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The differences as text: mean and standard error in percent."""
+    keys = [*(f"{c:g}" for c in RATIOS), "all"]
+
+    def cell(row: Mapping[str, Any], key: str) -> str:
+        error = row[f"{key} error"]
+        return f"{100 * row[key]:+.2f} %" + ("" if error is None else f" \u00b1 {100 * error:.2f}")
+
+    return [{"comparison": row["comparison"], "limit": row["limit"]} | {key: cell(row, key) for key in keys} for row in rows]
+
+
+def difference_columns() -> Columns:
+    """Of `difference_rows`."""
+    return [
+        Column("comparison", "mean of log(makespan)"),
+        Column("limit", unit="s"),
+        *(Column(f"{c:g}", f"CCR {c:g}") for c in RATIOS),
+        "all",
+    ]
+
+
+ROOM_COLUMNS: Columns = [
+    Column("contender", "planner"),
+    Column("limit", unit="s"),
+    "graphs",
+    Column("below", "below HEFT, CCR 0.1", unit="%"),
+]
+
+
+def main(folder: str = "", seeds: str = "2", clock: str = "processor") -> None:
     """Print the tables."""
-    for cases in ([static_cases(Path(folder))] if folder else []) + [fresh_cases()]:
-        runs = list(compare(cases, seeds=range(int(seeds))))
-        for rows in (summary(runs), differences(runs, "25 ms"), differences(runs, "100 ms")):
-            print(table(rows) + "\n", flush=True)
+    found = findings(Path(folder) if folder else None, seeds=int(seeds), wall=clock == "wall")
+    print(f"{found['clock']}, {seeds} seeds")
+    for name, part in found["sets"].items():
+        print(f"\n{part['graphs']} {name}\n\n{table_text(part['rows'], columns())}\n")
+        print(table_text(difference_rows(part["differences"]), difference_columns()) + "\n")
+        print(table_text(part["room"], ROOM_COLUMNS), flush=True)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from weft.planners.amortised_features import pair_features
 from weft.planners.amortised_moves import guided_team
 from weft.planners.amortised_network import Weights, read_weights, sample_passes, shipped_weights
 from weft.planners.anytime import BOUND_CELLS, CHAINS, DEFAULT_CELLS, DEFAULT_MOVES
-from weft.planners.bounds import device_tails, lower_bound
+from weft.planners.bounds import device_tails, lower_bound, path_bound
 from weft.planners.clock import Clock
 from weft.planners.cooling import Progress, reporting
 from weft.planners.decoder import make_decoder
@@ -34,6 +34,10 @@ NETWORK_CELLS = 200_000
 CELL_SECONDS, NETWORK_SHARE = 1e-6, 0.1
 """Time of network and samples for one task on one device; and the share of what is left of a time limit that they may take at most."""
 
+HURRY, FEW = 0.2, ("heft", "heft-self", "peft", "dls", "lookahead")
+"""Below so many seconds only these quick planners are asked, which are the best ones most often, and of bounds only the quickest: the
+others take up to a third of 25 ms, which moves are worth more."""
+
 SAMPLES, NOISE = 8, 0.05
 """Passes with normal noise on the outputs beside the one without; its deviation, in units."""
 
@@ -46,6 +50,7 @@ class Amortised:
     Parameters
     ----------
     search : False: no annealing, the best of one pass and the quick planners
+    network : False: the search begins at the best quick plan, to see what the network is worth
     samples : passes with noise beside the one without
     iterations : moves in all, in place of a time limit: the same result for the same seed, on any machine
     threads : how many chains run at once; None: one for each core
@@ -60,6 +65,7 @@ class Amortised:
     """
 
     search: bool = True
+    network: bool = True
     samples: int = SAMPLES
     iterations: int | None = None
     threads: int | None = None
@@ -84,16 +90,20 @@ class Amortised:
         refuse_choices(problem, self.name)
         if problem.n == 0:
             return Solution(Schedule.of(device=[], start=[], finish=[]))
-        network = shipped_weights() if self.weights is None else read_weights(Path(self.weights))
+        network = None
+        if self.network:
+            network = shipped_weights() if self.weights is None else read_weights(Path(self.weights))
         warm_up()  # compiling is not planning: the clock starts afterwards
         limit = None if self.iterations or seconds is None else seconds - min(0.02 * seconds, 0.001 + 0.01 * seconds)
         return self._plan(problem, network, Clock(limit), seed)
 
-    def _plan(self, problem: Problem, network: Weights, clock: Clock, seed: int) -> Solution:
+    def _plan(self, problem: Problem, network: Weights | None, clock: Clock, seed: int) -> Solution:
         start = first_plan(problem, network, clock, samples=self.samples, seed=seed)
         if not self.search:
             return Solution(start.schedule)
-        bound = lower_bound(problem) if problem.n * problem.p <= BOUND_CELLS else 0.0
+        bound = 0.0
+        if problem.n * problem.p <= BOUND_CELLS:
+            bound = path_bound(problem) if in_a_hurry(clock) else lower_bound(problem)
         moves = self.iterations or max(2 * CHAINS, min(DEFAULT_MOVES, DEFAULT_CELLS // (problem.n * problem.p)))
         chains = self.threads or (CHAINS if clock.seconds is None else os.cpu_count() or 1)
         team = guided_team(problem, start, chains=chains, seed=seed)
@@ -114,11 +124,18 @@ class Observation(NamedTuple):
     tail: FloatArray
 
 
-def first_plan(problem: Problem, network: Weights, clock: Clock, *, samples: int, seed: int) -> Start:
+def in_a_hurry(clock: Clock) -> bool:
+    """Whether there is so little time that what comes before the search counts."""
+    return clock.seconds is not None and clock.seconds < HURRY
+
+
+def first_plan(problem: Problem, network: Weights | None, clock: Clock, *, samples: int, seed: int) -> Start:
     """The best of the quick planners, one pass of the network, and samples around it."""
-    start = quick_start(problem, Objective.of("makespan"), clock, seed=seed)
+    objective = Objective.of("makespan")
+    few = in_a_hurry(clock)
+    start = quick_start(problem, objective, clock, seed=seed, names=FEW) if few else quick_start(problem, objective, clock, seed=seed)
     cells = problem.n * problem.p
-    if cells > NETWORK_CELLS or cells * CELL_SECONDS > NETWORK_SHARE * clock.left():
+    if network is None or cells > NETWORK_CELLS or cells * CELL_SECONDS > NETWORK_SHARE * clock.left():
         return start
     seen, decoder = observe(problem, start), make_decoder(problem.n, problem.p)
     random = np.array([int(stream(seed, "amortised", "samples").integers(1, 2**63)) | 1], np.uint64)

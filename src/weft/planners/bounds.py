@@ -71,6 +71,18 @@ def lower_bound(problem: Problem, *, copies: bool = False) -> float:
     return max(path, max(pinned, area, between) * slack)
 
 
+def path_bound(problem: Problem) -> float:
+    """The weakest and quickest of the bounds: the longest path, each task on its best device, without transfers.
+
+    Examples
+    --------
+    >>> path_bound(Problem.from_arrays([[2.0, 3.0], [4.0, 5.0], [2.0, 2.0]], [[0, 1]], [1.0]))
+    6.0
+    """
+    cheapest = problem.work * problem.best_pace[problem.row]
+    return float((_chain_heads(_forward(problem), cheapest) + cheapest).max(initial=0.0))
+
+
 def device_heads(problem: Problem) -> FloatArray:
     """(n, p) earliest start of each task on each device in any schedule."""
     return _pick_device_heads(problem)(_forward(problem))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ from weft.model.columns import FloatArray, IntArray
 from weft.planners import copying
 from weft.planners.annealing import BEST, Chain, anneal, begin, make_chain
 from weft.planners.bounds import chain_tails, device_tails
-from weft.planners.clock import Clock
+from weft.planners.clock import Clock, now
 from weft.planners.copying import Copier, anneal_copies, begin_copies, decode_copies, make_copier
 from weft.planners.decoder import ANY, Decoder, decode, make_decoder
 from weft.planners.objective import Goal, Objective
@@ -91,15 +90,15 @@ class Worker:
             report(done / moves)
 
     def run_until(self, end: float, target: float, report: Callable[[float], None]) -> None:
-        """One run until a time of `perf_counter`, from hot to cold."""
-        begun = now = time.perf_counter()
+        """One run until a time of the clock, from hot to cold."""
+        begun = time = now()
         self.heat((end - begun) / self.pace)
-        while now + self.pace < end and self.best > target:
-            count = max(1, int(min((end - begun) / STEPS, end - now) / self.pace))
-            self.anneal(count, (now - begun) / (end - begun), target)
-            then, now = now, time.perf_counter()
-            self.pace = 0.5 * self.pace + 0.5 * (now - then) / count
-            report(min(1.0, (now - begun) / (end - begun)))
+        while time + self.pace < end and self.best > target:
+            count = max(1, int(min((end - begun) / STEPS, end - time) / self.pace))
+            self.anneal(count, (time - begun) / (end - begun), target)
+            then, time = time, now()
+            self.pace = 0.5 * self.pace + 0.5 * (time - then) / count
+            report(min(1.0, (time - begun) / (end - begun)))
 
 
 @dataclass
@@ -188,22 +187,22 @@ class Team:
         assert clock.seconds is not None
         last, first, run = clock.begin + clock.seconds * until - self.reserve, self.workers[0], 0
         self._measure(clock.seconds)
-        while (now := time.perf_counter()) + 1.2 * first.pace < last and self.leader.best > target:
-            runs = max(1, round((last - now) / (CYCLE * first.problem.n * first.pace)))
-            end = now + (last - now) / runs
-            tell = partial(_part, report, clock.share(), (end - now) / clock.seconds)
+        while (time := now()) + 1.2 * first.pace < last and self.leader.best > target:
+            runs = max(1, round((last - time) / (CYCLE * first.problem.n * first.pace)))
+            end = time + (last - time) / runs
+            tell = partial(_part, report, clock.share(), (end - time) / clock.seconds)
             self._run(pool, run, partial(Worker.run_until, end=end, target=target), tell)
             run += 1
 
     def _measure(self, seconds: float) -> None:
         """How long a move takes, by a few of them."""
-        first, begun, done, count = self.workers[0], time.perf_counter(), 0, 1
-        while done == 0 or time.perf_counter() - begun < 0.005 * seconds:
+        first, begun, done, count = self.workers[0], now(), 0, 1
+        while done == 0 or now() - begun < 0.005 * seconds:
             first.anneal(count, 1.0, 0.0)
             done += count
             count *= 2
         for worker in self.workers:
-            worker.pace = (time.perf_counter() - begun) / done
+            worker.pace = (now() - begun) / done
 
     def _run(self, pool: ThreadPoolExecutor, run: int, work: Callable[..., None], tell: Callable[[float, float], None]) -> None:
         """One run of all workers: from the second on, every other one begins at the best of all, the others at their own best."""
@@ -220,10 +219,10 @@ class Team:
 
 def _begin_all(workers: Sequence[Worker], order: IntArray, choice: IntArray) -> float:
     """Start all workers at one place; returns what that takes one of them, generously."""
-    begun = time.perf_counter()
+    begun = now()
     for worker in workers:
         worker.begin(order, choice)
-    return 0.0005 + 2.0 * (time.perf_counter() - begun) / len(workers)
+    return 0.0005 + 2.0 * (now() - begun) / len(workers)
 
 
 def _part(report: Progress, used: float, share: float, part: float, best: float) -> None:

@@ -36,9 +36,11 @@ class Start(NamedTuple):
     value: float
 
 
-def quick_start(problem: Problem, objective: Objective, clock: Clock, *, seed: int = 0) -> Start:
-    """The best of the quick planners that make no copies: of all for small problems, else of those there is time for, at least HEFT."""
-    names = (*LISTS, *FRONTS, *REST) if problem.n <= FRONT_LIMIT else (*LISTS, *REST)
+def quick_start(
+    problem: Problem, objective: Objective, clock: Clock, *, seed: int = 0, names: tuple[str, ...] = (*LISTS, *FRONTS, *REST)
+) -> Start:
+    """The best of the quick planners without copies: of all named for small problems, else of those there is time for, one at least."""
+    names = tuple(name for name in names if name not in FRONTS or problem.n <= FRONT_LIMIT)
     best: Start | None = None
     for name in names:
         if best is not None and problem.n * problem.p > SMALL and clock.share() > START_SHARE:
