@@ -9,9 +9,10 @@ from weft.generate import Case, draw_case
 from weft.policies import simulate
 from weft.policies.dispatch import DEVICE, FEATURES, REWARDS, TASK, make_turn, next_turn, take_turn
 from weft.policies.dqn_policy import Dqn
-from weft.policies.foresight_policy import FAR, Foresight, make_desk, weights_of
+from weft.policies.foresight_policy import Foresight, weights_of
+from weft.policies.plans import FAR, make_plans
 from weft.policies.q_network import planned_choice, q_network, q_value
-from weft.policies.workflow_files import load_workflow_policy, save_dqn, save_rule
+from weft.policies.workflow_files import Card, load_workflow_policy, save_policy
 from weft.sim.commitment import commit
 from weft.sim.kernel import ENDED, MOMENT
 from weft.sim.reference import simulate_reference
@@ -23,6 +24,7 @@ from weft.learn.dqn import DOCUMENT, DqnSettings, Values, load_arrays, train_dqn
 from weft.learn.dqn_rollouts import RolloutSettings, train_by_rollouts  # noqa: E402
 from weft.learn.evolution import Evolution  # noqa: E402
 from weft.learn.fine_tuning import fine_tune  # noqa: E402
+from weft.learn.portfolio_search import PortfolioSearch, search_portfolio  # noqa: E402
 from weft.learn.rule_search import RuleSearch, search_rule  # noqa: E402
 from weft.learn.sum_tree import SumTree  # noqa: E402
 
@@ -44,7 +46,7 @@ def start(problem_or_case, weights=None):
     scenario = case.scenario if case else weft.Scenario.of(workload)
     w = weights_of(weights or {})
     sim = make_sim(workload, scenario, None, eager=True)
-    return sim, make_desk(workload, sim, w, FAR), make_turn(sim), w
+    return sim, make_plans(workload, sim, [w], most=FAR), make_turn(sim)
 
 
 # -- the decision process ------------------------------------------------------
@@ -52,21 +54,21 @@ def start(problem_or_case, weights=None):
 
 def test_turns_of_a_small_problem():
     """Two independent tasks of 2 and 1 s on two equal devices: which task, which device, and so on; waiting is on offer once one runs."""
-    sim, desk, turn, w = start(weft.Problem.from_arrays([[2.0, 2.0], [1.0, 1.0]]))
-    assert next_turn(sim, desk, turn, w, FAR) == MOMENT
+    sim, plans, turn = start(weft.Problem.from_arrays([[2.0, 2.0], [1.0, 1.0]]))
+    assert next_turn(sim, plans, turn) == MOMENT
     assert (turn.state[0], sorted(turn.offer[: turn.state[2]].tolist())) == (TASK, [0, 1])  # nothing runs: no waiting
     assert turn.offer[planned_choice(turn)] == 0  # the longer one first
     assert take_turn(turn, planned_choice(turn)) == (-1, -1)
-    assert next_turn(sim, desk, turn, w, FAR) == MOMENT
+    assert next_turn(sim, plans, turn) == MOMENT
     assert (turn.state[0], turn.offer[: turn.state[2]].tolist()) == (DEVICE, [0, 1])
     task, device = take_turn(turn, planned_choice(turn))
     assert (task, device) == (0, 0)
     commit(sim, task, device)
-    assert next_turn(sim, desk, turn, w, FAR) == MOMENT
+    assert next_turn(sim, plans, turn) == MOMENT
     assert (turn.state[0], turn.offer[: turn.state[2]].tolist()) == (TASK, [1, -1])
     assert turn.reward.tolist() == [0.0] * len(REWARDS)  # no time has passed
     take_turn(turn, 1)  # wait: asked again when task 0 has ended, at 2 s
-    assert next_turn(sim, desk, turn, w, FAR) == MOMENT
+    assert next_turn(sim, plans, turn) == MOMENT
     assert sim.world[0]["now"] == 2.0
     # The first plan promised 2 s; now it is 3. The rank of the first task is 2 s: the promise has slipped by half a path.
     assert turn.reward[0] == pytest.approx(-0.5)
@@ -99,16 +101,16 @@ def test_views_and_compiled_path_agree(condition):
 
 def test_rewards_add_up_to_the_slip_of_the_first_promise():
     case = draw_case("noisy", seed=3, tasks=40)
-    sim, desk, turn, w = start(case)
+    sim, plans, turn = start(case)
     rng, total, first = np.random.default_rng(0), 0.0, None
-    while next_turn(sim, desk, turn, w, FAR) == MOMENT:
+    while next_turn(sim, plans, turn) == MOMENT:
         total += turn.reward[0]
         first = turn.promise[0, 0] if first is None else first
         task, device = take_turn(turn, int(rng.integers(turn.state[2])))
         if device >= 0:
             commit(sim, task, device)
     total += turn.reward[0]
-    path = desk.rank[desk.order[0]]
+    path = plans.stack.rank[0, plans.stack.order[0, 0]]
     assert total == pytest.approx(-(sim.job["finish"][0] - first) / path)
 
 
@@ -146,13 +148,14 @@ def test_networks_that_do_not_fit_are_refused():
 
 
 def test_policies_on_disk(tmp_path):
-    made = Dqn("mine", arrays(), {"ahead": 0.5}, caution=0.25, most=64)
-    save_dqn(tmp_path / "mine", "mine", arrays(), {"ahead": 0.5}, caution=0.25, most=64, about="a test", training={"seed": 1})
+    made = Dqn("mine", arrays(), [{"ahead": 0.5}, {}], caution=0.25, most=64)
+    card = Card(name="mine", about="a test", weights=[{"ahead": 0.5}, {}], caution=0.25, most=64, challengers=2, training={"seed": 1})
+    save_policy(tmp_path / "mine", card, arrays())
     found = weft.load_policy(tmp_path / "mine")
-    assert (found.name, found.caution, found.most) == ("mine", 0.25, 64)
-    np.testing.assert_array_equal(found.weights, made.weights)
+    assert (found.name, found.caution, found.most, found.challengers) == ("mine", 0.25, 64, 2)
+    np.testing.assert_array_equal(found.sets, made.sets)
     np.testing.assert_array_equal(found.network.w2, made.network.w2)
-    save_rule(tmp_path / "plain", "plain", {"gap": 0.5}, most=9, about="", training={})
+    save_policy(tmp_path / "plain", Card(name="plain", about="", weights=[{"gap": 0.5}], most=9))
     assert type(weft.load_policy(tmp_path / "plain.json")) is Foresight
     (tmp_path / "bad.json").write_text((tmp_path / "plain.json").read_text().replace('"gap"', '"gup"'))
     with pytest.raises(UnknownName, match="unknown weight 'gup'"):
@@ -180,7 +183,7 @@ HASTY = {"slowed": -0.9}
 
 
 def test_rollouts_learn_what_the_plan_does_not_know():
-    weights = weights_of(HASTY)
+    weights = [weights_of(HASTY)]
     settings = RolloutSettings(seconds=6.0, every=10, alone=6, streams=0, stops=4, seed=1, rate=3e-3, updates=20)
     trained = train_by_rollouts(weights, settings, draw=trap)
     assert trained.score < -0.3  # five times as quick from the first task on would be -0.69, where cases are cut off
@@ -194,7 +197,7 @@ def test_bootstrapped_targets_learn_it_too():
         seconds=np.inf, episodes=200, every=50, alone=6, streams=0, seed=1, steps=4, rate=3e-3, memory=4000, target=50, follow=(0.3, 0.0),
         explore=(0.5, 0.1), updates=4,
     )  # fmt: skip
-    assert train_dqn(weights_of(HASTY), settings, draw=trap).score < -0.3
+    assert train_dqn([weights_of(HASTY)], settings, draw=trap).score < -0.3
 
 
 def test_same_seed_same_curve():
@@ -202,7 +205,7 @@ def test_same_seed_same_curve():
         settings = DqnSettings(
             seconds=np.inf, episodes=12, every=4, alone=2, streams=0, memory=4000, seed=4, dueling=dueling, reward=dict(DOCUMENT)
         )
-        first, second = (train_dqn(weights_of({}), settings) for _ in range(2))
+        first, second = (train_dqn([weights_of({})], settings) for _ in range(2))
         assert [row["greedy"] for row in first.curve] == [row["greedy"] for row in second.curve]
         for name, value in first.arrays.items():
             np.testing.assert_array_equal(value, second.arrays[name])
@@ -229,16 +232,30 @@ def test_evolution_solves_an_ellipse():
     assert (scale * search.mean**2).sum() < 1e-6
 
 
-def test_fine_tuning_never_makes_its_own_cases_worse():
-    cases = [draw_case("static", seed=s, tasks=20, structure="cholesky", ccr=5.0) for s in range(3)]
-    tuned = fine_tune("rule", cases, seconds=3.0, seed=0)
+@pytest.mark.parametrize("policy", ["rule", "portfolio"])
+def test_fine_tuning_never_makes_its_own_cases_worse(policy):
+    cases = [draw_case("static", seed=s, tasks=20, structure="cholesky", ccr=5.0) for s in range(6)]
+    tuned = fine_tune(policy, cases, seconds=3.0, seed=0)
 
-    def mean_log(policy):
+    def mean_log(policy, cases):
         return np.mean([np.log(simulate(c.workload, policy, scenario=c.scenario).makespan) for c in cases])
 
-    assert mean_log(tuned) <= mean_log("rule")
-    with pytest.raises(InvalidInput, match="at least one case"):
-        fine_tune("rule", [])
+    judges = cases[2::3]
+    for each in (judges, [c for c in cases if c not in judges]):
+        assert mean_log(tuned, each) <= mean_log(policy, each)
+    with pytest.raises(InvalidInput, match="at least 3 cases; got 0"):
+        fine_tune(policy, [])
+
+
+def test_a_portfolio_takes_the_set_that_helps():
+    """A chain of two that takes 13 s for who does not look ahead, and 6 s for who does (`test_foresight.py`)."""
+    workload = weft.Workload.of(weft.Problem.from_arrays([[4.0, 4.0], [9.0, 2.0]], [[0, 1]], [10.0]))
+    case = Case(workload, weft.Scenario.of(workload))
+    search = PortfolioSearch(size=2, pool=3, alone=2, streams=0, finals=1, finalists=2)
+    found = search_portfolio({}, search, draw=lambda *_: [case])
+    assert found.score == pytest.approx(-np.log(2))  # 6 / 13 counts as a half
+    assert found.sets[0]["ahead"] == 0.0 < found.sets[1]["ahead"]
+    assert found.sets == search_portfolio({}, search, draw=lambda *_: [case]).sets
 
 
 # -- the environment -----------------------------------------------------------
@@ -273,8 +290,8 @@ def test_environment_and_policy_see_the_same_bits():
     case = draw_case("noisy", seed=5, tasks=20)
     env = WorkflowEnv(draw=lambda _: case)
     seen, _ = env.reset(seed=0)
-    sim, desk, turn, w = start(case)
-    assert next_turn(sim, desk, turn, w, 256) == MOMENT
+    sim, plans, turn = start(case)
+    assert next_turn(sim, plans, turn) == MOMENT
     ended = False
     while not ended:
         np.testing.assert_array_equal(seen["candidates"][: turn.state[2]], turn.feature[: turn.state[2]])
@@ -282,6 +299,6 @@ def test_environment_and_policy_see_the_same_bits():
         task, device = take_turn(turn, choice)
         if device >= 0:
             commit(sim, task, device)
-        answer = next_turn(sim, desk, turn, w, 256)
+        answer = next_turn(sim, plans, turn)
         seen, _, ended, _, _ = env.step(choice)
         assert ended == (answer == ENDED)

@@ -8,7 +8,7 @@ from weft.errors import InvalidInput, UnknownName, Unsupported
 from weft.generate import CONDITIONS, draw_case
 from weft.policies import simulate
 from weft.policies.foresight import WEIGHTS
-from weft.policies.foresight_policy import Foresight, Portfolio, weights_of
+from weft.policies.foresight_policy import Foresight, weights_of
 from weft.sim.reference import simulate_reference
 
 ODD = {
@@ -63,7 +63,7 @@ def test_views_and_compiled_path_agree(condition, weights):
 def test_several_plans_by_view_and_compiled_agree(condition):
     for seed in range(2):
         case = case_of(condition, seed)
-        policy = Portfolio("x", [ODD, {}, {"ahead": 1.0, "trust": 0.5}])
+        policy = Foresight("x", [ODD, {}, {"ahead": 1.0, "trust": 0.5}], challengers=1 + seed)
         compiled = simulate(case.workload, policy, scenario=case.scenario)
         assert weft.check(case.workload, compiled) == []
         for run in (simulate, simulate_reference):
@@ -78,7 +78,7 @@ def test_the_best_of_plans_made_once_is_no_worse_than_any():
         case = draw_case("static", seed=seed, tasks=50, ccr=2.0)
         sets = [{}, {"ahead": 1.0}, {"together": 0.5}]
         alone = [simulate(case.workload, Foresight("one", given), scenario=case.scenario).makespan for given in sets]
-        assert simulate(case.workload, Portfolio("all", sets), scenario=case.scenario).makespan <= min(alone) * (1 + 1e-12)
+        assert simulate(case.workload, Foresight("all", sets), scenario=case.scenario).makespan <= min(alone) * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("seed", range(3))

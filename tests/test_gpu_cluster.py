@@ -43,6 +43,7 @@ TINY = dataclasses.replace(
     devices=(2,),
     uniform=(20,),
     seeds=2,
+    static_seeds=4,
     job_seeds=2,
     stream_seeds=2,
     stream_jobs=3,

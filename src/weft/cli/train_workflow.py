@@ -9,8 +9,9 @@ from typing import Any
 from weft.errors import UnknownName
 from weft.registry import closest
 
-POLICIES = ("rule", "dqn", "dqn-bootstrapped", "dqn-document")
-"""What can be trained: weights by evolution; Q-networks from rollouts, from bootstrapped targets, and those with the document's reward."""
+POLICIES = ("rule", "portfolio", "dqn", "dqn-bootstrapped", "dqn-document")
+"""What can be trained: weights by evolution; sets of weights that complete one another; Q-networks on top of these, from rollouts, from
+bootstrapped targets, and those with the document's reward."""
 
 
 def run(args: argparse.Namespace, bar: Callable[..., Any]) -> None:
@@ -33,7 +34,7 @@ def run(args: argparse.Namespace, bar: Callable[..., Any]) -> None:
         return
     for row in rows:
         print(f"  seed {row['seed']}: score {row['score']:.4f} in {row['cpu_seconds']:.0f} s of processor time")
-    against = "a strong hand-made rule" if name == "rule" else "following the plan"
+    against = {"rule": "a strong hand-made rule", "portfolio": "the rule alone"}.get(name, "following the plan")
     print(f"best: score {min(row['score'] for row in rows):.4f} (mean log of the objective against {against})\nwrote {path}")
 
 
@@ -42,26 +43,30 @@ def _train(name: str, seconds: float, seed: int, watch: Callable[[dict[str, floa
         from weft.learn.rule_search import RuleSearch, search_rule
 
         return search_rule(RuleSearch(seconds=seconds, seed=seed), watch=watch)
-    from weft.policies.workflow_files import SHIPPED, load_workflow_policy
+    from weft.policies.workflow_files import SHIPPED, load_workflow_policy, read_card
 
-    weights = load_workflow_policy(SHIPPED / "rule").weights
+    if name == "portfolio":
+        from weft.learn.portfolio_search import PortfolioSearch, search_portfolio
+
+        return search_portfolio(read_card(SHIPPED / "rule").weights[0], PortfolioSearch(seed=seed), watch=watch)
+    sets = load_workflow_policy(SHIPPED / "portfolio").sets
     if name == "dqn":
         from weft.learn.dqn_rollouts import RolloutSettings, train_by_rollouts
 
-        return train_by_rollouts(weights, RolloutSettings(seconds=seconds, seed=seed), watch=watch)
+        return train_by_rollouts(sets, RolloutSettings(seconds=seconds, seed=seed), watch=watch)
     from weft.learn.dqn import DOCUMENT, OURS, DqnSettings, train_dqn
 
     reward = DOCUMENT if name == "dqn-document" else OURS
-    return train_dqn(weights, DqnSettings(seconds=seconds, seed=seed, reward=dict(reward)), watch=watch)
+    return train_dqn(sets, DqnSettings(seconds=seconds, seed=seed, reward=dict(reward)), watch=watch)
 
 
 def _save(args: argparse.Namespace, name: str, found: Any) -> Any:
-    from weft.policies.foresight import WEIGHTS
-    from weft.policies.workflow_files import SHIPPED, load_workflow_policy, save_dqn, save_rule
+    from weft.policies.workflow_files import SHIPPED, Card, read_card, save_policy
 
-    record = found.record()
+    path, record = args.out / name, found.record()
     if name == "rule":
-        return save_rule(args.out / name, name, found.weights, most=160, about="Weights found by evolution.", training=record)
-    weights = dict(zip(WEIGHTS, load_workflow_policy(SHIPPED / "rule").weights.tolist(), strict=True))
-    about = "Q-networks on top of the plan of 'rule'."
-    return save_dqn(args.out / name, name, found.arrays, weights, caution=found.caution, most=160, about=about, training=record)
+        return save_policy(path, Card(name=name, about="Weights found by evolution.", weights=[found.weights], training=record))
+    if name == "portfolio":
+        return save_policy(path, Card(name=name, about="Sets of weights that complete one another.", weights=found.sets, training=record))
+    about, sets = "Q-networks on top of the plans of 'portfolio'.", read_card(SHIPPED / "portfolio").weights
+    return save_policy(path, Card(name=name, about=about, weights=sets, caution=found.caution, training=record), found.arrays)

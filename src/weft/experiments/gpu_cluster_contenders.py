@@ -62,7 +62,7 @@ ROSTER = (
     _policy("planning", "heft-arrival", "HEFT planned anew, jobs in order of arrival", ("stream",)),
     _policy("planning", "srw-replanned", "planned anew, the job with the least remaining work first", ("stream",)),
     _policy("learned", "rule", "a weighted sum of features, its weights found by evolution"),
-    _policy("learned", "portfolio", "eight plans at every event, with the weights of rule and variations; the best is followed"),
+    _policy("learned", "portfolio", "several sets of weights that complete one another; the plan with the best promise is followed"),
     _policy("learned", "decima", "Decima's graph network picks the task, earliest finish the device"),
     _policy("learned", "lachesis", "Lachesis' graph network picks the task, DEFT the device"),
     _policy("learned", "dqn", "the deep Q-network: ready task, then device"),

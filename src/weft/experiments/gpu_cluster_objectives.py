@@ -37,7 +37,7 @@ def weighted_policies(names: Sequence[str]) -> dict[str, list[Labelled]]:
 
 
 def _weights(policy: Foresight) -> dict[str, float]:
-    return dict(zip(WEIGHTS, policy.weights.tolist(), strict=True))
+    return dict(zip(WEIGHTS, policy.sets[0].tolist(), strict=True))
 
 
 def trade_off(policies: Sequence[Labelled], *, against: str, seeds: int, jobs: int, tasks: tuple[int, int]) -> list[dict[str, Any]]:

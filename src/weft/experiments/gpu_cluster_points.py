@@ -39,13 +39,17 @@ Watch = Callable[[list[Any]], Iterable[Any]]
 
 @dataclass(frozen=True)
 class Plan:
-    """How much is done. Seeds are counted for each axis."""
+    """How much is done. Seeds are counted for each axis; with exact costs there are more of one job (`static_seeds`).
+
+    The number of jobs varies at `job_ccrs` only: planning thousands of tasks anew at every event takes a baseline ten seconds a run.
+    """
 
     tasks: tuple[int, ...]
     jobs: tuple[int, ...]
     loads: tuple[float, ...]
     devices: tuple[int, ...]
     seeds: int
+    static_seeds: int
     job_seeds: int
     stream_seeds: int
     stream_jobs: int
@@ -53,6 +57,7 @@ class Plan:
     transfer_seeds: int
     uniform: tuple[int, ...]
     ccrs: tuple[float, ...] = CCRS
+    job_ccrs: tuple[float, ...] = (1.0,)
     conditions: tuple[str, ...] = AT_ONCE
     structures: tuple[str, ...] = STRUCTURES
     tuned: tuple[str, ...] = STRUCTURES
@@ -62,11 +67,12 @@ class Plan:
 
 
 FULL = Plan(
-    tasks=(20, 40, 60, 80, 100, 125, 150),
+    tasks=(20, 50, 80, 110, 150),
     jobs=(20, 50, 100, 150),
     loads=(0.6, 0.7, 0.8, 0.9, 0.95),
     devices=(4, 8, 16),
     seeds=30,
+    static_seeds=120,
     job_seeds=30,
     stream_seeds=30,
     stream_jobs=60,
@@ -80,6 +86,7 @@ QUICK = Plan(
     loads=(0.8, 0.95),
     devices=(4, 16),
     seeds=20,
+    static_seeds=60,
     job_seeds=3,
     stream_seeds=6,
     stream_jobs=25,
@@ -123,16 +130,18 @@ def points(plan: Plan, names: Sequence[str]) -> list[Point]:
         return Point(axis, x, ccr, FIRST_SEED + seed, conditions, own, plan.stream_jobs, plan.stream_tasks)
 
     made = []
-    for seed in range(max(plan.seeds, plan.job_seeds, plan.stream_seeds)):
+    exact = tuple(name for name in plan.conditions if name == "static")
+    for seed in range(max(plan.seeds, plan.static_seeds, plan.job_seeds, plan.stream_seeds)):
         for ccr in plan.ccrs:
             if seed < plan.seeds:
                 made += [at("tasks", x, ccr, seed, plan.conditions) for x in plan.tasks]
                 made += [at("uniform", x, ccr, seed, ("static",)) for x in plan.uniform]
-            if seed < plan.job_seeds:
-                made += [at("jobs", x, ccr, seed, plan.conditions) for x in plan.jobs]
+            elif seed < plan.static_seeds and exact:
+                made += [at("tasks", x, ccr, seed, exact) for x in plan.tasks]
             if seed < plan.stream_seeds:
                 made += [at("stream", x, ccr, seed, ("stream",)) for x in plan.loads]
         if seed < plan.job_seeds:
+            made += [at("jobs", x, ccr, seed, plan.conditions) for ccr in plan.job_ccrs for x in plan.jobs]
             made += [at("devices", x, min(plan.ccrs), seed, ("static",)) for x in plan.devices]
     return made
 

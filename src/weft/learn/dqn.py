@@ -8,7 +8,7 @@ be any number of them. The behaviour follows the plan in part of the turns: demo
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import NamedTuple
 
@@ -23,8 +23,7 @@ from weft.learn.rule_search import SEEN, VALIDATION, copied, draw_cases
 from weft.learn.sum_tree import SumTree
 from weft.model.columns import FloatArray, IntArray
 from weft.policies.dispatch import FEATURES, REWARDS, Turn, make_turn, next_turn, take_turn
-from weft.policies.foresight import Desk, live_by_plan
-from weft.policies.foresight_policy import FAR, make_desk
+from weft.policies.plans import FAR, Plans, live_by_plans, make_plans
 from weft.policies.q_network import QNetwork, greedy_choice, live_by_values, planned_choice, q_network
 from weft.registry import closest
 from weft.rng import stream
@@ -114,11 +113,9 @@ def make_tape(turns: int, offered: int) -> Tape:
 @lean
 def play_episode(
     sim: Sim,
-    desk: Desk,
+    plans: Plans,
     turn: Turn,
     network: QNetwork,
-    weights: FloatArray,
-    most: int,
     follow: float,
     explore: float,
     chance: FloatArray,
@@ -126,7 +123,7 @@ def play_episode(
 ) -> int:
     """Play one simulation and write it down, up to the length of the tape; returns the number of turns."""
     for t in range(len(tape.kind)):
-        answer = next_turn(sim, desk, turn, weights, most)
+        answer = next_turn(sim, plans, turn)
         if t > 0:
             for k in range(len(turn.reward)):
                 tape.reward[t - 1, k] = turn.reward[k]
@@ -280,22 +277,23 @@ class TrainedDqn:
         return {**known, **counts, "settings": dict(self.settings), "curve": self.curve}
 
 
+def plans_for(case: Case, sim: Sim, sets: Sequence[FloatArray]) -> Plans:
+    """Plans of a case, with sight of all of a lone workflow and of the most urgent tasks of a stream."""
+    return make_plans(case.workload, sim, sets, most=SEEN if case.workload.jobs > 1 else FAR)
+
+
 class Validation:
     """The same cases every time: log(objective / that of following the plan), mean."""
 
-    def __init__(self, weights: FloatArray, cases: list[Case]) -> None:
-        self.weights, self.cases = weights, cases
+    def __init__(self, sets: Sequence[FloatArray], cases: list[Case]) -> None:
+        self.sets, self.cases = sets, cases
         self._blank = [make_sim(case.workload, case.scenario, None, eager=True) for case in cases]
         self.plan = np.array([self._log(k, None, 0.0) for k in range(len(cases))])
 
     def _log(self, k: int, network: QNetwork | None, caution: float) -> float:
-        sim, workload = copied(self._blank[k]), self.cases[k].workload
-        most = SEEN if workload.jobs > 1 else FAR
-        desk = make_desk(workload, sim, self.weights, most)
-        if network is None:
-            answer = live_by_plan(sim, desk, self.weights, most)
-        else:
-            answer = live_by_values(sim, desk, make_turn(sim), network, self.weights, most, caution)
+        sim = copied(self._blank[k])
+        plans = plans_for(self.cases[k], sim, self.sets)
+        answer = live_by_plans(sim, plans) if network is None else live_by_values(sim, plans, make_turn(sim), network, caution)
         if answer != ENDED:
             return np.inf
         return float(np.log((sim.job["finish"][:-1] - sim.job["arrival"][:-1]).mean()))
@@ -307,14 +305,14 @@ class Validation:
 
 
 def train_dqn(
-    weights: FloatArray,
+    sets: Sequence[FloatArray],
     settings: DqnSettings | None = None,
     *,
     draw: Callable[[int, int, int], list[Case]] = draw_cases,
     start: Mapping[str, NDArray[np.float32]] | None = None,
     watch: Callable[[dict[str, float]], None] | None = None,
 ) -> TrainedDqn:
-    """Train on top of the plan that `weights` make; `start` goes on from networks trained before."""
+    """Train on top of the plan that sets of weights make; `start` goes on from networks trained before."""
     settings = settings or DqnSettings()
     torch.manual_seed(settings.seed)
     torch.set_num_threads(1)
@@ -325,7 +323,7 @@ def train_dqn(
     target.load_state_dict(online.state_dict())
     optimizer = torch.optim.Adam(online.parameters(), lr=settings.rate)
     memory = Memory(settings.memory, settings.offered, settings.alpha)
-    validation = Validation(weights, draw(VALIDATION + 1, settings.alone, settings.streams))
+    validation = Validation(sets, draw(VALIDATION + 1, settings.alone, settings.streams))
     tape = make_tape(settings.memory // 8, settings.offered)
     trained = TrainedDqn(online.arrays(), 0.0, 0.0, "DQN (weft.learn.dqn)", settings.seed, asdict(settings))
     began, updates = time.process_time(), 0
@@ -337,19 +335,8 @@ def train_dqn(
         done = min(1.0, trained.seconds / settings.seconds) if settings.seconds < np.inf else episode / settings.episodes
         follow, explore = (a + (b - a) * done for a, b in (settings.follow, settings.explore))
         sim = make_sim(case.workload, case.scenario, None, eager=True)
-        most = SEEN if case.workload.jobs > 1 else FAR
-        turns = play_episode(
-            sim,
-            make_desk(case.workload, sim, weights, most),
-            make_turn(sim),
-            q_network(online.arrays()),
-            weights,
-            most,
-            follow,
-            explore,
-            rng.random((len(tape.kind), 2)),
-            tape,
-        )
+        plans, chance = plans_for(case, sim, sets), rng.random((len(tape.kind), 2))
+        turns = play_episode(sim, plans, make_turn(sim), q_network(online.arrays()), follow, explore, chance, tape)
         if turns > settings.steps:
             memory.add(tape, turns, settings)
         if memory.held > 4 * settings.batch:

@@ -10,7 +10,7 @@ approximate policy iteration (Lagoudakis and Parr 2003) with rollouts (Bertsekas
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -20,12 +20,11 @@ from torch import nn
 
 from weft.errors import InvalidInput
 from weft.generate import Case
-from weft.learn.dqn import TrainedDqn, Validation, Values, load_arrays, validate
-from weft.learn.rule_search import SEEN, VALIDATION, copied, draw_cases
+from weft.learn.dqn import TrainedDqn, Validation, Values, load_arrays, plans_for, validate
+from weft.learn.rule_search import VALIDATION, copied, draw_cases
 from weft.model.columns import FloatArray, IntArray
 from weft.policies.dispatch import DEVICE, FEATURES, TASK, Turn, make_turn, next_turn, offer, take_turn
-from weft.policies.foresight import Desk
-from weft.policies.foresight_policy import FAR, make_desk
+from weft.policies.plans import FOLLOWED, Plans, copy_plans
 from weft.policies.q_network import QNetwork, greedy_choice, live_by_values, planned_choice, q_network, q_value
 from weft.rng import stream
 from weft.sim.commitment import commit
@@ -67,19 +66,19 @@ class RolloutSettings:
 
 
 @lean
-def live_turns(sim: Sim, desk: Desk, turn: Turn, network: QNetwork, weights: FloatArray, most: int, caution: float, stop: int) -> int:
+def live_turns(sim: Sim, plans: Plans, turn: Turn, network: QNetwork, caution: float, stop: int) -> int:
     """Follow the policy for so many turns, and stop where the next choice is due; returns the turns taken, fewer at the end of the run."""
     for t in range(stop):
-        if next_turn(sim, desk, turn, weights, most) != MOMENT:
+        if next_turn(sim, plans, turn) != MOMENT:
             return t
         task, device = take_turn(turn, greedy_choice(network, turn, caution))
         if device >= 0:
             commit(sim, task, device)
-    return stop if next_turn(sim, desk, turn, weights, most) == MOMENT else stop - 1
+    return stop if next_turn(sim, plans, turn) == MOMENT else stop - 1
 
 
 @lean
-def best_device_values(sim: Sim, desk: Desk, turn: Turn, network: QNetwork, weights: FloatArray, value: FloatArray) -> None:
+def best_device_values(sim: Sim, plans: Plans, turn: Turn, network: QNetwork, value: FloatArray) -> None:
     """For every candidate of a task turn, the best value of its devices; 0 for waiting. The turn is as it was afterwards."""
     count = turn.state[2]
     for c in range(count):
@@ -88,13 +87,13 @@ def best_device_values(sim: Sim, desk: Desk, turn: Turn, network: QNetwork, weig
             continue
         # The offer of the device turn overwrites that of the task turn: it is made anew below.
         turn.state[0], turn.state[1] = DEVICE, turn.offer[c]
-        offer(sim, desk, turn, weights)
+        offer(sim, plans, turn)
         best = -np.inf
         for k in range(turn.state[2]):
             best = max(best, q_value(network, DEVICE, turn.feature[k]))
         value[c] = best
         turn.state[0] = TASK
-        offer(sim, desk, turn, weights)
+        offer(sim, plans, turn)
 
 
 class Lessons:
@@ -114,17 +113,16 @@ class Lessons:
 class Run:
     """One simulation that can be copied where it stands."""
 
-    def __init__(self, case: Case, weights: FloatArray, *, at: tuple[Sim, Desk, Turn] | None = None) -> None:
-        self.case, self.weights, self.most = case, weights, SEEN if case.workload.jobs > 1 else FAR
+    def __init__(self, case: Case, sets: Sequence[FloatArray], *, at: tuple[Sim, Plans, Turn] | None = None) -> None:
+        self.case, self.sets = case, sets
         if at is None:
             sim = make_sim(case.workload, case.scenario, None, eager=True)
-            at = sim, make_desk(case.workload, sim, weights, self.most), make_turn(sim)
-        self.sim, self.desk, self.turn = at
+            at = sim, plans_for(case, sim, sets), make_turn(sim)
+        self.sim, self.plans, self.turn = at
 
     def copy(self) -> Run:
         """A run of its own from the same point."""
-        desk = Desk._make(array.copy() for array in self.desk)
-        return Run(self.case, self.weights, at=(copied(self.sim), desk, Turn._make(array.copy() for array in self.turn)))
+        return Run(self.case, self.sets, at=(copied(self.sim), copy_plans(self.plans), Turn._make(array.copy() for array in self.turn)))
 
     def take(self, choice: int) -> None:
         """Take a candidate of this turn."""
@@ -134,14 +132,15 @@ class Run:
 
     def finish(self, network: QNetwork, caution: float) -> float:
         """Go on to the end; the mean completion time of all jobs."""
-        if live_by_values(self.sim, self.desk, self.turn, network, self.weights, self.most, caution) != ENDED:
+        if live_by_values(self.sim, self.plans, self.turn, network, caution) != ENDED:
             return np.inf
         return float((self.sim.job["finish"][:-1] - self.sim.job["arrival"][:-1]).mean())
 
     def path(self) -> float:
         """Mean rank of the first task of the jobs: the unit of values."""
-        first = self.desk.order[self.sim.job["first"][:-1]] - self.sim.job["shift"][:-1]
-        return max(float(self.desk.rank[first].mean()), 1e-300) / self.case.workload.jobs
+        order, rank = (array[self.plans.contest[FOLLOWED]] for array in (self.plans.stack.order, self.plans.stack.rank))
+        first = order[self.sim.job["first"][:-1]] - self.sim.job["shift"][:-1]
+        return max(float(rank[first].mean()), 1e-300) / self.case.workload.jobs
 
 
 def try_choices(
@@ -163,7 +162,7 @@ def try_choices(
             continue
         other.take(choice)
         if kind == TASK and not waits:
-            if not offer(other.sim, other.desk, other.turn, other.weights):
+            if not offer(other.sim, other.plans, other.turn):
                 continue
             kind = DEVICE
             device = int(rng.integers(0, int(other.turn.state[2])))
@@ -174,7 +173,7 @@ def try_choices(
             lessons.add(kind, feature, float(np.clip((own - ends) / unit, -1.0, 1.0)))
     if run.turn.state[0] == TASK:
         value = np.zeros(int(run.turn.state[2]))
-        best_device_values(run.sim, run.desk, run.turn, learning, run.weights, value)
+        best_device_values(run.sim, run.plans, run.turn, learning, value)
         for choice in rng.permutation(len(value))[:tries].tolist():
             if run.turn.offer[choice] >= 0:
                 lessons.add(TASK, run.turn.feature[choice], float(value[choice]))
@@ -186,14 +185,14 @@ def draw_short_cases(seed: int, alone: int, streams: int) -> list[Case]:
 
 
 def train_by_rollouts(
-    weights: FloatArray,
+    sets: Sequence[FloatArray],
     settings: RolloutSettings | None = None,
     *,
     draw: Callable[[int, int, int], list[Case]] = draw_short_cases,
     start: Mapping[str, NDArray[np.float32]] | None = None,
     watch: Callable[[dict[str, float]], None] | None = None,
 ) -> TrainedDqn:
-    """Train on top of the plan that `weights` make, which is the policy of the first round."""
+    """Train on top of the plan that sets of weights make, which is the policy of the first round."""
     settings = settings or RolloutSettings()
     torch.manual_seed(settings.seed)
     torch.set_num_threads(1)
@@ -203,7 +202,7 @@ def train_by_rollouts(
         load_arrays(values, start)
     optimizer = torch.optim.Adam(values.parameters(), lr=settings.rate)
     lessons = Lessons(settings.memory)
-    validation = Validation(weights, draw(VALIDATION + 1, settings.alone, settings.streams))
+    validation = Validation(sets, draw(VALIDATION + 1, settings.alone, settings.streams))
     trained = TrainedDqn(values.arrays(), 0.0, 0.0, "DQN from rollouts (weft.learn.dqn_rollouts)", settings.seed, asdict(settings))
     began, episode, updates, part = time.process_time(), 0, 0, 0
     followed, caution = q_network(trained.arrays), np.inf
@@ -212,7 +211,7 @@ def train_by_rollouts(
         if not pool:
             pool = draw(settings.seed * 100_000 + 70_000 + episode, 21, 3)
             rng.shuffle(pool)
-        _learn_from_run(Run(pool.pop(), weights), followed, caution, q_network(values.arrays()), lessons, settings, rng)
+        _learn_from_run(Run(pool.pop(), sets), followed, caution, q_network(values.arrays()), lessons, settings, rng)
         if lessons.held > settings.batch:
             for _ in range(settings.updates):
                 _update(values, optimizer, lessons, settings.batch, rng)
@@ -235,7 +234,7 @@ def _learn_from_run(
     length = max(4 * len(run.sim.inst) // settings.stops, 1)
     for _ in range(settings.stops):
         stop = int(rng.integers(1, length + 1))
-        if live_turns(run.sim, run.desk, run.turn, followed, run.weights, run.most, caution, stop) < stop:
+        if live_turns(run.sim, run.plans, run.turn, followed, caution, stop) < stop:
             return
         if run.turn.state[2] > 1:
             try_choices(run, followed, caution, learning, lessons, settings.tries, rng)

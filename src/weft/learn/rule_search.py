@@ -18,8 +18,9 @@ from weft.errors import InvalidInput
 from weft.generate import Case, draw_case
 from weft.learn.evolution import Evolution
 from weft.model.columns import FloatArray
-from weft.policies.foresight import WEIGHTS, live_by_plan
-from weft.policies.foresight_policy import FAR, make_desk, weights_of
+from weft.policies.foresight import WEIGHTS
+from weft.policies.foresight_policy import weights_of
+from weft.policies.plans import FAR, live_by_plans, make_plans
 from weft.rng import stream
 from weft.sim.kernel import ENDED
 from weft.sim.tables import Sim, make_sim
@@ -94,7 +95,7 @@ class Trial:
         """Log of the objective of case k."""
         workload, most = self.cases[k].workload, SEEN if self.cases[k].workload.jobs > 1 else FAR
         sim = copied(self._blank[k])
-        if live_by_plan(sim, make_desk(workload, sim, weights, most), weights, most) != ENDED:
+        if live_by_plans(sim, make_plans(workload, sim, [weights], most=most)) != ENDED:
             return np.inf
         return float(np.log((sim.job["finish"][:-1] - sim.job["arrival"][:-1]).mean()))
 

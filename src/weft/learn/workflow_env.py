@@ -19,8 +19,8 @@ from weft.generate import Case, draw_case
 from weft.learn.rule_search import SEEN
 from weft.model.columns import BoolArray, FloatArray
 from weft.policies.dispatch import FEATURES, REWARDS, Turn, make_turn, next_turn, take_turn
-from weft.policies.foresight import Desk
-from weft.policies.foresight_policy import make_desk, weights_of
+from weft.policies.foresight_policy import weights_of
+from weft.policies.plans import Plans, make_plans
 from weft.registry import closest
 from weft.rng import stream
 from weft.sim.commitment import commit
@@ -82,8 +82,8 @@ class WorkflowEnv(gymnasium.Env[Seen, np.int64]):
         super().reset(seed=seed, options=options)
         self.case = self._draw(int(self.np_random.integers(2**31)))
         self._sim = make_sim(self.case.workload, self.case.scenario, None, eager=True)
-        self._desk, self._turn = make_desk(self.case.workload, self._sim, self._weights, SEEN), make_turn(self._sim)
-        if next_turn(self._sim, self._desk, self._turn, self._weights, SEEN) != MOMENT:
+        self._plans, self._turn = make_plans(self.case.workload, self._sim, [self._weights], most=SEEN), make_turn(self._sim)
+        if next_turn(self._sim, self._plans, self._turn) != MOMENT:
             raise InvalidInput(f"'{self.case.workload.name}' leaves nothing to decide")
         return self._see(), {"action_mask": self.action_masks()}
 
@@ -92,7 +92,7 @@ class WorkflowEnv(gymnasium.Env[Seen, np.int64]):
         task, device = take_turn(self._turn, self._shown[min(int(action), len(self._shown) - 1)])
         if device >= 0:
             commit(self._sim, task, device)
-        ended = next_turn(self._sim, self._desk, self._turn, self._weights, SEEN) != MOMENT
+        ended = next_turn(self._sim, self._plans, self._turn) != MOMENT
         worth = float(self._turn.reward @ self._reward)
         if ended:
             self._turn.state[2] = 0
@@ -116,10 +116,10 @@ class WorkflowEnv(gymnasium.Env[Seen, np.int64]):
 
 
 @lean
-def play_at_random(sim: Sim, desk: Desk, turn: Turn, weights: FloatArray, most: int, chance: FloatArray, seen: NDArray[np.float32]) -> int:
+def play_at_random(sim: Sim, plans: Plans, turn: Turn, chance: FloatArray, seen: NDArray[np.float32]) -> int:
     """Play with random choices, copying every observation as a learner would; returns the turns taken."""
     for t in range(len(chance)):
-        if next_turn(sim, desk, turn, weights, most) != MOMENT:
+        if next_turn(sim, plans, turn) != MOMENT:
             return t
         for c in range(min(turn.state[2], len(seen))):
             for f in range(FEATURES):
@@ -138,9 +138,9 @@ def decisions_per_second(seconds: float = 2.0, *, condition: str = "noisy", seed
     while spent < seconds:
         case = draw_case(condition, seed=seed + k)
         sim = make_sim(case.workload, case.scenario, None, eager=True)
-        desk, turn, chance = make_desk(case.workload, sim, weights, SEEN), make_turn(sim), rng.random(20_000)
+        plans, turn, chance = make_plans(case.workload, sim, [weights], most=SEEN), make_turn(sim), rng.random(20_000)
         began = time.process_time()
-        played = play_at_random(sim, desk, turn, weights, SEEN, chance, seen)
+        played = play_at_random(sim, plans, turn, chance, seen)
         if k > 0:  # the first one may have compiled
             spent, turns = spent + time.process_time() - began, turns + played
         k += 1

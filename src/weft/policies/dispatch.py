@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.model.columns import FloatArray, IntArray
-from weft.policies.foresight import RANK, Desk, any_idle, inputs_at, note_devices, plan_in_sight, promised_finish
+from weft.policies.foresight import RANK, Desk, any_idle, note_arrivals, promised_finish
+from weft.policies.plans import FOLLOWED, Plans, desk_at, note_moment, plan_anew
 from weft.sim.commitment import is_idle
 from weft.sim.jit import inline, lean
 from weft.sim.kernel import MOMENT, advance
@@ -71,12 +72,13 @@ def make_turn(sim: Sim) -> Turn:
 
 
 @lean
-def next_turn(sim: Sim, desk: Desk, turn: Turn, weights: FloatArray, most: int) -> int:
+def next_turn(sim: Sim, plans: Plans, turn: Turn) -> int:
     """Go on to the next turn, living moments as needed; answers as `advance` does."""
     turn.reward[:] = 0.0
     while True:
-        if offer(sim, desk, turn, weights):
+        if offer(sim, plans, turn):
             return MOMENT
+        desk = desk_at(plans.stack, plans.contest[FOLLOWED])
         busy, drawn, before = _at_work(sim, desk), _power(sim, desk), sim.world[0].now
         answer = advance(sim)
         _account(sim, desk, turn, sim.world[0].now - before, busy, drawn)
@@ -85,14 +87,13 @@ def next_turn(sim: Sim, desk: Desk, turn: Turn, weights: FloatArray, most: int) 
             return answer
         if sim.world[0].ready == 0 or not any_idle(sim):
             continue
-        note_devices(sim, desk)
-        plan_in_sight(sim, desk, weights, most)
-        _reward(sim, desk, turn)
-        _note_ready(sim, desk, turn)
+        note_moment(sim, plans)
+        _reward(sim, desk_at(plans.stack, plan_anew(sim, plans)), turn)
+        _note_ready(sim, plans, turn)
 
 
 @lean
-def _note_ready(sim: Sim, desk: Desk, turn: Turn) -> None:
+def _note_ready(sim: Sim, plans: Plans, turn: Turn) -> None:
     """List what is ready, in no certain order, and which devices are idle."""
     count, idle = 0, 0
     for kind in range(len(sim.kind)):
@@ -102,15 +103,15 @@ def _note_ready(sim: Sim, desk: Desk, turn: Turn) -> None:
     for d in range(len(sim.device)):
         turn.idle[d] = 1 if is_idle(sim, d) else 0
         idle += turn.idle[d]
-    begin_turns(sim, desk, turn, count, idle)
+    begin_turns(sim, plans, turn, count, idle)
 
 
 @lean
-def begin_turns(sim: Sim, desk: Desk, turn: Turn, ready: int, idle: int) -> None:
+def begin_turns(sim: Sim, plans: Plans, turn: Turn, ready: int, idle: int) -> None:
     """The first turn of a moment, with `turn.ready` and `turn.idle` filled in."""
     turn.state[0], turn.state[3], turn.state[4], turn.state[5] = TASK, ready, idle, 0
-    for d in range(len(desk.busy)):
-        turn.state[5] += 1 if desk.busy[d] >= 0 else 0
+    for d in range(len(sim.device)):
+        turn.state[5] += 1 if plans.stack.busy[0, d] >= 0 else 0
     turn.state[6] = 0
     for j in range(len(sim.job) - 1):
         turn.state[6] += 1 if sim.job[j].state == JOB_HERE else 0
@@ -151,14 +152,15 @@ def _set_aside(turn: Turn, task: int) -> None:
 
 
 @lean
-def offer(sim: Sim, desk: Desk, turn: Turn, weights: FloatArray) -> bool:
-    """Fill in the candidates of the turn; False when there is nothing to decide in this moment."""
+def offer(sim: Sim, plans: Plans, turn: Turn) -> bool:
+    """Fill in the candidates of the turn, as the plan that is followed sees them; False when there is nothing to decide in this moment."""
     if turn.state[3] == 0 or turn.state[4] == 0:
         return False
+    desk = desk_at(plans.stack, plans.contest[FOLLOWED])
     if turn.state[0] == DEVICE:
         turn.state[2] = _offer_devices(sim, desk, turn)
         return True
-    turn.state[2] = _offer_tasks(sim, desk, turn, weights)
+    turn.state[2] = _offer_tasks(sim, desk, turn, plans.weights[plans.contest[FOLLOWED]])
     return bool(turn.state[2] > 0)
 
 
@@ -175,6 +177,7 @@ def _offer_tasks(sim: Sim, desk: Desk, turn: Turn, weights: FloatArray) -> int:
         i = turn.ready[k]
         g, job = task_of(sim, i), sim.inst[i].job
         soonest = np.inf
+        note_arrivals(sim, desk, i)
         for d in range(p):
             if turn.idle[d] == 1 and sim.grid[sim.task[g].row, d] < np.inf:
                 soonest = min(soonest, _finish_there(sim, desk, i, d))
@@ -212,6 +215,7 @@ def _offer_devices(sim: Sim, desk: Desk, turn: Turn) -> int:
     now, i, count = sim.world[0].now, turn.state[1], 0
     g = task_of(sim, i)
     mean, where = max(desk.mean[g], 1e-300), desk.device[i]
+    note_arrivals(sim, desk, i)
     for d in range(len(sim.device)):
         if turn.idle[d] == 0 or sim.grid[sim.task[g].row, d] == np.inf:
             continue
@@ -270,7 +274,8 @@ def _seconds_there(sim: Sim, desk: Desk, i: int, d: int) -> float:
 
 @inline
 def _finish_there(sim: Sim, desk: Desk, i: int, d: int) -> float:
-    return float(max(sim.world[0].now, inputs_at(sim, desk, i, d)) + _seconds_there(sim, desk, i, d))
+    """When it would end if it started there now; `note_arrivals` must have been asked about this task."""
+    return float(max(sim.world[0].now, desk.arrival[d]) + _seconds_there(sim, desk, i, d))
 
 
 @inline

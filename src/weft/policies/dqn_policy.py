@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from weft.model import Scenario, Workload
 from weft.policies.dispatch import Turn, begin_turns, make_turn, offer, take_turn
-from weft.policies.foresight import plan_in_sight
-from weft.policies.foresight_policy import FAR, Foresight, Mirror, make_desk
+from weft.policies.foresight_policy import Foresight, Mirror
+from weft.policies.plans import FAR, plan_anew
 from weft.policies.q_network import greedy_choice, live_by_values, q_network
 from weft.sim.tables import COMMITTED, Sim, make_sim
 from weft.sim.view import Decision, View
@@ -23,20 +23,26 @@ class Dqn(Foresight):
     Parameters
     ----------
     arrays : of the networks, see `weft.policies.q_network`
-    weights, most : of the plan, see `Foresight`
+    weights, most, challengers : of the plan, see `Foresight`
     caution : in mean paths of the jobs present
     """
 
     def __init__(
-        self, name: str, arrays: Mapping[str, NDArray[Any]], weights: Mapping[str, float], *, caution: float = 0.0, most: int = FAR
+        self,
+        name: str,
+        arrays: Mapping[str, NDArray[Any]],
+        weights: Mapping[str, float] | Sequence[Mapping[str, float]],
+        *,
+        caution: float = 0.0,
+        most: int = FAR,
+        challengers: int = 1,
     ) -> None:
-        super().__init__(name, weights, most=most)
+        super().__init__(name, weights, most=most, challengers=challengers)
         self.network, self.caution = q_network(arrays), caution
 
     def live(self, sim: Sim) -> int:
         """Make all decisions of a simulation, compiled."""
-        desk = make_desk(self._workload, sim, self.weights, self.most)
-        return live_by_values(sim, desk, make_turn(sim), self.network, self.weights, self.most, self.caution)
+        return live_by_values(sim, self._plans(sim), make_turn(sim), self.network, self.caution)
 
     def begin(self, workload: Workload, *, seed: int = 0) -> None:
         """Forget the last run."""
@@ -52,12 +58,12 @@ class Dqn(Foresight):
     def _choose(self, mirror: Mirror, view: View) -> list[Decision]:
         turn = self._turn
         assert turn is not None
-        plan_in_sight(mirror.sim, mirror.desk, self.weights, self.most)
+        plan_anew(mirror.sim, mirror.plans)
         turn.ready[: len(view.ready)] = view.ready
         turn.idle[:] = view.idle
-        begin_turns(mirror.sim, mirror.desk, turn, len(view.ready), int(np.count_nonzero(view.idle)))
+        begin_turns(mirror.sim, mirror.plans, turn, len(view.ready), int(np.count_nonzero(view.idle)))
         found = []
-        while offer(mirror.sim, mirror.desk, turn, self.weights):
+        while offer(mirror.sim, mirror.plans, turn):
             task, device = take_turn(turn, greedy_choice(self.network, turn, self.caution))
             if device >= 0:
                 found.append(Decision(task, device))

@@ -1,7 +1,7 @@
 """Planning everything in sight, at every event: a weighted order, a weighted choice of devices; compiled.
 
 At a moment with an idle device and a ready task, all tasks of all jobs in the system that are not committed yet are planned, in one
-list: by job and rank, each on the device with the lowest score, in the first gap that fits. Then what the plan starts now is started.
+list: by job and rank, each on the device with the lowest score, in the first gap that fits. What the plan starts now is started then.
 With plain weights this is HEFT (Topcuoglu, Hariri and Wu 2002) planned anew at every event; other weights make other rules: see
 `WEIGHTS`. Everything is measured in seconds, so that a rule means the same whatever the unit of time.
 """
@@ -13,9 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from weft.model.columns import FloatArray, IntArray
-from weft.sim.commitment import commit, free_at, is_idle
+from weft.sim.commitment import free_at, is_idle
 from weft.sim.jit import inline, lean
-from weft.sim.kernel import MOMENT, advance
 from weft.sim.queues import task_of, transfer_time
 from weft.sim.tables import COMMITTED, DONE, JOB_HERE, READY, WAITING, Sim
 
@@ -55,7 +54,7 @@ class Desk(NamedTuple):
 
     Tasks are global tasks (see `sim/tables.py`). `order` lists the instances of each job by rank, the highest first; `cursor` is how much
     of a job's list is done. The plan: `device`, `start` and `finish` of an instance, `begins` and `ends` of what is planned on a device,
-    `used` of them, and the `first` to start there.
+    `used` of them, and the `first` to start there. `heads` is a heap of jobs, the one with the most urgent task on top.
     """
 
     rank: FloatArray  # (tasks,)
@@ -79,7 +78,9 @@ class Desk(NamedTuple):
     alike: IntArray  # (p,) number of the device's kind
     seen: FloatArray  # (kinds, p, 2) sum of log(observed / estimated), and how many
     factor: FloatArray  # (kinds, p) expected / estimated duration
-    heads: IntArray  # (jobs, 2) of jobs in the system: place in `order`, job
+    heads: IntArray  # (jobs + 1, 2) of jobs in the system: place in `order`, job
+    arrival: FloatArray  # (p,) when the inputs of the task at hand are on a device
+    apart: FloatArray  # (p,) see `_note_distances`
     note: IntArray  # (1,) executions learned from
 
 
@@ -198,24 +199,22 @@ def plan_in_sight(sim: Sim, desk: Desk, weights: FloatArray, most: int) -> None:
     if not _expect_ends(sim, desk, weights):
         return
     jobs = _weigh_jobs(sim, desk, weights)
-    for _ in range(most):
-        best, highest = -1, -np.inf
-        for k in range(jobs):
-            _skip_committed(sim, desk, k)
-            j = desk.heads[k, 1]
-            if desk.heads[k, 0] < sim.job[j + 1].first:
-                key = desk.job[j, 3] + weights[RANK] * desk.rank[desk.order[desk.heads[k, 0]] - sim.job[j].shift]
-                if key > highest:
-                    best, highest = k, key
-        if best < 0:
+    for k in range(jobs // 2 - 1, -1, -1):
+        _sink(sim, desk, weights, jobs, k)
+    for _ in range(min(most, len(desk.order))):
+        if jobs == 0:
             return
-        place_task(sim, desk, weights, desk.order[desk.heads[best, 0]])
-        desk.heads[best, 0] += 1
+        place_task(sim, desk, weights, desk.order[desk.heads[0, 0]])
+        desk.heads[0, 0] += 1
+        if _is_planned(sim, desk, 0):
+            jobs -= 1
+            desk.heads[0, 0], desk.heads[0, 1] = desk.heads[jobs, 0], desk.heads[jobs, 1]
+        _sink(sim, desk, weights, jobs, 0)
 
 
 @inline
 def _weigh_jobs(sim: Sim, desk: Desk, weights: FloatArray) -> int:
-    """List the jobs in the system with their keys; how many."""
+    """List the jobs in the system that have tasks to be planned, with their keys; how many."""
     now, p, count = sim.world[0].now, len(sim.device), 0
     for j in range(len(sim.job) - 1):
         if sim.job[j].state != JOB_HERE:
@@ -234,12 +233,14 @@ def _weigh_jobs(sim: Sim, desk: Desk, weights: FloatArray) -> int:
             key -= weights[SLACK] * (desk.job[j, 0] - now - top)
         desk.job[j, 3] = key
         desk.heads[count, 0], desk.heads[count, 1] = at, j
-        count += 1
+        if not _is_planned(sim, desk, count):
+            count += 1
     return count
 
 
 @inline
-def _skip_committed(sim: Sim, desk: Desk, k: int) -> None:
+def _is_planned(sim: Sim, desk: Desk, k: int) -> bool:
+    """Go on to the next task of a job that is not committed; True when there is none."""
     at, last = desk.heads[k, 0], sim.job[desk.heads[k, 1] + 1].first
     while at < last:
         status = sim.inst[desk.order[at]].status
@@ -247,6 +248,32 @@ def _skip_committed(sim: Sim, desk: Desk, k: int) -> None:
             break
         at += 1
     desk.heads[k, 0] = at
+    return bool(at == last)
+
+
+@lean
+def _sink(sim: Sim, desk: Desk, weights: FloatArray, jobs: int, k: int) -> None:
+    """Let a job sink in the heap until the next tasks of both jobs below it come later; among equals the lower number comes first."""
+    at, job = desk.heads[k, 0], desk.heads[k, 1]
+    own = _key(sim, desk, weights, at, job)
+    while 2 * k + 1 < jobs:
+        child = 2 * k + 1
+        key = _key(sim, desk, weights, desk.heads[child, 0], desk.heads[child, 1])
+        if child + 1 < jobs:
+            other = _key(sim, desk, weights, desk.heads[child + 1, 0], desk.heads[child + 1, 1])
+            if other > key or (other == key and desk.heads[child + 1, 1] < desk.heads[child, 1]):
+                child, key = child + 1, other
+        if own > key or (own == key and job < desk.heads[child, 1]):
+            break
+        desk.heads[k, 0], desk.heads[k, 1] = desk.heads[child, 0], desk.heads[child, 1]
+        k = child
+    desk.heads[k, 0], desk.heads[k, 1] = at, job
+
+
+@inline
+def _key(sim: Sim, desk: Desk, weights: FloatArray, at: int, job: int) -> float:
+    """How urgent a task is: that of the job, and its rank."""
+    return float(desk.job[job, 3] + weights[RANK] * desk.rank[desk.order[at] - sim.job[job].shift])
 
 
 @lean
@@ -254,12 +281,15 @@ def place_task(sim: Sim, desk: Desk, weights: FloatArray, i: int) -> None:
     """Give a task the device with the lowest score, in the first gap that fits; -1 where no device that is up can run it."""
     g = task_of(sim, i)
     best, lowest, begin, end, slot = -1, np.inf, np.inf, np.inf, 0
+    note_arrivals(sim, desk, i)
+    if weights[TOGETHER] != 0.0:
+        _note_distances(sim, desk, i)
     for d in range(len(sim.device)):
         if sim.grid[sim.task[g].row, d] == np.inf or desk.free[d] == np.inf:
             continue
         seconds = sim.task[g].work * sim.grid[sim.task[g].row, d] * sim.device[d].pace * desk.factor[sim.task[g].kind, d]
-        at, gap = max(desk.free[d], inputs_at(sim, desk, i, d)), desk.used[d]
-        for k in range(desk.used[d]):
+        at, gap = max(desk.free[d], desk.arrival[d]), desk.used[d]
+        for k in range(_first_after(desk, d, at), desk.used[d]):
             if at + seconds <= desk.begins[d, k]:
                 gap = k
                 break
@@ -270,7 +300,7 @@ def place_task(sim: Sim, desk: Desk, weights: FloatArray, i: int) -> None:
         if weights[GAP] != 0.0:
             score += weights[GAP] * (at - (desk.free[d] if gap == 0 else desk.ends[d, gap - 1]))
         if weights[TOGETHER] != 0.0:
-            score += weights[TOGETHER] * _apart(sim, desk, i, d)
+            score += weights[TOGETHER] * desk.apart[d]
         if weights[SLOWED] != 0.0 and sim.device[d].pace > 1.0:
             score += weights[SLOWED] * seconds
         if weights[MOVED] != 0.0 and desk.device[i] not in (-1, d):
@@ -285,9 +315,24 @@ def place_task(sim: Sim, desk: Desk, weights: FloatArray, i: int) -> None:
 
 
 @inline
-def inputs_at(sim: Sim, desk: Desk, i: int, d: int) -> float:
-    """When the inputs of a task are on a device: from where parents ran, or are planned to."""
-    g, latest = task_of(sim, i), 0.0
+def _first_after(desk: Desk, d: int, at: float) -> int:
+    """The first of what is planned on a device that ends after a time."""
+    low, high = 0, desk.used[d]
+    while low < high:
+        middle = (low + high) // 2
+        if desk.ends[d, middle] > at:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+@lean
+def note_arrivals(sim: Sim, desk: Desk, i: int) -> None:
+    """Write down when the inputs of a task are on each device: from where parents ran, or are planned to."""
+    g, p = task_of(sim, i), len(sim.device)
+    for d in range(p):
+        desk.arrival[d] = 0.0
     for k in range(sim.task[g].pred, sim.task[g + 1].pred):
         e = sim.edge[k].back
         parent = sim.edge[e].source + i - g
@@ -295,14 +340,18 @@ def inputs_at(sim: Sim, desk: Desk, i: int, d: int) -> float:
             origin, done = sim.inst[parent].ran_on, sim.inst[parent].done_at
         else:
             origin, done = desk.device[parent], desk.finish[parent]
-        latest = max(latest, np.inf if origin < 0 else done + transfer_time(sim, origin, d, sim.edge[e].data))
-    return latest
+        data = sim.edge[e].data
+        for d in range(p):
+            there = np.inf if origin < 0 else done + transfer_time(sim, origin, d, data)
+            desk.arrival[d] = max(there, desk.arrival[d])
 
 
-@inline
-def _apart(sim: Sim, desk: Desk, i: int, d: int) -> float:
-    """Seconds of the cheaper transfer for each pair of this task, on a device, and another parent of a child that is committed."""
-    g, total = task_of(sim, i), 0.0
+@lean
+def _note_distances(sim: Sim, desk: Desk, i: int) -> None:
+    """For each device, the seconds of the cheaper transfer for each pair of this task, there, and another parent of a child, committed."""
+    g, p = task_of(sim, i), len(sim.device)
+    for d in range(p):
+        desk.apart[d] = 0.0
     for e in range(sim.task[g].succ, sim.task[g + 1].succ):
         v = sim.edge[e].target
         for k in range(sim.task[v].pred, sim.task[v + 1].pred):
@@ -311,9 +360,10 @@ def _apart(sim: Sim, desk: Desk, i: int, d: int) -> float:
             if other == i or sim.inst[other].status < COMMITTED:
                 continue
             origin = sim.inst[other].ran_on if sim.inst[other].status == DONE else desk.device[other]
-            if origin not in (-1, d):
-                total += min(transfer_time(sim, d, origin, sim.edge[e].data), transfer_time(sim, origin, d, sim.edge[back].data))
-    return total
+            for d in range(p):
+                if origin not in (-1, d):
+                    there, back_again = sim.edge[e].data, sim.edge[back].data
+                    desk.apart[d] += min(transfer_time(sim, d, origin, there), transfer_time(sim, origin, d, back_again))
 
 
 @inline
@@ -326,7 +376,7 @@ def _insert(desk: Desk, i: int, d: int, slot: int) -> None:
         desk.first[d] = i
 
 
-# -- living by it -------------------------------------------------------------
+# -- asking it ----------------------------------------------------------------
 
 
 @inline
@@ -339,23 +389,6 @@ def any_idle(sim: Sim) -> bool:
 
 
 @lean
-def live_by_plan(sim: Sim, desk: Desk, weights: FloatArray, most: int) -> int:
-    """Live moments to the end, committing what the plan of each starts now; returns ENDED or STUCK."""
-    while True:
-        answer = advance(sim)
-        if answer != MOMENT:
-            return answer
-        if sim.world[0].ready == 0 or not any_idle(sim):
-            continue
-        note_devices(sim, desk)
-        plan_in_sight(sim, desk, weights, most)
-        for d in range(len(sim.device)):
-            i = desk.first[d]
-            if i >= 0 and sim.inst[i].status == READY and is_idle(sim, d):
-                commit(sim, i, d)
-
-
-@lean
 def promised_finish(sim: Sim, desk: Desk, j: int) -> float:
     """When a job should end by the plan: the latest of its tasks that are not done and in sight."""
     latest = sim.world[0].now
@@ -364,36 +397,3 @@ def promised_finish(sim: Sim, desk: Desk, j: int) -> float:
         if sim.inst[i].status != DONE and desk.finish[i] < np.inf:
             latest = max(latest, desk.finish[i])
     return float(latest)
-
-
-@lean
-def best_plan(sim: Sim, desks: tuple[Desk, ...], weights: tuple[FloatArray, ...], most: int) -> int:
-    """Plan with each set of weights, from what was written down on each desk; which plan ends the jobs present the soonest, on average."""
-    best, soonest = 0, np.inf
-    for m in range(len(desks)):
-        plan_in_sight(sim, desks[m], weights[m], most)
-        total = 0.0
-        for j in range(len(sim.job) - 1):
-            if sim.job[j].state == JOB_HERE:
-                total += promised_finish(sim, desks[m], j) - sim.job[j].arrival
-        if total < soonest:
-            best, soonest = m, total
-    return best
-
-
-@lean
-def live_by_best_plan(sim: Sim, desks: tuple[Desk, ...], weights: tuple[FloatArray, ...], most: int) -> int:
-    """As `live_by_plan`, by the best of several plans at every moment."""
-    while True:
-        answer = advance(sim)
-        if answer != MOMENT:
-            return answer
-        if sim.world[0].ready == 0 or not any_idle(sim):
-            continue
-        for m in range(len(desks)):
-            note_devices(sim, desks[m])
-        first = desks[best_plan(sim, desks, weights, most)].first
-        for d in range(len(sim.device)):
-            i = first[d]
-            if i >= 0 and sim.inst[i].status == READY and is_idle(sim, d):
-                commit(sim, i, d)

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 
 import numpy as np
 
 from weft.errors import InvalidInput, UnknownName, Unsupported
 from weft.model import Scenario, Workload
 from weft.model.columns import BoolArray, FloatArray, IntArray
-from weft.policies.foresight import WEIGHTS, Desk, best_plan, live_by_best_plan, live_by_plan, plan_in_sight, rank_tasks
+from weft.policies.foresight import WEIGHTS
+from weft.policies.plans import FAR, Plans, live_by_plans, make_plans, plan_anew
 from weft.policies.policy import POLICIES
 from weft.registry import closest
-from weft.sim.ranks import mean_transfer
 from weft.sim.tables import COMMITTED, DONE, JOB_ENDED, JOB_HERE, READY, WAITING, Sim, make_sim
 from weft.sim.view import Decision, View
-
-FAR = 2**31
-"""Tasks planned at most, where there is no limit."""
 
 
 def weights_of(given: Mapping[str, float]) -> FloatArray:
@@ -40,74 +36,36 @@ def weights_of(given: Mapping[str, float]) -> FloatArray:
     return weights
 
 
-def make_desk(workload: Workload, sim: Sim, weights: FloatArray, most: int) -> Desk:
-    """Lay out what planning in sight needs for a simulation of this workload."""
-    cluster, tasks, instances, jobs = workload.cluster, len(sim.task) - 1, len(sim.inst), workload.jobs
-    p, kinds = cluster.p, len(sim.kind)
-    names = list(dict.fromkeys(cluster.kinds))
-    starts = np.concatenate(([0], np.cumsum([problem.n for problem in workload.problems]))).astype(np.int64)
-    slots = min(most, instances) + 1
-    power = np.asarray(cluster.power, float)
-    desk = Desk(
-        rank=np.zeros(tasks),
-        ahead=np.zeros((tasks, p)),
-        least=np.zeros(tasks),
-        mean=np.zeros(tasks),
-        order=np.zeros(instances, np.int64),
-        cursor=np.zeros(jobs, np.int64),
-        job=np.zeros((jobs, 4)),
-        device=np.full(instances, -1, np.int64),
-        start=np.full(instances, np.nan),
-        finish=np.full(instances, np.nan),
-        begins=np.zeros((p, slots)),
-        ends=np.zeros((p, slots)),
-        used=np.zeros(p, np.int64),
-        first=np.full(p, -1, np.int64),
-        free=np.zeros(p),
-        busy=np.full(p, -1, np.int64),
-        began=np.full(p, np.nan),
-        power=power / power.mean() if power.sum() > 0 else np.ones(p),
-        alike=np.array([names.index(kind) for kind in cluster.kinds], np.int64),
-        seen=np.zeros((kinds, p, 2)),
-        factor=np.ones((kinds, p)),
-        heads=np.zeros((jobs, 2), np.int64),
-        note=np.zeros(1, np.int64),
-    )
-    topological = np.concatenate([problem.workflow.order + at for problem, at in zip(workload.problems, starts, strict=False)])
-    rank_tasks(sim, topological.astype(np.int64), desk, *mean_transfer(workload.problems[0]), weights)
-    place = np.argsort(topological)
-    # By rank, the highest first; equal ranks in topological order (a task without work ties with its child).
-    spans = [(int(a), int(b)) for a, b in pairwise(starts)]
-    orders = [np.lexsort((place[a:b], -desk.rank[a:b])) for a, b in spans]
-    total = np.array([desk.mean[a:b].sum() for a, b in spans])
-    for j, t in enumerate(workload.template.tolist()):
-        first = int(workload.first_instance[j])
-        desk.order[first : first + len(orders[t])] = first + orders[t]
-    desk.job[:, 0], desk.job[:, 1], desk.job[:, 2] = workload.deadline, workload.priority, total[workload.template]
-    return desk
-
-
 class Foresight:
     """At every event, plan all tasks in sight by the weights, and start what the plan starts now.
 
     Parameters
     ----------
     name : what it is called
-    weights : named in `weft.policies.foresight.WEIGHTS`; without any it is HEFT planned anew at every event
+    weights : named in `weft.policies.foresight.WEIGHTS`; without any it is HEFT planned anew at every event. Of several sets, the one is
+        followed whose plan promises the earliest completion of the jobs present; see `weft.policies.plans`.
     most : how many tasks are planned, at most
+    challengers : how many other sets are tried at every event
 
     Examples
     --------
     >>> from weft.model import Problem
     >>> from weft.policies import simulate
-    >>> problem = Problem.from_arrays([[3.0, 2.0], [1.0, 1.0], [1.0, 1.0]], [[0, 2]], [0.0])
-    >>> simulate(problem, Foresight("mine", {"ahead": 1.0})).makespan
-    3.0
+    >>> problem = Problem.from_arrays([[4.0, 4.0], [9.0, 2.0]], [[0, 1]], [10.0])
+    >>> [simulate(problem, Foresight("mine", weights)).makespan for weights in ({}, {"ahead": 1.0}, [{}, {"ahead": 1.0}])]
+    [13.0, 6.0, 6.0]
     """
 
-    def __init__(self, name: str, weights: Mapping[str, float], *, most: int = FAR) -> None:
-        self.name, self.most = name, most
-        self.weights = weights_of(weights)
+    def __init__(
+        self, name: str, weights: Mapping[str, float] | Sequence[Mapping[str, float]], *, most: int = FAR, challengers: int = 1
+    ) -> None:
+        given = [weights] if isinstance(weights, Mapping) else weights
+        if not given:
+            raise InvalidInput(f"policy '{name}' has no weights; give at least one set")
+        if challengers < 0:
+            raise InvalidInput(f"policy '{name}': challengers is {challengers}; it must be 0 or more")
+        self.name, self.most, self.challengers = name, most, challengers
+        self.sets = tuple(weights_of(each) for each in given)
 
     def begin(self, workload: Workload, *, seed: int = 0) -> None:  # noqa: ARG002
         """Forget what was planned; workflows with choices are refused."""
@@ -121,10 +79,10 @@ class Foresight:
 
     def live(self, sim: Sim) -> int:
         """Make all decisions of a simulation, compiled."""
-        return live_by_plan(sim, self._desks(sim)[0], self.weights, self.most)
+        return live_by_plans(sim, self._plans(sim))
 
-    def _desks(self, sim: Sim) -> tuple[Desk, ...]:
-        return (make_desk(self._workload, sim, self.weights, self.most),)
+    def _plans(self, sim: Sim) -> Plans:
+        return make_plans(self._workload, sim, self.sets, most=self.most, challengers=self.challengers)
 
     def decide(self, view: View) -> Decision | None:
         """Plan once a moment in which a device is idle; then hand out what the plan starts now."""
@@ -132,7 +90,7 @@ class Foresight:
             return None
         if self._mirror is None:
             sim = make_sim(self._workload, Scenario.of(self._workload), None, eager=view.eager)
-            self._mirror = Mirror(sim, self._desks(sim))
+            self._mirror = Mirror(sim, self._plans(sim))
         if self._moment != self._mirror.moment(view):
             self._moment = self._mirror.moment(view)
             self._mirror.look(view)
@@ -144,52 +102,16 @@ class Foresight:
         return decision
 
     def _choose(self, mirror: Mirror, view: View) -> list[Decision]:
-        """What the plan starts now."""
-        plan_in_sight(mirror.sim, mirror.desk, self.weights, self.most)
-        return startable(mirror, mirror.desk.first, view)
-
-
-class Portfolio(Foresight):
-    """At every event, plan with each of several sets of weights, and start what the plan starts now that ends the jobs present the soonest.
-
-    Examples
-    --------
-    >>> from weft.model import Problem
-    >>> from weft.policies import simulate
-    >>> problem = Problem.from_arrays([[4.0, 4.0], [9.0, 2.0]], [[0, 1]], [10.0])
-    >>> simulate(problem, Portfolio("both", [{}, {"ahead": 1.0}])).makespan
-    6.0
-    """
-
-    def __init__(self, name: str, weights: Sequence[Mapping[str, float]], *, most: int = FAR) -> None:
-        if not weights:
-            raise InvalidInput(f"policy '{name}' has no weights; give at least one set")
-        super().__init__(name, weights[0], most=most)
-        self.sets = tuple(weights_of(given) for given in weights)
-
-    def live(self, sim: Sim) -> int:
-        """Make all decisions of a simulation, compiled."""
-        return live_by_best_plan(sim, self._desks(sim), self.sets, self.most)
-
-    def _desks(self, sim: Sim) -> tuple[Desk, ...]:
-        return tuple(make_desk(self._workload, sim, weights, self.most) for weights in self.sets)
-
-    def _choose(self, mirror: Mirror, view: View) -> list[Decision]:
-        first = mirror.desks[best_plan(mirror.sim, mirror.desks, self.sets, self.most)].first
-        return startable(mirror, first, view)
-
-
-def startable(mirror: Mirror, first: IntArray, view: View) -> list[Decision]:
-    """Of the first planned task of each device, those that can start now."""
-    status = mirror.sim.inst["status"]
-    return [Decision(i, d) for d, i in enumerate(first.tolist()) if i >= 0 and view.idle[d] and status[i] == READY]
+        """What the plan starts now: of the first planned task of each device, those that can start."""
+        first, status = mirror.plans.stack.first[plan_anew(mirror.sim, mirror.plans)], mirror.sim.inst["status"]
+        return [Decision(i, d) for d, i in enumerate(first.tolist()) if i >= 0 and view.idle[d] and status[i] == READY]
 
 
 class Mirror:
     """A simulation that is made to look like a view, so that compiled code which reads simulations can decide for real runs too."""
 
-    def __init__(self, sim: Sim, desks: tuple[Desk, ...]) -> None:
-        self.sim, self.desks, self.desk = sim, desks, desks[0]
+    def __init__(self, sim: Sim, plans: Plans) -> None:
+        self.sim, self.plans = sim, plans
         self._waits: list[int] = [-1] * len(sim.device)
         self._committed: BoolArray = np.zeros(len(sim.inst), bool)
         self._learned: BoolArray = np.zeros(len(sim.inst), bool)
@@ -217,9 +139,9 @@ class Mirror:
         self._look_at_jobs(view, done)
         self._look_at_ends(view, done)
         waits = [i if i >= 0 and status[i] == COMMITTED else -1 for i in self._waits]
-        for desk in self.desks:
-            desk.free[:], desk.busy[:] = view.free_at, np.where(view.running >= 0, view.running, waits)
-            desk.began[:] = np.where(view.running >= 0, view.started_at[view.running], np.nan)
+        stack = self.plans.stack
+        stack.free[:], stack.busy[:] = view.free_at, np.where(view.running >= 0, view.running, waits)
+        stack.began[:] = np.where(view.running >= 0, view.started_at[view.running], np.nan)
 
     def _look_at_jobs(self, view: View, done: BoolArray) -> None:
         job = self.sim.job

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import InvalidInput
-from weft.model.columns import FloatArray
 from weft.policies.dispatch import FEATURES, Turn, next_turn, take_turn
-from weft.policies.foresight import Desk
+from weft.policies.plans import Plans
 from weft.sim.commitment import commit
 from weft.sim.jit import inline, lean
 from weft.sim.kernel import MOMENT
@@ -100,10 +99,10 @@ def greedy_choice(network: QNetwork, turn: Turn, caution: float) -> int:
 
 
 @lean
-def live_by_values(sim: Sim, desk: Desk, turn: Turn, network: QNetwork, weights: FloatArray, most: int, caution: float) -> int:
+def live_by_values(sim: Sim, plans: Plans, turn: Turn, network: QNetwork, caution: float) -> int:
     """Live a simulation to its end, turn by turn; returns ENDED or STUCK."""
     while True:
-        answer = next_turn(sim, desk, turn, weights, most)
+        answer = next_turn(sim, plans, turn)
         if answer != MOMENT:
             return answer
         task, device = take_turn(turn, greedy_choice(network, turn, caution))

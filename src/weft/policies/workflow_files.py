@@ -1,9 +1,10 @@
-"""Policies for workflows on disk: a card in JSON, with the weights of the plan; for `dqn` the numbers of its networks beside it."""
+"""Policies for workflows on disk: a card in JSON, with the weights of the plans; for `dqn` the numbers of its networks beside it."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,70 +16,81 @@ from weft.formats.record import Record
 from weft.formats.safetensors_file import read_arrays, write_arrays
 from weft.formats.source import decode_text, naming, parse_json, read_bytes
 from weft.policies.dqn_policy import Dqn
-from weft.policies.foresight import WEIGHTS
-from weft.policies.foresight_policy import Foresight, Portfolio
+from weft.policies.foresight_policy import Foresight
 from weft.policies.policy import POLICIES
 
 FORMAT = "weft-workflow-policy-1"
 SHIPPED = Path(__file__).parent / "workflow_policies"
-VARIATIONS: tuple[Mapping[str, float], ...] = (
-    {},
-    {"ahead": 0.3, "together": 0.05},
-    {"ahead": 1.1},
-    {"least": 0.0, "gap": 0.1},
-    {"together": 0.5},
-    {"moving": 0.6, "longer": -0.1},
-    {"ahead": 0.0, "together": 0.0, "gap": 0.0, "longer": 0.0, "least": 0.0, "moving": 0.0},
-    {"ahead": 1.0, "together": 0.4, "gap": 0.0},
-)
-"""What the plans of `portfolio` change of the weights of `rule`: chosen by hand, for their difference; the seventh is near to HEFT."""
+MOST = 120
+"""Tasks planned at most: several times as quick as all of them, and no worse than 160 (30 workflows in each condition, 12 streams)."""
+KEYS = ("format", "name", "about", "most", "challengers", "caution", "weights", "training")
 
 
-def save_rule(path: str | Path, name: str, weights: Mapping[str, float], *, most: int, about: str, training: Mapping[str, Any]) -> Path:
-    """Write the card of a rule: weights of planning in sight, and how they came about."""
+@dataclass(frozen=True, kw_only=True)
+class Card:
+    """What is known of a policy: what it is called and good for, the weights of its plans, and how they came about.
+
+    `caution` belongs to Q-networks, see `Dqn`; their numbers are in a file of their own.
+    """
+
+    name: str
+    about: str
+    weights: Sequence[Mapping[str, float]]
+    most: int = MOST
+    challengers: int = 1
+    caution: float | None = None
+    training: Mapping[str, Any] = field(default_factory=dict)
+
+
+def save_policy(path: str | Path, card: Card, arrays: Mapping[str, NDArray[np.float32]] | None = None) -> Path:
+    """Write the card (.json), and the networks beside it (.safetensors) if there are any."""
     place = Path(path).with_suffix(".json")
-    _write(place, {"name": name, "about": about, "most": most, "weights": dict(weights), "training": dict(training)})
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if arrays is not None:
+        write_arrays(place.with_suffix(".safetensors"), dict(arrays))
+    content = {"format": FORMAT, **{key: value for key, value in asdict(card).items() if value is not None}}
+    place.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     return place
 
 
-def save_dqn(
-    path: str | Path,
-    name: str,
-    arrays: Mapping[str, NDArray[np.float32]],
-    weights: Mapping[str, float],
-    *,
-    caution: float,
-    most: int,
-    about: str,
-    training: Mapping[str, Any],
-) -> Path:
-    """Write the networks (.safetensors) and the card beside them (.json)."""
+def read_card(path: str | Path) -> Card:
+    """Read the card of a policy."""
     place = Path(path).with_suffix(".json")
-    write_arrays(place.with_suffix(".safetensors"), dict(arrays))
-    card = {"name": name, "about": about, "most": most, "caution": caution, "weights": dict(weights), "training": dict(training)}
-    _write(place, card)
-    return place
+    with naming(str(place)):
+        content = Record(parse_json(decode_text(read_bytes(place))))
+        content.only(KEYS)
+        if content.text("format") != FORMAT:
+            raise InvalidInput(f"is of format '{content.text('format')}'; expected '{FORMAT}'")
+        for key, least in (("most", 1), ("challengers", 0)):
+            number = content.raw(key)
+            if not isinstance(number, int) or number < least:
+                raise InvalidInput(f"{key} is {number!r}; it must be a whole number, {least} or more")
+        sets = content.raw("weights")
+        if not isinstance(sets, list) or not all(isinstance(given, dict) for given in sets):
+            raise InvalidInput("weights must be a list of sets, each with numbers by name")
+        for key, value in (pair for given in sets for pair in given.items()):
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise InvalidInput(f"weight '{key}' is {value!r}; it must be a number")
+        return Card(
+            name=content.text("name"),
+            about=content.text("about"),
+            weights=sets,
+            most=content.raw("most"),
+            challengers=content.raw("challengers"),
+            caution=float(content.floats("caution").reshape(())) if "caution" in content else None,
+            training=content.child("training").content,
+        )
 
 
 def load_workflow_policy(path: str | Path) -> Foresight:
-    """Load a rule or a DQN from its card; nothing in it is run."""
-    place = Path(path).with_suffix(".json")
+    """Load a policy from its card; nothing in it is run."""
+    card, place = read_card(path), Path(path).with_suffix(".safetensors")
+    if card.caution is None:
+        with naming(str(place.with_suffix(".json"))):
+            return Foresight(card.name, card.weights, most=card.most, challengers=card.challengers)
     with naming(str(place)):
-        card = Record(parse_json(decode_text(read_bytes(place))))
-        card.only(("format", "name", "about", "most", "caution", "weights", "training"))
-        if card.text("format") != FORMAT:
-            raise InvalidInput(f"is of format '{card.text('format')}'; expected '{FORMAT}'")
-        weights, most = card.child("weights").content, card.raw("most")
-        if not isinstance(most, int) or most < 1:
-            raise InvalidInput(f"most is {most!r}; it must be a whole number, 1 or more")
-        for key, value in weights.items():
-            if isinstance(value, bool) or not isinstance(value, int | float):
-                raise InvalidInput(f"weight '{key}' is {value!r}; it must be a number")
-        if "caution" not in card:
-            return Foresight(card.text("name"), weights, most=most)
-        caution = float(card.floats("caution").reshape(()))
-    with naming(str(place.with_suffix(".safetensors"))):
-        return Dqn(card.text("name"), read_arrays(place.with_suffix(".safetensors")), weights, caution=caution, most=most)
+        arrays = read_arrays(place)
+        return Dqn(card.name, arrays, card.weights, caution=card.caution, most=card.most, challengers=card.challengers)
 
 
 def find_card(name_or_path: str | Path) -> Path | None:
@@ -93,33 +105,19 @@ def find_card(name_or_path: str | Path) -> Path | None:
         return place if f'"{FORMAT}"' in decode_text(read_bytes(place))[:200] else None
 
 
-def training_record(path: str | Path) -> dict[str, Any]:
-    """How a policy came about."""
-    place = Path(path).with_suffix(".json")
-    with naming(str(place)):
-        record: dict[str, Any] = parse_json(decode_text(read_bytes(place)))["training"]
-    return record
-
-
-def _write(place: Path, card: dict[str, Any]) -> None:
-    place.parent.mkdir(parents=True, exist_ok=True)
-    place.write_text(json.dumps({"format": FORMAT, **card}, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-
-
 @POLICIES.register("rule")
 def rule() -> Foresight:
     """Planning in sight at every event, with weights found by evolution."""
     return load_workflow_policy(SHIPPED / "rule")
 
 
-@POLICIES.register("dqn")
-def dqn() -> Foresight:
-    """Q-networks choose a ready task, then a device, or to wait; on top of the plan of `rule`."""
-    return load_workflow_policy(SHIPPED / "dqn")
-
-
 @POLICIES.register("portfolio")
 def portfolio() -> Foresight:
-    """Eight plans at every event, with the weights of `rule` and seven variations; the one that promises most is followed."""
-    weights = dict(zip(WEIGHTS, load_workflow_policy(SHIPPED / "rule").weights.tolist(), strict=True))
-    return Portfolio("portfolio", [{**weights, **change} for change in VARIATIONS], most=160)
+    """Several plans at every event, by different weights; the one that promises most is followed."""
+    return load_workflow_policy(SHIPPED / "portfolio")
+
+
+@POLICIES.register("dqn")
+def dqn() -> Foresight:
+    """Q-networks choose a ready task, then a device, or to wait; on top of the plan of `portfolio`."""
+    return load_workflow_policy(SHIPPED / "dqn")

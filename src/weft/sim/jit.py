@@ -1,9 +1,17 @@
-"""The one door to numba: every compiled function of weft is decorated here."""
+"""The one door to numba: every compiled function of weft is decorated here.
+
+What was compiled is kept on disk. By itself numba takes it from there as long as the file of the function is the same, even when a function
+or a constant that was compiled into it has changed in another file. So the stamp covers all files of weft that a module imports.
+"""
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
@@ -36,14 +44,52 @@ _LEAN = {**_OPTIONS, "_nrt": False}
 
 def njit(function: F) -> F:
     """Compile on first use and keep the result on disk."""
-    return cast("F", numba.njit(function, **_OPTIONS))
+    return _compiled(function, _OPTIONS)
 
 
 def lean(function: F) -> F:
     """Like `njit`, for functions that allocate nothing: without reference counting, calls that hand over many arrays cost a tenth."""
-    return cast("F", numba.njit(function, **_LEAN))
+    return _compiled(function, _LEAN)
 
 
 def inline(function: F) -> F:
     """Like `lean`, compiled into every caller: for small functions of hot loops."""
-    return cast("F", numba.njit(function, forceinline=True, **_LEAN))
+    return _compiled(function, {"forceinline": True, **_LEAN})
+
+
+def _compiled(function: F, options: dict[str, Any]) -> F:
+    made = numba.njit(function, **options)
+    if function.__module__.startswith("weft."):
+        made._cache._cache_file._source_stamp = stamp(function.__module__)  # noqa: SLF001 (numba has no public way)
+    return cast("F", made)
+
+
+# -- when the cache is out of date ----------------------------------------------
+
+_IMPORT = re.compile(r"^\s*(?:from|import) +(weft[\w.]*)(?: +import +(\w+))?", re.MULTILINE)
+_ROOT = Path(__file__).parents[2]
+
+
+@cache
+def stamp(module: str) -> str:
+    """Changes whenever a file changes that the module, or what it imports, is made of."""
+    seen: dict[str, str] = {}
+    ahead = [module]
+    while ahead:
+        name = ahead.pop()
+        if name not in seen:
+            seen[name], imported = _read(name)
+            ahead += imported
+    return sha256("".join(f"{name} {seen[name]}\n" for name in sorted(seen)).encode()).hexdigest()[:16]
+
+
+@cache
+def _read(module: str) -> tuple[str, tuple[str, ...]]:
+    """A mark of a module's text, and what it imports of weft; nothing if there is no such module."""
+    place = _ROOT.joinpath(*module.split("."))
+    file = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+    if not file.is_file():
+        return "", ()
+    text = file.read_text(encoding="utf-8")
+    found = _IMPORT.findall(text)
+    return sha256(text.encode()).hexdigest(), tuple({name for first, second in found for name in (first, f"{first}.{second}")})
