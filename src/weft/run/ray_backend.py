@@ -56,7 +56,7 @@ class RayBackend:
     address : of a running Ray. By default the one this process is connected to or $RAY_ADDRESS; else Ray is started on this machine,
         reachable from this machine only, and ended by `close`. A Ray that was there before stays.
     processors : how many a Ray that is started here shall have; by default what the devices ask for
-    whole : make all calls of a plan at once, where that is possible (see docs/running.md); False: task by task
+    whole : make the calls of a plan ahead of what they need, where that is possible (see docs/running.md); False: task by task
 
     Tasks run at least once: when a process dies, what ran there runs again elsewhere.
     """
@@ -212,19 +212,25 @@ class RayBackend:
         self._session.close()
 
     def run_plan(self, rows: Sequence[Row], tell: Tell, *, fixed: bool) -> None:  # noqa: ARG002  # no device is ever new
-        """Make all calls of a plan at once; Ray hands results from one to the other.
+        """Make the calls of a plan before what they need is there; Ray hands results from one to the other.
 
-        When something is not as planned (a task fails, an actor is lost), the rest is for the driver, and what happened to actors is among
-        the next events.
+        When something is not as planned (a task fails, an actor is lost), the rest is for the driver; what happened is among the next events.
         """
-        made: dict[int, Sent] = {}
-        for row in rows:
+        values: dict[int, Any] = {}
+
+        def call(row: Row) -> Sent:
             self._plan_calls -= 1  # numbers of the driver's own orders begin at 0
             order = Order(self._plan_calls, (row.instance,), (row.parents,), (False,))
-            inputs = [made[i].value if i in made else self._results[i] for i in row.parents]
-            made[row.instance] = self._call(order, row.device, inputs)
-        plan = WholeCalls(rows, made, self._retract)
-        others = plan.follow(self.wait, lambda: [seat.first for seat in self._seats if seat is not None], tell)
+            sent = self._call(order, row.device, [self._results[i] if i in self._results else values[i] for i in row.parents])
+            values[row.instance] = sent.value
+            return sent
+
+        def told(instance: int, event: Finished) -> bool:
+            del values[instance]  # it is among the results, for as long as it is needed
+            return tell(instance, event)
+
+        plan = WholeCalls(rows, call, self._retract)
+        others = plan.follow(self.wait, lambda: [seat.first for seat in self._seats if seat is not None], told)
         self._news = [*(event for event in others if isinstance(event, DeviceLost | DeviceAdded)), *self._news]
 
     # -- inside -------------------------------------------------------------
