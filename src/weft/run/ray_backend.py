@@ -214,7 +214,7 @@ class RayBackend:
     def run_plan(self, rows: Sequence[Row], tell: Tell, *, fixed: bool) -> None:  # noqa: ARG002  # no device is ever new
         """Make the calls of a plan before what they need is there; Ray hands results from one to the other.
 
-        When something is not as planned (a task fails, an actor is lost), the rest is for the driver; what happened is among the next events.
+        When something is not as planned (a task fails, an actor is lost), the rest is for the driver; what happened is told next.
         """
         values: dict[int, Any] = {}
 
