@@ -8,28 +8,34 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from weft.experiments import conditional_report, machine
-from weft.experiments.conditional_adaptation import Adaptation
-from weft.experiments.conditional_any import ANY, AnyGraph
-from weft.experiments.conditional_contenders import PAPER_RULES, Arena, Contender, Field, Usage, gather, half_width, number
-from weft.formats.stream_toml import load_stream
+from weft.experiments.conditional_contenders import PAPER_RULES, Contender, Usage, half_width, number
+from weft.experiments.conditional_steps import (
+    BASELINE_POINTS,
+    PROBABILITIES,
+    ROLLOUT,
+    WAITINGS,
+    Plan,
+    Stage,
+    Step,
+    carry_out,
+    mean_times,
+)
+from weft.experiments.gpu_cluster_points import fingerprint
 from weft.model.columns import FloatArray
-from weft.model.stream import Arrivals, Stream
-from weft.policies.conditional_rules import ConditionalRule
-from weft.policies.files import Learned
 from weft.report.tables import Column, Columns, table_text
-from weft.sim.fleet import StepFleet, StepOptions, Waiting
+from weft.sim.fleet import Waiting
+
+__all__ = ["FULL", "PROBABILITIES", "PUBLISHED", "QUICK", "Plan", "mean_times", "reproduce", "table"]
 
 SUMMARY = "rules and learned policies for conditional task graphs, beside the authors' numbers"
-PROBABILITIES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 PUBLISHED = (105.65, 99.95, 93.42, 87.22, 80.83, 74.58, 67.65, 60.89, 52.60, 43.23, 34.69)
 """Mean job completion time in ms of the authors' best policy, pi4, at these p(c): constants in their repository."""
 BASELINES = {
@@ -47,113 +53,79 @@ EXACT_ARRIVALS = (14.4974, 20.0504, 25.9377, 29.6458, 41.1074, 39.9013)
 EXACT_JOBS = {"ABC": 5080, "ABDE": 2471, "ABDF": 2449}
 SLOW = "F"
 """The task that takes ten times as long as the others."""
-WAITINGS: tuple[Waiting, ...] = ("event", "paper")
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How much is done: jobs and seeds of a draw at each p(c), and seeds of each change at run time."""
-
-    jobs: int
-    seeds: int
-    changes: int
-    regular: int = 1
-    """Seeds at each p(c) with jobs every 8 ms."""
-    streams: int = 2
-    """Random streams for the policy that plays on any graph, and call graphs at most."""
-    checked: int = 10_000
-    """Jobs of the comparison with the authors' baselines: their number, or the digits differ."""
-
-
-FULL = Plan(jobs=10_000, seeds=40, changes=20, regular=10, streams=60)
-QUICK = Plan(jobs=4000, seeds=4, changes=3, regular=2, streams=16)
-
-
-def mean_times(
-    stream: Stream,
-    rule: ConditionalRule,
-    *,
-    task: str = "D",
-    probabilities: Sequence[float] = PROBABILITIES,
-    seeds: Sequence[int] = range(1, 41),
-    options: StepOptions | None = None,
-    authors: bool = True,
-) -> FloatArray:
-    """(probabilities, seeds) mean job completion time in seconds; the branches of `task` are taken with p and 1 - p.
-
-    Examples
-    --------
-    >>> from weft.formats.stream_toml import load_stream
-    >>> stream = load_stream("conditional-paper").with_jobs(500)
-    >>> mean_times(stream, ConditionalRule("fifo"), probabilities=[0.0, 1.0], seeds=[1]).round(3).tolist()
-    [[0.135], [0.036]]
-    """
-    fleet = StepFleet(stream, 1, options, authors=authors)
-    times = np.zeros((len(probabilities), len(seeds)))
-    for i, p in enumerate(probabilities):
-        variant = stream.with_probability(task, [p, 1.0 - p])
-        for j, seed in enumerate(seeds):
-            fleet.place(0, *variant.draw_ticks(seed, authors=authors))
-            rule.play(fleet)
-            times[i, j] = fleet.jct(0).mean()
-    return times
+FULL = Plan(jobs=10_000, seeds=40, changes=8, regular=10, streams=60, rollouts=1, processes=2)
+QUICK = Plan(jobs=4000, seeds=4, changes=3, regular=2, streams=16, processes=2)
 
 
 @dataclass(eq=False)
 class Findings:
     """What the steps find, one after the other."""
 
-    stream: Stream
-    plan: Plan
-    entered: Field
-    arena: Arena
-    adaptation: Adaptation
-    any_graph: AnyGraph
+    stage: Stage
     regular: dict[str, FloatArray] = field(default_factory=dict)
     times: dict[Waiting, dict[str, FloatArray]] = field(default_factory=dict)
     usage: dict[Waiting, dict[str, list[Usage]]] = field(default_factory=dict)
     baselines: dict[float, FloatArray] = field(default_factory=dict)
+    rollouts: list[dict[str, Any]] = field(default_factory=list)
     document: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Nothing is known yet."""
+        plan = self.stage.plan
+        for waiting in WAITINGS:
+            names = [c.name for c in self.stage.players(waiting)]
+            self.times[waiting] = {name: np.full((len(PROBABILITIES), plan.seeds), np.nan) for name in names}
+            self.usage[waiting] = {name: [self.stage.arena.usage() for _ in PROBABILITIES] for name in names}
+        self.regular = {c.name: np.full((len(PROBABILITIES), plan.regular), np.nan) for c in self.stage.players("event")}
 
     @property
     def reference(self) -> str:
         """Whose time is 1 in Figure 3: our pi4, or the tuned index where it is not shipped."""
-        return "pi4" if self.entered.find("pi4") is not None else "index"
+        return "pi4" if self.stage.entered.find("pi4") is not None else "index"
 
-    def players(self, waiting: Waiting) -> list[Contender]:
-        """Who plays with a way of waiting: all but those trained for the paper's, which have siblings trained for the other."""
-        return [c for c in self.entered.contenders if waiting == "paper" or c.trained_waiting != "paper"]
+    def take(self, step: Step, result: Any) -> None:
+        """Take in what a step found."""
+        kind, place, seed = step
+        if kind == "point":
+            self._take_point(int(place), seed, result)
+        elif kind == "baseline":
+            self.baselines[BASELINE_POINTS[int(place)]] = np.array(result)
+        elif kind == "change":
+            self.stage.adaptation.take(str(place), seed, result)
+        elif kind == "regular":
+            for name, mean in result.items():
+                self.regular[name][int(place), seed - 1] = np.nan if mean is None else mean
+        elif kind == ROLLOUT:
+            self.rollouts.append({"probability": PROBABILITIES[int(place)], "seed": seed, **result})
+        elif kind == "training":
+            self.document["training"] = result
+        else:
+            self.stage.any_graph.take(kind.removeprefix("any "), result)
+
+    def _take_point(self, point: int, seed: int, result: Any) -> None:
+        for waiting in WAITINGS:
+            for name, played in result[waiting].items():
+                if played is not None:
+                    self.times[waiting][name][point, seed - 1] = played[0]
+                    self.usage[waiting][name][point].add_numbers(played[1])
 
 
 def reproduce(
     folder: str | Path, *, quick: bool = False, plan: Plan | None = None, watch: Callable[[list[Any]], Iterable[Any]] = iter
 ) -> dict[str, Any]:
-    """Do everything, write results.json and report.html into the folder, and return the results."""
+    """Do everything, write results.json and report.html into the folder, and return the results; a run that was stopped goes on."""
     begin = time.perf_counter()
-    plan = plan or (QUICK if quick else FULL)
-    stream = load_stream("conditional-paper").with_jobs(plan.jobs)
-    entered = gather(stream)
-    universal = entered.find(ANY)
-    any_graph = AnyGraph(universal.who if universal is not None else None, plan.streams, min(plan.jobs, 1000))  # type: ignore[arg-type]
-    found = Findings(stream, plan, entered, Arena(stream), Adaptation.of(stream, entered, seeds=plan.changes), any_graph)
-    for waiting in WAITINGS:
-        found.times[waiting] = {c.name: np.full((len(PROBABILITIES), plan.seeds), np.nan) for c in found.players(waiting)}
-        found.usage[waiting] = {c.name: [found.arena.usage() for _ in PROBABILITIES] for c in found.players(waiting)}
-    found.regular = {c.name: np.full((len(PROBABILITIES), plan.regular), np.nan) for c in found.players("event")}
-    steps: list[Callable[[Findings], None]] = [partial(_check_baselines, p=p) for p in BASELINES]
-    steps += [partial(_play_point, point=i, seed=seed) for seed in range(1, plan.seeds + 1) for i in range(len(PROBABILITIES))]
-    steps += [partial(_play_change, kind=kind, seed=seed) for kind in found.adaptation.kinds for seed in range(1, plan.changes + 1)]
-    steps += [partial(_play_regular, point=i, seed=seed) for seed in range(1, plan.regular + 1) for i in range(len(PROBABILITIES))]
-    steps += [partial(_play_any, kind=kind, at=at) for kind, at in any_graph.steps]
-    steps.append(_learning_curves)
-    for step in watch(steps):
-        step(found)
+    plan, folder = plan or (QUICK if quick else FULL), Path(folder)
+    stage = Stage(plan)
+    found, progress = Findings(stage), folder / "progress.jsonl"
+    mark = fingerprint(plan, [c.name for c in stage.entered.contenders])  # type: ignore[arg-type]  # any plan will do
+    for step, result in carry_out(stage, progress, mark, watch):
+        found.take(step, result)
     _tell(found, quick=quick)
     found.document["seconds"] = time.perf_counter() - begin
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
     (folder / "results.json").write_text(json.dumps(found.document, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     conditional_report.write(folder / "report.html", found.document)
+    progress.unlink()
     return found.document
 
 
@@ -177,84 +149,6 @@ def table(document: dict[str, Any]) -> str:
     return "\n".join([text, "", *notes])
 
 
-# -- steps -----------------------------------------------------------------------------
-
-
-def _check_baselines(found: Findings, *, p: float) -> None:
-    """The authors' rules in the authors' semantics on the authors' draws."""
-    stream = found.stream.with_jobs(found.plan.checked)
-    times = [mean_times(stream, ConditionalRule(name), probabilities=[p], seeds=range(1, 6))[0] for name in PAPER_RULES]
-    found.baselines[p] = np.stack(times) * 1000
-
-
-def _play_point(found: Findings, *, point: int, seed: int) -> None:
-    """All contenders on one draw."""
-    p = PROBABILITIES[point]
-    draw = found.stream.with_probability("D", [p, 1.0 - p]).draw_ticks(seed, authors=True)
-    for waiting in WAITINGS:
-        for contender in found.players(waiting):
-            fleet = found.arena.play(contender, waiting, draw)
-            if fleet is not None:
-                found.times[waiting][contender.name][point, seed - 1] = fleet.jct(0).mean() * 1000
-                found.usage[waiting][contender.name][point].add(fleet)
-
-
-def _play_change(found: Findings, *, kind: str, seed: int) -> None:
-    found.adaptation.play(kind, seed)
-
-
-def _play_regular(found: Findings, *, point: int, seed: int) -> None:
-    """All contenders on one draw with a job every 8 ms, as the paper's text has it."""
-    p = PROBABILITIES[point]
-    even = replace(found.stream, arrivals=Arrivals("regular", gap=found.stream.arrivals.gap))
-    draw = even.with_probability("D", [p, 1.0 - p]).draw_ticks(seed)
-    for contender in found.players("event"):
-        fleet = found.arena.play(contender, "event", draw)
-        if fleet is not None:
-            found.regular[contender.name][point, seed - 1] = fleet.jct(0).mean() * 1000
-
-
-def _play_any(found: Findings, *, kind: str, at: int) -> None:
-    found.any_graph.play(kind, at)
-
-
-def _learning_curves(found: Findings) -> None:
-    """From the records of the trainings; scores over the best of the paper's rules on draws of the same length."""
-    rows = []
-    for contender in found.entered.contenders:
-        if isinstance(contender.who, Learned):
-            best = _best_rule_score(found.stream, contender)
-            record = contender.who.training
-            points = [
-                {
-                    "samples": entry["samples"],
-                    "reward_rate": entry.get("reward_rate"),
-                    "entropy": entry.get("entropy"),
-                    "relative": number(np.exp(entry["score"] - best)) if "score" in entry else None,
-                }
-                for entry in record.get("curve", [])
-                if "samples" in entry
-            ]
-            kept = {key: record.get(key) for key in ("algorithm", "seed", "seeds", "samples", "cpu_seconds", "score")}
-            kept["imitation"] = record.get("settings", {}).get("imitation")
-            rows.append({"policy": contender.name, "about": contender.who.about, **kept, "curve": points})
-    found.document["training"] = rows
-
-
-def _best_rule_score(stream: Stream, contender: Contender) -> float:
-    """Mean log of seconds a job takes under the best of the paper's rules, at the p(c) a policy was trained for."""
-    assert isinstance(contender.who, Learned)
-    world = contender.who.environment
-    fixed = isinstance(world.get("probability"), int | float)
-    points = [float(world["probability"])] if fixed else list(PROBABILITIES)
-    short, options = stream.with_jobs(int(world.get("jobs", 2000))), StepOptions(waiting=world.get("waiting", "event"))
-    times = [
-        mean_times(short, ConditionalRule(name), probabilities=points, seeds=range(1, 4), options=options, authors=False).mean(axis=1)
-        for name in PAPER_RULES
-    ]
-    return float(np.log(np.min(times, axis=0)).mean())
-
-
 # -- what was found, as plain values ---------------------------------------------------
 
 
@@ -263,29 +157,30 @@ def _tell(found: Findings, *, quick: bool) -> None:
         "experiment": "conditional",
         "quick": quick,
         "machine": machine.describe(),
-        "stream": found.stream.name,
+        "stream": found.stage.stream.name,
         "unit": "ms",
-        "jobs": found.plan.jobs,
-        "seeds": found.plan.seeds,
+        "jobs": found.stage.plan.jobs,
+        "seeds": found.stage.plan.seeds,
         "probabilities": list(PROBABILITIES),
         "published_pi4": list(PUBLISHED),
         "bound": [76.0 - 45.0 * p for p in PROBABILITIES],
         "reference": dict.fromkeys(WAITINGS, found.reference),
-        "missing": found.entered.missing,
-        "left_out": found.entered.left_out,
+        "missing": found.stage.entered.missing,
+        "left_out": found.stage.entered.left_out,
         "exact": _exact(found),
         "baselines": _baseline_rows(found),
-        "grid": [row for w in WAITINGS for c in found.players(w) for row in _grid_rows(found, w, c)],
-        "summary": [_summary_row(found, w, c) for w in WAITINGS for c in found.players(w)],
-        "units": [row for w in WAITINGS for c in found.players(w) for row in _unit_rows(found, w, c)],
-        "adaptation": found.adaptation.document(),
+        "grid": [row for w in WAITINGS for c in found.stage.players(w) for row in _grid_rows(found, w, c)],
+        "summary": [_summary_row(found, w, c) for w in WAITINGS for c in found.stage.players(w)],
+        "units": [row for w in WAITINGS for c in found.stage.players(w) for row in _unit_rows(found, w, c)],
+        "adaptation": found.stage.adaptation.document(),
         "regular": _regular_rows(found),
-        "any_graph": found.any_graph.document(),
+        "rollouts": _rollout_rows(found),
+        "any_graph": found.stage.any_graph.document(),
     }
 
 
 def _exact(found: Findings) -> dict[str, Any]:
-    stream = found.stream.with_jobs(found.plan.checked)
+    stream = found.stage.stream.with_jobs(found.stage.plan.checked)
     arrival, outcome = stream.with_probability("D", [0.5, 0.5]).draw_ticks(1, authors=True)
     to_d = outcome[:, 0] == 1
     jobs = {"ABC": int((~to_d).sum()), "ABDE": int((to_d & (outcome[:, 1] == 0)).sum()), "ABDF": int((to_d & (outcome[:, 1] == 1)).sum())}
@@ -368,11 +263,33 @@ def _regular_rows(found: Findings) -> list[dict[str, Any]]:
     ]
 
 
+def _rollout_rows(found: Findings) -> list[dict[str, Any]]:
+    """Means over seeds at each p(c): rollouts and those they are built on, over the authors' pi4; and what a decision costs."""
+    rows = []
+    for p, theirs in zip(PROBABILITIES, PUBLISHED, strict=True):
+        runs = [run for run in found.rollouts if run["probability"] == p and ROLLOUT in run]
+        if runs:
+            mean = {name: float(np.mean([run[name] for run in runs])) for name in ("index", "best", ROLLOUT) if name in runs[0]}
+            rows.append(
+                {
+                    "probability": p,
+                    "authors": theirs,
+                    "seeds": len(runs),
+                    "mean": mean,
+                    "over_authors": {name: x / theirs for name, x in mean.items()},
+                    "changed": sum(run["changed"] for run in runs) / sum(run["steps"] for run in runs),
+                    "futures": sum(run["futures"] for run in runs) / sum(run["steps"] for run in runs),
+                    "ms_a_step": 1000 * sum(run["cpu_seconds"] for run in runs) / sum(run["steps"] for run in runs),
+                }
+            )
+    return rows
+
+
 def _unit_rows(found: Findings, waiting: Waiting, contender: Contender) -> list[dict[str, Any]]:
     """Tasks at a time and share of the time busy, like units together; and where the slow task F runs, in what batches."""
-    slow, rows = found.arena.kinds.index(SLOW), []
+    slow, rows = found.stage.arena.kinds.index(SLOW), []
     for p, usage in zip(PROBABILITIES, found.usage[waiting][contender.name], strict=True):
-        for unit, own in found.arena.units.items():
+        for unit, own in found.stage.arena.units.items():
             share = usage.span * len(own)
             rows.append(
                 {

@@ -69,23 +69,27 @@ class Adaptation:
         rows = np.array([[0.9, 0.1], [0.1, 0.9], [0.9, 0.1]])
         return self.stream.with_drift("D", Drift("steps", rows, times=np.array([0.0, self.span / 3, 2 * self.span / 3])))
 
-    def play(self, kind: str, seed: int) -> None:
-        """All contenders on one draw."""
+    def play(self, kind: str, seed: int) -> dict[str, Any]:
+        """All contenders on one draw: the mean time of each and its course; and that of p(c)."""
         stream = self.changed(kind)
         arrival, outcome = stream.draw_ticks(seed)
-        seconds = arrival * stream.tick
-        if seed == 1:
-            self.paths[kind] = _binned(stream.probabilities(seconds, seed)[stream.watched[0]][:, 0])
+        path = _binned(stream.probabilities(arrival * stream.tick, seed)[stream.watched[0]][:, 0])
+        rows = {}
         for contender in self.contenders:
             fleet = self.arena.play(contender, self.waiting, (arrival, outcome))
             if fleet is not None:
-                self._note(kind, seed, contender.name, fleet.jct(0))
+                rows[contender.name] = _row(fleet.jct(0))
         if self.pupil is not None:
-            self._note(kind, seed, f"{LEARNING}, learns on", self._learn(stream, (arrival, outcome), seed))
+            rows[f"{LEARNING}, learns on"] = _row(self._learn(stream, (arrival, outcome), seed))
+        return {"path": path.tolist(), "rows": rows}
 
-    def _note(self, kind: str, seed: int, name: str, seconds: FloatArray) -> None:
-        self.times[kind][name][seed - 1] = seconds.mean() * 1000
-        self.curves[kind][name].append(_binned(seconds * 1000))
+    def take(self, kind: str, seed: int, played: dict[str, Any]) -> None:
+        """Take in what `play` gave."""
+        if seed == 1:
+            self.paths[kind] = np.array(played["path"])
+        for name, row in played["rows"].items():
+            self.times[kind][name][seed - 1] = row["mean"]
+            self.curves[kind][name].append(np.array(row["curve"]))
 
     def _learn(self, stream: Stream, draw: tuple[FloatArray, IntArray], seed: int) -> FloatArray:
         from weft.learn.online import play_online
@@ -123,6 +127,10 @@ class Adaptation:
             if lines
         }
         return {"about": ABOUT[kind], "rows": rows, "probability": [number(x) for x in self.paths[kind]], "curves": curves}
+
+
+def _row(seconds: FloatArray) -> dict[str, Any]:
+    return {"mean": float(seconds.mean()) * 1000, "curve": _binned(seconds * 1000).tolist()}
 
 
 def _binned(values: FloatArray) -> FloatArray:

@@ -58,19 +58,26 @@ class AnyGraph:
         sizes = {"random": self.streams, "larger": self.streams // 2, "call graphs": min(len(callgraph_files()), self.streams)}
         return [(kind, i) for kind, size in sizes.items() for i in range(size)]
 
-    def play(self, kind: str, at: int) -> None:
-        """All contenders on one stream."""
+    def play(self, kind: str, at: int) -> dict[str, float]:
+        """All contenders on one stream: logs of their mean times."""
         assert self.policy is not None
         stream, draws = self._stream(kind, at)
         fleet = StepFleet(stream, len(draws), StepOptions(waiting="event", window=WINDOW))
         contenders: dict[str, PairPolicy | ConditionalRule] = {ANY: self.policy}
         contenders |= {name: ConditionalRule(name) for name in RULES if name != "index"}
+        logs = {}
         for name, who in contenders.items():
             for s, draw in enumerate(draws):
                 fleet.place(s, *draw)
             who.play(fleet)
             mean = float(np.mean([fleet.jct(s).mean() for s in range(fleet.size)]))
-            self.logs.setdefault(kind, {}).setdefault(name, []).append(float(np.log(mean)))
+            logs[name] = float(np.log(mean))
+        return logs
+
+    def take(self, kind: str, logs: dict[str, float]) -> None:
+        """Take in what `play` gave."""
+        for name, log in logs.items():
+            self.logs.setdefault(kind, {}).setdefault(name, []).append(log)
 
     def _stream(self, kind: str, at: int) -> tuple[Stream, list[tuple[FloatArray, IntArray]]]:
         seed = UNSEEN + at

@@ -136,6 +136,21 @@ class Usage:
         self.tasks += np.bincount(cell, minlength=self.tasks.size).reshape(self.tasks.shape)
         self.batches += np.bincount(cell, weights=part, minlength=self.tasks.size).reshape(self.tasks.shape)
 
+    def numbers(self) -> list[float]:
+        """All of it in one row."""
+        parts = (np.array([self.span]), self.task_ticks, self.busy_ticks, self.tasks.reshape(-1), self.batches.reshape(-1))
+        return [float(f"{x:.12g}") for x in np.concatenate(parts)]
+
+    def add_numbers(self, row: Sequence[float]) -> None:
+        """Add what `numbers` gave of another run."""
+        cells = self.units * self.kinds
+        parts = np.split(np.asarray(row, float), np.cumsum([1, self.units, self.units, cells]))
+        self.span += float(parts[0][0])
+        self.task_ticks += parts[1]
+        self.busy_ticks += parts[2]
+        self.tasks += parts[3].reshape(self.tasks.shape)
+        self.batches += parts[4].reshape(self.batches.shape)
+
 
 class Arena:
     """Plays contenders on draws of one stream; simulations are laid out once for each way of showing it."""

@@ -33,6 +33,7 @@ def write(path: Path, document: Document) -> Path:
         Section("Figure 5: what the units do", _figure_five(document)),
         Section("Probabilities that change at run time", conditional_report_parts.adaptation(document)),
         Section("One policy for any graph", conditional_report_parts.any_graph(document)),
+        Section("A step of look-ahead", conditional_report_parts.rollouts(document)),
         Section("A job every 8 ms", conditional_report_parts.regular(document)),
         Section("Two ways to wait", conditional_report_parts.waiting(document)),
     ]

@@ -1,4 +1,4 @@
-"""Further sections of the page on conditional task graphs: changing probabilities, any graph, even arrivals, two ways to wait."""
+"""Further sections of the page on conditional task graphs: changing probabilities, any graph, rollouts, even arrivals, two ways to wait."""
 
 from __future__ import annotations
 
@@ -105,6 +105,37 @@ def any_graph(document: Document) -> list[Block]:
         caption = f"{result['streams']} streams: {result['about']}. No rule is quicker than conditional-any on {won:.0%} of them."
         blocks.append(Table(result["rows"], columns, sort="over_any", caption=caption))
     return blocks
+
+
+ROLLOUTS = """\
+At every step the choice of the network is tried against others, each with one unit's action changed: all of them in the same imagined \
+futures, played to their end by the tuned index. Arrivals are drawn from their process, branches from the estimate; the real future is \
+not looked at. The choice with the least time of jobs in the system is taken. That is a thousand times the work of a network, so there \
+are few seeds; waiting is until the next event, and all play the same draws."""
+
+
+def rollouts(document: Document) -> list[Block]:
+    """One step of look-ahead beside what it is built on."""
+    rows: list[Row] = []
+    for found in document["rollouts"]:
+        line = {f"{name}_over": ratio for name, ratio in found["over_authors"].items()}
+        rows.append({**found, "p": f"{found['probability']:g}", "time": found["mean"].get("rollout"), **line})
+    if not rows:
+        return [Text("Rollouts take part in the full experiment only.")]
+    mean = {name: np.mean([found["over_authors"][name] for found in document["rollouts"]]) for name in rows[0]["over_authors"]}  # type: ignore[attr-defined]
+    columns: Columns = [
+        Column("p", "p(c)"),
+        Column("authors", "authors' pi4 (ms)", digits=4),
+        Column("time", "rollouts (ms)", digits=4),
+        Column("rollout_over", "/ authors' pi4", digits=4),
+        *(Column(f"{name}_over", f"{name} / authors' pi4", digits=4) for name in ("best", "index") if name in mean),
+        Column("changed", "choices changed", unit="%", digits=3),
+        Column("futures", "futures a step", digits=3),
+        Column("ms_a_step", "ms a step", digits=2),
+    ]
+    means = ", ".join(f"{name} {value:.4f}" for name, value in mean.items())
+    caption = f"{rows[0]['seeds']} seed(s) of {document['jobs']:,} jobs at each p(c). Mean over p(c), over the authors' pi4: {means}."
+    return [Text(ROLLOUTS), Table(rows, columns, caption=caption)]
 
 
 def regular(document: Document) -> list[Block]:

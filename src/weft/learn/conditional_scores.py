@@ -14,21 +14,25 @@ from weft.policies.files import ALIASES, Learned, find_policy, read_policy, ship
 from weft.policies.index_file import load_index
 from weft.policies.pair_policy import PairPolicy
 from weft.policies.playing import WINDOW, options_of, play, reads_pairs, watched_task, with_first
+from weft.policies.rollout import Rollout, load_rollout
 from weft.registry import closest
 from weft.sim.fleet import StepFleet, StepOptions, Waiting
 
-Contender = Learned | ConditionalRule | PairPolicy
+Contender = Learned | ConditionalRule | PairPolicy | Rollout
+ROLLOUT = "rollout"
 
 
 def contender(name: str) -> Contender:
-    """Return a rule or a learned policy by name, or a learned policy by path."""
+    """Return a rule, rollouts or a learned policy by name, or a learned policy by path."""
+    if name == ROLLOUT:
+        return load_rollout()
     if name in RULES:
         return load_index() if name == "index" else ConditionalRule(name)
     try:
         learned = read_policy(find_policy(name))
         return PairPolicy(learned.network, learned.name) if reads_pairs(learned) else learned
     except UnknownName:
-        known = [*RULES, *ALIASES, *shipped()]
+        known = [*RULES, ROLLOUT, *ALIASES, *shipped()]
         raise UnknownName(f"unknown policy '{name}'{closest(name, known)}") from None
 
 
@@ -63,7 +67,8 @@ def completion_times(
 def _one(who: Contender, stream: Stream, seed: int, waiting: Waiting | None, *, authors: bool) -> float:
     if isinstance(who, Learned):
         return float(play(who.network, stream, [seed], options=options_of(who, waiting), authors=authors)[0])
-    fleet = StepFleet(stream, 1, StepOptions(waiting=waiting or "event", window=WINDOW), authors=authors)
+    options = who.options(waiting) if isinstance(who, Rollout) else StepOptions(waiting=waiting or "event", window=WINDOW)
+    fleet = StepFleet(stream, 1, options, authors=authors)
     fleet.place(0, *stream.draw_ticks(seed, authors=authors))
     who.play(fleet)
     return float(fleet.jct(0).mean())

@@ -123,7 +123,7 @@ def choose_one(sim: Sim, desk: Desk, rule: int, weights: FloatArray, actions: In
     if rule >= SHORTEST_REMAINING:
         update_remaining(sim, desk)
     if rule == INDEX:
-        _choose_pairs(sim, desk, weights, actions)
+        _choose_pairs(sim, desk, weights, actions, -1, kinds)
         return
     for d in range(len(sim.device)):
         actions[d] = kinds
@@ -137,8 +137,17 @@ def choose_one(sim: Sim, desk: Desk, rule: int, weights: FloatArray, actions: In
             actions[d] = _wait(sim, desk, actions, d)
 
 
+@lean
+def choose_around(sim: Sim, desk: Desk, weights: FloatArray, unit: int, kind: int, actions: IntArray) -> None:
+    """Choose by the index for all units but one, whose kind is given (the number of kinds: it waits)."""
+    for k in range(len(sim.kind)):
+        desk.scratch[k] = sim.kind[k].ready
+    update_remaining(sim, desk)
+    _choose_pairs(sim, desk, weights, actions, unit, kind)
+
+
 @inline
-def _runs_here(sim: Sim, left: IntArray, kind: int, d: int) -> bool:
+def runs_here(sim: Sim, left: IntArray, kind: int, d: int) -> bool:
     """Whether a unit can take a task of a kind."""
     return left[kind] > 0 and (can_run(sim, pool_top(sim, kind), d) or first_runnable(sim, kind, d) >= 0)
 
@@ -171,7 +180,7 @@ def _choose_kind(sim: Sim, desk: Desk, rule: int, d: int) -> int:
             kind = (desk.tally[0].memory + k) % kinds
         elif rule == DEPTH_FIRST:
             kind = desk.depth[kinds - 1 - k]
-        if not _runs_here(sim, left, kind, d):
+        if not runs_here(sim, left, kind, d):
             continue
         if MRU <= rule <= DEPTH_FIRST:  # a set would allocate
             best = kind
@@ -230,8 +239,11 @@ def _reserved(sim: Sim, desk: Desk, d: int, task: int, taken: int) -> float:
 
 
 @inline
-def _choose_pairs(sim: Sim, desk: Desk, weights: FloatArray, actions: IntArray) -> None:
-    """Take the (unit, kind) pair of highest index, again and again while it is above zero; the other units wait."""
+def _choose_pairs(sim: Sim, desk: Desk, weights: FloatArray, actions: IntArray, told: int, what: int) -> None:
+    """Take the (unit, kind) pair of highest index, again and again while it is above zero; the other units wait.
+
+    Unit `told`, where there is one, has been told what to do already.
+    """
     kinds, left = len(sim.kind), desk.scratch
     update_coming(sim, desk, SOON * desk.setting[0].span)
     idle, soon, locked, crowd = 0, np.inf, 0, 0
@@ -249,13 +261,20 @@ def _choose_pairs(sim: Sim, desk: Desk, weights: FloatArray, actions: IntArray) 
         if sim.device[d].running >= 0:
             left[kinds + sim.device[d].last_kind] += 1
     chosen = 0
+    if told >= 0:
+        chosen = 1
+        actions[told] = what
+        if what < kinds:
+            crowd -= min(left[what], sim.device[told].batch)
+            left[what] -= min(left[what], sim.device[told].batch)
+            left[kinds + what] += 1
     while chosen < idle:
         unit, kind, best = -1, -1, -np.inf
         for d in range(len(sim.device)):
-            if actions[d] != kinds or not is_idle(sim, d):
+            if actions[d] != kinds or d == told or not is_idle(sim, d):
                 continue
             for k in range(kinds):
-                if _runs_here(sim, left, k, d):
+                if runs_here(sim, left, k, d):
                     index = _index(sim, desk, weights[desk.group[d], k], d, k, idle - chosen - 1, soon, locked, crowd)
                     if index > best:
                         unit, kind, best = d, k, index
