@@ -15,6 +15,7 @@ from weft.experiments import gpu_cluster
 from weft.experiments.gpu_cluster_arena import FIGURES, Arena, merge
 from weft.experiments.gpu_cluster_contenders import ROSTER, contender, gather
 from weft.experiments.gpu_cluster_points import (
+    FIRST_SEED,
     FULL,
     QUICK,
     Plan,
@@ -53,6 +54,7 @@ TINY = dataclasses.replace(
     tuned=("cholesky",),
     tuning_seconds=1.0,
     ccrs=(0.1, 5.0),
+    job_ccrs=(5.0,),
     conditions=("static", "changing"),
     timing_rounds=2,
     processes=1,
@@ -86,7 +88,8 @@ def test_points_pair_seeds_and_leave_out_who_does_not_belong() -> None:
             if p.axis == axis:
                 seeds.setdefault((p.x, p.ccr), set()).add(p.seed)
         assert min(map(len, seeds.values())) >= 30
-        assert {ccr for _, ccr in seeds} == {0.1, 1.0, 5.0}
+        assert {ccr for _, ccr in seeds} == ({1.0} if axis == "jobs" else {0.1, 1.0, 5.0})
+    assert {p.conditions for p in made if p.axis == "tasks" and p.seed >= FIRST_SEED + FULL.seeds} == {("static",)}
 
 
 # -- the arena -------------------------------------------------------------------------

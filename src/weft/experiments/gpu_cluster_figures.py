@@ -39,14 +39,15 @@ def world_figures(results: Results, condition: str) -> list[Block]:
         rows = [r for r in results["points"] if r["condition"] == condition and r["axis"] == axis]
         if not rows:
             continue
-        middle = MIDDLE if MIDDLE in results["ccrs"] else results["ccrs"][0]
+        ccrs = sorted({r["ccr"] for r in rows})
+        middle = MIDDLE if MIDDLE in ccrs else ccrs[0]
         figures = [
             _panel([r for r in rows if r["ccr"] == middle], key, f"{title}, CCR {middle:g}", label, unit) for key, title, unit in PANELS
         ]
         blocks.append(Figures(figures))
-        relative = [_relative([r for r in rows if r["ccr"] == ccr], "makespan", ccr, label) for ccr in results["ccrs"]]
+        relative = [_relative([r for r in rows if r["ccr"] == ccr], "makespan", ccr, label) for ccr in ccrs]
         blocks.append(Figures([figure for figure in relative if figure is not None]))
-        blocks.append(_numbers(rows, axis, "makespan", results["ccrs"]))
+        blocks.append(_numbers(rows, axis, "makespan", ccrs))
     return blocks or [Text("Not played.")]
 
 
