@@ -16,7 +16,7 @@ from weft.learn.amortised_training import Evolution, exercise_of, train
 from weft.model import Problem, Schedule
 from weft.model.check import check
 from weft.planners import plan
-from weft.planners.amortised import Amortised, Observation, observe
+from weft.planners.amortised import FEW, Amortised, Observation, observe
 from weft.planners.amortised_features import NAMES, SIZE
 from weft.planners.amortised_moves import guided_team, make_path, trace_path
 from weft.planners.amortised_network import (
@@ -226,3 +226,21 @@ def test_guided_moves_keep_the_state_whole(seed: int, draw: int) -> None:
     assert decode(problem.arrays, worker.goal, chain.order, chain.choice, worker.tail, fresh) == chain.value[CURRENT]
     assert check(problem, team.schedule()) == []
     assert team.schedule().makespan == worker.best
+
+
+def test_the_network_can_be_left_out() -> None:
+    """Then the search begins at the best quick plan; without a search that is the answer."""
+    problem = draw_problem(8, most=60)
+    alone = plan(problem, "amortised", network=False, search=False)
+    assert alone.makespan == quick(problem).value
+    searched = plan(problem, "amortised", network=False, iterations=500)
+    assert check(problem, searched.schedule) == []
+    assert searched.makespan <= alone.makespan
+
+
+def test_in_a_hurry_a_few_quick_planners_are_asked() -> None:
+    problem = draw_problem(12, most=60)
+    made = plan(problem, "amortised", seconds=0.05, threads=1)
+    assert check(problem, made.schedule) == []
+    assert made.makespan <= min(plan(problem, name).makespan for name in FEW)
+    assert made.bound <= made.makespan

@@ -138,7 +138,7 @@ def test_paper_learns_the_one_machine_and_decodes_validly(tmp_path):
 
 def test_reproduce_writes_what_it_found(tmp_path, monkeypatch, capsys):
     monkeypatch.delenv("WEFT_DATA", raising=False)
-    tiny = deepsched.Effort(problems=1, samples=6, epochs=2, shapes=2, lists=1, seconds=0.02)
+    tiny = deepsched.Effort(problems=1, samples=6, epochs=2, shapes=2, lists=1, seconds=0.02, draws=1, wide=1, seeds=1, long=())
     monkeypatch.setattr(deepsched, "QUICK", tiny)
     monkeypatch.setattr(deepsched, "TASKS", 120)
     monkeypatch.setattr(deepsched_turnaround, "SIZES", ((10, 30), (30, 60), (60, 120)))

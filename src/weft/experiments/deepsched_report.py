@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from weft.experiments import amortised_report
 from weft.model import Problem, Schedule
 from weft.report.figures import Series, bar_figure, line_figure
 from weft.report.page import Facts, Figure, Figures, Gantts, Section, Table, Text, write_report
@@ -98,7 +99,7 @@ def verdict(document: Mapping[str, Any]) -> list[str]:
         f"that HEFT looks at, and then multiply. Through onnxruntime it takes {onnx[last] / heft[last]:.0f} times as long at the "
         f"largest size. The document's network, in one go, takes {format_seconds(paper_time[last])} there, "
         f"{paper_time[last] / heft[last]:.1f} times HEFT, for schedules that are worse; it is not constant either, unless every input "
-        "is padded to the largest. What would be worth imitating is a planner that is slow and better."
+        "is padded to the largest. What is worth imitating is a planner that is slow and better: see below."
     )
     return [quality, speed]
 
@@ -112,6 +113,7 @@ def write(path: Path, document: Mapping[str, Any], problem: Problem, schedules: 
         Section("By size", [Figures(_size_figures(document)), _size_table(document)]),
         Section("Time to schedule", [Text(TIMES), *_times(document)]),
         Section("Why", [Text(HOW), charts]),
+        Section("Imitating what is slow and better", list(amortised_report.blocks(document["amortised"]))),
         Section("Training", _training(document)),
     ]
     mode = "quick" if document["quick"] else "full"

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.learn.amortised_data import Lesson
+from weft.learn.amortised_data import MOVES, Lesson
 from weft.model.columns import FloatArray
 from weft.planners.amortised import Observation, observe
 from weft.planners.amortised_features import SIZE
@@ -81,17 +81,20 @@ class Trained:
     score: float
     start: float
     curve: list[dict[str, float]] = field(default_factory=list)
-    seconds: float = 0.0
+    cpu_seconds: float = 0.0
 
-    def record(self, evolution: Evolution, problems: int) -> dict[str, Any]:
-        """Plain values for the card."""
+    def record(self, evolution: Evolution, lessons: int, lessons_seconds: float) -> dict[str, Any]:
+        """Plain values for the card; `lessons_seconds` is the processor time it took to solve the problems."""
         return {
             "method": "antithetic evolution strategy on log(makespan / makespan of anytime)",
-            "problems": problems,
+            "lessons": lessons,
+            "moves_a_lesson": MOVES,
             "score": self.score,
             "score_of_heft": self.start,
-            "seconds": round(self.seconds, 1),
-            **asdict(evolution),
+            "cpu_seconds": round(lessons_seconds + self.cpu_seconds, 1),
+            "cpu_seconds_of_lessons": round(lessons_seconds, 1),
+            "settings": asdict(evolution),
+            "seed": evolution.seed,
             "curve": self.curve,
         }
 
@@ -105,7 +108,7 @@ def train(
     keep: Callable[[Trained], None] = lambda best: None,  # noqa: ARG005
 ) -> Trained:
     """Evolve the weights; the same seed and exercises give the same weights. `keep` gets the best so far after every validation."""
-    evolution, begun = evolution or Evolution(), time.perf_counter()
+    evolution, begun = evolution or Evolution(), time.process_time()
     held = max(1, round(len(exercises) * evolution.validation))
     judged, taught = exercises[:held], exercises[held:]
     form = _Form(taught)
@@ -135,7 +138,7 @@ def train(
                 if value < best.score:
                     best.weights, best.score = weights, value
                 keep(best)
-    best.seconds = time.perf_counter() - begun
+    best.cpu_seconds = time.process_time() - begun
     return best
 
 

@@ -37,7 +37,7 @@ class Settings:
     validate : batches between comparisons with HEFT
     """
 
-    batches: int = 3000
+    batches: int = 650
     learning_rate: float = 1e-2
     times: float = 10.0
     wide: int = 32

@@ -24,7 +24,7 @@ class Column:
     ----------
     key : of the rows; `title` : above the column, the key by default
     unit : "s" and "B" choose a fitting unit for each value, "%" shows shares as percent, anything else stands beside the title
-    digits : significant digits
+    digits : significant digits; `places` : decimal places instead
     best : mark the smallest ("min") or largest ("max") value
     """
 
@@ -33,6 +33,7 @@ class Column:
     unit: str = ""
     digits: int = 4
     best: Best | None = None
+    places: int | None = None
 
     @property
     def heading(self) -> str:
@@ -53,8 +54,11 @@ class Column:
         if np.isnan(number):
             return MISSING
         if self.unit == "%":
-            return f"{format_number(100 * number, digits=self.digits)} %"
-        return shown[self.unit](number) if self.unit in shown else format_number(number, digits=self.digits)
+            return f"{self._figure(100 * number)} %"
+        return shown[self.unit](number) if self.unit in shown else self._figure(number)
+
+    def _figure(self, number: float) -> str:
+        return format_number(number, digits=self.digits) if self.places is None else f"{number:.{self.places}f}"
 
 
 Columns = Sequence[str | Column]
