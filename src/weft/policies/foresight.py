@@ -288,30 +288,39 @@ def place_task(sim: Sim, desk: Desk, weights: FloatArray, i: int) -> None:
         if sim.grid[sim.task[g].row, d] == np.inf or desk.free[d] == np.inf:
             continue
         seconds = sim.task[g].work * sim.grid[sim.task[g].row, d] * sim.device[d].pace * desk.factor[sim.task[g].kind, d]
+        beyond = _worth_beyond(sim, desk, weights, i, d, seconds)
         at, gap = max(desk.free[d], desk.arrival[d]), desk.used[d]
+        if at + seconds == np.inf or (weights[GAP] >= 0.0 and at + seconds + beyond >= lowest):
+            continue  # no gap there could make it the best one
         for k in range(_first_after(desk, d, at), desk.used[d]):
             if at + seconds <= desk.begins[d, k]:
                 gap = k
                 break
             at = max(at, desk.ends[d, k])
-        if at + seconds == np.inf:
-            continue
-        score = at + seconds + weights[AHEAD] * desk.ahead[g, d] + weights[LONGER] * (seconds - desk.least[g])
+        score = at + seconds + beyond
         if weights[GAP] != 0.0:
             score += weights[GAP] * (at - (desk.free[d] if gap == 0 else desk.ends[d, gap - 1]))
-        if weights[TOGETHER] != 0.0:
-            score += weights[TOGETHER] * desk.apart[d]
-        if weights[SLOWED] != 0.0 and sim.device[d].pace > 1.0:
-            score += weights[SLOWED] * seconds
-        if weights[MOVED] != 0.0 and desk.device[i] not in (-1, d):
-            score += weights[MOVED] * desk.mean[g]
-        if weights[ENERGY] != 0.0:
-            score += weights[ENERGY] * seconds * desk.power[d]
         if score < lowest:
             best, lowest, begin, end, slot = d, score, at, at + seconds, gap
     desk.device[i], desk.start[i], desk.finish[i] = best, begin, end
     if best >= 0:
         _insert(desk, i, best, slot)
+
+
+@inline
+def _worth_beyond(sim: Sim, desk: Desk, weights: FloatArray, i: int, d: int, seconds: float) -> float:
+    """What counts against a device for a task, beside its finish and the gap before it."""
+    g = task_of(sim, i)
+    score = weights[AHEAD] * desk.ahead[g, d] + weights[LONGER] * (seconds - desk.least[g])
+    if weights[TOGETHER] != 0.0:
+        score += weights[TOGETHER] * desk.apart[d]
+    if weights[SLOWED] != 0.0 and sim.device[d].pace > 1.0:
+        score += weights[SLOWED] * seconds
+    if weights[MOVED] != 0.0 and desk.device[i] not in (-1, d):
+        score += weights[MOVED] * desk.mean[g]
+    if weights[ENERGY] != 0.0:
+        score += weights[ENERGY] * seconds * desk.power[d]
+    return float(score)
 
 
 @inline
