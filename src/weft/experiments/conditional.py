@@ -53,7 +53,7 @@ EXACT_ARRIVALS = (14.4974, 20.0504, 25.9377, 29.6458, 41.1074, 39.9013)
 EXACT_JOBS = {"ABC": 5080, "ABDE": 2471, "ABDF": 2449}
 SLOW = "F"
 """The task that takes ten times as long as the others."""
-FULL = Plan(jobs=10_000, seeds=40, changes=8, regular=10, streams=60, rollouts=1, processes=2)
+FULL = Plan(jobs=10_000, seeds=40, changes=6, regular=5, streams=60, rollouts=1, processes=2)
 QUICK = Plan(jobs=4000, seeds=4, changes=3, regular=2, streams=16, processes=2)
 
 

@@ -219,7 +219,7 @@ def draw_future(sim: Sim, mind: Imagination, jobs: int, ahead: int) -> None:
                     break
                 gap = _next(mind.gap, mind.at, 0)
             first = False
-        last = max(last + gap, now)
+        last = max(last + max(gap, 0.0), now)  # jobs come in order; a normal gap may be negative
         here.job[i].arrival = last
     choices, oldest = len(mind.chooser), mind.at[2]
     real = oldest
