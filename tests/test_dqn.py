@@ -185,10 +185,10 @@ HASTY = {"slowed": -0.9}
 def test_rollouts_learn_what_the_plan_does_not_know():
     weights = [weights_of(HASTY)]
     settings = RolloutSettings(seconds=6.0, every=10, alone=6, streams=0, stops=4, seed=1, rate=3e-3, updates=20)
-    trained = train_by_rollouts(weights, settings, draw=trap)
+    trained = train_by_rollouts(weights, settings, draw=trap, judge=trap)
     assert trained.score < -0.3  # five times as quick from the first task on would be -0.69, where cases are cut off
-    again = train_by_rollouts(weights, RolloutSettings(seconds=1e-9, every=1, alone=3, streams=0, seed=1), draw=trap)
-    twice = train_by_rollouts(weights, RolloutSettings(seconds=1e-9, every=1, alone=3, streams=0, seed=1), draw=trap)
+    again = train_by_rollouts(weights, RolloutSettings(seconds=1e-9, every=1, alone=3, streams=0, seed=1), draw=trap, judge=trap)
+    twice = train_by_rollouts(weights, RolloutSettings(seconds=1e-9, every=1, alone=3, streams=0, seed=1), draw=trap, judge=trap)
     assert again.curve[0]["greedy"] == twice.curve[0]["greedy"]
 
 

@@ -283,7 +283,7 @@ def plans_for(case: Case, sim: Sim, sets: Sequence[FloatArray]) -> Plans:
 
 
 class Validation:
-    """The same cases every time: log(objective / that of following the plan), mean."""
+    """The same cases every time: log(objective / that of following the plan)."""
 
     def __init__(self, sets: Sequence[FloatArray], cases: list[Case]) -> None:
         self.sets, self.cases = sets, cases
@@ -299,9 +299,10 @@ class Validation:
         return float(np.log((sim.job["finish"][:-1] - sim.job["arrival"][:-1]).mean()))
 
     def score(self, network: QNetwork, caution: float) -> float:
-        """Below zero: better than the plan."""
+        """Below zero: better than the plan, and by more than chance (one standard error)."""
         found = np.array([self._log(k, network, caution) for k in range(len(self.cases))])
-        return float(np.clip(found - self.plan, -np.log(2), np.log(2)).mean())
+        change = np.clip(found - self.plan, -np.log(2), np.log(2))
+        return float(change.mean() + change.std() / np.sqrt(len(change)))
 
 
 def train_dqn(

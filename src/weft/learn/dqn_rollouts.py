@@ -189,10 +189,11 @@ def train_by_rollouts(
     settings: RolloutSettings | None = None,
     *,
     draw: Callable[[int, int, int], list[Case]] = draw_short_cases,
+    judge: Callable[[int, int, int], list[Case]] = draw_cases,
     start: Mapping[str, NDArray[np.float32]] | None = None,
     watch: Callable[[dict[str, float]], None] | None = None,
 ) -> TrainedDqn:
-    """Train on top of the plan that sets of weights make, which is the policy of the first round."""
+    """Train on top of the plan that sets of weights make, which is the policy of the first round; `judge` draws the validation cases."""
     settings = settings or RolloutSettings()
     torch.manual_seed(settings.seed)
     torch.set_num_threads(1)
@@ -202,7 +203,7 @@ def train_by_rollouts(
         load_arrays(values, start)
     optimizer = torch.optim.Adam(values.parameters(), lr=settings.rate)
     lessons = Lessons(settings.memory)
-    validation = Validation(sets, draw(VALIDATION + 1, settings.alone, settings.streams))
+    validation = Validation(sets, judge(VALIDATION + 1, settings.alone, settings.streams))
     trained = TrainedDqn(values.arrays(), 0.0, 0.0, "DQN from rollouts (weft.learn.dqn_rollouts)", settings.seed, asdict(settings))
     began, episode, updates, part = time.process_time(), 0, 0, 0
     followed, caution = q_network(trained.arrays), np.inf

@@ -23,7 +23,7 @@ class Dqn(Foresight):
     Parameters
     ----------
     arrays : of the networks, see `weft.policies.q_network`
-    weights, most, challengers : of the plan, see `Foresight`
+    weights, most, challengers, aim : of the plan, see `Foresight`
     caution : in mean paths of the jobs present
     """
 
@@ -36,8 +36,9 @@ class Dqn(Foresight):
         caution: float = 0.0,
         most: int = FAR,
         challengers: int = 1,
+        aim: str = "completion",
     ) -> None:
-        super().__init__(name, weights, most=most, challengers=challengers)
+        super().__init__(name, weights, most=most, challengers=challengers, aim=aim)
         self.network, self.caution = q_network(arrays), caution
 
     def live(self, sim: Sim) -> int:

@@ -44,6 +44,8 @@ WEIGHTS = (
 """Names of the weights, in the order of the array."""
 
 LEAST, MOVING, WORK, PATH, AGE, SLACK, PRIORITY, RANK, AHEAD, LONGER, TOGETHER, GAP, SLOWED, MOVED, ENERGY, OVERDUE, TRUST = range(17)
+KEYS = (WORK, PATH, AGE, SLACK, PRIORITY)
+"""Weights that make the key of a job."""
 
 _PRIOR = 3.0
 """Observations the estimate counts for, against those of a task kind on a device kind; and theirs against all on that device kind."""

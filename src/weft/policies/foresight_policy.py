@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
+from typing import Self
 
 import numpy as np
 
 from weft.errors import InvalidInput, UnknownName, Unsupported
 from weft.model import Scenario, Workload
 from weft.model.columns import BoolArray, FloatArray, IntArray
-from weft.policies.foresight import WEIGHTS
-from weft.policies.plans import FAR, Plans, live_by_plans, make_plans, plan_anew
+from weft.policies.foresight import KEYS, RANK, WEIGHTS
+from weft.policies.plans import AIMS, FAR, Plans, live_by_plans, make_plans, plan_anew
 from weft.policies.policy import POLICIES
 from weft.registry import closest
 from weft.sim.tables import COMMITTED, DONE, JOB_ENDED, JOB_HERE, READY, WAITING, Sim, make_sim
@@ -36,6 +38,19 @@ def weights_of(given: Mapping[str, float]) -> FloatArray:
     return weights
 
 
+def _known_aim(aim: str) -> str:
+    if aim not in AIMS:
+        raise UnknownName(f"unknown aim '{aim}'{closest(aim, AIMS)}")
+    return aim
+
+
+def _by_rank_alone(weights: FloatArray) -> FloatArray:
+    changed = weights.copy()
+    changed[list(KEYS)] = 0.0
+    changed[RANK] = 1.0
+    return changed
+
+
 class Foresight:
     """At every event, plan all tasks in sight by the weights, and start what the plan starts now.
 
@@ -46,6 +61,7 @@ class Foresight:
         followed whose plan promises the earliest completion of the jobs present; see `weft.policies.plans`.
     most : how many tasks are planned, at most
     challengers : how many other sets are tried at every event
+    aim : "completion" of jobs, on average, or the "makespan" of all; then jobs have no keys, and tasks go by rank alone
 
     Examples
     --------
@@ -57,7 +73,13 @@ class Foresight:
     """
 
     def __init__(
-        self, name: str, weights: Mapping[str, float] | Sequence[Mapping[str, float]], *, most: int = FAR, challengers: int = 1
+        self,
+        name: str,
+        weights: Mapping[str, float] | Sequence[Mapping[str, float]],
+        *,
+        most: int = FAR,
+        challengers: int = 1,
+        aim: str = "completion",
     ) -> None:
         given = [weights] if isinstance(weights, Mapping) else weights
         if not given:
@@ -66,6 +88,13 @@ class Foresight:
             raise InvalidInput(f"policy '{name}': challengers is {challengers}; it must be 0 or more")
         self.name, self.most, self.challengers = name, most, challengers
         self.sets = tuple(weights_of(each) for each in given)
+        self.aim = _known_aim(aim)
+
+    def aimed_at(self, aim: str) -> Self:
+        """The same policy with another aim."""
+        other = copy(self)
+        other.aim = _known_aim(aim)
+        return other
 
     def begin(self, workload: Workload, *, seed: int = 0) -> None:  # noqa: ARG002
         """Forget what was planned; workflows with choices are refused."""
@@ -82,7 +111,8 @@ class Foresight:
         return live_by_plans(sim, self._plans(sim))
 
     def _plans(self, sim: Sim) -> Plans:
-        return make_plans(self._workload, sim, self.sets, most=self.most, challengers=self.challengers)
+        sets = self.sets if self.aim == "completion" else [_by_rank_alone(weights) for weights in self.sets]
+        return make_plans(self._workload, sim, sets, most=self.most, challengers=self.challengers, aim=self.aim)
 
     def decide(self, view: View) -> Decision | None:
         """Plan once a moment in which a device is idle; then hand out what the plan starts now."""

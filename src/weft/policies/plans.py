@@ -24,9 +24,11 @@ from weft.sim.tables import JOB_AHEAD, JOB_HERE, READY, Sim
 
 FAR = 2**31
 """Tasks planned at most, where there is no limit."""
-FOLLOWED, TRIED, COME, CHALLENGERS, MOST = range(5)
+FOLLOWED, TRIED, COME, CHALLENGERS, MOST, AIM = range(6)
 """What `Plans.contest` holds: the plan that is followed, the one that was tried last, jobs that have come, how many plans challenge the
-one followed at each moment, and how many tasks are planned at most."""
+one followed at each moment, how many tasks are planned at most, and what a plan is judged by: the place in `AIMS`."""
+AIMS = ("completion", "makespan")
+"""The sum of the completion times of the jobs present, or the last of them."""
 
 
 class Plans(NamedTuple):
@@ -34,14 +36,16 @@ class Plans(NamedTuple):
 
     stack: Desk  # every array with an axis in front: the plans
     weights: FloatArray  # (plans, weights)
-    contest: IntArray  # (5,)
+    contest: IntArray  # (6,)
 
 
-def make_plans(workload: Workload, sim: Sim, sets: Sequence[FloatArray], *, most: int = FAR, challengers: int = 1) -> Plans:
+def make_plans(
+    workload: Workload, sim: Sim, sets: Sequence[FloatArray], *, most: int = FAR, challengers: int = 1, aim: str = "completion"
+) -> Plans:
     """Lay out what planning with these sets of weights needs beside a simulation of this workload."""
     desks = [_make_desk(workload, sim, weights, most) for weights in sets]
     stack = Desk._make(np.stack(arrays) for arrays in zip(*desks, strict=True))
-    return Plans(stack, np.stack(sets), np.array([0, 0, 0, challengers, most], np.int64))
+    return Plans(stack, np.stack(sets), np.array([0, 0, 0, challengers, most, AIMS.index(aim)], np.int64))
 
 
 def copy_plans(plans: Plans) -> Plans:
@@ -160,14 +164,15 @@ def plan_anew(sim: Sim, plans: Plans) -> int:
 
 @lean
 def _promise(sim: Sim, plans: Plans, m: int) -> float:
-    """Make a plan; the sum of the completion times it promises to the jobs present."""
+    """Make a plan; when it promises the jobs present to be done."""
     desk = desk_at(plans.stack, m)
     plan_in_sight(sim, desk, plans.weights[m], plans.contest[MOST])
-    total = 0.0
+    total, last = 0.0, 0.0
     for j in range(len(sim.job) - 1):
         if sim.job[j].state == JOB_HERE:
-            total += promised_finish(sim, desk, j) - sim.job[j].arrival
-    return total
+            finish = promised_finish(sim, desk, j)
+            total, last = total + finish - sim.job[j].arrival, max(last, finish)
+    return total if plans.contest[AIM] == 0 else last
 
 
 @lean

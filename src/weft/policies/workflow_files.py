@@ -117,6 +117,14 @@ def portfolio() -> Foresight:
     return load_workflow_policy(SHIPPED / "portfolio")
 
 
+@POLICIES.register("portfolio-makespan")
+def portfolio_makespan() -> Foresight:
+    """As `portfolio`, for the makespan of all jobs in place of the completion of each."""
+    aimed = load_workflow_policy(SHIPPED / "portfolio").aimed_at("makespan")
+    aimed.name = "portfolio-makespan"
+    return aimed
+
+
 @POLICIES.register("dqn")
 def dqn() -> Foresight:
     """Q-networks choose a ready task, then a device, or to wait; on top of the plan of `portfolio`."""
