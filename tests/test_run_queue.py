@@ -264,6 +264,20 @@ def test_a_full_service_pushes_back():
         assert later.result(60)["t0"] in (0, 1)  # the number of the instance: the first of another busy period, or behind a's
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_what_fits_no_device_is_told_to_whoever_submitted_it(first):
+    # Whether it is the first of a busy period, or joins one.
+    good = weft.Workflow(work=[1.0], src=[], dst=[], data=[])
+    bad = weft.Workflow(work=[1.0], src=[], dst=[], data=[], memory=[9.0])
+    service = Service(FakeBackend(weft.Cluster(speed=[1.0], memory=[1.0])))
+    futures = {k: service.submit("a", bad if (k == 0) == first else good, functions={"task": print}) for k in range(2)}
+    with service:
+        with pytest.raises(weft.InvalidInput):
+            futures[0 if first else 1].result(60)
+        assert futures[1 if first else 0].result(60) == {"t0": 0}
+        assert service.submit("a", good, functions={"task": print}).result(60)["t0"] >= 0
+
+
 def test_what_waits_can_be_cancelled():
     service = Service(FakeBackend(weft.Cluster(speed=[1.0])))
     workflow = weft.Workflow(work=[1.0], src=[], dst=[], data=[])

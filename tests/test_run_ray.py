@@ -22,6 +22,7 @@ from weft.model.trace import DONE, LOST
 from weft.run import History, LocalDevice, RayBackend, RayDevice, TaskFailed
 from weft.run.backend import Transfer
 from weft.run.ray_seat import Moves
+from weft.run.service import Service
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'weft[ray]'")
 psutil = pytest.importorskip("psutil", reason="psutil is not installed")
@@ -311,6 +312,15 @@ def test_what_moves_is_measured_by_how_late_it_starts():
     assert moves.started((0, 1), 1, since=1.0, free_at=0.5, start=1.012) == (Transfer(0, 200.0, 0.01),)
     assert moves.started((0,), 1, since=1.0, free_at=1.1, start=1.2) == ()  # it was busy meanwhile
     assert moves.started((0,), 1, since=1.0, free_at=0.5, start=1.001) == ()  # sooner than usual
+
+
+def test_a_service_takes_in_more_while_it_runs(two):
+    with Service(two) as service:
+        large = service.submit("batch", [f.slowly(k) for k in range(60)])
+        small = [service.submit("user", f.plus(f.square(k), 1)) for k in range(3)]
+        assert [future.result(60) for future in small] == [{"plus-0": k * k + 1} for k in range(3)]
+        assert not large.done()
+        assert list(large.result(60).values()) == list(range(60))
 
 
 # -- asking Ray for what it has -----------------------------------------------

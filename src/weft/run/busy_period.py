@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any
@@ -67,22 +67,10 @@ class BusyPeriod(Observer):
 
     def run(self, first: Waiting[Ticket], since: float) -> None:
         """Live through it, from one submission on."""
-        workload = Workload.of(self._problem(first, self.backend.devices()), arrival=since, priority=first.priority, name="service")
         self._join(first)
-        life = LiveLifecycle(workload, modelled=self.backend.modelled)
-        driver = self._driver = Driver(
-            life,
-            self.backend,
-            self._guide,
-            terms=self.rules.terms,
-            reservations=self.rules.reservations,
-            wanted=frozenset(first.item[0].wanted),
-            observers=[self, *([self._recorder] if self._recorder else [])],
-            grown=None if self.backend.modelled else self._on,
-            intake=self,
-            spare=lambda: self._make_guide("eft"),
-        )
         try:
+            workload = Workload.of(self._problem(first, self.backend.devices()), arrival=since, priority=first.priority, name="service")
+            driver = self._make_driver(workload, first.item[0].wanted)
             driver.prepare()
             self.backend.begin(workload, first.item[0].calls, since=since)
             driver.run()
@@ -112,6 +100,21 @@ class BusyPeriod(Observer):
         return self._guide.wake
 
     # -- inside -------------------------------------------------------------
+
+    def _make_driver(self, workload: Workload, wanted: Iterable[int]) -> Driver:
+        self._driver = Driver(
+            LiveLifecycle(workload, modelled=self.backend.modelled),
+            self.backend,
+            self._guide,
+            terms=self.rules.terms,
+            reservations=self.rules.reservations,
+            wanted=frozenset(wanted),
+            observers=[self, *([self._recorder] if self._recorder else [])],
+            grown=None if self.backend.modelled else self._on,
+            intake=self,
+            spare=lambda: self._make_guide("eft"),
+        )
+        return self._driver
 
     def _may_begin(self, application: str) -> bool:
         return sum(self._jobs[job].application == application for job in self._running) < self.together

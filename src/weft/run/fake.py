@@ -63,6 +63,7 @@ class FakeBackend:
         """(time, device, members) of every order, for tests."""
         self._script = {instance: list(faults[instance]) for instance in faults} if faults else {}
         self._hangs = frozenset(hangs)
+        self._now = 0.0
 
     def devices(self) -> Cluster:
         """The cluster it was made with."""

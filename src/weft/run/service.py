@@ -87,7 +87,8 @@ class Service:
     ) -> Future[dict[str, Any]]:
         """Submit a workflow (see `weft.run`); the future holds the results of its tasks, by name. It can be cancelled while it waits.
 
-        When the queue is full this waits for room, at most `timeout` seconds.
+        When the queue is full this waits for room, at most `timeout` seconds; a callback of a future must not, it runs in the thread that
+        makes room.
         """
         app = application_of(what, functions)
         future: Future[dict[str, Any]] = Future()
