@@ -18,7 +18,7 @@ EXAMPLE = """  weft evaluate conditional-pi4 fifo mru depth-first
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say the arguments of the verb."""
-    parser.add_argument("policy", nargs="+", metavar="POLICY", help="a learned policy by name or file, or a rule (fifo, mru, ...)")
+    parser.add_argument("policy", nargs="+", metavar="POLICY", help="a learned policy by name or file, a rule (fifo, mru, ...) or rollout")
     parser.add_argument("--stream", default="conditional-paper", metavar="TOML", help="a file, or a name (default: conditional-paper)")
     parser.add_argument(
         "--probabilities", type=_probabilities, metavar="P,P", help="of the first branch of the watched choice (default: 0, 0.1, ..., 1)"
@@ -78,12 +78,17 @@ def _half_width(times: FloatArray) -> float:
 
 def _text(stream: str, points: list[float] | None, seeds: range, parts: dict[str, list[FloatArray]]) -> str:
     width = max(len(name) for name in parts) + 2
-    lines = [f"{stream}: mean job completion time in ms over {len(seeds)} draws, with half the 95 % interval"]
+    lines = [f"{stream}: mean job completion time in ms over {len(seeds)} draw{'s' * (len(seeds) > 1)}, with half the 95 % interval"]
     lines.append("p".rjust(6) + "".join(name.rjust(max(width, 16)) for name in parts))
     for i in range(len(next(iter(parts.values())))):
-        cells = [f"{found[i].mean() * 1000:.2f} ± {_half_width(found[i]) * 1000:.2f}" for found in parts.values()]
+        cells = [_cell(found[i]) for found in parts.values()]
         lines.append(("own" if points is None else f"{points[i]:g}").rjust(6) + "".join(cell.rjust(max(width, 16)) for cell in cells))
     return "\n".join(lines)
+
+
+def _cell(times: FloatArray) -> str:
+    width = f" ± {_half_width(times) * 1000:.2f}" if len(times) > 1 else ""
+    return f"{times.mean() * 1000:.2f}{width}"
 
 
 def _probabilities(text: str) -> list[float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from importlib import import_module
 from typing import NoReturn, Protocol, cast
@@ -42,6 +43,7 @@ class Parser(argparse.ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
+    warnings.formatwarning = _one_line
     try:
         _dispatch(list(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()
@@ -56,6 +58,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except WeftError as error:
         return _fail(str(error), BAD_INPUT)
     return DONE
+
+
+def _one_line(message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None) -> str:  # noqa: ARG001
+    """A warning as the command says things: without the place in the program that gave it."""
+    return f"weft: warning: {message}\n"
 
 
 def build_parser(verb: str | None = None) -> Parser:
