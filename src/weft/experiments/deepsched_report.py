@@ -78,8 +78,9 @@ def verdict(document: Mapping[str, Any]) -> list[str]:
     met = "met" if ours["over_heft"] <= GOAL else "missed"
     beaten = "beaten" if ours["over_heft"] < ga["over_heft"] else "not beaten"
     rows = [r for group in ("seen", "unseen") for r in document["turnaround"]["stream"] if r["group"] == group and r["size"] != "all"]
-    waiting = [r for r in rows if r["contender"] == "GA (waiting)" and r["over_heft"] < 1]
-    where = "; ".join(f"{r['group']}, {r['size']} tasks: {r['over_heft']:.2f}" for r in waiting)
+    lists = best_row(document, "lists", "job lists", "GA (waiting)")
+    waiting = [r for r in [*rows, lists] if r["contender"] == "GA (waiting)" and r["over_heft"] < 1]
+    where = "; ".join(f"{r['group']}, {r['size']}{' tasks' * (r['size'] != 'all')}: {r['over_heft']:.2f}" for r in waiting)
     small = f" In places it is better than HEFT and its imitation ({where}): HEFT does not aim at turnaround." if waiting else ""
     quality = (
         f"On unseen problems of up to 2,000 tasks the mean turnaround of deepsched is {ours['over_heft']:.3f} times HEFT's (goal: at most "
