@@ -279,7 +279,7 @@ def _figure_four(document: Document) -> list[Block]:
         "From the records beside the shipped policies. (a) is the greedy policy on draws kept for comparing checkpoints, over the best of "
         "FIFO, MRU and Depth-First at each p(c) it is trained for; below 1 beats them. Trainings begin with imitation of a rule where the "
         "record says so, hence the early start. Rewards of policies trained at random p(c) are divided by the time jobs take under a "
-        "simple rule, so (b) compares points of one curve, not curves."
+        "simple rule, so (b) compares points of one curve, not curves. What a policy then learned from rollouts is not drawn."
     )
     columns: Columns = [
         "policy",
@@ -287,12 +287,14 @@ def _figure_four(document: Document) -> list[Block]:
         Column("samples", "samples"),
         Column("cpu_seconds", "processor time", unit="s"),
         Column("imitation", "of them imitation"),
+        Column("rollouts", "then rollouts", unit="s"),
         Column("seeds", "seeds tried"),
         Column("last", "over the best rule", digits=4),
     ]
     rows = [
         {
             **{key: row[key] for key in ("policy", "about", "samples", "cpu_seconds", "imitation")},
+            "rollouts": row.get("rollouts_seconds"),
             "seeds": len(row["seeds"]) if row["seeds"] else 1,
             "last": min((point["relative"] for point in row["curve"] if point["relative"] is not None), default=None),
         }

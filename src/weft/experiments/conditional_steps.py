@@ -176,6 +176,7 @@ class Stage:
                 ]
                 kept = {key: record.get(key) for key in ("algorithm", "seed", "seeds", "samples", "cpu_seconds", "score")}
                 kept["imitation"] = record.get("settings", {}).get("imitation")
+                kept["rollouts_seconds"] = record.get("lessons", {}).get("cpu_seconds")
                 rows.append({"policy": contender.name, "about": contender.who.about, **kept, "curve": points})
         return rows
 
