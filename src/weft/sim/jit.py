@@ -59,8 +59,9 @@ def inline(function: F) -> F:
 
 def _compiled(function: F, options: dict[str, Any]) -> F:
     made = numba.njit(function, **options)
-    if function.__module__.startswith("weft."):
-        made._cache._cache_file._source_stamp = stamp(function.__module__)  # noqa: SLF001 (numba has no public way)
+    file = getattr(getattr(made, "_cache", None), "_cache_file", None)  # none where compilation is switched off
+    if file is not None and function.__module__.startswith("weft."):
+        file._source_stamp = stamp(function.__module__)  # noqa: SLF001 (numba has no public way)
     return cast("F", made)
 
 
@@ -92,4 +93,4 @@ def _read(module: str) -> tuple[str, tuple[str, ...]]:
         return "", ()
     text = file.read_text(encoding="utf-8")
     found = _IMPORT.findall(text)
-    return sha256(text.encode()).hexdigest(), tuple({name for first, second in found for name in (first, f"{first}.{second}")})
+    return sha256(text.encode()).hexdigest(), tuple(name for first, second in found for name in (first, f"{first}.{second}"))
