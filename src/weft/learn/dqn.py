@@ -32,8 +32,9 @@ from weft.sim.jit import lean
 from weft.sim.kernel import ENDED, MOMENT
 from weft.sim.tables import Sim, make_sim
 
-CAUTIONS = (0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
-"""How much better than the plan's a choice must look, tried at every validation."""
+CAUTIONS = (0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 2.0)
+"""How much better than the plan's a choice must look, tried at every validation. What is learned from lies between -1 and 1, so 2 means
+never; of two that are as good the larger is taken."""
 OURS: Mapping[str, float] = {"promise": 1.0}
 DOCUMENT: Mapping[str, float] = {"elapsed": 1.0, "idle": 0.3, "imbalance": 0.1, "late": 0.3}
 """Weights of the reward: ours, and the terms of the document (its weights are not published; these are our choice)."""
