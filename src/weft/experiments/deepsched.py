@@ -58,7 +58,7 @@ class Effort:
 
 
 QUICK = Effort(problems=4, samples=48, epochs=20, shapes=8, lists=4, seconds=0.3, draws=1, wide=2, seeds=1, long=(1.0,))
-FULL = Effort(problems=24, samples=240, epochs=100, shapes=32, lists=24, seconds=2.0, draws=2, wide=12, seeds=2, long=(1.0, 10.0))
+FULL = Effort(problems=24, samples=240, epochs=50, shapes=32, lists=24, seconds=2.0, draws=2, wide=12, seeds=2, long=(1.0, 10.0))
 
 
 @dataclass(eq=False)
