@@ -195,23 +195,24 @@ def _expect_ends(sim: Sim, desk: Desk, weights: FloatArray) -> bool:
 
 
 @lean
-def plan_in_sight(sim: Sim, desk: Desk, weights: FloatArray, most: int) -> None:
-    """Plan up to `most` tasks from what `note_devices` wrote down."""
+def plan_in_sight(sim: Sim, desk: Desk, weights: FloatArray, most: int) -> bool:
+    """Plan up to `most` tasks from what `note_devices` wrote down; whether these were all."""
     learn_durations(sim, desk, weights[TRUST])
     if not _expect_ends(sim, desk, weights):
-        return
+        return False
     jobs = _weigh_jobs(sim, desk, weights)
     for k in range(jobs // 2 - 1, -1, -1):
         _sink(sim, desk, weights, jobs, k)
     for _ in range(min(most, len(desk.order))):
         if jobs == 0:
-            return
+            break
         place_task(sim, desk, weights, desk.order[desk.heads[0, 0]])
         desk.heads[0, 0] += 1
         if _is_planned(sim, desk, 0):
             jobs -= 1
             desk.heads[0, 0], desk.heads[0, 1] = desk.heads[jobs, 0], desk.heads[jobs, 1]
         _sink(sim, desk, weights, jobs, 0)
+    return bool(jobs == 0)
 
 
 @inline

@@ -2,7 +2,7 @@
 
 No set of weights is the best for every workload. Which one is can be found out by planning with each, and looking at what is promised.
 Planning with all of them at every event would take as many times as long; so the plan that is followed meets one challenger at each
-event, in turn, and all of them when a job has come.
+event, in turn, and all of them when a job has come. Promises are compared only where all jobs are planned to their end.
 """
 
 from __future__ import annotations
@@ -151,6 +151,11 @@ def plan_anew(sim: Sim, plans: Plans) -> int:
     contest[COME] = come
     own = contest[FOLLOWED]
     soonest = _promise(sim, plans, own)
+    if soonest == np.inf:  # a part is out of sight: the first weights are the best on the whole
+        contest[FOLLOWED] = 0
+        if own != 0:
+            _promise(sim, plans, 0)
+        return 0
     for _ in range(tries):
         other = (contest[TRIED] + 1) % count
         if other == own:
@@ -164,9 +169,11 @@ def plan_anew(sim: Sim, plans: Plans) -> int:
 
 @lean
 def _promise(sim: Sim, plans: Plans, m: int) -> float:
-    """Make a plan; when it promises the jobs present to be done."""
+    """Make a plan; when it promises the jobs present to be done. Of what is out of sight there is no completion to compare."""
     desk = desk_at(plans.stack, m)
-    plan_in_sight(sim, desk, plans.weights[m], plans.contest[MOST])
+    whole = plan_in_sight(sim, desk, plans.weights[m], plans.contest[MOST])
+    if not whole and plans.contest[AIM] == 0:
+        return np.inf
     total, last = 0.0, 0.0
     for j in range(len(sim.job) - 1):
         if sim.job[j].state == JOB_HERE:
