@@ -127,14 +127,17 @@ def rollouts(document: Document) -> list[Block]:
         Column("p", "p(c)"),
         Column("authors", "authors' pi4 (ms)", digits=4),
         Column("time", "rollouts (ms)", digits=4),
-        Column("rollout_over", "/ authors' pi4", digits=4),
-        *(Column(f"{name}_over", f"{name} / authors' pi4", digits=4) for name in ("best", "index") if name in mean),
-        Column("changed", "choices changed", unit="%", digits=3),
-        Column("futures", "futures a step", digits=3),
+        Column("rollout_over", "rollouts", digits=4),
+        *(Column(f"{name}_over", name, digits=4) for name in ("best", "index") if name in mean),
+        Column("changed", "changed", unit="%", digits=3),
+        Column("futures", "futures", digits=3),
         Column("ms_a_step", "ms a step", digits=2),
     ]
     means = ", ".join(f"{name} {value:.4f}" for name, value in mean.items())
-    caption = f"{rows[0]['seeds']} seed(s) of {document['jobs']:,} jobs at each p(c). Mean over p(c), over the authors' pi4: {means}."
+    caption = (
+        f"{rows[0]['seeds']} seed(s) of {document['jobs']:,} jobs at each p(c): times, then over the authors' pi4 (mean: {means}); "
+        "the share of choices that were changed, futures, and what a step takes."
+    )
     return [Text(ROLLOUTS), Table(rows, columns, caption=caption)]
 
 

@@ -17,7 +17,7 @@ from weft.report.quantities import format_number, shortened
 WIDTH, HEIGHT = 6.4, 3.8
 """Inches of a figure, by default."""
 
-MOST_INSIDE = 7
+MOST_INSIDE = 5
 """Names a legend has at most inside the axes."""
 
 _MARKERS = "osD^vPX*<>hp"
