@@ -46,7 +46,7 @@ class Plan:
     checked: int = 10_000
     """Jobs of the comparison with the authors' baselines: their number, or the digits differ."""
     rollouts: int = 0
-    """Seeds at some p(c) for rollouts, a thousand times as slow as others."""
+    """Seeds at some p(c) for rollouts, some hundred times as slow as others."""
     processes: int = 1
 
 
