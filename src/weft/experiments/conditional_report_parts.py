@@ -110,7 +110,7 @@ def any_graph(document: Document) -> list[Block]:
 ROLLOUTS = """\
 At every step the choice of the network is tried against others, each with one unit's action changed: all of them in the same imagined \
 futures, played to their end by the tuned index. Arrivals are drawn from their process, branches from the estimate; the real future is \
-not looked at. The choice with the least time of jobs in the system is taken. That is some four hundred times the work of a network, so there \
+not looked at. The choice with the least time of jobs in the system is taken. That is 400 times the work of a network, so there \
 are few seeds; waiting is until the next event, and all play the same draws."""
 
 
