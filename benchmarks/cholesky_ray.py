@@ -113,9 +113,7 @@ def main() -> None:
         {"way": name, "makespan": statistics.median(s), "best": min(s), "speedup": base / statistics.median(s)} for name, s in spans.items()
     ]
     what = {"unrelated": "good at different kernels", "uniform": "one three times slower"}[args.devices]
-    print(
-        f"Cholesky on Ray, {app.workflow.n} tasks, tiles of {args.size}, 2 nodes, {what}, {args.rounds} rounds; results checked\n"
-    )
+    print(f"Cholesky on Ray, {app.workflow.n} tasks, tiles of {args.size}, 2 nodes, {what}, {args.rounds} rounds; results checked\n")
     print(
         table_text(rows, (Column("way"), Column("makespan", unit="s", best="min"), Column("best", unit="s"), Column("speedup", digits=3)))
     )
