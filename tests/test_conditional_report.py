@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from weft.cli.main import main
 from weft.experiments import conditional
 from weft.experiments.conditional_contenders import EXPECTED, Arena, gather
+from weft.experiments.conditional_steps import Step, carry_out
 from weft.formats.stream_toml import load_stream
 from weft.policies import files
 from weft.policies.files import Learned, save_policy
@@ -161,3 +163,30 @@ def test_a_policy_that_only_waits_gets_things_done_late(tmp_path, shipped, tiny)
     assert rows[0]["never_ended"] == 0
     assert rows[0]["average"] > 3
     assert all(row["policy"] != "best" for row in results["regular"])
+
+
+class _Stage:
+    """Three steps that count how often they are done."""
+
+    plan = conditional.Plan(jobs=1, seeds=1, changes=1)
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+
+    def steps(self) -> list[Step]:
+        return [Step("point", i, 1) for i in range(3)]
+
+    def do(self, step: Step) -> int:
+        self.done.append(step.key)
+        return int(step.place) * 10
+
+
+def test_a_run_that_was_stopped_goes_on(tmp_path):
+    path = tmp_path / "out" / "progress.jsonl"
+    first, second, third = _Stage(), _Stage(), _Stage()
+    list(islice(carry_out(first, path, "this", iter), 2))
+    path.write_text(path.read_text() + '{"key": "point 2 1", "resu')  # stopped while it wrote
+    assert [result for _, result in carry_out(second, path, "this", iter)] == [0, 10, 20]
+    assert (first.done, second.done) == (["point 0 1", "point 1 1"], ["point 2 1"])
+    assert [result for _, result in carry_out(third, path, "another program", iter)] == [0, 10, 20]
+    assert len(third.done) == 3
