@@ -102,7 +102,9 @@ def test_json_is_one_document_whatever_others_print(tmp_path, backend, needs):
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert (found["tasks"], found["failures"]) == (6, [])
-    assert found["executions"] >= 7  # a process was killed
+    assert path.with_suffix(".mark").exists()  # a process was killed
+    if backend == "local":  # elsewhere a task may run again before its first start was heard of
+        assert found["executions"] >= 7
     assert "the script talks" in done.stderr
 
 
