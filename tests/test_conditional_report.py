@@ -13,6 +13,7 @@ from weft.cli.main import main
 from weft.experiments import conditional
 from weft.experiments.conditional_contenders import EXPECTED, Arena, gather
 from weft.experiments.conditional_steps import Step, carry_out
+from weft.experiments.progress import Progress
 from weft.formats.stream_toml import load_stream
 from weft.policies import files
 from weft.policies.files import Learned, save_policy
@@ -184,9 +185,9 @@ class _Stage:
 def test_a_run_that_was_stopped_goes_on(tmp_path):
     path = tmp_path / "out" / "progress.jsonl"
     first, second, third = _Stage(), _Stage(), _Stage()
-    list(islice(carry_out(first, path, "this", iter), 2))
+    list(islice(carry_out(first, Progress(path, "this"), iter), 2))
     path.write_text(path.read_text() + '{"key": "point 2 1", "resu')  # stopped while it wrote
-    assert [result for _, result in carry_out(second, path, "this", iter)] == [0, 10, 20]
+    assert [result for _, result in carry_out(second, Progress(path, "this"), iter)] == [0, 10, 20]
     assert (first.done, second.done) == (["point 0 1", "point 1 1"], ["point 2 1"])
-    assert [result for _, result in carry_out(third, path, "another program", iter)] == [0, 10, 20]
+    assert [result for _, result in carry_out(third, Progress(path, "another program"), iter)] == [0, 10, 20]
     assert len(third.done) == 3

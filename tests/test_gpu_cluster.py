@@ -20,15 +20,13 @@ from weft.experiments.gpu_cluster_points import (
     QUICK,
     Plan,
     Point,
-    Progress,
     as_arrays,
     draw,
-    fingerprint,
-    in_processes,
     play_point,
     points,
     uniform_links,
 )
+from weft.experiments.progress import Progress, fingerprint, in_processes
 from weft.generate import draw_case, unlike_gpus
 from weft.model import Workload
 from weft.model.metrics import trace_metrics
@@ -211,7 +209,7 @@ def test_two_processes_give_the_same_in_the_same_order() -> None:
     assert list(in_processes(play_point, units, processes=2)) == [play_point(u) for u in units]
 
 
-def test_a_run_goes_on_where_it_was_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     units = [_point(seed=s, names=("eft",)) for s in (1, 2, 3)]
     played: list[int] = []
 
@@ -219,18 +217,18 @@ def test_a_run_goes_on_where_it_was_stopped(tmp_path: Path, monkeypatch: pytest.
         played.append(point.seed)
         return play_point(point)
 
-    monkeypatch.setattr("weft.experiments.gpu_cluster_points.play_point", noting)
     path = tmp_path / "progress.jsonl"
-    first = Progress(path, "mark").play(units, processes=1, watch=iter)
+    first = Progress(path, "mark").carry_out(noting, units, processes=1, watch=iter)
     kept = [next(first), next(first)]
     with path.open("a", encoding="utf-8") as file:
         file.write('{"key": "cut o')  # stopped while writing
     played.clear()
-    again = list(Progress(path, "mark").play(units, processes=1, watch=iter))
+    again = list(Progress(path, "mark").carry_out(noting, units, processes=1, watch=iter))
     assert played == [3]
     assert again[:2] == kept
+    assert len(Progress(path, "mark").known) == 3  # what came after the cut is whole
     played.clear()
-    list(Progress(path, "another mark").play(units, processes=1, watch=iter))
+    list(Progress(path, "another mark").carry_out(noting, units, processes=1, watch=iter))
     assert played == [1, 2, 3]
 
 

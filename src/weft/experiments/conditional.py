@@ -28,7 +28,7 @@ from weft.experiments.conditional_steps import (
     carry_out,
     mean_times,
 )
-from weft.experiments.gpu_cluster_points import fingerprint
+from weft.experiments.progress import Progress, fingerprint
 from weft.model.columns import FloatArray
 from weft.report.tables import Column, Columns, table_text
 from weft.sim.fleet import Waiting
@@ -117,15 +117,15 @@ def reproduce(
     begin = time.perf_counter()
     plan, folder = plan or (QUICK if quick else FULL), Path(folder)
     stage = Stage(plan)
-    found, progress = Findings(stage), folder / "progress.jsonl"
-    mark = fingerprint(plan, [c.name for c in stage.entered.contenders])  # type: ignore[arg-type]  # any plan will do
-    for step, result in carry_out(stage, progress, mark, watch):
+    found = Findings(stage)
+    progress = Progress(folder / "progress.jsonl", fingerprint(plan, [c.name for c in stage.entered.contenders]))
+    for step, result in carry_out(stage, progress, watch):
         found.take(step, result)
     _tell(found, quick=quick)
     found.document["seconds"] = time.perf_counter() - begin
     (folder / "results.json").write_text(json.dumps(found.document, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     conditional_report.write(folder / "report.html", found.document)
-    progress.unlink()
+    progress.forget()
     return found.document
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +13,7 @@ import numpy as np
 from weft.experiments.conditional_adaptation import Adaptation
 from weft.experiments.conditional_any import ANY, AnyGraph
 from weft.experiments.conditional_contenders import PAPER_RULES, Arena, Contender, gather, number
-from weft.experiments.gpu_cluster_points import in_processes
+from weft.experiments.progress import Progress, Watch
 from weft.formats.stream_toml import load_stream
 from weft.model.columns import FloatArray, IntArray
 from weft.model.stream import Arrivals, Stream
@@ -237,32 +235,7 @@ def _do_elsewhere(plan: Plan, step: Step) -> Any:
     return _STAGES[plan].do(step)
 
 
-def carry_out(stage: Stage, path: Path, mark: str, watch: Callable[[list[Any]], Iterable[Any]]) -> Iterator[tuple[Step, Any]]:
-    """Each step with its result, in order. Results are kept in a file as they come, so that a run that was stopped goes on."""
-    known, steps = _read(path, mark), stage.steps()
+def carry_out(stage: Stage, progress: Progress, watch: Watch) -> Iterator[tuple[Step, Any]]:
+    """Each step with its result, in order, in as many processes as the plan says."""
     function = stage.do if stage.plan.processes <= 1 else partial(_do_elsewhere, stage.plan)
-    fresh = in_processes(function, [s for s in steps if s.key not in known], processes=stage.plan.processes)
-    for step in watch(list(steps)):
-        if step.key not in known:
-            known[step.key] = next(fresh)
-            with path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"key": step.key, "result": known[step.key]}) + "\n")
-        yield step, known[step.key]
-
-
-def _read(path: Path, mark: str) -> dict[str, Any]:
-    """What a run with the same mark has found so far; without one, an empty file is begun."""
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    known: dict[str, Any] = {}
-    try:
-        if lines and json.loads(lines[0]) == {"mark": mark}:
-            for line in lines[1:]:
-                entry = json.loads(line)
-                known[entry["key"]] = entry["result"]
-            return known
-    except ValueError:  # the last line is cut off: all before it counts
-        path.write_text("\n".join(lines[: len(known) + 1]) + "\n", encoding="utf-8")
-        return known
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"mark": mark}) + "\n", encoding="utf-8")
-    return known
+    return progress.carry_out(function, stage.steps(), processes=stage.plan.processes, watch=watch)

@@ -23,16 +23,15 @@ from weft.experiments.gpu_cluster_points import (
     QUICK,
     Plan,
     Point,
-    Progress,
-    Watch,
     as_arrays,
-    fingerprint,
+    play_point,
     points,
 )
 from weft.experiments.gpu_cluster_speed import decision_rows, environment_rate, training_rows
 from weft.experiments.gpu_cluster_statistics import Arrays, comparisons, point_rows, ranking, yardstick_rows
 from weft.experiments.gpu_cluster_transfer import transfer
 from weft.experiments.gpu_cluster_verdict import judged, verdicts
+from weft.experiments.progress import Progress, Watch, fingerprint
 from weft.generate import unlike_gpus
 from weft.report.tables import Column, Columns, table_text
 
@@ -51,7 +50,7 @@ def reproduce(
     folder, field = Path(folder), gather(names)
     units = points(plan, field.names)
     progress = Progress(folder / "progress.jsonl", fingerprint(plan, field.names))
-    arrays = as_arrays(progress.play(units, processes=plan.processes, watch=watch))
+    arrays = as_arrays(progress.carry_out(play_point, units, processes=plan.processes, watch=watch))
     results = _describe(plan, field, units, quick=quick) | _findings(arrays)
     results["transfer"] = transfer(plan, field.names, watch=watch)
     results["decision"] = decision_rows(field.names, rounds=plan.timing_rounds)

@@ -1,22 +1,14 @@
-"""The points of the GPU-cluster experiment: what is drawn at each, and played by everybody, in two processes and after stops."""
+"""The points of the GPU-cluster experiment: what is drawn at each, and played by everybody."""
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
-import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from multiprocessing import get_context
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
-import weft
 from weft.experiments.gpu_cluster_arena import FIGURES, Arena, Figures
 from weft.experiments.gpu_cluster_contenders import contender
 from weft.generate import CONDITIONS, Case, draw_case, draw_future, unlike_gpus
@@ -31,10 +23,6 @@ FIRST_SEED = 1_000_000
 """Seeds of the evaluation begin here; trainings and tunings keep below."""
 JOB_TASKS = (15, 25)
 """Tasks of a job where the number of jobs is what varies: about 20."""
-
-Unit = TypeVar("Unit")
-Watch = Callable[[list[Any]], Iterable[Any]]
-"""Given the list of steps, passes them on, and tells somebody how far it is."""
 
 
 @dataclass(frozen=True)
@@ -195,85 +183,6 @@ def play_point(point: Point) -> Played:
 
 def _row(figures: Figures | None) -> list[float] | None:
     return None if figures is None else [float(f"{figures[key]:.9g}") for key in FIGURES]
-
-
-# -- in two processes, taken up again ----------------------------------------------------
-
-
-def in_processes(function: Callable[[Unit], Any], units: Sequence[Unit], *, processes: int) -> Iterator[Any]:
-    """Results in the order of the units, whoever works them out."""
-    if processes <= 1 or len(units) <= 1:
-        yield from map(function, units)
-        return
-    with _one_thread_each(), ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        yield from pool.map(function, units)
-
-
-@contextmanager
-def _one_thread_each() -> Iterator[None]:
-    """Libraries of the new processes keep to one thread: there is a process for each core."""
-    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-    before = {name: os.environ.get(name) for name in names}
-    os.environ.update(dict.fromkeys(names, "1"))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-
-
-class Progress:
-    """Results on disk, line by line, so that a run that was stopped goes on where it was; only for the very same program and plan."""
-
-    def __init__(self, path: Path, mark: str) -> None:
-        self.path, self.mark, self.known = path, mark, dict[str, Any]()
-        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-        if lines and _parsed(lines[0]) == {"mark": mark}:
-            for entry in map(_parsed, lines[1:]):
-                if entry is not None:  # the last line may be cut off
-                    self.known[entry["key"]] = entry["result"]
-        else:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps({"mark": mark}) + "\n", encoding="utf-8")
-
-    def play(
-        self, units: Sequence[Point], *, processes: int, watch: Callable[[list[Any]], Iterable[Any]]
-    ) -> Iterator[tuple[Point, Played]]:
-        """Each unit with its result, in order; what is known already is not played again."""
-        fresh = in_processes(play_point, [u for u in units if u.key not in self.known], processes=processes)
-        for unit in watch(list(units)):
-            if unit.key not in self.known:
-                self._keep(unit.key, next(fresh))
-            yield unit, self.known[unit.key]
-
-    def _keep(self, key: str, result: Any) -> None:
-        self.known[key] = result
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"key": key, "result": result}) + "\n")
-
-    def forget(self) -> None:
-        """Remove the file: all is done."""
-        self.path.unlink(missing_ok=True)
-
-
-def _parsed(line: str) -> Any:
-    try:
-        return json.loads(line)
-    except json.JSONDecodeError:
-        return None
-
-
-def fingerprint(plan: Plan, names: Sequence[str]) -> str:
-    """A mark of the program, its policies, the plan and who plays: with the same mark, results are the same."""
-    seen = hashlib.sha256(repr((plan, tuple(names))).encode())
-    root = Path(weft.__file__).parent
-    for path in sorted(p for p in root.rglob("*") if p.is_file() and p.suffix in {".py", ".json", ".toml", ".safetensors"}):
-        seen.update(path.relative_to(root).as_posix().encode())
-        seen.update(path.read_bytes())
-    return seen.hexdigest()[:16]
 
 
 def as_arrays(results: Iterable[tuple[Point, Played]]) -> dict[tuple[str, float, float, str], dict[str, np.ndarray]]:

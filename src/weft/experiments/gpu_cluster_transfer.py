@@ -17,8 +17,9 @@ import numpy as np
 
 from weft.experiments.gpu_cluster_arena import Arena
 from weft.experiments.gpu_cluster_contenders import FAIR, LEARNED, contender, policy
-from weft.experiments.gpu_cluster_points import FIRST_SEED, Plan, Watch, in_processes
+from weft.experiments.gpu_cluster_points import FIRST_SEED, Plan
 from weft.experiments.gpu_cluster_statistics import number
+from weft.experiments.progress import Watch, in_processes
 from weft.formats.loading import load_workflow
 from weft.generate import CONDITIONS, Case, draw_case, draw_future, fit_workflow, scale_ccr, unlike_gpus
 from weft.model import Cluster, Problem, Workflow, Workload
