@@ -228,18 +228,33 @@ def test_transfer_is_a_mean_over_structures() -> None:
     assert _of(rows, "85 %", "aim")["verdict"] == NOT_CONFIRMED
     assert "least 70% (fft)" in _of(rows, "85 %", "document")["measured"]
     assert _of(rows, "within 3 %", "aim")["verdict"] == CONFIRMED
+    assert _of(rows, "85 % of the advantage of a policy fitted", "aim")["verdict"] == NOT_MEASURED
+
+
+def test_natives_are_another_measure_of_transfer() -> None:
+    def row(structure: str, kept: float | None, away: float) -> dict[str, Any]:
+        own = {"native_advantage": 0.2, "kept_of_native": kept, "tuned_from_native": away}
+        return {"policy": "dqn", "structure": structure, "kept": 0.4, "tuned_from_home": 0.3, **own}
+
+    rows = verdicts(_results(transfer={"overall": [row("lu", 0.8, 0.05), row("fft", None, 0.0), row("qr", 1.0, 0.02)]}))
+    kept, away = _of(rows, "85 % of the advantage of a policy fitted", "aim"), _of(rows, "within 3 % of a policy fitted", "aim")
+    assert (kept["value"], kept["verdict"]) == (pytest.approx(0.9), CONFIRMED)
+    assert "least 80% (lu)" in kept["measured"]
+    assert (away["value"], away["verdict"]) == (pytest.approx(0.07 / 3), CONFIRMED)
 
 
 # -- transfer --------------------------------------------------------------------------
 
 
 def test_share_kept_after_fine_tuning() -> None:
-    base = {"policy": "dqn", "condition": "static", "ccr": 1.0, "home": 0.8, "search": 0.75}
+    base = {"policy": "dqn", "condition": "static", "ccr": 1.0, "home": 0.8, "native": 0.8, "search": 0.75}
     found = overall([{**base, "structure": "lu", "ratio": 0.9, "tuned": 0.82}])[0]
     assert found["kept"] == pytest.approx(0.5)  # 10 of 20 %
     assert found["tuned_kept"] == pytest.approx(0.9)  # 18 of 20 %
     assert found["tuned_from_home"] == pytest.approx(0.025)
     assert found["captured"] == pytest.approx(0.4)  # 10 of 25 %
+    assert found["kept_of_native"] == pytest.approx(0.5)  # 10 of 20 %
+    assert found["tuned_from_native"] == pytest.approx(0.025)
     nothing = overall([{**base, "home": 1.01, "structure": "lu", "ratio": 0.9, "tuned": None}])[0]
     assert nothing["kept"] is None
 

@@ -24,7 +24,7 @@ EXAMPLE = """  weft train conditional --policy pi4 --samples 5e6 --seeds 3 --out
   weft train conditional --start trained/pi4 --rollouts 3 --out better
   weft train conditional --policy any --samples 2e7           # one for any graph and any units, by evolution on random ones
   weft evaluate trained/pi4 fifo
-  weft train workflow --policy rule --seconds 900             # also: dqn, dqn-bootstrapped, dqn-document
+  weft train workflow --policy rule --seconds 900             # also: portfolio, dqn, dqn-turns, dqn-document, decima, lachesis
   weft train deepsched --out trained                          # as shipped; --batches 3000 for more
   weft train amortised --out trained                          # as shipped: 300 problems, 150 generations"""
 
@@ -39,7 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--stream", default="conditional-paper", metavar="TOML", help="a file, or a name (default: conditional-paper)")
     parser.add_argument("--samples", type=number(least=1), default=5e6, metavar="N", help="steps of the environment (default: 5e6)")
-    parser.add_argument("--seconds", type=number(least=1), default=1500.0, metavar="S", help="workflow: of processor time (default: 1500)")
+    told = "workflow: of processor time, for rule, dqn-turns and dqn-document (default: 1500)"
+    parser.add_argument("--seconds", type=number(least=1), default=1500.0, metavar="S", help=told)
     parser.add_argument("--batches", type=whole(1), default=650, metavar="N", help="deepsched: of 12 problems each (default: 650)")
     parser.add_argument("--problems", type=whole(8), default=300, metavar="N", help="amortised: to learn from (default: 300)")
     parser.add_argument("--generations", type=whole(1), default=150, metavar="N", help="amortised: of the evolution (default: 150)")

@@ -14,6 +14,8 @@ YARDSTICK_MOVES = 15_000
 """Moves of the search that says what can be gained at all: about a quarter of a second at 100 tasks, the same on any machine."""
 
 AXES = ("tasks", "jobs", "stream", "uniform", "devices")
+FEW_READY = ("tasks", "stream")
+"""Axes without hundreds of ready tasks, for who looks at each of them on each device."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,10 @@ ROSTER = (
     _policy("learned", "portfolio", "several sets of weights that complete one another; the plan with the best promise is followed"),
     _policy("learned", "decima", "Decima's graph network picks the task, earliest finish the device"),
     _policy("learned", "lachesis", "Lachesis' graph network picks the task, DEFT the device"),
-    _policy("learned", "dqn", "the deep Q-network: ready task, then device"),
+    _policy("learned", "dqn", "a deep Q-network chooses among the plans of portfolio, at every event"),
+    _policy(
+        "learned", "dqn-document", "the document's two stages and its reward: deep Q-networks choose a ready task, then a device", FEW_READY
+    ),
     Contender("anytime", "yardstick", "search over plans with exact costs: what can be gained at all", "anytime", ("tasks", "uniform")),
 )
 

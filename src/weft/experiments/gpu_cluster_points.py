@@ -48,23 +48,24 @@ class Plan:
     job_ccrs: tuple[float, ...] = (1.0,)
     conditions: tuple[str, ...] = AT_ONCE
     structures: tuple[str, ...] = STRUCTURES
-    tuned: tuple[str, ...] = STRUCTURES
-    tuning_seconds: float = 300.0
+    tuned: tuple[str, ...] = ("cholesky", "lu", "montage", "epigenomics", "wfinstances")
+    tuning_seconds: float = 60.0
+    native_seconds: float = 300.0
     timing_rounds: int = 15
     processes: int = 2
 
 
 FULL = Plan(
     tasks=(20, 50, 80, 110, 150),
-    jobs=(20, 50, 100, 150),
-    loads=(0.6, 0.7, 0.8, 0.9, 0.95),
+    jobs=(20, 60, 150),
+    loads=(0.6, 0.8, 0.95),
     devices=(4, 8, 16),
     seeds=30,
     static_seeds=120,
     job_seeds=30,
     stream_seeds=30,
-    stream_jobs=60,
-    stream_tasks=(20, 60),
+    stream_jobs=30,
+    stream_tasks=(20, 150),
     transfer_seeds=30,
     uniform=(40, 100),
 )
@@ -77,12 +78,13 @@ QUICK = Plan(
     static_seeds=60,
     job_seeds=3,
     stream_seeds=6,
-    stream_jobs=25,
-    stream_tasks=(20, 40),
+    stream_jobs=30,
+    stream_tasks=(20, 150),
     transfer_seeds=6,
     uniform=(60,),
     tuned=("cholesky",),
     tuning_seconds=20.0,
+    native_seconds=60.0,
     timing_rounds=7,
 )
 
@@ -98,7 +100,7 @@ class Point:
     conditions: tuple[str, ...]
     names: tuple[str, ...]
     stream_jobs: int = 0
-    stream_tasks: tuple[int, int] = (20, 60)
+    stream_tasks: tuple[int, int] = (20, 150)
 
     @property
     def key(self) -> str:

@@ -210,6 +210,9 @@ def _transfer(results: Results) -> list[Block]:
         Column("tuned_advantage", "after fine-tuning", unit="%", digits=3),
         Column("tuned_kept", "kept after it", unit="%", digits=3),
         Column("tuned_from_home", "makespan from home", unit="%", digits=2),
+        Column("native_advantage", "a native", unit="%", digits=3),
+        Column("kept_of_native", "kept of that", unit="%", digits=3),
+        Column("tuned_from_native", "fine-tuned from native", unit="%", digits=2),
     ]
     columns: Columns = [
         "policy",
@@ -224,7 +227,8 @@ def _transfer(results: Results) -> list[Block]:
     rows = [{**r, "ccr": f"{r['ccr']:g}", "interval": f"{r['low']:.3f} to {r['high']:.3f}"} for r in found["rows"]]
     caption = (
         f"Mean over conditions (static, changing) and CCRs (1, 5), {found['seeds']} draws each. No share where there is nothing to keep. "
-        "How much can be won over HEFT differs by structure; the search knows exact costs, so that column is for the static condition."
+        "How much can be won over HEFT differs by structure; the search knows exact costs, so that column is for the static condition. "
+        "A native is the same policy fitted to the structure, with five times the samples of fine-tuning and more time."
     )
     return [
         *([Text("\n\n".join(notes))] if notes else []),

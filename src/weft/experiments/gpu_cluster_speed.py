@@ -19,6 +19,7 @@ from weft.generate import scale_ccr, unlike_gpus
 from weft.generate.conditions import TASK_KINDS
 from weft.model import Cluster, Problem, Scenario, Workflow, Workload
 from weft.policies import POLICIES, simulate
+from weft.policies.foresight_policy import Foresight
 from weft.policies.rules import RulePolicy
 from weft.rng import stream
 from weft.sim.rules import run_to_end
@@ -101,6 +102,9 @@ def _ready_to_run(policy: Policy, workload: Workload, future: Scenario) -> Calla
     if isinstance(policy, CompiledPolicy):
         policy.begin(workload, seed=0)
         sim = make_sim(workload, future, None, eager=True, copies=getattr(policy, "copies", False))
+        if isinstance(policy, Foresight):
+            plans = policy.plans(sim)
+            return lambda: policy.live_by(sim, plans)
         return lambda: policy.live(sim)
     return lambda: simulate(workload, policy, scenario=future)
 

@@ -1,4 +1,8 @@
-"""Policies trained on layered graphs, tried on structures they never saw; before and after a few minutes of fine-tuning."""
+"""Policies trained on layered graphs, tried on structures they never saw; before and after fine-tuning on a few samples.
+
+What can be won over HEFT differs from structure to structure, so there are two measures of what a policy keeps: its advantage at home, and
+the advantage of a *native*: the same policy fitted to the structure with many samples and more time.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +40,12 @@ TRANSFER_CCRS = (1.0, 5.0)
 BASELINE = FAIR[0]
 SEARCH = "anytime"
 """Says, with exact costs, what there is to gain on a structure."""
-TUNABLE = ("dqn", "rule")
+TUNABLE = "dqn"
+"""Who is fine-tuned."""
 TUNER = "weft.learn.fine_tuning"
 """Where `fine_tune(policy_name, cases, seconds, seed)` lives, once it does."""
+FEW, MANY = 4, 20
+"""Draws of each condition and CCR a policy is fine-tuned on, and a native is fitted to."""
 TUNING_SEED = FIRST_SEED - 10_000
 MOST_TASKS = 400
 QUERIES = 8
@@ -103,10 +110,9 @@ def transfer(plan: Plan, names: Sequence[str], *, watch: Watch = iter) -> dict[s
     spans: dict[tuple[str, str, float], list[dict[str, float]]] = {}
     for trial in watch(trials):
         spans.setdefault((trial.structure, trial.condition, trial.ccr), []).append(next(played))
-    tuner = fine_tuner()
-    tuned = {} if tuner is None else _tune(plan, tuner, [n for n in TUNABLE if n in learned], present, spans)
+    tuned = _tune(plan, present) if fine_tuner() is not None and TUNABLE in learned else {}
     rows = [_row(name, key, spans, tuned) for name in learned for key in spans]
-    return {"rows": rows, "overall": overall(rows), "absent": absent, "tuner": tuner is not None, "seeds": plan.transfer_seeds, "note": ""}
+    return {"rows": rows, "overall": overall(rows), "absent": absent, "tuner": bool(tuned), "seeds": plan.transfer_seeds, "note": ""}
 
 
 def fine_tuner() -> Any | None:
@@ -114,24 +120,42 @@ def fine_tuner() -> Any | None:
     return getattr(import_module(TUNER), "fine_tune", None) if find_spec(TUNER) is not None else None
 
 
-def _tune(
-    plan: Plan, tuner: Any, names: Sequence[str], present: Sequence[str], spans: Mapping[tuple[str, str, float], list[dict[str, float]]]
-) -> dict[tuple[str, str, str, float], list[float]]:
-    """(policy, structure, condition, ccr) -> makespans after fine-tuning, once for each structure, on a few other draws of it."""
-    found = {}
-    for name in names:
-        for structure in (s for s in plan.tuned if s in present):
-            samples = [
-                draw_structure(structure, condition, seed=TUNING_SEED + k, ccr=ccr)
-                for k in range(4)
-                for condition in CONDITION_NAMES
-                for ccr in TRANSFER_CCRS
-            ]
-            better = tuner(_aimed(name), samples, plan.tuning_seconds, 0)
-            for key in (key for key in spans if key[0] == structure):
-                cases = [draw_structure(structure, key[1], seed=FIRST_SEED + s, ccr=key[2]) for s in range(plan.transfer_seeds)]
-                found[name, *key] = [Arena(c.workload).play_policy(better, c.scenario)["makespan"] for c in cases]
-    return found
+@dataclass(frozen=True)
+class Fitting:
+    """A policy to be fitted to a structure, and then tried on it."""
+
+    structure: str
+    draws: int
+    seconds: float
+    seeds: int
+
+
+Fitted = dict[tuple[str, float], list[float]]
+"""(condition, ccr) -> makespans."""
+
+
+def fit_and_try(fitting: Fitting) -> Fitted:
+    """Fine-tune on draws of a structure, then play others of it."""
+    tuner = fine_tuner()
+    assert tuner is not None
+    worlds = [(condition, ccr) for condition in CONDITION_NAMES for ccr in TRANSFER_CCRS]
+
+    def case(condition: str, ccr: float, seed: int) -> Case:
+        return draw_structure(fitting.structure, condition, seed=seed, ccr=ccr)
+
+    samples = [case(*world, TUNING_SEED + k) for k in range(fitting.draws) for world in worlds]
+    better = tuner(_aimed(TUNABLE), samples, fitting.seconds, 0)
+    cases = {world: [case(*world, FIRST_SEED + seed) for seed in range(fitting.seeds)] for world in worlds}
+    return {world: [Arena(c.workload).play_policy(better, c.scenario)["makespan"] for c in found] for world, found in cases.items()}
+
+
+def _tune(plan: Plan, present: Sequence[str]) -> dict[str, tuple[Fitted, Fitted]]:
+    """Structure -> what comes of fine-tuning on a few samples, and of a native."""
+    structures = [s for s in plan.tuned if s in present]
+    amounts = ((FEW, plan.tuning_seconds), (MANY, plan.native_seconds))
+    fittings = [Fitting(structure, *amount, plan.transfer_seeds) for structure in structures for amount in amounts]
+    played = in_processes(fit_and_try, fittings, processes=plan.processes)
+    return {structure: (next(played), next(played)) for structure in structures}
 
 
 def _aimed(name: str) -> Policy:
@@ -144,13 +168,13 @@ def _row(
     name: str,
     key: tuple[str, str, float],
     spans: Mapping[tuple[str, str, float], list[dict[str, float]]],
-    tuned: Mapping[tuple[str, str, str, float], list[float]],
+    tuned: Mapping[str, tuple[Fitted, Fitted]],
 ) -> dict[str, Any]:
     structure, condition, ccr = key
     home = _ratio([s[name] for s in spans[HOME, condition, ccr]], [s[BASELINE] for s in spans[HOME, condition, ccr]])
     base = [s[BASELINE] for s in spans[key]]
     ratio = geometric_mean_ratio([s[name] for s in spans[key]], base)
-    after = _ratio(tuned[name, *key], base) if (name, *key) in tuned else None
+    after, native = (_ratio(t[condition, ccr], base) for t in tuned[structure]) if structure in tuned and name == TUNABLE else (None, None)
     return {
         "structure": structure,
         "condition": condition,
@@ -161,6 +185,7 @@ def _row(
         "high": ratio.high,
         "home": home,
         "tuned": after,
+        "native": native,
         "search": _ratio([s[SEARCH] for s in spans[key]], base) if all(SEARCH in s for s in spans[key]) else None,
     }
 
@@ -168,12 +193,13 @@ def _row(
 def overall(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Each policy on each structure, over conditions and CCRs: its advantage, and the share kept of the one at home.
 
-    The share means something only where there is an advantage at home; below 1 % it is left out. How much can be won over the baseline
-    differs from structure to structure, so `captured` says, for exact costs, which share of what a search wins the policy does.
+    The share means something only where there is an advantage at home; below 1 % it is left out, and so is that of a native's. How much
+    can be won over the baseline differs from structure to structure, so `captured` says, for exact costs, which share of what a search
+    wins the policy does.
 
     Examples
     --------
-    >>> row = {"policy": "dqn", "condition": "static", "ccr": 1.0, "home": 0.9, "tuned": None, "search": 0.84}
+    >>> row = {"policy": "dqn", "condition": "static", "ccr": 1.0, "home": 0.9, "tuned": None, "native": None, "search": 0.84}
     >>> found = overall([{**row, "structure": "layered", "ratio": 0.9}, {**row, "structure": "lu", "ratio": 0.92}])
     >>> [(r["structure"], round(r["advantage"], 3), round(r["kept"], 3), round(r["captured"], 3)) for r in found]
     [('layered', 0.1, 1.0, 0.625), ('lu', 0.08, 0.8, 0.5)]
@@ -181,12 +207,11 @@ def overall(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     found = []
     for name, structure in dict.fromkeys((row["policy"], row["structure"]) for row in rows):
         own = [row for row in rows if row["policy"] == name and row["structure"] == structure]
-        here, home = (float(np.exp(np.mean([np.log(row[key]) for row in own]))) for key in ("ratio", "home"))
-        tuned = [row["tuned"] for row in own if row["tuned"] is not None]
-        after = float(np.exp(np.mean(np.log(tuned)))) if len(tuned) == len(own) else None
-        meaningful = 1 - home >= 0.01
+        here, home, after, native = (_mean_ratio([row[key] for row in own]) for key in ("ratio", "home", "tuned", "native"))
+        assert here is not None
+        assert home is not None
         known = [row for row in own if row["search"] is not None]
-        won, there = (1 - float(np.exp(np.mean([np.log(row[key]) for row in known] or [0.0]))) for key in ("ratio", "search"))
+        won, there = (1 - (_mean_ratio([row[key] for row in known]) or 1.0) for key in ("ratio", "search"))
         found.append(
             {
                 "policy": name,
@@ -194,14 +219,27 @@ def overall(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
                 "ratio": here,
                 "advantage": 1 - here,
                 "home_advantage": 1 - home,
-                "kept": number((1 - here) / (1 - home)) if meaningful else None,
+                "kept": _share(here, home),
                 "captured": number(won / there) if there >= 0.01 else None,
+                "native_advantage": None if native is None else 1 - native,
+                "kept_of_native": _share(here, native),
                 "tuned_advantage": None if after is None else 1 - after,
-                "tuned_kept": number((1 - after) / (1 - home)) if meaningful and after is not None else None,
+                "tuned_kept": _share(after, home),
                 "tuned_from_home": None if after is None else after / home - 1,
+                "tuned_from_native": None if after is None or native is None else after / native - 1,
             }
         )
     return found
+
+
+def _mean_ratio(ratios: Sequence[float | None]) -> float | None:
+    known = [ratio for ratio in ratios if ratio is not None]
+    return float(np.exp(np.mean(np.log(known)))) if known and len(known) == len(ratios) else None
+
+
+def _share(ratio: float | None, reference: float | None) -> float | None:
+    """The share of an advantage; None where there is next to none."""
+    return None if ratio is None or reference is None or 1 - reference < 0.01 else number((1 - ratio) / (1 - reference))
 
 
 def _ratio(first: Sequence[float], second: Sequence[float]) -> float:

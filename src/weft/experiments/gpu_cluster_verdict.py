@@ -78,6 +78,7 @@ def _aims(results: Results, who: str) -> list[Verdict]:
         *(_hand_made(rows, who, condition) for condition in results["conditions"]),
         *([] if who == "rule" else [_reduction("aim", "stream: not above the tuned rule", streams("rule"), 0.0)]),
         *_transfer("aim", results, who),
+        *_native(results, who),
         _at_most("aim", "decision: at most 100 µs (median, 32 ready tasks, 16 devices)", _decision(results, who), 100.0, "µs"),
         _at_most("aim", "training: at most 60 minutes on two cores", _minutes(results, who), 60.0, "min"),
         _at_least("aim", "environment: 100,000 decisions a second and core", results.get("environment"), 100_000.0),
@@ -233,6 +234,33 @@ def _transfer(part: str, results: Results, who: str) -> list[Verdict]:
     mean, farthest = float(np.mean(list(away.values()))), max(away, key=lambda s: away[s])
     told = f"{mean:+.1%} on average of {len(away)} structures; at most {away[farthest]:+.1%} ({farthest})"
     return [*made, _verdict(part, second, mean, 0.03, mean <= 0.03, told, f"{100 * (0.03 - mean):+.1f} points")]
+
+
+def _native(results: Results, who: str) -> list[Verdict]:
+    """The same against the same policy fitted to each structure: what there is to win differs between structures."""
+    rows = [r for r in results["transfer"]["overall"] if r["policy"] == who and r.get("native_advantage") is not None]
+    kept = {r["structure"]: r["kept_of_native"] for r in rows if r["kept_of_native"] is not None}
+    away = {r["structure"]: r["tuned_from_native"] for r in rows}
+    first = "85 % of the advantage of a policy fitted to the structure kept"
+    second = "within 3 % of a policy fitted to the structure after fine-tuning"
+    if not kept:
+        return [_verdict("aim", first, None, 0.85, None, "", ""), _verdict("aim", second, None, 0.03, None, "", "")]
+    share, least, mean, most = (
+        np.mean(list(kept.values())),
+        min(kept, key=kept.__getitem__),
+        np.mean(list(away.values())),
+        max(away.values()),
+    )
+    return [
+        _verdict(
+            "aim", first, float(share), 0.85, bool(share >= 0.85),
+            f"{share:.0%} on average of {len(kept)} structures; least {kept[least]:.0%} ({least})", f"{100 * (share - 0.85):+.0f} points",
+        ),
+        _verdict(
+            "aim", second, float(mean), 0.03, bool(mean <= 0.03),
+            f"{mean:+.1%} on average of {len(away)} structures; at most {most:+.1%}", f"{100 * (0.03 - mean):+.1f} points",
+        ),
+    ]  # fmt: skip
 
 
 def _best(results: Results, row: Verdict, who: str) -> str:

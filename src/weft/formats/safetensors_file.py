@@ -49,7 +49,10 @@ def write_arrays(path: Path, arrays: Mapping[str, Numbers]) -> None:
 
 def read_arrays(path: Path) -> dict[str, Numbers]:
     """Read the arrays of a safetensors file, or say what is wrong with it."""
-    raw = path.read_bytes()
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise InvalidInput(f"{path}: cannot be read ({error.strerror})") from None
     if len(raw) < 8:
         raise InvalidInput(f"{path}: {len(raw)} bytes are too short for a safetensors file")
     (length,) = struct.unpack("<Q", raw[:8])

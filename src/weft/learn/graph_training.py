@@ -13,6 +13,7 @@ The number of updates is given, not the time: the same seed gives the same netwo
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
@@ -47,17 +48,17 @@ class Settings:
     Entropy is rewarded by `entropy` at first, a tenth of it at the end; sizes grow from `small` to `large` tasks.
     """
 
-    updates: int = 600
-    lessons: int = 250
-    plays: int = 8
-    rate: float = 1e-3
+    updates: int = 1500
+    lessons: int = 400
+    plays: int = 16
+    rate: float = 4e-4
     lesson_rate: float = 3e-3
-    entropy: float = 0.01
-    small: tuple[int, int] = (10, 25)
-    large: tuple[int, int] = (20, 80)
-    jobs: tuple[int, int] = (3, 9)
+    entropy: float = 0.003
+    small: tuple[int, int] = (20, 40)
+    large: tuple[int, int] = (20, 110)
+    jobs: tuple[int, int] = (6, 14)
     clip: float = 1.0
-    every: int = 50
+    every: int = 100
     """Updates between two looks at the validation cases."""
 
 
@@ -271,7 +272,8 @@ def train_graph(
     Without validation cases it is the last one. `draw` makes the cases of an update from (settings, seed, update, progress); by default
     one of each condition.
     """
-    s = settings or Settings()
+    s, began = settings or Settings(), time.process_time()
+    torch.set_num_threads(1)
     module = GraphModule(kind, seed)
     judge = Judge(validation)
     curve: list[dict[str, float]] = []
@@ -294,7 +296,13 @@ def train_graph(
                 note(curve[-1])
             if scores.get("all", -math.inf) < best or not scores:
                 best, best_arrays = scores.get("all", math.inf), module.arrays()
-    training = {"algorithm": "imitation, then REINFORCE (weft.learn.graph_training)", "seed": seed, "settings": asdict(s), "curve": curve}
+    training = {
+        "algorithm": "imitation, then REINFORCE (weft.learn.graph_training)",
+        "seed": seed,
+        "cpu_seconds": round(time.process_time() - began, 1),
+        "settings": asdict(s),
+        "curve": curve,
+    }
     return LearnedGraph(kind, kind, graph_network_of(best_arrays), training)
 
 
@@ -356,7 +364,7 @@ class Judge:
         return float(trace.jct if case.workload.jobs > 1 else trace.makespan)
 
 
-def validation_cases(*, each: int = 8) -> list[Case]:
+def validation_cases(*, each: int = 18) -> list[Case]:
     """Cases no training and no evaluation draws: `each` of every condition, with CCR 0.1, 1 and 5 in turn."""
     cases = []
     for name, condition in CONDITIONS.items():

@@ -1,4 +1,4 @@
-"""`dqn`: Q-networks choose a ready task, then a device, or neither; what they see comes from a plan of everything in sight."""
+"""Policies of Q-networks: `PlanDqn` chooses how to plan, `TurnDqn` a ready task and then a device."""
 
 from __future__ import annotations
 
@@ -11,20 +11,25 @@ from numpy.typing import NDArray
 from weft.model import Scenario, Workload
 from weft.policies.dispatch import Turn, begin_turns, make_turn, offer, take_turn
 from weft.policies.foresight_policy import Foresight, Mirror
-from weft.policies.plans import FAR, plan_anew
-from weft.policies.q_network import greedy_choice, live_by_values, q_network
+from weft.policies.plan_choice import plan_judge
+from weft.policies.plans import FAR, Plans, judged_by, plan_anew
+from weft.policies.turn_choice import greedy_choice, live_by_values, turn_networks
 from weft.sim.tables import COMMITTED, Sim, make_sim
 from weft.sim.view import Decision, View
 
+MOVES = (4, 500)
+"""Changes of a plan that is kept: at an event, and when it is new (about 5 ms at 100 tasks, once or a few times a job)."""
 
-class Dqn(Foresight):
-    """Takes the candidate with the highest value; the one of the plan unless another looks better by more than `caution`.
+
+class PlanDqn(Foresight):
+    """Plans as `Foresight` does, or keeps a plan and betters it by small changes: whichever a Q-network says is worth more now.
 
     Parameters
     ----------
-    arrays : of the networks, see `weft.policies.q_network`
-    weights, most, challengers, aim : of the plan, see `Foresight`
-    caution : in mean paths of the jobs present
+    arrays : of the network, see `weft.policies.plan_choice`
+    weights, most, challengers, aim : of the plans, see `Foresight`
+    moves : changes of the plan that is kept, tried at every event, and when it is new
+    caution : by how much keeping must look better, in tenths of the logarithm of the time jobs have left in the system
     """
 
     def __init__(
@@ -33,17 +38,45 @@ class Dqn(Foresight):
         arrays: Mapping[str, NDArray[Any]],
         weights: Mapping[str, float] | Sequence[Mapping[str, float]],
         *,
+        moves: tuple[int, int] = MOVES,
         caution: float = 0.0,
         most: int = FAR,
         challengers: int = 1,
         aim: str = "completion",
     ) -> None:
         super().__init__(name, weights, most=most, challengers=challengers, aim=aim)
-        self.network, self.caution = q_network(arrays), caution
+        self.judge, self.moves, self.caution = plan_judge(arrays), moves, caution
 
-    def live(self, sim: Sim) -> int:
+    def plans(self, sim: Sim) -> Plans:
+        """Lay out the plans, and the network that decides between ways of planning."""
+        return judged_by(super().plans(sim), self.judge, self.caution)
+
+
+class TurnDqn(Foresight):
+    """Takes the candidate with the highest value, turn by turn; among equals the one of the plan.
+
+    Parameters
+    ----------
+    arrays : of the networks for tasks and for devices, see `weft.policies.dispatch`
+    weights, most, challengers, aim : of the plan, see `Foresight`
+    """
+
+    def __init__(
+        self,
+        name: str,
+        arrays: Mapping[str, NDArray[Any]],
+        weights: Mapping[str, float] | Sequence[Mapping[str, float]],
+        *,
+        most: int = FAR,
+        challengers: int = 1,
+        aim: str = "completion",
+    ) -> None:
+        super().__init__(name, weights, most=most, challengers=challengers, aim=aim)
+        self.network = turn_networks(arrays)
+
+    def live_by(self, sim: Sim, plans: Plans) -> int:
         """Make all decisions of a simulation, compiled."""
-        return live_by_values(sim, self._plans(sim), make_turn(sim), self.network, self.caution)
+        return live_by_values(sim, plans, make_turn(sim), self.network)
 
     def begin(self, workload: Workload, *, seed: int = 0) -> None:
         """Forget the last run."""
@@ -65,7 +98,7 @@ class Dqn(Foresight):
         begin_turns(mirror.sim, mirror.plans, turn, len(view.ready), int(np.count_nonzero(view.idle)))
         found = []
         while offer(mirror.sim, mirror.plans, turn):
-            task, device = take_turn(turn, greedy_choice(self.network, turn, self.caution))
+            task, device = take_turn(turn, greedy_choice(self.network, turn))
             if device >= 0:
                 found.append(Decision(task, device))
                 mirror.sim.inst["status"][task] = COMMITTED

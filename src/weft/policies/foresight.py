@@ -78,12 +78,17 @@ class Desk(NamedTuple):
     began: FloatArray  # (p,) when it began to run that; NaN: it waits for data
     power: FloatArray  # (p,) watts / their mean
     alike: IntArray  # (p,) number of the device's kind
-    seen: FloatArray  # (kinds, p, 2) sum of log(observed / estimated), and how many
+    seen: FloatArray  # (kinds, p, 3) sum of log(observed / estimated), how many, and sum of their squares
     factor: FloatArray  # (kinds, p) expected / estimated duration
     heads: IntArray  # (jobs + 1, 2) of jobs in the system: place in `order`, job
+    rate: FloatArray  # (kinds, p) expected / estimated duration, at the present pace
+    burden: FloatArray  # (p,) what a second there counts for, beside the time itself
     arrival: FloatArray  # (p,) when the inputs of the task at hand are on a device
+    seconds: FloatArray  # (p,) how long it takes there
+    beyond: FloatArray  # (p,) what counts against a device beside its finish
     apart: FloatArray  # (p,) see `_note_distances`
-    note: IntArray  # (1,) executions learned from
+    sequence: IntArray  # (most + 1,) tasks in the order they were placed
+    note: IntArray  # (3,) executions learned from, tasks placed, chance (see `kept_plan.py`)
 
 
 @lean
@@ -141,12 +146,14 @@ def note_devices(sim: Sim, desk: Desk) -> None:
 def learn_durations(sim: Sim, desk: Desk, trust: float) -> None:
     """Compare what has ended with its estimate; pooled over devices of one kind, and drawn towards that kind's mean over all tasks."""
     x, known = desk.note[0], sim.world[0].executions
-    if x == known or trust == 0.0:
+    if x == known:
         return
     desk.note[0] = known
     p = len(sim.device)
     for k in range(x, known):
         _learn_from(sim, desk, k)
+    if trust == 0.0:
+        return
     for d in range(p):
         total, count = 0.0, 0.0
         for kind in range(len(sim.kind)):
@@ -169,10 +176,19 @@ def _learn_from(sim: Sim, desk: Desk, x: int) -> None:
         if desk.alike[other] == desk.alike[d]:
             desk.seen[sim.task[g].kind, other, 0] += ratio
             desk.seen[sim.task[g].kind, other, 1] += 1.0
+            desk.seen[sim.task[g].kind, other, 2] += ratio * ratio
 
 
 @inline
-def _expect_ends(sim: Sim, desk: Desk, weights: FloatArray) -> bool:
+def note_rates(sim: Sim, desk: Desk) -> None:
+    """Write down how many times its estimate a task of a kind should take on a device now."""
+    for kind in range(len(desk.factor)):
+        for d in range(len(sim.device)):
+            desk.rate[kind, d] = sim.device[d].pace * desk.factor[kind, d]
+
+
+@inline
+def expect_ends(sim: Sim, desk: Desk, overdue: float) -> bool:
     """When devices will really be free, given what was observed; False when all are down."""
     now, up = sim.world[0].now, False
     for d in range(len(sim.device)):
@@ -184,9 +200,9 @@ def _expect_ends(sim: Sim, desk: Desk, weights: FloatArray) -> bool:
         if not np.isnan(desk.began[d]):
             g = task_of(sim, i)
             factor = desk.factor[sim.task[g].kind, d]
-            seconds = sim.task[g].work * sim.grid[sim.task[g].row, d] * sim.device[d].pace * factor
+            seconds = sim.task[g].work * sim.grid[sim.task[g].row, d] * desk.rate[sim.task[g].kind, d]
             ends = desk.free[d] if factor == 1.0 else desk.began[d] + seconds
-            desk.free[d] = ends if ends > now else now + weights[OVERDUE] * seconds
+            desk.free[d] = ends if ends > now else now + overdue * seconds
         desk.device[i], desk.finish[i] = d, desk.free[d]
     return up
 
@@ -198,15 +214,20 @@ def _expect_ends(sim: Sim, desk: Desk, weights: FloatArray) -> bool:
 def plan_in_sight(sim: Sim, desk: Desk, weights: FloatArray, most: int) -> bool:
     """Plan up to `most` tasks from what `note_devices` wrote down; whether these were all."""
     learn_durations(sim, desk, weights[TRUST])
-    if not _expect_ends(sim, desk, weights):
+    note_rates(sim, desk)
+    for d in range(len(sim.device)):
+        desk.burden[d] = (weights[SLOWED] if sim.device[d].pace > 1.0 else 0.0) + weights[ENERGY] * desk.power[d]
+    if not expect_ends(sim, desk, weights[OVERDUE]):
         return False
     jobs = _weigh_jobs(sim, desk, weights)
     for k in range(jobs // 2 - 1, -1, -1):
         _sink(sim, desk, weights, jobs, k)
-    for _ in range(min(most, len(desk.order))):
+    desk.note[1] = 0
+    for k in range(min(most, len(desk.order))):
         if jobs == 0:
             break
         place_task(sim, desk, weights, desk.order[desk.heads[0, 0]])
+        desk.sequence[k], desk.note[1] = desk.order[desk.heads[0, 0]], k + 1
         desk.heads[0, 0] += 1
         if _is_planned(sim, desk, 0):
             jobs -= 1
@@ -282,20 +303,17 @@ def _key(sim: Sim, desk: Desk, weights: FloatArray, at: int, job: int) -> float:
 @lean
 def place_task(sim: Sim, desk: Desk, weights: FloatArray, i: int) -> None:
     """Give a task the device with the lowest score, in the first gap that fits; -1 where no device that is up can run it."""
-    g = task_of(sim, i)
     best, lowest, begin, end, slot = -1, np.inf, np.inf, np.inf, 0
     note_arrivals(sim, desk, i)
     if weights[TOGETHER] != 0.0:
         _note_distances(sim, desk, i)
+    _weigh_devices(sim, desk, weights, i)
     for d in range(len(sim.device)):
-        if sim.grid[sim.task[g].row, d] == np.inf or desk.free[d] == np.inf:
-            continue
-        seconds = sim.task[g].work * sim.grid[sim.task[g].row, d] * sim.device[d].pace * desk.factor[sim.task[g].kind, d]
-        beyond = _worth_beyond(sim, desk, weights, i, d, seconds)
+        seconds, beyond = desk.seconds[d], desk.beyond[d]
         at, gap = max(desk.free[d], desk.arrival[d]), desk.used[d]
         if at + seconds == np.inf or (weights[GAP] >= 0.0 and at + seconds + beyond >= lowest):
-            continue  # no gap there could make it the best one
-        for k in range(_first_after(desk, d, at), desk.used[d]):
+            continue  # it cannot run there, or no gap there could make it the best one
+        for k in range(first_after(desk, d, at), desk.used[d]):
             if at + seconds <= desk.begins[d, k]:
                 gap = k
                 break
@@ -307,27 +325,26 @@ def place_task(sim: Sim, desk: Desk, weights: FloatArray, i: int) -> None:
             best, lowest, begin, end, slot = d, score, at, at + seconds, gap
     desk.device[i], desk.start[i], desk.finish[i] = best, begin, end
     if best >= 0:
-        _insert(desk, i, best, slot)
+        insert(desk, i, best, slot)
 
 
 @inline
-def _worth_beyond(sim: Sim, desk: Desk, weights: FloatArray, i: int, d: int, seconds: float) -> float:
-    """What counts against a device for a task, beside its finish and the gap before it."""
+def _weigh_devices(sim: Sim, desk: Desk, weights: FloatArray, i: int) -> None:
+    """For each device, the seconds of a task there, and what counts against it beside the finish and the gap before it."""
     g = task_of(sim, i)
-    score = weights[AHEAD] * desk.ahead[g, d] + weights[LONGER] * (seconds - desk.least[g])
-    if weights[TOGETHER] != 0.0:
-        score += weights[TOGETHER] * desk.apart[d]
-    if weights[SLOWED] != 0.0 and sim.device[d].pace > 1.0:
-        score += weights[SLOWED] * seconds
-    if weights[MOVED] != 0.0 and desk.device[i] not in (-1, d):
-        score += weights[MOVED] * desk.mean[g]
-    if weights[ENERGY] != 0.0:
-        score += weights[ENERGY] * seconds * desk.power[d]
-    return float(score)
+    work, row, kind, least = sim.task[g].work, sim.task[g].row, sim.task[g].kind, desk.least[g]
+    ahead, longer, together = weights[AHEAD], weights[LONGER], weights[TOGETHER]
+    for d in range(len(sim.device)):
+        seconds = work * sim.grid[row, d] * desk.rate[kind, d]
+        desk.seconds[d] = seconds
+        desk.beyond[d] = ahead * desk.ahead[g, d] + longer * (seconds - least) + together * desk.apart[d] + desk.burden[d] * seconds
+    if weights[MOVED] != 0.0 and desk.device[i] >= 0:
+        for d in range(len(sim.device)):
+            desk.beyond[d] += weights[MOVED] * desk.mean[g] if d != desk.device[i] else 0.0
 
 
 @inline
-def _first_after(desk: Desk, d: int, at: float) -> int:
+def first_after(desk: Desk, d: int, at: float) -> int:
     """The first of what is planned on a device that ends after a time."""
     low, high = 0, desk.used[d]
     while low < high:
@@ -352,9 +369,11 @@ def note_arrivals(sim: Sim, desk: Desk, i: int) -> None:
             origin, done = sim.inst[parent].ran_on, sim.inst[parent].done_at
         else:
             origin, done = desk.device[parent], desk.finish[parent]
+        if origin < 0:
+            done = np.inf
         data = sim.edge[e].data
         for d in range(p):
-            there = np.inf if origin < 0 else done + transfer_time(sim, origin, d, data)
+            there = done + transfer_time(sim, max(origin, 0), d, data)
             desk.arrival[d] = max(there, desk.arrival[d])
 
 
@@ -379,7 +398,8 @@ def _note_distances(sim: Sim, desk: Desk, i: int) -> None:
 
 
 @inline
-def _insert(desk: Desk, i: int, d: int, slot: int) -> None:
+def insert(desk: Desk, i: int, d: int, slot: int) -> None:
+    """Put a task that has its times into the list of a device."""
     for k in range(desk.used[d], slot, -1):
         desk.begins[d, k], desk.ends[d, k] = desk.begins[d, k - 1], desk.ends[d, k - 1]
     desk.begins[d, slot], desk.ends[d, slot] = desk.start[i], desk.finish[i]

@@ -89,6 +89,7 @@ class Foresight:
         self.name, self.most, self.challengers = name, most, challengers
         self.sets = tuple(weights_of(each) for each in given)
         self.aim = _known_aim(aim)
+        self.moves = (0, 0)
 
     def aimed_at(self, aim: str) -> Self:
         """The same policy with another aim."""
@@ -108,11 +109,16 @@ class Foresight:
 
     def live(self, sim: Sim) -> int:
         """Make all decisions of a simulation, compiled."""
-        return live_by_plans(sim, self._plans(sim))
+        return self.live_by(sim, self.plans(sim))
 
-    def _plans(self, sim: Sim) -> Plans:
+    def live_by(self, sim: Sim, plans: Plans) -> int:
+        """Do so with plans that have been laid out."""
+        return live_by_plans(sim, plans)
+
+    def plans(self, sim: Sim) -> Plans:
+        """Lay out the plans of a simulation: what is worked out once for a workload."""
         sets = self.sets if self.aim == "completion" else [_by_rank_alone(weights) for weights in self.sets]
-        return make_plans(self._workload, sim, sets, most=self.most, challengers=self.challengers, aim=self.aim)
+        return make_plans(self._workload, sim, sets, most=self.most, challengers=self.challengers, aim=self.aim, moves=self.moves)
 
     def decide(self, view: View) -> Decision | None:
         """Plan once a moment in which a device is idle; then hand out what the plan starts now."""
@@ -120,7 +126,7 @@ class Foresight:
             return None
         if self._mirror is None:
             sim = make_sim(self._workload, Scenario.of(self._workload), None, eager=view.eager)
-            self._mirror = Mirror(sim, self._plans(sim))
+            self._mirror = Mirror(sim, self.plans(sim))
         if self._moment != self._mirror.moment(view):
             self._moment = self._mirror.moment(view)
             self._mirror.look(view)
@@ -149,8 +155,8 @@ class Mirror:
     def moment(self, view: View) -> object:
         """Equal for two views exactly when nothing but our own decisions lies between them."""
         ended = int(np.count_nonzero(~np.isnan(view.finished_at)))
-        ready = int(np.count_nonzero(self._committed)) - ended + len(view.ready)
-        return view.now, ended, ready, view.pace.tobytes(), len(view.jobs)
+        held = int(np.count_nonzero(self._committed)) - int(np.count_nonzero(self._committed[view.ready]))  # less what was lost
+        return view.now, ended, held - ended + len(view.ready), view.pace.tobytes(), len(view.jobs)
 
     def commit(self, decision: Decision) -> None:
         """Remember what was handed out."""
@@ -165,7 +171,7 @@ class Mirror:
         status = np.where(done, DONE, np.where(self._committed, COMMITTED, WAITING))
         status[view.ready] = READY
         sim.inst["status"], sim.inst["ran_on"], sim.inst["done_at"] = status, view.ran_on, view.finished_at
-        sim.device["pace"], sim.world["now"] = view.pace, view.now
+        sim.device["pace"], sim.world["now"], sim.world["ready"] = view.pace, view.now, len(view.ready)
         self._look_at_jobs(view, done)
         self._look_at_ends(view, done)
         waits = [i if i >= 0 and status[i] == COMMITTED else -1 for i in self._waits]

@@ -1,8 +1,11 @@
-"""Several plans of everything in sight: the one that is followed, and challengers; compiled.
+"""Several plans of everything in sight: which one is followed, from event to event; compiled.
 
 No set of weights is the best for every workload. Which one is can be found out by planning with each, and looking at what is promised.
 Planning with all of them at every event would take as many times as long; so the plan that is followed meets one challenger at each
 event, in turn, and all of them when a job has come. Promises are compared only where all jobs are planned to their end.
+
+A plan is made *anew* at every event, or *kept* and bettered (`kept_plan.py`). Which of the two is better depends on how far the world can
+be relied upon; a Q-network says so (`plan_choice.py`). Without one, plans are made anew.
 """
 
 from __future__ import annotations
@@ -15,7 +18,20 @@ import numpy as np
 
 from weft.model import Workload
 from weft.model.columns import FloatArray, IntArray
-from weft.policies.foresight import Desk, any_idle, note_devices, plan_in_sight, promised_finish, rank_tasks
+from weft.policies.foresight import (
+    OVERDUE,
+    TRUST,
+    Desk,
+    any_idle,
+    learn_durations,
+    note_devices,
+    plan_in_sight,
+    promised_finish,
+    rank_tasks,
+)
+from weft.policies.kept_plan import keep, look_again, move_one, set_times, take_back
+from weft.policies.plan_choice import TOLD, log_moving, no_judge, prefers_keeping
+from weft.policies.q_network import Numbers, QNetwork
 from weft.sim.commitment import commit, is_idle
 from weft.sim.jit import inline, lean
 from weft.sim.kernel import MOMENT, advance
@@ -24,9 +40,10 @@ from weft.sim.tables import JOB_AHEAD, JOB_HERE, READY, Sim
 
 FAR = 2**31
 """Tasks planned at most, where there is no limit."""
-FOLLOWED, TRIED, COME, CHALLENGERS, MOST, AIM = range(6)
+FOLLOWED, TRIED, COME, CHALLENGERS, MOST, AIM, KEEPING, MOVES, FIRST_MOVES = range(9)
 """What `Plans.contest` holds: the plan that is followed, the one that was tried last, jobs that have come, how many plans challenge the
-one followed at each moment, how many tasks are planned at most, and what a plan is judged by: the place in `AIMS`."""
+one followed at each moment, how many tasks are planned at most, what a plan is judged by (the place in `AIMS`), whether a plan is kept (1),
+and how many changes of it are tried at each moment, and when it is new."""
 AIMS = ("completion", "makespan")
 """The sum of the completion times of the jobs present, or the last of them."""
 
@@ -36,21 +53,53 @@ class Plans(NamedTuple):
 
     stack: Desk  # every array with an axis in front: the plans
     weights: FloatArray  # (plans, weights)
-    contest: IntArray  # (6,)
+    contest: IntArray  # (9,)
+    promise: FloatArray  # (plans, 3) by `REST`, `END`, `WHOLE`; the last one is that of the plan that is kept
+    judge: QNetwork  # values of making plans anew and of keeping one; without hidden units nothing is decided
+    told: Numbers  # (2, features) of these two
+    known: FloatArray  # (2,) how much better keeping must look; what edges take, see `plan_choice.TOLD`
+    move: IntArray  # (5,) to work in, see `kept_plan.py`
+
+
+REST, END, WHOLE = range(3)
+"""What a plan promises: seconds in the system, summed over the jobs here; seconds until all is done; 1 if all is in sight."""
 
 
 def make_plans(
-    workload: Workload, sim: Sim, sets: Sequence[FloatArray], *, most: int = FAR, challengers: int = 1, aim: str = "completion"
+    workload: Workload,
+    sim: Sim,
+    sets: Sequence[FloatArray],
+    *,
+    most: int = FAR,
+    challengers: int = 1,
+    aim: str = "completion",
+    moves: tuple[int, int] = (0, 0),
 ) -> Plans:
-    """Lay out what planning with these sets of weights needs beside a simulation of this workload."""
-    desks = [_make_desk(workload, sim, weights, most) for weights in sets]
+    """Lay out what planning with these sets of weights needs beside a simulation of this workload; with `moves` a plan can be kept."""
+    given = [*sets, sets[0]] if max(moves) > 0 else sets
+    desks = [_make_desk(workload, sim, weights, most) for weights in given]
     stack = Desk._make(np.stack(arrays) for arrays in zip(*desks, strict=True))
-    return Plans(stack, np.stack(sets), np.array([0, 0, 0, challengers, most, AIMS.index(aim)], np.int64))
+    return Plans(
+        stack=stack,
+        weights=np.stack(sets),
+        contest=np.array([0, 0, 0, challengers, most, AIMS.index(aim), 0, *moves], np.int64),
+        promise=np.zeros((len(given), 3)),
+        judge=no_judge(),
+        told=np.zeros((2, len(TOLD)), np.float32),
+        known=np.array([0.0, log_moving(workload, stack.mean[0])]),
+        move=np.zeros(5, np.int64),
+    )
+
+
+def judged_by(plans: Plans, judge: QNetwork, caution: float) -> Plans:
+    """The same plans, and a network to decide whether to keep one."""
+    return plans._replace(judge=judge, known=np.array([caution, plans.known[1]]))
 
 
 def copy_plans(plans: Plans) -> Plans:
     """Plans of their own, as far as these are."""
-    return Plans(Desk._make(array.copy() for array in plans.stack), plans.weights, plans.contest.copy())
+    own = {name: getattr(plans, name).copy() for name in ("contest", "promise", "told", "known", "move")}
+    return plans._replace(stack=Desk._make(array.copy() for array in plans.stack), **own)
 
 
 def _make_desk(workload: Workload, sim: Sim, weights: FloatArray, most: int) -> Desk:
@@ -80,12 +129,17 @@ def _make_desk(workload: Workload, sim: Sim, weights: FloatArray, most: int) -> 
         began=np.full(p, np.nan),
         power=power / power.mean() if power.sum() > 0 else np.ones(p),
         alike=np.array([names.index(kind) for kind in cluster.kinds], np.int64),
-        seen=np.zeros((kinds, p, 2)),
+        seen=np.zeros((kinds, p, 3)),
         factor=np.ones((kinds, p)),
         heads=np.zeros((jobs + 1, 2), np.int64),
+        rate=np.ones((kinds, p)),
+        burden=np.zeros(p),
         arrival=np.zeros(p),
+        seconds=np.zeros(p),
+        beyond=np.zeros(p),
         apart=np.zeros(p),
-        note=np.zeros(1, np.int64),
+        sequence=np.zeros(slots, np.int64),
+        note=np.array([0, 0, 12345], np.int64),
     )
     topological = np.concatenate([problem.workflow.order + at for problem, at in zip(workload.problems, starts, strict=False)])
     rank_tasks(sim, topological.astype(np.int64), desk, *mean_transfer(workload.problems[0]), weights)
@@ -127,8 +181,13 @@ def desk_at(stack: Desk, m: int) -> Desk:
         stack.seen[m],
         stack.factor[m],
         stack.heads[m],
+        stack.rate[m],
+        stack.burden[m],
         stack.arrival[m],
+        stack.seconds[m],
+        stack.beyond[m],
         stack.apart[m],
+        stack.sequence[m],
         stack.note[m],
     )
 
@@ -136,19 +195,31 @@ def desk_at(stack: Desk, m: int) -> Desk:
 @lean
 def note_moment(sim: Sim, plans: Plans) -> None:
     """Write down on every desk when devices are free."""
-    for m in range(len(plans.weights)):
+    for m in range(len(plans.promise)):
         note_devices(sim, desk_at(plans.stack, m))
 
 
 @lean
 def plan_anew(sim: Sim, plans: Plans) -> int:
-    """Plan with the weights followed so far and with challengers; the plan with the best promise is followed from now on."""
+    """Decide which plan to follow, and make it; which one it is."""
     contest, count = plans.contest, len(plans.weights)
     come = 0
     for j in range(len(sim.job) - 1):
         come += 1 if sim.job[j].state != JOB_AHEAD else 0
-    tries = count - 1 if come != contest[COME] else min(contest[CHALLENGERS], count - 1)
+    arrived = come != contest[COME]
     contest[COME] = come
+    tries = count - 1 if arrived else min(contest[CHALLENGERS], count - 1)
+    if plans.judge.b1.shape[1] > 0:
+        kept = desk_at(plans.stack, count)
+        learn_durations(sim, kept, plans.weights[0, TRUST])
+        contest[KEEPING] = 1 if prefers_keeping(sim, kept, plans.judge, plans.told, plans.known, contest[KEEPING]) else 0
+    return _go_on(sim, plans, arrived, tries) if contest[KEEPING] == 1 else _contend(sim, plans, tries)
+
+
+@lean
+def _contend(sim: Sim, plans: Plans, tries: int) -> int:
+    """Plan with the weights followed so far and with challengers; the best of these plans is followed from now on."""
+    contest, count = plans.contest, len(plans.weights)
     own = contest[FOLLOWED]
     soonest = _promise(sim, plans, own)
     if soonest == np.inf:  # a part is out of sight: the first weights are the best on the whole
@@ -157,43 +228,105 @@ def plan_anew(sim: Sim, plans: Plans) -> int:
             _promise(sim, plans, 0)
         return 0
     for _ in range(tries):
-        other = (contest[TRIED] + 1) % count
-        if other == own:
-            other = (other + 1) % count
-        contest[TRIED] = other
+        other = _next_challenger(contest, count)
         promise = _promise(sim, plans, other)
         if promise < soonest:
             contest[FOLLOWED], soonest = other, promise
     return int(contest[FOLLOWED])
 
 
+@inline
+def _next_challenger(contest: IntArray, count: int) -> int:
+    other = (contest[TRIED] + 1) % count
+    if other == contest[FOLLOWED]:
+        other = (other + 1) % count
+    contest[TRIED] = other
+    return int(other)
+
+
+@lean
+def _go_on(sim: Sim, plans: Plans, arrived: bool, tries: int) -> int:
+    """Go on with the plan that is kept, where it holds and no challenger is better; else keep a new one. Then try changes of it."""
+    contest, count = plans.contest, len(plans.weights)
+    kept, trust, overdue = desk_at(plans.stack, count), plans.weights[0, TRUST], plans.weights[0, OVERDUE]
+    value, moves = np.inf, contest[MOVES]
+    if not arrived and look_again(sim, kept, trust, overdue):
+        value = _measure(sim, plans, count, True)
+    if value == np.inf:
+        m, moves = _contend(sim, plans, tries), contest[FIRST_MOVES]
+    else:
+        m = _next_challenger(contest, count)
+    if value == np.inf or _promise(sim, plans, m) < value:
+        contest[FOLLOWED] = m
+        keep(desk_at(plans.stack, m), kept)
+        if plans.promise[m, WHOLE] == 0.0 or not look_again(sim, kept, trust, overdue):
+            kept.note[1] = 0
+            return m
+        value = _measure(sim, plans, count, True)
+    stale = False
+    for _ in range(moves):
+        if not move_one(sim, kept, plans.move):
+            continue
+        stale = not set_times(sim, kept)
+        found = np.inf if stale else _measure(sim, plans, count, True)
+        stale = found > value
+        if stale:
+            take_back(kept, plans.move)
+        else:
+            value = found
+    if stale:
+        set_times(sim, kept)
+        _measure(sim, plans, count, True)
+    return count
+
+
 @lean
 def _promise(sim: Sim, plans: Plans, m: int) -> float:
-    """Make a plan; when it promises the jobs present to be done. Of what is out of sight there is no completion to compare."""
-    desk = desk_at(plans.stack, m)
-    whole = plan_in_sight(sim, desk, plans.weights[m], plans.contest[MOST])
-    if not whole and plans.contest[AIM] == 0:
-        return np.inf
-    total, last = 0.0, 0.0
+    """Make a plan; what it promises. Of what is out of sight there is no completion to compare."""
+    whole = plan_in_sight(sim, desk_at(plans.stack, m), plans.weights[m], plans.contest[MOST])
+    value = _measure(sim, plans, m, whole)
+    return value if whole or plans.contest[AIM] != 0 else np.inf
+
+
+@lean
+def _measure(sim: Sim, plans: Plans, m: int, whole: bool) -> float:
+    """Note what a plan promises the jobs that are here."""
+    desk, now, rest, last = desk_at(plans.stack, m), sim.world[0].now, 0.0, 0.0
     for j in range(len(sim.job) - 1):
         if sim.job[j].state == JOB_HERE:
-            finish = promised_finish(sim, desk, j)
-            total, last = total + finish - sim.job[j].arrival, max(last, finish)
-    return total if plans.contest[AIM] == 0 else last
+            seconds = promised_finish(sim, desk, j) - now
+            rest, last = rest + seconds, max(last, seconds)
+    plans.promise[m, REST], plans.promise[m, END], plans.promise[m, WHOLE] = rest, last, 1.0 if whole else 0.0
+    return float(plans.promise[m, END if plans.contest[AIM] != 0 else REST])
+
+
+@lean
+def start_planned(sim: Sim, plans: Plans, m: int) -> None:
+    """Commit what a plan starts now."""
+    first = plans.stack.first[m]
+    for d in range(len(sim.device)):
+        i = first[d]
+        if i >= 0 and sim.inst[i].status == READY and is_idle(sim, d):
+            commit(sim, i, d)
 
 
 @lean
 def live_by_plans(sim: Sim, plans: Plans) -> int:
     """Live moments to the end, committing what the plan followed starts now; returns ENDED or STUCK."""
     while True:
+        answer = live_to_choice(sim, plans)
+        if answer != MOMENT:
+            return answer
+        start_planned(sim, plans, plan_anew(sim, plans))
+
+
+@lean
+def live_to_choice(sim: Sim, plans: Plans) -> int:
+    """Live on to the next moment with a ready task and an idle device, and write down how devices are; answers as `advance` does."""
+    while True:
         answer = advance(sim)
         if answer != MOMENT:
             return answer
-        if sim.world[0].ready == 0 or not any_idle(sim):
-            continue
-        note_moment(sim, plans)
-        first = plans.stack.first[plan_anew(sim, plans)]
-        for d in range(len(sim.device)):
-            i = first[d]
-            if i >= 0 and sim.inst[i].status == READY and is_idle(sim, d):
-                commit(sim, i, d)
+        if sim.world[0].ready > 0 and any_idle(sim):
+            note_moment(sim, plans)
+            return answer

@@ -15,7 +15,7 @@ from weft.errors import InvalidInput
 from weft.formats.record import Record
 from weft.formats.safetensors_file import read_arrays, write_arrays
 from weft.formats.source import decode_text, naming, parse_json, read_bytes
-from weft.policies.dqn_policy import Dqn
+from weft.policies.dqn_policy import MOVES, PlanDqn, TurnDqn
 from weft.policies.foresight_policy import Foresight
 from weft.policies.policy import POLICIES
 
@@ -23,14 +23,15 @@ FORMAT = "weft-workflow-policy-1"
 SHIPPED = Path(__file__).parent / "workflow_policies"
 MOST = 160
 """Tasks planned at most: several times as quick as all of them, and within 0.2 % (8 streams of 30 jobs at load 0.9)."""
-KEYS = ("format", "name", "about", "most", "challengers", "caution", "weights", "training")
+KEYS = ("format", "name", "about", "most", "challengers", "choice", "caution", "moves", "weights", "training")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Card:
     """What is known of a policy: what it is called and good for, the weights of its plans, and how they came about.
 
-    `caution` belongs to Q-networks, see `Dqn`; their numbers are in a file of their own.
+    `choice` says what Q-networks choose: "plans" (`PlanDqn`, with `caution` and `moves`) or "turns" (`TurnDqn`). Their numbers are in a
+    file of their own.
     """
 
     name: str
@@ -38,7 +39,9 @@ class Card:
     weights: Sequence[Mapping[str, float]]
     most: int = MOST
     challengers: int = 1
-    caution: float | None = None
+    choice: str | None = None
+    caution: float = 0.0
+    moves: tuple[int, int] = MOVES
     training: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -48,7 +51,9 @@ def save_policy(path: str | Path, card: Card, arrays: Mapping[str, NDArray[np.fl
     place.parent.mkdir(parents=True, exist_ok=True)
     if arrays is not None:
         write_arrays(place.with_suffix(".safetensors"), dict(arrays))
-    content = {"format": FORMAT, **{key: value for key, value in asdict(card).items() if value is not None}}
+    only_plans = () if card.choice == "plans" else ("caution", "moves")
+    known = {key: value for key, value in asdict(card).items() if value is not None and key not in only_plans}
+    content = {"format": FORMAT, **known}
     place.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     return place
 
@@ -77,20 +82,38 @@ def read_card(path: str | Path) -> Card:
             weights=sets,
             most=content.raw("most"),
             challengers=content.raw("challengers"),
-            caution=float(content.floats("caution").reshape(())) if "caution" in content else None,
+            choice=_known_choice(content.text("choice")) if "choice" in content else None,
+            caution=float(content.floats("caution").reshape(())) if "caution" in content else 0.0,
+            moves=_moves(content.raw("moves")) if "moves" in content else MOVES,
             training=content.child("training").content,
         )
+
+
+def _known_choice(choice: str) -> str:
+    if choice not in {"plans", "turns"}:
+        raise InvalidInput(f"choice is '{choice}'; it must be 'plans' or 'turns'")
+    return choice
+
+
+def _moves(given: Any) -> tuple[int, int]:
+    if not isinstance(given, list) or [type(x) for x in given] != [int, int] or min(given) < 0 or max(given) == 0:
+        raise InvalidInput(f"moves is {given!r}; it must be two whole numbers, not both 0")
+    return given[0], given[1]
 
 
 def load_workflow_policy(path: str | Path) -> Foresight:
     """Load a policy from its card; nothing in it is run."""
     card, place = read_card(path), Path(path).with_suffix(".safetensors")
-    if card.caution is None:
+    if card.choice is None:
         with naming(str(place.with_suffix(".json"))):
             return Foresight(card.name, card.weights, most=card.most, challengers=card.challengers)
     with naming(str(place)):
         arrays = read_arrays(place)
-        return Dqn(card.name, arrays, card.weights, caution=card.caution, most=card.most, challengers=card.challengers)
+        if card.choice == "turns":
+            return TurnDqn(card.name, arrays, card.weights, most=card.most, challengers=card.challengers)
+        return PlanDqn(
+            card.name, arrays, card.weights, moves=card.moves, caution=card.caution, most=card.most, challengers=card.challengers
+        )
 
 
 def find_card(name_or_path: str | Path) -> Path | None:
@@ -127,5 +150,11 @@ def portfolio_makespan() -> Foresight:
 
 @POLICIES.register("dqn")
 def dqn() -> Foresight:
-    """Q-networks choose a ready task, then a device, or to wait; on top of the plan of `portfolio`."""
+    """A Q-network decides at every event whether to keep a plan and better it, or to plan as `portfolio` does."""
     return load_workflow_policy(SHIPPED / "dqn")
+
+
+@POLICIES.register("dqn-document")
+def dqn_document() -> Foresight:
+    """Q-networks choose a ready task, then a device, or to wait; trained with the document's reward, and greedy."""
+    return load_workflow_policy(SHIPPED / "dqn-document")
