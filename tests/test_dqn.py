@@ -102,7 +102,7 @@ def test_networks_without_opinion_follow_the_plan(condition):
 def test_views_and_compiled_path_agree(condition, kind):
     for seed in range(3):
         case = draw_case(condition, seed=seed, tasks=(10, 25), jobs=4 if condition == "stream" else 1, load=0.9)
-        policy = TurnDqn("x", arrays(seed), SETS[0]) if kind == "turns" else PlanDqn("x", plan_arrays(seed), SETS, moves=(2, 20), most=60)
+        policy = TurnDqn("x", arrays(seed), SETS[0]) if kind == "turns" else PlanDqn("x", plan_arrays(seed), SETS, moves=(2, 20), most=15)
         compiled = simulate(case.workload, policy, scenario=case.scenario)
         assert weft.check(case.workload, compiled) == []
         for run in (simulate, simulate_reference):
@@ -158,7 +158,7 @@ def test_a_kept_plan_lives_through_whatever_comes(condition):
     for seed in range(6):
         jobs = 5 if condition == "stream" else 1
         case = draw_case(condition, seed=seed, tasks=(20, 50), jobs=jobs, load=0.95, ccr=[0.1, 1.0, 5.0][seed % 3])
-        trace = simulate(case.workload, Keeper("keeper", plan_arrays(), SETS, moves=(2, 40), most=70), scenario=case.scenario)
+        trace = simulate(case.workload, Keeper("keeper", plan_arrays(), SETS, moves=(2, 40), most=25), scenario=case.scenario)
         assert weft.check(case.workload, trace) == []
         assert np.isfinite(trace.job_finish).all()
 
@@ -371,7 +371,7 @@ def test_a_portfolio_takes_the_set_that_helps():
     """A chain of two that takes 13 s for who does not look ahead, and 6 s for who does (`test_foresight.py`)."""
     workload = weft.Workload.of(weft.Problem.from_arrays([[4.0, 4.0], [9.0, 2.0]], [[0, 1]], [10.0]))
     case = Case(workload, weft.Scenario.of(workload))
-    search = PortfolioSearch(size=2, pool=3, alone=2, streams=0, finals=1, finalists=2)
+    search = PortfolioSearch(size=2, pool=3, alone=2, streams=0, finals=1, finalists=2, leads=0)
     found = search_portfolio({}, search, draw=lambda *_: [case])
     assert found.score == pytest.approx(-np.log(2))  # 6 / 13 counts as a half
     assert found.sets[0]["ahead"] == 0.0 < found.sets[1]["ahead"]

@@ -59,7 +59,7 @@ class Foresight:
     name : what it is called
     weights : named in `weft.policies.foresight.WEIGHTS`; without any it is HEFT planned anew at every event. Of several sets, the one is
         followed whose plan promises the earliest completion of the jobs present; see `weft.policies.plans`.
-    most : how many tasks are planned, at most
+    most : how many tasks are planned on 16 devices, at most; on fewer devices as many more
     challengers : how many other sets are tried at every event
     aim : "completion" of jobs, on average, or the "makespan" of all; then jobs have no keys, and tasks go by rank alone
 

@@ -40,6 +40,8 @@ from weft.sim.tables import JOB_AHEAD, JOB_HERE, READY, Sim
 
 FAR = 2**31
 """Tasks planned at most, where there is no limit."""
+WIDE = 16
+"""Devices for which limits are given. On fewer of them as many more tasks are planned: it takes as long, and what is out of sight costs."""
 FOLLOWED, TRIED, COME, CHALLENGERS, MOST, AIM, KEEPING, MOVES, FIRST_MOVES = range(9)
 """What `Plans.contest` holds: the plan that is followed, the one that was tried last, jobs that have come, how many plans challenge the
 one followed at each moment, how many tasks are planned at most, what a plan is judged by (the place in `AIMS`), whether a plan is kept (1),
@@ -75,14 +77,17 @@ def make_plans(
     aim: str = "completion",
     moves: tuple[int, int] = (0, 0),
 ) -> Plans:
-    """Lay out what planning with these sets of weights needs beside a simulation of this workload; with `moves` a plan can be kept."""
-    given = [*sets, sets[0]] if max(moves) > 0 else sets
-    desks = [_make_desk(workload, sim, weights, most) for weights in given]
+    """Lay out what planning with these sets of weights needs beside a simulation of this workload.
+
+    At most `most` tasks are planned on 16 devices, or more of them on fewer. With `moves` a plan can be kept.
+    """
+    given, limit = [*sets, sets[0]] if max(moves) > 0 else sets, most * WIDE // min(workload.cluster.p, WIDE)
+    desks = [_make_desk(workload, sim, weights, limit) for weights in given]
     stack = Desk._make(np.stack(arrays) for arrays in zip(*desks, strict=True))
     return Plans(
         stack=stack,
         weights=np.stack(sets),
-        contest=np.array([0, 0, 0, challengers, most, AIMS.index(aim), 0, *moves], np.int64),
+        contest=np.array([0, 0, 0, challengers, limit, AIMS.index(aim), 0, *moves], np.int64),
         promise=np.zeros((len(given), 3)),
         judge=no_judge(),
         told=np.zeros((2, len(TOLD)), np.float32),
@@ -203,12 +208,15 @@ def note_moment(sim: Sim, plans: Plans) -> None:
 def plan_anew(sim: Sim, plans: Plans) -> int:
     """Decide which plan to follow, and make it; which one it is."""
     contest, count = plans.contest, len(plans.weights)
-    come = 0
+    come, left = 0, 0
     for j in range(len(sim.job) - 1):
         come += 1 if sim.job[j].state != JOB_AHEAD else 0
+        left += sim.job[j].remaining if sim.job[j].state == JOB_HERE else 0
     arrived = come != contest[COME]
     contest[COME] = come
     tries = count - 1 if arrived else min(contest[CHALLENGERS], count - 1)
+    if left > contest[MOST] + len(sim.device):  # too much for one plan, so there is none to be kept
+        return _contend(sim, plans, tries)
     if plans.judge.b1.shape[1] > 0:
         kept = desk_at(plans.stack, count)
         learn_durations(sim, kept, plans.weights[0, TRUST])
@@ -284,8 +292,10 @@ def _go_on(sim: Sim, plans: Plans, arrived: bool, tries: int) -> int:
 def _promise(sim: Sim, plans: Plans, m: int) -> float:
     """Make a plan; what it promises. Of what is out of sight there is no completion to compare."""
     whole = plan_in_sight(sim, desk_at(plans.stack, m), plans.weights[m], plans.contest[MOST])
-    value = _measure(sim, plans, m, whole)
-    return value if whole or plans.contest[AIM] != 0 else np.inf
+    if whole or plans.contest[AIM] != 0:
+        return _measure(sim, plans, m, whole)
+    plans.promise[m, WHOLE] = 0.0
+    return np.inf
 
 
 @lean

@@ -22,7 +22,7 @@ from weft.policies.policy import POLICIES
 FORMAT = "weft-workflow-policy-1"
 SHIPPED = Path(__file__).parent / "workflow_policies"
 MOST = 160
-"""Tasks planned at most: several times as quick as all of them, and within 0.2 % (8 streams of 30 jobs at load 0.9)."""
+"""Tasks planned at most on 16 devices, and as many more on fewer."""
 KEYS = ("format", "name", "about", "most", "challengers", "choice", "caution", "moves", "weights", "training")
 
 
