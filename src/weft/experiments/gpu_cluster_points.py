@@ -50,7 +50,7 @@ class Plan:
     structures: tuple[str, ...] = STRUCTURES
     tuned: tuple[str, ...] = ("cholesky", "lu", "montage", "epigenomics", "wfinstances")
     tuning_seconds: float = 60.0
-    native_seconds: float = 300.0
+    native_seconds: float = 180.0
     timing_rounds: int = 15
     processes: int = 2
 
@@ -64,7 +64,7 @@ FULL = Plan(
     static_seeds=120,
     job_seeds=30,
     stream_seeds=30,
-    stream_jobs=30,
+    stream_jobs=40,
     stream_tasks=(20, 150),
     transfer_seeds=30,
     uniform=(40, 100),
@@ -78,7 +78,7 @@ QUICK = Plan(
     static_seeds=60,
     job_seeds=3,
     stream_seeds=6,
-    stream_jobs=30,
+    stream_jobs=40,
     stream_tasks=(20, 150),
     transfer_seeds=6,
     uniform=(60,),
