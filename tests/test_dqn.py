@@ -55,7 +55,7 @@ def start(problem_or_case, weights=None):
     scenario = case.scenario if case else weft.Scenario.of(workload)
     w = weights_of(weights or {})
     sim = make_sim(workload, scenario, None, eager=True)
-    return sim, make_plans(workload, sim, [w], most=FAR), make_turn(sim)
+    return sim, make_plans(workload, sim, [w], most=FAR, hurry=False), make_turn(sim)
 
 
 # -- the decision process ------------------------------------------------------

@@ -9,7 +9,10 @@ from weft.generate import CONDITIONS, draw_case
 from weft.policies import simulate
 from weft.policies.foresight import WEIGHTS
 from weft.policies.foresight_policy import Foresight, weights_of
+from weft.policies.plans import live_by_plans, make_plans
+from weft.sim.kernel import ENDED
 from weft.sim.reference import simulate_reference
+from weft.sim.tables import make_sim
 
 ODD = {
     "least": 0.3,
@@ -160,3 +163,17 @@ def test_choices_are_refused():
     problem = weft.Problem.bind(b.build(), weft.Cluster(speed=[1.0], bandwidth=1.0))
     with pytest.raises(Unsupported, match="it has choices"):
         simulate(problem, "heft-observed")
+
+
+@pytest.mark.parametrize("condition", ["static", "noisy", "failing", "changing", "stream"])
+def test_breaking_off_changes_nothing(condition):
+    """Once every idle device has something to start now, the rest of the plan cannot change that."""
+    for seed in range(4):
+        case = draw_case(condition, seed=seed, tasks=(15, 30), jobs=8, ccr=[0.1, 1.0, 5.0, 1.0][seed], load=0.9)
+        for weights in ({}, {"age": 1e6}, {"ahead": 0.6, "trust": 1.0, "gap": 0.3, "together": 0.2}, {"gap": -0.3}):
+            found = []
+            for hurry in (True, False):
+                sim = make_sim(case.workload, case.scenario, None, eager=True)
+                assert live_by_plans(sim, make_plans(case.workload, sim, [weights_of(weights)], hurry=hurry)) == ENDED
+                found.append(sim.execution[["instance", "device", "start", "finish"]])
+            np.testing.assert_array_equal(*found)

@@ -275,7 +275,7 @@ class TrainedDqn:
 
 def plans_for(case: Case, sim: Sim, sets: Sequence[FloatArray]) -> Plans:
     """Plans of a case, with sight of all of a lone workflow and of the most urgent tasks of a stream."""
-    return make_plans(case.workload, sim, sets, most=SEEN if case.workload.jobs > 1 else FAR)
+    return make_plans(case.workload, sim, sets, most=SEEN if case.workload.jobs > 1 else FAR, hurry=False)
 
 
 class Validation:

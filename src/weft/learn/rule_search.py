@@ -25,7 +25,8 @@ from weft.rng import stream
 from weft.sim.kernel import ENDED
 from weft.sim.tables import Sim, make_sim
 
-TUNED = tuple(name for name in WEIGHTS if name != "energy")
+TUNED = tuple(name for name in WEIGHTS if name not in {"energy", "moved"})
+"""All but what is not asked for, and what would want all plans to be whole (see `weft.policies.plans`)."""
 START: Mapping[str, float] = {"ahead": 0.7, "work": 1.0, "rank": 0.3, "trust": 1.0, "overdue": 0.2, "together": 0.1}
 """Where the search begins: looking ahead, short jobs first, observed durations."""
 ALONE = ("static", "noisy", "failing", "biased", "changing")

@@ -82,7 +82,7 @@ class WorkflowEnv(gymnasium.Env[Seen, np.int64]):
         super().reset(seed=seed, options=options)
         self.case = self._draw(int(self.np_random.integers(2**31)))
         self._sim = make_sim(self.case.workload, self.case.scenario, None, eager=True)
-        self._plans, self._turn = make_plans(self.case.workload, self._sim, [self._weights], most=SEEN), make_turn(self._sim)
+        self._plans, self._turn = make_plans(self.case.workload, self._sim, [self._weights], most=SEEN, hurry=False), make_turn(self._sim)
         if next_turn(self._sim, self._plans, self._turn) != MOMENT:
             raise InvalidInput(f"'{self.case.workload.name}' leaves nothing to decide")
         return self._see(), {"action_mask": self.action_masks()}
@@ -138,7 +138,7 @@ def decisions_per_second(seconds: float = 2.0, *, condition: str = "noisy", seed
     while spent < seconds:
         case = draw_case(condition, seed=seed + k)
         sim = make_sim(case.workload, case.scenario, None, eager=True)
-        plans, turn, chance = make_plans(case.workload, sim, [weights], most=SEEN), make_turn(sim), rng.random(20_000)
+        plans, turn, chance = make_plans(case.workload, sim, [weights], most=SEEN, hurry=False), make_turn(sim), rng.random(20_000)
         began = time.process_time()
         played = play_at_random(sim, plans, turn, chance, seen)
         if k > 0:  # the first one may have compiled

@@ -12,7 +12,7 @@ from weft.model import Scenario, Workload
 from weft.policies.dispatch import Turn, begin_turns, make_turn, offer, take_turn
 from weft.policies.foresight_policy import Foresight, Mirror
 from weft.policies.plan_choice import plan_judge
-from weft.policies.plans import FAR, Plans, judged_by, plan_anew
+from weft.policies.plans import FAR, HURRY, Plans, judged_by, plan_anew
 from weft.policies.turn_choice import greedy_choice, live_by_values, turn_networks
 from weft.sim.tables import COMMITTED, Sim, make_sim
 from weft.sim.view import Decision, View
@@ -73,6 +73,12 @@ class TurnDqn(Foresight):
     ) -> None:
         super().__init__(name, weights, most=most, challengers=challengers, aim=aim)
         self.network = turn_networks(arrays)
+
+    def plans(self, sim: Sim) -> Plans:
+        """Lay out the plans; they are made to their end, for what is said of candidates."""
+        plans = super().plans(sim)
+        plans.contest[HURRY] = 0
+        return plans
 
     def live_by(self, sim: Sim, plans: Plans) -> int:
         """Make all decisions of a simulation, compiled."""

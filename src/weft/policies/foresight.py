@@ -211,8 +211,12 @@ def expect_ends(sim: Sim, desk: Desk, overdue: float) -> bool:
 
 
 @lean
-def plan_in_sight(sim: Sim, desk: Desk, weights: FloatArray, most: int) -> bool:
-    """Plan up to `most` tasks from what `note_devices` wrote down; whether these were all."""
+def plan_in_sight(sim: Sim, desk: Desk, weights: FloatArray, most: int, hurry: bool) -> bool:
+    """Plan up to `most` tasks from what `note_devices` wrote down; whether these were all.
+
+    In a hurry only what starts now is asked for: a device that has something to start now keeps it, whatever is planned after that, so
+    the plan is as good as made when every idle device has.
+    """
     learn_durations(sim, desk, weights[TRUST])
     note_rates(sim, desk)
     for d in range(len(sim.device)):
@@ -223,17 +227,31 @@ def plan_in_sight(sim: Sim, desk: Desk, weights: FloatArray, most: int) -> bool:
     for k in range(jobs // 2 - 1, -1, -1):
         _sink(sim, desk, weights, jobs, k)
     desk.note[1] = 0
+    idle = _count_idle(sim, desk)
     for k in range(min(most, len(desk.order))):
         if jobs == 0:
             break
-        place_task(sim, desk, weights, desk.order[desk.heads[0, 0]])
-        desk.sequence[k], desk.note[1] = desk.order[desk.heads[0, 0]], k + 1
+        i = desk.order[desk.heads[0, 0]]
+        place_task(sim, desk, weights, i)
+        if hurry and desk.device[i] >= 0 and desk.busy[desk.device[i]] < 0 and desk.start[i] <= sim.world[0].now:
+            idle -= 1
+            if idle == 0:
+                return False
+        desk.sequence[k], desk.note[1] = i, k + 1
         desk.heads[0, 0] += 1
         if _is_planned(sim, desk, 0):
             jobs -= 1
             desk.heads[0, 0], desk.heads[0, 1] = desk.heads[jobs, 0], desk.heads[jobs, 1]
         _sink(sim, desk, weights, jobs, 0)
     return bool(jobs == 0)
+
+
+@inline
+def _count_idle(sim: Sim, desk: Desk) -> int:
+    count = 0
+    for d in range(len(desk.busy)):
+        count += 1 if desk.busy[d] < 0 and desk.free[d] <= sim.world[0].now else 0
+    return count
 
 
 @inline

@@ -19,6 +19,7 @@ import numpy as np
 from weft.model import Workload
 from weft.model.columns import FloatArray, IntArray
 from weft.policies.foresight import (
+    MOVED,
     OVERDUE,
     TRUST,
     Desk,
@@ -42,10 +43,13 @@ FAR = 2**31
 """Tasks planned at most, where there is no limit."""
 WIDE = 16
 """Devices for which limits are given. On fewer of them as many more tasks are planned: it takes as long, and what is out of sight costs."""
-FOLLOWED, TRIED, COME, CHALLENGERS, MOST, AIM, KEEPING, MOVES, FIRST_MOVES = range(9)
+FARTHER = 8
+"""How many times as many tasks are planned in a hurry: it breaks off long before."""
+FOLLOWED, TRIED, COME, CHALLENGERS, MOST, AIM, KEEPING, MOVES, FIRST_MOVES, HURRY = range(10)
 """What `Plans.contest` holds: the plan that is followed, the one that was tried last, jobs that have come, how many plans challenge the
 one followed at each moment, how many tasks are planned at most, what a plan is judged by (the place in `AIMS`), whether a plan is kept (1),
-and how many changes of it are tried at each moment, and when it is new."""
+how many changes of it are tried at each moment, and when it is new, and whether a plan may break off once it is clear what starts now
+(1)."""
 AIMS = ("completion", "makespan")
 """The sum of the completion times of the jobs present, or the last of them."""
 
@@ -55,7 +59,7 @@ class Plans(NamedTuple):
 
     stack: Desk  # every array with an axis in front: the plans
     weights: FloatArray  # (plans, weights)
-    contest: IntArray  # (9,)
+    contest: IntArray  # (10,)
     promise: FloatArray  # (plans, 3) by `REST`, `END`, `WHOLE`; the last one is that of the plan that is kept
     judge: QNetwork  # values of making plans anew and of keeping one; without hidden units nothing is decided
     told: Numbers  # (2, features) of these two
@@ -76,10 +80,12 @@ def make_plans(
     challengers: int = 1,
     aim: str = "completion",
     moves: tuple[int, int] = (0, 0),
+    hurry: bool = True,
 ) -> Plans:
     """Lay out what planning with these sets of weights needs beside a simulation of this workload.
 
-    At most `most` tasks are planned on 16 devices, or more of them on fewer. With `moves` a plan can be kept.
+    At most `most` tasks are planned on 16 devices, or more of them on fewer. With `moves` a plan can be kept. Without `hurry` all plans are
+    made to their end, for who wants to know more than what starts now.
     """
     given, limit = [*sets, sets[0]] if max(moves) > 0 else sets, most * WIDE // min(workload.cluster.p, WIDE)
     desks = [_make_desk(workload, sim, weights, limit) for weights in given]
@@ -87,7 +93,7 @@ def make_plans(
     return Plans(
         stack=stack,
         weights=np.stack(sets),
-        contest=np.array([0, 0, 0, challengers, limit, AIMS.index(aim), 0, *moves], np.int64),
+        contest=np.array([0, 0, 0, challengers, limit, AIMS.index(aim), 0, *moves, hurry], np.int64),
         promise=np.zeros((len(given), 3)),
         judge=no_judge(),
         told=np.zeros((2, len(TOLD)), np.float32),
@@ -112,7 +118,7 @@ def _make_desk(workload: Workload, sim: Sim, weights: FloatArray, most: int) -> 
     p, kinds = cluster.p, len(sim.kind)
     names = list(dict.fromkeys(cluster.kinds))
     starts = np.concatenate(([0], np.cumsum([problem.n for problem in workload.problems]))).astype(np.int64)
-    slots = min(most, instances) + 1
+    slots = min(most * FARTHER, instances) + 1
     power = np.asarray(cluster.power, float)
     desk = Desk(
         rank=np.zeros(tasks),
@@ -215,13 +221,22 @@ def plan_anew(sim: Sim, plans: Plans) -> int:
     arrived = come != contest[COME]
     contest[COME] = come
     tries = count - 1 if arrived else min(contest[CHALLENGERS], count - 1)
-    if left > contest[MOST] + len(sim.device):  # too much for one plan, so there is none to be kept
-        return _contend(sim, plans, tries)
+    if contest[AIM] == 0 and (count == 1 or left > contest[MOST] + len(sim.device)):
+        return _lead(sim, plans)
     if plans.judge.b1.shape[1] > 0:
         kept = desk_at(plans.stack, count)
         learn_durations(sim, kept, plans.weights[0, TRUST])
         contest[KEEPING] = 1 if prefers_keeping(sim, kept, plans.judge, plans.told, plans.known, contest[KEEPING]) else 0
     return _go_on(sim, plans, arrived, tries) if contest[KEEPING] == 1 else _contend(sim, plans, tries)
+
+
+@lean
+def _lead(sim: Sim, plans: Plans) -> int:
+    """Plan with the first weights alone: there are no others, or too many tasks are waiting for promises to be compared."""
+    hurry = plans.contest[HURRY] == 1 and plans.weights[0, MOVED] == 0.0  # where the last plan matters, it must have been whole
+    plans.contest[FOLLOWED] = 0
+    plan_in_sight(sim, desk_at(plans.stack, 0), plans.weights[0], plans.contest[MOST] * (FARTHER if hurry else 1), hurry)
+    return 0
 
 
 @lean
@@ -291,7 +306,7 @@ def _go_on(sim: Sim, plans: Plans, arrived: bool, tries: int) -> int:
 @lean
 def _promise(sim: Sim, plans: Plans, m: int) -> float:
     """Make a plan; what it promises. Of what is out of sight there is no completion to compare."""
-    whole = plan_in_sight(sim, desk_at(plans.stack, m), plans.weights[m], plans.contest[MOST])
+    whole = plan_in_sight(sim, desk_at(plans.stack, m), plans.weights[m], plans.contest[MOST], False)
     if whole or plans.contest[AIM] != 0:
         return _measure(sim, plans, m, whole)
     plans.promise[m, WHOLE] = 0.0
