@@ -14,8 +14,10 @@ YARDSTICK_MOVES = 15_000
 """Moves of the search that says what can be gained at all: about a quarter of a second at 100 tasks, the same on any machine."""
 
 AXES = ("tasks", "jobs", "stream", "uniform", "devices")
-FEW_READY = ("tasks", "stream")
-"""Axes without hundreds of ready tasks, for who looks at each of them on each device."""
+ONE_JOB = ("tasks",)
+"""For who looks at every ready task on every device, at every turn."""
+AT_ONCE = ("tasks", "jobs", "uniform", "devices")
+"""Axes on which all jobs are there from the beginning, so that a plan can be made beforehand."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ def _policy(kind: str, name: str, about: str, axes: tuple[str, ...] = AXES) -> C
 
 
 ROSTER = (
-    _plan("heft", "HEFT's plan, made beforehand for all jobs together and replayed; in a stream each job is planned as it arrives"),
+    _plan("heft", "HEFT's plan, made beforehand for all jobs together and replayed", axes=AT_ONCE),
     _plan("fifo-deft", "the oldest job's tasks first, earliest finish with one parent copied; replayed"),
     _plan("tdca", "clusters along critical parents, with copies; replayed"),
     _plan("fifo-deft-apart", "FIFO-DEFT, each job planned as if it were alone", maker="fifo-deft", axes=("jobs",), apart=True),
@@ -69,7 +71,7 @@ ROSTER = (
     _policy("learned", "lachesis", "Lachesis' graph network picks the task, DEFT the device"),
     _policy("learned", "dqn", "a deep Q-network chooses among the plans of portfolio, at every event"),
     _policy(
-        "learned", "dqn-document", "the document's two stages and its reward: deep Q-networks choose a ready task, then a device", FEW_READY
+        "learned", "dqn-document", "the document's two stages and its reward: deep Q-networks choose a ready task, then a device", ONE_JOB
     ),
     Contender("anytime", "yardstick", "search over plans with exact costs: what can be gained at all", "anytime", ("tasks", "uniform")),
 )

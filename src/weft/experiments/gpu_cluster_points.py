@@ -48,9 +48,9 @@ class Plan:
     job_ccrs: tuple[float, ...] = (1.0,)
     conditions: tuple[str, ...] = AT_ONCE
     structures: tuple[str, ...] = STRUCTURES
-    tuned: tuple[str, ...] = ("cholesky", "lu", "montage", "epigenomics", "wfinstances")
+    tuned: tuple[str, ...] = ("cholesky", "montage", "wfinstances")
     tuning_seconds: float = 60.0
-    native_seconds: float = 180.0
+    native_seconds: float = 120.0
     timing_rounds: int = 15
     processes: int = 2
 
@@ -61,12 +61,12 @@ FULL = Plan(
     loads=(0.6, 0.8, 0.95),
     devices=(4, 8, 16),
     seeds=30,
-    static_seeds=120,
+    static_seeds=45,
     job_seeds=30,
     stream_seeds=30,
     stream_jobs=40,
     stream_tasks=(20, 150),
-    transfer_seeds=30,
+    transfer_seeds=10,
     uniform=(40, 100),
 )
 QUICK = Plan(

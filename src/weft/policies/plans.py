@@ -221,7 +221,7 @@ def plan_anew(sim: Sim, plans: Plans) -> int:
     arrived = come != contest[COME]
     contest[COME] = come
     tries = count - 1 if arrived else min(contest[CHALLENGERS], count - 1)
-    if contest[AIM] == 0 and (len(plans.promise) == 1 or left > contest[MOST] + len(sim.device)):
+    if len(plans.promise) == 1 or (contest[AIM] == 0 and left > contest[MOST] + len(sim.device)):
         return _lead(sim, plans)
     if plans.judge.b1.shape[1] > 0:
         kept = desk_at(plans.stack, count)
