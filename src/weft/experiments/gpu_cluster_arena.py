@@ -67,8 +67,6 @@ class Arena:
     def play(self, who: Contender, future: Scenario) -> Figures | None:
         """Let a contender play a future; None when it does not get to the end."""
         try:
-            if who.kind == "plan" and self.stream and who.name == "heft":
-                return self.play_policy(policy("heft"), future)
             if who.kind in {"plan", "yardstick"}:
                 return self._replay(who, future)
             return self.play_policy(policy(who.maker), future)
