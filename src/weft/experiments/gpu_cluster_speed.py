@@ -119,8 +119,21 @@ def environment_rate(seconds: float = 3.0) -> float | None:
 
 # -- cards -----------------------------------------------------------------------------
 
-X_KEYS = ("steps", "decisions", "samples", "step", "episode", "updates", "iteration", "generation", "episodes", "seconds")
-Y_KEYS = ("score", "ratio", "relative", "best", "value", "makespan", "jct", "return", "reward", "loss")
+X_KEYS = (
+    "steps",
+    "decisions",
+    "samples",
+    "step",
+    "episode",
+    "update",
+    "updates",
+    "round",
+    "iteration",
+    "generation",
+    "episodes",
+    "seconds",
+)
+Y_KEYS = ("score", "all", "ratio", "relative", "best", "value", "makespan", "jct", "return", "reward", "loss")
 
 
 def training_rows(names: Sequence[str], folders: Sequence[Path] | None = None) -> list[dict[str, Any]]:
