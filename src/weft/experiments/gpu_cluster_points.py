@@ -20,7 +20,7 @@ AT_ONCE = ("static", "noisy", "failing", "biased", "changing")
 STRUCTURES = ("cholesky", "lu", "fft", "montage", "epigenomics", "wfinstances", "tpch_spark", "ml_dags")
 """Never seen in training: generators, and folders of measured graphs."""
 FIRST_SEED = 1_000_000
-"""Seeds of the evaluation begin here; trainings and tunings keep below."""
+"""Seeds of the evaluation begin here; no training or tuning draws these."""
 JOB_TASKS = (15, 25)
 """Tasks of a job where the number of jobs is what varies: about 20."""
 
