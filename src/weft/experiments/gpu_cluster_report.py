@@ -55,8 +55,8 @@ Clusters are drawn from the catalogue: 2 to 4 GPU types, 1 to 4 devices of each 
 of its own on every type; fast links within a node, Ethernet between nodes. Workflows are random layered graphs with log-normal work; \
 CCR, the mean transfer over the mean duration, is exact for each. Data moves as soon as it exists, for everybody.
 
-All conditions share their workloads, and everybody plays the same draws, so differences are paired. Seeds begin at {first}; no training and no \
-tuning draws these. Tests are on one number a seed, the mean logarithm of the ratio over the sizes: sizes of one seed share their \
+All conditions share their workloads, and everybody plays the same draws, so differences are paired. Seeds begin at {first}; no training \
+or tuning draws these. Tests are on one number a seed, the mean logarithm of the ratio over the sizes: sizes of one seed share their \
 cluster. Intervals are bootstraps over seeds, effects Cohen's d of the differences, p-values corrected after Holm over the whole table.
 
 Makespan ends with the last job. Speedup is over the best single device. SLR is completion time over the critical path of shortest \
