@@ -241,7 +241,7 @@ def test_learns_to_let_the_short_jobs_go_first(kind):
 def test_imitation_and_same_seed_same_network():
     small = Settings(updates=1, lessons=3, plays=2, small=(8, 10), jobs=(2, 2))
     one, two = (train_graph("decima", settings=small, seed=7, validation=validation_cases(each=1)) for _ in range(2))
-    assert one.training == two.training
+    assert one.training["curve"] == two.training["curve"]  # the record also says how long it took: that differs
     for name, array in graph_arrays_of(one.network).items():
         np.testing.assert_array_equal(array, graph_arrays_of(two.network)[name])
 
