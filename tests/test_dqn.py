@@ -102,7 +102,11 @@ def test_networks_without_opinion_follow_the_plan(condition):
 def test_views_and_compiled_path_agree(condition, kind):
     for seed in range(3):
         case = draw_case(condition, seed=seed, tasks=(10, 25), jobs=4 if condition == "stream" else 1, load=0.9)
-        policy = TurnDqn("x", arrays(seed), SETS[0]) if kind == "turns" else PlanDqn("x", plan_arrays(seed), SETS, moves=(2, 20), most=15)
+        policy = (
+            TurnDqn("x", arrays(seed), SETS[0])
+            if kind == "turns"
+            else PlanDqn("x", plan_arrays(seed), SETS, moves=(2, 500), most=15, homes=seed > 0)
+        )
         compiled = simulate(case.workload, policy, scenario=case.scenario)
         assert weft.check(case.workload, compiled) == []
         for run in (simulate, simulate_reference):
@@ -125,7 +129,7 @@ def test_a_kept_plan_finds_the_better_device():
     workload = weft.Workload.of(weft.Problem.from_arrays([[4.0, 4.0], [9.0, 2.0]], [[0, 1]], [10.0]))
     case = Case(workload, weft.Scenario.of(workload))
     assert keeping(case, [{}], (0, 1))[0] in {13.0, 6.0}
-    assert keeping(case, [{}], (0, 50))[0] == 6.0
+    assert keeping(case, [{}], (0, 100))[0] == 6.0
 
 
 def test_a_kept_plan_keeps_its_promise():
@@ -134,7 +138,7 @@ def test_a_kept_plan_keeps_its_promise():
     for seed in range(12):
         case = draw_case("static", seed=seed, tasks=(20, 60), ccr=5.0)
         sim = make_sim(case.workload, case.scenario, None, eager=True)
-        plans = make_plans(case.workload, sim, [weights_of(each) for each in SETS], moves=(4, 200))
+        plans = make_plans(case.workload, sim, [weights_of(each) for each in SETS], moves=(4, 8000))
         plans.contest[KEEPING] = 1
         assert live_to_choice(sim, plans) == MOMENT
         start_planned(sim, plans, plan_anew(sim, plans))
@@ -158,7 +162,7 @@ def test_a_kept_plan_lives_through_whatever_comes(condition):
     for seed in range(6):
         jobs = 5 if condition == "stream" else 1
         case = draw_case(condition, seed=seed, tasks=(20, 50), jobs=jobs, load=0.95, ccr=[0.1, 1.0, 5.0][seed % 3])
-        trace = simulate(case.workload, Keeper("keeper", plan_arrays(), SETS, moves=(2, 40), most=25), scenario=case.scenario)
+        trace = simulate(case.workload, Keeper("keeper", plan_arrays(), SETS, moves=(2, 1200), most=25, homes=True), scenario=case.scenario)
         assert weft.check(case.workload, trace) == []
         assert np.isfinite(trace.job_finish).all()
 
@@ -249,10 +253,11 @@ def test_networks_that_do_not_fit_are_refused():
 
 def test_policies_on_disk(tmp_path):
     known = {"about": "a test", "most": 64, "challengers": 2, "training": {"seed": 1}}
-    save_policy(tmp_path / "plans", Card(name="plans", weights=SETS, choice="plans", caution=0.25, **known), plan_arrays())
+    save_policy(tmp_path / "plans", Card(name="plans", weights=SETS, homes=True, choice="plans", caution=0.25, **known), plan_arrays())
     save_policy(tmp_path / "turns", Card(name="turns", weights=SETS, choice="turns", **known), arrays())
     found, turns = weft.load_policy(tmp_path / "plans"), weft.load_policy(tmp_path / "turns")
     assert (type(found), found.name, found.caution, found.most, found.challengers) == (PlanDqn, "plans", 0.25, 64, 2)
+    assert (found.homes, turns.homes) == (True, False)
     np.testing.assert_array_equal(found.sets, [weights_of(each) for each in SETS])
     np.testing.assert_array_equal(found.judge.w2, plan_arrays()["w2"])
     assert type(turns) is TurnDqn
@@ -265,6 +270,9 @@ def test_policies_on_disk(tmp_path):
         load_workflow_policy(tmp_path / "turns")
     save_policy(tmp_path / "plain", Card(name="plain", about="", weights=[{"gap": 0.5}], most=9))
     assert type(weft.load_policy(tmp_path / "plain.json")) is Foresight
+    (tmp_path / "bad.json").write_text((tmp_path / "plain.json").read_text().replace('"homes": false', '"homes": 2'))
+    with pytest.raises(InvalidInput, match="homes is 2; it must be true or false"):
+        load_workflow_policy(tmp_path / "bad")
     (tmp_path / "bad.json").write_text((tmp_path / "plain.json").read_text().replace('"gap"', '"gup"'))
     with pytest.raises(UnknownName, match="unknown weight 'gup'"):
         load_workflow_policy(tmp_path / "bad")
@@ -290,13 +298,17 @@ HASTY = {"slowed": -0.9}
 """Weights that love a device that is slower than usual: chains stay on it, where moving would be five times as quick."""
 
 
-def draw_slow_start(ticket):
-    """A chain that HEFT runs in 13 s and a plan that is bettered in 6: keeping is worth more, whatever else there is."""
-    rng = np.random.default_rng(ticket)
-    scale = rng.uniform(0.5, 2.0)
-    problem = weft.Problem.from_arrays(scale * np.array([[4.0, 4.0], [9.0, 2.0]]), [[0, 1]], [10.0 * scale])
-    workload = weft.Workload.of(problem)
+def chain_and_another(scale=1.0):
+    """A chain of two, and a task of its own. HEFT takes 16 s: it begins the chain on device 0, and has the other task there too. All on one
+    device takes 19 or 26 s; the chain on device 1 and the other task on device 0 take 6."""
+    durations = scale * np.array([[4.0, 4.0], [9.0, 2.0], [6.0, 20.0]])
+    workload = weft.Workload.of(weft.Problem.from_arrays(durations, [[0, 1]], [10.0 * scale]))
     return Case(workload, weft.Scenario.of(workload))
+
+
+def draw_slow_start(ticket):
+    """HEFT takes 16 s, a plan that is bettered 6: keeping is worth more, whatever else there is."""
+    return chain_and_another(np.random.default_rng(ticket).uniform(0.5, 2.0))
 
 
 def test_values_of_ways_to_plan_are_learned():
@@ -304,12 +316,12 @@ def test_values_of_ways_to_plan_are_learned():
     settings = PlanValueSettings(rounds=2, alone=8, streams=0, judges=4, epochs=60, rate=1e-2, batch=16, processes=1, seed=1)
     draw = {"tickets": lambda seed, alone, _: [(seed, k) for k in range(alone)], "case_of": draw_slow_start}
     first, second = (train_plan_values(sets, settings, **draw) for _ in range(2))
-    assert first.score == pytest.approx(-np.log(2))  # 6 s for 13, cut off at two
+    assert first.score == pytest.approx(-np.log(2))  # 6 s for 16, cut off at two
     rows = [[{key: value for key, value in row.items() if key != "seconds"} for row in found.curve] for found in (first, second)]
     assert rows[0] == rows[1]
     case = draw_slow_start(99)
     trace = simulate(case.workload, PlanDqn("bettering", first.arrays, [{}], caution=first.caution), scenario=case.scenario)
-    assert set(trace.device.tolist()) == {1}
+    assert trace.device[np.argsort(trace.task)].tolist() == [1, 1, 0]
 
 
 def test_bootstrapped_targets_learn_it_too():
@@ -368,12 +380,11 @@ def test_fine_tuning_never_makes_its_own_cases_worse(policy):
 
 
 def test_a_portfolio_takes_the_set_that_helps():
-    """A chain of two that takes 13 s for who does not look ahead, and 6 s for who does (`test_foresight.py`)."""
-    workload = weft.Workload.of(weft.Problem.from_arrays([[4.0, 4.0], [9.0, 2.0]], [[0, 1]], [10.0]))
-    case = Case(workload, weft.Scenario.of(workload))
+    """It takes 16 s for who does not look ahead, and 6 s for who does."""
+    case = chain_and_another()
     search = PortfolioSearch(size=2, pool=3, alone=2, streams=0, finals=1, finalists=2, leads=0)
     found = search_portfolio({}, search, draw=lambda *_: [case])
-    assert found.score == pytest.approx(-np.log(2))  # 6 / 13 counts as a half
+    assert found.score == pytest.approx(-np.log(2))  # 6 / 16 counts as a half
     assert found.sets[0]["ahead"] == 0.0 < found.sets[1]["ahead"]
     assert found.sets == search_portfolio({}, search, draw=lambda *_: [case]).sets
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from weft.experiments.gpu_cluster_statistics import (
     seed_logs,
     yardstick_rows,
 )
-from weft.experiments.gpu_cluster_transfer import available, draw_structure, overall
+from weft.experiments.gpu_cluster_transfer import STREAM_JOBS, available, draw_structure, overall
 from weft.experiments.gpu_cluster_verdict import CONFIRMED, NOT_CONFIRMED, NOT_MEASURED, judged, verdicts
 from weft.generate import measure_ccr
 
@@ -259,6 +260,28 @@ def test_share_kept_after_fine_tuning() -> None:
     assert nothing["kept"] is None
 
 
+def test_streams_count_beside_single_jobs_and_are_not_fitted_to() -> None:
+    base = {"policy": "dqn", "structure": "lu", "ccr": 1.0, "search": None}
+    alone = {**base, "condition": "static", "home": 0.64, "ratio": 0.81, "tuned": 0.64, "native": 0.64}
+    stream = {**base, "condition": "stream", "home": 0.64, "ratio": 0.64, "tuned": None, "native": None}
+    found = overall([alone, stream])[0]
+    assert found["kept_alone"] == pytest.approx(0.19 / 0.36)
+    assert found["kept_stream"] == pytest.approx(1.0)
+    assert found["kept"] == pytest.approx(0.28 / 0.36)  # the mean ratio is 0.9 x 0.8
+    assert (found["tuned_kept"], found["tuned_from_home"]) == (pytest.approx(1.0), pytest.approx(0.0))
+    assert found["kept_of_native"] == pytest.approx(0.19 / 0.36)
+    told = _of(verdicts(_results(transfer={"overall": [found]})), "85 %", "aim")["measured"]
+    assert "single jobs 53%; streams 100%" in told
+
+
+def test_streams_of_a_structure() -> None:
+    case = draw_structure("lu", "stream", seed=3, ccr=5.0)
+    assert case.workload.jobs == STREAM_JOBS
+    assert len(set(case.workload.arrival.tolist())) == STREAM_JOBS
+    for problem in case.workload.problems:
+        assert measure_ccr(problem) == pytest.approx(5.0, rel=1e-6)
+
+
 def test_absent_data_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WEFT_DATA", str(tmp_path))
     assert available(("lu", "ml_dags")) == (["lu"], ["ml_dags"])
@@ -269,8 +292,9 @@ def test_measured_graphs_fit_the_setting(structure: str, data: Path, monkeypatch
     monkeypatch.setenv("WEFT_DATA", str(data))
     if available((structure,))[1]:
         pytest.skip(f"no {structure} in the data folder")
-    for seed in range(3):
-        case = draw_structure(structure, "changing", seed=seed, ccr=5.0)
+    for condition, seed in itertools.product(("changing", "stream"), range(3)):
+        case = draw_structure(structure, condition, seed=seed, ccr=5.0)
+        assert (case.workload.arrival.max() > 0) == (condition == "stream")
         for problem in case.workload.problems:
             if problem.m:
                 assert measure_ccr(problem) == pytest.approx(5.0, rel=1e-6)

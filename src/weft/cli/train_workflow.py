@@ -72,7 +72,7 @@ def _portfolio(seconds: float, seed: int, show: Show) -> Trained:  # noqa: ARG00
 
     rule = read_card(SHIPPED / "rule").weights[0]
     found = search_portfolio(rule, PortfolioSearch(seed=seed), watch=lambda row: show(row["step"] + 1, row["score"]))
-    card = _card("portfolio", "Sets of weights that complete one another.", found.sets, found.record())
+    card = _card("portfolio", "Sets of weights that complete one another.", found.sets, found.record(), homes=True)
     return Trained(found.score, found.seconds, lambda path: _save(path, card))
 
 
@@ -83,7 +83,7 @@ def _dqn(seconds: float, seed: int, show: Show) -> Trained:  # noqa: ARG001
     sets = load_workflow_policy(SHIPPED / "portfolio").sets
     found = train_plan_values(sets, PlanValueSettings(seed=seed), watch=lambda row: show(row["round"], row["score"]))
     about, weights = "A Q-network decides whether to keep a plan or to plan as 'portfolio' does.", read_card(SHIPPED / "portfolio").weights
-    card = _card("dqn", about, weights, found.record(), choice="plans", caution=found.caution)
+    card = _card("dqn", about, weights, found.record(), homes=True, choice="plans", caution=found.caution)
     return Trained(found.score, found.seconds, lambda path: _save(path, card, found.arrays))
 
 

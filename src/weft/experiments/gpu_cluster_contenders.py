@@ -55,6 +55,7 @@ def _policy(kind: str, name: str, about: str, axes: tuple[str, ...] = AXES) -> C
 
 ROSTER = (
     _plan("heft", "HEFT's plan, made beforehand for all jobs together and replayed", axes=AT_ONCE),
+    _plan("heft-node", "HEFT's plan on all devices or on those of one node, whichever is shorter; replayed", axes=AT_ONCE),
     _plan("fifo-deft", "the oldest job's tasks first, earliest finish with one parent copied; replayed"),
     _plan("tdca", "clusters along critical parents, with copies; replayed"),
     _plan("fifo-deft-apart", "FIFO-DEFT, each job planned as if it were alone", maker="fifo-deft", axes=("jobs",), apart=True),
@@ -63,6 +64,7 @@ ROSTER = (
     _policy("rule", "rank-eft", "the highest upward rank first, on the device that finishes it first"),
     _policy("planning", "heft-replanned", "HEFT planned anew at every event, with the estimates"),
     _policy("planning", "heft-observed", "HEFT planned anew at every event, with the speeds observed so far"),
+    _policy("planning", "heft-homes", "HEFT planned anew, on all devices or with each job on a node or a device, whichever promises more"),
     _policy("planning", "heft-arrival", "HEFT planned anew, jobs in order of arrival", ("stream",)),
     _policy("planning", "srw-replanned", "planned anew, the job with the least remaining work first", ("stream",)),
     _policy("learned", "rule", "a weighted sum of features, its weights found by evolution"),

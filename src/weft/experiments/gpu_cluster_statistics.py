@@ -22,7 +22,7 @@ Arrays = Mapping[Group, Mapping[str, FloatArray]]
 
 HIGH_LOAD = 0.8
 """Streams are judged from this load on."""
-HAND_MADE = ("heft", *FAIR, "fifo-deft", "fifo-deft-online", "tdca", "eft", "heft-arrival", "srw-replanned")
+HAND_MADE = ("heft", "heft-node", *FAIR, "heft-homes", "fifo-deft", "fifo-deft-online", "tdca", "eft", "heft-arrival", "srw-replanned")
 RIVALS = (*HAND_MADE, "rule")
 STRAW = ("heft-replanned", "heft")
 """What re-planning alone takes off a replayed plan."""

@@ -25,8 +25,8 @@ from weft.experiments.gpu_cluster_points import FIRST_SEED, Plan
 from weft.experiments.gpu_cluster_statistics import number
 from weft.experiments.progress import Watch, in_processes
 from weft.formats.loading import load_workflow
-from weft.generate import CONDITIONS, Case, draw_case, draw_future, fit_workflow, scale_ccr, unlike_gpus
-from weft.model import Cluster, Problem, Workflow, Workload
+from weft.generate import Case, case_of, draw_case, fit_workflow, scale_ccr, unlike_gpus
+from weft.model import Cluster, Problem, Workflow
 from weft.policies.foresight_policy import Foresight
 from weft.report.statistics import geometric_mean_ratio
 from weft.rng import stream
@@ -35,9 +35,11 @@ from weft.sim.view import Policy
 HOME = "layered"
 """The structure of the training."""
 FOLDERS = ("wfinstances", "tpch_spark", "ml_dags")
-CONDITION_NAMES = ("static", "changing")
+ALONE, STREAM = ("static", "changing"), "stream"
+"""Conditions: one job, judged by its makespan against HEFT planned anew; jobs that arrive, by their mean completion time."""
+BASELINES = {**dict.fromkeys(ALONE, FAIR[0]), STREAM: "heft-arrival"}
 TRANSFER_CCRS = (1.0, 5.0)
-BASELINE = FAIR[0]
+LOAD, STREAM_JOBS = 0.9, 12
 SEARCH = "anytime"
 """Says, with exact costs, what there is to gain on a structure."""
 TUNABLE = "dqn"
@@ -47,6 +49,8 @@ TUNER = "weft.learn.fine_tuning"
 FEW, MANY = 4, 20
 """Draws of each condition and CCR a policy is fine-tuned on, and a native is fitted to."""
 TUNING_SEED = FIRST_SEED - 10_000
+APART = 100_000
+"""Between seeds of the graphs of one stream."""
 MOST_TASKS = 400
 QUERIES = 8
 """Queries of TPC-H at once: one alone is smaller than any job here."""
@@ -76,34 +80,35 @@ def available(structures: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def draw_structure(structure: str, condition: str, *, seed: int, ccr: float) -> Case:
     """Draw a case of a structure: a generator's, or a measured graph scaled to this CCR, on a cluster drawn as everywhere."""
+    jobs = STREAM_JOBS if condition == STREAM else 1
     if structure not in FOLDERS:
-        return draw_case(condition, seed=seed, structure=structure, ccr=ccr, tasks=(30, 120))
+        return draw_case(condition, seed=seed, structure=structure, ccr=ccr, tasks=(30, 120), jobs=jobs, load=LOAD)
     cluster = unlike_gpus(seed)
-    problems = [_bound(w, cluster, ccr) for w in _measured(structure, seed)]
-    workload = Workload.of(problems)
-    return Case(workload, draw_future(workload, CONDITIONS[condition], seed=seed))
+    graphs = [w for k in range(jobs) for w in _measured(structure, seed + k * APART)]
+    return case_of([_bound(w, cluster, ccr) for w in graphs], condition, seed=seed, load=LOAD)
 
 
 def play_trial(trial: Trial) -> dict[str, float]:
-    """Makespan of everybody on one draw."""
+    """Makespan of everybody on one draw; in a stream the mean completion time."""
     case = draw_structure(trial.structure, trial.condition, seed=trial.seed, ccr=trial.ccr)
-    arena = Arena(case.workload)
-    found = {name: arena.play_policy(policy(name), case.scenario)["makespan"] for name in trial.names}
+    arena = Arena(case.workload, stream=trial.condition == STREAM)
+    figure = "jct" if arena.stream else "makespan"
+    found = {name: arena.play_policy(policy(name), case.scenario)[figure] for name in trial.names}
     search = arena.play(contender(SEARCH), case.scenario) if trial.condition == "static" else None
     return found if search is None else {**found, SEARCH: search["makespan"]}
 
 
 def transfer(plan: Plan, names: Sequence[str], *, watch: Watch = iter) -> dict[str, Any]:
-    """Advantage over re-planned HEFT on every structure, as a share of that on layered graphs."""
+    """Advantage over re-planned HEFT on every structure, as a share of that on layered graphs; in streams over that in arrival order."""
     learned = [name for name in LEARNED if name in names]
     present, absent = available(plan.structures)
-    if not learned or BASELINE not in names:
+    if not learned or not set(BASELINES.values()) <= set(names):
         return {"rows": [], "overall": [], "absent": absent, "tuner": False, "note": "no learned policy is registered"}
     trials = [
-        Trial(structure, condition, ccr, FIRST_SEED + seed, (BASELINE, *learned))
+        Trial(structure, condition, ccr, FIRST_SEED + seed, (BASELINES[condition], *learned))
         for seed in range(plan.transfer_seeds)
         for structure in (HOME, *present)
-        for condition in CONDITION_NAMES
+        for condition in BASELINES
         for ccr in TRANSFER_CCRS
     ]
     played = in_processes(play_trial, trials, processes=plan.processes)
@@ -138,7 +143,7 @@ def fit_and_try(fitting: Fitting) -> Fitted:
     """Fine-tune on draws of a structure, then play others of it."""
     tuner = fine_tuner()
     assert tuner is not None
-    worlds = [(condition, ccr) for condition in CONDITION_NAMES for ccr in TRANSFER_CCRS]
+    worlds = [(condition, ccr) for condition in ALONE for ccr in TRANSFER_CCRS]
 
     def case(condition: str, ccr: float, seed: int) -> Case:
         return draw_structure(fitting.structure, condition, seed=seed, ccr=ccr)
@@ -171,10 +176,12 @@ def _row(
     tuned: Mapping[str, tuple[Fitted, Fitted]],
 ) -> dict[str, Any]:
     structure, condition, ccr = key
-    home = _ratio([s[name] for s in spans[HOME, condition, ccr]], [s[BASELINE] for s in spans[HOME, condition, ccr]])
-    base = [s[BASELINE] for s in spans[key]]
+    rival, at_home = BASELINES[condition], spans[HOME, condition, ccr]
+    home = _ratio([s[name] for s in at_home], [s[rival] for s in at_home])
+    base = [s[rival] for s in spans[key]]
     ratio = geometric_mean_ratio([s[name] for s in spans[key]], base)
-    after, native = (_ratio(t[condition, ccr], base) for t in tuned[structure]) if structure in tuned and name == TUNABLE else (None, None)
+    fitted = tuned.get(structure) if name == TUNABLE and condition in ALONE else None
+    after, native = (None, None) if fitted is None else (_ratio(each[condition, ccr], base) for each in fitted)
     return {
         "structure": structure,
         "condition": condition,
@@ -195,7 +202,7 @@ def overall(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
     The share means something only where there is an advantage at home; below 1 % it is left out, and so is that of a native's. How much
     can be won over the baseline differs from structure to structure, so `captured` says, for exact costs, which share of what a search
-    wins the policy does.
+    wins the policy does. Streams count beside single jobs (`kept_alone`, `kept_stream`); policies are fitted to single jobs only.
 
     Examples
     --------
@@ -206,10 +213,14 @@ def overall(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """
     found = []
     for name, structure in dict.fromkeys((row["policy"], row["structure"]) for row in rows):
-        own = [row for row in rows if row["policy"] == name and row["structure"] == structure]
-        here, home, after, native = (_mean_ratio([row[key] for row in own]) for key in ("ratio", "home", "tuned", "native"))
+        every = [row for row in rows if row["policy"] == name and row["structure"] == structure]
+        own, streams = ([row for row in every if (row["condition"] == STREAM) == of] for of in (False, True))
+        alone, home, after, native = (_mean_ratio([row[key] for row in own]) for key in ("ratio", "home", "tuned", "native"))
+        here, all_home, in_stream, stream_home = (
+            _mean_ratio([row[key] for row in part]) for part in (every, streams) for key in ("ratio", "home")
+        )
         assert here is not None
-        assert home is not None
+        assert all_home is not None
         known = [row for row in own if row["search"] is not None]
         won, there = (1 - (_mean_ratio([row[key] for row in known]) or 1.0) for key in ("ratio", "search"))
         found.append(
@@ -218,14 +229,16 @@ def overall(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
                 "structure": structure,
                 "ratio": here,
                 "advantage": 1 - here,
-                "home_advantage": 1 - home,
-                "kept": _share(here, home),
+                "home_advantage": 1 - all_home,
+                "kept": _share(here, all_home),
+                "kept_alone": _share(alone, home),
+                "kept_stream": _share(in_stream, stream_home),
                 "captured": number(won / there) if there >= 0.01 else None,
                 "native_advantage": None if native is None else 1 - native,
-                "kept_of_native": _share(here, native),
+                "kept_of_native": _share(alone, native),
                 "tuned_advantage": None if after is None else 1 - after,
                 "tuned_kept": _share(after, home),
-                "tuned_from_home": None if after is None else after / home - 1,
+                "tuned_from_home": None if after is None or home is None else after / home - 1,
                 "tuned_from_native": None if after is None or native is None else after / native - 1,
             }
         )

@@ -228,6 +228,9 @@ def _transfer(part: str, results: Results, who: str) -> list[Verdict]:
     if kept:
         share, worst = float(np.mean(kept)), min(rows, key=lambda r: np.inf if r["kept"] is None else r["kept"])
         told = f"{share:.0%} on average of {len(kept)} structures; least {worst['kept']:.0%} ({worst['structure']})"
+        for key, words in (("kept_alone", "single jobs"), ("kept_stream", "streams")):
+            parts = [r[key] for r in rows if r.get(key) is not None]
+            told += f"; {words} {np.mean(parts):.0%}" if parts else ""
         made = [_verdict(part, first, share, 0.85, share >= 0.85, told, f"{100 * (share - 0.85):+.0f} points")]
     if not away:
         return [*made, _verdict(part, second, None, 0.03, None, "", "")]

@@ -9,7 +9,7 @@ from weft.generate.catalogue import DeviceModel, catalogue, device_model
 from weft.generate.ccr import measure_ccr, scale_ccr
 from weft.generate.clusters import gpu_cluster, mixed_cluster, random_cluster
 from weft.generate.conditional import cascade, cascade_cluster, conditional, conditional_paper
-from weft.generate.conditions import CONDITIONS, Case, Condition, draw_case, draw_future, draw_problem, fit_workflow, unlike_gpus
+from weft.generate.conditions import CONDITIONS, Case, Condition, case_of, draw_case, draw_future, draw_problem, fit_workflow, unlike_gpus
 from weft.generate.costs import related_speeds, unrelated_problem, with_affinity
 from weft.generate.generators import GENERATORS, generate, generate_problem, generator_options
 from weft.generate.layered import layered
@@ -38,6 +38,7 @@ __all__ = [
     "called",
     "cascade",
     "cascade_cluster",
+    "case_of",
     "catalogue",
     "cholesky",
     "conditional",

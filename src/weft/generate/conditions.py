@@ -10,6 +10,7 @@ The amounts are our own choice: nobody has published them.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -83,9 +84,22 @@ def draw_case(
     >>> case.workload.instances, len(set(case.workload.cluster.kinds)) > 1
     (30, True)
     """
-    kind = CONDITIONS[_known(condition)] if isinstance(condition, str) else condition
     machines = cluster or unlike_gpus(seed)
     problems = [draw_problem(machines, seed=_seed(seed, j), tasks=tasks, ccr=ccr, structure=structure) for j in range(whole(jobs, "jobs"))]
+    return case_of(problems, condition, seed=seed, load=load)
+
+
+def case_of(problems: Sequence[Problem], condition: str | Condition = "static", *, seed: int = 0, load: float = 0.8) -> Case:
+    """A workload of these problems, one job each, and a future of it: in a stream one after the other, else all at once.
+
+    Examples
+    --------
+    >>> cluster = unlike_gpus(1)
+    >>> case = case_of([draw_problem(cluster, seed=seed, tasks=10, ccr=1.0) for seed in range(3)], "stream")
+    >>> case.workload.jobs, bool((case.workload.arrival[1:] > 0).all())
+    (3, True)
+    """
+    kind = CONDITIONS[_known(condition)] if isinstance(condition, str) else condition
     workload = _stream(problems, load, seed) if kind.stream else Workload.of(problems)
     return Case(workload, draw_future(workload, kind, seed=seed))
 
@@ -166,7 +180,7 @@ def with_kinds(workflow: Workflow, cluster: Cluster) -> Workflow:
     return dataclasses.replace(workflow, **fields)
 
 
-def _stream(problems: list[Problem], load: float, seed: int) -> Workload:
+def _stream(problems: Sequence[Problem], load: float, seed: int) -> Workload:
     drawn = stream_of(problems, jobs=len(problems), load=number(load, "load", above=True), slack=4.0, levels=3, seed=seed)
     each = np.arange(len(problems))
     paths = np.array([minimum_path(p) for p in problems])

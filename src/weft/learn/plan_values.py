@@ -202,7 +202,7 @@ def outcome(case: Case, sets: Sequence[FloatArray], judge: Judge | None) -> floa
 
 
 def _plans_of(case: Case, sim: Sim, sets: Sequence[FloatArray], judge: Judge | None) -> Plans:
-    plans = make_plans(case.workload, sim, sets, most=SEEN, moves=MOVES)
+    plans = make_plans(case.workload, sim, sets, most=SEEN, moves=MOVES, homes=True)
     return plans if judge is None else judged_by(plans, plan_judge(judge.arrays), judge.caution)
 
 

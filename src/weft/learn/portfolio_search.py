@@ -113,7 +113,7 @@ class Games:
         found = np.full(len(self.cases), np.inf)
         for k, case in enumerate(self.cases):
             sim = copied(self._blank[k])
-            if live_by_plans(sim, make_plans(case.workload, sim, sets, most=SEEN)) == ENDED:
+            if live_by_plans(sim, make_plans(case.workload, sim, sets, most=SEEN, homes=True)) == ENDED:
                 found[k] = np.log((sim.job["finish"][:-1] - sim.job["arrival"][:-1]).mean())
         return found
 

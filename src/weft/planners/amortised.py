@@ -34,7 +34,7 @@ NETWORK_CELLS = 200_000
 CELL_SECONDS, NETWORK_SHARE = 1e-6, 0.1
 """Time of network and samples for one task on one device; and the share of what is left of a time limit that they may take at most."""
 
-HURRY, FEW = 0.2, ("heft", "heft-self", "peft", "dls", "lookahead")
+HURRY, FEW = 0.2, ("heft", "heft-self", "heft-node", "peft", "dls", "lookahead")
 """Below so many seconds only these quick planners are asked, which are the best ones most often, and of bounds only the quickest: the
 others take up to a third of 25 ms, which moves are worth more."""
 

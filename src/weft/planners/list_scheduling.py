@@ -88,6 +88,13 @@ def _one_device(problem: Problem, order: IntArray, _seed: int) -> Schedule:
     return as_schedule(insert_in_order(problem.arrays, order, pins.pin_to_best(problem, np.arange(problem.n))))
 
 
+@PLACEMENTS.register("one-node")
+def _one_node(problem: Problem, order: IntArray, _seed: int) -> Schedule:
+    """By earliest finish on all devices, or on those of one node, whichever ends first. What a node cannot run goes anywhere."""
+    placed = [insert_in_order(problem.arrays._replace(pace=pace), order, pins.nowhere(problem)) for pace in pins.paces_by_node(problem)]
+    return as_schedule(min(placed, key=lambda rows: float(rows.finish.max(initial=0.0))))
+
+
 @PLACEMENTS.register("in-turn")
 def _in_turn(problem: Problem, order: IntArray, _seed: int) -> Schedule:
     """One device after the other."""
@@ -121,6 +128,7 @@ def _available(problem: Problem, order: IntArray, _seed: int) -> Schedule:
 COMBINATIONS = {
     "heft": ("upward", "earliest"),
     "heft-self": ("upward-self", "earliest"),
+    "heft-node": ("upward", "one-node"),
     "heft-deft": ("upward", "duplicate"),
     "cpop": ("through", "critical-path"),
     "cpop-deft": ("through", "duplicate"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from weft.model import Problem
-from weft.model.columns import IntArray
+from weft.model.columns import FloatArray, IntArray
 from weft.planners.insertion import ANYWHERE
 from weft.rng import stream
 from weft.sim.ranks import mean_transfer, upward_rank
@@ -48,6 +48,24 @@ def pin_to_best(problem: Problem, tasks: IntArray) -> IntArray:
         device = int(np.lexsort((total, -can.sum(axis=0)))[0])
         pin[tasks[can[:, device]]] = device
     return pin
+
+
+def paces_by_node(problem: Problem) -> list[FloatArray]:
+    """Seconds per unit of work on all devices; and, for each node, those of its devices alone wherever one of them can run the work.
+
+    Examples
+    --------
+    >>> from weft.model import Cluster, Workflow
+    >>> cluster = Cluster(speed=[1.0, 2.0, 4.0], nodes=("a", "a", "b"))
+    >>> [pace.tolist() for pace in paces_by_node(Problem.bind(Workflow(work=[1.0], src=[], dst=[], data=[]), cluster))]
+    [[[1.0, 0.5, 0.25]], [[1.0, 0.5, inf]], [[inf, inf, 0.25]]]
+    """
+    nodes, found = np.array(problem.cluster.nodes), [problem.pace]
+    for node in dict.fromkeys(problem.cluster.nodes) if len(set(problem.cluster.nodes)) > 1 else ():
+        here = (nodes == node)[None, :]
+        able = np.isfinite(np.where(here, problem.pace, np.inf)).any(axis=1, keepdims=True)
+        found.append(np.where(here | ~able, problem.pace, np.inf))
+    return found
 
 
 def pin_in_turn(problem: Problem, order: IntArray) -> IntArray:

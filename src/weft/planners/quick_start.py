@@ -12,7 +12,7 @@ from weft.planners.clock import Clock
 from weft.planners.objective import Objective
 from weft.planners.planner import PLANNERS
 
-LISTS = ("heft", "heft-self", "peft", "greedy", "cpop")
+LISTS = ("heft", "heft-self", "heft-node", "peft", "greedy", "cpop")
 FRONTS = ("dls", "etf", "sufferage", "min-min", "max-min", "lookahead")
 REST = ("mct", "met", "olb", "fastest", "round-robin", "random")
 COPIES = ("heft-deft", "peft-deft", "cpop-deft", "fifo-deft", "tdca")
@@ -40,7 +40,10 @@ def quick_start(
     problem: Problem, objective: Objective, clock: Clock, *, seed: int = 0, names: tuple[str, ...] = (*LISTS, *FRONTS, *REST)
 ) -> Start:
     """The best of the quick planners without copies: of all named for small problems, else of those there is time for, one at least."""
-    names = tuple(name for name in names if name not in FRONTS or problem.n <= FRONT_LIMIT)
+    left_out = () if problem.n <= FRONT_LIMIT else FRONTS
+    if len(set(problem.cluster.nodes)) == 1:
+        left_out = (*left_out, "heft-node")  # it would be HEFT once more
+    names = tuple(name for name in names if name not in left_out)
     best: Start | None = None
     for name in names:
         if best is not None and problem.n * problem.p > SMALL and clock.share() > START_SHARE:

@@ -17,8 +17,8 @@ from weft.policies.turn_choice import greedy_choice, live_by_values, turn_networ
 from weft.sim.tables import COMMITTED, Sim, make_sim
 from weft.sim.view import Decision, View
 
-MOVES = (4, 500)
-"""Changes of a plan that is kept: at an event, and when it is new (about 5 ms at 100 tasks, once or a few times a job)."""
+MOVES = (4, 100_000)
+"""Changes of a plan that is kept at an event; and how many tasks may be timed in trying changes when it is new (about 8 ms)."""
 
 
 class PlanDqn(Foresight):
@@ -27,8 +27,8 @@ class PlanDqn(Foresight):
     Parameters
     ----------
     arrays : of the network, see `weft.policies.plan_choice`
-    weights, most, challengers, aim : of the plans, see `Foresight`
-    moves : changes of the plan that is kept, tried at every event, and when it is new
+    weights, most, challengers, aim, homes : of the plans, see `Foresight`
+    moves : changes of the plan that is kept, tried at every event; and tasks timed in trying changes when it is new
     caution : by how much keeping must look better, in tenths of the logarithm of the time jobs have left in the system
     """
 
@@ -43,8 +43,9 @@ class PlanDqn(Foresight):
         most: int = FAR,
         challengers: int = 1,
         aim: str = "completion",
+        homes: bool = False,
     ) -> None:
-        super().__init__(name, weights, most=most, challengers=challengers, aim=aim)
+        super().__init__(name, weights, most=most, challengers=challengers, aim=aim, homes=homes)
         self.judge, self.moves, self.caution = plan_judge(arrays), moves, caution
 
     def plans(self, sim: Sim) -> Plans:
@@ -58,7 +59,7 @@ class TurnDqn(Foresight):
     Parameters
     ----------
     arrays : of the networks for tasks and for devices, see `weft.policies.dispatch`
-    weights, most, challengers, aim : of the plan, see `Foresight`
+    weights, most, challengers, aim, homes : of the plan, see `Foresight`
     """
 
     def __init__(
@@ -70,8 +71,9 @@ class TurnDqn(Foresight):
         most: int = FAR,
         challengers: int = 1,
         aim: str = "completion",
+        homes: bool = False,
     ) -> None:
-        super().__init__(name, weights, most=most, challengers=challengers, aim=aim)
+        super().__init__(name, weights, most=most, challengers=challengers, aim=aim, homes=homes)
         self.network = turn_networks(arrays)
 
     def plans(self, sim: Sim) -> Plans:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from weft.model.columns import FloatArray, IntArray
+from weft.policies.homes import find_homes
 from weft.sim.commitment import free_at, is_idle
 from weft.sim.jit import inline, lean
 from weft.sim.queues import task_of, transfer_time
@@ -47,6 +48,8 @@ LEAST, MOVING, WORK, PATH, AGE, SLACK, PRIORITY, RANK, AHEAD, LONGER, TOGETHER, 
 KEYS = (WORK, PATH, AGE, SLACK, PRIORITY)
 """Weights that make the key of a job."""
 
+ANYWHERE = -1
+"""In place of a home."""
 _PRIOR = 3.0
 """Observations the estimate counts for, against those of a task kind on a device kind; and theirs against all on that device kind."""
 
@@ -88,7 +91,10 @@ class Desk(NamedTuple):
     beyond: FloatArray  # (p,) what counts against a device beside its finish
     apart: FloatArray  # (p,) see `_note_distances`
     sequence: IntArray  # (most + 1,) tasks in the order they were placed
-    note: IntArray  # (3,) executions learned from, tasks placed, chance (see `kept_plan.py`)
+    group: IntArray  # (p,) group of a device; all in one where jobs may run anywhere, see `homes.py`
+    home: IntArray  # (jobs,) the group a job stays in
+    toil: FloatArray  # (jobs, p, 2) what a job takes of a group
+    note: IntArray  # (4,) executions learned from, tasks placed, chance (see `kept_plan.py`), groups
 
 
 @lean
@@ -115,16 +121,22 @@ def rank_tasks(sim: Sim, topological: IntArray, desk: Desk, latency: float, per_
 
 @inline
 def _remainder(sim: Sim, desk: Desk, u: int, d: int) -> float:
-    """Seconds from the end of a task on a device to the end of its workflow, if every descendant ran where it suits this path best."""
+    """Seconds from the end of a task on a device to the end of its workflow, if every descendant ran where it suits this path best.
+
+    Of the devices of the same group, where one of them can.
+    """
     worst = 0.0
     for e in range(sim.task[u].succ, sim.task[u + 1].succ):
         v = sim.edge[e].target
-        best = np.inf
+        near, best = np.inf, np.inf
         for other in range(len(sim.device)):
             if sim.grid[sim.task[v].row, other] < np.inf:
                 seconds = sim.task[v].work * sim.grid[sim.task[v].row, other]
-                best = min(best, transfer_time(sim, d, other, sim.edge[e].data) + seconds + desk.ahead[v, other])
-        worst = max(worst, best)
+                rest = transfer_time(sim, d, other, sim.edge[e].data) + seconds + desk.ahead[v, other]
+                best = min(best, rest)
+                if desk.group[other] == desk.group[d]:
+                    near = min(near, rest)
+        worst = max(worst, near if near < np.inf else best)
     return worst
 
 
@@ -223,6 +235,8 @@ def plan_in_sight(sim: Sim, desk: Desk, weights: FloatArray, most: int, hurry: b
         desk.burden[d] = (weights[SLOWED] if sim.device[d].pace > 1.0 else 0.0) + weights[ENERGY] * desk.power[d]
     if not expect_ends(sim, desk, weights[OVERDUE]):
         return False
+    if desk.note[3] > 1:
+        find_homes(sim, desk.free, desk.group, desk.toil, desk.home, desk.beyond)
     jobs = _weigh_jobs(sim, desk, weights)
     for k in range(jobs // 2 - 1, -1, -1):
         _sink(sim, desk, weights, jobs, k)
@@ -321,16 +335,30 @@ def _key(sim: Sim, desk: Desk, weights: FloatArray, at: int, job: int) -> float:
 @lean
 def place_task(sim: Sim, desk: Desk, weights: FloatArray, i: int) -> None:
     """Give a task the device with the lowest score, in the first gap that fits; -1 where no device that is up can run it."""
-    best, lowest, begin, end, slot = -1, np.inf, np.inf, np.inf, 0
     note_arrivals(sim, desk, i)
     if weights[TOGETHER] != 0.0:
         _note_distances(sim, desk, i)
     _weigh_devices(sim, desk, weights, i)
+    best, begin, slot = _best_device(sim, desk, weights, desk.home[sim.inst[i].job])
+    if best < 0 and desk.note[3] > 1:
+        best, begin, slot = _best_device(sim, desk, weights, ANYWHERE)
+    desk.device[i], desk.start[i], desk.finish[i] = best, begin, np.inf
+    if best >= 0:
+        desk.finish[i] = begin + desk.seconds[best]
+        insert(desk, i, best, slot)
+
+
+@inline
+def _best_device(sim: Sim, desk: Desk, weights: FloatArray, home: int) -> tuple[int, float, int]:
+    """Of the devices of a group, the one with the lowest score for the task at hand; when it begins there, and before what."""
+    best, lowest, begin, slot = -1, np.inf, np.inf, 0
     for d in range(len(sim.device)):
         seconds, beyond = desk.seconds[d], desk.beyond[d]
         at, gap = max(desk.free[d], desk.arrival[d]), desk.used[d]
         if at + seconds == np.inf or (weights[GAP] >= 0.0 and at + seconds + beyond >= lowest):
             continue  # it cannot run there, or no gap there could make it the best one
+        if home not in (ANYWHERE, desk.group[d]):
+            continue
         for k in range(first_after(desk, d, at), desk.used[d]):
             if at + seconds <= desk.begins[d, k]:
                 gap = k
@@ -340,10 +368,8 @@ def place_task(sim: Sim, desk: Desk, weights: FloatArray, i: int) -> None:
         if weights[GAP] != 0.0:
             score += weights[GAP] * (at - (desk.free[d] if gap == 0 else desk.ends[d, gap - 1]))
         if score < lowest:
-            best, lowest, begin, end, slot = d, score, at, at + seconds, gap
-    desk.device[i], desk.start[i], desk.finish[i] = best, begin, end
-    if best >= 0:
-        insert(desk, i, best, slot)
+            best, lowest, begin, slot = d, score, at, gap
+    return best, begin, slot
 
 
 @inline

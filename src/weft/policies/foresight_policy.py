@@ -62,6 +62,7 @@ class Foresight:
     most : how many tasks are planned on 16 devices, at most; on fewer devices as many more
     challengers : how many other sets are tried at every event
     aim : "completion" of jobs, on average, or the "makespan" of all; then jobs have no keys, and tasks go by rank alone
+    homes : whether there are two more plans, by the first set of weights, in which every job stays on a node, or on a device
 
     Examples
     --------
@@ -80,13 +81,14 @@ class Foresight:
         most: int = FAR,
         challengers: int = 1,
         aim: str = "completion",
+        homes: bool = False,
     ) -> None:
         given = [weights] if isinstance(weights, Mapping) else weights
         if not given:
             raise InvalidInput(f"policy '{name}' has no weights; give at least one set")
         if challengers < 0:
             raise InvalidInput(f"policy '{name}': challengers is {challengers}; it must be 0 or more")
-        self.name, self.most, self.challengers = name, most, challengers
+        self.name, self.most, self.challengers, self.homes = name, most, challengers, homes
         self.sets = tuple(weights_of(each) for each in given)
         self.aim = _known_aim(aim)
         self.moves = (0, 0)
@@ -118,7 +120,9 @@ class Foresight:
     def plans(self, sim: Sim) -> Plans:
         """Lay out the plans of a simulation: what is worked out once for a workload."""
         sets = self.sets if self.aim == "completion" else [_by_rank_alone(weights) for weights in self.sets]
-        return make_plans(self._workload, sim, sets, most=self.most, challengers=self.challengers, aim=self.aim, moves=self.moves)
+        return make_plans(
+            self._workload, sim, sets, most=self.most, challengers=self.challengers, aim=self.aim, moves=self.moves, homes=self.homes
+        )
 
     def decide(self, view: View) -> Decision | None:
         """Plan once a moment in which a device is idle; then hand out what the plan starts now."""
@@ -208,6 +212,12 @@ def heft_replanned() -> Foresight:
 def heft_observed() -> Foresight:
     """HEFT planned anew at every event, estimates corrected by the durations observed so far."""
     return Foresight("heft-observed", {"trust": 1.0})
+
+
+@POLICIES.register("heft-homes")
+def heft_homes() -> Foresight:
+    """HEFT planned anew at every event, on the whole cluster or with every job on a node or on a device, whichever promises more."""
+    return Foresight("heft-homes", {}, homes=True)
 
 
 @POLICIES.register("heft-arrival")

@@ -30,13 +30,13 @@ from weft.policies.foresight import (
     promised_finish,
     rank_tasks,
 )
+from weft.policies.homes import divisions, transfer_within, weigh_groups
 from weft.policies.kept_plan import keep, look_again, move_one, set_times, take_back
 from weft.policies.plan_choice import TOLD, log_moving, no_judge, prefers_keeping
 from weft.policies.q_network import Numbers, QNetwork
 from weft.sim.commitment import commit, is_idle
 from weft.sim.jit import inline, lean
 from weft.sim.kernel import MOMENT, advance
-from weft.sim.ranks import mean_transfer
 from weft.sim.tables import JOB_AHEAD, JOB_HERE, READY, Sim
 
 FAR = 2**31
@@ -48,8 +48,8 @@ FARTHER = 8
 FOLLOWED, TRIED, COME, CHALLENGERS, MOST, AIM, KEEPING, MOVES, FIRST_MOVES, HURRY = range(10)
 """What `Plans.contest` holds: the plan that is followed, the one that was tried last, jobs that have come, how many plans challenge the
 one followed at each moment, how many tasks are planned at most, what a plan is judged by (the place in `AIMS`), whether a plan is kept (1),
-how many changes of it are tried at each moment, and when it is new, and whether a plan may break off once it is clear what starts now
-(1)."""
+how many changes of it are tried at each moment, how many tasks may be timed for changes when it is new, and whether a plan may break off
+once it is clear what starts now (1)."""
 AIMS = ("completion", "makespan")
 """The sum of the completion times of the jobs present, or the last of them."""
 
@@ -80,21 +80,27 @@ def make_plans(
     challengers: int = 1,
     aim: str = "completion",
     moves: tuple[int, int] = (0, 0),
+    homes: bool = False,
     hurry: bool = True,
 ) -> Plans:
     """Lay out what planning with these sets of weights needs beside a simulation of this workload.
 
     At most `most` tasks are planned on 16 devices, or more of them on fewer. With `moves` a plan can be kept. Without `hurry` all plans are
-    made to their end, for who wants to know more than what starts now.
+    made to their end, for who wants to know more than what starts now. With `homes` there are plans by the first weights in which every job
+    stays in a group of devices.
     """
-    given, limit = [*sets, sets[0]] if max(moves) > 0 else sets, most * WIDE // min(workload.cluster.p, WIDE)
-    desks = [_make_desk(workload, sim, weights, limit) for weights in given]
+    limit, one = most * WIDE // min(workload.cluster.p, WIDE), np.zeros(workload.cluster.p, np.int64)
+    given = [(weights, one) for weights in sets]
+    if homes:
+        given += [(sets[0], group) for group in divisions(workload.cluster)]
+    kept = [(sets[0], one)] if max(moves) > 0 else []
+    desks = [_make_desk(workload, sim, weights, limit, group) for weights, group in given + kept]
     stack = Desk._make(np.stack(arrays) for arrays in zip(*desks, strict=True))
     return Plans(
         stack=stack,
-        weights=np.stack(sets),
+        weights=np.stack([weights for weights, _ in given]),
         contest=np.array([0, 0, 0, challengers, limit, AIMS.index(aim), 0, *moves, hurry], np.int64),
-        promise=np.zeros((len(given), 3)),
+        promise=np.zeros((len(desks), 3)),
         judge=no_judge(),
         told=np.zeros((2, len(TOLD)), np.float32),
         known=np.array([0.0, log_moving(workload, stack.mean[0])]),
@@ -113,7 +119,7 @@ def copy_plans(plans: Plans) -> Plans:
     return plans._replace(stack=Desk._make(array.copy() for array in plans.stack), **own)
 
 
-def _make_desk(workload: Workload, sim: Sim, weights: FloatArray, most: int) -> Desk:
+def _make_desk(workload: Workload, sim: Sim, weights: FloatArray, most: int, group: IntArray) -> Desk:
     cluster, tasks, instances, jobs = workload.cluster, len(sim.task) - 1, len(sim.inst), workload.jobs
     p, kinds = cluster.p, len(sim.kind)
     names = list(dict.fromkeys(cluster.kinds))
@@ -150,18 +156,27 @@ def _make_desk(workload: Workload, sim: Sim, weights: FloatArray, most: int) -> 
         beyond=np.zeros(p),
         apart=np.zeros(p),
         sequence=np.zeros(slots, np.int64),
-        note=np.array([0, 0, 12345], np.int64),
+        group=group,
+        home=np.zeros(jobs, np.int64),
+        toil=np.zeros((jobs, p, 2)),
+        note=np.array([0, 0, 12345, group.max() + 1], np.int64),
     )
-    topological = np.concatenate([problem.workflow.order + at for problem, at in zip(workload.problems, starts, strict=False)])
-    rank_tasks(sim, topological.astype(np.int64), desk, *mean_transfer(workload.problems[0]), weights)
+    topological = np.concatenate([problem.workflow.order + at for problem, at in zip(workload.problems, starts, strict=False)]).astype(
+        np.int64
+    )
+    rank_tasks(sim, topological, desk, *transfer_within(cluster, group), weights)
+    if group.any():
+        toil = np.zeros((len(workload.problems), p, 2))
+        weigh_groups(sim, topological, starts, group, toil, np.zeros(tasks))
+        desk.toil[:] = toil[workload.template]
     place = np.argsort(topological)
     # By rank, the highest first; equal ranks in topological order (a task without work ties with its child).
     spans = [(int(a), int(b)) for a, b in pairwise(starts)]
-    orders = [np.lexsort((place[a:b], -desk.rank[a:b])) for a, b in spans]
+    by_rank = [np.lexsort((place[a:b], -desk.rank[a:b])) for a, b in spans]
     total = np.array([desk.mean[a:b].sum() for a, b in spans])
     for j, t in enumerate(workload.template.tolist()):
         first = int(workload.first_instance[j])
-        desk.order[first : first + len(orders[t])] = first + orders[t]
+        desk.order[first : first + len(by_rank[t])] = first + by_rank[t]
     desk.job[:, 0], desk.job[:, 1], desk.job[:, 2] = workload.deadline, workload.priority, total[workload.template]
     return desk
 
@@ -199,6 +214,9 @@ def desk_at(stack: Desk, m: int) -> Desk:
         stack.beyond[m],
         stack.apart[m],
         stack.sequence[m],
+        stack.group[m],
+        stack.home[m],
+        stack.toil[m],
         stack.note[m],
     )
 
@@ -272,14 +290,12 @@ def _go_on(sim: Sim, plans: Plans, arrived: bool, tries: int) -> int:
     """Go on with the plan that is kept, where it holds and no challenger is better; else keep a new one. Then try changes of it."""
     contest, count = plans.contest, len(plans.weights)
     kept, trust, overdue = desk_at(plans.stack, count), plans.weights[0, TRUST], plans.weights[0, OVERDUE]
-    value, moves = np.inf, contest[MOVES]
+    value = np.inf
     if not arrived and look_again(sim, kept, trust, overdue):
         value = _measure(sim, plans, count, True)
-    if value == np.inf:
-        m, moves = _contend(sim, plans, tries), contest[FIRST_MOVES]
-    else:
-        m = _next_challenger(contest, count)
-    if value == np.inf or _promise(sim, plans, m) < value:
+    fresh = value == np.inf
+    m = _contend(sim, plans, tries) if fresh else _next_challenger(contest, count)
+    if fresh or _promise(sim, plans, m) < value:
         contest[FOLLOWED] = m
         keep(desk_at(plans.stack, m), kept)
         if plans.promise[m, WHOLE] == 0.0 or not look_again(sim, kept, trust, overdue):
@@ -287,7 +303,7 @@ def _go_on(sim: Sim, plans: Plans, arrived: bool, tries: int) -> int:
             return m
         value = _measure(sim, plans, count, True)
     stale = False
-    for _ in range(moves):
+    for _ in range(contest[FIRST_MOVES] // max(kept.note[1], 1) if fresh else contest[MOVES]):
         if not move_one(sim, kept, plans.move):
             continue
         stale = not set_times(sim, kept)

@@ -23,15 +23,15 @@ FORMAT = "weft-workflow-policy-1"
 SHIPPED = Path(__file__).parent / "workflow_policies"
 MOST = 160
 """Tasks planned at most on 16 devices, and as many more on fewer."""
-KEYS = ("format", "name", "about", "most", "challengers", "choice", "caution", "moves", "weights", "training")
+KEYS = ("format", "name", "about", "most", "challengers", "homes", "choice", "caution", "moves", "weights", "training")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Card:
     """What is known of a policy: what it is called and good for, the weights of its plans, and how they came about.
 
-    `choice` says what Q-networks choose: "plans" (`PlanDqn`, with `caution` and `moves`) or "turns" (`TurnDqn`). Their numbers are in a
-    file of their own.
+    `homes`: there are plans in which every job stays in a group of devices. `choice` says what Q-networks choose: "plans" (`PlanDqn`, with
+    `caution` and `moves`) or "turns" (`TurnDqn`). Their numbers are in a file of their own.
     """
 
     name: str
@@ -39,6 +39,7 @@ class Card:
     weights: Sequence[Mapping[str, float]]
     most: int = MOST
     challengers: int = 1
+    homes: bool = False
     choice: str | None = None
     caution: float = 0.0
     moves: tuple[int, int] = MOVES
@@ -82,11 +83,18 @@ def read_card(path: str | Path) -> Card:
             weights=sets,
             most=content.raw("most"),
             challengers=content.raw("challengers"),
+            homes=_yes_or_no(content.raw("homes"), "homes") if "homes" in content else False,
             choice=_known_choice(content.text("choice")) if "choice" in content else None,
             caution=float(content.floats("caution").reshape(())) if "caution" in content else 0.0,
             moves=_moves(content.raw("moves")) if "moves" in content else MOVES,
             training=content.child("training").content,
         )
+
+
+def _yes_or_no(given: Any, key: str) -> bool:
+    if not isinstance(given, bool):
+        raise InvalidInput(f"{key} is {given!r}; it must be true or false")
+    return given
 
 
 def _known_choice(choice: str) -> str:
@@ -104,16 +112,15 @@ def _moves(given: Any) -> tuple[int, int]:
 def load_workflow_policy(path: str | Path) -> Foresight:
     """Load a policy from its card; nothing in it is run."""
     card, place = read_card(path), Path(path).with_suffix(".safetensors")
+    plans: Mapping[str, Any] = {"most": card.most, "challengers": card.challengers, "homes": card.homes}
     if card.choice is None:
         with naming(str(place.with_suffix(".json"))):
-            return Foresight(card.name, card.weights, most=card.most, challengers=card.challengers)
+            return Foresight(card.name, card.weights, **plans)
     with naming(str(place)):
         arrays = read_arrays(place)
         if card.choice == "turns":
-            return TurnDqn(card.name, arrays, card.weights, most=card.most, challengers=card.challengers)
-        return PlanDqn(
-            card.name, arrays, card.weights, moves=card.moves, caution=card.caution, most=card.most, challengers=card.challengers
-        )
+            return TurnDqn(card.name, arrays, card.weights, **plans)
+        return PlanDqn(card.name, arrays, card.weights, moves=card.moves, caution=card.caution, **plans)
 
 
 def find_card(name_or_path: str | Path) -> Path | None:

@@ -1,0 +1,158 @@
+"""Jobs that stay in a group of devices: who is given which home, what that is good for, and that nothing is lost by it."""
+
+import numpy as np
+import pytest
+
+import weft
+from weft.generate import draw_case
+from weft.model import Cluster, Problem, Scenario, Workflow, Workload
+from weft.policies import simulate
+from weft.policies.foresight_policy import Foresight, weights_of
+from weft.policies.homes import AREA, PATH, divisions, find_homes, weigh_groups
+from weft.policies.plans import make_plans, note_moment, plan_anew
+from weft.sim.kernel import advance
+from weft.sim.reference import simulate_reference
+from weft.sim.tables import make_sim
+
+TWO_NODES = Cluster(
+    speed=[1.0, 1.0, 2.0, 2.0],
+    nodes=("slow", "slow", "fast", "fast"),
+    bandwidth=[[1e9 if a // 2 == b // 2 else 1.0 for b in range(4)] for a in range(4)],
+)
+"""Two nodes of two devices; within a node data costs nothing, between them a second a byte."""
+
+
+class Hidden:
+    """A policy without its compiled path."""
+
+    def __init__(self, policy):
+        self.name, self.begin, self.decide = policy.name, policy.begin, policy.decide
+
+
+def fork(width=4, data=4.0, work=4.0):
+    """One task, `width` children, and one that needs them all."""
+    middle = range(1, width + 1)
+    src, dst = [0] * width + list(middle), [*middle, *[width + 1] * width]
+    return Workflow(work=[1.0] + [work] * width + [1.0], src=src, dst=dst, data=[data] * (2 * width))
+
+
+def planned(workload, homes=True):
+    """A simulation at its first moment, and its plans."""
+    sim = make_sim(workload, Scenario.of(workload), None, eager=True)
+    plans = make_plans(workload, sim, [weights_of({})], homes=homes)
+    advance(sim)
+    note_moment(sim, plans)
+    return sim, plans
+
+
+@pytest.mark.parametrize(
+    ("nodes", "count"),
+    [(("a", "a", "a"), 1), (("a", "b", "b"), 2), (("a", "b", "c"), 1), (("a",), 0)],
+    ids=["one node", "two nodes", "a node for each device", "one device"],
+)
+def test_divisions(nodes, count):
+    found = divisions(Cluster(speed=[1.0] * len(nodes), nodes=nodes))
+    assert len(found) == count
+    for group in found:
+        assert sorted(set(group.tolist())) == list(range(group.max() + 1))
+    if found:
+        assert found[-1].tolist() == list(range(len(nodes)))  # every device for itself comes last
+
+
+def test_what_a_job_takes_of_a_node():
+    workload = Workload.of(Problem.bind(fork(), TWO_NODES))
+    sim, toil = make_sim(workload, Scenario.of(workload), None, eager=True), np.zeros((1, 4, 2))
+    weigh_groups(sim, workload.problems[0].workflow.order.astype(np.int64), np.array([0, 6]), np.array([0, 0, 1, 1]), toil, np.zeros(6))
+    # 1 + 4 * 4 + 1 = 18 units of work on two devices of speed 1, or 2; the longest path is 1 + 4 + 1.
+    assert toil[0, 0].tolist() == [9.0, 6.0]
+    assert toil[0, 1].tolist() == [4.5, 3.0]
+
+
+def homes_of(begun, load_free, jobs=3):
+    """Homes of jobs of equal size on two devices, the second twice as fast."""
+    workload = Workload.of([Problem.bind(Workflow(work=[2.0, 2.0], src=[], dst=[], data=[]), Cluster(speed=[1.0, 2.0]))] * jobs)
+    sim = make_sim(workload, Scenario.of(workload), None, eager=True)
+    sim.job["state"][:jobs] = 1
+    toil = np.zeros((jobs, 2, 2))
+    toil[:, 0], toil[:, 1] = (4.0, 2.0), (2.0, 1.0)
+    home = np.zeros(jobs, np.int64)
+    sim.job["remaining"][:jobs] = [1 if b else 2 for b in begun]
+    find_homes(sim, np.array(load_free), np.array([0, 1]), toil, home, np.zeros(2))
+    return home.tolist()
+
+
+def test_homes_are_where_a_job_should_be_done_first():
+    assert (AREA, PATH) == (0, 1)
+    # 2 s on the fast device for the first; then 4 s on either, and the slow one comes first; the third is done after 4 s on the fast one.
+    assert homes_of([False] * 3, [0.0, 0.0]) == [1, 0, 1]
+
+
+def test_a_job_that_has_begun_stays_where_it_is():
+    assert homes_of([True, False, False], [0.0, 0.0])[0] == 0
+    assert homes_of([True, False, False], [np.inf, 0.0]) == [1, 1, 1]  # unless everything there is down
+
+
+def test_staying_on_a_node_is_seen_and_done():
+    """Six tasks of 4 units, and one that needs them all. HEFT has four of them on the fast node and two on the slow one, done after 4 s;
+    their data are there after 8 s. On the fast node alone the last task begins after 6 s."""
+    join = Workflow(work=[4.0] * 6 + [1.0], src=range(6), dst=[6] * 6, data=[4.0] * 6)
+    problem = Problem.bind(join, TWO_NODES)
+    scattered, near = (simulate(problem, Foresight("x", {}, homes=homes)).makespan for homes in (False, True))
+    assert (scattered, near) == pytest.approx((8.5, 6.5), abs=1e-6)
+    assert (weft.plan(problem, "heft").makespan, weft.plan(problem, "heft-node").makespan) == pytest.approx((8.5, 6.5), abs=1e-6)
+
+
+def test_jobs_have_homes_of_their_own():
+    """Two forks at once: by area 9 s on the slow node, or 4.5 and then 9 on the fast one; ties go to the first."""
+    workload = Workload.of([Problem.bind(fork(), TWO_NODES)] * 2)
+    sim, plans = planned(workload)
+    plan_anew(sim, plans)
+    assert plans.stack.home[1].tolist() == [1, 0]
+    first = plans.stack.device[1].reshape(2, 6)
+    assert set(first[0].tolist()) == {2, 3}
+    assert set(first[1].tolist()) == {0, 1}
+
+
+def test_a_task_its_home_cannot_run_goes_elsewhere():
+    """The last task needs memory only the slow node has; the job is at home on the fast one as far as it can be."""
+    flow = fork()
+    flow = Workflow(work=flow.work, src=flow.src, dst=flow.dst, data=flow.data, memory=[0.0] * 5 + [8.0])
+    cluster = Cluster(speed=TWO_NODES.speed, nodes=TWO_NODES.nodes, bandwidth=TWO_NODES.bandwidth, memory=[9.0, 9.0, 1.0, 1.0])
+    problem = Problem.bind(flow, cluster)
+    for name in ("heft-homes", "portfolio", "dqn"):
+        assert weft.check(problem, simulate(problem, name)) == []
+    assert weft.check(problem, weft.plan(problem, "heft-node").schedule) == []
+    assert simulate(problem, "heft-homes").makespan <= simulate(problem, "heft-replanned").makespan
+
+
+@pytest.mark.parametrize("condition", ["static", "failing", "changing", "stream"])
+def test_views_and_compiled_path_agree(condition):
+    for seed in range(4):
+        jobs = 6 if condition == "stream" else 1 + seed % 2
+        case = draw_case(condition, seed=seed, tasks=(8, 25), jobs=jobs, load=0.9, ccr=[1.0, 5.0][seed % 2])
+        policy = Foresight("x", [{"ahead": 0.8, "trust": 0.5}, {}], homes=True)
+        compiled = simulate(case.workload, policy, scenario=case.scenario)
+        assert weft.check(case.workload, compiled) == []
+        for run in (simulate, simulate_reference):
+            other = run(case.workload, Hidden(policy), scenario=case.scenario)
+            for column in ("task", "device", "decided", "start", "finish", "status"):
+                np.testing.assert_array_equal(getattr(compiled, column), getattr(other, column))
+
+
+def test_where_data_is_dear_it_is_better_to_stay():
+    """Drawn clusters of several nodes at CCR 5: a fifth shorter on average; with cheap data about the same."""
+    change = {}
+    for ccr in (0.1, 5.0):
+        cases = [draw_case("changing", seed=60_000 + seed, tasks=(20, 60), ccr=ccr) for seed in range(25)]
+        spans = [[simulate(c.workload, name, scenario=c.scenario).makespan for name in ("heft-replanned", "heft-homes")] for c in cases]
+        change[ccr] = float(np.exp(np.diff(np.log(spans)).mean()))
+    assert change[5.0] < 0.85
+    assert change[0.1] == pytest.approx(1.0, abs=0.03)
+
+
+def test_heft_on_a_node_is_never_worse_than_heft():
+    for seed in range(30):
+        problem = draw_case("static", seed=61_000 + seed, tasks=(20, 60), ccr=[0.1, 1.0, 5.0][seed % 3]).workload.problems[0]
+        made = weft.plan(problem, "heft-node")
+        assert weft.check(problem, made.schedule) == []
+        assert made.makespan <= weft.plan(problem, "heft").makespan * (1 + 1e-12)
