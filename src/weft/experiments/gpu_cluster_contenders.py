@@ -64,7 +64,12 @@ ROSTER = (
     _policy("rule", "rank-eft", "the highest upward rank first, on the device that finishes it first"),
     _policy("planning", "heft-replanned", "HEFT planned anew at every event, with the estimates"),
     _policy("planning", "heft-observed", "HEFT planned anew at every event, with the speeds observed so far"),
-    _policy("planning", "heft-homes", "HEFT planned anew, on all devices or with each job on a node or a device, whichever promises more"),
+    _policy(
+        "planning",
+        "heft-homes",
+        "HEFT planned anew, on all devices or with each job on a node or a device, whichever promises more",
+        AT_ONCE,
+    ),
     _policy("planning", "heft-arrival", "HEFT planned anew, jobs in order of arrival", ("stream",)),
     _policy("planning", "srw-replanned", "planned anew, the job with the least remaining work first", ("stream",)),
     _policy("learned", "rule", "a weighted sum of features, its weights found by evolution"),

@@ -19,11 +19,11 @@ from torch import Tensor, nn
 
 from weft.errors import InvalidInput, UnknownName
 from weft.generate import Case
-from weft.learn.rule_search import SEEN, VALIDATION, copied, draw_cases
+from weft.learn.rule_search import VALIDATION, copied, draw_cases
 from weft.learn.sum_tree import SumTree
 from weft.model.columns import FloatArray, IntArray
 from weft.policies.dispatch import FEATURES, REWARDS, Turn, make_turn, next_turn, take_turn
-from weft.policies.plans import FAR, Plans, live_by_plans, make_plans
+from weft.policies.plans import FAR, SIGHT, Plans, live_by_plans, make_plans
 from weft.policies.q_network import QNetwork
 from weft.policies.turn_choice import greedy_choice, live_by_values, planned_choice, turn_networks
 from weft.registry import closest
@@ -275,7 +275,7 @@ class TrainedDqn:
 
 def plans_for(case: Case, sim: Sim, sets: Sequence[FloatArray]) -> Plans:
     """Plans of a case, with sight of all of a lone workflow and of the most urgent tasks of a stream."""
-    return make_plans(case.workload, sim, sets, most=SEEN if case.workload.jobs > 1 else FAR, hurry=False)
+    return make_plans(case.workload, sim, sets, most=SIGHT if case.workload.jobs > 1 else FAR, hurry=False)
 
 
 class Validation:

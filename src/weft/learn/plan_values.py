@@ -26,13 +26,14 @@ from torch import Tensor, nn
 
 from weft.errors import InvalidInput
 from weft.generate import Case, draw_case
-from weft.learn.rule_search import ALONE, SEEN, VALIDATION, copied
+from weft.learn.rule_search import ALONE, VALIDATION, copied
 from weft.model.columns import FloatArray
 from weft.policies.dqn_policy import MOVES
 from weft.policies.foresight import TRUST, learn_durations
 from weft.policies.plan_choice import TOLD, describe_world, no_judge, plan_judge
 from weft.policies.plans import (
     KEEPING,
+    SIGHT,
     Plans,
     copy_plans,
     desk_at,
@@ -202,7 +203,7 @@ def outcome(case: Case, sets: Sequence[FloatArray], judge: Judge | None) -> floa
 
 
 def _plans_of(case: Case, sim: Sim, sets: Sequence[FloatArray], judge: Judge | None) -> Plans:
-    plans = make_plans(case.workload, sim, sets, most=SEEN, moves=MOVES, homes=True)
+    plans = make_plans(case.workload, sim, sets, most=SIGHT, moves=MOVES, homes=True)
     return plans if judge is None else judged_by(plans, plan_judge(judge.arrays), judge.caution)
 
 

@@ -15,11 +15,11 @@ import numpy as np
 
 from weft.errors import InvalidInput
 from weft.generate import Case, draw_case
-from weft.learn.rule_search import SEEN, copied, draw_cases
+from weft.learn.rule_search import copied, draw_cases
 from weft.model.columns import FloatArray
 from weft.policies.foresight import WEIGHTS
 from weft.policies.foresight_policy import weights_of
-from weft.policies.plans import live_by_plans, make_plans
+from weft.policies.plans import SIGHT, live_by_plans, make_plans
 from weft.rng import stream
 from weft.sim.kernel import ENDED
 from weft.sim.tables import make_sim
@@ -113,7 +113,7 @@ class Games:
         found = np.full(len(self.cases), np.inf)
         for k, case in enumerate(self.cases):
             sim = copied(self._blank[k])
-            if live_by_plans(sim, make_plans(case.workload, sim, sets, most=SEEN, homes=True)) == ENDED:
+            if live_by_plans(sim, make_plans(case.workload, sim, sets, most=SIGHT, homes=True)) == ENDED:
                 found[k] = np.log((sim.job["finish"][:-1] - sim.job["arrival"][:-1]).mean())
         return found
 

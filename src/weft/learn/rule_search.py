@@ -20,7 +20,7 @@ from weft.learn.evolution import Evolution
 from weft.model.columns import FloatArray
 from weft.policies.foresight import WEIGHTS
 from weft.policies.foresight_policy import weights_of
-from weft.policies.plans import FAR, live_by_plans, make_plans
+from weft.policies.plans import FAR, SIGHT, live_by_plans, make_plans
 from weft.rng import stream
 from weft.sim.kernel import ENDED
 from weft.sim.tables import Sim, make_sim
@@ -32,8 +32,6 @@ START: Mapping[str, float] = {"ahead": 0.7, "work": 1.0, "rank": 0.3, "trust": 1
 ALONE = ("static", "noisy", "failing", "biased", "changing")
 VALIDATION = 10_000_000
 """Cases for comparing means of generations begin here; those of the generations stay below."""
-SEEN = 160
-"""Tasks planned at most in a stream, on 16 devices (see `make_plans`): several times as quick as all of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +92,7 @@ class Trial:
 
     def play(self, k: int, weights: FloatArray) -> float:
         """Log of the objective of case k."""
-        workload, most = self.cases[k].workload, SEEN if self.cases[k].workload.jobs > 1 else FAR
+        workload, most = self.cases[k].workload, SIGHT if self.cases[k].workload.jobs > 1 else FAR
         sim = copied(self._blank[k])
         if live_by_plans(sim, make_plans(workload, sim, [weights], most=most)) != ENDED:
             return np.inf

@@ -16,11 +16,10 @@ from numpy.typing import NDArray
 
 from weft.errors import InvalidInput, MissingExtra, UnknownName
 from weft.generate import Case, draw_case
-from weft.learn.rule_search import SEEN
 from weft.model.columns import BoolArray, FloatArray
 from weft.policies.dispatch import FEATURES, REWARDS, Turn, make_turn, next_turn, take_turn
 from weft.policies.foresight_policy import weights_of
-from weft.policies.plans import Plans, make_plans
+from weft.policies.plans import SIGHT, Plans, make_plans
 from weft.registry import closest
 from weft.rng import stream
 from weft.sim.commitment import commit
@@ -82,7 +81,7 @@ class WorkflowEnv(gymnasium.Env[Seen, np.int64]):
         super().reset(seed=seed, options=options)
         self.case = self._draw(int(self.np_random.integers(2**31)))
         self._sim = make_sim(self.case.workload, self.case.scenario, None, eager=True)
-        self._plans, self._turn = make_plans(self.case.workload, self._sim, [self._weights], most=SEEN, hurry=False), make_turn(self._sim)
+        self._plans, self._turn = make_plans(self.case.workload, self._sim, [self._weights], most=SIGHT, hurry=False), make_turn(self._sim)
         if next_turn(self._sim, self._plans, self._turn) != MOMENT:
             raise InvalidInput(f"'{self.case.workload.name}' leaves nothing to decide")
         return self._see(), {"action_mask": self.action_masks()}
@@ -138,7 +137,7 @@ def decisions_per_second(seconds: float = 2.0, *, condition: str = "noisy", seed
     while spent < seconds:
         case = draw_case(condition, seed=seed + k)
         sim = make_sim(case.workload, case.scenario, None, eager=True)
-        plans, turn, chance = make_plans(case.workload, sim, [weights], most=SEEN, hurry=False), make_turn(sim), rng.random(20_000)
+        plans, turn, chance = make_plans(case.workload, sim, [weights], most=SIGHT, hurry=False), make_turn(sim), rng.random(20_000)
         began = time.process_time()
         played = play_at_random(sim, plans, turn, chance, seen)
         if k > 0:  # the first one may have compiled

@@ -12,7 +12,7 @@ from weft.errors import InvalidInput, UnknownName, Unsupported
 from weft.model import Scenario, Workload
 from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.policies.foresight import KEYS, RANK, WEIGHTS
-from weft.policies.plans import AIMS, FAR, Plans, live_by_plans, make_plans, plan_anew
+from weft.policies.plans import AIMS, FAR, SIGHT, Plans, live_by_plans, make_plans, plan_anew
 from weft.policies.policy import POLICIES
 from weft.registry import closest
 from weft.sim.tables import COMMITTED, DONE, JOB_ENDED, JOB_HERE, READY, WAITING, Sim, make_sim
@@ -217,7 +217,7 @@ def heft_observed() -> Foresight:
 @POLICIES.register("heft-homes")
 def heft_homes() -> Foresight:
     """HEFT planned anew at every event, on the whole cluster or with every job on a node or on a device, whichever promises more."""
-    return Foresight("heft-homes", {}, homes=True)
+    return Foresight("heft-homes", {}, most=SIGHT, homes=True)
 
 
 @POLICIES.register("heft-arrival")

@@ -41,6 +41,8 @@ from weft.sim.tables import JOB_AHEAD, JOB_HERE, READY, Sim
 
 FAR = 2**31
 """Tasks planned at most, where there is no limit."""
+SIGHT = 160
+"""Tasks planned at most on 16 devices, where many may be waiting: several times as quick as all of them."""
 WIDE = 16
 """Devices for which limits are given. On fewer of them as many more tasks are planned: it takes as long, and what is out of sight costs."""
 FARTHER = 8

@@ -17,12 +17,11 @@ from weft.formats.safetensors_file import read_arrays, write_arrays
 from weft.formats.source import decode_text, naming, parse_json, read_bytes
 from weft.policies.dqn_policy import MOVES, PlanDqn, TurnDqn
 from weft.policies.foresight_policy import Foresight
+from weft.policies.plans import SIGHT
 from weft.policies.policy import POLICIES
 
 FORMAT = "weft-workflow-policy-1"
 SHIPPED = Path(__file__).parent / "workflow_policies"
-MOST = 160
-"""Tasks planned at most on 16 devices, and as many more on fewer."""
 KEYS = ("format", "name", "about", "most", "challengers", "homes", "choice", "caution", "moves", "weights", "training")
 
 
@@ -37,7 +36,7 @@ class Card:
     name: str
     about: str
     weights: Sequence[Mapping[str, float]]
-    most: int = MOST
+    most: int = SIGHT
     challengers: int = 1
     homes: bool = False
     choice: str | None = None
