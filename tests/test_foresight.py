@@ -75,6 +75,29 @@ def test_several_plans_by_view_and_compiled_agree(condition):
                 np.testing.assert_array_equal(getattr(compiled, column), getattr(other, column))
 
 
+@pytest.mark.parametrize("kind", ["heft", "plans", "homes"])
+def test_views_tell_of_jobs_that_are_empty_cancelled_or_lost(kind):
+    """Jobs without tasks, also the last one; jobs that are called off; tasks that are lost and wait elsewhere."""
+    sets = {"heft": {}, "plans": [ODD, {}, {"ahead": 1.0}], "homes": [ODD, {}]}[kind]
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        cluster = draw_case("static", seed=seed).workload.cluster
+        flows = [draw_case("static", seed=900 + 7 * seed + k, tasks=(3, 12), cluster=cluster).workload.problems[0] for k in range(4)]
+        empty = weft.Problem.bind(weft.Workflow(work=[], src=[], dst=[], data=[]), cluster)
+        workload = weft.Workload.of([*flows, empty], template=rng.permutation([0, 1, 2, 3, 4, 4]), arrival=np.sort(rng.uniform(0, 6, 6)))
+        cancel = np.where(rng.random(6) < 0.3, workload.arrival + rng.uniform(0, 8, 6), np.inf)
+        changes = [(float(t), int(rng.integers(cluster.p)), np.inf) for t in rng.uniform(0, 6, 3)]
+        changes += [(t + 1.0, d, 1.0) for t, d, _ in changes]
+        factor = np.exp(0.3 * rng.standard_normal(workload.instances))
+        future = weft.Scenario.of(workload, cancel=cancel, changes=sorted(changes), factor=factor)
+        policy = Foresight("x", sets, homes=kind == "homes")
+        compiled = simulate(workload, policy, scenario=future)
+        assert weft.check(workload, compiled) == []
+        by_view = simulate(workload, Hidden(policy), scenario=future)
+        for column in ("task", "device", "decided", "start", "finish", "status"):
+            np.testing.assert_array_equal(getattr(compiled, column), getattr(by_view, column))
+
+
 def test_the_best_of_plans_made_once_is_no_worse_than_any():
     """Costs are exact and a lone plan is kept as it is, so that the first promise of the best one is kept or bettered."""
     for seed in range(5):

@@ -1,5 +1,7 @@
 """Jobs that stay in a group of devices: who is given which home, what that is good for, and that nothing is lost by it."""
 
+import time
+
 import numpy as np
 import pytest
 
@@ -8,7 +10,7 @@ from weft.generate import draw_case
 from weft.model import Cluster, Problem, Scenario, Workflow, Workload
 from weft.policies import simulate
 from weft.policies.foresight_policy import Foresight, weights_of
-from weft.policies.homes import AREA, PATH, divisions, find_homes, weigh_groups
+from weft.policies.homes import ANYWHERE, AREA, PATH, divisions, find_homes, weigh_groups
 from weft.policies.plans import make_plans, note_moment, plan_anew
 from weft.sim.kernel import advance
 from weft.sim.reference import simulate_reference
@@ -62,10 +64,34 @@ def test_divisions(nodes, count):
 def test_what_a_job_takes_of_a_node():
     workload = Workload.of(Problem.bind(fork(), TWO_NODES))
     sim, toil = make_sim(workload, Scenario.of(workload), None, eager=True), np.zeros((1, 4, 2))
-    weigh_groups(sim, workload.problems[0].workflow.order.astype(np.int64), np.array([0, 6]), np.array([0, 0, 1, 1]), toil, np.zeros(6))
+    weigh_groups(
+        sim, workload.problems[0].workflow.order.astype(np.int64), np.array([0, 6]), np.array([0, 0, 1, 1]), toil, np.zeros((9, 4))
+    )
     # 1 + 4 * 4 + 1 = 18 units of work on two devices of speed 1, or 2; the longest path is 1 + 4 + 1.
     assert toil[0, 0].tolist() == [9.0, 6.0]
     assert toil[0, 1].tolist() == [4.5, 3.0]
+
+
+def toil_of(workload, group):
+    sim, toil = make_sim(workload, Scenario.of(workload), None, eager=True), np.zeros((len(workload.problems), len(group), 2))
+    starts = np.cumsum([0, *(p.n for p in workload.problems)])
+    order = np.concatenate([p.workflow.order + at for p, at in zip(workload.problems, starts, strict=False)])
+    weigh_groups(sim, order.astype(np.int64), starts, np.array(group), toil, np.zeros((starts[-1] + 3, len(group))))
+    return toil
+
+
+def test_what_a_node_cannot_run_takes_nothing_of_it():
+    """Device 0 cannot run the first of two tasks, device 2 nothing."""
+    problem = Problem.from_arrays([[np.inf, 3.0, np.inf], [2.0, 4.0, np.inf]], [[0, 1]], [0.0])
+    toil = toil_of(Workload.of(problem), [0, 1, 2])[0]
+    assert toil[0].tolist() == [2.0, 5.0]  # the path goes elsewhere and back
+    assert toil[1].tolist() == [7.0, 7.0]
+    assert toil[2, PATH] == np.inf
+
+
+def test_empty_workflows_take_nothing():
+    empty = Problem.bind(Workflow(work=[], src=[], dst=[], data=[]), TWO_NODES)
+    assert toil_of(Workload.of([empty, Problem.bind(fork(), TWO_NODES)]), [0, 0, 1, 1])[0].max() == 0.0
 
 
 def homes_of(begun, load_free, jobs=3):
@@ -75,7 +101,7 @@ def homes_of(begun, load_free, jobs=3):
     sim.job["state"][:jobs] = 1
     toil = np.zeros((jobs, 2, 2))
     toil[:, 0], toil[:, 1] = (4.0, 2.0), (2.0, 1.0)
-    home = np.zeros(jobs, np.int64)
+    home = np.array([0, -1, -1])
     sim.job["remaining"][:jobs] = [1 if b else 2 for b in begun]
     find_homes(sim, np.array(load_free), np.array([0, 1]), toil, home, np.zeros(2))
     return home.tolist()
@@ -90,6 +116,8 @@ def test_homes_are_where_a_job_should_be_done_first():
 def test_a_job_that_has_begun_stays_where_it_is():
     assert homes_of([True, False, False], [0.0, 0.0])[0] == 0
     assert homes_of([True, False, False], [np.inf, 0.0]) == [1, 1, 1]  # unless everything there is down
+    assert homes_of([True, False, False], [np.inf, np.inf]) == [ANYWHERE] * 3
+    assert homes_of([False, True, False], [0.0, 0.0])[1] == 1  # it began under another plan, so it has none yet
 
 
 def test_staying_on_a_node_is_seen_and_done():
@@ -119,10 +147,36 @@ def test_a_task_its_home_cannot_run_goes_elsewhere():
     flow = Workflow(work=flow.work, src=flow.src, dst=flow.dst, data=flow.data, memory=[0.0] * 5 + [8.0])
     cluster = Cluster(speed=TWO_NODES.speed, nodes=TWO_NODES.nodes, bandwidth=TWO_NODES.bandwidth, memory=[9.0, 9.0, 1.0, 1.0])
     problem = Problem.bind(flow, cluster)
+    sim, plans = planned(Workload.of(problem))
+    plan_anew(sim, plans)
+    assert plans.stack.home[1].tolist() == [1]
+    assert {d // 2 for d in plans.stack.device[1].tolist()[:5]} == {1}
+    assert plans.stack.device[1][5] < 2
     for name in ("heft-homes", "portfolio", "dqn"):
         assert weft.check(problem, simulate(problem, name)) == []
     assert weft.check(problem, weft.plan(problem, "heft-node").schedule) == []
     assert simulate(problem, "heft-homes").makespan <= simulate(problem, "heft-replanned").makespan
+
+
+def test_one_job_does_not_take_a_home_from_the_others():
+    """No node can run all of the first job; the second one is at home on the fast node all the same."""
+    split = Workflow(work=[1.0, 1.0], src=[0], dst=[1], data=[0.0], memory=[0.0, 8.0])
+    cluster = Cluster(speed=TWO_NODES.speed, nodes=TWO_NODES.nodes, bandwidth=TWO_NODES.bandwidth, memory=[9.0, 9.0, 1.0, 1.0])
+    workload = Workload.of([Problem.bind(split, cluster), Problem.bind(fork(), cluster)])
+    sim, plans = planned(workload)
+    plan_anew(sim, plans)
+    assert plans.stack.home[1, 1] == 1
+
+
+def test_small_jobs_are_not_planned_for_ages():
+    """Changes of a new plan are tried within a budget, whatever the number of jobs: 500 jobs of three tasks in no time."""
+    cluster = Cluster(speed=[1.0, 2.0, 3.0, 4.0], bandwidth=1.0)
+    chain = Problem.bind(Workflow(work=[1.0] * 3, src=[0, 1], dst=[1, 2], data=[1.0] * 2), cluster)
+    workload = Workload.of([chain], template=np.zeros(500, np.int64), arrival=np.arange(500) * 0.6)
+    simulate(Workload.of(chain), "dqn")
+    began = time.process_time()
+    assert weft.check(workload, simulate(workload, "dqn")) == []
+    assert time.process_time() - began < 5.0  # it was 21 s
 
 
 @pytest.mark.parametrize("condition", ["static", "failing", "changing", "stream"])

@@ -72,11 +72,12 @@ ROSTER = (
     ),
     _policy("planning", "heft-arrival", "HEFT planned anew, jobs in order of arrival", ("stream",)),
     _policy("planning", "srw-replanned", "planned anew, the job with the least remaining work first", ("stream",)),
+    _policy("planning", "srw-homes", "the same, on all devices or each job on a node or a device, whichever promises more", ("stream",)),
     _policy("learned", "rule", "a weighted sum of features, its weights found by evolution"),
     _policy("learned", "portfolio", "several sets of weights that complete one another; the plan with the best promise is followed"),
     _policy("learned", "decima", "Decima's graph network picks the task, earliest finish the device"),
     _policy("learned", "lachesis", "Lachesis' graph network picks the task, DEFT the device"),
-    _policy("learned", "dqn", "a deep Q-network chooses among the plans of portfolio, at every event"),
+    _policy("learned", "dqn", "a deep Q-network decides at every event whether to keep a plan and better it or to plan as portfolio does"),
     _policy(
         "learned", "dqn-document", "the document's two stages and its reward: deep Q-networks choose a ready task, then a device", ONE_JOB
     ),

@@ -17,7 +17,7 @@ from weft.report.figures import pareto_front
 from weft.sim.view import Policy
 
 Labelled = tuple[str, Policy]
-ENERGY = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
+ENERGY = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 """Weights of energy against time."""
 AGE = (0.0, 0.03, 0.1, 0.3, 1.0, 10.0)
 """Weights of a job's age against what is left of it: the higher, the more it is first come, first served."""

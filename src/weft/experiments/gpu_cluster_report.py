@@ -231,7 +231,8 @@ def _transfer(results: Results) -> list[Block]:
         f"Mean over conditions (static, changing, stream) and CCRs (1, 5), {found['seeds']} draws each. In streams it is the completion "
         "time below HEFT planned anew in arrival order. No share where there is nothing to keep. "
         "How much can be won over HEFT differs by structure; the search knows exact costs, so that column is for the static condition. "
-        "A native is the same policy fitted to the structure, with five times the samples of fine-tuning and more time."
+        "A native is the same policy fitted to the structure, with five times the samples of fine-tuning and more time; "
+        "fine-tuning and natives are for single jobs."
     )
     return [
         *([Text("\n\n".join(notes))] if notes else []),

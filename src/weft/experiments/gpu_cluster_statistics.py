@@ -22,7 +22,8 @@ Arrays = Mapping[Group, Mapping[str, FloatArray]]
 
 HIGH_LOAD = 0.8
 """Streams are judged from this load on."""
-HAND_MADE = ("heft", "heft-node", *FAIR, "heft-homes", "fifo-deft", "fifo-deft-online", "tdca", "eft", "heft-arrival", "srw-replanned")
+PLANNED_ANEW = (*FAIR, "heft-homes", "heft-arrival", "srw-replanned", "srw-homes")
+HAND_MADE = ("heft", "heft-node", *PLANNED_ANEW, "fifo-deft", "fifo-deft-online", "tdca", "eft")
 RIVALS = (*HAND_MADE, "rule")
 STRAW = ("heft-replanned", "heft")
 """What re-planning alone takes off a replayed plan."""

@@ -53,7 +53,7 @@ APART = 100_000
 """Between seeds of the graphs of one stream."""
 MOST_TASKS = 400
 QUERIES = 8
-"""Queries of TPC-H at once: one alone is smaller than any job here."""
+"""Queries of TPC-H for each job elsewhere, in streams too: one alone is smaller than any job here."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,13 @@ def transfer(plan: Plan, names: Sequence[str], *, watch: Watch = iter) -> dict[s
     learned = [name for name in LEARNED if name in names]
     present, absent = available(plan.structures)
     if not learned or not set(BASELINES.values()) <= set(names):
-        return {"rows": [], "overall": [], "absent": absent, "tuner": False, "note": "no learned policy is registered"}
+        return {
+            "rows": [],
+            "overall": [],
+            "absent": absent,
+            "tuner": False,
+            "note": "no learned policy, or no rival of it, takes part",
+        }
     trials = [
         Trial(structure, condition, ccr, FIRST_SEED + seed, (BASELINES[condition], *learned))
         for seed in range(plan.transfer_seeds)

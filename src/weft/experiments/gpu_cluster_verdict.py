@@ -59,6 +59,10 @@ def _aims(results: Results, who: str) -> list[Verdict]:
     def heft(ccr: Any, condition: str = "static") -> Mapping[str, Any] | None:
         return find(rows, axis="tasks", condition=condition, ccr=ccr, who=who, rival="heft")
 
+    def hardest(axis: str, condition: str) -> Mapping[str, Any] | None:
+        """Re-planned HEFT is not always the hardest: where transfers weigh, those who stay on a node or copy tasks are."""
+        return hardest_comparison(rows, HAND_MADE, axis=axis, condition=condition, ccr="all", who=who)
+
     def streams(rival: str) -> Mapping[str, Any] | None:
         return find(rows, axis="stream", condition="stream", ccr="all", who=who, rival=rival)
 
@@ -75,7 +79,11 @@ def _aims(results: Results, who: str) -> list[Verdict]:
         _reduction("aim", "biased: 3 % below re-planned HEFT", fair("biased"), 0.03),
         _reduction("aim", "stream, load 0.8 and more: 25 % below re-planned HEFT in arrival order", streams("heft-arrival"), 0.25),
         _reduction("aim", "stream: 5 % below shortest remaining work, re-planned", streams("srw-replanned"), 0.05),
-        *(_hand_made(rows, who, condition) for condition in results["conditions"]),
+        _reduction("aim", "stream: 5 % below the best hand-made rival", hardest("stream", "stream"), 0.05),
+        *(
+            _reduction("aim", f"{condition}: not above the best hand-made rival", hardest("tasks", condition), 0.0)
+            for condition in results["conditions"]
+        ),
         *([] if who == "rule" else [_reduction("aim", "stream: not above the tuned rule", streams("rule"), 0.0)]),
         *_transfer("aim", results, who),
         *_native(results, who),
@@ -86,12 +94,6 @@ def _aims(results: Results, who: str) -> list[Verdict]:
     if results["quick"] and results.get("seconds") is not None:
         made.append(_at_most("aim", "this run: at most 10 minutes on two cores", results["seconds"] / 60, 10.0, "min"))
     return [{**row, "best": _best(results, row, who)} for row in made]
-
-
-def _hand_made(rows: Sequence[Mapping[str, Any]], who: str, condition: str) -> Verdict:
-    """Re-planned HEFT is not always the hardest: where transfers weigh, those who copy tasks may be."""
-    row = hardest_comparison(rows, HAND_MADE, axis="tasks", condition=condition, ccr="all", who=who)
-    return _reduction("aim", f"{condition}: not above the best hand-made rival", row, 0.0)
 
 
 # -- kinds of verdict ------------------------------------------------------------------

@@ -90,8 +90,11 @@ def _one_device(problem: Problem, order: IntArray, _seed: int) -> Schedule:
 
 @PLACEMENTS.register("one-node")
 def _one_node(problem: Problem, order: IntArray, _seed: int) -> Schedule:
-    """By earliest finish on all devices, or on those of one node, whichever ends first. What a node cannot run goes anywhere."""
-    placed = [insert_in_order(problem.arrays._replace(pace=pace), order, pins.nowhere(problem)) for pace in pins.paces_by_node(problem)]
+    """By earliest finish on all devices, or on those of one of the four strongest nodes, whichever ends first.
+
+    What a node cannot run goes anywhere.
+    """
+    placed = (insert_in_order(problem.arrays._replace(pace=pace), order, pins.nowhere(problem)) for pace in pins.paces_by_node(problem))
     return as_schedule(min(placed, key=lambda rows: float(rows.finish.max(initial=0.0))))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from weft.model import Problem
@@ -50,22 +52,29 @@ def pin_to_best(problem: Problem, tasks: IntArray) -> IntArray:
     return pin
 
 
-def paces_by_node(problem: Problem) -> list[FloatArray]:
-    """Seconds per unit of work on all devices; and, for each node, those of its devices alone wherever one of them can run the work.
+def paces_by_node(problem: Problem, *, most: int = 4) -> Iterator[FloatArray]:
+    """Seconds per unit of work on all devices; then, for each node, those of its devices alone wherever one of them can run the work.
+
+    Of many nodes, the ones that should take least for everything: by mean seconds over the number of devices.
 
     Examples
     --------
     >>> from weft.model import Cluster, Workflow
     >>> cluster = Cluster(speed=[1.0, 2.0, 4.0], nodes=("a", "a", "b"))
     >>> [pace.tolist() for pace in paces_by_node(Problem.bind(Workflow(work=[1.0], src=[], dst=[], data=[]), cluster))]
-    [[[1.0, 0.5, 0.25]], [[1.0, 0.5, inf]], [[inf, inf, 0.25]]]
+    [[[1.0, 0.5, 0.25]], [[inf, inf, 0.25]], [[1.0, 0.5, inf]]]
     """
-    nodes, found = np.array(problem.cluster.nodes), [problem.pace]
-    for node in dict.fromkeys(problem.cluster.nodes) if len(set(problem.cluster.nodes)) > 1 else ():
-        here = (nodes == node)[None, :]
+    yield problem.pace
+    nodes, names = np.array(problem.cluster.nodes), list(dict.fromkeys(problem.cluster.nodes))
+    if len(names) == 1 or problem.n == 0:
+        return
+    work = np.bincount(problem.row, problem.work, len(problem.pace))
+    seconds = np.where(np.isfinite(problem.pace), problem.pace, np.nanmax(np.where(np.isfinite(problem.pace), problem.pace, np.nan)))
+    area = {name: float((work @ seconds[:, nodes == name]).sum()) / np.count_nonzero(nodes == name) ** 2 for name in names}
+    for name in sorted(names, key=lambda name: area[name])[:most]:
+        here = (nodes == name)[None, :]
         able = np.isfinite(np.where(here, problem.pace, np.inf)).any(axis=1, keepdims=True)
-        found.append(np.where(here | ~able, problem.pace, np.inf))
-    return found
+        yield np.where(here | ~able, problem.pace, np.inf)
 
 
 def pin_in_turn(problem: Problem, order: IntArray) -> IntArray:

@@ -20,6 +20,9 @@ COPIES = ("heft-deft", "peft-deft", "cpop-deft", "fifo-deft", "tdca")
 FRONT_LIMIT = 20_000
 """Tasks up to which planners run whose time grows faster than the tasks."""
 
+NODE_CELLS = 1_000_000
+"""Tasks x devices up to which HEFT is also tried on single nodes: five times HEFT."""
+
 SMALL = 4_000
 """Tasks x devices up to which all quick planners are asked, whatever the time: that takes milliseconds."""
 
@@ -41,8 +44,8 @@ def quick_start(
 ) -> Start:
     """The best of the quick planners without copies: of all named for small problems, else of those there is time for, one at least."""
     left_out = () if problem.n <= FRONT_LIMIT else FRONTS
-    if len(set(problem.cluster.nodes)) == 1:
-        left_out = (*left_out, "heft-node")  # it would be HEFT once more
+    if problem.n * problem.p > NODE_CELLS or len(set(problem.cluster.nodes)) == 1:  # on one node it would be HEFT once more
+        left_out = (*left_out, "heft-node")
     names = tuple(name for name in names if name not in left_out)
     best: Start | None = None
     for name in names:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from weft.model.columns import FloatArray, IntArray
-from weft.policies.homes import find_homes
+from weft.policies.homes import ANYWHERE, find_homes
 from weft.sim.commitment import free_at, is_idle
 from weft.sim.jit import inline, lean
 from weft.sim.queues import task_of, transfer_time
@@ -48,8 +48,6 @@ LEAST, MOVING, WORK, PATH, AGE, SLACK, PRIORITY, RANK, AHEAD, LONGER, TOGETHER, 
 KEYS = (WORK, PATH, AGE, SLACK, PRIORITY)
 """Weights that make the key of a job."""
 
-ANYWHERE = -1
-"""In place of a home."""
 _PRIOR = 3.0
 """Observations the estimate counts for, against those of a task kind on a device kind; and theirs against all on that device kind."""
 
@@ -92,7 +90,7 @@ class Desk(NamedTuple):
     apart: FloatArray  # (p,) see `_note_distances`
     sequence: IntArray  # (most + 1,) tasks in the order they were placed
     group: IntArray  # (p,) group of a device; all in one where jobs may run anywhere, see `homes.py`
-    home: IntArray  # (jobs,) the group a job stays in
+    home: IntArray  # (jobs,) the group a job stays in, or `ANYWHERE`
     toil: FloatArray  # (jobs, p, 2) what a job takes of a group
     note: IntArray  # (4,) executions learned from, tasks placed, chance (see `kept_plan.py`), groups
 

@@ -15,7 +15,7 @@ from weft.policies.foresight import KEYS, RANK, WEIGHTS
 from weft.policies.plans import AIMS, FAR, SIGHT, Plans, live_by_plans, make_plans, plan_anew
 from weft.policies.policy import POLICIES
 from weft.registry import closest
-from weft.sim.tables import COMMITTED, DONE, JOB_ENDED, JOB_HERE, READY, WAITING, Sim, make_sim
+from weft.sim.tables import CANCELLED, COMMITTED, DONE, JOB_AHEAD, JOB_ENDED, JOB_HERE, READY, WAITING, Sim, make_sim
 from weft.sim.view import Decision, View
 
 
@@ -62,7 +62,7 @@ class Foresight:
     most : how many tasks are planned on 16 devices, at most; on fewer devices as many more
     challengers : how many other sets are tried at every event
     aim : "completion" of jobs, on average, or the "makespan" of all; then jobs have no keys, and tasks go by rank alone
-    homes : whether there are two more plans, by the first set of weights, in which every job stays on a node, or on a device
+    homes : whether there are plans, by the first set of weights, in which every job stays on a node (if there are several), or on a device
 
     Examples
     --------
@@ -172,22 +172,23 @@ class Mirror:
         sim, done = self.sim, ~np.isnan(view.finished_at)
         self._committed[view.ready] = False  # lost with a failed device
         self._committed |= done
+        self._look_at_jobs(view, done)
         status = np.where(done, DONE, np.where(self._committed, COMMITTED, WAITING))
         status[view.ready] = READY
+        status[(sim.job["state"][sim.inst["job"]] == JOB_ENDED) & ~done] = CANCELLED
         sim.inst["status"], sim.inst["ran_on"], sim.inst["done_at"] = status, view.ran_on, view.finished_at
         sim.device["pace"], sim.world["now"], sim.world["ready"] = view.pace, view.now, len(view.ready)
-        self._look_at_jobs(view, done)
         self._look_at_ends(view, done)
-        waits = [i if i >= 0 and status[i] == COMMITTED else -1 for i in self._waits]
+        self._waits = [i if i >= 0 and status[i] == COMMITTED else -1 for i in self._waits]  # what was lost may wait elsewhere by now
         stack = self.plans.stack
-        stack.free[:], stack.busy[:] = view.free_at, np.where(view.running >= 0, view.running, waits)
+        stack.free[:], stack.busy[:] = view.free_at, np.where(view.running >= 0, view.running, self._waits)
         stack.began[:] = np.where(view.running >= 0, view.started_at[view.running], np.nan)
 
     def _look_at_jobs(self, view: View, done: BoolArray) -> None:
+        """Jobs that have come and are not here any more have ended, one way or another; those without tasks at once."""
         job = self.sim.job
-        left = np.add.reduceat((~done).astype(np.int64), job["first"][:-1]) if len(done) else np.zeros(len(job) - 1, np.int64)
-        job["remaining"][:-1] = np.where(np.diff(job["first"]) > 0, left, 0)
-        job["state"][:-1] = np.where(job["state"][:-1] == JOB_HERE, JOB_ENDED, job["state"][:-1])
+        job["remaining"][:-1] = np.bincount(self.sim.inst["job"][~done], minlength=len(job) - 1)
+        job["state"][:-1] = np.where(job["arrival"][:-1] <= view.now, JOB_ENDED, JOB_AHEAD)
         job["state"][view.jobs] = JOB_HERE
 
     def _look_at_ends(self, view: View, done: BoolArray) -> None:
@@ -216,7 +217,10 @@ def heft_observed() -> Foresight:
 
 @POLICIES.register("heft-homes")
 def heft_homes() -> Foresight:
-    """HEFT planned anew at every event, on the whole cluster or with every job on a node or on a device, whichever promises more."""
+    """HEFT planned anew at every event, on all devices or with every job on a node or on a device, whichever promises more.
+
+    While more tasks wait than are in sight it is plain HEFT.
+    """
     return Foresight("heft-homes", {}, most=SIGHT, homes=True)
 
 
@@ -224,6 +228,12 @@ def heft_homes() -> Foresight:
 def heft_arrival() -> Foresight:
     """HEFT planned anew at every event, job by job in order of arrival."""
     return Foresight("heft-arrival", {"age": 1e6})
+
+
+@POLICIES.register("srw-homes")
+def srw_homes() -> Foresight:
+    """The job with the shortest remaining work first, on all devices or with every job on a node or on a device; see `heft-homes`."""
+    return Foresight("srw-homes", {"work": 1.0, "rank": 1e-3}, most=SIGHT, homes=True)
 
 
 @POLICIES.register("srw-replanned")

@@ -11,9 +11,11 @@ import numpy as np
 
 from weft.model import Cluster
 from weft.model.columns import FloatArray, IntArray
-from weft.sim.jit import lean
+from weft.sim.jit import inline, lean
 from weft.sim.tables import JOB_HERE, Sim
 
+ANYWHERE = -1
+"""In place of a home: the job has none yet, or needs none."""
 AREA, PATH = range(2)
 """What a job takes of a group: seconds of its tasks over the devices there; of its longest path, each task where it is quickest."""
 
@@ -45,36 +47,58 @@ def transfer_within(cluster: Cluster, group: IntArray) -> tuple[float, float]:
 
 
 @lean
-def weigh_groups(sim: Sim, topological: IntArray, starts: IntArray, group: IntArray, toil: FloatArray, rest: FloatArray) -> None:
-    """Work out what each workflow takes of each group: (workflows, groups, 2) by `AREA` and `PATH`; infinite where a task cannot run.
+def weigh_groups(sim: Sim, topological: IntArray, starts: IntArray, group: IntArray, toil: FloatArray, work: FloatArray) -> None:
+    """Work out what each workflow takes of each group: (workflows, groups, 2) by `AREA` and `PATH`.
 
-    `rest`, (tasks,), is to work in: the longest path from the start of a task.
+    What a group cannot run is run elsewhere: it takes nothing of it, and on a path the least time anywhere. A group that can run nothing of
+    a workflow is no home for it: infinite. `work`, (tasks + 3, groups), is to work in: the longest path from the start of each task; and of
+    one task how many devices of each group can run it, their seconds, and the least of these.
     """
+    p, tasks = len(group), len(sim.task) - 1
+    able, total, least = work[tasks], work[tasks + 1], work[tasks + 2]
     for w in range(len(starts) - 1):
-        for g in range(len(group)):
-            devices, area, longest = 0, 0.0, 0.0
-            for d in range(len(group)):
-                devices += 1 if group[d] == g else 0
-            for k in range(starts[w + 1] - 1, starts[w] - 1, -1):
-                u = topological[k]
-                able, total, least = 0, 0.0, np.inf
-                for d in range(len(group)):
-                    if group[d] == g and sim.grid[sim.task[u].row, d] < np.inf:
-                        seconds = sim.task[u].work * sim.grid[sim.task[u].row, d]
-                        able, total, least = able + 1, total + seconds, min(least, seconds)
+        for g in range(p):
+            toil[w, g, AREA], toil[w, g, PATH] = 0.0, np.inf if starts[w] < starts[w + 1] else 0.0
+        for k in range(starts[w + 1] - 1, starts[w] - 1, -1):
+            u = topological[k]
+            anywhere = _weigh_task(sim, u, group, able, total, least)
+            for g in range(p):
                 after = 0.0
                 for e in range(sim.task[u].succ, sim.task[u + 1].succ):
-                    after = max(after, rest[sim.edge[e].target])
-                rest[u] = least + after
-                longest = max(longest, rest[u])
-                area += total / able if able > 0 else np.inf
-            toil[w, g, AREA], toil[w, g, PATH] = area / max(devices, 1), longest
+                    after = max(after, work[sim.edge[e].target, g])
+                work[u, g] = after + (least[g] if able[g] > 0.0 else anywhere)
+                if able[g] > 0.0:
+                    toil[w, g, AREA] += total[g] / able[g]
+                    toil[w, g, PATH] = 0.0
+        for k in range(starts[w], starts[w + 1]):
+            for g in range(p):
+                toil[w, g, PATH] = max(toil[w, g, PATH], work[topological[k], g])
+    for g in range(p):
+        devices = 0
+        for d in range(p):
+            devices += 1 if group[d] == g else 0
+        for w in range(len(starts) - 1):
+            toil[w, g, AREA] /= max(devices, 1)
+
+
+@inline
+def _weigh_task(sim: Sim, u: int, group: IntArray, able: FloatArray, total: FloatArray, least: FloatArray) -> float:
+    """Of each group, how many devices can run a task, their seconds, and the least of these; the least anywhere."""
+    anywhere = np.inf
+    for g in range(len(group)):
+        able[g], total[g], least[g] = 0.0, 0.0, np.inf
+    for d in range(len(group)):
+        if sim.grid[sim.task[u].row, d] < np.inf:
+            seconds, g = sim.task[u].work * sim.grid[sim.task[u].row, d], group[d]
+            able[g], total[g], least[g] = able[g] + 1.0, total[g] + seconds, min(least[g], seconds)
+            anywhere = min(anywhere, seconds)
+    return float(anywhere)
 
 
 @lean
 def find_homes(sim: Sim, free: FloatArray, group: IntArray, toil: FloatArray, home: IntArray, load: FloatArray) -> None:
-    """Give every job here a home: the one it has, once it has begun, while a device there is up; else where it should be done first."""
-    load[:] = np.inf
+    """Give every job here a home: the one it has, if a task of it is done and a device there is up; else where it should end first."""
+    load[:] = np.inf  # of groups that are down
     for d in range(len(free)):
         if free[d] < np.inf:
             load[group[d]] = 0.0
@@ -84,11 +108,12 @@ def find_homes(sim: Sim, free: FloatArray, group: IntArray, toil: FloatArray, ho
             if sim.job[j].state != JOB_HERE or (sim.job[j].remaining < size) != begun:
                 continue
             share, chosen = sim.job[j].remaining / max(size, 1), home[j]
-            if not begun or load[chosen] == np.inf:
-                soonest = np.inf
+            if not begun or chosen == ANYWHERE or load[chosen] == np.inf:
+                soonest, chosen = np.inf, ANYWHERE
                 for g in range(len(load)):
                     ends = load[g] + share * max(toil[j, g, AREA], toil[j, g, PATH])
                     if ends < soonest:
                         soonest, chosen = ends, g
             home[j] = chosen
-            load[chosen] += share * toil[j, chosen, AREA]
+            if chosen != ANYWHERE:
+                load[chosen] += share * toil[j, chosen, AREA]

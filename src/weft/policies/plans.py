@@ -30,7 +30,7 @@ from weft.policies.foresight import (
     promised_finish,
     rank_tasks,
 )
-from weft.policies.homes import divisions, transfer_within, weigh_groups
+from weft.policies.homes import ANYWHERE, divisions, transfer_within, weigh_groups
 from weft.policies.kept_plan import keep, look_again, move_one, set_times, take_back
 from weft.policies.plan_choice import TOLD, log_moving, no_judge, prefers_keeping
 from weft.policies.q_network import Numbers, QNetwork
@@ -159,7 +159,7 @@ def _make_desk(workload: Workload, sim: Sim, weights: FloatArray, most: int, gro
         apart=np.zeros(p),
         sequence=np.zeros(slots, np.int64),
         group=group,
-        home=np.zeros(jobs, np.int64),
+        home=np.full(jobs, ANYWHERE),
         toil=np.zeros((jobs, p, 2)),
         note=np.array([0, 0, 12345, group.max() + 1], np.int64),
     )
@@ -169,7 +169,7 @@ def _make_desk(workload: Workload, sim: Sim, weights: FloatArray, most: int, gro
     rank_tasks(sim, topological, desk, *transfer_within(cluster, group), weights)
     if group.any():
         toil = np.zeros((len(workload.problems), p, 2))
-        weigh_groups(sim, topological, starts, group, toil, np.zeros(tasks))
+        weigh_groups(sim, topological, starts, group, toil, np.zeros((tasks + 3, p)))
         desk.toil[:] = toil[workload.template]
     place = np.argsort(topological)
     # By rank, the highest first; equal ranks in topological order (a task without work ties with its child).
@@ -305,7 +305,8 @@ def _go_on(sim: Sim, plans: Plans, arrived: bool, tries: int) -> int:
             return m
         value = _measure(sim, plans, count, True)
     stale = False
-    for _ in range(contest[FIRST_MOVES] // max(kept.note[1], 1) if fresh else contest[MOVES]):
+    timed = max(kept.note[1] + len(sim.job) - 2, 1)  # tasks, and jobs beside the first
+    for _ in range(contest[FIRST_MOVES] // timed if fresh else contest[MOVES]):
         if not move_one(sim, kept, plans.move):
             continue
         stale = not set_times(sim, kept)
