@@ -11,6 +11,7 @@ import threading
 import time
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,9 +21,10 @@ from tests.test_run_local import chain, fan
 import weft
 from weft.model.trace import DONE, LOST
 from weft.run import History, LocalDevice, RayBackend, RayDevice, TaskFailed
-from weft.run.backend import Transfer
+from weft.run.backend import Finished, Transfer
 from weft.run.ray_seat import Moves
 from weft.run.service import Service
+from weft.run.whole_plan import Row
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'weft[ray]'")
 psutil = pytest.importorskip("psutil", reason="psutil is not installed")
@@ -128,6 +130,26 @@ def test_cholesky_is_right(run, monkeypatch):
     assert cholesky.error_of(trace) < 1e-9
     assert weft.check(trace.workload, trace, timing=False) == []
     assert set(trace.device.tolist()) == {0, 1}
+
+
+def test_a_plan_reads_what_it_calls_itself():
+    """A call that was taken back ran all the same, and left a result; nobody was told, so it is called again, and read from there."""
+    backend, called = object.__new__(RayBackend), []
+    backend._plan_calls, backend._results, backend._seats, backend._news = 0, {0: "stale", 7: "from before"}, [], []
+
+    def call(order, device, inputs):
+        called.append((order.members[0], device, inputs))
+        return SimpleNamespace(order=order, value=f"value of {order.members[0]}")
+
+    def wait(_until):
+        return [Finished(-k - 1, device, float(k), k + 1.0, (1.0,), (None,), ()) for k, (_, device, _) in enumerate(called)]
+
+    backend._call, backend.wait, backend._retract = call, wait, list
+    told = []
+    rows = [Row(0, 0, (7,)), Row(1, 1, (0,))]
+    backend.run_plan(rows, lambda instance, _event: told.append(instance) or True, fixed=True)
+    assert called == [(0, 0, ["from before"]), (1, 1, ["value of 0"])]
+    assert told == [0, 1]
 
 
 def test_a_run_teaches_the_next_one(two, tmp_path):

@@ -221,7 +221,8 @@ class RayBackend:
         def call(row: Row) -> Sent:
             self._plan_calls -= 1  # numbers of the driver's own orders begin at 0
             order = Order(self._plan_calls, (row.instance,), (row.parents,), (False,))
-            sent = self._call(order, row.device, [self._results[i] if i in self._results else values[i] for i in row.parents])
+            # A result may be there of a call that was taken back and ran all the same: what this plan calls comes first.
+            sent = self._call(order, row.device, [values[i] if i in values else self._results[i] for i in row.parents])
             values[row.instance] = sent.value
             return sent
 
@@ -242,8 +243,9 @@ class RayBackend:
         new = number not in seat.knows
         seat.knows.add(number)
         arguments = self._functions.arguments(order.members[0])
+        at = self.clock()  # before the call: it may have run by the time this process goes on
         report, value = seat.perform.remote(order.number, number, data if new else None, arguments, order.chooses[0], *inputs)
-        sent = Sent(order, report, value, self.clock())
+        sent = Sent(order, report, value, at)
         if seat.first is None:
             self._news.append(Started(order.number, device, sent.at))
         seat.orders.append(sent)
