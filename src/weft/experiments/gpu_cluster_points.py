@@ -48,7 +48,7 @@ class Plan:
     job_ccrs: tuple[float, ...] = (1.0,)
     conditions: tuple[str, ...] = AT_ONCE
     structures: tuple[str, ...] = STRUCTURES
-    tuned: tuple[str, ...] = ("cholesky", "montage")
+    tuned: tuple[str, ...] = ("cholesky", "montage", "wfinstances")
     tuning_seconds: float = 60.0
     native_seconds: float = 120.0
     timing_rounds: int = 15
@@ -68,7 +68,6 @@ FULL = Plan(
     stream_tasks=(20, 150),
     transfer_seeds=10,
     uniform=(40, 100),
-    tuned=STRUCTURES,
 )
 QUICK = Plan(
     tasks=(20, 60, 150),
