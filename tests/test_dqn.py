@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tests.by_view import assert_same_by_view
 
 import weft
 from weft.errors import InvalidInput, UnknownName
@@ -17,7 +18,6 @@ from weft.policies.turn_choice import planned_choice, turn_networks
 from weft.policies.workflow_files import Card, load_workflow_policy, save_policy
 from weft.sim.commitment import commit
 from weft.sim.kernel import ENDED, MOMENT
-from weft.sim.reference import simulate_reference
 from weft.sim.tables import make_sim
 
 torch = pytest.importorskip("torch")
@@ -42,11 +42,6 @@ def plan_arrays(seed=0, hidden=8):
 
 
 SETS = [{"ahead": 0.7, "trust": 1.0, "overdue": 0.3}, {}, {"work": 1.0, "rank": 0.2, "ahead": 1.0}]
-
-
-class Hidden:
-    def __init__(self, policy):
-        self.name, self.begin, self.decide = policy.name, policy.begin, policy.decide
 
 
 def start(problem_or_case, weights=None):
@@ -107,12 +102,7 @@ def test_views_and_compiled_path_agree(condition, kind):
             if kind == "turns"
             else PlanDqn("x", plan_arrays(seed), SETS, moves=(2, 500), most=15, homes=seed > 0)
         )
-        compiled = simulate(case.workload, policy, scenario=case.scenario)
-        assert weft.check(case.workload, compiled) == []
-        for run in (simulate, simulate_reference):
-            other = run(case.workload, Hidden(policy), scenario=case.scenario)
-            for column in ("task", "device", "decided", "start", "finish", "status"):
-                np.testing.assert_array_equal(getattr(compiled, column), getattr(other, column))
+        assert_same_by_view(case.workload, policy, case.scenario)
 
 
 def keeping(case, sets, moves, **kwargs):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tests.by_view import assert_same_by_view
 
 import weft
 from weft.errors import InvalidInput, UnknownName, Unsupported
@@ -11,7 +12,6 @@ from weft.policies.foresight import WEIGHTS
 from weft.policies.foresight_policy import Foresight, weights_of
 from weft.policies.plans import live_by_plans, make_plans
 from weft.sim.kernel import ENDED
-from weft.sim.reference import simulate_reference
 from weft.sim.tables import make_sim
 
 ODD = {
@@ -35,13 +35,6 @@ ODD = {
 }
 
 
-class Hidden:
-    """A policy without its compiled path."""
-
-    def __init__(self, policy):
-        self.name, self.begin, self.decide = policy.name, policy.begin, policy.decide
-
-
 def case_of(condition, seed):
     if condition == "stream":
         return draw_case(condition, seed=seed, jobs=6, tasks=(8, 20), load=0.9)
@@ -53,13 +46,7 @@ def case_of(condition, seed):
 def test_views_and_compiled_path_agree(condition, weights):
     for seed in range(4):
         case = case_of(condition, seed)
-        compiled = simulate(case.workload, Foresight("x", weights), scenario=case.scenario)
-        by_view = simulate(case.workload, Hidden(Foresight("x", weights)), scenario=case.scenario)
-        slow = simulate_reference(case.workload, Hidden(Foresight("x", weights)), scenario=case.scenario)
-        assert weft.check(case.workload, compiled) == []
-        for other in (by_view, slow):
-            for column in ("task", "device", "decided", "start", "finish", "status"):
-                np.testing.assert_array_equal(getattr(compiled, column), getattr(other, column))
+        assert_same_by_view(case.workload, Foresight("x", weights), case.scenario)
 
 
 @pytest.mark.parametrize("condition", list(CONDITIONS))
@@ -67,12 +54,7 @@ def test_several_plans_by_view_and_compiled_agree(condition):
     for seed in range(2):
         case = case_of(condition, seed)
         policy = Foresight("x", [ODD, {}, {"ahead": 1.0, "trust": 0.5}], challengers=1 + seed)
-        compiled = simulate(case.workload, policy, scenario=case.scenario)
-        assert weft.check(case.workload, compiled) == []
-        for run in (simulate, simulate_reference):
-            other = run(case.workload, Hidden(policy), scenario=case.scenario)
-            for column in ("task", "device", "decided", "start", "finish", "status"):
-                np.testing.assert_array_equal(getattr(compiled, column), getattr(other, column))
+        assert_same_by_view(case.workload, policy, case.scenario)
 
 
 @pytest.mark.parametrize("kind", ["heft", "plans", "homes"])
@@ -90,12 +72,7 @@ def test_views_tell_of_jobs_that_are_empty_cancelled_or_lost(kind):
         changes += [(t + 1.0, d, 1.0) for t, d, _ in changes]
         factor = np.exp(0.3 * rng.standard_normal(workload.instances))
         future = weft.Scenario.of(workload, cancel=cancel, changes=sorted(changes), factor=factor)
-        policy = Foresight("x", sets, homes=kind == "homes")
-        compiled = simulate(workload, policy, scenario=future)
-        assert weft.check(workload, compiled) == []
-        by_view = simulate(workload, Hidden(policy), scenario=future)
-        for column in ("task", "device", "decided", "start", "finish", "status"):
-            np.testing.assert_array_equal(getattr(compiled, column), getattr(by_view, column))
+        assert_same_by_view(workload, Foresight("x", sets, homes=kind == "homes"), future)
 
 
 def test_the_best_of_plans_made_once_is_no_worse_than_any():

@@ -4,6 +4,7 @@ import time
 
 import numpy as np
 import pytest
+from tests.by_view import assert_same_by_view
 
 import weft
 from weft.generate import draw_case
@@ -13,7 +14,6 @@ from weft.policies.foresight_policy import Foresight, weights_of
 from weft.policies.homes import ANYWHERE, AREA, PATH, divisions, find_homes, weigh_groups
 from weft.policies.plans import make_plans, note_moment, plan_anew
 from weft.sim.kernel import advance
-from weft.sim.reference import simulate_reference
 from weft.sim.tables import make_sim
 
 TWO_NODES = Cluster(
@@ -22,13 +22,6 @@ TWO_NODES = Cluster(
     bandwidth=[[1e9 if a // 2 == b // 2 else 1.0 for b in range(4)] for a in range(4)],
 )
 """Two nodes of two devices; within a node data costs nothing, between them a second a byte."""
-
-
-class Hidden:
-    """A policy without its compiled path."""
-
-    def __init__(self, policy):
-        self.name, self.begin, self.decide = policy.name, policy.begin, policy.decide
 
 
 def fork(width=4, data=4.0, work=4.0):
@@ -185,12 +178,7 @@ def test_views_and_compiled_path_agree(condition):
         jobs = 6 if condition == "stream" else 1 + seed % 2
         case = draw_case(condition, seed=seed, tasks=(8, 25), jobs=jobs, load=0.9, ccr=[1.0, 5.0][seed % 2])
         policy = Foresight("x", [{"ahead": 0.8, "trust": 0.5}, {}], homes=True)
-        compiled = simulate(case.workload, policy, scenario=case.scenario)
-        assert weft.check(case.workload, compiled) == []
-        for run in (simulate, simulate_reference):
-            other = run(case.workload, Hidden(policy), scenario=case.scenario)
-            for column in ("task", "device", "decided", "start", "finish", "status"):
-                np.testing.assert_array_equal(getattr(compiled, column), getattr(other, column))
+        assert_same_by_view(case.workload, policy, case.scenario)
 
 
 def test_where_data_is_dear_it_is_better_to_stay():

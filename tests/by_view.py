@@ -1,0 +1,26 @@
+"""A policy that decides through views makes the decisions of its compiled path, in the kernel and in the slow simulator."""
+
+import numpy as np
+
+import weft
+from weft.policies import simulate
+from weft.sim.reference import simulate_reference
+
+COLUMNS = ("task", "device", "decided", "start", "finish", "status")
+
+
+class Hidden:
+    """A policy without its compiled path."""
+
+    def __init__(self, policy):
+        self.name, self.begin, self.decide = policy.name, policy.begin, policy.decide
+
+
+def assert_same_by_view(workload, policy, scenario):
+    """The compiled path is valid, and the same execution by execution as both simulators asking view by view."""
+    compiled = simulate(workload, policy, scenario=scenario)
+    assert weft.check(workload, compiled) == []
+    for run in (simulate, simulate_reference):
+        other = run(workload, Hidden(policy), scenario=scenario)
+        for column in COLUMNS:
+            np.testing.assert_array_equal(getattr(compiled, column), getattr(other, column))
