@@ -26,11 +26,11 @@ from pathlib import Path
 from typing import Any
 
 import weft
-from weft.run import TaskFailed
-from weft.run.backend import Backend
-from weft.run.journal import read_lines
-from weft.run.launch import BACKENDS
-from weft.run.parcel import PREFIX
+from weft.runtime import TaskFailed
+from weft.runtime.api import BACKENDS
+from weft.runtime.backends.payload import PREFIX
+from weft.runtime.backends.protocol import Backend
+from weft.runtime.journal import read_lines
 
 LIMIT = 120.0
 """Seconds within which a run must end."""
@@ -87,7 +87,10 @@ def processes_left() -> int:
     left = len(multiprocessing.active_children())
     with contextlib.suppress(ImportError):
         psutil = importlib.import_module("psutil")
-        left += sum(any("ray" in Path(part).name for part in child.cmdline()[:2]) for child in psutil.Process().children(recursive=True))
+        left += sum(
+            any("ray" in Path(part).name for part in child.cmdline()[:2])
+            for child in psutil.Process().children(recursive=True)
+        )
     return left
 
 
@@ -105,17 +108,28 @@ def kill_workers(name: str, runs: int, tasks: int, every: float) -> dict[str, ob
             try:
                 trace = weft.run(promises, policy=policy, backend=backend, history=False, crashes=5)
                 wrong = [] if list(trace.results.values()) == values else ["values"]
-                wrong += [violation.rule for violation in weft.check(trace.workload, trace, timing=False)]
+                wrong += [
+                    violation.rule for violation in weft.check(trace.workload, trace, timing=False)
+                ]
                 outcome[f"WRONG: {', '.join(wrong)}" if wrong else "right result"] += 1
                 lost += int((trace.status != 0).sum())
             except TaskFailed as error:
-                outcome["clear error" if error.failure.fault == "killed" else f"OTHER ERROR: {error}"] += 1
+                outcome[
+                    "clear error" if error.failure.fault == "killed" else f"OTHER ERROR: {error}"
+                ] += 1
             finally:
                 killer.over.set()
                 killer.join()
             kills += killer.kills
         longest = max(longest, time.monotonic() - begin)
-    return {"runs": runs, "tasks": tasks, **outcome, "workers killed": kills, "executions lost": lost, "longest run s": round(longest, 1)}
+    return {
+        "runs": runs,
+        "tasks": tasks,
+        **outcome,
+        "workers killed": kills,
+        "executions lost": lost,
+        "longest run s": round(longest, 1),
+    }
 
 
 SCRIPT = """
@@ -141,14 +155,20 @@ def kill_drivers(runs: int, tasks: int) -> dict[str, object]:
             marks.mkdir()
             script = Path(folder, "driver.py")
             where = {"here": str(Path(__file__).parent), "root": str(Path(__file__).parents[1])}
-            script.write_text(SCRIPT.format(tasks=tasks, seed=seed, marks=str(marks), folder=folder, **where))
+            script.write_text(
+                SCRIPT.format(tasks=tasks, seed=seed, marks=str(marks), folder=folder, **where)
+            )
             finished: set[int] = set()
             calls: Counter[str] = Counter()
             for _ in range(3):
                 driver = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.DEVNULL)
                 seen, deadline = len(list(marks.iterdir())), time.monotonic() + LIMIT
                 goal = seen + rng.randrange(5, tasks // 4)
-                while len(list(marks.iterdir())) < goal and driver.poll() is None and time.monotonic() < deadline:
+                while (
+                    len(list(marks.iterdir())) < goal
+                    and driver.poll() is None
+                    and time.monotonic() < deadline
+                ):
                     time.sleep(0.005)
                 driver.kill()
                 driver.wait()
@@ -158,7 +178,13 @@ def kill_drivers(runs: int, tasks: int) -> dict[str, object]:
                 calls = again
                 lines = read_lines(Path(folder, "chaos", "journal.jsonl"))
                 finished = {int(line["number"]) for line in _numbers(lines)}
-            done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=LIMIT, check=False)
+            done = subprocess.run(
+                [sys.executable, str(script)],
+                capture_output=True,
+                text=True,
+                timeout=LIMIT,
+                check=False,
+            )
             right = done.returncode == 0 and json.loads(done.stdout) == graph(tasks, seed)[1]
             outcome["right result" if right else f"WRONG: {done.stderr[-200:]}"] += 1
             final = Counter(p.name.split(".")[0] for p in marks.iterdir())
@@ -176,18 +202,33 @@ def main() -> None:
     parser.add_argument("--backend", choices=sorted(BACKENDS), default="local")
     parser.add_argument("--runs", type=int, default=50)
     parser.add_argument("--tasks", type=int, default=200)
-    parser.add_argument("--every", type=float, default=0.4, help="seconds between kills, on average")
+    parser.add_argument(
+        "--every", type=float, default=0.4, help="seconds between kills, on average"
+    )
     parser.add_argument("--drivers", type=int, default=5)
     args = parser.parse_args()
     warnings.simplefilter("error")
     print(
-        json.dumps({f"workers killed at random, {args.backend}": kill_workers(args.backend, args.runs, args.tasks, args.every)}, indent=2),
+        json.dumps(
+            {
+                f"workers killed at random, {args.backend}": kill_workers(
+                    args.backend, args.runs, args.tasks, args.every
+                )
+            },
+            indent=2,
+        ),
         flush=True,
     )
     if args.drivers and args.backend == "local":
-        print(json.dumps({"driver killed at random": kill_drivers(args.drivers, args.tasks)}, indent=2))
+        print(
+            json.dumps(
+                {"driver killed at random": kill_drivers(args.drivers, args.tasks)}, indent=2
+            )
+        )
     left = processes_left()
-    memory = list(Path("/dev/shm").glob(f"{PREFIX}{os.getpid()}-*")) if Path("/dev/shm").is_dir() else []
+    memory = (
+        list(Path("/dev/shm").glob(f"{PREFIX}{os.getpid()}-*")) if Path("/dev/shm").is_dir() else []
+    )
     print(f"processes left: {left}, files in memory left: {len(memory)}")
 
 

@@ -24,20 +24,38 @@ from distributed import Client, Nanny, Scheduler, SpecCluster, get_worker, wait
 
 import weft
 from weft.report.tables import Column, table_text
-from weft.run import Application, History
-from weft.run.calls import with_slots
-from weft.run.dask_backend import DaskBackend
-from weft.run.functions import application_of
-from weft.run.worker import at_device, fill
+from weft.runtime import Application, History
+from weft.runtime.backends.calls import with_slots
+from weft.runtime.backends.dask.backend import DaskBackend
+from weft.runtime.backends.local.worker import at_device, fill
+from weft.runtime.inputs.functions import application_of
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 
 
 def start_workers(names: list[str]) -> SpecCluster:
     """As Dask starts them, but with names."""
-    options = {"host": "127.0.0.1", "nthreads": 1, "memory_limit": 0, "dashboard": False, "silence_logs": 60}
-    scheduler = {"cls": Scheduler, "options": {"host": "127.0.0.1", "port": 0, "dashboard": False, "dashboard_address": "127.0.0.1:0"}}
-    return SpecCluster(workers={name: {"cls": Nanny, "options": options} for name in names}, scheduler=scheduler, silence_logs=60)
+    options = {
+        "host": "127.0.0.1",
+        "nthreads": 1,
+        "memory_limit": 0,
+        "dashboard": False,
+        "silence_logs": 60,
+    }
+    scheduler = {
+        "cls": Scheduler,
+        "options": {
+            "host": "127.0.0.1",
+            "port": 0,
+            "dashboard": False,
+            "dashboard_address": "127.0.0.1:0",
+        },
+    }
+    return SpecCluster(
+        workers={name: {"cls": Nanny, "options": options} for name in names},
+        scheduler=scheduler,
+        silence_logs=60,
+    )
 
 
 class Arguments:
@@ -78,7 +96,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--devices", choices=("unrelated", "uniform"), default="unrelated")
-    parser.add_argument("--size", type=int, default=160, help="of a tile: 160 for tasks of a few ms, 320 for eight times as much")
+    parser.add_argument(
+        "--size",
+        type=int,
+        default=160,
+        help="of a tile: 160 for tasks of a few ms, 320 for eight times as much",
+    )
     args = parser.parse_args()
     os.environ.update(CHOLESKY_DEVICES=args.devices, CHOLESKY_SIZE=str(args.size))
     cholesky = importlib.import_module("cholesky")
@@ -88,15 +111,24 @@ def main() -> None:
     planned = {"what": app, "policy": "heft", "history": history, "adapt": False}
     ways = {
         "weft, fifo": ({"what": app, "policy": "fifo", "history": False, "adapt": False}, None),
-        "weft, HEFT, isolated costs": ({"what": cholesky.isolated(app), "policy": "heft", "history": False, "adapt": False}, None),
+        "weft, HEFT, isolated costs": (
+            {"what": cholesky.isolated(app), "policy": "heft", "history": False, "adapt": False},
+            None,
+        ),
         "weft, HEFT, after one run": (planned, None),
         "the same, task by task": (planned, False),
         "the same, may plan anew": ({**planned, "adapt": True}, None),
-        "weft, adaptive (rank-eft)": ({"what": app, "policy": "rank-eft", "history": history}, None),
+        "weft, adaptive (rank-eft)": (
+            {"what": app, "policy": "rank-eft", "history": history},
+            None,
+        ),
     }
     own = "Dask's own scheduling"
     spans: dict[str, list[float]] = {own: [], **{name: [] for name in ways}}
-    with start_workers(list(cholesky.BAD_AT)) as workers, Client(workers, set_as_default=False) as client:
+    with (
+        start_workers(list(cholesky.BAD_AT)) as workers,
+        Client(workers, set_as_default=False) as client,
+    ):
         backend = DaskBackend(client, kinds={name: name for name in cholesky.BAD_AT})
         weft.run(app, policy="fifo", backend=backend, history=history)  # the one run of history
         by_dask(client, app)  # warm
@@ -106,19 +138,39 @@ def main() -> None:
             assert cholesky.error_of_results(results) < 1e-9
             for name, (way, whole) in ways.items():
                 backend.whole = whole
-                trace = weft.run(way["what"], backend=backend, **{k: v for k, v in way.items() if k != "what"})
+                trace = weft.run(
+                    way["what"], backend=backend, **{k: v for k, v in way.items() if k != "what"}
+                )
                 assert weft.check(trace.workload, trace, timing=False) == []
                 assert cholesky.error_of(trace) < 1e-9
                 spans[name].append(trace.makespan)
     folder.cleanup()
     base = statistics.median(spans[own])
     rows = [
-        {"way": name, "makespan": statistics.median(s), "best": min(s), "speedup": base / statistics.median(s)} for name, s in spans.items()
+        {
+            "way": name,
+            "makespan": statistics.median(s),
+            "best": min(s),
+            "speedup": base / statistics.median(s),
+        }
+        for name, s in spans.items()
     ]
-    what = {"unrelated": "good at different kernels", "uniform": "one three times slower"}[args.devices]
-    print(f"Cholesky on Dask, {app.workflow.n} tasks, tiles of {args.size}, 2 workers, {what}, {args.rounds} rounds; results checked\n")
+    what = {"unrelated": "good at different kernels", "uniform": "one three times slower"}[
+        args.devices
+    ]
     print(
-        table_text(rows, (Column("way"), Column("makespan", unit="s", best="min"), Column("best", unit="s"), Column("speedup", digits=3)))
+        f"Cholesky on Dask, {app.workflow.n} tasks, tiles of {args.size}, 2 workers, {what}, {args.rounds} rounds; results checked\n"
+    )
+    print(
+        table_text(
+            rows,
+            (
+                Column("way"),
+                Column("makespan", unit="s", best="min"),
+                Column("best", unit="s"),
+                Column("speedup", digits=3),
+            ),
+        )
     )
 
 

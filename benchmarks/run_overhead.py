@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 import weft
-from weft.run import LocalBackend, RayBackend, RayDevice
+from weft.runtime import LocalBackend, RayBackend, RayDevice
 
 
 def nothing(*_: object) -> None:
@@ -32,7 +32,13 @@ def independent(n: int) -> weft.Workflow:
 
 
 def chain(n: int) -> weft.Workflow:
-    return weft.Workflow(name="chain", work=np.full(n, 1e-4), src=np.arange(n - 1), dst=np.arange(1, n), data=np.zeros(n - 1))
+    return weft.Workflow(
+        name="chain",
+        work=np.full(n, 1e-4),
+        src=np.arange(n - 1),
+        dst=np.arange(1, n),
+        data=np.zeros(n - 1),
+    )
 
 
 def layered(n: int) -> weft.Workflow:
@@ -41,7 +47,13 @@ def layered(n: int) -> weft.Workflow:
     below = t - width - t % width + (t * 7) % width  # any task of the layer before
     src, dst = np.concatenate([t - width, below]), np.concatenate([t, t])
     pairs = np.unique(np.stack([src, dst], 1), axis=0)
-    return weft.Workflow(name="layers of 20", work=np.full(n, 1e-4), src=pairs[:, 0], dst=pairs[:, 1], data=np.zeros(len(pairs)))
+    return weft.Workflow(
+        name="layers of 20",
+        work=np.full(n, 1e-4),
+        src=pairs[:, 0],
+        dst=pairs[:, 1],
+        data=np.zeros(len(pairs)),
+    )
 
 
 def on_ray(n: int, measured: Callable[[str, str, object], None]) -> None:
@@ -55,10 +67,14 @@ def on_ray(n: int, measured: Callable[[str, str, object], None]) -> None:
         ray = import_module("ray")
         task = ray.remote(nothing)
         ray.get([task.remote() for _ in range(100)])
-        measured("Ray's own tasks", "independent", lambda: ray.get([task.remote() for _ in range(n)]))
+        measured(
+            "Ray's own tasks", "independent", lambda: ray.get([task.remote() for _ in range(n)])
+        )
         for shape in (layered, chain):
             workflow = shape(n)
-            measured("Ray's own tasks", workflow.name, lambda w=workflow: ray.get(_as_tasks(task, w)))
+            measured(
+                "Ray's own tasks", workflow.name, lambda w=workflow: ray.get(_as_tasks(task, w))
+            )
 
 
 def _as_tasks(task: Any, workflow: weft.Workflow) -> list[Any]:
@@ -71,28 +87,43 @@ def _as_tasks(task: Any, workflow: weft.Workflow) -> list[Any]:
 
 def on_dask(n: int, measured: Callable[[str, str, object], None]) -> None:
     """weft on Dask, task by task and as one graph, and Dask by itself on the same workers: futures, and the whole graph."""
-    with import_module("weft.run.dask_backend").DaskBackend(2) as backend:
+    with import_module("weft.runtime.backends.dask.backend").DaskBackend(2) as backend:
         options = {"functions": {"task": nothing}, "backend": backend, "history": False}
         for whole in (False, True):
             backend.whole = whole
             weft.run(independent(100), **options)
             for shape in (independent, layered, chain):
                 workflow = shape(n)
-                what = "weft on Dask, heft, one graph" if whole else "weft on Dask, heft, task by task"
+                what = (
+                    "weft on Dask, heft, one graph" if whole else "weft on Dask, heft, task by task"
+                )
                 measured(what, workflow.name, lambda w=workflow: weft.run(w, **options))
         client = backend.client
         client.gather(client.map(nothing, range(100), pure=False))
-        measured("Dask's own client.map", "independent", lambda: client.gather(client.map(nothing, range(n), pure=False)))
-        measured("Dask's own client.submit", "chain", lambda: [client.submit(nothing, pure=False).result() for _ in range(n)])
+        measured(
+            "Dask's own client.map",
+            "independent",
+            lambda: client.gather(client.map(nothing, range(n), pure=False)),
+        )
+        measured(
+            "Dask's own client.submit",
+            "chain",
+            lambda: [client.submit(nothing, pure=False).result() for _ in range(n)],
+        )
         for shape in (layered, chain):
             workflow = shape(n)
-            measured("Dask's own graph", workflow.name, lambda w=workflow: client.get(*_as_graph(w)))
+            measured(
+                "Dask's own graph", workflow.name, lambda w=workflow: client.get(*_as_graph(w))
+            )
 
 
 def _as_graph(workflow: weft.Workflow) -> tuple[dict[str, Any], list[str]]:
     keys = [f"own-{time.monotonic_ns()}-{t}" for t in range(workflow.n)]
     ptr, edge = workflow.pred_ptr, workflow.pred_edge
-    return {keys[t]: (nothing, *(keys[u] for u in workflow.src[edge[ptr[t] : ptr[t + 1]]])) for t in range(workflow.n)}, keys
+    return {
+        keys[t]: (nothing, *(keys[u] for u in workflow.src[edge[ptr[t] : ptr[t + 1]]]))
+        for t in range(workflow.n)
+    }, keys
 
 
 def on_local(n: int, measured: Callable[[str, str, object], None]) -> None:
@@ -104,11 +135,23 @@ def on_local(n: int, measured: Callable[[str, str, object], None]) -> None:
             workflow = shape(n)
             measured("weft local, heft", workflow.name, lambda w=workflow: weft.run(w, **options))
         small = layered(n)
-        measured("weft local, rank-eft", small.name, lambda: weft.run(small, policy="rank-eft", **options))
+        measured(
+            "weft local, rank-eft",
+            small.name,
+            lambda: weft.run(small, policy="rank-eft", **options),
+        )
     with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
         list(pool.map(nothing, range(100)))
-        measured("ProcessPoolExecutor.submit", "independent", lambda: [f.result() for f in [pool.submit(nothing) for _ in range(n)]])
-        measured("ProcessPoolExecutor.submit", "chain", lambda: [pool.submit(nothing).result() for _ in range(n)])
+        measured(
+            "ProcessPoolExecutor.submit",
+            "independent",
+            lambda: [f.result() for f in [pool.submit(nothing) for _ in range(n)]],
+        )
+        measured(
+            "ProcessPoolExecutor.submit",
+            "chain",
+            lambda: [pool.submit(nothing).result() for _ in range(n)],
+        )
 
 
 def main() -> None:
@@ -123,12 +166,18 @@ def main() -> None:
             wall, cpu = time.perf_counter(), time.process_time()
             work()  # type: ignore[operator]
             wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-            print(f"{what:<34}{shape:<14}{n:>8,}{1e3 * wall / n:>11.3f}{1e3 * cpu / n:>22.3f}", flush=True)
+            print(
+                f"{what:<34}{shape:<14}{n:>8,}{1e3 * wall / n:>11.3f}{1e3 * cpu / n:>22.3f}",
+                flush=True,
+            )
 
         return measured
 
     print("Empty tasks, 2 processes; with everything around them: life cycle, decisions, trace\n")
-    print(f"{'what':<34}{'graph':<14}{'tasks':>8}{'ms a task':>11}{'ms of the driver CPU':>22}", flush=True)
+    print(
+        f"{'what':<34}{'graph':<14}{'tasks':>8}{'ms a task':>11}{'ms of the driver CPU':>22}",
+        flush=True,
+    )
     if args.only in (None, "local"):
         on_local(args.tasks, measuring(args.tasks))
     if args.only in (None, "dask") and find_spec("distributed") is not None:

@@ -62,14 +62,20 @@ def file_block(path: Path) -> str:
     about = ast.get_docstring(tree) or ""
     if not named and path.name != "__init__.py":
         return ""
-    title = ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(".__init__")
+    title = ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(
+        ".__init__"
+    )
     return "\n\n".join([f"## `{title}`", about, *(name_block(node) for node in named)]).rstrip()
 
 
 def public(tree: ast.Module | ast.ClassDef) -> Iterator[Named]:
     """Classes and functions without a leading underscore and with a docstring."""
     for node in tree.body:
-        if isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith("_") and ast.get_docstring(node):
+        if (
+            isinstance(node, ast.ClassDef | ast.FunctionDef)
+            and not node.name.startswith("_")
+            and ast.get_docstring(node)
+        ):
             yield node
 
 
@@ -78,8 +84,16 @@ def name_block(node: Named) -> str:
     if isinstance(node, ast.FunctionDef):
         return f"### `{node.name}`\n\n{signature(node)}\n\n{docstring(node)}"
     bases = ", ".join(ast.unparse(base) for base in node.bases)
-    head = f"```python\nclass {node.name}({bases})\n```" if bases else f"```python\nclass {node.name}\n```"
-    members = [f"**`{node.name}.{m.name}`** {first_line(m)}" for m in public(node) if isinstance(m, ast.FunctionDef)]
+    head = (
+        f"```python\nclass {node.name}({bases})\n```"
+        if bases
+        else f"```python\nclass {node.name}\n```"
+    )
+    members = [
+        f"**`{node.name}.{m.name}`** {first_line(m)}"
+        for m in public(node)
+        if isinstance(m, ast.FunctionDef)
+    ]
     return "\n\n".join([f"### `{node.name}`", head, docstring(node), *members])
 
 

@@ -19,8 +19,8 @@ import numpy as np
 
 import weft
 from weft.report.tables import Column, table_text
-from weft.run import Application, History, LocalBackend, LocalDevice, current_device
-from weft.run.functions import Promise, application_of
+from weft.runtime import Application, History, LocalBackend, LocalDevice, current_device
+from weft.runtime.inputs.functions import Promise, application_of
 
 TILES, SIZE = 9, int(os.environ.get("CHOLESKY_SIZE", "160"))  # 165 tasks
 DIFFERENT = {
@@ -76,7 +76,9 @@ def tile(a: np.ndarray, i: int, j: int) -> np.ndarray:
 def build() -> list[Promise]:
     """The tiles of the factor, as promises: what `weft run` runs."""
     a = matrix()
-    t: dict[tuple[int, int], np.ndarray | Promise] = {(i, j): tile(a, i, j) for i in range(TILES) for j in range(i + 1)}
+    t: dict[tuple[int, int], np.ndarray | Promise] = {
+        (i, j): tile(a, i, j) for i in range(TILES) for j in range(i + 1)
+    }
     for k in range(TILES):
         t[k, k] = potrf(t[k, k])
         for i in range(k + 1, TILES):
@@ -109,7 +111,12 @@ def error_of_results(tiles: Iterable[np.ndarray]) -> float:
 def isolated(app: Application) -> Application:
     """The same with costs measured here, alone, each kernel once: what a benchmark would tell."""
     a = matrix()[:SIZE, :SIZE]
-    calls = {"potrf": (potrf, (a,)), "trsm": (trsm, (a, a)), "syrk": (syrk, (a, a)), "gemm": (gemm, (a, a, a))}
+    calls = {
+        "potrf": (potrf, (a,)),
+        "trsm": (trsm, (a, a)),
+        "syrk": (syrk, (a, a)),
+        "gemm": (gemm, (a, a, a)),
+    }
     seconds = {}
     for kind, (kernel, args) in calls.items():
         samples = []
@@ -119,7 +126,10 @@ def isolated(app: Application) -> Application:
             samples.append(time.perf_counter() - begin)
         seconds[kind] = statistics.median(samples)
     w = app.workflow
-    columns = {name: np.array([seconds[w.kinds[k]] * bad.get(w.kinds[k], 1) for k in w.kind.tolist()]) for name, bad in BAD_AT.items()}
+    columns = {
+        name: np.array([seconds[w.kinds[k]] * bad.get(w.kinds[k], 1) for k in w.kind.tolist()])
+        for name, bad in BAD_AT.items()
+    }
     return replace(app, workflow=replace(w, durations=columns))
 
 
@@ -133,7 +143,12 @@ def main() -> None:
     history = History(Path(folder.name) / "history.sqlite")
     ways = {
         "default order (fifo)": {"what": app, "policy": "fifo", "history": False, "adapt": False},
-        "HEFT, isolated costs": {"what": isolated(app), "policy": "heft", "history": False, "adapt": False},
+        "HEFT, isolated costs": {
+            "what": isolated(app),
+            "policy": "heft",
+            "history": False,
+            "adapt": False,
+        },
         "HEFT, after one run": {"what": app, "policy": "heft", "history": history, "adapt": False},
         "adaptive (rank-eft)": {"what": app, "policy": "rank-eft", "history": history},
     }
@@ -143,7 +158,9 @@ def main() -> None:
         weft.run(app, policy="fifo", backend=backend, history=history)  # the one run of history
         for _ in range(args.rounds):
             for name, way in ways.items():
-                trace = weft.run(way["what"], backend=backend, **{k: v for k, v in way.items() if k != "what"})
+                trace = weft.run(
+                    way["what"], backend=backend, **{k: v for k, v in way.items() if k != "what"}
+                )
                 assert weft.check(trace.workload, trace, timing=False) == []
                 assert error_of(trace) < 1e-9
                 spans[name].append(trace.makespan)
@@ -151,15 +168,32 @@ def main() -> None:
     folder.cleanup()
     base = statistics.median(spans["default order (fifo)"])
     rows = [
-        {"way": name, "makespan": statistics.median(s), "best": min(s), "speedup": base / statistics.median(s)} for name, s in spans.items()
+        {
+            "way": name,
+            "makespan": statistics.median(s),
+            "best": min(s),
+            "speedup": base / statistics.median(s),
+        }
+        for name, s in spans.items()
     ]
-    print(f"Cholesky, {app.workflow.n} tasks, tiles of {SIZE} x {SIZE}, 2 devices, median of {args.rounds} rounds; every result checked\n")
-    columns = (Column("way"), Column("makespan", unit="s", best="min"), Column("best", unit="s"), Column("speedup", digits=3))
+    print(
+        f"Cholesky, {app.workflow.n} tasks, tiles of {SIZE} x {SIZE}, 2 devices, median of {args.rounds} rounds; every result checked\n"
+    )
+    columns = (
+        Column("way"),
+        Column("makespan", unit="s", best="min"),
+        Column("best", unit="s"),
+        Column("speedup", digits=3),
+    )
     print(table_text(rows, columns))
     if args.report is not None:
         from weft.report.page import Gantts, Section, Table, write_report
 
-        write_report(args.report, title="Tiled Cholesky, run for real", sections=[Section("Runs", [Table(rows, columns), Gantts(traces)])])
+        write_report(
+            args.report,
+            title="Tiled Cholesky, run for real",
+            sections=[Section("Runs", [Table(rows, columns), Gantts(traces)])],
+        )
 
 
 if __name__ == "__main__":

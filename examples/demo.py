@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import weft
-from weft.generate import generate_problem
+from weft.generators import generate_problem
 
 HERE = Path(__file__).parents[1]
 
@@ -21,8 +21,14 @@ def main() -> None:
     ]
     exact = weft.compare(problems, [*PLANNERS, *POLICIES])
     print(exact)
-    print("\nThe same when estimates are wrong by 30 % and every second device has a slow spell (mean of 20 drawn futures):\n")
-    print(weft.compare(problems[:1], [*PLANNERS, *POLICIES], scenarios=20, seed=1, noise=0.3, slowdowns=0.5))
+    print(
+        "\nThe same when estimates are wrong by 30 % and every second device has a slow spell (mean of 20 drawn futures):\n"
+    )
+    print(
+        weft.compare(
+            problems[:1], [*PLANNERS, *POLICIES], scenarios=20, seed=1, noise=0.3, slowdowns=0.5
+        )
+    )
 
     page = HERE / "demo" / "report.html"
     page.parent.mkdir(exist_ok=True)

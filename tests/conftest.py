@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.data import data_dir
+
 # No deadline: a first example may compile a kernel. Derandomised: a test fails for everybody or for nobody.
-settings.register_profile("weft", deadline=None, max_examples=60, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "weft",
+    deadline=None,
+    max_examples=60,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("weft")
-
-
-def data_dir() -> Path:
-    """The folder of downloaded data: $WEFT_DATA, or `shared/data` beside the repository; skips the test when there is none."""
-    folder = Path(os.environ.get("WEFT_DATA") or Path(__file__).parents[2] / "shared" / "data")
-    if not folder.is_dir():
-        pytest.skip(f"no data folder at {folder}; set WEFT_DATA to run this test")
-    return folder
 
 
 @pytest.fixture(name="data")

@@ -17,12 +17,24 @@ HEAVY = ("numba", "scipy", "matplotlib", "torch", "ortools", "tqdm", "pandas")
 
 def _loaded_after(code):
     show = f"import sys, json; print(json.dumps([m for m in {HEAVY!r} if m in sys.modules]))"
-    done = subprocess.run([sys.executable, "-c", f"{code}; {show}"], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}; {show}"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
     return json.loads(done.stdout)
 
 
 @pytest.mark.parametrize(
-    "code", ["import weft", "import weft; weft.Problem.from_arrays([[1.0]])", "import weft.cli.main", "import weft; dir(weft)"]
+    "code",
+    [
+        "import weft",
+        "import weft; weft.Problem.from_arrays([[1.0]])",
+        "import weft.cli.main",
+        "import weft; dir(weft)",
+    ],
 )
 def test_importing_is_light(code):
     assert _loaded_after(code) == []
@@ -40,12 +52,14 @@ def test_an_unknown_name_offers_the_closest():
 
 
 def test_packages_answer_when_called():
-    assert "heft" in weft.planners()
-    assert "fifo" in weft.policies()
+    assert "heft" in weft.list_planners()
+    assert "fifo" in weft.list_policies()
     assert weft.generate("cholesky", tiles=3).n == 10  # 3 * 4 * 5 / 6
-    importlib.import_module("weft.generate.shapes")  # importing parts of a package must not hide the call
-    importlib.import_module("weft.planners.ranks")
-    assert weft.planners() == sorted(weft.planners())
+    importlib.import_module(
+        "weft.generators.shapes"
+    )  # importing parts of a package must not hide the call
+    importlib.import_module("weft.planners.lists.ranks")
+    assert weft.list_planners() == sorted(weft.list_planners())
     assert weft.generate("cholesky", tiles=3).n == 10
 
 
@@ -95,7 +109,9 @@ def test_compare_scores_plans_and_policies_by_the_same_simulator(problem):
 
 
 def test_compare_draws_the_same_futures_for_all(problem):
-    same = weft.compare([problem], [weft.planners.PLANNERS.create("heft"), "heft"], scenarios=5, seed=3, noise=0.5)
+    same = weft.compare(
+        [problem], [weft.planners.PLANNERS.create("heft"), "heft"], scenarios=5, seed=3, noise=0.5
+    )
     assert same.rows[0].makespan == same.rows[1].makespan
     assert same.rows[0].makespan != 5.0
     again = weft.compare([problem], ["heft"], scenarios=5, seed=3, noise=0.5)
@@ -103,7 +119,9 @@ def test_compare_draws_the_same_futures_for_all(problem):
 
 
 def test_compare_says_what_a_planner_does_not_support():
-    conditional = weft.Problem.bind(weft.generate("conditional", tasks=20), weft.gpu_cluster("2xT4"))
+    conditional = weft.Problem.bind(
+        weft.generate("conditional", tasks=20), weft.gpu_cluster("2xT4")
+    )
     table = weft.compare([conditional], ["heft", "fifo"], scenarios=2)
     rows = {row.contender: row for row in table.rows}
     assert "choices" in rows["heft"].refusal
@@ -136,5 +154,8 @@ def test_compare_writes_a_page(problem, tmp_path):
 def test_compare_tells_a_planner_and_a_policy_of_one_name_apart(problem):
     contenders = ["heft", weft.policies.POLICIES.create("heft")]
     table = weft.compare([problem], contenders)
-    assert sorted((row.contender, row.kind) for row in table.rows) == [("heft", "planner"), ("heft (policy)", "policy")]
+    assert sorted((row.contender, row.kind) for row in table.rows) == [
+        ("heft", "planner"),
+        ("heft (policy)", "policy"),
+    ]
     assert len(table.traces) == 2

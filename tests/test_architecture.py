@@ -16,11 +16,11 @@ LAYERS = (
     ("errors",),
     ("registry", "rng"),
     ("model",),
-    ("formats", "generate"),
+    ("formats", "generators"),
     ("sim",),
     ("planners", "policies"),
     ("learn",),
-    ("run",),
+    ("runtime",),
     ("report",),
     ("experiments",),
     ("cli",),
@@ -28,21 +28,22 @@ LAYERS = (
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
 
 DOORS = {
-    "numba": ("sim/jit.py",),
-    "ortools": ("planners/exact.py",),
-    "torch": ("learn/", "policies/networks.py"),
+    "numba": ("sim/kernel/jit.py",),
+    "ortools": ("planners/search/exact.py",),
+    "torch": ("learn/", "policies/conditional/networks.py"),
     "gymnasium": ("learn/",),
     "safetensors": ("learn/", "policies/"),
     "onnxruntime": ("learn/", "policies/"),
     "sklearn": ("learn/",),
     "matplotlib": ("report/",),
-    "distributed": ("run/",),
-    "dask": ("run/",),
-    "ray": ("run/",),
-    "saga": ("experiments/peer.py",),
-    "sb3_contrib": ("learn/conditional_peers.py",),
-    "stable_baselines3": ("learn/conditional_peers.py",),
+    "distributed": ("runtime/",),
+    "dask": ("runtime/",),
+    "ray": ("runtime/",),
+    "saga": ("experiments/benchmarks/peer.py",),
+    "sb3_contrib": ("learn/conditional/peers.py",),
+    "stable_baselines3": ("learn/conditional/peers.py",),
     "tqdm": ("learn/", "experiments/", "cli/"),
+    "lazy_loader": ("__init__.py", "runtime/__init__.py"),
     "numpy": ("",),
     "scipy": ("",),
 }
@@ -71,7 +72,9 @@ def _imports(path: Path) -> Iterator[str]:
                 yield from (f"weft.{alias.name}" for alias in node.names)
 
 
-@pytest.mark.parametrize("path", [f for f in FILES if _part(f) not in ("__init__", "__main__")], ids=_name)
+@pytest.mark.parametrize(
+    "path", [f for f in FILES if _part(f) not in ("__init__", "__main__")], ids=_name
+)
 def test_imports_point_left(path):
     own = _part(path)
     for module in _imports(path):
@@ -88,14 +91,20 @@ def test_third_parties_stay_behind_their_doors(path):
         if root == "weft" or root in sys.stdlib_module_names:
             continue
         assert root in DOORS, f"{_name(path)} imports {root}, which has no door"
-        assert any(_name(path).startswith(door) for door in DOORS[root]), f"{_name(path)} imports {root} past its door {DOORS[root]}"
+        assert any(_name(path).startswith(door) for door in DOORS[root]), (
+            f"{_name(path)} imports {root} past its door {DOORS[root]}"
+        )
 
 
 def _iterated(tree: ast.AST) -> Iterator[ast.expr]:
     for node in ast.walk(tree):
         if isinstance(node, ast.For | ast.comprehension):
             yield node.iter
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("list", "tuple", "enumerate"):
+        elif (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id in ("list", "tuple", "enumerate")
+        ):
             yield from node.args[:1]
 
 
@@ -104,7 +113,9 @@ def test_no_set_is_iterated(path):
     # The order of a set depends on the hash seed; sorted(...) around it, or dict.fromkeys, does not.
     for expression in _iterated(ast.parse(path.read_text(encoding="utf-8"))):
         made_of_set = isinstance(expression, ast.Set | ast.SetComp) or (
-            isinstance(expression, ast.Call) and isinstance(expression.func, ast.Name) and expression.func.id in ("set", "frozenset")
+            isinstance(expression, ast.Call)
+            and isinstance(expression.func, ast.Name)
+            and expression.func.id in ("set", "frozenset")
         )
         assert not made_of_set, f"{_name(path)}:{expression.lineno} iterates a set"
 

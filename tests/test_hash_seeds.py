@@ -9,13 +9,13 @@ import sys
 SCRIPT = """
 import hashlib, sys
 import weft
-from weft.generate import generate, generate_problem, gpu_cluster
+from weft.generators import generate, generate_problem, gpu_cluster
 
 problems = [
     generate_problem("layered", "2xV100+2xT4", tasks=40, seed=3),
     weft.Problem.bind(generate("cholesky", tiles=4), gpu_cluster("3xT4")),
 ]
-for name in weft.planners():
+for name in weft.list_planners():
     digest = hashlib.sha256()
     for problem in problems:
         for column in weft.plan(problem, name, seed=5).schedule.to_arrays().values():
@@ -26,7 +26,14 @@ for name in weft.planners():
 
 def _digests(hash_seed: int) -> dict[str, str]:
     environment = {**os.environ, "PYTHONHASHSEED": str(hash_seed)}
-    done = subprocess.run([sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, check=True, timeout=600)
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=600,
+    )
     return dict(line.split() for line in done.stdout.splitlines())
 
 

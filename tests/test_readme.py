@@ -14,7 +14,13 @@ import pytest
 import weft
 
 ROOT = Path(__file__).parents[1]
-PAGES = ["README.md", "docs/getting_started.md", "docs/concepts.md", "docs/add_a_planner.md", "docs/design.md"]
+PAGES = [
+    "README.md",
+    "docs/getting_started.md",
+    "docs/concepts.md",
+    "docs/add_a_planner.md",
+    "docs/design.md",
+]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 BLOCKS = [
@@ -49,7 +55,11 @@ def test_links_lead_somewhere(page):
 def test_the_reference_can_be_made(tmp_path):
     pages = runpy.run_path(str(ROOT / "docs" / "make_reference.py"))["main"](tmp_path)
     text = "".join(page.read_text(encoding="utf-8") for page in pages)
-    functions = [name for name in weft.__all__ if name[0] != "_" and name not in ("planners", "policies", "generate")]
+    functions = [
+        name
+        for name in weft.__all__
+        if name[0] != "_" and name not in ("planners", "policies", "generate")
+    ]
     assert [name for name in functions if f"### `{name}`" not in text] == []
     for page in pages:
         for code in BLOCK.findall(page.read_text(encoding="utf-8")):

@@ -15,8 +15,8 @@ from typing import Any
 from snakemake_interface_scheduler_plugins.base import SchedulerBase
 from snakemake_interface_scheduler_plugins.settings import SchedulerSettingsBase
 
-from weft.run.history import History
-from weft.run.snakemake_rules import estimate, fitting, learn, seconds_by_rule, upward_ranks
+from weft.runtime.costs.history import History
+from weft.runtime.inputs.snakemake import estimate, fitting, learn, seconds_by_rule, upward_ranks
 
 __all__ = ["Scheduler", "SchedulerSettings"]
 
@@ -27,10 +27,16 @@ class SchedulerSettings(SchedulerSettingsBase):  # type: ignore[misc]  # of a pa
 
     history: str | None = field(
         default=None,
-        metadata={"help": "File of weft's history. Default: that of weft itself ($WEFT_HISTORY, or the user's data folder).", "type": str},
+        metadata={
+            "help": "File of weft's history. Default: that of weft itself ($WEFT_HISTORY, or the user's data folder).",
+            "type": str,
+        },
     )
     learn_nothing: bool = field(
-        default=False, metadata={"help": "Do not add the durations of finished jobs to the history; only use what it has."}
+        default=False,
+        metadata={
+            "help": "Do not add the durations of finished jobs to the history; only use what it has."
+        },
     )
 
 
@@ -38,7 +44,9 @@ class Scheduler(SchedulerBase):  # type: ignore[misc]
     """Selects by priority, then by upward rank, whatever fits."""
 
     def __post_init__(self) -> None:
-        settings = self.settings if isinstance(self.settings, SchedulerSettings) else SchedulerSettings()
+        settings = (
+            self.settings if isinstance(self.settings, SchedulerSettings) else SchedulerSettings()
+        )
         self.history = History(settings.history)
         self.folder = Path(".snakemake").absolute()
         self.ranks: dict[Any, float] = {}
@@ -52,7 +60,9 @@ class Scheduler(SchedulerBase):  # type: ignore[misc]
         try:
             learn(self.folder, self.history)
         except Exception as error:  # noqa: BLE001
-            self.logger.warning("weft could not add to its history: %s: %s", type(error).__name__, error)
+            self.logger.warning(
+                "weft could not add to its history: %s: %s", type(error).__name__, error
+            )
 
     def dag_updated(self) -> None:
         """Ranks are of another graph now."""
@@ -73,13 +83,23 @@ class Scheduler(SchedulerBase):  # type: ignore[misc]
             self._rank(single for members in singles.values() for single in members)
 
         def urgency(job: Any) -> tuple[float, float, str]:
-            return -job.priority, -max(self.ranks[single] for single in singles[job]), _label(singles[job])
+            return (
+                -job.priority,
+                -max(self.ranks[single] for single in singles[job]),
+                _label(singles[job]),
+            )
 
-        return fitting(sorted(selectable_jobs, key=urgency), lambda job: job.scheduler_resources, available_resources)
+        return fitting(
+            sorted(selectable_jobs, key=urgency),
+            lambda job: job.scheduler_resources,
+            available_resources,
+        )
 
     def _rank(self, selectable: Iterable[Any]) -> None:
         jobs = dict.fromkeys([*self.dag.needrun_jobs(), *selectable])
-        self.ranks = upward_ranks(jobs, self.dag.job_dependencies, lambda job: estimate(_rule(job), self.seconds))
+        self.ranks = upward_ranks(
+            jobs, self.dag.job_dependencies, lambda job: estimate(_rule(job), self.seconds)
+        )
 
 
 def _singles(job: Any) -> list[Any]:

@@ -27,4 +27,6 @@ class MissingExtra(WeftError, ImportError):
     """An optional part of weft is not installed; the text says which extra to install."""
 
     def __init__(self, package: str, extra: str) -> None:
-        super().__init__(f"{package} is not installed; install it with: pip install 'weft[{extra}]'")
+        super().__init__(
+            f"{package} is not installed; install it with: pip install 'weft[{extra}]'"
+        )

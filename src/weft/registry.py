@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable
-from types import ModuleType
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from weft.errors import UnknownName
 
@@ -68,16 +67,3 @@ class Registry(Generic[T]):
     def names(self) -> list[str]:
         """All names, sorted."""
         return sorted(self._factories)
-
-
-class CallableModule(ModuleType):
-    """A package that can be called; its function ``called`` says what happens then.
-
-    `weft.planners`, `weft.policies` and `weft.run` are packages, and verbs that users call. Importing a package binds its name in
-    `weft`, so a function of the same name would be lost on the first ``import weft.planners.timeline``; the package itself answers
-    instead. Python allows the class of a module to be changed for such ends: ``sys.modules[__name__].__class__ = CallableModule``.
-    """
-
-    def __call__(self, *args: Any, **options: Any) -> Any:
-        """Call the package's function ``called``."""
-        return self.called(*args, **options)

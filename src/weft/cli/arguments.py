@@ -23,7 +23,9 @@ def whole(least: int) -> Callable[[str], int]:
     return read
 
 
-def number(*, above: float | None = None, least: float = -math.inf, most: float = math.inf) -> Callable[[str], float]:
+def number(
+    *, above: float | None = None, least: float = -math.inf, most: float = math.inf
+) -> Callable[[str], float]:
     """Return a reader of finite numbers within limits."""
 
     def read(text: str) -> float:
@@ -36,7 +38,11 @@ def number(*, above: float | None = None, least: float = -math.inf, most: float 
         if above is not None and value <= above:
             raise argparse.ArgumentTypeError(f"{text} must be above {above:g}")
         if not least <= value <= most:
-            raise argparse.ArgumentTypeError(f"{text} must be {least:g} or more" if value < least else f"{text} must be {most:g} or less")
+            raise argparse.ArgumentTypeError(
+                f"{text} must be {least:g} or more"
+                if value < least
+                else f"{text} must be {most:g} or less"
+            )
         return value
 
     return read
@@ -56,22 +62,58 @@ def names(text: str) -> list[str]:
 def add_cluster(parser: argparse.ArgumentParser) -> None:
     """Add --cluster and --gpus: two ways to say the machines."""
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("--cluster", type=Path, metavar="TOML", help="the machines, from a TOML file")
-    where.add_argument("--gpus", metavar="SPEC", help="the machines, in words: 4xV100+2xT4 (see: weft list devices)")
+    where.add_argument(
+        "--cluster", type=Path, metavar="TOML", help="the machines, from a TOML file"
+    )
+    where.add_argument(
+        "--gpus",
+        metavar="SPEC",
+        help="the machines, in words: 4xV100+2xT4 (see: weft list devices)",
+    )
 
 
 def add_seed(parser: argparse.ArgumentParser) -> None:
     """Add --seed."""
-    parser.add_argument("--seed", type=whole(0), default=0, metavar="N", help="the same seed gives the same result (default: 0)")
+    parser.add_argument(
+        "--seed",
+        type=whole(0),
+        default=0,
+        metavar="N",
+        help="the same seed gives the same result (default: 0)",
+    )
 
 
 def add_uncertainty(parser: argparse.ArgumentParser) -> None:
     """Add what a drawn future may hold."""
     group = parser.add_argument_group("what may happen")
-    group.add_argument("--noise", type=number(least=0), default=0.0, metavar="S", help="sigma of log-normal duration factors (default: 0)")
-    group.add_argument("--bias", type=number(least=0), default=0.0, metavar="S", help="the same by task kind and device kind")
-    group.add_argument("--slowdowns", type=number(least=0), default=0.0, metavar="R", help="expected slowdowns of each device")
-    group.add_argument("--failures", type=number(least=0), default=0.0, metavar="R", help="expected failures of each device")
+    group.add_argument(
+        "--noise",
+        type=number(least=0),
+        default=0.0,
+        metavar="S",
+        help="sigma of log-normal duration factors (default: 0)",
+    )
+    group.add_argument(
+        "--bias",
+        type=number(least=0),
+        default=0.0,
+        metavar="S",
+        help="the same by task kind and device kind",
+    )
+    group.add_argument(
+        "--slowdowns",
+        type=number(least=0),
+        default=0.0,
+        metavar="R",
+        help="expected slowdowns of each device",
+    )
+    group.add_argument(
+        "--failures",
+        type=number(least=0),
+        default=0.0,
+        metavar="R",
+        help="expected failures of each device",
+    )
 
 
 def uncertainty(args: argparse.Namespace) -> dict[str, float]:

@@ -17,10 +17,21 @@ EXAMPLE = """  weft bench --quick --out speed.json
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say the arguments of the verb."""
     parser.add_argument("--quick", action="store_true", help="leave out what takes minutes")
-    parser.add_argument("--conditional", action="store_true", help="learning and deciding for streams of conditional jobs")
-    parser.add_argument("--quality", action="store_true", help="planners at equal time budgets: gap to the best known makespan")
     parser.add_argument(
-        "--graphs", type=Path, metavar="FOLDER", help="graphs with best known makespans (results.json); default: generated ones"
+        "--conditional",
+        action="store_true",
+        help="learning and deciding for streams of conditional jobs",
+    )
+    parser.add_argument(
+        "--quality",
+        action="store_true",
+        help="planners at equal time budgets: gap to the best known makespan",
+    )
+    parser.add_argument(
+        "--graphs",
+        type=Path,
+        metavar="FOLDER",
+        help="graphs with best known makespans (results.json); default: generated ones",
     )
     parser.add_argument("--out", type=Path, metavar="JSON", help="also write the figures here")
 
@@ -39,11 +50,19 @@ def run(args: argparse.Namespace) -> None:
 
 def _quality(args: argparse.Namespace) -> None:
     from weft.cli.output import emit, progress
-    from weft.experiments import quality
+    from weft.experiments.benchmarks import quality
 
-    cases = quality.static_cases(args.graphs) if args.graphs is not None else quality.generated_cases()
+    cases = (
+        quality.static_cases(args.graphs) if args.graphs is not None else quality.generated_cases()
+    )
     budgets = quality.BUDGETS[:2] if args.quick else quality.BUDGETS
-    scores = list(progress(quality.scores(cases, budgets=budgets), total=quality.count(cases, budgets=budgets), what="quality"))
+    scores = list(
+        progress(
+            quality.scores(cases, budgets=budgets),
+            total=quality.count(cases, budgets=budgets),
+            what="quality",
+        )
+    )
     rate = quality.decodes_per_second()
     document = {"decodes_per_second": rate, "scores": quality.document(scores)}
     if args.out is not None:
@@ -51,15 +70,20 @@ def _quality(args: argparse.Namespace) -> None:
     if args.json:
         emit(document)
         return
-    print(f"{len(cases)} graphs; mean gap to the best known makespan, by ratio of communication to computation, then by size\n")
+    print(
+        f"{len(cases)} graphs; mean gap to the best known makespan, by ratio of communication to computation, then by size\n"
+    )
     for by in ("ccr", "tasks"):
         print(quality.table(quality.summary(scores, by=by)) + "\n")
-    print(f"The decoder makes {rate:,.0f} schedules a second of processor time (50 tasks, 8 devices).")
+    print(
+        f"The decoder makes {rate:,.0f} schedules a second of processor time (50 tasks, 8 devices)."
+    )
 
 
 def _speed(args: argparse.Namespace) -> None:
     from weft.cli.output import emit, progress
-    from weft.experiments import conditional_speed, speed
+    from weft.experiments.benchmarks import conditional as conditional_speed
+    from weft.experiments.benchmarks import speed
 
     if args.conditional:
         found, total = conditional_speed.measures(quick=args.quick), conditional_speed.count()
@@ -74,6 +98,8 @@ def _speed(args: argparse.Namespace) -> None:
         return
     machine = document["machine"]
     assert isinstance(machine, dict)
-    print(f"{machine['processor']}, {machine['cores']} cores, {machine['memory_gb']} GB, Python {machine['versions']['python']}\n")
+    print(
+        f"{machine['processor']}, {machine['cores']} cores, {machine['memory_gb']} GB, Python {machine['versions']['python']}\n"
+    )
     print(speed.table(lines))
     print("\nSeconds of processor time.")

@@ -5,7 +5,15 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from weft.cli.arguments import add_cluster, add_seed, add_uncertainty, names, number, uncertainty, whole
+from weft.cli.arguments import (
+    add_cluster,
+    add_seed,
+    add_uncertainty,
+    names,
+    number,
+    uncertainty,
+    whole,
+)
 
 SUMMARY = "compare planners and policies on the same problems and scenarios"
 EXAMPLE = """\
@@ -15,15 +23,38 @@ EXAMPLE = """\
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say the arguments of the verb."""
-    parser.add_argument("file", type=Path, nargs="+", metavar="FILE", help="workflows or problems in any known format")
+    parser.add_argument(
+        "file",
+        type=Path,
+        nargs="+",
+        metavar="FILE",
+        help="workflows or problems in any known format",
+    )
     add_cluster(parser)
-    parser.add_argument("--planners", type=names, metavar="A,B", help="default: heft,cpop,peft (see: weft list planners)")
+    parser.add_argument(
+        "--planners",
+        type=names,
+        metavar="A,B",
+        help="default: heft,cpop,peft (see: weft list planners)",
+    )
     parser.add_argument("--policies", type=names, metavar="A,B", help="see: weft list policies")
-    parser.add_argument("--scenarios", type=whole(1), default=1, metavar="N", help="futures to draw (default: 1)")
-    parser.add_argument("--seconds", type=number(above=0), metavar="S", help="time limit of each plan, for planners that search")
+    parser.add_argument(
+        "--scenarios", type=whole(1), default=1, metavar="N", help="futures to draw (default: 1)"
+    )
+    parser.add_argument(
+        "--seconds",
+        type=number(above=0),
+        metavar="S",
+        help="time limit of each plan, for planners that search",
+    )
     add_uncertainty(parser)
     add_seed(parser)
-    parser.add_argument("--report", type=Path, metavar="HTML", help="write a page with the table, the DAGs and the Gantt charts")
+    parser.add_argument(
+        "--report",
+        type=Path,
+        metavar="HTML",
+        help="write a page with the table, the DAGs and the Gantt charts",
+    )
 
 
 def run(args: argparse.Namespace) -> None:
@@ -34,8 +65,14 @@ def run(args: argparse.Namespace) -> None:
     from weft.policies import POLICIES
     from weft.report.compare import compare
 
-    chosen = args.planners if args.planners is not None else ([] if args.policies else ["heft", "cpop", "peft"])
-    contenders = [PLANNERS.create(name) for name in chosen] + [POLICIES.create(name) for name in args.policies or []]
+    chosen = (
+        args.planners
+        if args.planners is not None
+        else ([] if args.policies else ["heft", "cpop", "peft"])
+    )
+    contenders = [PLANNERS.create(name) for name in chosen] + [
+        POLICIES.create(name) for name in args.policies or []
+    ]
     table = compare(
         [read_problem(path, args) for path in args.file],
         contenders,

@@ -18,42 +18,77 @@ EXAMPLE = """  weft evaluate conditional-pi4 fifo mru depth-first
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say the arguments of the verb."""
-    parser.add_argument("policy", nargs="+", metavar="POLICY", help="a learned policy by name or file, a rule (fifo, mru, ...) or rollout")
-    parser.add_argument("--stream", default="conditional-paper", metavar="TOML", help="a file, or a name (default: conditional-paper)")
     parser.add_argument(
-        "--probabilities", type=_probabilities, metavar="P,P", help="of the first branch of the watched choice (default: 0, 0.1, ..., 1)"
+        "policy",
+        nargs="+",
+        metavar="POLICY",
+        help="a learned policy by name or file, a rule (fifo, mru, ...) or rollout",
     )
-    parser.add_argument("--own", action="store_true", help="leave the probabilities as the stream has them")
-    parser.add_argument("--seeds", type=whole(1), default=10, metavar="N", help="draws, by the seeds 1 to N (default: 10)")
-    parser.add_argument("--jobs", type=whole(1), metavar="N", help="jobs in each draw (default: as the stream says)")
-    parser.add_argument("--waiting", choices=("event", "paper"), help="default: as the policy was trained; event for rules")
+    parser.add_argument(
+        "--stream",
+        default="conditional-paper",
+        metavar="TOML",
+        help="a file, or a name (default: conditional-paper)",
+    )
+    parser.add_argument(
+        "--probabilities",
+        type=_probabilities,
+        metavar="P,P",
+        help="of the first branch of the watched choice (default: 0, 0.1, ..., 1)",
+    )
+    parser.add_argument(
+        "--own", action="store_true", help="leave the probabilities as the stream has them"
+    )
+    parser.add_argument(
+        "--seeds",
+        type=whole(1),
+        default=10,
+        metavar="N",
+        help="draws, by the seeds 1 to N (default: 10)",
+    )
+    parser.add_argument(
+        "--jobs", type=whole(1), metavar="N", help="jobs in each draw (default: as the stream says)"
+    )
+    parser.add_argument(
+        "--waiting",
+        choices=("event", "paper"),
+        help="default: as the policy was trained; event for rules",
+    )
 
 
 def run(args: argparse.Namespace) -> None:
     """Play, and print."""
     from weft.cli.output import emit, progress
-    from weft.formats.stream_toml import load_stream
+    from weft.formats.native.stream_toml import load_stream
 
     stream = load_stream(args.stream)
     stream = stream if args.jobs is None else stream.with_jobs(args.jobs)
-    from weft.learn.conditional_scores import completion_times, contender, variants
+    from weft.learn.conditional.scores import completion_times, contender, variants
 
     points = None if args.own else (args.probabilities or [i / 10 for i in range(11)])
     names = list(dict.fromkeys(args.policy))
     who = {name: contender(name) for name in names}
-    authors = stream.name == "conditional-paper"  # their draws, so that the figures stand beside theirs
+    authors = (
+        stream.name == "conditional-paper"
+    )  # their draws, so that the figures stand beside theirs
     streams, seeds = variants(stream, points), range(1, args.seeds + 1)
     work = [(name, i) for name in names for i in range(len(streams))]
     parts: dict[str, list[FloatArray]] = {name: [] for name in names}
     for name, i in progress(work, total=len(work), what="evaluate"):
-        parts[name].append(completion_times(who[name], streams[i : i + 1], seeds, waiting=args.waiting, authors=authors)[0])
+        parts[name].append(
+            completion_times(
+                who[name], streams[i : i + 1], seeds, waiting=args.waiting, authors=authors
+            )[0]
+        )
     if args.json:
         emit(_document(stream.name, points, seeds, parts))
     else:
         print(_text(stream.name, points, seeds, parts))
 
 
-def _document(stream: str, points: list[float] | None, seeds: range, parts: dict[str, list[FloatArray]]) -> dict[str, Any]:
+def _document(
+    stream: str, points: list[float] | None, seeds: range, parts: dict[str, list[FloatArray]]
+) -> dict[str, Any]:
     rows = [
         {
             "policy": name,
@@ -76,13 +111,20 @@ def _half_width(times: FloatArray) -> float:
     return float(t.ppf(0.975, n - 1) * times.std(ddof=1) / n**0.5) if n > 1 else float("nan")
 
 
-def _text(stream: str, points: list[float] | None, seeds: range, parts: dict[str, list[FloatArray]]) -> str:
+def _text(
+    stream: str, points: list[float] | None, seeds: range, parts: dict[str, list[FloatArray]]
+) -> str:
     width = max(len(name) for name in parts) + 2
-    lines = [f"{stream}: mean job completion time in ms over {len(seeds)} draw{'s' * (len(seeds) > 1)}, with half the 95 % interval"]
+    lines = [
+        f"{stream}: mean job completion time in ms over {len(seeds)} draw{'s' * (len(seeds) > 1)}, with half the 95 % interval"
+    ]
     lines.append("p".rjust(6) + "".join(name.rjust(max(width, 16)) for name in parts))
     for i in range(len(next(iter(parts.values())))):
         cells = [_cell(found[i]) for found in parts.values()]
-        lines.append(("own" if points is None else f"{points[i]:g}").rjust(6) + "".join(cell.rjust(max(width, 16)) for cell in cells))
+        lines.append(
+            ("own" if points is None else f"{points[i]:g}").rjust(6)
+            + "".join(cell.rjust(max(width, 16)) for cell in cells)
+        )
     return "\n".join(lines)
 
 

@@ -11,7 +11,9 @@ EXAMPLE = "  weft history\n  weft history --file runs.sqlite --json"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say the arguments of the verb."""
-    parser.add_argument("--file", type=Path, metavar="FILE", help="the history (default: the user's own)")
+    parser.add_argument(
+        "--file", type=Path, metavar="FILE", help="the history (default: the user's own)"
+    )
     parser.add_argument("--clear", action="store_true", help="forget everything")
 
 
@@ -22,7 +24,7 @@ def run(args: argparse.Namespace) -> None:
     from weft.cli.output import emit
     from weft.errors import InvalidInput
     from weft.report.tables import Column, table_text
-    from weft.run.history import History
+    from weft.runtime.costs.history import History
 
     if args.file is not None and not args.file.is_file():
         raise InvalidInput(f"{args.file}: there is no such history")
@@ -31,7 +33,13 @@ def run(args: argparse.Namespace) -> None:
         history.clear()
     known, links = history.durations(), history.links()
     if args.json:
-        emit({"file": str(history.path), "durations": [asdict(d) for d in known], "links": [asdict(link) for link in links]})
+        emit(
+            {
+                "file": str(history.path),
+                "durations": [asdict(d) for d in known],
+                "links": [asdict(link) for link in links],
+            }
+        )
         return
     if not known:
         print(f"{history.path} is empty; weft run fills it")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def read_cluster(args: argparse.Namespace) -> Cluster | None:
     """Return the machines said with --cluster or --gpus, or None."""
     if args.gpus is not None:
-        from weft.generate import gpu_cluster
+        from weft.generators import gpu_cluster
 
         return gpu_cluster(args.gpus)
     if args.cluster is not None:
@@ -33,5 +33,7 @@ def read_problem(path: Path, args: argparse.Namespace) -> Problem:
         return load(path, cluster=machines)
     except InvalidInput as error:
         if machines is None and "without machines" in str(error):
-            raise InvalidInput(f"{path}: holds a workflow without machines; add --cluster machines.toml or --gpus 4xV100+2xT4") from None
+            raise InvalidInput(
+                f"{path}: holds a workflow without machines; add --cluster machines.toml or --gpus 4xV100+2xT4"
+            ) from None
         raise

@@ -24,7 +24,13 @@ FORMATS = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say the arguments of the verb."""
-    parser.add_argument("topic", nargs="?", choices=TOPICS, metavar="TOPIC", help=f"one of: {', '.join(TOPICS)} (default: all)")
+    parser.add_argument(
+        "topic",
+        nargs="?",
+        choices=TOPICS,
+        metavar="TOPIC",
+        help=f"one of: {', '.join(TOPICS)} (default: all)",
+    )
 
 
 def run(args: argparse.Namespace) -> None:
@@ -57,17 +63,18 @@ def _policies() -> dict[str, str]:
 
 
 def _generators() -> dict[str, str]:
-    from weft.generate import GENERATORS
+    from weft.generators import GENERATORS
 
     return {name: _about(GENERATORS.factory(name)) for name in GENERATORS.names()}
 
 
 def _devices() -> dict[str, str]:
-    from weft.generate import catalogue
+    from weft.generators import catalogue
     from weft.report.quantities import format_bytes
 
     return {
-        name: f"{model.peak('fp32'):g} TFLOP/s fp32, {format_bytes(model.memory)}, {model.tdp:g} W" for name, model in catalogue().items()
+        name: f"{model.peak('fp32'):g} TFLOP/s fp32, {format_bytes(model.memory)}, {model.tdp:g} W"
+        for name, model in catalogue().items()
     }
 
 
@@ -80,7 +87,7 @@ def _about_planner(planner: Any) -> str:
     supports = f"Supports {', '.join(sorted(planner.supports))}."
     if not hasattr(planner, "rank") or not hasattr(planner, "placement"):
         return f"{_about(planner)} {supports}"
-    from weft.planners.list_scheduling import PLACEMENTS
+    from weft.planners.lists.placements import PLACEMENTS
 
     placement = _about(PLACEMENTS.factory(planner.placement))
     return f"Rank '{planner.rank}', placement '{planner.placement}'. {placement} {supports}"
@@ -99,4 +106,10 @@ def _about(factory: Any) -> str:
     return (inspect.getdoc(factory) or "").split("\n", maxsplit=1)[0]
 
 
-TOPICS = {"planners": _planners, "policies": _policies, "generators": _generators, "devices": _devices, "formats": _formats}
+TOPICS = {
+    "planners": _planners,
+    "policies": _policies,
+    "generators": _generators,
+    "devices": _devices,
+    "formats": _formats,
+}

@@ -14,7 +14,20 @@ from weft import __version__
 from weft.errors import InvalidInput, UnknownName, WeftError
 from weft.registry import closest
 
-VERBS = ("plan", "compare", "simulate", "generate", "train", "evaluate", "run", "profile", "history", "list", "bench", "reproduce")
+VERBS = (
+    "plan",
+    "compare",
+    "simulate",
+    "generate",
+    "train",
+    "evaluate",
+    "run",
+    "profile",
+    "history",
+    "list",
+    "bench",
+    "reproduce",
+)
 
 DONE, BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 0, 2, 130, 141
 """Exit codes; the last two are 128 + the number of the signal, as the shell has them."""
@@ -60,7 +73,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     return DONE
 
 
-def _one_line(message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None) -> str:  # noqa: ARG001
+def _one_line(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    line: str | None = None,
+) -> str:  # noqa: ARG001
     """A warning as the command says things: without the place in the program that gave it."""
     return f"weft: warning: {message}\n"
 
@@ -72,7 +91,9 @@ def build_parser(verb: str | None = None) -> Parser:
     parser = Parser(
         prog="weft",
         description="Plan, simulate and run task graphs on machines that differ from one another.",
-        epilog="verbs:\n" + "\n".join(f"  {name:<10}{_module(name).SUMMARY}" for name in VERBS) + "\n\nweft VERB --help shows an example.",
+        epilog="verbs:\n"
+        + "\n".join(f"  {name:<10}{_module(name).SUMMARY}" for name in VERBS)
+        + "\n\nweft VERB --help shows an example.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
@@ -114,7 +135,9 @@ def _verb_parser(verb: str) -> Parser:
         allow_abbrev=False,
     )
     module.add_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON document and nothing else"
+    )
     return parser
 
 
@@ -122,7 +145,12 @@ def _refuse(argument: str, parser: Parser) -> NoReturn:
     name = argument.split("=", maxsplit=1)[0]
     if not name.startswith("-"):
         raise InvalidInput(f"unexpected argument '{argument}'; see: {parser.prog} --help")
-    options = [option for action in parser._actions for option in action.option_strings if option.startswith("--")]  # noqa: SLF001
+    options = [
+        option
+        for action in parser._actions
+        for option in action.option_strings
+        if option.startswith("--")
+    ]  # noqa: SLF001
     raise UnknownName(f"unknown option '{name}' of {parser.prog}{closest(name, options)}")
 
 

@@ -26,7 +26,9 @@ def plain(value: Any) -> Any:
         return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain(v) for v in value]
-    if hasattr(value, "tolist"):  # numpy's arrays and scalars; `weft --help` need not import numpy to know
+    if hasattr(
+        value, "tolist"
+    ):  # numpy's arrays and scalars; `weft --help` need not import numpy to know
         return plain(value.tolist())
     if isinstance(value, float) and not math.isfinite(value):
         return None

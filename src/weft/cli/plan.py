@@ -17,10 +17,19 @@ EXAMPLE = "  weft plan montage.json --gpus 4xV100+2xT4 --planner heft --gantt mo
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say the arguments of the verb."""
-    parser.add_argument("file", type=Path, metavar="FILE", help="a workflow or problem in any known format (see: weft list formats)")
+    parser.add_argument(
+        "file",
+        type=Path,
+        metavar="FILE",
+        help="a workflow or problem in any known format (see: weft list formats)",
+    )
     add_cluster(parser)
-    parser.add_argument("--planner", default="heft", metavar="NAME", help="default: heft (see: weft list planners)")
-    parser.add_argument("--seconds", type=number(above=0), metavar="S", help="time limit, for planners that search")
+    parser.add_argument(
+        "--planner", default="heft", metavar="NAME", help="default: heft (see: weft list planners)"
+    )
+    parser.add_argument(
+        "--seconds", type=number(above=0), metavar="S", help="time limit, for planners that search"
+    )
     add_seed(parser)
     add_outputs(parser, "schedule")
 
@@ -29,8 +38,12 @@ def add_outputs(parser: argparse.ArgumentParser, what: str) -> None:
     """Add the files a result can be written to."""
     group = parser.add_argument_group("files to write")
     group.add_argument("--out", type=Path, metavar="FILE", help=f"the {what}, as JSON or NPZ")
-    group.add_argument("--gantt", type=Path, metavar="FILE", help="the Gantt chart, as HTML, SVG or PNG")
-    group.add_argument("--chrome", type=Path, metavar="FILE", help="a Chrome trace, for ui.perfetto.dev")
+    group.add_argument(
+        "--gantt", type=Path, metavar="FILE", help="the Gantt chart, as HTML, SVG or PNG"
+    )
+    group.add_argument(
+        "--chrome", type=Path, metavar="FILE", help="a Chrome trace, for ui.perfetto.dev"
+    )
 
 
 def run(args: argparse.Namespace) -> None:

@@ -12,7 +12,11 @@ EXAMPLE = "  weft profile --quick"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say the arguments of the verb."""
     parser.add_argument("--quick", action="store_true", help="fewer repeats")
-    parser.add_argument("--dry", action="store_true", help="do not keep the result; by default runs use it as a prior")
+    parser.add_argument(
+        "--dry",
+        action="store_true",
+        help="do not keep the result; by default runs use it as a prior",
+    )
 
 
 def run(args: argparse.Namespace) -> None:
@@ -22,20 +26,41 @@ def run(args: argparse.Namespace) -> None:
     from weft.cli.output import emit, progress
     from weft.report.quantities import format_bytes
     from weft.report.tables import Column, table_text
-    from weft.run.profiler import discover, measure, save_profile
+    from weft.runtime.costs.profiler import discover, measure, save_profile
 
     found = discover()
-    measures = [m for device in progress(found, total=len(found), what="profile") for m in measure(device, quick=args.quick)]
+    measures = [
+        m
+        for device in progress(found, total=len(found), what="profile")
+        for m in measure(device, quick=args.quick)
+    ]
     kept = None if args.dry else save_profile(found, measures)
     if args.json:
         emit(
-            {"devices": [asdict(d) for d in found], "measures": [asdict(m) for m in measures], "kept": None if kept is None else str(kept)}
+            {
+                "devices": [asdict(d) for d in found],
+                "measures": [asdict(m) for m in measures],
+                "kept": None if kept is None else str(kept),
+            }
         )
         return
     for device in found:
         print(f"{device.name}: {device.model}, {device.cores} cores, {format_bytes(device.memory)}")
-    rows = [{"device": m.device, "measure": m.what, "median": _shown(m.median, m.unit), "middle half": _range(m)} for m in measures]
-    print("\n" + table_text(rows, (Column("device"), Column("measure"), Column("median"), Column("middle half"))))
+    rows = [
+        {
+            "device": m.device,
+            "measure": m.what,
+            "median": _shown(m.median, m.unit),
+            "middle half": _range(m),
+        }
+        for m in measures
+    ]
+    print(
+        "\n"
+        + table_text(
+            rows, (Column("device"), Column("measure"), Column("median"), Column("middle half"))
+        )
+    )
     if kept is not None:
         print(f"\nkept in {kept}, as a prior: what runs measure counts more")
 

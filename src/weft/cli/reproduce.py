@@ -14,10 +14,10 @@ EXAMPLE = """  weft reproduce conditional --quick
   weft reproduce gpu-cluster --quick --out gpus"""
 
 EXPERIMENTS = {
-    "conditional": "weft.experiments.conditional",
-    "deepsched": "weft.experiments.deepsched",
-    "gpu-cluster": "weft.experiments.gpu_cluster",
-    "shift": "weft.experiments.shift",
+    "conditional": "weft.experiments.conditional.experiment",
+    "deepsched": "weft.experiments.imitation.experiment",
+    "gpu-cluster": "weft.experiments.gpu_cluster.experiment",
+    "shift": "weft.experiments.shift.experiment",
 }
 """Name -> module with `reproduce(folder, quick=, watch=)` and `table(results)`; `watch` is given the list of steps."""
 
@@ -25,8 +25,12 @@ EXPERIMENTS = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say the arguments of the verb."""
     parser.add_argument("name", metavar="NAME", help=f"one of: {', '.join(EXPERIMENTS)}")
-    parser.add_argument("--quick", action="store_true", help="fewer repetitions: a few minutes at most")
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="where to write (default: reproduce/NAME)")
+    parser.add_argument(
+        "--quick", action="store_true", help="fewer repetitions: a few minutes at most"
+    )
+    parser.add_argument(
+        "--out", type=Path, metavar="FOLDER", help="where to write (default: reproduce/NAME)"
+    )
 
 
 def run(args: argparse.Namespace) -> None:
@@ -38,7 +42,9 @@ def run(args: argparse.Namespace) -> None:
     experiment = import_module(EXPERIMENTS[args.name])
     folder = args.out if args.out is not None else Path("reproduce") / args.name
     results = experiment.reproduce(
-        folder, quick=args.quick, watch=lambda steps: progress(steps, total=len(steps), what=f"reproduce {args.name}")
+        folder,
+        quick=args.quick,
+        watch=lambda steps: progress(steps, total=len(steps), what=f"reproduce {args.name}"),
     )
     if args.json:
         emit(results)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from weft.cli.arguments import add_seed, number, whole
 
 if TYPE_CHECKING:
-    from weft.run.launch import RunTrace
+    from weft.runtime.api import RunTrace
 
 SUMMARY = "run a task graph of Python functions on real devices"
 EXAMPLE = """\
@@ -25,25 +25,70 @@ EXAMPLE = """\
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say the arguments of the verb."""
-    parser.add_argument("script", type=Path, metavar="SCRIPT", help="a Python file with a function build()")
-    parser.add_argument("--backend", default="local", metavar="NAME", help="where tasks run (default: local)")
-    parser.add_argument("--devices", type=whole(1), metavar="N", help="processes (default: the script's, else one a core)")
-    parser.add_argument("--policy", default="heft", metavar="NAME", help="a planner or a policy (default: heft)")
-    parser.add_argument("--shadow", metavar="NAME", help="a policy that is asked beside it, without acting")
-    parser.add_argument("--fixed", action="store_true", help="keep the first plan and the first estimates, whatever happens")
+    parser.add_argument(
+        "script", type=Path, metavar="SCRIPT", help="a Python file with a function build()"
+    )
+    parser.add_argument(
+        "--backend", default="local", metavar="NAME", help="where tasks run (default: local)"
+    )
+    parser.add_argument(
+        "--devices",
+        type=whole(1),
+        metavar="N",
+        help="processes (default: the script's, else one a core)",
+    )
+    parser.add_argument(
+        "--policy", default="heft", metavar="NAME", help="a planner or a policy (default: heft)"
+    )
+    parser.add_argument(
+        "--shadow", metavar="NAME", help="a policy that is asked beside it, without acting"
+    )
+    parser.add_argument(
+        "--fixed",
+        action="store_true",
+        help="keep the first plan and the first estimates, whatever happens",
+    )
     trouble = parser.add_argument_group("when something goes wrong")
-    trouble.add_argument("--retries", type=whole(0), default=0, metavar="N", help="run a task that failed again, so many times")
-    trouble.add_argument("--timeout", type=number(above=0), metavar="S", help="seconds a task may run")
-    trouble.add_argument("--keep-going", action="store_true", help="go on with what does not depend on a task that failed")
+    trouble.add_argument(
+        "--retries",
+        type=whole(0),
+        default=0,
+        metavar="N",
+        help="run a task that failed again, so many times",
+    )
+    trouble.add_argument(
+        "--timeout", type=number(above=0), metavar="S", help="seconds a task may run"
+    )
+    trouble.add_argument(
+        "--keep-going",
+        action="store_true",
+        help="go on with what does not depend on a task that failed",
+    )
     memory = parser.add_argument_group("memory")
-    memory.add_argument("--history", type=Path, metavar="FILE", help="what was measured before (default: the user's own)")
+    memory.add_argument(
+        "--history",
+        type=Path,
+        metavar="FILE",
+        help="what was measured before (default: the user's own)",
+    )
     memory.add_argument("--no-history", action="store_true", help="neither read nor write it")
-    memory.add_argument("--run-id", metavar="NAME", help="keep a journal and results, and continue the run of this name")
+    memory.add_argument(
+        "--run-id",
+        metavar="NAME",
+        help="keep a journal and results, and continue the run of this name",
+    )
     add_seed(parser)
     files = parser.add_argument_group("files to write")
     files.add_argument("--out", type=Path, metavar="FILE", help="the trace, as JSON or NPZ")
-    files.add_argument("--gantt", type=Path, metavar="FILE", help="the Gantt chart, as HTML, SVG or PNG")
-    files.add_argument("--report", type=Path, metavar="HTML", help="a page with charts, and predicted against measured")
+    files.add_argument(
+        "--gantt", type=Path, metavar="FILE", help="the Gantt chart, as HTML, SVG or PNG"
+    )
+    files.add_argument(
+        "--report",
+        type=Path,
+        metavar="HTML",
+        help="a page with charts, and predicted against measured",
+    )
 
 
 def run(args: argparse.Namespace) -> None:
@@ -52,7 +97,7 @@ def run(args: argparse.Namespace) -> None:
     from weft.errors import WeftError
     from weft.formats import save
     from weft.report.run_report import accuracy, run_text, write_run_report
-    from weft.run.failure import TaskFailed
+    from weft.runtime.engine.failure import TaskFailed
 
     try:
         with stdout_aside() if args.json else nullcontext():
@@ -79,7 +124,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _run(args: argparse.Namespace) -> RunTrace:
-    from weft.run.launch import run as launch
+    from weft.runtime.api import run as launch
 
     module = _load(args.script)
     what = _call(module, "build", args.script)
@@ -120,7 +165,9 @@ def _load(path: Path) -> ModuleType:
         sys.path.insert(0, folder)
     module = import_module(path.stem)
     if Path(module.__file__ or "").resolve() != path.resolve():
-        raise InvalidInput(f"{path}: another module is called '{path.stem}' ({module.__file__}); rename the script")
+        raise InvalidInput(
+            f"{path}: another module is called '{path.stem}' ({module.__file__}); rename the script"
+        )
     return module
 
 
@@ -140,7 +187,10 @@ def _predicted(trace: RunTrace, policy: str) -> Any:
     from weft.report.run_report import predicted_trace
 
     try:
-        return predicted_trace(trace, PLANNERS.create(policy) if policy in PLANNERS.names() else POLICIES.create(policy))
+        return predicted_trace(
+            trace,
+            PLANNERS.create(policy) if policy in PLANNERS.names() else POLICIES.create(policy),
+        )
     except (Unsupported, Stuck):
         return None
 

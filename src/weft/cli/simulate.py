@@ -20,20 +20,57 @@ PROCESSES = ("batch", "poisson", "regular")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say the arguments of the verb."""
-    parser.add_argument("file", type=Path, nargs="*", metavar="FILE", help="workflows or problems; each job runs one of them")
+    parser.add_argument(
+        "file",
+        type=Path,
+        nargs="*",
+        metavar="FILE",
+        help="workflows or problems; each job runs one of them",
+    )
     add_cluster(parser)
-    parser.add_argument("--policy", default="fifo", metavar="NAME", help="default: fifo (see: weft list policies)")
+    parser.add_argument(
+        "--policy", default="fifo", metavar="NAME", help="default: fifo (see: weft list policies)"
+    )
     jobs = parser.add_argument_group("jobs")
-    jobs.add_argument("--workload", type=Path, metavar="FILE", help="a stream of jobs from a file, in place of all this")
+    jobs.add_argument(
+        "--workload",
+        type=Path,
+        metavar="FILE",
+        help="a stream of jobs from a file, in place of all this",
+    )
     jobs.add_argument("--jobs", type=whole(1), default=1, metavar="N", help="how many (default: 1)")
-    jobs.add_argument("--arrivals", choices=PROCESSES, help=f"one of: {', '.join(PROCESSES)} (default: poisson, for one job batch)")
+    jobs.add_argument(
+        "--arrivals",
+        choices=PROCESSES,
+        help=f"one of: {', '.join(PROCESSES)} (default: poisson, for one job batch)",
+    )
     rate = jobs.add_mutually_exclusive_group()
-    rate.add_argument("--load", type=number(above=0), metavar="L", help="share of the cluster's capacity they ask for (default: 0.7)")
+    rate.add_argument(
+        "--load",
+        type=number(above=0),
+        metavar="L",
+        help="share of the cluster's capacity they ask for (default: 0.7)",
+    )
     rate.add_argument("--rate", type=number(above=0), metavar="R", help="jobs a second")
-    jobs.add_argument("--slack", type=number(above=0), metavar="X", help="give deadlines: X times the shortest possible time of the job")
+    jobs.add_argument(
+        "--slack",
+        type=number(above=0),
+        metavar="X",
+        help="give deadlines: X times the shortest possible time of the job",
+    )
     add_uncertainty(parser)
-    parser.add_argument("--cancellations", type=number(least=0, most=1), default=0.0, metavar="P", help="share of jobs called off")
-    parser.add_argument("--lazy", action="store_true", help="data moves when its consumer is placed, not when it is produced")
+    parser.add_argument(
+        "--cancellations",
+        type=number(least=0, most=1),
+        default=0.0,
+        metavar="P",
+        help="share of jobs called off",
+    )
+    parser.add_argument(
+        "--lazy",
+        action="store_true",
+        help="data moves when its consumer is placed, not when it is produced",
+    )
     add_seed(parser)
     add_outputs(parser, "trace")
 
@@ -76,14 +113,22 @@ def figures(trace: Trace) -> dict[str, object]:
     """What a trace comes to."""
     from weft.model.metrics import trace_metrics
 
-    return {"workload": trace.workload.name, "policy": trace.policy, **trace_metrics(trace).as_dict()}
+    return {
+        "workload": trace.workload.name,
+        "policy": trace.policy,
+        **trace_metrics(trace).as_dict(),
+    }
 
 
 def text(trace: Trace, found: dict[str, object]) -> str:
     """The same for people, one figure a line."""
     workload = trace.workload
     head = f"{workload.name}: {workload.jobs} jobs, {workload.instances} tasks, {workload.cluster.p} devices, policy {trace.policy}"
-    lines = [f"  {key.replace('_', ' '):<24}{_shown(value)}" for key, value in found.items() if isinstance(value, int | float)]
+    lines = [
+        f"  {key.replace('_', ' '):<24}{_shown(value)}"
+        for key, value in found.items()
+        if isinstance(value, int | float)
+    ]
     return "\n".join([head, *lines])
 
 
@@ -97,7 +142,7 @@ def _workload(args: argparse.Namespace) -> Workload:
     from weft.cli.inputs import read_problem
     from weft.errors import InvalidInput
     from weft.formats import load_workload
-    from weft.generate import stream_of
+    from weft.generators import stream_of
 
     if (args.workload is None) == (not args.file):
         raise InvalidInput("give either workflow files or --workload; see: weft simulate --help")
@@ -105,4 +150,12 @@ def _workload(args: argparse.Namespace) -> Workload:
         return load_workload(args.workload)
     problems: list[Problem] = [read_problem(path, args) for path in args.file]
     process = args.arrivals or ("batch" if args.jobs == 1 else "poisson")
-    return stream_of(problems, jobs=args.jobs, process=process, load=args.load, rate=args.rate, slack=args.slack, seed=args.seed)
+    return stream_of(
+        problems,
+        jobs=args.jobs,
+        process=process,
+        load=args.load,
+        rate=args.rate,
+        slack=args.slack,
+        seed=args.seed,
+    )

@@ -19,10 +19,15 @@ def describe() -> dict[str, object]:
     """
     return {
         "processor": _processor(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cores": len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count(),
         "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
         "system": f"{platform.system()} {platform.machine()}",
-        "versions": {"python": platform.python_version(), **{name: _version(name) for name in ("weft", "numpy", "numba", "anrg-saga")}},
+        "versions": {
+            "python": platform.python_version(),
+            **{name: _version(name) for name in ("weft", "numpy", "numba", "anrg-saga")},
+        },
     }
 
 
@@ -33,7 +38,11 @@ def peak_memory() -> float:
     """
     status = Path("/proc/self/status")
     if status.exists():
-        line = next(line for line in status.read_text(encoding="utf-8").splitlines() if line.startswith("VmHWM"))
+        line = next(
+            line
+            for line in status.read_text(encoding="utf-8").splitlines()
+            if line.startswith("VmHWM")
+        )
         return float(line.split()[1]) * 1024
     import resource
 

@@ -31,12 +31,17 @@ class Keyed(Protocol):
 Kept = TypeVar("Kept", bound=Keyed)
 
 
-def in_processes(function: Callable[[Unit], Any], units: Sequence[Unit], *, processes: int) -> Iterator[Any]:
+def in_processes(
+    function: Callable[[Unit], Any], units: Sequence[Unit], *, processes: int
+) -> Iterator[Any]:
     """Results in the order of the units, whoever works them out."""
     if processes <= 1 or len(units) <= 1:
         yield from map(function, units)
         return
-    with _one_thread_each(), ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+    with (
+        _one_thread_each(),
+        ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool,
+    ):
         yield from pool.map(function, units)
 
 
@@ -72,10 +77,17 @@ class Progress:
         path.write_text("\n".join(kept) + "\n", encoding="utf-8")
 
     def carry_out(
-        self, function: Callable[[Kept], Any], steps: Sequence[Kept], *, processes: int, watch: Watch
+        self,
+        function: Callable[[Kept], Any],
+        steps: Sequence[Kept],
+        *,
+        processes: int,
+        watch: Watch,
     ) -> Iterator[tuple[Kept, Any]]:
         """Each step with its result, in order; what is known already is not done again."""
-        fresh = in_processes(function, [step for step in steps if step.key not in self.known], processes=processes)
+        fresh = in_processes(
+            function, [step for step in steps if step.key not in self.known], processes=processes
+        )
         for step in watch(list(steps)):
             if step.key not in self.known:
                 self._keep(step.key, next(fresh))
@@ -95,7 +107,11 @@ def fingerprint(plan: object, names: Sequence[str]) -> str:
     """A mark of the program, its policies, the plan and who plays: with the same mark, results are the same."""
     seen = hashlib.sha256(repr((plan, tuple(names))).encode())
     root = Path(weft.__file__).parent
-    for path in sorted(p for p in root.rglob("*") if p.is_file() and p.suffix in {".py", ".json", ".toml", ".safetensors"}):
+    for path in sorted(
+        p
+        for p in root.rglob("*")
+        if p.is_file() and p.suffix in {".py", ".json", ".toml", ".safetensors"}
+    ):
         seen.update(path.relative_to(root).as_posix().encode())
         seen.update(path.read_bytes())
     return seen.hexdigest()[:16]

@@ -12,25 +12,33 @@ def bind(workflow: Workflow, cluster: Cluster) -> Problem:
     """Bind a workflow to a cluster and refuse costs that overflow to infinity."""
     with np.errstate(all="ignore"):
         problem = Problem.bind(workflow, cluster)
-        slowest = np.where(np.isfinite(problem.pace), problem.pace, 0.0).max(axis=1, initial=0.0)[problem.row]
+        slowest = np.where(np.isfinite(problem.pace), problem.pace, 0.0).max(axis=1, initial=0.0)[
+            problem.row
+        ]
         long = ~np.isfinite(problem.work * slowest)
         per_byte = cluster.per_byte
         most = float(workflow.data.max(initial=0.0))
         slow = ~np.isfinite(cluster.latency + most * per_byte)
     if long.any():
         t = int(np.flatnonzero(long)[0])
-        raise InvalidInput(f"task '{workflow.task_name(t)}' takes longer than any number can say (work {workflow.work[t]:g})")
+        raise InvalidInput(
+            f"task '{workflow.task_name(t)}' takes longer than any number can say (work {workflow.work[t]:g})"
+        )
     if slow.any():
         i, j = (int(x) for x in np.argwhere(slow)[0])
         link = f"link '{cluster.names[i]}' -> '{cluster.names[j]}'"
-        raise InvalidInput(f"moving {most:g} bytes over {link} takes longer than any number can say")
+        raise InvalidInput(
+            f"moving {most:g} bytes over {link} takes longer than any number can say"
+        )
     return problem
 
 
 def own_cluster(workflow: Workflow) -> Cluster:
     """Return the cluster a workflow with durations per device kind brings along: one device of each kind, links that cost nothing."""
     if not workflow.durations:
-        raise InvalidInput("holds a workflow without machines; name them: load(path, cluster='gpus.toml') or a Cluster")
+        raise InvalidInput(
+            "holds a workflow without machines; name them: load(path, cluster='gpus.toml') or a Cluster"
+        )
     kinds = tuple(workflow.durations)
     return Cluster(
         name=workflow.name,

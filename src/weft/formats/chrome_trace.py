@@ -30,7 +30,9 @@ class _Row(NamedTuple):
     copy: bool
 
 
-def chrome_trace(source: Schedule | Trace, problem: Problem | None = None, *, flows: bool = True) -> dict[str, Any]:
+def chrome_trace(
+    source: Schedule | Trace, problem: Problem | None = None, *, flows: bool = True
+) -> dict[str, Any]:
     """Return the JSON document of a trace, or of a schedule of a problem; `flows` adds the arrows.
 
     Examples
@@ -54,9 +56,13 @@ def chrome_trace(source: Schedule | Trace, problem: Problem | None = None, *, fl
     return {"displayTimeUnit": "ms", "traceEvents": events}
 
 
-def write_chrome_trace(source: Schedule | Trace, problem: Problem | None = None, *, flows: bool = True) -> bytes:
+def write_chrome_trace(
+    source: Schedule | Trace, problem: Problem | None = None, *, flows: bool = True
+) -> bytes:
     """Return the text of `chrome_trace`."""
-    return json.dumps(chrome_trace(source, problem, flows=flows), separators=(",", ":"), allow_nan=False).encode("ascii")
+    return json.dumps(
+        chrome_trace(source, problem, flows=flows), separators=(",", ":"), allow_nan=False
+    ).encode("ascii")
 
 
 def _trace_rows(t: Trace) -> list[_Row]:
@@ -68,13 +74,18 @@ def refuse_strangers(s: Schedule, problem: Problem) -> None:
     """Refuse a schedule that names tasks or devices the problem does not have."""
     for what, column, limit in (("task", s.task, problem.n), ("device", s.device, problem.p)):
         if len(column) and not 0 <= column.min() <= column.max() < limit:
-            raise InvalidInput(f"the schedule names {what} {column.max()}, but problem '{problem.name}' has {limit} {what}s")
+            raise InvalidInput(
+                f"the schedule names {what} {column.max()}, but problem '{problem.name}' has {limit} {what}s"
+            )
 
 
 def _schedule_rows(s: Schedule, problem: Problem) -> list[_Row]:
     refuse_strangers(s, problem)
     columns = (s.task, s.device, s.start, s.finish, s.copy)
-    return [_Row(0, t, d, b, f, DONE, None, c) for t, d, b, f, c in zip(*(x.tolist() for x in columns), strict=True)]
+    return [
+        _Row(0, t, d, b, f, DONE, None, c)
+        for t, d, b, f, c in zip(*(x.tolist() for x in columns), strict=True)
+    ]
 
 
 def _places(cluster: Cluster) -> list[tuple[int, int]]:
@@ -86,27 +97,57 @@ def _places(cluster: Cluster) -> list[tuple[int, int]]:
 def _metadata(cluster: Cluster, place: list[tuple[int, int]]) -> list[Event]:
     events: list[Event] = []
     for i, node in enumerate(dict.fromkeys(cluster.nodes), 1):
-        events.append({"ph": "M", "name": "process_name", "pid": i, "tid": 0, "args": {"name": node}})
-        events.append({"ph": "M", "name": "process_sort_index", "pid": i, "tid": 0, "args": {"sort_index": i}})
+        events.append(
+            {"ph": "M", "name": "process_name", "pid": i, "tid": 0, "args": {"name": node}}
+        )
+        events.append(
+            {"ph": "M", "name": "process_sort_index", "pid": i, "tid": 0, "args": {"sort_index": i}}
+        )
     for d, (pid, tid) in enumerate(place):
         label = f"{cluster.names[d]} ({cluster.kinds[d]})"
-        events.append({"ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "args": {"name": label}})
-        events.append({"ph": "M", "name": "thread_sort_index", "pid": pid, "tid": tid, "args": {"sort_index": tid}})
+        events.append(
+            {"ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "args": {"name": label}}
+        )
+        events.append(
+            {
+                "ph": "M",
+                "name": "thread_sort_index",
+                "pid": pid,
+                "tid": tid,
+                "args": {"sort_index": tid},
+            }
+        )
     return events
 
 
 def _complete(row: _Row, workload: Workload, place: list[tuple[int, int]]) -> Event:
     workflow = workload.problem_of(row.job).workflow
     kind = workflow.kinds[int(workflow.kind[row.task])]
-    args: dict[str, Any] = {"job": row.job, "task": row.task, "kind": kind, "copy": row.copy, "status": STATUS[row.status]}
+    args: dict[str, Any] = {
+        "job": row.job,
+        "task": row.task,
+        "kind": kind,
+        "copy": row.copy,
+        "status": STATUS[row.status],
+    }
     if row.batch is not None:
         args["batch"] = row.batch
     pid, tid = place[row.device]
     times = {"ts": row.start * MICROSECONDS, "dur": (row.finish - row.start) * MICROSECONDS}
-    return {"ph": "X", "name": workflow.task_name(row.task), "cat": kind, "pid": pid, "tid": tid, **times, "args": args}
+    return {
+        "ph": "X",
+        "name": workflow.task_name(row.task),
+        "cat": kind,
+        "pid": pid,
+        "tid": tid,
+        **times,
+        "args": args,
+    }
 
 
-def _flows(rows: list[_Row], workload: Workload, place: list[tuple[int, int]], trace: Trace | None) -> list[Event]:
+def _flows(
+    rows: list[_Row], workload: Workload, place: list[tuple[int, int]], trace: Trace | None
+) -> list[Event]:
     """One arrow for each edge whose data came from another device, from the copy it came from soonest."""
     done: dict[tuple[int, int], list[_Row]] = defaultdict(list)
     for row in rows:
@@ -115,12 +156,16 @@ def _flows(rows: list[_Row], workload: Workload, place: list[tuple[int, int]], t
     cluster, events, number = workload.cluster, [], 0
     for row in rows:
         workflow = workload.problem_of(row.job).workflow
-        for e in workflow.pred_edge[workflow.pred_ptr[row.task] : workflow.pred_ptr[row.task + 1]].tolist():
+        for e in workflow.pred_edge[
+            workflow.pred_ptr[row.task] : workflow.pred_ptr[row.task + 1]
+        ].tolist():
             givers = done.get((row.job, int(workflow.src[e])), [])
             if not givers or (trace is not None and not _taken(trace, row.job, e)):
                 continue
             data = float(workflow.data[e])
-            giver = min(givers, key=lambda x: x.finish + cluster.transfer_time(x.device, row.device, data))
+            giver = min(
+                givers, key=lambda x: x.finish + cluster.transfer_time(x.device, row.device, data)
+            )
             if giver.device != row.device:
                 events += _arrow(number, giver, row, place, data)
                 number += 1
@@ -130,15 +175,23 @@ def _flows(rows: list[_Row], workload: Workload, place: list[tuple[int, int]], t
 def _taken(trace: Trace, job: int, edge: int) -> bool:
     choices = trace.workload.problem_of(job).workflow.choices
     c = int(choices.edge_choice[edge])
-    return c < 0 or trace.scenario.outcome[trace.workload.first_choice[job] + c] == choices.edge_branch[edge]
+    return (
+        c < 0
+        or trace.scenario.outcome[trace.workload.first_choice[job] + c] == choices.edge_branch[edge]
+    )
 
 
-def _arrow(number: int, giver: _Row, taker: _Row, place: list[tuple[int, int]], data: float) -> list[Event]:
+def _arrow(
+    number: int, giver: _Row, taker: _Row, place: list[tuple[int, int]], data: float
+) -> list[Event]:
     # An arrow is tied to the slice around its time; the very end of a slice is outside it.
     sent = giver.start + 0.999 * (giver.finish - giver.start)
     shared = {"name": "data", "cat": "transfer", "id": number}
     ends = (("s", sent, giver.device), ("f", taker.start, taker.device))
-    made = [{"ph": ph, **shared, "ts": ts * MICROSECONDS, "pid": place[d][0], "tid": place[d][1]} for ph, ts, d in ends]
+    made = [
+        {"ph": ph, **shared, "ts": ts * MICROSECONDS, "pid": place[d][0], "tid": place[d][1]}
+        for ph, ts, d in ends
+    ]
     made[0]["args"] = {"bytes": data}
     made[1]["bp"] = "e"
     return made

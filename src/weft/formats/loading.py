@@ -9,23 +9,26 @@ from typing import TypeVar
 
 from weft.errors import InvalidInput
 from weft.formats.binding import bind, own_cluster
-from weft.formats.cluster_toml import read_cluster_toml
-from weft.formats.dot import read_dot
-from weft.formats.record import Record, shown
-from weft.formats.source import decode_text, naming, parse_json, read_bytes, suffix_of
-from weft.formats.static_graph import is_static_graph, read_static_graph
-from weft.formats.stg import read_stg
-from weft.formats.taskgraph import FORMAT, read_taskgraph
-from weft.formats.weft_npz import ZIP_MAGIC, read_npz
-from weft.formats.weft_schema import decode
-from weft.formats.wfformat import is_wfformat, read_wfformat
+from weft.formats.graphs.dot import read_dot
+from weft.formats.graphs.static_graph import is_static_graph, read_static_graph
+from weft.formats.graphs.stg import read_stg
+from weft.formats.graphs.taskgraph import FORMAT, read_taskgraph
+from weft.formats.graphs.wfformat import is_wfformat, read_wfformat
+from weft.formats.native.cluster_toml import read_cluster_toml
+from weft.formats.native.weft_npz import ZIP_MAGIC, read_npz
+from weft.formats.native.weft_schema import decode
+from weft.formats.parsing.record import Record, shown
+from weft.formats.parsing.source import decode_text, naming, parse_json, read_bytes, suffix_of
 from weft.model import Cluster, Problem, Schedule, Trace, Workflow, Workload
 from weft.registry import closest
 
 PathLike = str | os.PathLike[str]
 T = TypeVar("T")
 
-_DOT = re.compile(r"\s*(?:(?://[^\n]*|/\*.*?\*/|#[^\n]*)\s*)*(?:strict\s+)?(?:di)?graph\b", re.DOTALL | re.IGNORECASE)
+_DOT = re.compile(
+    r"\s*(?:(?://[^\n]*|/\*.*?\*/|#[^\n]*)\s*)*(?:strict\s+)?(?:di)?graph\b",
+    re.DOTALL | re.IGNORECASE,
+)
 _STG = re.compile(r"\s*\d+\s*\n\s*0\s")
 _NOUNS: dict[type, str] = {
     Problem: "problem",
@@ -37,7 +40,9 @@ _NOUNS: dict[type, str] = {
 }
 
 
-def load(path: PathLike, cluster: PathLike | Cluster | None = None, *, tile_bytes: float = 0.0) -> Problem:
+def load(
+    path: PathLike, cluster: PathLike | Cluster | None = None, *, tile_bytes: float = 0.0
+) -> Problem:
     """Load a problem from a file of any known format, packed with gzip or not.
 
     Parameters
@@ -103,7 +108,11 @@ def _expect(found: object, kind: type[T]) -> T:
         return found
     noun = _NOUNS[type(found)]
     reader = "load" if noun == "problem" else f"load_{noun}"
-    hint = "; give it as cluster= beside a workflow" if noun == "cluster" else f"; read it with weft.formats.{reader}"
+    hint = (
+        "; give it as cluster= beside a workflow"
+        if noun == "cluster"
+        else f"; read it with weft.formats.{reader}"
+    )
     raise InvalidInput(f"holds a {noun}, not a {_NOUNS[kind]}{hint}")
 
 
@@ -144,3 +153,8 @@ def _from_record(record: Record, name: str, tile_bytes: float) -> object:
     raise InvalidInput(
         f"is of no known format: there is no key 'format', and its keys ({keys}) are not those of WfFormat or a static graph"
     )
+
+
+def list_formats() -> list[str]:
+    """List."""
+    return []

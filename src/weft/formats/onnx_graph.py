@@ -12,7 +12,13 @@ from typing import Any
 import numpy as np
 
 _FLOAT, _BY_LENGTH, _VARINT = 1, 2, 0
-_INT_ATTRIBUTE, _STRING_ATTRIBUTE, _FLOATS_ATTRIBUTE, _INTS_ATTRIBUTE, _STRINGS_ATTRIBUTE = 2, 3, 6, 7, 8
+_INT_ATTRIBUTE, _STRING_ATTRIBUTE, _FLOATS_ATTRIBUTE, _INTS_ATTRIBUTE, _STRINGS_ATTRIBUTE = (
+    2,
+    3,
+    6,
+    7,
+    8,
+)
 
 LEARNING = "ai.onnx.ml"
 """The domain of trees and other models that are no networks."""
@@ -20,7 +26,14 @@ LEARNING = "ai.onnx.ml"
 Attribute = int | str | Sequence[int] | Sequence[float] | Sequence[str]
 
 
-def node(operator: str, inputs: Iterable[str], outputs: str | Sequence[str], *, domain: str = "", **attributes: Attribute) -> bytes:
+def node(
+    operator: str,
+    inputs: Iterable[str],
+    outputs: str | Sequence[str],
+    *,
+    domain: str = "",
+    **attributes: Attribute,
+) -> bytes:
     """One operator; an input "" is left out. A list of numbers is of floats if its first one is."""
     named = [outputs] if isinstance(outputs, str) else outputs
     return b"".join(
@@ -83,7 +96,11 @@ def _attribute(key: str, value: Attribute) -> bytes:
         return start + _whole(3, value) + _whole(20, _INT_ATTRIBUTE)
     first = value[0] if value else 0
     if isinstance(first, str):
-        return start + b"".join(_part(9, str(v).encode()) for v in value) + _whole(20, _STRINGS_ATTRIBUTE)
+        return (
+            start
+            + b"".join(_part(9, str(v).encode()) for v in value)
+            + _whole(20, _STRINGS_ATTRIBUTE)
+        )
     if isinstance(first, float):
         return start + _part(7, np.asarray(value, "<f4").tobytes()) + _whole(20, _FLOATS_ATTRIBUTE)
     return start + b"".join(_whole(8, int(v)) for v in value) + _whole(20, _INTS_ATTRIBUTE)
@@ -92,9 +109,16 @@ def _attribute(key: str, value: Attribute) -> bytes:
 def _tensor(name: str, array: Any) -> bytes:
     data = np.asarray(array)
     kind = 7 if data.dtype == np.int64 else 1  # TensorProto: INT64, FLOAT
-    return b"".join(_whole(1, n) for n in data.shape) + _whole(2, kind) + _part(8, name.encode()) + _part(9, data.tobytes())
+    return (
+        b"".join(_whole(1, n) for n in data.shape)
+        + _whole(2, kind)
+        + _part(8, name.encode())
+        + _part(9, data.tobytes())
+    )
 
 
 def _value(name: str, shape: Sequence[int | str]) -> bytes:
-    dims = b"".join(_part(1, _part(2, n.encode()) if isinstance(n, str) else _whole(1, n)) for n in shape)
+    dims = b"".join(
+        _part(1, _part(2, n.encode()) if isinstance(n, str) else _whole(1, n)) for n in shape
+    )
     return _part(1, name.encode()) + _part(2, _part(1, _whole(1, _FLOAT) + _part(2, dims)))

@@ -39,7 +39,11 @@ def write_arrays(path: Path, arrays: Mapping[str, Numbers]) -> None:
     offset = 0
     for name in sorted(arrays):
         data = np.ascontiguousarray(arrays[name], dtype="<f4")
-        header[name] = {"dtype": "F32", "shape": list(data.shape), "data_offsets": [offset, offset + data.nbytes]}
+        header[name] = {
+            "dtype": "F32",
+            "shape": list(data.shape),
+            "data_offsets": [offset, offset + data.nbytes],
+        }
         parts.append(data.tobytes())
         offset += data.nbytes
     text = json.dumps(header, separators=(",", ":")).encode()
@@ -57,7 +61,9 @@ def read_arrays(path: Path) -> dict[str, Numbers]:
         raise InvalidInput(f"{path}: {len(raw)} bytes are too short for a safetensors file")
     (length,) = struct.unpack("<Q", raw[:8])
     if length > min(LARGEST_HEADER, len(raw) - 8):
-        raise InvalidInput(f"{path}: its safetensors header claims {length} bytes; the file is cut off or of another format")
+        raise InvalidInput(
+            f"{path}: its safetensors header claims {length} bytes; the file is cut off or of another format"
+        )
     try:
         header = json.loads(raw[8 : 8 + length].decode(), object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
@@ -69,7 +75,9 @@ def read_arrays(path: Path) -> dict[str, Numbers]:
     spans = {name: _span(path, name, entry) for name, entry in header.items()}
     _check_cover(path, [span for span, _ in spans.values()], len(body))
     return {
-        name: np.frombuffer(body, "<f4", count=(stop - start) // 4, offset=start).reshape(shape).astype(np.float32)
+        name: np.frombuffer(body, "<f4", count=(stop - start) // 4, offset=start)
+        .reshape(shape)
+        .astype(np.float32)
         for name, ((start, stop), shape) in spans.items()
     }
 
@@ -90,9 +98,13 @@ def _span(path: Path, name: str, entry: Any) -> tuple[tuple[int, int], tuple[int
     shape, offsets = entry["shape"], entry["data_offsets"]
     for numbers in (shape, offsets):
         if not isinstance(numbers, list) or not all(type(n) is int and n >= 0 for n in numbers):
-            raise InvalidInput(f"{path}: array '{name}' has a shape or offsets that are not whole numbers")
+            raise InvalidInput(
+                f"{path}: array '{name}' has a shape or offsets that are not whole numbers"
+            )
     if len(offsets) != 2 or offsets[1] - offsets[0] != 4 * math.prod(shape):
-        raise InvalidInput(f"{path}: array '{name}' has shape {shape}, which does not fill its bytes {offsets}")
+        raise InvalidInput(
+            f"{path}: array '{name}' has shape {shape}, which does not fill its bytes {offsets}"
+        )
     return (offsets[0], offsets[1]), tuple(shape)
 
 
@@ -101,7 +113,11 @@ def _check_cover(path: Path, spans: list[tuple[int, int]], size: int) -> None:
     at = 0
     for start, stop in sorted(spans):
         if start != at:
-            raise InvalidInput(f"{path}: its arrays overlap or leave a gap at byte {min(at, start)}")
+            raise InvalidInput(
+                f"{path}: its arrays overlap or leave a gap at byte {min(at, start)}"
+            )
         at = stop
     if at != size:
-        raise InvalidInput(f"{path}: {size} bytes of numbers, but its arrays take {at}; the file is cut off or has a tail")
+        raise InvalidInput(
+            f"{path}: {size} bytes of numbers, but its arrays take {at}; the file is cut off or has a tail"
+        )

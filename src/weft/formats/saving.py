@@ -9,13 +9,13 @@ from typing import Any
 
 from weft.errors import InvalidInput
 from weft.formats.chrome_trace import refuse_strangers, write_chrome_trace
-from weft.formats.cluster_toml import write_cluster_toml
-from weft.formats.dot import write_dot
+from weft.formats.graphs.dot import write_dot
 from weft.formats.loading import PathLike
-from weft.formats.source import naming, suffix_of, write_bytes
-from weft.formats.weft_json import write_json
-from weft.formats.weft_npz import write_npz
-from weft.formats.weft_schema import encode
+from weft.formats.native.cluster_toml import write_cluster_toml
+from weft.formats.native.weft_json import write_json
+from weft.formats.native.weft_npz import write_npz
+from weft.formats.native.weft_schema import encode
+from weft.formats.parsing.source import naming, suffix_of, write_bytes
 from weft.model import Cluster, Problem, Schedule, Trace, Workflow, Workload
 
 Savable = Problem | Workflow | Cluster | Workload | Schedule | Trace
@@ -38,7 +38,9 @@ def to_text(thing: Savable) -> str:
     return write_json(encode(thing)).decode("ascii")
 
 
-def save_chrome_trace(source: Schedule | Trace, path: PathLike, *, problem: Problem | None = None, flows: bool = True) -> None:
+def save_chrome_trace(
+    source: Schedule | Trace, path: PathLike, *, problem: Problem | None = None, flows: bool = True
+) -> None:
     """Save a trace, or a schedule of a problem, for Perfetto (ui.perfetto.dev) and chrome://tracing."""
     with naming(os.fspath(path)):
         write_bytes(Path(path), write_chrome_trace(source, problem, flows=flows))
@@ -46,7 +48,9 @@ def save_chrome_trace(source: Schedule | Trace, path: PathLike, *, problem: Prob
 
 def _writer(thing: Savable, path: Path, problem: Problem | None) -> Callable[[], bytes]:
     suffix = suffix_of(path)
-    if isinstance(thing, (Trace, Schedule)) and path.name.removesuffix(".gz").lower().endswith(".chrome.json"):
+    if isinstance(thing, (Trace, Schedule)) and path.name.removesuffix(".gz").lower().endswith(
+        ".chrome.json"
+    ):
         return lambda: write_chrome_trace(thing, problem)
     if suffix == ".json":
         return lambda: write_json(_record(thing, problem))
@@ -56,8 +60,15 @@ def _writer(thing: Savable, path: Path, problem: Problem | None) -> Callable[[],
         return lambda: write_cluster_toml(thing)
     if suffix in {".dot", ".gv"} and isinstance(thing, (Workflow, Problem)):
         return lambda: write_dot(thing.workflow if isinstance(thing, Problem) else thing)
-    others = {Cluster: ", .toml", Workflow: ", .dot, .gv", Problem: ", .dot, .gv", Trace: ", .chrome.json"}.get(type(thing), "")
-    raise InvalidInput(f"a {type(thing).__name__} cannot be saved as '{suffix}'; known: .json, .npz{others}")
+    others = {
+        Cluster: ", .toml",
+        Workflow: ", .dot, .gv",
+        Problem: ", .dot, .gv",
+        Trace: ", .chrome.json",
+    }.get(type(thing), "")
+    raise InvalidInput(
+        f"a {type(thing).__name__} cannot be saved as '{suffix}'; known: .json, .npz{others}"
+    )
 
 
 def _record(thing: Savable, problem: Problem | None) -> dict[str, Any]:

@@ -10,7 +10,7 @@ if find_spec("gymnasium") is not None:
 
     gymnasium.register(
         "weft/Conditional-v0",
-        entry_point="weft.learn.conditional_env:ConditionalEnv",
-        vector_entry_point="weft.learn.conditional_env:ConditionalVectorEnv",
+        entry_point="weft.learn.conditional.env:ConditionalEnv",
+        vector_entry_point="weft.learn.conditional.env:ConditionalVectorEnv",
     )
-    gymnasium.register("weft/Workflow-v0", entry_point="weft.learn.workflow_env:WorkflowEnv")
+    gymnasium.register("weft/Workflow-v0", entry_point="weft.learn.workflow.env:WorkflowEnv")

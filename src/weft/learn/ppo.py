@@ -21,9 +21,9 @@ from torch import Tensor, nn
 
 from weft.errors import InvalidInput
 from weft.model.columns import BoolArray, FloatArray, IntArray
-from weft.policies.networks import CLIP, Numbers
+from weft.policies.conditional.networks import CLIP, Numbers
 from weft.rng import stream
-from weft.sim.jit import njit
+from weft.sim.kernel.jit import njit
 
 FORBIDDEN = -1e9
 """Logit of a masked action: its probability is exactly 0 in float32, and no NaN comes of it (0 * -1e9 is 0, 0 * -inf is not)."""
@@ -56,7 +56,9 @@ class VectorEnv(Protocol):
         """Start all copies; return observations (envs, observation_size) and masks (envs, units, actions)."""
         ...
 
-    def step(self, actions: IntArray) -> tuple[Numbers, BoolArray, Numbers, Numbers, BoolArray, BoolArray, Numbers]:
+    def step(
+        self, actions: IntArray
+    ) -> tuple[Numbers, BoolArray, Numbers, Numbers, BoolArray, BoolArray, Numbers]:
         """Return (observation, mask, reward, elapsed, done, truncated, final observation)."""
         ...
 
@@ -99,7 +101,9 @@ class Settings:
             if getattr(self, name) < 1:
                 raise InvalidInput(f"PPO: {name} is {getattr(self, name)}; it must be 1 or more")
         if not (self.horizon > 0 and 0 <= self.trace <= 1):
-            raise InvalidInput(f"PPO: horizon is {self.horizon} and trace is {self.trace}; they must be positive and within [0, 1]")
+            raise InvalidInput(
+                f"PPO: horizon is {self.horizon} and trace is {self.trace}; they must be positive and within [0, 1]"
+            )
 
     def as_dict(self) -> dict[str, object]:
         """Return plain values for the record of a training."""
@@ -134,7 +138,9 @@ def _layers(sizes: list[int], last_gain: float) -> nn.Sequential:
 class ActorCritic(nn.Module):
     """Two networks side by side; both see observations brought to mean 0 and deviation 1 by what has been seen so far."""
 
-    def __init__(self, inputs: int, visible: int, units: int, actions: int, hidden: tuple[int, ...]) -> None:
+    def __init__(
+        self, inputs: int, visible: int, units: int, actions: int, hidden: tuple[int, ...]
+    ) -> None:
         super().__init__()
         self.visible, self.units, self.actions = visible, units, actions
         self.actor = _layers([visible, *hidden, units * actions], 0.01)
@@ -149,14 +155,18 @@ class ActorCritic(nn.Module):
         mean = batch.mean(0)
         variance = ((batch - mean) ** 2).mean(0)  # three times as fast as Tensor.var over columns
         shift = mean - self.mean
-        merged = (self.deviation**2 * self.seen + variance * n + shift**2 * self.seen * n / total) / total
+        merged = (
+            self.deviation**2 * self.seen + variance * n + shift**2 * self.seen * n / total
+        ) / total
         self.mean = self.mean + shift * (n / total)
         self.deviation = torch.sqrt(merged + 1e-10)
         self.seen = total
 
     def scaled(self, observation: Tensor) -> Tensor:
         """Bring to mean 0 and deviation 1; a feature that never moved says nothing."""
-        return ((observation - self.mean) / (self.deviation + 1e-6)).clamp_(-float(CLIP), float(CLIP))
+        return ((observation - self.mean) / (self.deviation + 1e-6)).clamp_(
+            -float(CLIP), float(CLIP)
+        )
 
     def prefer(self, scaled: Tensor) -> Tensor:
         """Return the logits (batch, units, actions)."""
@@ -175,7 +185,10 @@ class ActorCritic(nn.Module):
 
     def weights(self) -> dict[str, Numbers]:
         """Return the acting network as arrays: layers "0.weight", "0.bias", ..., and the scaling of its input."""
-        arrays = {"input.mean": self.mean[: self.visible], "input.scale": 1.0 / (self.deviation[: self.visible] + 1e-6)}
+        arrays = {
+            "input.mean": self.mean[: self.visible],
+            "input.scale": 1.0 / (self.deviation[: self.visible] + 1e-6),
+        }
         linears = [part for part in self.actor if isinstance(part, nn.Linear)]
         for i, linear in enumerate(linears):
             arrays |= {f"{i}.weight": linear.weight, f"{i}.bias": linear.bias}
@@ -206,7 +219,9 @@ def sample(
                 mask[e, u, a] = mask[e, u, a] and (a >= stocks or remaining[e, a] > 0)
                 offered = offered or mask[e, u, a]
             if not offered:
-                mask[e, u, actions - 1] = True  # all was taken: the last action, to wait, is all that is left
+                mask[e, u, actions - 1] = (
+                    True  # all was taken: the last action, to wait, is all that is left
+                )
             top = -np.inf
             for a in range(actions):
                 if mask[e, u, a] and logits[e, u, a] > top:
@@ -275,7 +290,9 @@ class _Rollout:
         self.observation = np.zeros((*shape, env.observation_size), np.float32)
         self.mask = np.zeros((*shape, env.units, env.actions), np.bool_)
         self.action = np.zeros((*shape, env.units), np.int64)
-        self.log_prob, self.reward, self.elapsed, self.discount = (np.zeros(shape) for _ in range(4))
+        self.log_prob, self.reward, self.elapsed, self.discount = (
+            np.zeros(shape) for _ in range(4)
+        )
         self.value, self.next_value, self.advantage = (np.zeros(shape) for _ in range(3))
         self.ended = np.zeros(shape, np.bool_)
 
@@ -320,30 +337,54 @@ def train(
     torch.set_num_threads(1)
     torch.manual_seed(seed)
     rng = stream(seed, "ppo")
-    net = ActorCritic(env.observation_size, getattr(env, "visible", env.observation_size), env.units, env.actions, settings.hidden)
+    net = ActorCritic(
+        env.observation_size,
+        getattr(env, "visible", env.observation_size),
+        env.units,
+        env.actions,
+        settings.hidden,
+    )
     if start is not None:
         net.begin_with(start)
-    optimiser = torch.optim.Adam(net.parameters(), lr=settings.learning_rate[0], eps=1e-5, foreach=True)
+    optimiser = torch.optim.Adam(
+        net.parameters(), lr=settings.learning_rate[0], eps=1e-5, foreach=True
+    )
     buffer, returns = _Rollout(env, settings.rollout), _Returns()
     observation, mask = env.reset(seed)
     net.observe(torch.from_numpy(np.array(observation, np.float32)))
     result = Training(net.weights(), seed, settings)
     per_update = settings.rollout * env.envs
     updates = max(1, math.ceil(settings.samples / per_update))
-    marks = {round((i + 1) * updates / settings.evaluations) for i in range(settings.evaluations)} if settings.evaluations else {updates}
+    marks = (
+        {round((i + 1) * updates / settings.evaluations) for i in range(settings.evaluations)}
+        if settings.evaluations
+        else {updates}
+    )
     lessons = settings.imitation // per_update if teacher is not None else 0
     began = time.process_time()
     try:
         for update in range(1, updates + 1):
             guide = teacher if update <= lessons else None
             progress = max(0, update - lessons - 1) / max(1, updates - lessons)
-            observation, mask = _collect(env, net, buffer, returns, observation, mask, settings, rng, guide)
-            aim = "imitate" if guide is not None else "value" if result.samples < settings.warm_up else "improve"
+            observation, mask = _collect(
+                env, net, buffer, returns, observation, mask, settings, rng, guide
+            )
+            aim = (
+                "imitate"
+                if guide is not None
+                else "value"
+                if result.samples < settings.warm_up
+                else "improve"
+            )
             entry = _improve(net, optimiser, buffer, returns, settings, progress, rng, aim=aim)
             net.observe(torch.from_numpy(buffer.observation.reshape(-1, env.observation_size)))
             result.samples += per_update
             result.cpu_seconds = time.process_time() - began
-            entry |= {"samples": float(result.samples), "reward_rate": _rate(buffer), "cpu_seconds": result.cpu_seconds}
+            entry |= {
+                "samples": float(result.samples),
+                "reward_rate": _rate(buffer),
+                "cpu_seconds": result.cpu_seconds,
+            }
             if update in marks or update == updates:
                 _keep_best(result, net, entry, evaluate)
             result.curve.append(entry)
@@ -373,7 +414,9 @@ def _collect(
     b = buffer
 
     def value_of(seen: Numbers) -> Numbers:
-        guess: Numbers = net.critic(net.scaled(torch.from_numpy(np.asarray(seen, np.float32)))).numpy()[:, 0]
+        guess: Numbers = net.critic(
+            net.scaled(torch.from_numpy(np.asarray(seen, np.float32)))
+        ).numpy()[:, 0]
         return guess.astype(np.float64) * returns.deviation + returns.mean
 
     with torch.no_grad():
@@ -382,7 +425,15 @@ def _collect(
             logits = net.prefer(net.scaled(torch.from_numpy(b.observation[t]))).numpy()
             stocks = np.array(getattr(env, "remaining", none), np.int64)
             if teacher is None:
-                sample(logits, b.mask[t], rng.random((env.envs, env.units)), stocks, capacity, b.action[t], b.log_prob[t])
+                sample(
+                    logits,
+                    b.mask[t],
+                    rng.random((env.envs, env.units)),
+                    stocks,
+                    capacity,
+                    b.action[t],
+                    b.log_prob[t],
+                )
             else:
                 b.action[t] = teacher()
                 follow(b.mask[t], stocks, capacity, b.action[t])
@@ -415,7 +466,9 @@ def _improve(
     aim: str = "improve",
 ) -> dict[str, float]:
     """Several passes over the rollout with the clipped objective (PPO, eq. 7, 9), a teacher's likelihood, or the value only."""
-    rate, entropy_weight = (a + (b - a) * progress for a, b in (settings.learning_rate, settings.entropy))
+    rate, entropy_weight = (
+        a + (b - a) * progress for a, b in (settings.learning_rate, settings.entropy)
+    )
     if aim == "imitate":
         rate = IMITATION_RATE
     for group in optimiser.param_groups:
@@ -423,12 +476,22 @@ def _improve(
     size = buffer.log_prob.size
     with torch.no_grad():
         inputs = net.scaled(torch.from_numpy(buffer.observation.reshape(size, -1)))
-    penalty = torch.from_numpy(np.where(buffer.mask, np.float32(0), np.float32(FORBIDDEN)).reshape(size, net.units, net.actions))
+    penalty = torch.from_numpy(
+        np.where(buffer.mask, np.float32(0), np.float32(FORBIDDEN)).reshape(
+            size, net.units, net.actions
+        )
+    )
     action = torch.from_numpy(buffer.action.reshape(size, net.units, 1))
     old = torch.from_numpy(buffer.log_prob.reshape(size).astype(np.float32))
     advantage = buffer.advantage.reshape(size)
-    target = torch.from_numpy((((advantage + buffer.value.reshape(size)) - returns.mean) / returns.deviation).astype(np.float32))
-    normal = torch.from_numpy(((advantage - advantage.mean()) / (advantage.std() + 1e-8)).astype(np.float32))
+    target = torch.from_numpy(
+        (((advantage + buffer.value.reshape(size)) - returns.mean) / returns.deviation).astype(
+            np.float32
+        )
+    )
+    normal = torch.from_numpy(
+        ((advantage - advantage.mean()) / (advantage.std() + 1e-8)).astype(np.float32)
+    )
     shown: list[tuple[float, float, float]] = []
     for _ in range(settings.epochs):
         order = torch.from_numpy(rng.permutation(size))
@@ -438,7 +501,9 @@ def _improve(
             taken = log_probs.gather(-1, action[pick]).sum((-2, -1))
             ratio_log = taken - old[pick]
             ratio, gain = ratio_log.exp(), normal[pick]
-            policy_loss = -torch.minimum(ratio * gain, ratio.clamp(1 - settings.clip, 1 + settings.clip) * gain).mean()
+            policy_loss = -torch.minimum(
+                ratio * gain, ratio.clamp(1 - settings.clip, 1 + settings.clip) * gain
+            ).mean()
             if aim == "imitate":
                 policy_loss = -taken.mean()
             elif aim == "value":
@@ -447,7 +512,10 @@ def _improve(
             value_loss = (net.critic(inputs[pick])[:, 0] - target[pick]).square().mean()
             optimiser.zero_grad(set_to_none=True)
             (policy_loss + settings.value_weight * value_loss - entropy_weight * entropy).backward()
-            for part in (net.actor, net.critic):  # each by itself: a noisy critic must not slow the actor
+            for part in (
+                net.actor,
+                net.critic,
+            ):  # each by itself: a noisy critic must not slow the actor
                 nn.utils.clip_grad_norm_(part.parameters(), settings.gradient_norm)
             optimiser.step()
         with torch.no_grad():
@@ -461,7 +529,12 @@ def _rate(buffer: _Rollout) -> float:
     return float(buffer.reward.sum()) / elapsed if elapsed > 0 else math.nan
 
 
-def _keep_best(result: Training, net: ActorCritic, entry: dict[str, float], evaluate: Callable[[dict[str, Numbers]], float] | None) -> None:
+def _keep_best(
+    result: Training,
+    net: ActorCritic,
+    entry: dict[str, float],
+    evaluate: Callable[[dict[str, Numbers]], float] | None,
+) -> None:
     weights = net.weights()
     score = evaluate(weights) if evaluate is not None else math.nan
     entry["score"] = score

@@ -45,20 +45,30 @@ class WorkflowBuilder:
         """Add a task; returns its name, to be used in `edge`."""
         if name in self._tasks:
             raise InvalidInput(f"task '{name}' is given twice")
-        self._tasks[name] = {"work": work, "kind": kind, "memory": memory, "cores": cores, "durations": dict(durations or {})}
+        self._tasks[name] = {
+            "work": work,
+            "kind": kind,
+            "memory": memory,
+            "cores": cores,
+            "durations": dict(durations or {}),
+        }
         return name
 
     def edge(self, src: str, dst: str, *, data: float = 0.0, when: str | None = None) -> None:
         """Add an edge that carries `data` bytes; `when` names the branch of the source that takes it."""
         for end in (src, dst):
             if end not in self._tasks:
-                raise UnknownName(f"edge {src} -> {dst} names the unknown task '{end}'{closest(end, self._tasks)}")
+                raise UnknownName(
+                    f"edge {src} -> {dst} names the unknown task '{end}'{closest(end, self._tasks)}"
+                )
         self._edges.append((src, dst, data, when))
 
     def choice(self, task: str, branches: Mapping[str, float]) -> None:
         """When `task` ends, exactly one of the branches (label -> probability) is taken."""
         if task not in self._tasks:
-            raise UnknownName(f"the choice of '{task}' names an unknown task{closest(task, self._tasks)}")
+            raise UnknownName(
+                f"the choice of '{task}' names an unknown task{closest(task, self._tasks)}"
+            )
         self._choices.append((task, dict(branches)))
 
     def build(self) -> Workflow:
@@ -102,7 +112,9 @@ class WorkflowBuilder:
         for src, dst, _, when in self._edges:
             if when is not None and (src, when) not in owner:
                 known = [label for task, label in owner if task == src]
-                raise UnknownName(f"edge {src} -> {dst} is taken when '{when}', which is no branch of '{src}'{closest(when, known)}")
+                raise UnknownName(
+                    f"edge {src} -> {dst} is taken when '{when}', which is no branch of '{src}'{closest(when, known)}"
+                )
             c, b = owner[src, when] if when is not None else (ALWAYS, 0)
             edge_choice.append(c)
             edge_branch.append(b)
@@ -110,7 +122,9 @@ class WorkflowBuilder:
         return Choices(
             task=frozen(np.array([index[t] for t, _ in self._choices], np.int64)),
             first=frozen(np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)),
-            probability=frozen(np.array([p for _, br in self._choices for p in br.values()], float)),
+            probability=frozen(
+                np.array([p for _, br in self._choices for p in br.values()], float)
+            ),
             labels=tuple(label for _, br in self._choices for label in br),
             edge_choice=frozen(np.array(edge_choice, np.int64)),
             edge_branch=frozen(np.array(edge_branch, np.int64)),

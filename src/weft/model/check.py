@@ -16,7 +16,9 @@ from weft.model.workload import Workload
 __all__ = ["Violation", "check"]
 
 
-def check(target: Problem | Workload, result: Schedule | Trace, *, timing: bool = True) -> list[Violation]:
+def check(
+    target: Problem | Workload, result: Schedule | Trace, *, timing: bool = True
+) -> list[Violation]:
     """Return what is violated; an empty list means valid.
 
     Parameters
@@ -36,7 +38,9 @@ def check(target: Problem | Workload, result: Schedule | Trace, *, timing: bool 
     """
     if isinstance(result, Schedule):
         if not isinstance(target, Problem):
-            raise InvalidInput("a schedule is checked against a problem; give workload.problems[i], not the workload")
+            raise InvalidInput(
+                "a schedule is checked against a problem; give workload.problems[i], not the workload"
+            )
         return list(schedule_violations(target, result))
     return list(trace_violations(_workload(target, result), result, timing=timing))
 
@@ -49,7 +53,10 @@ def _workload(target: Problem | Workload, trace: Trace) -> Workload:
                 f"the trace has {len(trace.workload.problems)} problems, not only '{target.name}'; check it against its workload"
             )
         target = replace(trace.workload, problems=(target,))
-    found, expected = (trace.workload.jobs, trace.workload.instances), (target.jobs, target.instances)
+    found, expected = (
+        (trace.workload.jobs, trace.workload.instances),
+        (target.jobs, target.instances),
+    )
     if found != expected:
         raise InvalidInput(
             f"the trace is of {found[0]} jobs with {found[1]} tasks, but '{target.name}' has {expected[0]} jobs with {expected[1]} tasks"

@@ -17,11 +17,16 @@ from weft.model.violation import Executions, Violation, differs, exceeds, inputs
 from weft.model.workload import Workload
 
 
-def trace_violations(workload: Workload, trace: Trace, *, timing: bool = True) -> Iterator[Violation]:
+def trace_violations(
+    workload: Workload, trace: Trace, *, timing: bool = True
+) -> Iterator[Violation]:
     """Yield what is wrong with a trace; without `timing`, durations, transfers and the pace of devices are not held against the model."""
     yield from _strangers(workload, trace)
     if trace.job_finish.shape != (workload.jobs,):
-        yield Violation("job finish", f"there are {workload.jobs} jobs, but the column has shape {trace.job_finish.shape}")
+        yield Violation(
+            "job finish",
+            f"there are {workload.jobs} jobs, but the column has shape {trace.job_finish.shape}",
+        )
         return
     rows = _Rows.of(workload, trace)
     groups = _Groups.of(rows)
@@ -57,7 +62,11 @@ class _Rows:
 
     @classmethod
     def of(cls, workload: Workload, trace: Trace) -> _Rows:
-        known = ~(_unknown_job(workload, trace) | _unknown_task(workload, trace) | _unknown_device(workload, trace))
+        known = ~(
+            _unknown_job(workload, trace)
+            | _unknown_task(workload, trace)
+            | _unknown_device(workload, trace)
+        )
         return cls(workload, trace, **{key: getattr(trace, key)[known] for key in Trace.columns()})
 
     def __len__(self) -> int:
@@ -87,7 +96,9 @@ class _Rows:
     @cached_property
     def cancel_at(self) -> FloatArray:
         """(instances,) when an instance is called off: with its job, unless one of the two was done by then; inf: never."""
-        cancel = np.where(np.isnan(self.trace.job_finish), self.trace.scenario.cancel, np.inf)[self.job_of]
+        cancel = np.where(np.isnan(self.trace.job_finish), self.trace.scenario.cancel, np.inf)[
+            self.job_of
+        ]
         return np.where(self.done_at <= cancel, np.inf, cancel)
 
     @cached_property
@@ -134,7 +145,9 @@ class _Groups:
         of_row = of_row.reshape(-1)
         finish = np.full(len(first), -np.inf)
         np.maximum.at(finish, of_row, rows.finish)
-        return cls(first, of_row, rows.device[first], rows.decided[first], rows.start[first], finish, batch)
+        return cls(
+            first, of_row, rows.device[first], rows.decided[first], rows.start[first], finish, batch
+        )
 
 
 def _unknown_job(workload: Workload, trace: Trace) -> BoolArray:
@@ -154,13 +167,24 @@ def _unknown_device(workload: Workload, trace: Trace) -> BoolArray:
 def _strangers(workload: Workload, trace: Trace) -> Iterator[Violation]:
     bad_job = _unknown_job(workload, trace)
     for r in np.flatnonzero(bad_job).tolist():
-        yield Violation("unknown job", f"row {r} is of job {trace.job[r]}, but there are {workload.jobs} jobs")
+        yield Violation(
+            "unknown job", f"row {r} is of job {trace.job[r]}, but there are {workload.jobs} jobs"
+        )
     for r in np.flatnonzero(_unknown_task(workload, trace) & ~bad_job).tolist():
-        yield Violation("unknown task", f"row {r} is of task {trace.task[r]} of job {trace.job[r]}, which has no such task")
+        yield Violation(
+            "unknown task",
+            f"row {r} is of task {trace.task[r]} of job {trace.job[r]}, which has no such task",
+        )
     for r in np.flatnonzero(_unknown_device(workload, trace)).tolist():
-        yield Violation("unknown device", f"row {r} is on device {trace.device[r]}, but there are {workload.cluster.p} devices")
+        yield Violation(
+            "unknown device",
+            f"row {r} is on device {trace.device[r]}, but there are {workload.cluster.p} devices",
+        )
     for r in np.flatnonzero((trace.status < 0) | (trace.status >= len(STATUS))).tolist():
-        yield Violation("status", f"row {r} has the status {trace.status[r]}; it must be 0 (done), 1 (lost) or 2 (cancelled)")
+        yield Violation(
+            "status",
+            f"row {r} has the status {trace.status[r]}; it must be 0 (done), 1 (lost) or 2 (cancelled)",
+        )
 
 
 def _fits(rows: _Rows) -> Iterator[Violation]:
@@ -170,45 +194,76 @@ def _fits(rows: _Rows) -> Iterator[Violation]:
 
 def _branches(rows: _Rows) -> Iterator[Violation]:
     for r in np.flatnonzero(~rows.active[rows.instance]).tolist():
-        yield Violation("branch", f"{rows.name(r)} runs on {rows.place(r)} at {rows.start[r]:.9g}, but no branch that is taken leads to it")
+        yield Violation(
+            "branch",
+            f"{rows.name(r)} runs on {rows.place(r)} at {rows.start[r]:.9g}, but no branch that is taken leads to it",
+        )
 
 
 def _counts(rows: _Rows) -> Iterator[Violation]:
     originals = (rows.status == DONE) & ~rows.copy
     times = np.bincount(rows.instance[originals], minlength=rows.workload.instances)
     for i in np.flatnonzero(times > 1).tolist():
-        yield Violation("duplicate", f"{rows.instance_name(i)} is done {times[i]} times without being marked as a copy")
+        yield Violation(
+            "duplicate",
+            f"{rows.instance_name(i)} is done {times[i]} times without being marked as a copy",
+        )
     ended = np.isfinite(rows.trace.job_finish)[rows.job_of]
     for i in np.flatnonzero(rows.active & np.isinf(rows.done_at) & ended).tolist():
         finish = rows.trace.job_finish[rows.job_of[i]]
-        yield Violation("missing", f"{rows.instance_name(i)} was never done, but the job is said to have finished at {finish:.9g}")
+        yield Violation(
+            "missing",
+            f"{rows.instance_name(i)} was never done, but the job is said to have finished at {finish:.9g}",
+        )
 
 
 def _begins(rows: _Rows) -> Iterator[Violation]:
     arrival = rows.workload.arrival[rows.job]
     for r in np.flatnonzero(exceeds(arrival, rows.start) | exceeds(arrival, rows.decided)).tolist():
         when = f"was decided at {rows.decided[r]:.9g} and started at {rows.start[r]:.9g}"
-        yield Violation("too early", f"{rows.name(r)} {when}, before its job arrived at {arrival[r]:.9g}")
+        yield Violation(
+            "too early", f"{rows.name(r)} {when}, before its job arrived at {arrival[r]:.9g}"
+        )
     for r in np.flatnonzero(exceeds(rows.decided, rows.start)).tolist():
-        yield Violation("too early", f"{rows.name(r)} started at {rows.start[r]:.9g}, before it was decided at {rows.decided[r]:.9g}")
+        yield Violation(
+            "too early",
+            f"{rows.name(r)} started at {rows.start[r]:.9g}, before it was decided at {rows.decided[r]:.9g}",
+        )
     for r in np.flatnonzero(exceeds(rows.start, rows.finish)).tolist():
-        yield Violation("wrong duration", f"{rows.name(r)} ended at {rows.finish[r]:.9g}, before it started at {rows.start[r]:.9g}")
+        yield Violation(
+            "wrong duration",
+            f"{rows.name(r)} ended at {rows.finish[r]:.9g}, before it started at {rows.start[r]:.9g}",
+        )
 
 
 def _after_cancellation(rows: _Rows) -> Iterator[Violation]:
     cancel = rows.cancel_at[rows.instance]
     # Cancellations come before starts at the same time, so no tolerance here.
     for r in np.flatnonzero(rows.start >= cancel).tolist():
-        yield Violation("cancelled", f"{rows.name(r)} started at {rows.start[r]:.9g}, but its job was cancelled at {cancel[r]:.9g}")
+        yield Violation(
+            "cancelled",
+            f"{rows.name(r)} started at {rows.start[r]:.9g}, but its job was cancelled at {cancel[r]:.9g}",
+        )
     called_off = rows.status == CANCELLED
     for r in np.flatnonzero(called_off & differs(rows.finish, cancel)).tolist():
-        when = f"its job was cancelled at {cancel[r]:.9g}" if np.isfinite(cancel[r]) else "its job was not cancelled before it was done"
-        yield Violation("cancelled", f"{rows.name(r)} was called off at {rows.finish[r]:.9g}, but {when}")
+        when = (
+            f"its job was cancelled at {cancel[r]:.9g}"
+            if np.isfinite(cancel[r])
+            else "its job was not cancelled before it was done"
+        )
+        yield Violation(
+            "cancelled", f"{rows.name(r)} was called off at {rows.finish[r]:.9g}, but {when}"
+        )
 
 
 def _batches(rows: _Rows, groups: _Groups) -> Iterator[Violation]:
     lead = groups.first[groups.of_row]
-    for column, noun in ((rows.device, "device"), (rows.start, "start"), (rows.decided, "decision"), (rows.kind, "kind")):
+    for column, noun in (
+        (rows.device, "device"),
+        (rows.start, "start"),
+        (rows.decided, "decision"),
+        (rows.kind, "kind"),
+    ):
         for r in np.flatnonzero(column != column[lead]).tolist():
             text = f"{rows.name(r)} is in batch {rows.batch[r]} with {rows.name(lead[r])}, but their {noun} differs"
             yield Violation("batch", f"{text}: {column[r]:.9g} and {column[lead[r]]:.9g}")
@@ -221,10 +276,15 @@ def _batches(rows: _Rows, groups: _Groups) -> Iterator[Violation]:
     for g in np.flatnonzero(size > c.batch[groups.device]).tolist():
         most = f"{rows.place(groups.first[g])} takes at most {c.batch[groups.device[g]]}"
         yield Violation("capacity", f"batch {groups.batch[g]} holds {size[g]} tasks, but {most}")
-    need = np.bincount(groups.of_row, weights=_memory(rows), minlength=len(groups.first)).astype(float)
+    need = np.bincount(groups.of_row, weights=_memory(rows), minlength=len(groups.first)).astype(
+        float
+    )
     room = c.memory[groups.device]
     for g in np.flatnonzero((size > 1) & exceeds(need, room)).tolist():
-        yield Violation("memory", f"batch {groups.batch[g]} needs {need[g]:g} bytes, {rows.place(groups.first[g])} has {room[g]:g}")
+        yield Violation(
+            "memory",
+            f"batch {groups.batch[g]} needs {need[g]:g} bytes, {rows.place(groups.first[g])} has {room[g]:g}",
+        )
 
 
 def _memory(rows: _Rows) -> FloatArray:
@@ -237,29 +297,46 @@ def _memory(rows: _Rows) -> FloatArray:
 def _overlaps(rows: _Rows, groups: _Groups) -> Iterator[Violation]:
     for a, b in overlaps(groups.device, groups.start, groups.finish):
         late = f"{rows.name(groups.first[b])} starts on {rows.place(groups.first[b])} at {groups.start[b]:.9g}"
-        yield Violation("overlap", f"{late} while {rows.name(groups.first[a])} runs until {groups.finish[a]:.9g}")
+        yield Violation(
+            "overlap",
+            f"{late} while {rows.name(groups.first[a])} runs until {groups.finish[a]:.9g}",
+        )
 
 
 def _inputs(rows: _Rows, *, timing: bool) -> Iterator[Violation]:
     workload, scenario = rows.workload, rows.trace.scenario
     done = rows.status == DONE
-    executions = Executions.of(rows.instance[done], rows.device[done], rows.finish[done], instances=workload.instances)
+    executions = Executions.of(
+        rows.instance[done], rows.device[done], rows.finish[done], instances=workload.instances
+    )
     settled = settled_times(workload, rows.active, rows.done_at)
     for here, problem in rows.by_problem():
         w, job = problem.workflow, rows.job[here]
         first = workload.first_instance[job]
         decided = None if rows.trace.eager else rows.decided[here]
-        need = inputs(problem, executions, first=first, task=rows.task[here], device=rows.device[here], decided=decided)
+        need = inputs(
+            problem,
+            executions,
+            first=first,
+            task=rows.task[here],
+            device=rows.device[here],
+            decided=decided,
+        )
         parent = first[need.row] + w.src[need.edge]
         start = rows.start[here][need.row]
         unsettled = exceeds(settled[parent], start)
-        taken = rows.active[parent] & taken_edges(workload, scenario, problem, job[need.row], need.edge)
+        taken = rows.active[parent] & taken_edges(
+            workload, scenario, problem, job[need.row], need.edge
+        )
         late = taken & exceeds(need.arrived, start) if timing else np.zeros(len(start), bool)
         for i in np.flatnonzero(unsettled | late).tolist():
             r = here[need.row[i]]
             begins = f"{rows.name(r)} starts on {rows.place(r)} at {start[i]:.9g}"
             if unsettled[i]:
-                yield Violation("order", f"{begins} before {rows.instance_name(parent[i])} is settled at {settled[parent[i]]:.9g}")
+                yield Violation(
+                    "order",
+                    f"{begins} before {rows.instance_name(parent[i])} is settled at {settled[parent[i]]:.9g}",
+                )
             else:
                 text = f"{begins} before the data of {rows.instance_name(parent[i])} arrives at {need.arrived[i]:.9g}"
                 yield Violation("transfer", text)
@@ -267,25 +344,39 @@ def _inputs(rows: _Rows, *, timing: bool) -> Iterator[Violation]:
 
 def _job_finishes(rows: _Rows) -> Iterator[Violation]:
     workload, finish = rows.workload, rows.trace.job_finish
-    last = workload.arrival.copy()  # a job without tasks, or with all of them skipped, ends as it arrives
+    last = (
+        workload.arrival.copy()
+    )  # a job without tasks, or with all of them skipped, ends as it arrives
     np.maximum.at(last, rows.job_of[rows.active], rows.done_at[rows.active])
     cancel = rows.trace.scenario.cancel
     ended = np.isfinite(finish)
     for j in np.flatnonzero(~ended & np.isinf(cancel)).tolist():
         yield Violation("unfinished", f"job {j} never finished and was not cancelled")
-    for j in np.flatnonzero(~ended & np.isfinite(cancel) & (last <= cancel) & (cancel > workload.arrival)).tolist():
+    for j in np.flatnonzero(
+        ~ended & np.isfinite(cancel) & (last <= cancel) & (cancel > workload.arrival)
+    ).tolist():
         text = f"the finish of job {j} is NaN, but its last task ended at {last[j]:.9g}"
         yield Violation("job finish", f"{text}, before it was cancelled at {cancel[j]:.9g}")
     for j in np.flatnonzero(ended & np.isfinite(last) & differs(finish, last)).tolist():
-        yield Violation("job finish", f"job {j} is said to have finished at {finish[j]:.9g}; its last task ended at {last[j]:.9g}")
-    for j in np.flatnonzero(ended & (exceeds(finish, cancel) | (cancel <= workload.arrival))).tolist():
-        yield Violation("cancelled", f"job {j} is said to have finished at {finish[j]:.9g}; it was cancelled at {cancel[j]:.9g}")
+        yield Violation(
+            "job finish",
+            f"job {j} is said to have finished at {finish[j]:.9g}; its last task ended at {last[j]:.9g}",
+        )
+    for j in np.flatnonzero(
+        ended & (exceeds(finish, cancel) | (cancel <= workload.arrival))
+    ).tolist():
+        yield Violation(
+            "cancelled",
+            f"job {j} is said to have finished at {finish[j]:.9g}; it was cancelled at {cancel[j]:.9g}",
+        )
 
 
 def _queues(rows: _Rows, groups: _Groups) -> Iterator[Violation]:
     order = np.lexsort((groups.batch, groups.start, groups.device))
     before, after = order[:-1], order[1:]
-    bad = (groups.device[before] == groups.device[after]) & exceeds(groups.decided[before], groups.decided[after])
+    bad = (groups.device[before] == groups.device[after]) & exceeds(
+        groups.decided[before], groups.decided[after]
+    )
     bad &= groups.start[after] > groups.start[before]
     for b, a in zip(before[bad].tolist(), after[bad].tolist(), strict=True):
         early = f"{rows.name(groups.first[b])} (decided at {groups.decided[b]:.9g})"
@@ -298,7 +389,10 @@ def _ends(rows: _Rows, groups: _Groups) -> Iterator[Violation]:
     scenario = rows.trace.scenario
     down = np.isinf(pace_at(scenario, groups.device, groups.start))
     for r in groups.first[down].tolist():
-        yield Violation("down", f"{rows.name(r)} starts at {rows.start[r]:.9g} on {rows.place(r)}, which is down")
+        yield Violation(
+            "down",
+            f"{rows.name(r)} starts at {rows.start[r]:.9g} on {rows.place(r)}, which is down",
+        )
     seconds, can = _true_seconds(rows)
     longest = np.zeros(len(groups.first))
     np.maximum.at(longest, groups.of_row, seconds)
@@ -312,7 +406,10 @@ def _ends(rows: _Rows, groups: _Groups) -> Iterator[Violation]:
     for r in np.flatnonzero(bad).tolist():
         was = STATUS[rows.status[r]] if 0 <= rows.status[r] < len(STATUS) else "?"
         text = f"{rows.name(r)} on {rows.place(r)} runs from {rows.start[r]:.9g} to {rows.finish[r]:.9g} ({was})"
-        yield Violation(_end_rule(was, STATUS[status[r]]), f"{text}; it must end at {expected[r]:.9g} ({STATUS[status[r]]})")
+        yield Violation(
+            _end_rule(was, STATUS[status[r]]),
+            f"{text}; it must end at {expected[r]:.9g} ({STATUS[status[r]]})",
+        )
 
 
 def _end_rule(was: str, must: str) -> str:
@@ -332,4 +429,6 @@ def _true_seconds(rows: _Rows) -> tuple[FloatArray, BoolArray]:
         pace = problem.pace[problem.row[task], device]
         seconds[here] = problem.work[task] * np.where(np.isfinite(pace), pace, np.nan)
     can = np.isfinite(seconds)
-    return np.where(can, seconds, 0.0) * scenario.factor[rows.instance] * scenario.bias[rows.kind, rows.device], can
+    return np.where(can, seconds, 0.0) * scenario.factor[rows.instance] * scenario.bias[
+        rows.kind, rows.device
+    ], can

@@ -101,18 +101,30 @@ class Cluster:
             names=self._labels(self.names, [f"d{i}" for i in range(p)], "device names"),
             kinds=self._labels(self.kinds, ["device"] * p, "device kinds"),
             nodes=self._labels(self.nodes, ["node0"] * p, "device nodes"),
-            **{c: floats(getattr(self, c), c, shape=(p,)) for c in ("speed", "memory", "power", "idle_power")},
+            **{
+                c: floats(getattr(self, c), c, shape=(p,))
+                for c in ("speed", "memory", "power", "idle_power")
+            },
             **{c: integers(getattr(self, c), c, shape=(p,)) for c in ("cores", "batch")},
-            throughput={str(k): floats(v, f"throughput of '{k}'", shape=(p,)) for k, v in self.throughput.items()},
+            throughput={
+                str(k): floats(v, f"throughput of '{k}'", shape=(p,))
+                for k, v in self.throughput.items()
+            },
         )
         unique_names(self.names, "device")
         self._check_devices()
-        assign(self, bandwidth=self._matrix(self.bandwidth, "bandwidth", np.inf), latency=self._matrix(self.latency, "latency", 0.0))
+        assign(
+            self,
+            bandwidth=self._matrix(self.bandwidth, "bandwidth", np.inf),
+            latency=self._matrix(self.latency, "latency", 0.0),
+        )
         refuse_not_positive(self.bandwidth, "bandwidth", self._pair, finite=False)
         refuse_negative(self.latency, "latency", self._pair)
 
     @classmethod
-    def of(cls, devices: Sequence[Device], links: Links | None = None, *, name: str = "cluster") -> Cluster:
+    def of(
+        cls, devices: Sequence[Device], links: Links | None = None, *, name: str = "cluster"
+    ) -> Cluster:
         """Gather devices and node-level links into a cluster.
 
         Examples
@@ -124,7 +136,9 @@ class Cluster:
         """
         nodes = tuple(d.node for d in devices)
         number = {n: i for i, n in enumerate(dict.fromkeys(nodes))}
-        bandwidth, latency = (links or Links()).matrices(np.array([number[n] for n in nodes], np.int64))
+        bandwidth, latency = (links or Links()).matrices(
+            np.array([number[n] for n in nodes], np.int64)
+        )
         kinds_done = dict.fromkeys(k for d in devices for k in d.throughput)
         return cls(
             name=name,
@@ -132,7 +146,10 @@ class Cluster:
             kinds=tuple(d.kind for d in devices),
             nodes=nodes,
             speed=np.array([d.speed for d in devices], float),
-            throughput={k: np.array([d.throughput.get(k, np.nan) for d in devices], float) for k in kinds_done},
+            throughput={
+                k: np.array([d.throughput.get(k, np.nan) for d in devices], float)
+                for k in kinds_done
+            },
             memory=np.array([d.memory for d in devices], float),
             cores=np.array([d.cores for d in devices]),
             batch=np.array([d.batch for d in devices]),
@@ -156,10 +173,14 @@ class Cluster:
         """Seconds to move `data` bytes: latency + data / bandwidth, nothing on one device."""
         return float(self.latency[source, target] + data * self.per_byte[source, target])
 
-    def _labels(self, given: Sequence[str] | None, default: list[str], what: str) -> tuple[str, ...]:
+    def _labels(
+        self, given: Sequence[str] | None, default: list[str], what: str
+    ) -> tuple[str, ...]:
         labels = tuple(str(x) for x in (default if given is None else given))
         if len(labels) != len(default):
-            raise InvalidInput(f"cluster '{self.name}' has {len(default)} devices but {len(labels)} {what}")
+            raise InvalidInput(
+                f"cluster '{self.name}' has {len(default)} devices but {len(labels)} {what}"
+            )
         return labels
 
     def _matrix(self, values: ArrayLike, what: str, diagonal: float) -> FloatArray:
@@ -179,7 +200,13 @@ class Cluster:
         refuse(self.cores < 1, self.cores, "cores", "1 or more", name)
         refuse(self.batch < 1, self.batch, "batch", "1 or more", name)
         for kind, rate in self.throughput.items():
-            refuse((rate < 0) | np.isinf(rate), rate, f"throughput of '{kind}'", "a finite number, zero or more", name)
+            refuse(
+                (rate < 0) | np.isinf(rate),
+                rate,
+                f"throughput of '{kind}'",
+                "a finite number, zero or more",
+                name,
+            )
 
     def _pair(self, flat: int) -> str:
         i, j = divmod(flat, self.p)

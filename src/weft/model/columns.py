@@ -47,7 +47,9 @@ def integers(values: ArrayLike, what: str, *, shape: tuple[int, ...]) -> IntArra
         as_float = _as(values, np.float64, what)
         whole = np.isfinite(as_float) & (as_float == np.floor(as_float))
         if not whole.all():
-            raise InvalidInput(f"{what} must hold whole numbers; found {as_float[~whole].flat[0]!s}")
+            raise InvalidInput(
+                f"{what} must hold whole numbers; found {as_float[~whole].flat[0]!s}"
+            )
         array = as_float.astype(np.int64)
     if array.ndim == 0:
         array = np.full(shape, int(array))
@@ -88,7 +90,11 @@ def unique_names(names: Sequence[str], what: str) -> dict[str, int]:
 def _own(array: NDArray[Any], given: ArrayLike) -> NDArray[Any]:
     """Freeze the array; copy it first where the caller could still write to it."""
     column = np.ascontiguousarray(array)
-    if isinstance(given, np.ndarray) and given.flags.writeable and np.may_share_memory(column, given):
+    if (
+        isinstance(given, np.ndarray)
+        and given.flags.writeable
+        and np.may_share_memory(column, given)
+    ):
         column = column.copy()
     return frozen(column)
 

@@ -37,19 +37,28 @@ def active_instances(workload: Workload, scenario: Scenario) -> BoolArray:
         for task in w.order.tolist():
             edges = w.pred_edge[w.pred_ptr[task] : w.pred_ptr[task + 1]]
             if len(edges):
-                taken = [runs[:, w.src[e]] & taken_edges(workload, scenario, problem, jobs, np.full(len(jobs), e)) for e in edges]
+                taken = [
+                    runs[:, w.src[e]]
+                    & taken_edges(workload, scenario, problem, jobs, np.full(len(jobs), e))
+                    for e in edges
+                ]
                 runs[:, task] = np.any(taken, axis=0)
         active[first[:, None] + np.arange(w.n)] = runs
     return active
 
 
-def taken_edges(workload: Workload, scenario: Scenario, problem: Problem, job: IntArray, edge: IntArray) -> BoolArray:
+def taken_edges(
+    workload: Workload, scenario: Scenario, problem: Problem, job: IntArray, edge: IntArray
+) -> BoolArray:
     """Whether edges belong to branches that are taken in these jobs of a problem, provided that their sources run."""
     choices = problem.workflow.choices
     choice = choices.edge_choice[edge]
     taken: BoolArray = choice == ALWAYS
     at = np.flatnonzero(~taken)
-    taken[at] = scenario.outcome[workload.first_choice[job[at]] + choice[at]] == choices.edge_branch[edge[at]]
+    taken[at] = (
+        scenario.outcome[workload.first_choice[job[at]] + choice[at]]
+        == choices.edge_branch[edge[at]]
+    )
     return taken
 
 
@@ -65,7 +74,9 @@ def settled_times(workload: Workload, active: BoolArray, done: FloatArray) -> Fl
         for task in w.order.tolist():
             parents = w.src[w.pred_edge[w.pred_ptr[task] : w.pred_ptr[task + 1]]]
             if len(parents):
-                when[:, task] = np.where(skipped[:, task], when[:, parents].max(axis=1), when[:, task])
+                when[:, task] = np.where(
+                    skipped[:, task], when[:, parents].max(axis=1), when[:, task]
+                )
         settled[first[:, None] + np.arange(w.n)] = when
     return settled
 
@@ -83,11 +94,15 @@ def pace_at(scenario: Scenario, device: IntArray, time: FloatArray) -> FloatArra
     for d in np.unique(scenario.change_device).tolist():
         times, paces = changes_of(scenario, d)
         here = np.flatnonzero(device == d)
-        pace[here] = np.concatenate(([1.0], paces))[np.searchsorted(times, time[here], side="right")]
+        pace[here] = np.concatenate(([1.0], paces))[
+            np.searchsorted(times, time[here], side="right")
+        ]
     return pace
 
 
-def run_ends(scenario: Scenario, device: IntArray, start: FloatArray, seconds: FloatArray) -> tuple[FloatArray, BoolArray]:
+def run_ends(
+    scenario: Scenario, device: IntArray, start: FloatArray, seconds: FloatArray
+) -> tuple[FloatArray, BoolArray]:
     """When work that begins at `start` on a device ends, and whether a failure cut it off.
 
     `seconds` is its true duration at pace 1; the rest of it stretches with every change of pace before its end.

@@ -102,17 +102,27 @@ def summarise(target: Problem | Workload, result: Schedule | Trace) -> Metrics:
     if isinstance(result, Trace):
         return trace_metrics(result)
     if not isinstance(target, Problem):
-        raise InvalidInput("a schedule is measured against a problem; give workload.problems[i], not the workload")
+        raise InvalidInput(
+            "a schedule is measured against a problem; give workload.problems[i], not the workload"
+        )
     return schedule_metrics(target, result)
 
 
 def schedule_metrics(problem: Problem, schedule: Schedule) -> ScheduleMetrics:
     """Return the figures of a valid schedule."""
     span, path = schedule.makespan, critical_path(problem)
-    busy = np.bincount(schedule.device, weights=schedule.finish - schedule.start, minlength=problem.p).astype(float)
+    busy = np.bincount(
+        schedule.device, weights=schedule.finish - schedule.start, minlength=problem.p
+    ).astype(float)
     speedup = ratio(sequential_time([(problem, np.ones(problem.n))]), span)
     done = Executions.of(schedule.task, schedule.device, schedule.finish, instances=problem.n)
-    need = inputs(problem, done, first=np.zeros(len(schedule), np.int64), task=schedule.task, device=schedule.device)
+    need = inputs(
+        problem,
+        done,
+        first=np.zeros(len(schedule), np.int64),
+        task=schedule.task,
+        device=schedule.device,
+    )
     ready = np.zeros(len(schedule))
     np.maximum.at(ready, need.row, need.finished)
     return ScheduleMetrics(
@@ -140,7 +150,12 @@ def trace_metrics(trace: Trace) -> TraceMetrics:
     first = np.full(workload.instances, np.inf)
     np.minimum.at(first, instance[done], trace.finish[done])
     count = np.isfinite(first).astype(float)
-    speedup = ratio(sequential_time([(p, count[f[:, None] + np.arange(p.n)].sum(axis=0)) for p, f, _ in templates(workload)]), span)
+    speedup = ratio(
+        sequential_time(
+            [(p, count[f[:, None] + np.arange(p.n)].sum(axis=0)) for p, f, _ in templates(workload)]
+        ),
+        span,
+    )
     ready, moved = _trace_inputs(trace, instance, active, first)
     original = done & ~trace.copy
     jct, ended = trace.job_completion[trace.completed], trace.completed
@@ -171,7 +186,9 @@ def trace_metrics(trace: Trace) -> TraceMetrics:
     )
 
 
-def critical_path(problem: Problem, *, active: BoolArray | None = None, taken: BoolArray | None = None) -> float:
+def critical_path(
+    problem: Problem, *, active: BoolArray | None = None, taken: BoolArray | None = None
+) -> float:
     """Longest path of shortest durations, without communication: CP_MIN of Topcuoglu et al. (2002).
 
     `active` (n,) and `taken` (m,) restrict it to the tasks and edges of the branches that were taken.
@@ -215,7 +232,9 @@ def sequential_time(parts: list[tuple[Problem, FloatArray]]) -> float:
         used = np.bincount(problem.row, weights=times, minlength=rows) > 0
         pace = problem.pace[used]
         can = np.isfinite(pace)
-        total += np.where(can.all(axis=0), (work[used, None] * np.where(can, pace, 0.0)).sum(axis=0), np.inf)
+        total += np.where(
+            can.all(axis=0), (work[used, None] * np.where(can, pace, 0.0)).sum(axis=0), np.inf
+        )
         each += float((work[used] * problem.best_pace[used]).sum())
     best = float(total.min())
     return best if np.isfinite(best) else each
@@ -256,10 +275,14 @@ def _group_seconds(trace: Trace, chosen: BoolArray) -> float:
     return float(longest.sum())
 
 
-def _trace_inputs(trace: Trace, instance: IntArray, active: BoolArray, first_done: FloatArray) -> tuple[FloatArray, float]:
+def _trace_inputs(
+    trace: Trace, instance: IntArray, active: BoolArray, first_done: FloatArray
+) -> tuple[FloatArray, float]:
     """When each row's task became ready, and the bytes its rows read from other devices."""
     workload, done = trace.workload, trace.status == DONE
-    executions = Executions.of(instance[done], trace.device[done], trace.finish[done], instances=workload.instances)
+    executions = Executions.of(
+        instance[done], trace.device[done], trace.finish[done], instances=workload.instances
+    )
     settled = settled_times(workload, active, first_done)
     ready, moved = workload.arrival[trace.job].copy(), 0.0
     for t, problem in enumerate(workload.problems):
@@ -267,10 +290,19 @@ def _trace_inputs(trace: Trace, instance: IntArray, active: BoolArray, first_don
         w, job = problem.workflow, trace.job[here]
         decided = None if trace.eager else trace.decided[here]
         first = workload.first_instance[job]
-        need = inputs(problem, executions, first=first, task=trace.task[here], device=trace.device[here], decided=decided)
+        need = inputs(
+            problem,
+            executions,
+            first=first,
+            task=trace.task[here],
+            device=trace.device[here],
+            decided=decided,
+        )
         parent = first[need.row] + w.src[need.edge]
         np.maximum.at(ready, here[need.row], settled[parent])
-        taken = active[parent] & taken_edges(workload, trace.scenario, problem, job[need.row], need.edge)
+        taken = active[parent] & taken_edges(
+            workload, trace.scenario, problem, job[need.row], need.edge
+        )
         moved += float(w.data[need.edge[taken & ~need.local]].sum())
     return ready, moved
 
@@ -281,14 +313,24 @@ def _mean_slr(trace: Trace, active: BoolArray) -> float:
     for problem, first, jobs in templates(workload):
         ended = trace.completed[jobs]
         w, first, jobs = problem.workflow, first[ended], jobs[ended]  # noqa: PLW2901
-        outcomes = trace.scenario.outcome[workload.first_choice[jobs][:, None] + np.arange(len(w.choices))]
-        _, sample, alike = np.unique(outcomes, axis=0, return_index=True, return_inverse=True) if w.conditional else _all_alike(len(jobs))
+        outcomes = trace.scenario.outcome[
+            workload.first_choice[jobs][:, None] + np.arange(len(w.choices))
+        ]
+        _, sample, alike = (
+            np.unique(outcomes, axis=0, return_index=True, return_inverse=True)
+            if w.conditional
+            else _all_alike(len(jobs))
+        )
         edges = np.arange(w.m)
         for k, j in enumerate(sample.tolist()):
             runs = active[first[j] : first[j] + w.n]
-            taken = runs[w.src] & taken_edges(workload, trace.scenario, problem, np.full(w.m, jobs[j]), edges)
+            taken = runs[w.src] & taken_edges(
+                workload, trace.scenario, problem, np.full(w.m, jobs[j]), edges
+            )
             path = critical_path(problem, active=runs, taken=taken)
-            share += [ratio(x, path) for x in trace.job_completion[jobs[alike.reshape(-1) == k]].tolist()]
+            share += [
+                ratio(x, path) for x in trace.job_completion[jobs[alike.reshape(-1) == k]].tolist()
+            ]
     return float(np.mean(share)) if share else np.nan
 
 

@@ -62,7 +62,11 @@ class Problem:
         elif cluster.throughput:
             work, row, pace = workflow.work, workflow.kind, _pace_by_kind(workflow, cluster)
         else:
-            work, row, pace = workflow.work, np.zeros(workflow.n, np.int64), (1.0 / cluster.speed)[None, :]
+            work, row, pace = (
+                workflow.work,
+                np.zeros(workflow.n, np.int64),
+                (1.0 / cluster.speed)[None, :],
+            )
         row, pace = _forbid_misfits(workflow, cluster, row, pace)
         return cls(workflow, cluster, frozen(work), frozen(row), frozen(np.ascontiguousarray(pace)))
 
@@ -100,16 +104,34 @@ class Problem:
         if durations is None:
             assert work is not None
             assert speed is not None
-            cluster = Cluster(speed=np.atleast_1d(np.asarray(speed, float)), bandwidth=bandwidth, latency=latency, memory=device_memory)  # type: ignore[arg-type]
+            cluster = Cluster(
+                speed=np.atleast_1d(np.asarray(speed, float)),
+                bandwidth=bandwidth,
+                latency=latency,
+                memory=device_memory,
+            )  # type: ignore[arg-type]
             columns: dict[str, FloatArray] = {}
             units: ArrayLike = np.atleast_1d(np.asarray(work, float))
         else:
             matrix = _duration_matrix(durations)
-            cluster = Cluster(speed=np.ones(matrix.shape[1]), bandwidth=bandwidth, latency=latency, memory=device_memory)  # type: ignore[arg-type]
+            cluster = Cluster(
+                speed=np.ones(matrix.shape[1]),
+                bandwidth=bandwidth,
+                latency=latency,
+                memory=device_memory,
+            )  # type: ignore[arg-type]
             columns = {cluster.names[d]: matrix[:, d] for d in range(matrix.shape[1])}
             units = np.zeros(len(matrix))
         return cls.bind(
-            Workflow(name=name, work=units, src=src, dst=dst, data=bytes_, memory=memory, durations=columns),  # type: ignore[arg-type]
+            Workflow(
+                name=name,
+                work=units,
+                src=src,
+                dst=dst,
+                data=bytes_,
+                memory=memory,
+                durations=columns,
+            ),  # type: ignore[arg-type]
             cluster,
         )
 
@@ -152,7 +174,9 @@ class Problem:
     def mean_pace(self) -> FloatArray:
         """(k,) mean seconds per unit of work over the devices that can run the row."""
         can = np.isfinite(self.pace)
-        return frozen(np.where(can, self.pace, 0.0).sum(axis=1) / np.maximum(can.sum(axis=1), 1))  # a kind without tasks may run nowhere
+        return frozen(
+            np.where(can, self.pace, 0.0).sum(axis=1) / np.maximum(can.sum(axis=1), 1)
+        )  # a kind without tasks may run nowhere
 
     @cached_property
     def best_pace(self) -> FloatArray:
@@ -184,7 +208,9 @@ def _edge_pairs(edges: ArrayLike) -> IntArray:
     if pairs.size == 0:
         return np.zeros((0, 2), np.int64)
     if pairs.ndim != 2 or pairs.shape[1] != 2 or not np.issubdtype(pairs.dtype, np.integer):
-        raise InvalidInput(f"edges must be pairs of task numbers, shape (m, 2); got shape {pairs.shape} of {pairs.dtype}")
+        raise InvalidInput(
+            f"edges must be pairs of task numbers, shape (m, 2); got shape {pairs.shape} of {pairs.dtype}"
+        )
     return pairs.astype(np.int64, copy=False)
 
 
@@ -197,7 +223,13 @@ def _duration_matrix(durations: ArrayLike) -> FloatArray:
         matrix = matrix.reshape(0, 1)
     if matrix.ndim != 2:
         raise InvalidInput(f"durations must be an (n, p) matrix; got shape {matrix.shape}")
-    refuse(matrix < 0, matrix, "duration", "zero or more", lambda i: f"task {i // matrix.shape[1]} on device {i % matrix.shape[1]}")
+    refuse(
+        matrix < 0,
+        matrix,
+        "duration",
+        "zero or more",
+        lambda i: f"task {i // matrix.shape[1]} on device {i % matrix.shape[1]}",
+    )
     matrix[np.isinf(matrix)] = np.nan  # the workflow's word for "cannot run there"
     stranded = np.isnan(matrix).all(axis=1)
     if stranded.any() and matrix.shape[1]:
@@ -206,7 +238,9 @@ def _duration_matrix(durations: ArrayLike) -> FloatArray:
     return matrix
 
 
-def _pace_from_durations(workflow: Workflow, cluster: Cluster) -> tuple[FloatArray, IntArray, FloatArray]:
+def _pace_from_durations(
+    workflow: Workflow, cluster: Cluster
+) -> tuple[FloatArray, IntArray, FloatArray]:
     """One row a task: the measured seconds, by device name first, then by device kind."""
     n, p = workflow.n, cluster.p
     pace = np.full((n, p), np.nan)
@@ -233,14 +267,20 @@ def _pace_by_kind(workflow: Workflow, cluster: Cluster) -> FloatArray:
     return pace
 
 
-def _forbid_misfits(workflow: Workflow, cluster: Cluster, row: IntArray, pace: FloatArray) -> tuple[IntArray, FloatArray]:
+def _forbid_misfits(
+    workflow: Workflow, cluster: Cluster, row: IntArray, pace: FloatArray
+) -> tuple[IntArray, FloatArray]:
     """Split rows by what fits where, so that memory and cores become infinite paces, and refuse a task that fits nowhere."""
     # Tasks whose needs lie between the same two capacities fit the same devices: few classes, however many tasks.
     room = np.searchsorted(np.unique(cluster.memory), workflow.memory)
     seats = np.searchsorted(np.unique(cluster.cores), workflow.cores)
     if room.any() or seats.any():
-        classes, first, member = np.unique(np.stack([row, room, seats], axis=1), axis=0, return_index=True, return_inverse=True)
-        fits = (workflow.memory[first, None] <= cluster.memory) & (workflow.cores[first, None] <= cluster.cores)
+        classes, first, member = np.unique(
+            np.stack([row, room, seats], axis=1), axis=0, return_index=True, return_inverse=True
+        )
+        fits = (workflow.memory[first, None] <= cluster.memory) & (
+            workflow.cores[first, None] <= cluster.cores
+        )
         pace = np.where(fits, pace[classes[:, 0]], np.inf)
         row = member.reshape(-1).astype(np.int64)
     stranded = np.isinf(pace.min(axis=1, initial=np.inf))[row]
@@ -248,5 +288,7 @@ def _forbid_misfits(workflow: Workflow, cluster: Cluster, row: IntArray, pace: F
         t = int(np.flatnonzero(stranded)[0])
         needs = f"kind '{workflow.kinds[workflow.kind[t]]}', memory {workflow.memory[t]:g} bytes, {workflow.cores[t]} cores"
         largest = f"{cluster.memory.max():g} bytes, {cluster.cores.max()} cores"
-        raise InvalidInput(f"task '{workflow.task_name(t)}' fits no device of '{cluster.name}' ({needs}; largest device: {largest})")
+        raise InvalidInput(
+            f"task '{workflow.task_name(t)}' fits no device of '{cluster.name}' ({needs}; largest device: {largest})"
+        )
     return row, pace

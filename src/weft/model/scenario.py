@@ -8,7 +8,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from weft.errors import InvalidInput
-from weft.model.columns import FloatArray, IntArray, floats, integers, refuse, refuse_negative, refuse_not_positive
+from weft.model.columns import (
+    FloatArray,
+    IntArray,
+    floats,
+    integers,
+    refuse,
+    refuse_negative,
+    refuse_not_positive,
+)
 from weft.model.workload import Workload
 from weft.rng import stream
 
@@ -53,12 +61,16 @@ class Scenario:
         choices = int(workload.first_choice[-1])
         rows = np.asarray(changes, float)
         if rows.size % 3 or (rows.size and rows.shape[-1] != 3):
-            raise InvalidInput(f"changes must be rows of (time, device, pace); got shape {rows.shape}")
+            raise InvalidInput(
+                f"changes must be rows of (time, device, pace); got shape {rows.shape}"
+            )
         rows = rows.reshape(-1, 3)
         rows = rows[np.argsort(rows[:, 0], kind="stable")]
         p = workload.cluster.p
         scenario = cls(
-            outcome=integers(_likeliest(workload) if outcome is None else outcome, "outcome", shape=(choices,)),
+            outcome=integers(
+                _likeliest(workload) if outcome is None else outcome, "outcome", shape=(choices,)
+            ),
             factor=floats(factor, "factor", shape=(workload.instances,)),
             bias=floats(bias, "bias", shape=(len(workload.kinds), p)),
             change_time=floats(rows[:, 0], "change time", shape=(len(rows),)),
@@ -100,11 +112,18 @@ class Scenario:
         >>> bool((Scenario.draw(w, seed=3, noise=0.2).factor > 0).all())
         True
         """
-        for name, value in (("noise", noise), ("bias", bias), ("slowdowns", slowdowns), ("failures", failures)):
+        for name, value in (
+            ("noise", noise),
+            ("bias", bias),
+            ("slowdowns", slowdowns),
+            ("failures", failures),
+        ):
             if not 0 <= value < np.inf:
                 raise InvalidInput(f"{name} is {value}; it must be a finite number, zero or more")
         if not 0 <= cancellations <= 1:
-            raise InvalidInput(f"cancellations is {cancellations}; it must be a share between 0 and 1")
+            raise InvalidInput(
+                f"cancellations is {cancellations}; it must be a share between 0 and 1"
+            )
         span = horizon if horizon is not None else _spread(workload)
         return cls.of(
             workload,
@@ -131,19 +150,31 @@ class Scenario:
         limit = _branch_counts(workload)
         if ((self.outcome < 0) | (self.outcome >= limit)).any():
             c = int(np.flatnonzero((self.outcome < 0) | (self.outcome >= limit))[0])
-            raise InvalidInput(f"the outcome of choice {c} is branch {self.outcome[c]}, but it has {limit[c]} branches")
+            raise InvalidInput(
+                f"the outcome of choice {c} is branch {self.outcome[c]}, but it has {limit[c]} branches"
+            )
 
 
 def _branch_counts(workload: Workload) -> IntArray:
     counts = [np.diff(p.workflow.choices.first) for p in workload.problems]
-    return np.concatenate([np.zeros(0, np.int64), *(counts[t] for t in workload.template)]).astype(np.int64)
+    return np.concatenate([np.zeros(0, np.int64), *(counts[t] for t in workload.template)]).astype(
+        np.int64
+    )
 
 
 def _likeliest(workload: Workload) -> IntArray:
     best = []
     for problem in workload.problems:
         choices = problem.workflow.choices
-        best.append(np.array([int(np.argmax(choices.probability[choices.branches(c)])) for c in range(len(choices))], np.int64))
+        best.append(
+            np.array(
+                [
+                    int(np.argmax(choices.probability[choices.branches(c)]))
+                    for c in range(len(choices))
+                ],
+                np.int64,
+            )
+        )
     return np.concatenate([np.zeros(0, np.int64), *(best[t] for t in workload.template)])
 
 
@@ -170,11 +201,16 @@ def _draw_bias(workload: Workload, seed: int, sigma: float) -> FloatArray:
     return by_kind[:, [names.index(k) for k in kinds]]
 
 
-def _draw_changes(workload: Workload, seed: int, slowdowns: float, failures: float, span: float) -> FloatArray:
+def _draw_changes(
+    workload: Workload, seed: int, slowdowns: float, failures: float, span: float
+) -> FloatArray:
     rows: list[tuple[float, int, float]] = []
     for d in range(workload.cluster.p):
         spells: list[tuple[float, float, float]] = []
-        for what, rate, length in (("slowdowns", slowdowns, span / 10), ("failures", failures, span / 20)):
+        for what, rate, length in (
+            ("slowdowns", slowdowns, span / 10),
+            ("failures", failures, span / 20),
+        ):
             rng = stream(seed, what, d)
             for begin in np.sort(rng.random(rng.poisson(rate)) * span).tolist():
                 pace = float(rng.uniform(1.5, 4.0)) if what == "slowdowns" else np.inf
@@ -206,5 +242,8 @@ def _draw_cancellations(workload: Workload, seed: int, share: float, span: float
 
 
 def _spread(workload: Workload) -> float:
-    total = sum(float((p.work * p.mean_pace[p.row]).sum()) * int((workload.template == t).sum()) for t, p in enumerate(workload.problems))
+    total = sum(
+        float((p.work * p.mean_pace[p.row]).sum()) * int((workload.template == t).sum())
+        for t, p in enumerate(workload.problems)
+    )
     return total / workload.cluster.p + float(workload.arrival.max(initial=0.0))

@@ -54,7 +54,9 @@ class Schedule:
                 f"task {columns['task'][r]} is scheduled from {columns['start'][r]} to {columns['finish'][r]}; times must be finite"
             )
         order = np.lexsort((columns["device"], columns["start"], columns["copy"], columns["task"]))
-        return cls(**{key: frozen(np.ascontiguousarray(column[order])) for key, column in columns.items()})
+        return cls(
+            **{key: frozen(np.ascontiguousarray(column[order])) for key, column in columns.items()}
+        )
 
     def __len__(self) -> int:
         return len(self.task)
@@ -71,4 +73,6 @@ class Schedule:
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """The columns: task, device, start, finish, copy (True for a duplicate)."""
-        return {key: getattr(self, key).copy() for key in ("task", "device", "start", "finish", "copy")}
+        return {
+            key: getattr(self, key).copy() for key in ("task", "device", "start", "finish", "copy")
+        }

@@ -96,8 +96,12 @@ class Trace:
         """(p,) seconds each device was running something; a batch counts once."""
         _, first, group = np.unique(self.batch, return_index=True, return_inverse=True)
         length = np.zeros(len(first))
-        np.maximum.at(length, group.reshape(-1), self.finish - self.start)  # a member may be called off before the others end
-        return frozen(np.bincount(self.device[first], weights=length, minlength=self.workload.cluster.p))
+        np.maximum.at(
+            length, group.reshape(-1), self.finish - self.start
+        )  # a member may be called off before the others end
+        return frozen(
+            np.bincount(self.device[first], weights=length, minlength=self.workload.cluster.p)
+        )
 
     @property
     def utilisation(self) -> float:

@@ -40,10 +40,14 @@ class Executions(NamedTuple):
     finish: FloatArray
 
     @classmethod
-    def of(cls, instance: IntArray, device: IntArray, finish: FloatArray, *, instances: int) -> Executions:
+    def of(
+        cls, instance: IntArray, device: IntArray, finish: FloatArray, *, instances: int
+    ) -> Executions:
         """Sort rows by instance."""
         order = np.argsort(instance, kind="stable")
-        ptr = np.concatenate(([0], np.cumsum(np.bincount(instance, minlength=instances)))).astype(np.int64)
+        ptr = np.concatenate(([0], np.cumsum(np.bincount(instance, minlength=instances)))).astype(
+            np.int64
+        )
         return cls(ptr, device[order], finish[order])
 
 
@@ -59,7 +63,9 @@ class Inputs(NamedTuple):
 
 def exceeds(one: FloatArray, other: FloatArray) -> BoolArray:
     """Whether `one` lies above `other` by more than the tolerance; NaN always does."""
-    scale = np.minimum(np.maximum(np.abs(one), np.abs(other)), np.finfo(float).max)  # nothing reaches to infinity
+    scale = np.minimum(
+        np.maximum(np.abs(one), np.abs(other)), np.finfo(float).max
+    )  # nothing reaches to infinity
     return ~(one <= other + TOLERANCE * scale)
 
 
@@ -78,7 +84,9 @@ def expand(ptr: IntArray, key: IntArray) -> tuple[IntArray, IntArray]:
     """
     count = ptr[key + 1] - ptr[key]
     owner = np.repeat(np.arange(len(key)), count)
-    return owner, np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count) + ptr[key][owner]
+    return owner, np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count) + ptr[key][
+        owner
+    ]
 
 
 def overlaps(device: IntArray, start: FloatArray, finish: FloatArray) -> Iterator[tuple[int, int]]:

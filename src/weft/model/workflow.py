@@ -135,7 +135,10 @@ class Workflow:
             memory=floats(self.memory, "memory", shape=(n,)),
             cores=integers(self.cores, "cores", shape=(n,)),
             kind=integers(self.kind, "kind", shape=(n,)),
-            durations={str(k): floats(v, f"durations on '{k}'", shape=(n,)) for k, v in self.durations.items()},
+            durations={
+                str(k): floats(v, f"durations on '{k}'", shape=(n,))
+                for k, v in self.durations.items()
+            },
             src=integers(self.src, "edge sources", shape=(m,)),
             dst=integers(self.dst, "edge targets", shape=(m,)),
             data=floats(self.data, "edge data", shape=(m,)),
@@ -187,12 +190,20 @@ class Workflow:
     @cached_property
     def succ_ptr(self) -> IntArray:
         """(n + 1,) where each task's outgoing edges begin; edges are sorted by source, so edge numbers are positions."""
-        return frozen(np.concatenate(([0], np.cumsum(np.bincount(self.src, minlength=self.n)))).astype(np.int64))
+        return frozen(
+            np.concatenate(([0], np.cumsum(np.bincount(self.src, minlength=self.n)))).astype(
+                np.int64
+            )
+        )
 
     @cached_property
     def pred_ptr(self) -> IntArray:
         """(n + 1,) where each task's incoming edges begin in `pred_edge`."""
-        return frozen(np.concatenate(([0], np.cumsum(np.bincount(self.dst, minlength=self.n)))).astype(np.int64))
+        return frozen(
+            np.concatenate(([0], np.cumsum(np.bincount(self.dst, minlength=self.n)))).astype(
+                np.int64
+            )
+        )
 
     @cached_property
     def pred_edge(self) -> IntArray:
@@ -217,10 +228,22 @@ class Workflow:
         refuse_negative(self.work, "work", name)
         refuse_negative(self.memory, "memory", name)
         refuse(self.cores < 1, self.cores, "cores", "1 or more", name)
-        refuse((self.kind < 0) | (self.kind >= len(self.kinds)), self.kind, "kind", f"below {len(self.kinds)}", name)
+        refuse(
+            (self.kind < 0) | (self.kind >= len(self.kinds)),
+            self.kind,
+            "kind",
+            f"below {len(self.kinds)}",
+            name,
+        )
         for device, column in self.durations.items():
             bad = (column < 0) | np.isinf(column)
-            refuse(bad, column, f"duration on '{device}'", "a finite number, zero or more (NaN: cannot run there)", name)
+            refuse(
+                bad,
+                column,
+                f"duration on '{device}'",
+                "a finite number, zero or more (NaN: cannot run there)",
+                name,
+            )
         if self.names is not None:
             unique_names(self.names, "task")
 
@@ -229,8 +252,14 @@ class Workflow:
             outside = (column < 0) | (column >= self.n)
             if outside.any():
                 e = int(np.flatnonzero(outside)[0])
-                raise InvalidInput(f"edge {e} has the {end} {column[e]}, but there are {self.n} tasks (0 to {self.n - 1})")
-        refuse_negative(self.data, "data", lambda e: f"edge {self._quoted(int(self.src[e]))} -> {self._quoted(int(self.dst[e]))}")
+                raise InvalidInput(
+                    f"edge {e} has the {end} {column[e]}, but there are {self.n} tasks (0 to {self.n - 1})"
+                )
+        refuse_negative(
+            self.data,
+            "data",
+            lambda e: f"edge {self._quoted(int(self.src[e]))} -> {self._quoted(int(self.dst[e]))}",
+        )
         loops = self.src == self.dst
         if loops.any():
             raise InvalidInput(f"{self._quoted(int(self.src[loops][0]))} depends on itself")
@@ -243,7 +272,9 @@ class Workflow:
             twice = np.flatnonzero(np.diff(key[order]) == 0)
             if len(twice):
                 e = order[twice[0]]
-                raise InvalidInput(f"edge {self._quoted(int(self.src[e]))} -> {self._quoted(int(self.dst[e]))} is given twice")
+                raise InvalidInput(
+                    f"edge {self._quoted(int(self.src[e]))} -> {self._quoted(int(self.dst[e]))} is given twice"
+                )
             for column in ("src", "dst", "data"):
                 assign(self, **{column: frozen(getattr(self, column)[order])})
             assign(self, choices=self.choices.reordered(order))
@@ -251,24 +282,40 @@ class Workflow:
     def _check_choice_shapes(self) -> None:
         choices = self.choices
         if len(choices.edge_choice) != self.m or len(choices.edge_branch) != self.m:
-            raise InvalidInput(f"choices speak of {len(choices.edge_choice)} edges, but there are {self.m}")
+            raise InvalidInput(
+                f"choices speak of {len(choices.edge_choice)} edges, but there are {self.m}"
+            )
         ends, count, labels = choices.first, len(choices.probability), len(choices.labels)
-        if len(ends) != len(choices) + 1 or labels != count or ends[0] != 0 or ends[-1] != count or (np.diff(ends) < 0).any():
-            raise InvalidInput(f"{len(choices)} choices begin at {ends.tolist()} among {count} probabilities and {labels} labels")
+        if (
+            len(ends) != len(choices) + 1
+            or labels != count
+            or ends[0] != 0
+            or ends[-1] != count
+            or (np.diff(ends) < 0).any()
+        ):
+            raise InvalidInput(
+                f"{len(choices)} choices begin at {ends.tolist()} among {count} probabilities and {labels} labels"
+            )
 
     def _check_choices(self) -> None:
         choices = self.choices
         for c, task in enumerate(choices.task.tolist()):
             if not 0 <= task < self.n:
-                raise InvalidInput(f"choice {c} belongs to task {task}, but there are {self.n} tasks")
+                raise InvalidInput(
+                    f"choice {c} belongs to task {task}, but there are {self.n} tasks"
+                )
             share = choices.probability[choices.branches(c)]
             if not len(share) or not (share >= 0).all() or abs(float(share.sum()) - 1.0) > 1e-9:
                 rule = "they must not be negative and must add up to 1"
-                raise InvalidInput(f"the branches of {self._quoted(task)} have probabilities {share.tolist()}; {rule}")
+                raise InvalidInput(
+                    f"the branches of {self._quoted(task)} have probabilities {share.tolist()}; {rule}"
+                )
         for e in np.flatnonzero(choices.edge_choice != ALWAYS).tolist():
             c, b = int(choices.edge_choice[e]), int(choices.edge_branch[e])
             if not 0 <= c < len(choices) or not 0 <= b < len(choices.branches(c)):
-                raise InvalidInput(f"edge {e} belongs to branch {b} of choice {c}, which does not exist")
+                raise InvalidInput(
+                    f"edge {e} belongs to branch {b} of choice {c}, which does not exist"
+                )
             if choices.task[c] != self.src[e]:
                 raise InvalidInput(
                     f"edge {e} leaves {self._quoted(int(self.src[e]))} but its choice belongs to {self._quoted(int(choices.task[c]))}"

@@ -11,7 +11,15 @@ from numpy.typing import ArrayLike
 
 from weft.errors import InvalidInput
 from weft.model.cluster import Cluster
-from weft.model.columns import FloatArray, IntArray, floats, frozen, integers, refuse, refuse_negative
+from weft.model.columns import (
+    FloatArray,
+    IntArray,
+    floats,
+    frozen,
+    integers,
+    refuse,
+    refuse_negative,
+)
 from weft.model.problem import Problem
 
 
@@ -51,11 +59,17 @@ class Workload:
         problems = (problems,) if isinstance(problems, Problem) else tuple(problems)
         if not problems:
             raise InvalidInput("a workload needs at least one problem")
-        jobs = max(np.size(arrival), np.size(template) if template is not None else max(1, len(problems)))
+        jobs = max(
+            np.size(arrival), np.size(template) if template is not None else max(1, len(problems))
+        )
         if template is None:
             template = np.arange(jobs) if len(problems) > 1 else np.zeros(jobs, np.int64)
         if np.size(arrival) == 1:
-            arrival = float(np.reshape(np.asarray(arrival, float), ())) if np.ndim(arrival) == 0 else float(np.asarray(arrival, float)[0])
+            arrival = (
+                float(np.reshape(np.asarray(arrival, float), ()))
+                if np.ndim(arrival) == 0
+                else float(np.asarray(arrival, float)[0])
+            )
         columns = {
             "template": integers(template, "template", shape=(jobs,)),
             "arrival": floats(arrival, "arrival", shape=(jobs,)),
@@ -73,7 +87,11 @@ class Workload:
             return f"job {j}"
 
         refuse(
-            (self.template < 0) | (self.template >= len(self.problems)), self.template, "template", f"0 to {len(self.problems) - 1}", job
+            (self.template < 0) | (self.template >= len(self.problems)),
+            self.template,
+            "template",
+            f"0 to {len(self.problems) - 1}",
+            job,
         )
         refuse_negative(self.arrival, "arrival", job)
         refuse(np.isnan(self.deadline), self.deadline, "deadline", "a time", job)
@@ -131,4 +149,6 @@ class Workload:
 def _alike(one: Cluster, other: Cluster) -> bool:
     """Whether two clusters are the same machines for a simulation: speeds are in the problems already."""
     columns = ("latency", "bandwidth", "memory", "batch")
-    return one.names == other.names and all(np.array_equal(getattr(one, c), getattr(other, c)) for c in columns)
+    return one.names == other.names and all(
+        np.array_equal(getattr(one, c), getattr(other, c)) for c in columns
+    )

@@ -1,34 +1,21 @@
-"""Static planning: Problem -> Schedule. Called, the package answers with the names of all planners: ``weft.planners()``."""
+"""Static planning, Problem -> Schedule: the table of planners and what a planner is.
 
-import sys
+- `planner`: the protocol, `plan`, the certificate
+- `bounds`: proven lower bounds
+- `objective`: makespan, energy, cost, completion
+- `lists`: list scheduling: a rank times a placement
+- `search`: planners that use the time they are given
+- `imitation`: networks that imitate planners
+"""
 
-from weft.planners import amortised, anytime, clustering, deepsched, dynamic_list, exact, genetic, list_scheduling
+from weft.planners.imitation.amortised import planner as _amortised  # noqa: F401 (registers)
+from weft.planners.imitation.deepsched import planner as _deepsched  # noqa: F401 (registers)
+from weft.planners.lists import clustering as _clustering  # noqa: F401 (registers)
+from weft.planners.lists import dynamic as _dynamic  # noqa: F401 (registers)
+from weft.planners.lists import placements as _placements  # noqa: F401 (registers)
 from weft.planners.planner import FEATURES, PLANNERS, Plan, Planner, Solution, plan, refuse_choices
-from weft.registry import CallableModule
+from weft.planners.search import anytime as _anytime  # noqa: F401 (registers)
+from weft.planners.search import exact as _exact  # noqa: F401 (registers)
+from weft.planners.search import genetic as _genetic  # noqa: F401 (registers)
 
-__all__ = [
-    "FEATURES",
-    "PLANNERS",
-    "Plan",
-    "Planner",
-    "Solution",
-    "amortised",
-    "anytime",
-    "called",
-    "clustering",
-    "deepsched",
-    "dynamic_list",
-    "exact",
-    "genetic",
-    "list_scheduling",
-    "plan",
-    "refuse_choices",
-]
-
-
-def called() -> list[str]:
-    """All names, sorted."""
-    return PLANNERS.names()
-
-
-sys.modules[__name__].__class__ = CallableModule
+__all__ = ["FEATURES", "PLANNERS", "Plan", "Planner", "Solution", "plan", "refuse_choices"]

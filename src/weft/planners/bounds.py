@@ -19,7 +19,7 @@ import numpy as np
 
 from weft.model import Problem
 from weft.model.columns import FloatArray, IntArray, frozen
-from weft.sim.jit import njit
+from weft.sim.kernel.jit import njit
 
 PAIR_LIMIT = 100_000_000
 """Edge x device x device steps up to which transfers are taken pair by pair."""
@@ -62,7 +62,9 @@ def lower_bound(problem: Problem, *, copies: bool = False) -> float:
         return 0.0
     forward = _forward(problem)
     cheapest = problem.work * problem.best_pace[problem.row]
-    path = float((_chain_heads(forward, cheapest) + cheapest).max())  # in the order in which schedules add, so exact to the last bit
+    path = float(
+        (_chain_heads(forward, cheapest) + cheapest).max()
+    )  # in the order in which schedules add, so exact to the last bit
     heads, tails, pinned = _heads_and_tails(problem, forward, cheapest, copies)
     area = _area(problem, np.ones(problem.n, bool))
     between = _between(problem, heads, tails)
@@ -100,7 +102,9 @@ def chain_tails(problem: Problem) -> FloatArray:
     return _chain_heads(_backward(problem), problem.work * problem.best_pace[problem.row])[:, None]
 
 
-def _heads_and_tails(problem: Problem, forward: _Network, cheapest: FloatArray, copies: bool) -> tuple[FloatArray, FloatArray, float]:
+def _heads_and_tails(
+    problem: Problem, forward: _Network, cheapest: FloatArray, copies: bool
+) -> tuple[FloatArray, FloatArray, float]:
     """(n,) earliest start, (n,) shortest time from finish to the end, and the best bound through one task on its best device."""
     backward = _backward(problem)
     if problem.n * problem.p > CELL_LIMIT:
@@ -109,23 +113,37 @@ def _heads_and_tails(problem: Problem, forward: _Network, cheapest: FloatArray, 
     earliest = _pick_device_heads(problem)
     start = earliest(forward)
     # Where tasks have copies, a child may read another one: only the work after a task is certain, not the transfers.
-    rest = np.broadcast_to(_chain_heads(backward, cheapest)[:, None], start.shape) if copies else earliest(backward)
-    return start.min(axis=1), rest.min(axis=1), _through(forward, start, frozen(np.ascontiguousarray(rest)))
+    rest = (
+        np.broadcast_to(_chain_heads(backward, cheapest)[:, None], start.shape)
+        if copies
+        else earliest(backward)
+    )
+    return (
+        start.min(axis=1),
+        rest.min(axis=1),
+        _through(forward, start, frozen(np.ascontiguousarray(rest))),
+    )
 
 
 def _pick_device_heads(problem: Problem) -> Callable[[_Network], FloatArray]:
-    return _device_heads if problem.m * problem.p * problem.p <= PAIR_LIMIT else _device_heads_of_many
+    return (
+        _device_heads if problem.m * problem.p * problem.p <= PAIR_LIMIT else _device_heads_of_many
+    )
 
 
 def _forward(problem: Problem) -> _Network:
     a = problem.arrays
-    return _Network(a.work, a.row, a.pace, a.order, a.pred_ptr, a.pred, a.pred_data, a.latency, a.per_byte)
+    return _Network(
+        a.work, a.row, a.pace, a.order, a.pred_ptr, a.pred, a.pred_data, a.latency, a.per_byte
+    )
 
 
 def _backward(problem: Problem) -> _Network:
     a = problem.arrays
     turned = [frozen(np.ascontiguousarray(x)) for x in (a.order[::-1], a.latency.T, a.per_byte.T)]
-    return _Network(a.work, a.row, a.pace, turned[0], a.succ_ptr, a.succ, a.succ_data, turned[1], turned[2])
+    return _Network(
+        a.work, a.row, a.pace, turned[0], a.succ_ptr, a.succ, a.succ_data, turned[1], turned[2]
+    )
 
 
 @njit
@@ -152,7 +170,12 @@ def _device_heads(g: _Network) -> FloatArray:
     widest = 0
     for t in range(n):
         widest = max(widest, g.ptr[t + 1] - g.ptr[t])
-    remote, local, release, length = np.empty(widest), np.empty(widest, np.int64), np.empty(LOCAL_PARENTS), np.empty(LOCAL_PARENTS)
+    remote, local, release, length = (
+        np.empty(widest),
+        np.empty(widest, np.int64),
+        np.empty(LOCAL_PARENTS),
+        np.empty(LOCAL_PARENTS),
+    )
     for t in g.order:
         first, last = g.ptr[t], g.ptr[t + 1]
         for d in range(p):
@@ -165,7 +188,10 @@ def _device_heads(g: _Network) -> FloatArray:
                 best = np.inf
                 for other in range(p):
                     if other != d:
-                        best = min(best, done[u, other] + (g.latency[other, d] + data * g.per_byte[other, d]))
+                        best = min(
+                            best,
+                            done[u, other] + (g.latency[other, d] + data * g.per_byte[other, d]),
+                        )
                 remote[k] = best
                 local[k] = u
             head[t, d] = _earliest_join(g, head, d, remote, local, last - first, release, length)
@@ -210,7 +236,14 @@ def _nearest(latency: FloatArray, per_byte: FloatArray) -> tuple[FloatArray, Flo
 
 @njit
 def _earliest_join(
-    g: _Network, head: FloatArray, device: int, remote: FloatArray, local: IntArray, count: int, release: FloatArray, length: FloatArray
+    g: _Network,
+    head: FloatArray,
+    device: int,
+    remote: FloatArray,
+    local: IntArray,
+    count: int,
+    release: FloatArray,
+    length: FloatArray,
 ) -> float:
     """Earliest time all parents are there: those whose data would come later than that are local, one after the other on this device."""
     best, serial = np.inf, 0.0
@@ -259,7 +292,9 @@ def _area(problem: Problem, chosen: np.ndarray) -> float:
 
 
 def _row_totals(problem: Problem, chosen: np.ndarray) -> tuple[FloatArray, FloatArray]:
-    total = np.bincount(problem.row[chosen], weights=problem.work[chosen], minlength=len(problem.pace))
+    total = np.bincount(
+        problem.row[chosen], weights=problem.work[chosen], minlength=len(problem.pace)
+    )
     return np.asarray(total, float), problem.pace
 
 
@@ -314,7 +349,9 @@ def _between(problem: Problem, heads: FloatArray, tails: FloatArray) -> float:
     weight = _area_bound(*_row_totals(problem, np.ones(problem.n, bool)))[1]
     for _ in range(3):  # the weights that fit the best set may show a better one
         share = problem.work * _least_share(problem.pace, weight)[problem.row]
-        value, head, tail = _window(share, heads, tails, np.argsort(-tails, kind="stable"), _thresholds(heads))
+        value, head, tail = _window(
+            share, heads, tails, np.argsort(-tails, kind="stable"), _thresholds(heads)
+        )
         chosen = (heads >= head) & (tails >= tail)
         refined, weight = _area_bound(*_row_totals(problem, chosen))
         value = max(value, head + refined + tail)
@@ -331,12 +368,20 @@ def _least_share(pace: FloatArray, weight: FloatArray) -> FloatArray:
 def _thresholds(heads: FloatArray) -> FloatArray:
     values = np.unique(heads)
     room = max(16, 20_000_000 // max(1, len(heads)))
-    return values if len(values) <= room else values[np.linspace(0, len(values) - 1, room).astype(np.int64)]
+    return (
+        values
+        if len(values) <= room
+        else values[np.linspace(0, len(values) - 1, room).astype(np.int64)]
+    )
 
 
 @njit
 def _window(
-    share: FloatArray, heads: FloatArray, tails: FloatArray, by_tail: IntArray, thresholds: FloatArray
+    share: FloatArray,
+    heads: FloatArray,
+    tails: FloatArray,
+    by_tail: IntArray,
+    thresholds: FloatArray,
 ) -> tuple[float, float, float]:
     best, head, tail = 0.0, 0.0, 0.0
     for h in thresholds:

@@ -12,7 +12,7 @@ from weft.errors import InvalidInput, UnknownName
 from weft.model import Problem, Schedule, Workflow
 from weft.model.columns import FloatArray, IntArray, frozen
 from weft.registry import closest
-from weft.sim.jit import njit
+from weft.sim.kernel.jit import njit
 
 
 class Goal(NamedTuple):
@@ -29,7 +29,9 @@ class Goal(NamedTuple):
 
 
 @njit
-def score(goal: Goal, makespan: float, device: IntArray, start: FloatArray, finish: FloatArray) -> float:
+def score(
+    goal: Goal, makespan: float, device: IntArray, start: FloatArray, finish: FloatArray
+) -> float:
     """Value of a schedule."""
     value, waiting = goal.makespan * makespan, 0.0
     for t in range(len(device)):
@@ -71,7 +73,13 @@ class Objective:
     jobs: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, given: str | Mapping[str, float] | Objective, *, price: Sequence[float] = (), jobs: Sequence[int] = ()) -> Objective:
+    def of(
+        cls,
+        given: str | Mapping[str, float] | Objective,
+        *,
+        price: Sequence[float] = (),
+        jobs: Sequence[int] = (),
+    ) -> Objective:
         """Make an objective from the name of what counts alone, or from weights by name."""
         if isinstance(given, Objective):
             return given
@@ -81,10 +89,16 @@ class Objective:
             if name not in known:
                 raise UnknownName(f"unknown objective '{name}'{closest(name, known)}")
             if not 0 <= weight < np.inf:
-                raise InvalidInput(f"the weight of objective '{name}' is {weight}; it must be a finite number, zero or more")
+                raise InvalidInput(
+                    f"the weight of objective '{name}' is {weight}; it must be a finite number, zero or more"
+                )
         if not any(weights.values()):
-            raise InvalidInput("all weights of the objective are zero; give at least one above zero")
-        return cls(**weights, price=tuple(float(x) for x in price), jobs=tuple(int(x) for x in jobs))
+            raise InvalidInput(
+                "all weights of the objective are zero; give at least one above zero"
+            )
+        return cls(
+            **weights, price=tuple(float(x) for x in price), jobs=tuple(int(x) for x in jobs)
+        )
 
     @property
     def plain(self) -> bool:
@@ -112,18 +126,30 @@ class Objective:
 
     def value(self, problem: Problem, schedule: Schedule) -> float:
         """The weighted sum for a schedule without copies."""
-        return float(score(self.goal(problem), schedule.makespan, schedule.device, schedule.start, schedule.finish))
+        return float(
+            score(
+                self.goal(problem),
+                schedule.makespan,
+                schedule.device,
+                schedule.start,
+                schedule.finish,
+            )
+        )
 
     def _prices(self, problem: Problem) -> FloatArray:
         if self.cost and len(self.price) != problem.p:
-            raise InvalidInput(f"objective 'cost' needs a price for each of {problem.p} devices; got {len(self.price)}")
+            raise InvalidInput(
+                f"objective 'cost' needs a price for each of {problem.p} devices; got {len(self.price)}"
+            )
         return np.array(self.price if self.cost else np.zeros(problem.p), float)
 
     def _labels(self, problem: Problem) -> IntArray:
         if not self.jobs:
             return np.zeros(problem.n, np.int64)
         if len(self.jobs) != problem.n:
-            raise InvalidInput(f"jobs labels {len(self.jobs)} tasks, but '{problem.name}' has {problem.n}")
+            raise InvalidInput(
+                f"jobs labels {len(self.jobs)} tasks, but '{problem.name}' has {problem.n}"
+            )
         return np.unique(np.array(self.jobs, np.int64), return_inverse=True)[1].astype(np.int64)
 
 
@@ -142,7 +168,9 @@ def union(problems: Sequence[Problem], *, name: str = "batch") -> tuple[Problem,
     cluster = problems[0].cluster
     for problem in problems:
         if problem.cluster is not cluster and problem.cluster.names != cluster.names:
-            raise InvalidInput(f"problem '{problem.name}' is bound to cluster '{problem.cluster.name}', the first one to '{cluster.name}'")
+            raise InvalidInput(
+                f"problem '{problem.name}' is bound to cluster '{problem.cluster.name}', the first one to '{cluster.name}'"
+            )
     sizes = [p.n for p in problems]
     first = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
     flows = [p.workflow for p in problems]
@@ -152,7 +180,9 @@ def union(problems: Sequence[Problem], *, name: str = "batch") -> tuple[Problem,
         names=tuple(f"{j}/{task}" for j, w in enumerate(flows) for task in w.task_names),
         work=np.concatenate([w.work for w in flows]),
         kinds=kinds,
-        kind=np.concatenate([np.array([kinds.index(k) for k in w.kinds], np.int64)[w.kind] for w in flows]),
+        kind=np.concatenate(
+            [np.array([kinds.index(k) for k in w.kinds], np.int64)[w.kind] for w in flows]
+        ),
         memory=np.concatenate([w.memory for w in flows]),
         cores=np.concatenate([w.cores for w in flows]),
         src=np.concatenate([w.src + o for w, o in zip(flows, first, strict=False)]),
@@ -164,7 +194,11 @@ def union(problems: Sequence[Problem], *, name: str = "batch") -> tuple[Problem,
         workflow,
         cluster,
         frozen(np.concatenate([p.work for p in problems])),
-        frozen(np.concatenate([p.row + o for p, o in zip(problems, rows, strict=False)]).astype(np.int64)),
+        frozen(
+            np.concatenate([p.row + o for p, o in zip(problems, rows, strict=False)]).astype(
+                np.int64
+            )
+        ),
         frozen(np.ascontiguousarray(np.concatenate([p.pace for p in problems]))),
     )
     return made, tuple(np.repeat(np.arange(len(problems)), sizes).tolist())

@@ -100,7 +100,14 @@ class Plan:
         return "optimal" if self.makespan <= self.bound * (1 + EXACT) else "feasible"
 
 
-def plan(problem: Problem, planner: str | Planner = "heft", *, seconds: float | None = None, seed: int = 0, **options: object) -> Plan:
+def plan(
+    problem: Problem,
+    planner: str | Planner = "heft",
+    *,
+    seconds: float | None = None,
+    seed: int = 0,
+    **options: object,
+) -> Plan:
     """Plan a problem with a planner, by name or object; further options go to the planner of that name.
 
     Examples
@@ -121,4 +128,17 @@ def plan(problem: Problem, planner: str | Planner = "heft", *, seconds: float | 
 def refuse_choices(problem: Problem, planner: str) -> None:
     """Raise `Unsupported` for a workflow with choices: which tasks run is not known beforehand."""
     if problem.workflow.conditional:
-        raise Unsupported(f"planner '{planner}' does not plan workflow '{problem.name}': it has choices; simulate a policy instead")
+        raise Unsupported(
+            f"planner '{planner}' does not plan workflow '{problem.name}': it has choices; simulate a policy instead"
+        )
+
+
+def list_planners() -> list[str]:
+    """List the names of all planners, sorted.
+
+    Examples
+    --------
+    >>> "heft" in list_planners()
+    True
+    """
+    return PLANNERS.names()

@@ -1,35 +1,25 @@
-"""Online decisions: View -> Decision. Called, the package answers with the names of all policies: ``weft.policies()``."""
+"""Online decisions, View -> Decision: the table of policies and the one loader of all of them.
 
-import sys
+- `policy`: the protocol and the table
+- `load`: a policy by name, path or object
+- `simulate`: `weft.simulate`
+- `rules`: an order of ready tasks and a placement
+- `replanning`: list scheduling of all uncommitted tasks at every event
+- `two_stage`: Q-networks that choose a task, then a device
+- `graph`: graph networks (Decima, Lachesis) and DEFT
+- `conditional`: rules, networks and rollouts for streams of conditional jobs
+- `bundled`: every trained model that ships with weft
+"""
 
-from weft.policies import deft, foresight_policy, graph_policy, heft_online, rules, workflow_files
+from weft.policies import rules as _rules  # noqa: F401 (registers)
+from weft.policies.graph import deft as _deft  # noqa: F401 (registers)
+from weft.policies.graph import policy as _graph  # noqa: F401 (registers)
 from weft.policies.policy import POLICIES
+from weft.policies.replanning import files as _files  # noqa: F401 (registers)
+from weft.policies.replanning import policy as _replanning  # noqa: F401 (registers)
+from weft.policies.replanning import static_heft as _static_heft  # noqa: F401 (registers)
 from weft.policies.rules import RulePolicy
 from weft.policies.simulate import simulate
-from weft.registry import CallableModule
 from weft.sim.view import Block, Decision, Policy, View
 
-__all__ = [
-    "POLICIES",
-    "Block",
-    "Decision",
-    "Policy",
-    "RulePolicy",
-    "View",
-    "called",
-    "deft",
-    "foresight_policy",
-    "graph_policy",
-    "heft_online",
-    "rules",
-    "simulate",
-    "workflow_files",
-]
-
-
-def called() -> list[str]:
-    """All names, sorted."""
-    return POLICIES.names()
-
-
-sys.modules[__name__].__class__ = CallableModule
+__all__ = ["POLICIES", "Block", "Decision", "Policy", "RulePolicy", "View", "simulate"]

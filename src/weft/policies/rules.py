@@ -13,7 +13,7 @@ import numpy as np
 from weft.model import Problem, Workload
 from weft.model.columns import FloatArray, IntArray, assign
 from weft.policies.policy import POLICIES
-from weft.sim.ranks import upward_rank
+from weft.sim.kernel.ranks import upward_rank
 from weft.sim.rule import Placement, Rule
 from weft.sim.view import Decision, View
 
@@ -32,11 +32,18 @@ class RulePolicy:
     def rule(self, workload: Workload) -> Rule:
         """The same policy for the compiled kernel."""
         keys = [self.key(problem) for problem in workload.problems]
-        return Rule(self.name, self.placement, np.concatenate([np.zeros(0), *(keys[t] for t in workload.template)]))
+        return Rule(
+            self.name,
+            self.placement,
+            np.concatenate([np.zeros(0), *(keys[t] for t in workload.template)]),
+        )
 
     def begin(self, workload: Workload, *, seed: int = 0) -> None:  # noqa: ARG002
         """Work out the order once."""
-        kinds = [np.array([workload.kinds.index(k) for k in p.workflow.kinds], np.int64)[p.workflow.kind] for p in workload.problems]
+        kinds = [
+            np.array([workload.kinds.index(k) for k in p.workflow.kinds], np.int64)[p.workflow.kind]
+            for p in workload.problems
+        ]
         kind = np.concatenate([np.zeros(0, np.int64), *(kinds[t] for t in workload.template)])
         assign(self, _keys=self.rule(workload).keys, _kind=kind, _last=[0] * workload.cluster.p)
 
@@ -59,7 +66,9 @@ class RulePolicy:
 
     def _place(self, view: View, instance: int) -> int | None:
         usable = np.isfinite(view.pace) if self.placement == "eft" else view.idle
-        devices = [d for d in np.flatnonzero(usable).tolist() if view.duration(instance, d) < np.inf]
+        devices = [
+            d for d in np.flatnonzero(usable).tolist() if view.duration(instance, d) < np.inf
+        ]
         if self.placement == "first":
             return devices[0] if devices else None
         cost = view.duration if self.placement == "fastest" else view.finish

@@ -38,7 +38,13 @@ def simulate(
     (3.0, 3.0, 0.667)
     """
     work = Workload.of(workload) if isinstance(workload, Problem) else workload
-    drawn = {"noise": noise, "bias": bias, "slowdowns": slowdowns, "failures": failures, "cancellations": cancellations}
+    drawn = {
+        "noise": noise,
+        "bias": bias,
+        "slowdowns": slowdowns,
+        "failures": failures,
+        "cancellations": cancellations,
+    }
     if scenario is not None and any(drawn.values()):
         raise InvalidInput("give either a scenario or what to draw one from, not both")
     future = scenario or Scenario.draw(work, seed=seed, **drawn)

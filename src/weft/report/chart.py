@@ -58,7 +58,9 @@ class Chart:
     pauses: FloatArray
 
     @classmethod
-    def of(cls, result: Drawable, problem: Problem | None = None, *, title: str | None = None) -> Chart:
+    def of(
+        cls, result: Drawable, problem: Problem | None = None, *, title: str | None = None
+    ) -> Chart:
         """Make the chart of a plan, of a schedule with its problem, or of a trace.
 
         Examples
@@ -72,11 +74,19 @@ class Chart:
             return _of_trace(result, title or result.policy or result.workload.name)
         if isinstance(result, Schedule):
             if problem is None:
-                raise InvalidInput("a Schedule does not know its tasks' names; give its problem too: gantt_html(schedule, problem)")
+                raise InvalidInput(
+                    "a Schedule does not know its tasks' names; give its problem too: gantt_html(schedule, problem)"
+                )
             return _of_schedule(result, problem, title or problem.name)
         if isinstance(result, Planned):
-            return _of_schedule(result.schedule, result.problem, title or f"{result.problem.name}: {getattr(result, 'planner', 'plan')}")
-        raise InvalidInput(f"a Gantt chart is made of a Schedule, a Plan or a Trace, not of {type(result).__name__}")
+            return _of_schedule(
+                result.schedule,
+                result.problem,
+                title or f"{result.problem.name}: {getattr(result, 'planner', 'plan')}",
+            )
+        raise InvalidInput(
+            f"a Gantt chart is made of a Schedule, a Plan or a Trace, not of {type(result).__name__}"
+        )
 
     def __len__(self) -> int:
         return len(self.task)
@@ -84,7 +94,9 @@ class Chart:
     @cached_property
     def span(self) -> tuple[float, float]:
         """First and last moment worth showing: from the first arrival to the last finish."""
-        begin = min(float(self.workload.arrival.min(initial=np.inf)), float(self.start.min(initial=np.inf)))
+        begin = min(
+            float(self.workload.arrival.min(initial=np.inf)), float(self.start.min(initial=np.inf))
+        )
         begin = begin if np.isfinite(begin) else 0.0
         return begin, max(begin, float(self.finish.max(initial=begin)))
 
@@ -123,7 +135,10 @@ class Chart:
         share = busy / ((end - begin) * len(self.lanes)) if end > begin else 0.0
         facts = [
             ("makespan", format_seconds(end - begin)),
-            ("executions" if self.decided is not None or self.outcome is not None else "tasks", f"{len(self) - int(self.copy.sum()):,}"),
+            (
+                "executions" if self.decided is not None or self.outcome is not None else "tasks",
+                f"{len(self) - int(self.copy.sum()):,}",
+            ),
             ("devices", f"{len(self.lanes):,}"),
             ("busy", f"{format_number(100 * share, digits=3)} %"),
         ]
@@ -137,14 +152,31 @@ class Chart:
 
 
 def _of_schedule(schedule: Schedule, problem: Problem, title: str) -> Chart:
-    for what, column, limit in (("task", schedule.task, problem.n), ("device", schedule.device, problem.p)):
+    for what, column, limit in (
+        ("task", schedule.task, problem.n),
+        ("device", schedule.device, problem.p),
+    ):
         if len(column) and not 0 <= column.min() <= column.max() < limit:
-            raise InvalidInput(f"the schedule names {what} {column.max()}, but problem '{problem.name}' has {limit} {what}s")
+            raise InvalidInput(
+                f"the schedule names {what} {column.max()}, but problem '{problem.name}' has {limit} {what}s"
+            )
     rows = len(schedule)
-    columns = {"task": schedule.task, "device": schedule.device, "start": schedule.start, "finish": schedule.finish, "copy": schedule.copy}
-    columns |= {"job": np.zeros(rows, np.int64), "status": np.full(rows, DONE, np.int64), "batch": np.arange(rows)}
+    columns = {
+        "task": schedule.task,
+        "device": schedule.device,
+        "start": schedule.start,
+        "finish": schedule.finish,
+        "copy": schedule.copy,
+    }
+    columns |= {
+        "job": np.zeros(rows, np.int64),
+        "status": np.full(rows, DONE, np.int64),
+        "batch": np.arange(rows),
+    }
     workload = Workload.of(problem)
-    return Chart(title, workload, **_sorted(columns, workload), outcome=None, pauses=np.zeros((0, 4)))
+    return Chart(
+        title, workload, **_sorted(columns, workload), outcome=None, pauses=np.zeros((0, 4))
+    )
 
 
 def _of_trace(trace: Trace, title: str) -> Chart:
@@ -152,7 +184,13 @@ def _of_trace(trace: Trace, title: str) -> Chart:
     if trace.eager:
         del columns["decided"]
     pauses = _pauses(trace)
-    return Chart(title, trace.workload, **_sorted(columns, trace.workload), outcome=trace.scenario.outcome, pauses=pauses)
+    return Chart(
+        title,
+        trace.workload,
+        **_sorted(columns, trace.workload),
+        outcome=trace.scenario.outcome,
+        pauses=pauses,
+    )
 
 
 def _sorted(columns: dict[str, np.ndarray], workload: Workload) -> dict[str, Any]:
@@ -162,7 +200,15 @@ def _sorted(columns: dict[str, np.ndarray], workload: Workload) -> dict[str, Any
     lane = np.empty(len(lanes), np.int64)
     lane[lanes] = np.arange(len(lanes))
     # Members of one batch share their start but, if cancelled, not their finish: sorted like this they stay together.
-    order = np.lexsort((columns["task"], columns["job"], columns["batch"], columns["start"], lane[columns["device"]]))
+    order = np.lexsort(
+        (
+            columns["task"],
+            columns["job"],
+            columns["batch"],
+            columns["start"],
+            lane[columns["device"]],
+        )
+    )
     made: dict[str, Any] = {key: column[order] for key, column in columns.items()}
     return {"decided": None, **made, "lanes": lanes}
 

@@ -79,7 +79,10 @@ class Comparison:
 
     def document(self) -> dict[str, object]:
         """The table as plain data; NaN becomes None."""
-        rows = [{key: None if _is_nan(value) else value for key, value in asdict(row).items()} for row in self.rows]
+        rows = [
+            {key: None if _is_nan(value) else value for key, value in asdict(row).items()}
+            for row in self.rows
+        ]
         return {"scenarios": self.scenarios, "seed": self.seed, "bounds": self.bounds, "rows": rows}
 
     def to_json(self) -> str:
@@ -102,17 +105,34 @@ class Comparison:
 
     def _page_section(self, problem: Problem) -> Section:
         rows = self.of(problem.name)
-        blocks: list[Block] = [Facts(dict(self._facts(problem))), Table([asdict(row) for row in rows], COLUMNS)]
+        blocks: list[Block] = [
+            Facts(dict(self._facts(problem))),
+            Table([asdict(row) for row in rows], COLUMNS),
+        ]
         blocks += [Text(f"{row.contender}: {row.refusal}") for row in rows if row.refusal]
-        charts = {row.contender: self.traces[problem.name, row.contender] for row in rows if not row.refusal}
+        charts = {
+            row.contender: self.traces[problem.name, row.contender]
+            for row in rows
+            if not row.refusal
+        }
         if charts:
             shown = dict(list(charts.items())[:MOST_CHARTS])
-            which = "all contenders" if len(shown) == len(charts) else f"the best {len(shown)} of {len(charts)}"
-            blocks.append(Gantts(shown, caption=f"What happened under the first scenario: {which}."))
+            which = (
+                "all contenders"
+                if len(shown) == len(charts)
+                else f"the best {len(shown)} of {len(charts)}"
+            )
+            blocks.append(
+                Gantts(shown, caption=f"What happened under the first scenario: {which}.")
+            )
         return Section(problem.name, [*blocks, Dag(problem.workflow, caption="The workflow.")])
 
     def _facts(self, problem: Problem) -> list[tuple[str, str]]:
-        facts = [("tasks", f"{problem.n:,}"), ("edges", f"{problem.m:,}"), ("devices", f"{problem.p:,}")]
+        facts = [
+            ("tasks", f"{problem.n:,}"),
+            ("edges", f"{problem.m:,}"),
+            ("devices", f"{problem.p:,}"),
+        ]
         if self.bounds[problem.name] > 0:
             facts.append(("bound", format_seconds(self.bounds[problem.name])))
         return facts
@@ -171,7 +191,12 @@ def compare(
         raise InvalidInput(f"scenarios is {scenarios}; it must be 1 or more")
     problems = _with_unique_names(problems)
     chosen = [_contender(c) for c in contenders]
-    futures = {p.name: [Scenario.draw(Workload.of(p), seed=seed + s, **uncertainty) for s in range(scenarios)] for p in problems}
+    futures = {
+        p.name: [
+            Scenario.draw(Workload.of(p), seed=seed + s, **uncertainty) for s in range(scenarios)
+        ]
+        for p in problems
+    }
     bounds = {p.name: 0.0 if p.workflow.conditional else lower_bound(p) for p in problems}
     rows: list[Row] = []
     traces: dict[tuple[str, str], Trace] = {}
@@ -180,7 +205,15 @@ def compare(
     labels = _labels(chosen)
     for problem, contender in watch([(p, c) for p in problems for c in chosen]):
         label = labels[id(contender)]
-        row, trace = _measure(problem, contender, label, futures[problem.name], bounds[problem.name], seconds=seconds, seed=seed)
+        row, trace = _measure(
+            problem,
+            contender,
+            label,
+            futures[problem.name],
+            bounds[problem.name],
+            seconds=seconds,
+            seed=seed,
+        )
         rows.append(row)
         if trace is not None:
             traces[problem.name, row.contender] = trace
@@ -190,7 +223,14 @@ def compare(
 
 
 def _measure(
-    problem: Problem, contender: Contender, name: str, futures: list[Scenario], bound: float, *, seconds: float | None, seed: int
+    problem: Problem,
+    contender: Contender,
+    name: str,
+    futures: list[Scenario],
+    bound: float,
+    *,
+    seconds: float | None,
+    seed: int,
 ) -> tuple[Row, Trace | None]:
     kind = _kind(contender)
     workload = Workload.of(problem)
@@ -221,7 +261,11 @@ def _warm(contender: Contender) -> None:
     """Compile a planner, or read it from the cache, before the clock runs."""
     if hasattr(contender, "solve"):
         with suppress(Unsupported):
-            plan(Problem.from_arrays([[1.0, 1.0], [1.0, 1.0]], [[0, 1]], [1.0]), contender, seconds=0.01)
+            plan(
+                Problem.from_arrays([[1.0, 1.0], [1.0, 1.0]], [[0, 1]], [1.0]),
+                contender,
+                seconds=0.01,
+            )
 
 
 def _bound_for(made: Plan | None, bound: float) -> float:
@@ -240,8 +284,14 @@ def _labels(chosen: Sequence[Contender]) -> dict[int, str]:
     labels: dict[int, str] = {}
     for contender in chosen:
         name = str(getattr(contender, "name", contender))
-        choices = (name, f"{name} ({_kind(contender)})", *(f"{name} #{i}" for i in range(2, len(chosen) + 2)))
-        labels.setdefault(id(contender), next(label for label in choices if label not in labels.values()))
+        choices = (
+            name,
+            f"{name} ({_kind(contender)})",
+            *(f"{name} #{i}" for i in range(2, len(chosen) + 2)),
+        )
+        labels.setdefault(
+            id(contender), next(label for label in choices if label not in labels.values())
+        )
     return labels
 
 
@@ -252,7 +302,9 @@ def _contender(given: Contender) -> Contender:
         return PLANNERS.create(given)
     if given in POLICIES.names():
         return POLICIES.create(given)
-    raise UnknownName(f"unknown planner or policy '{given}'{closest(given, [*PLANNERS.names(), *POLICIES.names()])}")
+    raise UnknownName(
+        f"unknown planner or policy '{given}'{closest(given, [*PLANNERS.names(), *POLICIES.names()])}"
+    )
 
 
 def _with_unique_names(problems: Sequence[Problem]) -> tuple[Problem, ...]:
@@ -261,7 +313,13 @@ def _with_unique_names(problems: Sequence[Problem]) -> tuple[Problem, ...]:
     for problem in problems:
         seen[problem.name] = seen.get(problem.name, 0) + 1
         again = seen[problem.name]
-        named.append(problem if again == 1 else replace(problem, workflow=replace(problem.workflow, name=f"{problem.name} ({again})")))
+        named.append(
+            problem
+            if again == 1
+            else replace(
+                problem, workflow=replace(problem.workflow, name=f"{problem.name} ({again})")
+            )
+        )
     return tuple(named)
 
 

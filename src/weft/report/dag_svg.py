@@ -60,13 +60,20 @@ def dag_svg(workflow: Workflow) -> str:
     """
     large = workflow.n > TASKS_UP_TO or workflow.m > EDGES_UP_TO
     picture = _summary(workflow) if large else _tasks(workflow)
-    layout = lay_out([node.level for node in picture.nodes], [(e.src, e.dst) for e in picture.edges])
+    layout = lay_out(
+        [node.level for node in picture.nodes], [(e.src, e.dst) for e in picture.edges]
+    )
     return _drawn(workflow, picture, layout)
 
 
 def _tasks(workflow: Workflow) -> _Picture:
     nodes = [
-        _Node(shortened(workflow.task_name(t), 20), _about(workflow, t), int(workflow.kind[t]), int(workflow.level[t]))
+        _Node(
+            shortened(workflow.task_name(t), 20),
+            _about(workflow, t),
+            int(workflow.kind[t]),
+            int(workflow.level[t]),
+        )
         for t in range(workflow.n)
     ]
     edges = [_task_edge(workflow, e) for e in range(workflow.m)]
@@ -91,7 +98,9 @@ def _task_edge(workflow: Workflow, edge: int) -> _Edge:
         return _Edge(u, v, about)
     branch = choices.branches(choice)[int(choices.edge_branch[edge])]
     share = format_number(float(choices.probability[branch]), digits=3)
-    return _Edge(u, v, f"{about}, if {choices.labels[branch]} (probability {share})", share, dashed=True)
+    return _Edge(
+        u, v, f"{about}, if {choices.labels[branch]} (probability {share})", share, dashed=True
+    )
 
 
 def _summary(workflow: Workflow) -> _Picture:
@@ -102,7 +111,9 @@ def _summary(workflow: Workflow) -> _Picture:
     common = np.argsort(-np.bincount(workflow.kind, minlength=len(workflow.kinds)), kind="stable")
     group = np.full(len(workflow.kinds), KINDS)
     group[common[:KINDS]] = common[:KINDS] if len(workflow.kinds) <= KINDS else np.arange(KINDS)
-    names = {int(group[k]): workflow.kinds[k] for k in common[:KINDS].tolist()} | ({KINDS: "other"} if len(workflow.kinds) > KINDS else {})
+    names = {int(group[k]): workflow.kinds[k] for k in common[:KINDS].tolist()} | (
+        {KINDS: "other"} if len(workflow.kinds) > KINDS else {}
+    )
     key = band * (KINDS + 1) + group[workflow.kind]
     found, member, count = np.unique(key, return_inverse=True, return_counts=True)
     nodes = []
@@ -117,17 +128,27 @@ def _summary(workflow: Workflow) -> _Picture:
     return _Picture(nodes, edges, sorted(names.items()), note + inside)
 
 
-def _summed_edges(workflow: Workflow, member: np.ndarray, band: np.ndarray, groups: int) -> list[_Edge]:
+def _summed_edges(
+    workflow: Workflow, member: np.ndarray, band: np.ndarray, groups: int
+) -> list[_Edge]:
     across = band[workflow.src] < band[workflow.dst]
     key = member[workflow.src[across]] * groups + member[workflow.dst[across]]
     found, where, count = np.unique(key, return_inverse=True, return_counts=True)
     data = np.bincount(where.reshape(-1), weights=workflow.data[across], minlength=len(found))
-    maybe = np.bincount(where.reshape(-1), weights=workflow.choices.edge_choice[across] != ALWAYS, minlength=len(found))
+    maybe = np.bincount(
+        where.reshape(-1),
+        weights=workflow.choices.edge_choice[across] != ALWAYS,
+        minlength=len(found),
+    )
     edges = []
     for k, code in enumerate(found.tolist()):
         about = f"{int(count[k]):,} edges, {format_bytes(float(data[k]))}"
         width = 1.0 + min(5.0, float(np.log10(count[k])) * 1.3)
-        edges.append(_Edge(code // groups, code % groups, about, dashed=bool(maybe[k] == count[k]), width=width))
+        edges.append(
+            _Edge(
+                code // groups, code % groups, about, dashed=bool(maybe[k] == count[k]), width=width
+            )
+        )
     return edges
 
 
@@ -140,8 +161,13 @@ def _drawn(workflow: Workflow, picture: _Picture, layout: Layout) -> str:
     y = (layout.place - low + 0.5) * ROW + 8
     legend, foot = _legend(picture, width, layout.height * ROW + 28)
     width = max(width, 320.0)
-    body = [_edge(picture.edges[e], path, left, wide, y, layout) for e, path in enumerate(layout.paths)]
-    body += [_node(node, left[node.level], wide[node.level], float(y[v])) for v, node in enumerate(picture.nodes)]
+    body = [
+        _edge(picture.edges[e], path, left, wide, y, layout) for e, path in enumerate(layout.paths)
+    ]
+    body += [
+        _node(node, left[node.level], wide[node.level], float(y[v]))
+        for v, node in enumerate(picture.nodes)
+    ]
     title = f"Workflow {workflow.name}: {workflow.n:,} tasks, {workflow.m:,} edges"
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" viewBox="0 0 {width:.0f} {foot:.0f}" width="{width:.0f}" height="{foot:.0f}" '
@@ -171,19 +197,33 @@ def _node(node: _Node, x: float, width: float, y: float) -> str:
     return f'<g class="node"><title>{escaped(node.about)}</title>{box}{text}</g>'
 
 
-def _edge(edge: _Edge, path: list[int], left: list[float], wide: list[float], y: np.ndarray, layout: Layout) -> str:
-    spans = [(left[layout.layer_of[v]], left[layout.layer_of[v]] + wide[layout.layer_of[v]], float(y[v])) for v in path]
+def _edge(
+    edge: _Edge,
+    path: list[int],
+    left: list[float],
+    wide: list[float],
+    y: np.ndarray,
+    layout: Layout,
+) -> str:
+    spans = [
+        (left[layout.layer_of[v]], left[layout.layer_of[v]] + wide[layout.layer_of[v]], float(y[v]))
+        for v in path
+    ]
     here, height = spans[0][1], spans[0][2]
     line = [f"M{here:.1f} {height:.1f}"]
     for begin, end, at in spans[1:]:
         bend = (begin - here) / 2
-        line.append(f"C{here + bend:.1f} {height:.1f} {begin - bend:.1f} {at:.1f} {begin:.1f} {at:.1f}")
+        line.append(
+            f"C{here + bend:.1f} {height:.1f} {begin - bend:.1f} {at:.1f} {begin:.1f} {at:.1f}"
+        )
         line.append(f"H{end:.1f}")
         here, height = end, at
     dash = ' stroke-dasharray="5 4"' if edge.dashed else ""
     style = f'fill="none" style="stroke:{variable("muted")}" stroke-width="{edge.width:.1f}" stroke-opacity="0.55"{dash}'
     curve = f'<path d="{" ".join(line[:-1])}" {style}/>'
-    return f'<g class="edge"><title>{escaped(edge.about)}</title>{curve}{_edge_label(edge, spans)}</g>'
+    return (
+        f'<g class="edge"><title>{escaped(edge.about)}</title>{curve}{_edge_label(edge, spans)}</g>'
+    )
 
 
 def _edge_label(edge: _Edge, spans: list[tuple[float, float, float]]) -> str:
@@ -205,9 +245,13 @@ def _legend(picture: _Picture, width: float, y: float) -> tuple[str, float]:
         if x + size > room and x > 12:
             x, y = 12.0, y + 20
         square = f'<rect x="{x:.1f}" y="{y - 10:.1f}" width="12" height="12" rx="3" style="fill:{variable(f"c{kind % len(CATEGORIES)}")}"/>'
-        parts.append(f'{square}<text x="{x + 17:.1f}" y="{y:.1f}" style="fill:{variable("ink")}">{escaped(label)}</text>')
+        parts.append(
+            f'{square}<text x="{x + 17:.1f}" y="{y:.1f}" style="fill:{variable("ink")}">{escaped(label)}</text>'
+        )
         x += size
     for line in textwrap.wrap(picture.note, max(20, int((room - 24) / 6.2))):
         y += 20
-        parts.append(f'<text x="12" y="{y:.1f}" style="fill:{variable("muted")}">{escaped(line)}</text>')
+        parts.append(
+            f'<text x="12" y="{y:.1f}" style="fill:{variable("muted")}">{escaped(line)}</text>'
+        )
     return "".join(parts), y + 14

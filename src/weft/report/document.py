@@ -14,7 +14,16 @@ from weft.model.columns import FloatArray
 from weft.report.palette import css_variables
 from weft.report.quantities import escaped
 
-SCRIPTS = ("gantt_model.js", "gantt_scale.js", "gantt_paint.js", "gantt_marks.js", "gantt_panel.js", "gantt.js", "tabs.js", "start.js")
+SCRIPTS = (
+    "gantt_model.js",
+    "gantt_scale.js",
+    "gantt_paint.js",
+    "gantt_marks.js",
+    "gantt_panel.js",
+    "gantt.js",
+    "tabs.js",
+    "start.js",
+)
 STYLES = ("page.css", "gantt.css")
 
 
@@ -53,16 +62,17 @@ def compact(values: FloatArray, *, digits: int = 10) -> list[float | int]:
     largest = float(np.abs(values).max(initial=0.0))
     if largest < 2**53 and bool((values == np.floor(values)).all()):
         return [int(v) for v in values.tolist()]
-    return [float(v) for v in np.round(values, max(0, digits - int(np.ceil(np.log10(largest))))).tolist()]
+    return [
+        float(v)
+        for v in np.round(values, max(0, digits - int(np.ceil(np.log10(largest))))).tolist()
+    ]
 
 
 def document(*, title: str, body: str, page_class: str) -> str:
     """Wrap a body into a page. Its policy lets only the page's own script run, and forbids all network access."""
     script = _script()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    policy = (
-        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
-    )
+    policy = f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
     values = {
         "policy": policy,
         "title": escaped(title),
@@ -74,4 +84,6 @@ def document(*, title: str, body: str, page_class: str) -> str:
     page = asset("page.html")
     # One pass over the template: what is put in is never looked at again.
     parts = page.split("{{")
-    return parts[0] + "".join(values[key.strip()] + rest for key, _, rest in (part.partition("}}") for part in parts[1:]))
+    return parts[0] + "".join(
+        values[key.strip()] + rest for key, _, rest in (part.partition("}}") for part in parts[1:])
+    )

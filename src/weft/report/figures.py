@@ -51,9 +51,24 @@ def line_figure(
             if x.shape != y.shape:
                 raise InvalidInput(f"line '{name}' has {x.size} x values and {y.size} y values")
             marker = _MARKERS[k % len(_MARKERS)] if x.size <= 30 else None
-            axes.plot(x, y, color=category(k), marker=marker, ms=5, ls=_DASHES[(k // 4) % 4], label=shortened(name, 32))
+            axes.plot(
+                x,
+                y,
+                color=category(k),
+                marker=marker,
+                ms=5,
+                ls=_DASHES[(k // 4) % 4],
+                label=shortened(name, 32),
+            )
             if line.low is not None and line.high is not None:
-                axes.fill_between(x, np.asarray(line.low, float), np.asarray(line.high, float), color=category(k), alpha=0.18, lw=0)
+                axes.fill_between(
+                    x,
+                    np.asarray(line.low, float),
+                    np.asarray(line.high, float),
+                    color=category(k),
+                    alpha=0.18,
+                    lw=0,
+                )
         if log_x:
             axes.set_xscale("log")
             _plain_ticks(axes.xaxis)
@@ -81,8 +96,19 @@ def bar_figure(
         for k, (name, values) in enumerate(groups.items()):
             at = np.arange(len(labels)) + (k - (len(groups) - 1) / 2) * width
             heights = [values.get(label, np.nan) for label in labels]
-            spread = [errors.get(name, {}).get(label, np.nan) for label in labels] if errors else None
-            axes.bar(at, heights, width * 0.92, color=category(k), label=shortened(name, 32), yerr=spread, ecolor=LIGHT["ink"], capsize=3)
+            spread = (
+                [errors.get(name, {}).get(label, np.nan) for label in labels] if errors else None
+            )
+            axes.bar(
+                at,
+                heights,
+                width * 0.92,
+                color=category(k),
+                label=shortened(name, 32),
+                yerr=spread,
+                ecolor=LIGHT["ink"],
+                capsize=3,
+            )
         if baseline is not None:
             axes.axhline(baseline, color=LIGHT["muted"], lw=1.2, ls="--")
         axes.set_xticks(range(len(labels)), _short(labels))
@@ -106,12 +132,23 @@ def heat_figure(
     """A table as colours, from pale to blue, with the number in every cell while there is room; NaN stays empty."""
     table = np.asarray(values, float)
     if table.shape != (len(rows), len(columns)):
-        raise InvalidInput(f"heat map '{title}' has values of shape {table.shape}, but {len(rows)} rows and {len(columns)} columns")
+        raise InvalidInput(
+            f"heat map '{title}' has values of shape {table.shape}, but {len(rows)} rows and {len(columns)} columns"
+        )
     with drawing(*size) as (figure, axes):
         from matplotlib.colors import LinearSegmentedColormap
 
-        shades = [mixed(category(0), LIGHT["paper"], 0.92), category(0), mixed(category(0), "#000000", 0.55)]
-        mesh = axes.pcolormesh(table, cmap=LinearSegmentedColormap.from_list("weft", shades), edgecolors="face", linewidth=0.4)
+        shades = [
+            mixed(category(0), LIGHT["paper"], 0.92),
+            category(0),
+            mixed(category(0), "#000000", 0.55),
+        ]
+        mesh = axes.pcolormesh(
+            table,
+            cmap=LinearSegmentedColormap.from_list("weft", shades),
+            edgecolors="face",
+            linewidth=0.4,
+        )
         axes.invert_yaxis()
         axes.set_xticks(np.arange(len(columns)) + 0.5, _short(columns))
         axes.set_yticks(np.arange(len(rows)) + 0.5, _short(rows))
@@ -137,13 +174,33 @@ def pareto_figure(
     best = pareto_front(points)
     with drawing(*size) as (figure, axes):
         front = sorted(points[name] for name in best)
-        axes.plot([x for x, _ in front], [y for _, y in front], color=LIGHT["muted"], lw=1.2, ls="--", drawstyle="steps-post", zorder=1)
+        axes.plot(
+            [x for x, _ in front],
+            [y for _, y in front],
+            color=LIGHT["muted"],
+            lw=1.2,
+            ls="--",
+            drawstyle="steps-post",
+            zorder=1,
+        )
         for name, (x, y) in points.items():
             axes.scatter(
-                [x], [y], s=46, color=category(0) if name in best else "none", edgecolors=category(0 if name in best else 1), zorder=2
+                [x],
+                [y],
+                s=46,
+                color=category(0) if name in best else "none",
+                edgecolors=category(0 if name in best else 1),
+                zorder=2,
             )
             weight = "bold" if name in best else "normal"
-            axes.annotate(shortened(name, 24), (x, y), xytext=(5, 5), textcoords="offset points", fontsize=8.5, fontweight=weight)
+            axes.annotate(
+                shortened(name, 24),
+                (x, y),
+                xytext=(5, 5),
+                textcoords="offset points",
+                fontsize=8.5,
+                fontweight=weight,
+            )
         if log_x:
             axes.set_xscale("log")
             _plain_ticks(axes.xaxis)
@@ -178,7 +235,9 @@ def _plain_ticks(axis: Any) -> None:
 
 def _tick_points(axes: Any, series: Mapping[str, Series]) -> None:
     """Ticks where the points are, if they are few: powers of ten say less than the sizes that were tried."""
-    points = np.unique(np.concatenate([np.asarray(line.x, float) for line in series.values()] or [np.zeros(0)]))
+    points = np.unique(
+        np.concatenate([np.asarray(line.x, float) for line in series.values()] or [np.zeros(0)])
+    )
     if len(points) <= 9:
         axes.set_xticks(points, [format_number(float(x)) for x in points])
         axes.xaxis.minorticks_off()
@@ -190,10 +249,20 @@ def _cell_numbers(axes: Any, table: np.ndarray, mesh: Any) -> None:
     for (i, j), value in np.ndenumerate(table):
         if np.isfinite(value):
             ink = text_on(to_hex(mesh.cmap(mesh.norm(value))))
-            axes.text(j + 0.5, i + 0.5, format_number(float(value), digits=3), ha="center", va="center", fontsize=8.5, color=ink)
+            axes.text(
+                j + 0.5,
+                i + 0.5,
+                format_number(float(value), digits=3),
+                ha="center",
+                va="center",
+                fontsize=8.5,
+                color=ink,
+            )
 
 
-def _finished(figure: Any, axes: Any, title: str, x_label: str, y_label: str, *, legend: bool) -> str:
+def _finished(
+    figure: Any, axes: Any, title: str, x_label: str, y_label: str, *, legend: bool
+) -> str:
     axes.set_title(shortened(title, 60))
     axes.set_xlabel(shortened(x_label, 70))
     axes.set_ylabel(shortened(y_label, 40))
@@ -208,7 +277,9 @@ def _name_lines(figure: Any, axes: Any) -> None:
     if len(names) <= MOST_INSIDE:
         axes.legend(fontsize=9)
     else:
-        figure.legend(fontsize=8, loc="outside lower center", ncols=3, columnspacing=1.2, handlelength=2.4)
+        figure.legend(
+            fontsize=8, loc="outside lower center", ncols=3, columnspacing=1.2, handlelength=2.4
+        )
 
 
 def _short(labels: Sequence[str]) -> list[str]:

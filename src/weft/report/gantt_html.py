@@ -14,7 +14,9 @@ LINK_LIMIT = 256
 """Clusters with more devices and links of many speeds get no arrival times: the matrix would outweigh the rows."""
 
 
-def gantt_html(result: Drawable, problem: Problem | None = None, *, title: str | None = None) -> str:
+def gantt_html(
+    result: Drawable, problem: Problem | None = None, *, title: str | None = None
+) -> str:
     """Draw a schedule (with its problem), a plan or a trace as one HTML page.
 
     Examples
@@ -26,7 +28,10 @@ def gantt_html(result: Drawable, problem: Problem | None = None, *, title: str |
     True
     """
     chart = Chart.of(result, problem, title=title)
-    facts = "".join(f"<div><dt>{escaped(label)}</dt><dd>{escaped(value)}</dd></div>" for label, value in chart.facts())
+    facts = "".join(
+        f"<div><dt>{escaped(label)}</dt><dd>{escaped(value)}</dd></div>"
+        for label, value in chart.facts()
+    )
     header = f'<header class="bar"><h1>{escaped(chart.title)}</h1><dl class="facts">{facts}</dl></header>'
     return document(title=chart.title, body=header + gantt_fragment(chart), page_class="solo")
 
@@ -53,8 +58,13 @@ def chart_data(chart: Chart, *, until: float | None = None) -> dict[str, object]
         "kinds": list(chart.workload.kinds),
         "templates": _templates(chart.workload),
         "jobs": chart.workload.template.tolist(),
-        "outcome": None if chart.outcome is None or not len(chart.outcome) else chart.outcome.tolist(),
-        "pauses": [[int(d), a, b, None if np.isinf(pace) else pace] for d, a, b, pace in chart.pauses.tolist()],
+        "outcome": None
+        if chart.outcome is None or not len(chart.outcome)
+        else chart.outcome.tolist(),
+        "pauses": [
+            [int(d), a, b, None if np.isinf(pace) else pace]
+            for d, a, b, pace in chart.pauses.tolist()
+        ],
         "rows": _rows(chart),
         "palette": {"light": list(CATEGORIES), "dark": [brighter(c) for c in CATEGORIES]},
     }
@@ -81,19 +91,32 @@ def _rows(chart: Chart) -> dict[str, object]:
 
 
 def _devices(cluster: Cluster, lanes: np.ndarray) -> dict[str, object]:
-    return {"names": list(cluster.names), "kinds": list(cluster.kinds), "nodes": list(cluster.nodes), "lanes": lanes.tolist()}
+    return {
+        "names": list(cluster.names),
+        "kinds": list(cluster.kinds),
+        "nodes": list(cluster.nodes),
+        "lanes": lanes.tolist(),
+    }
 
 
 def _links(cluster: Cluster) -> dict[str, object] | None:
     """Distinct (latency, seconds per byte) pairs and, where there is more than one off the diagonal, which pair each link has."""
     p = cluster.p
-    pairs, which = np.unique(np.stack([cluster.latency.ravel(), cluster.per_byte.ravel()], axis=1), axis=0, return_inverse=True)
+    pairs, which = np.unique(
+        np.stack([cluster.latency.ravel(), cluster.per_byte.ravel()], axis=1),
+        axis=0,
+        return_inverse=True,
+    )
     matrix = which.reshape(p, p)
     across = np.unique(matrix[~np.eye(p, dtype=bool)])
     if len(across) > 1 and p > LINK_LIMIT:
         return None
     table: dict[str, object] = {"latency": pairs[:, 0].tolist(), "perByte": pairs[:, 1].tolist()}
-    return table | ({"every": int(across[0]) if len(across) else 0} if len(across) <= 1 else {"which": which.reshape(-1).tolist()})
+    return table | (
+        {"every": int(across[0]) if len(across) else 0}
+        if len(across) <= 1
+        else {"which": which.reshape(-1).tolist()}
+    )
 
 
 def _templates(workload: Workload) -> list[dict[str, object]]:
@@ -105,12 +128,18 @@ def _templates(workload: Workload) -> list[dict[str, object]]:
             "name": w.name,
             "n": w.n,
             "names": None if w.names is None else list(w.names),
-            "kind": np.array([position[k] for k in w.kinds], np.int64)[w.kind].tolist() if len(w.kinds) > 1 else position[w.kinds[0]],
+            "kind": np.array([position[k] for k in w.kinds], np.int64)[w.kind].tolist()
+            if len(w.kinds) > 1
+            else position[w.kinds[0]],
             "src": w.src.tolist(),
             "dst": w.dst.tolist(),
             "data": compact(w.data, digits=7),
         }
         if w.conditional:
-            template |= {"choices": len(w.choices), "choice": w.choices.edge_choice.tolist(), "branch": w.choices.edge_branch.tolist()}
+            template |= {
+                "choices": len(w.choices),
+                "choice": w.choices.edge_choice.tolist(),
+                "branch": w.choices.edge_branch.tolist(),
+            }
         templates.append(template)
     return templates

@@ -21,7 +21,9 @@ NAMES_UP_TO = 300
 """Charts with more bars show no names: they could not be read."""
 
 
-def save_gantt(result: Drawable, path: str | Path, problem: Problem | None = None, *, title: str | None = None) -> Path:
+def save_gantt(
+    result: Drawable, path: str | Path, problem: Problem | None = None, *, title: str | None = None
+) -> Path:
     """Write the Gantt chart of a schedule (with its problem), a plan or a trace to a .html, .svg or .png file."""
     path = Path(path)
     suffix = path.suffix.lower()
@@ -32,11 +34,15 @@ def save_gantt(result: Drawable, path: str | Path, problem: Problem | None = Non
     elif suffix == ".png":
         path.write_bytes(gantt_png(result, problem, title=title))
     else:
-        raise InvalidInput(f"'{path.name}' ends in '{path.suffix}'; a Gantt chart is written to .html, .svg or .png{_near(suffix)}")
+        raise InvalidInput(
+            f"'{path.name}' ends in '{path.suffix}'; a Gantt chart is written to .html, .svg or .png{_near(suffix)}"
+        )
     return path
 
 
-def gantt_svg(result: Drawable, problem: Problem | None = None, *, title: str | None = None) -> bytes:
+def gantt_svg(
+    result: Drawable, problem: Problem | None = None, *, title: str | None = None
+) -> bytes:
     """The chart as an SVG file; the same chart gives the same bytes."""
     chart = Chart.of(result, problem, title=title)
     with drawing(*_size(chart)) as (figure, axes):
@@ -44,7 +50,9 @@ def gantt_svg(result: Drawable, problem: Problem | None = None, *, title: str | 
         return svg_bytes(figure)
 
 
-def gantt_png(result: Drawable, problem: Problem | None = None, *, title: str | None = None) -> bytes:
+def gantt_png(
+    result: Drawable, problem: Problem | None = None, *, title: str | None = None
+) -> bytes:
     """The chart as a PNG file."""
     chart = Chart.of(result, problem, title=title)
     with drawing(*_size(chart)) as (figure, axes):
@@ -69,7 +77,17 @@ def _draw(chart: Chart, figure: Any, axes: Any) -> None:
     bottom = lane[chart.device] - 0.42 + slot * height
     for device, begin, until, pace in chart.pauses.tolist():
         shade = LIGHT["bad"] if np.isinf(pace) else LIGHT["muted"]
-        axes.barh(lane[int(device)], until - begin, left=begin, height=1, color="none", edgecolor=shade, alpha=0.35, hatch="///", lw=0)
+        axes.barh(
+            lane[int(device)],
+            until - begin,
+            left=begin,
+            height=1,
+            color="none",
+            edgecolor=shade,
+            alpha=0.35,
+            hatch="///",
+            lw=0,
+        )
     # One call for each look, not for each bar: a hundred thousand bars stay possible.
     for look in _looks(chart):
         _bars(axes, chart, bottom, height, look)
@@ -92,11 +110,25 @@ def _bars(axes: Any, chart: Chart, bottom: np.ndarray, height: np.ndarray, look:
     kind, status, copy = look
     mine = (chart.kind == kind) & (chart.status == status) & (chart.copy == copy)
     x0, x1, y0, y1 = chart.start[mine], chart.finish[mine], bottom[mine], (bottom + height)[mine]
-    corners = np.stack([np.stack([x0, y0], 1), np.stack([x1, y0], 1), np.stack([x1, y1], 1), np.stack([x0, y1], 1)], axis=1)
+    corners = np.stack(
+        [
+            np.stack([x0, y0], 1),
+            np.stack([x1, y0], 1),
+            np.stack([x1, y1], 1),
+            np.stack([x0, y1], 1),
+        ],
+        axis=1,
+    )
     color = category(kind)
     edge = {DONE: LIGHT["paper"], LOST: LIGHT["bad"], CANCELLED: LIGHT["ink"]}[status]
     hatch = "xxxx" if status == LOST else "////" if copy else None
-    bars = PolyCollection(list(corners), facecolors=color, edgecolors=edge, hatch=hatch, linewidths=0.6 if len(chart) < 2000 else 0.0)
+    bars = PolyCollection(
+        list(corners),
+        facecolors=color,
+        edgecolors=edge,
+        hatch=hatch,
+        linewidths=0.6 if len(chart) < 2000 else 0.0,
+    )
     bars.set_alpha(1.0 if status == DONE else 0.5)
     bars.set_linestyle("--" if status == CANCELLED else "-")
     axes.add_collection(bars, autolim=False)
@@ -112,8 +144,22 @@ def _names(axes: Any, chart: Chart, middle: np.ndarray, height: np.ndarray) -> N
             continue
         ink = text_on(category(int(chart.kind[r]))) if chart.status[r] == DONE else LIGHT["ink"]
         x, text = (chart.start[r] + chart.finish[r]) / 2, shortened(name, letters)
-        plate = {"facecolor": category(int(chart.kind[r])), "edgecolor": "none", "pad": 1.0} if chart.copy[r] else None
-        axes.text(x, middle[r], text, ha="center", va="center", fontsize=8, color=ink, clip_on=True, bbox=plate)
+        plate = (
+            {"facecolor": category(int(chart.kind[r])), "edgecolor": "none", "pad": 1.0}
+            if chart.copy[r]
+            else None
+        )
+        axes.text(
+            x,
+            middle[r],
+            text,
+            ha="center",
+            va="center",
+            fontsize=8,
+            color=ink,
+            clip_on=True,
+            bbox=plate,
+        )
 
 
 def _dress(figure: Any, axes: Any, chart: Chart) -> None:
@@ -133,5 +179,9 @@ def _dress(figure: Any, axes: Any, chart: Chart) -> None:
     axes.set_title(f"{shortened(chart.title, 60)}   ({facts})")
     kinds = np.unique(chart.kind).tolist()[:12]
     if len(kinds) > 1:
-        handles = [Patch(color=category(k), label=shortened(chart.workload.kinds[k], 20)) for k in kinds]
-        figure.legend(handles=handles, loc="outside lower left", ncols=min(6, len(kinds)), fontsize=9)
+        handles = [
+            Patch(color=category(k), label=shortened(chart.workload.kinds[k], 20)) for k in kinds
+        ]
+        figure.legend(
+            handles=handles, loc="outside lower left", ncols=min(6, len(kinds)), fontsize=9
+        )

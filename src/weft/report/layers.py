@@ -87,7 +87,9 @@ def _inversions(pairs: list[tuple[int, int]]) -> int:
     return crossed
 
 
-def _with_bends(layer_of: list[int], edges: Sequence[tuple[int, int]]) -> tuple[list[list[int]], list[tuple[int, int]]]:
+def _with_bends(
+    layer_of: list[int], edges: Sequence[tuple[int, int]]
+) -> tuple[list[list[int]], list[tuple[int, int]]]:
     needed = sum(layer_of[v] - layer_of[u] - 1 for u, v in edges)
     paths, links = [], []
     for u, v in edges:
@@ -102,7 +104,9 @@ def _with_bends(layer_of: list[int], edges: Sequence[tuple[int, int]]) -> tuple[
     return paths, links
 
 
-def _ordered(layers: list[list[int]], before: list[list[int]], after: list[list[int]], paths: list[list[int]]) -> list[list[int]]:
+def _ordered(
+    layers: list[list[int]], before: list[list[int]], after: list[list[int]], paths: list[list[int]]
+) -> list[list[int]]:
     now = [list(layer) for layer in layers]
     best, fewest = now, crossings(now, paths)
     for sweep in range(SWEEPS):
@@ -125,14 +129,21 @@ def _swept(layers: list[list[int]], neighbours: list[list[int]], *, down: bool) 
     return made
 
 
-def _placed(layers: list[list[int]], before: list[list[int]], after: list[list[int]], *, bends_from: int) -> np.ndarray:
+def _placed(
+    layers: list[list[int]], before: list[list[int]], after: list[list[int]], *, bends_from: int
+) -> np.ndarray:
     """Pull every node towards the mean of its neighbours, keeping order and distance."""
     place = np.zeros(len(before))
     for layer in layers:
         place[layer] = np.arange(len(layer)) - (len(layer) - 1) / 2
     for sweep in range(SWEEPS):
         for layer in layers if sweep % 2 == 0 else layers[::-1]:
-            wish = np.array([_mean([float(place[u]) for u in (*before[v], *after[v])], float(place[v])) for v in layer])
+            wish = np.array(
+                [
+                    _mean([float(place[u]) for u in (*before[v], *after[v])], float(place[v]))
+                    for v in layer
+                ]
+            )
             size = np.array([0.45 if v >= bends_from else 1.0 for v in layer])
             offset = np.concatenate(([0.0], np.cumsum((size[1:] + size[:-1]) / 2)))
             place[layer] = _monotone(wish - offset) + offset

@@ -76,5 +76,7 @@ def inline_svg(figure: Any, *, label: str) -> str:
 def png_bytes(figure: Any, *, dpi: int = 160) -> bytes:
     """The figure as a PNG file on white."""
     out = io.BytesIO()
-    figure.savefig(out, format="png", dpi=dpi, facecolor=LIGHT["paper"], metadata={"Software": None})
+    figure.savefig(
+        out, format="png", dpi=dpi, facecolor=LIGHT["paper"], metadata={"Software": None}
+    )
     return out.getvalue()

@@ -32,7 +32,9 @@ class Text:
 
     def html(self, mark: str) -> str:  # noqa: ARG002
         """One `p` for each paragraph."""
-        return "".join(f"<p>{escaped(part.strip())}</p>" for part in self.text.split("\n\n") if part.strip())
+        return "".join(
+            f"<p>{escaped(part.strip())}</p>" for part in self.text.split("\n\n") if part.strip()
+        )
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,13 @@ class Table:
 
     def html(self, mark: str) -> str:  # noqa: ARG002
         """The table."""
-        return table_html(self.rows, self.columns, sort=self.sort, descending=self.descending, caption=self.caption)
+        return table_html(
+            self.rows,
+            self.columns,
+            sort=self.sort,
+            descending=self.descending,
+            caption=self.caption,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +101,9 @@ class Figures:
 
     def html(self, mark: str) -> str:
         """A grid of figures."""
-        return '<div class="plots">' + "".join(figure.html(mark) for figure in self.figures) + "</div>"
+        return (
+            '<div class="plots">' + "".join(figure.html(mark) for figure in self.figures) + "</div>"
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +116,10 @@ class Gantts:
 
     def html(self, mark: str) -> str:
         """The tabs and their panels."""
-        charts = {name: Chart.of(result, self.problem, title=name) for name, result in self.results.items()}
+        charts = {
+            name: Chart.of(result, self.problem, title=name)
+            for name, result in self.results.items()
+        }
         until = max((chart.span[1] for chart in charts.values()), default=0.0)
         panels = "".join(
             f'<div class="panel" id="{mark}-{k}" data-label="{escaped(name)}">'
@@ -124,7 +137,9 @@ class Section:
     blocks: Sequence[Block] = field(default_factory=tuple)
 
 
-def report_html(*, title: str, sections: Sequence[Section], lead: str = "", footer: str = "") -> str:
+def report_html(
+    *, title: str, sections: Sequence[Section], lead: str = "", footer: str = ""
+) -> str:
     """The page as a string.
 
     Examples
@@ -134,18 +149,33 @@ def report_html(*, title: str, sections: Sequence[Section], lead: str = "", foot
     False
     """
     marks = [f"s{i}" for i in range(len(sections))]
-    listed = "".join(f'<li><a href="#{m}">{escaped(s.title)}</a></li>' for m, s in zip(marks, sections, strict=True))
-    contents = f'<nav class="contents" aria-label="Contents"><ol>{listed}</ol></nav>' if len(sections) > 2 else ""
-    head = f"<header><h1>{escaped(title)}</h1>" + (f'<p class="lead">{escaped(lead)}</p>' if lead else "") + f"{contents}</header>"
+    listed = "".join(
+        f'<li><a href="#{m}">{escaped(s.title)}</a></li>'
+        for m, s in zip(marks, sections, strict=True)
+    )
+    contents = (
+        f'<nav class="contents" aria-label="Contents"><ol>{listed}</ol></nav>'
+        if len(sections) > 2
+        else ""
+    )
+    head = (
+        f"<header><h1>{escaped(title)}</h1>"
+        + (f'<p class="lead">{escaped(lead)}</p>' if lead else "")
+        + f"{contents}</header>"
+    )
     body = "".join(_section(mark, section) for mark, section in zip(marks, sections, strict=True))
     foot = f"<footer>{escaped(footer)}</footer>" if footer else ""
     return document(title=title, body=f"{head}<main>{body}</main>{foot}", page_class="report")
 
 
-def write_report(path: str | Path, *, title: str, sections: Sequence[Section], lead: str = "", footer: str = "") -> Path:
+def write_report(
+    path: str | Path, *, title: str, sections: Sequence[Section], lead: str = "", footer: str = ""
+) -> Path:
     """Write the page to a file; it needs nothing but a browser, and its policy forbids it to reach the network."""
     path = Path(path)
-    path.write_text(report_html(title=title, sections=sections, lead=lead, footer=footer), encoding="utf-8")
+    path.write_text(
+        report_html(title=title, sections=sections, lead=lead, footer=footer), encoding="utf-8"
+    )
     return path
 
 
@@ -155,7 +185,11 @@ def _section(mark: str, section: Section) -> str:
 
 
 def _facts(facts: Iterable[tuple[str, str]]) -> str:
-    return '<dl class="facts">' + "".join(f"<div><dt>{escaped(k)}</dt><dd>{escaped(v)}</dd></div>" for k, v in facts) + "</dl>"
+    return (
+        '<dl class="facts">'
+        + "".join(f"<div><dt>{escaped(k)}</dt><dd>{escaped(v)}</dd></div>" for k, v in facts)
+        + "</dl>"
+    )
 
 
 def _caption(text: str) -> str:

@@ -84,7 +84,10 @@ def luminance(color: str) -> float:
     >>> luminance("#ffffff")
     1.0
     """
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (v / 255 for v in _channels(color))]
+    linear = [
+        c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4
+        for c in (v / 255 for v in _channels(color))
+    ]
     return float(0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2])
 
 
@@ -119,7 +122,9 @@ def variable(name: str) -> str:
 
 def _numbered(colors: Sequence[str]) -> dict[str, str]:
     """Categories as c0, c1, ..., and the ink to write on them as i0, i1, ..."""
-    return {f"c{i}": c for i, c in enumerate(colors)} | {f"i{i}": text_on(c) for i, c in enumerate(colors)}
+    return {f"c{i}": c for i, c in enumerate(colors)} | {
+        f"i{i}": text_on(c) for i, c in enumerate(colors)
+    }
 
 
 def _declared(colors: dict[str, str]) -> str:

@@ -16,7 +16,7 @@ from weft.policies import simulate
 from weft.report.page import Block, Dag, Facts, Gantts, Section, Table, Text, write_report
 from weft.report.quantities import format_seconds
 from weft.report.tables import Column, table_text
-from weft.run.launch import RunTrace
+from weft.runtime.api import RunTrace
 
 COLUMNS = (
     Column("kind"),
@@ -32,9 +32,16 @@ def predicted_trace(trace: Trace, decider: Any) -> Trace:
     """The same run in the simulator, as estimated before it began: by the same planner or policy, with the branches that were taken."""
     problem = trace.workload.problems[0]
     guide = decider.solve(problem).schedule if hasattr(decider, "solve") else decider
-    future = replace(trace.scenario, change_time=np.zeros(0), change_device=np.zeros(0, np.int64), change_pace=np.zeros(0))
+    future = replace(
+        trace.scenario,
+        change_time=np.zeros(0),
+        change_device=np.zeros(0, np.int64),
+        change_pace=np.zeros(0),
+    )
     future = replace(future, cancel=np.full(trace.workload.jobs, np.inf))
-    return simulate(trace.workload, guide if isinstance(guide, Schedule) else decider, scenario=future).named("predicted")
+    return simulate(
+        trace.workload, guide if isinstance(guide, Schedule) else decider, scenario=future
+    ).named("predicted")
 
 
 def accuracy(trace: Trace) -> list[dict[str, Any]]:
@@ -43,7 +50,9 @@ def accuracy(trace: Trace) -> list[dict[str, Any]]:
     done = trace.status == DONE
     task, device = trace.task[done], trace.device[done]
     measured = (trace.finish - trace.start)[done]
-    predicted = np.array([problem.duration(int(t), int(d)) for t, d in zip(task, device, strict=True)])
+    predicted = np.array(
+        [problem.duration(int(t), int(d)) for t, d in zip(task, device, strict=True)]
+    )
     kinds = problem.workflow.kind[task]
     rows = []
     for kind, name in enumerate(problem.workflow.kinds):
@@ -52,7 +61,13 @@ def accuracy(trace: Trace) -> list[dict[str, Any]]:
             if mine.any():
                 ratio = float(np.median(measured[mine] / np.maximum(predicted[mine], 1e-12)))
                 row = {"kind": name, "device": place, "tasks": int(mine.sum()), "ratio": ratio}
-                rows.append({**row, "predicted": float(np.median(predicted[mine])), "measured": float(np.median(measured[mine]))})
+                rows.append(
+                    {
+                        **row,
+                        "predicted": float(np.median(predicted[mine])),
+                        "measured": float(np.median(measured[mine])),
+                    }
+                )
     return rows
 
 
@@ -101,12 +116,18 @@ def gantt_text(trace: Trace, *, width: int = 72) -> str:
         mark = letters[kind] if trace.status[r] == DONE else "!"
         lanes[int(trace.device[r])][first:last] = [mark] * (min(last, width) - min(first, width))
     legend = ", ".join(f"{letters[k]} = {kind}" for k, kind in enumerate(kinds))
-    return "\n".join([*(f"{n:<{wide}} |{''.join(lane)}|" for n, lane in zip(names, lanes, strict=True)), legend])
+    return "\n".join(
+        [*(f"{n:<{wide}} |{''.join(lane)}|" for n, lane in zip(names, lanes, strict=True)), legend]
+    )
 
 
 def run_text(trace: RunTrace, predicted: Trace | None = None) -> str:
     """A run, for people at a terminal."""
-    head = f"{trace.workload.name}: " + ", ".join(f"{k} {v}" for k, v in facts(trace, predicted).items()) + f", policy {trace.policy}"
+    head = (
+        f"{trace.workload.name}: "
+        + ", ".join(f"{k} {v}" for k, v in facts(trace, predicted).items())
+        + f", policy {trace.policy}"
+    )
     parts = [head, gantt_text(trace), table_text(accuracy(trace), COLUMNS)]
     if trace.shadow is not None:
         parts.append(str(trace.shadow))
@@ -126,4 +147,6 @@ def write_run_report(trace: RunTrace, path: str | Path, predicted: Trace | None 
         Section("Predicted against measured", [Table(accuracy(trace), COLUMNS)]),
         Section("The workflow", [Dag(trace.workload.problems[0].workflow)]),
     ]
-    return write_report(path, title=f"{trace.workload.name}, run with {trace.policy}", sections=sections)
+    return write_report(
+        path, title=f"{trace.workload.name}, run with {trace.policy}", sections=sections
+    )

@@ -64,7 +64,9 @@ def cohens_d(first: ArrayLike, second: ArrayLike) -> float:
     return paired_t_test(first, second).effect
 
 
-def bootstrap_mean(values: ArrayLike, *, confidence: float = 0.95, draws: int = 10_000, seed: int = 0) -> Interval:
+def bootstrap_mean(
+    values: ArrayLike, *, confidence: float = 0.95, draws: int = 10_000, seed: int = 0
+) -> Interval:
     """Percentile bootstrap interval of a mean (Efron and Tibshirani 1993, chapter 13).
 
     Examples
@@ -72,18 +74,48 @@ def bootstrap_mean(values: ArrayLike, *, confidence: float = 0.95, draws: int = 
     >>> bootstrap_mean([2.0, 2.0, 2.0])
     Interval(estimate=2.0, low=2.0, high=2.0, confidence=0.95)
     """
-    return _bootstrap(_column(values)[:, None], lambda table: table[..., 0].mean(axis=-1), confidence, draws, seed, "mean")
+    return _bootstrap(
+        _column(values)[:, None],
+        lambda table: table[..., 0].mean(axis=-1),
+        confidence,
+        draws,
+        seed,
+        "mean",
+    )
 
 
-def bootstrap_mean_ratio(first: ArrayLike, second: ArrayLike, *, confidence: float = 0.95, draws: int = 10_000, seed: int = 0) -> Interval:
+def bootstrap_mean_ratio(
+    first: ArrayLike,
+    second: ArrayLike,
+    *,
+    confidence: float = 0.95,
+    draws: int = 10_000,
+    seed: int = 0,
+) -> Interval:
     """Bootstrap interval of mean(first) / mean(second); pairs are drawn together."""
     table = _table(first, second)
     if not (table[:, 1] > 0).all():
-        raise InvalidInput(f"the ratio of means needs positive values below the line; the smallest is {table[:, 1].min():g}")
-    return _bootstrap(table, lambda t: t[..., 0].mean(axis=-1) / t[..., 1].mean(axis=-1), confidence, draws, seed, "mean ratio")
+        raise InvalidInput(
+            f"the ratio of means needs positive values below the line; the smallest is {table[:, 1].min():g}"
+        )
+    return _bootstrap(
+        table,
+        lambda t: t[..., 0].mean(axis=-1) / t[..., 1].mean(axis=-1),
+        confidence,
+        draws,
+        seed,
+        "mean ratio",
+    )
 
 
-def geometric_mean_ratio(first: ArrayLike, second: ArrayLike, *, confidence: float = 0.95, draws: int = 10_000, seed: int = 0) -> Interval:
+def geometric_mean_ratio(
+    first: ArrayLike,
+    second: ArrayLike,
+    *,
+    confidence: float = 0.95,
+    draws: int = 10_000,
+    seed: int = 0,
+) -> Interval:
     """Geometric mean of first / second, pair by pair, with its bootstrap interval.
 
     Examples
@@ -93,9 +125,18 @@ def geometric_mean_ratio(first: ArrayLike, second: ArrayLike, *, confidence: flo
     """
     table = _table(first, second)
     if not (table > 0).all():
-        raise InvalidInput(f"a geometric mean needs positive values; the smallest is {table.min():g}")
+        raise InvalidInput(
+            f"a geometric mean needs positive values; the smallest is {table.min():g}"
+        )
     logs = np.log(table[:, :1] / table[:, 1:])
-    return _bootstrap(logs, lambda t: np.exp(t[..., 0].mean(axis=-1)), confidence, draws, seed, "geometric mean ratio")
+    return _bootstrap(
+        logs,
+        lambda t: np.exp(t[..., 0].mean(axis=-1)),
+        confidence,
+        draws,
+        seed,
+        "geometric mean ratio",
+    )
 
 
 def holm(p_values: Mapping[str, float]) -> dict[str, float]:
@@ -117,7 +158,12 @@ def holm(p_values: Mapping[str, float]) -> dict[str, float]:
 
 
 def _bootstrap(
-    table: FloatArray, statistic: Callable[[FloatArray], FloatArray], confidence: float, draws: int, seed: int, name: str
+    table: FloatArray,
+    statistic: Callable[[FloatArray], FloatArray],
+    confidence: float,
+    draws: int,
+    seed: int,
+    name: str,
 ) -> Interval:
     if not 0 < confidence < 1:
         raise InvalidInput(f"confidence is {confidence}; it must lie between 0 and 1")
@@ -137,7 +183,9 @@ def _column(values: ArrayLike) -> FloatArray:
     if not len(column):
         raise InvalidInput("statistics of no values; give at least one")
     if not np.isfinite(column).all():
-        raise InvalidInput(f"value {int(np.flatnonzero(~np.isfinite(column))[0])} is not finite; leave out what did not end")
+        raise InvalidInput(
+            f"value {int(np.flatnonzero(~np.isfinite(column))[0])} is not finite; leave out what did not end"
+        )
     return column
 
 

@@ -58,7 +58,11 @@ class Column:
         return shown[self.unit](number) if self.unit in shown else self._figure(number)
 
     def _figure(self, number: float) -> str:
-        return format_number(number, digits=self.digits) if self.places is None else f"{number:.{self.places}f}"
+        return (
+            format_number(number, digits=self.digits)
+            if self.places is None
+            else f"{number:.{self.places}f}"
+        )
 
 
 Columns = Sequence[str | Column]
@@ -72,7 +76,13 @@ class _Table:
     best: set[tuple[int, int]]
 
 
-def table_text(rows: Iterable[Row], columns: Columns | None = None, *, sort: str | None = None, descending: bool = False) -> str:
+def table_text(
+    rows: Iterable[Row],
+    columns: Columns | None = None,
+    *,
+    sort: str | None = None,
+    descending: bool = False,
+) -> str:
     """Aligned plain text; the best values carry a star.
 
     Examples
@@ -87,7 +97,10 @@ def table_text(rows: Iterable[Row], columns: Columns | None = None, *, sort: str
     table = _table(rows, columns, sort, descending)
     starred = {j for _, j in table.best}
     cells = [
-        [_one_line(text) + (" *" if (i, j) in table.best else "  " if j in starred else "") for j, text in enumerate(line)]
+        [
+            _one_line(text) + (" *" if (i, j) in table.best else "  " if j in starred else "")
+            for j, text in enumerate(line)
+        ]
         for i, line in enumerate(table.cells)
     ]
     widths = [max(map(len, column)) for column in zip(table.headings, *cells, strict=True)]
@@ -95,7 +108,13 @@ def table_text(rows: Iterable[Row], columns: Columns | None = None, *, sort: str
     return "\n".join(_aligned(line, widths, table.numeric) for line in lines)
 
 
-def table_markdown(rows: Iterable[Row], columns: Columns | None = None, *, sort: str | None = None, descending: bool = False) -> str:
+def table_markdown(
+    rows: Iterable[Row],
+    columns: Columns | None = None,
+    *,
+    sort: str | None = None,
+    descending: bool = False,
+) -> str:
     r"""A Markdown table; the best values are bold.
 
     Examples
@@ -107,28 +126,49 @@ def table_markdown(rows: Iterable[Row], columns: Columns | None = None, *, sort:
     """
     table = _table(rows, columns, sort, descending)
     cells = [
-        [f"**{_markdown(text)}**" if (i, j) in table.best else _markdown(text) for j, text in enumerate(line)]
+        [
+            f"**{_markdown(text)}**" if (i, j) in table.best else _markdown(text)
+            for j, text in enumerate(line)
+        ]
         for i, line in enumerate(table.cells)
     ]
     rule = ["---:" if numeric else ":---" for numeric in table.numeric]
-    return "\n".join("| " + " | ".join(line) + " |" for line in [[_markdown(h) for h in table.headings], rule, *cells])
+    return "\n".join(
+        "| " + " | ".join(line) + " |"
+        for line in [[_markdown(h) for h in table.headings], rule, *cells]
+    )
 
 
 def table_html(
-    rows: Iterable[Row], columns: Columns | None = None, *, sort: str | None = None, descending: bool = False, caption: str = ""
+    rows: Iterable[Row],
+    columns: Columns | None = None,
+    *,
+    sort: str | None = None,
+    descending: bool = False,
+    caption: str = "",
 ) -> str:
     """An HTML table in a box that scrolls sideways on narrow screens; the best values are marked, also for screen readers."""
     table = _table(rows, columns, sort, descending)
-    head = "".join(f'<th scope="col"{_number(n)}>{escaped(h)}</th>' for h, n in zip(table.headings, table.numeric, strict=True))
-    body = "".join("<tr>" + "".join(_html_cell(table, i, j) for j in range(len(line))) + "</tr>" for i, line in enumerate(table.cells))
+    head = "".join(
+        f'<th scope="col"{_number(n)}>{escaped(h)}</th>'
+        for h, n in zip(table.headings, table.numeric, strict=True)
+    )
+    body = "".join(
+        "<tr>" + "".join(_html_cell(table, i, j) for j in range(len(line))) + "</tr>"
+        for i, line in enumerate(table.cells)
+    )
     about = f"<caption>{escaped(caption)}</caption>" if caption else ""
     return f'<div class="wide" tabindex="0"><table>{about}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
-def _table(rows: Iterable[Row], columns: Columns | None, sort: str | None, descending: bool) -> _Table:
+def _table(
+    rows: Iterable[Row], columns: Columns | None, sort: str | None, descending: bool
+) -> _Table:
     rows = list(rows)
     keys = list(dict.fromkeys(key for row in rows for key in row))
-    made = [c if isinstance(c, Column) else Column(c) for c in (keys if columns is None else columns)]
+    made = [
+        c if isinstance(c, Column) else Column(c) for c in (keys if columns is None else columns)
+    ]
     if not made:
         raise InvalidInput("a table needs rows or columns")
     for key in [c.key for c in made if rows] + ([sort] if sort is not None and rows else []):
@@ -141,15 +181,26 @@ def _table(rows: Iterable[Row], columns: Columns | None, sort: str | None, desce
         headings=[c.heading for c in made],
         cells=[[c.text(v) for c, v in zip(made, line, strict=True)] for line in values],
         numeric=[_numeric([line[j] for line in values]) for j in range(len(made))],
-        best={(i, j) for j, c in enumerate(made) if c.best for i in _best_rows([line[j] for line in values], c.best)},
+        best={
+            (i, j)
+            for j, c in enumerate(made)
+            if c.best
+            for i in _best_rows([line[j] for line in values], c.best)
+        },
     )
 
 
 def _sorted(rows: list[Row], key: str, descending: bool) -> list[Row]:
     """Sort stably: numbers, then texts; rows without a value come last either way."""
     present = [row for row in rows if _present(row.get(key))]
-    numbers = sorted((r for r in present if _is_number(r[key])), key=lambda r: float(r[key]), reverse=descending)  # type: ignore[arg-type]
-    texts = sorted((r for r in present if not _is_number(r[key])), key=lambda r: str(r[key]), reverse=descending)
+    numbers = sorted(
+        (r for r in present if _is_number(r[key])), key=lambda r: float(r[key]), reverse=descending
+    )  # type: ignore[arg-type]
+    texts = sorted(
+        (r for r in present if not _is_number(r[key])),
+        key=lambda r: str(r[key]),
+        reverse=descending,
+    )
     return [*numbers, *texts, *(row for row in rows if not _present(row.get(key)))]
 
 
@@ -176,7 +227,10 @@ def _present(value: object) -> bool:
 
 
 def _aligned(line: list[str], widths: list[int], numeric: list[bool]) -> str:
-    return "  ".join(text.rjust(w) if right else text.ljust(w) for text, w, right in zip(line, widths, numeric, strict=True)).rstrip()
+    return "  ".join(
+        text.rjust(w) if right else text.ljust(w)
+        for text, w, right in zip(line, widths, numeric, strict=True)
+    ).rstrip()
 
 
 def _one_line(text: str) -> str:
@@ -184,7 +238,9 @@ def _one_line(text: str) -> str:
 
 
 def _markdown(text: str) -> str:
-    return escaped(_one_line(text)).replace("|", "\\|").replace("&#x27;", "'").replace("&quot;", '"')
+    return (
+        escaped(_one_line(text)).replace("|", "\\|").replace("&#x27;", "'").replace("&quot;", '"')
+    )
 
 
 def _number(numeric: bool) -> str:
@@ -193,6 +249,13 @@ def _number(numeric: bool) -> str:
 
 def _html_cell(table: _Table, row: int, column: int) -> str:
     text = escaped(table.cells[row][column])
-    classes = [name for name, holds in (("number", table.numeric[column]), ("best", (row, column) in table.best)) if holds]
+    classes = [
+        name
+        for name, holds in (
+            ("number", table.numeric[column]),
+            ("best", (row, column) in table.best),
+        )
+        if holds
+    ]
     title = ' title="best"' if "best" in classes else ""
     return f'<td class="{" ".join(classes)}"{title}>{text}</td>' if classes else f"<td>{text}</td>"

@@ -19,7 +19,7 @@ from weft.model import Problem, Scenario, Trace, Workflow, Workload
 from weft.model.columns import FloatArray
 from weft.model.trace import CANCELLED, DONE, LOST
 from weft.model.workflow import ALWAYS
-from weft.sim.machine import Execution, Group, Machine, Start, Wake
+from weft.sim.device_state import Execution, Group, Machine, Start, Wake
 from weft.sim.story import OVER, POOL, ImpossibleTransition, State, Stories
 from weft.sim.view import View
 
@@ -45,15 +45,34 @@ class Lifecycle:
     [1]
     """
 
-    def __init__(self, workload: Workload, *, eager: bool = True, planned: bool = False, keys: Sequence[float] | None = None) -> None:
+    def __init__(
+        self,
+        workload: Workload,
+        *,
+        eager: bool = True,
+        planned: bool = False,
+        keys: Sequence[float] | None = None,
+    ) -> None:
         self.workload = workload
         self.eager = eager
         self.planned = planned
         self.keys = [0.0] * workload.instances if keys is None else [float(k) for k in keys]
-        self.place = [(job, task) for job in range(workload.jobs) for task in range(workload.problem_of(job).n)]
+        self.place = [
+            (job, task)
+            for job in range(workload.jobs)
+            for task in range(workload.problem_of(job).n)
+        ]
         numbers = {kind: k for k, kind in enumerate(workload.kinds)}
-        self.kind = [numbers[w.kinds[w.kind[t]]] for w, t in ((workload.problem_of(j).workflow, t) for j, t in self.place)]
-        self.stories = Stories([f"task '{workload.problem_of(j).workflow.task_name(t)}' of job {j}" for j, t in self.place])
+        self.kind = [
+            numbers[w.kinds[w.kind[t]]]
+            for w, t in ((workload.problem_of(j).workflow, t) for j, t in self.place)
+        ]
+        self.stories = Stories(
+            [
+                f"task '{workload.problem_of(j).workflow.task_name(t)}' of job {j}"
+                for j, t in self.place
+            ]
+        )
         self.machines = [Machine() for _ in range(workload.cluster.p)]
         self._first: list[int] = workload.first_instance.tolist()
         self._template: list[int] = workload.template.tolist()
@@ -74,7 +93,9 @@ class Lifecycle:
         self._left = [workload.problem_of(j).n for j in range(workload.jobs)]
         self._here = [False] * workload.jobs
         self._ended = [False] * workload.jobs
-        indegree = {t: np.diff(p.workflow.pred_ptr).tolist() for t, p in enumerate(workload.problems)}
+        indegree = {
+            t: np.diff(p.workflow.pred_ptr).tolist() for t, p in enumerate(workload.problems)
+        }
         self._undecided = [indegree[int(workload.template[j])][t] for j, t in self.place]
         self._reserved = [False] * workload.instances
         self._batches = 0
@@ -91,12 +112,17 @@ class Lifecycle:
                 self._make_ready(i, now, "arrived")
         self._end_if_complete(job, now)
 
-    def commit(self, instances: Sequence[int], device: int, now: float, *, copy: bool = False) -> None:
+    def commit(
+        self, instances: Sequence[int], device: int, now: float, *, copy: bool = False
+    ) -> None:
         """Put a group at the end of a device's queue. Only a plan may do so before the instances are ready."""
         for i in instances:
             why = self.refusal(i, device)
             if why:
-                raise ImpossibleTransition(f"{self.stories.names[i]} cannot be committed at {now:g}: {why}", self.stories.of(i))
+                raise ImpossibleTransition(
+                    f"{self.stories.names[i]} cannot be committed at {now:g}: {why}",
+                    self.stories.of(i),
+                )
         where = f"to device '{self.workload.cluster.names[device]}'"
         for i in instances:
             self._reserved[i] = True
@@ -107,10 +133,14 @@ class Lifecycle:
                 self.stories.note(i, now, f"{'copy ' if copy else ''}planned {where}")
         self.machines[device].queue.append(Group(list(instances), device, now, copy))
 
-    def commit_with_copy(self, instances: Sequence[int], device: int, now: float, parent: int) -> None:
+    def commit_with_copy(
+        self, instances: Sequence[int], device: int, now: float, parent: int
+    ) -> None:
         """Put a copy of a done parent at the end of a device's queue, and a group behind it."""
         self.machines[device].queue.append(Group([parent], device, now, copy=True))
-        self.stories.note(parent, now, f"copy committed to device '{self.workload.cluster.names[device]}'")
+        self.stories.note(
+            parent, now, f"copy committed to device '{self.workload.cluster.names[device]}'"
+        )
         self.commit(instances, device, now)
         self.machines[device].queue[-1].copied = parent
 
@@ -125,7 +155,9 @@ class Lifecycle:
             return None
         if now < machine.blocked_until:
             return Wake(device, machine.blocked_until)
-        if not machine.queue or any(self.stories.state[i] is State.WAITING for i in machine.queue[0].members):
+        if not machine.queue or any(
+            self.stories.state[i] is State.WAITING for i in machine.queue[0].members
+        ):
             return None
         group = machine.queue[0]
         there = self.arrival(group.members, device, group.decided)
@@ -143,7 +175,9 @@ class Lifecycle:
             self._record(group, i, now, DONE)
             self.results[i].append((device, now))
             if self.stories.state[i] is State.DONE:
-                self.stories.note(i, now, f"a copy ended on '{self.workload.cluster.names[device]}'")
+                self.stories.note(
+                    i, now, f"a copy ended on '{self.workload.cluster.names[device]}'"
+                )
                 continue
             self.started[i] = group.start
             self.stories.move(i, State.DONE, now)
@@ -166,7 +200,9 @@ class Lifecycle:
                 self.stories.move(i, State.RETRIED, now)
                 self._into_pool(i)
         if self.planned:
-            self.machines[device].queue.appendleft(Group(group.members, device, group.decided, group.copy))
+            self.machines[device].queue.appendleft(
+                Group(group.members, device, group.decided, group.copy)
+            )
         return group
 
     def change_pace(self, device: int, pace: float, now: float) -> Group | None:
@@ -209,7 +245,10 @@ class Lifecycle:
         """Numbers, over all jobs, of the choices that an instance's end decides."""
         job, task = self.place[instance]
         first = int(self.workload.first_choice[job])
-        return [first + c for c in np.flatnonzero(self.problem(instance).workflow.choices.task == task).tolist()]
+        return [
+            first + c
+            for c in np.flatnonzero(self.problem(instance).workflow.choices.task == task).tolist()
+        ]
 
     def problem(self, instance: int) -> Problem:
         """The problem an instance is part of."""
@@ -233,19 +272,30 @@ class Lifecycle:
     def copy_refusal(self, parent: int, instance: int, device: int) -> str | None:
         """Why a parent must not be copied to a device ahead of an instance; None when it may. The instance itself may be committed."""
         (job, task), w = self.place[instance], self.problem(instance).workflow
-        if parent - int(self.workload.first_instance[job]) not in w.src[w.pred_edge[w.pred_ptr[task] : w.pred_ptr[task + 1]]]:
+        if (
+            parent - int(self.workload.first_instance[job])
+            not in w.src[w.pred_edge[w.pred_ptr[task] : w.pred_ptr[task + 1]]]
+        ):
             return f"instance {parent} is not one of its parents"
         if self.stories.state[parent] is not State.DONE:
             return f"{self.stories.names[parent]} is {self.stories.state[parent]}, not done"
         able = self.can_run(parent, device)
-        return None if able else f"device '{self.workload.cluster.names[device]}' cannot run {self.stories.names[parent]}"
+        return (
+            None
+            if able
+            else f"device '{self.workload.cluster.names[device]}' cannot run {self.stories.names[parent]}"
+        )
 
     def batch(self, instance: int, device: int) -> list[int]:
         """The group of a decision: the instance and the ready ones of its kind that fit beside it on the device."""
         cluster = self.workload.cluster
         group, room = [instance], int(cluster.batch[device])
         memory = self._memory(instance)
-        others = [i for i in self.ready if i != instance and self.kind[i] == self.kind[instance] and self.can_run(i, device)]
+        others = [
+            i
+            for i in self.ready
+            if i != instance and self.kind[i] == self.kind[instance] and self.can_run(i, device)
+        ]
         for i in sorted(others, key=lambda i: (self.keys[i], i)):
             if len(group) == room or memory + self._memory(i) > float(cluster.memory[device]):
                 break
@@ -253,7 +303,9 @@ class Lifecycle:
             memory += self._memory(i)
         return group
 
-    def arrival(self, members: Sequence[int], device: int, decided: float, *, copied: int = -1) -> float:
+    def arrival(
+        self, members: Sequence[int], device: int, decided: float, *, copied: int = -1
+    ) -> float:
         """When the inputs of a group are all on a device: the latest input, each from the place it can be had from first.
 
         Those from the parent `copied` are left out.
@@ -315,8 +367,12 @@ class Lifecycle:
             ran_on=np.array([device for device, _ in first], np.int64),
             finished_at=np.array([finish for _, finish in first], np.float64),
             started_at=self.started_at(),
-            running=np.array([-1 if m.running is None else m.running.members[0] for m in self.machines], np.int64),
-            jobs=np.array([j for j, here in enumerate(self._here) if here and not self._ended[j]], np.int64),
+            running=np.array(
+                [-1 if m.running is None else m.running.members[0] for m in self.machines], np.int64
+            ),
+            jobs=np.array(
+                [j for j, here in enumerate(self._here) if here and not self._ended[j]], np.int64
+            ),
             eager=self.eager,
             outcome=self.outcome.copy(),
             copies={i: results[1:] for i, results in enumerate(self.results) if len(results) > 1},
@@ -345,7 +401,9 @@ class Lifecycle:
     # -- inside -------------------------------------------------------------
 
     def _instances(self, job: int) -> range:
-        return range(int(self.workload.first_instance[job]), int(self.workload.first_instance[job + 1]))
+        return range(
+            int(self.workload.first_instance[job]), int(self.workload.first_instance[job + 1])
+        )
 
     def _memory(self, instance: int) -> float:
         return float(self.problem(instance).workflow.memory[self.place[instance][1]])
@@ -366,7 +424,9 @@ class Lifecycle:
     def _transfer(self, group: Group, now: float) -> None:
         for i in group.members:
             if self.stories.state[i] is State.COMMITTED:
-                self.stories.move(i, State.TRANSFERRING, now, f"to '{self.workload.cluster.names[group.device]}'")
+                self.stories.move(
+                    i, State.TRANSFERRING, now, f"to '{self.workload.cluster.names[group.device]}'"
+                )
 
     def _run(self, group: Group, machine: Machine, now: float) -> None:
         group.start, group.batch = now, self._batches
@@ -387,12 +447,25 @@ class Lifecycle:
         group = self.machines[device].running
         if group is None:
             name = self.workload.cluster.names[device]
-            raise ImpossibleTransition(f"something ended on device '{name}' at {now:g}, but nothing runs there")
+            raise ImpossibleTransition(
+                f"something ended on device '{name}' at {now:g}, but nothing runs there"
+            )
         self.machines[device].running = None
         return group
 
     def _record(self, group: Group, instance: int, now: float, status: int) -> None:
-        self.executions.append(Execution(instance, group.device, group.decided, group.start, now, status, group.batch, group.copy))
+        self.executions.append(
+            Execution(
+                instance,
+                group.device,
+                group.decided,
+                group.start,
+                now,
+                status,
+                group.batch,
+                group.copy,
+            )
+        )
 
     def _reveal(self, instance: int, outcomes: Mapping[int, int]) -> None:
         choices = self.problem(instance).workflow.choices
@@ -401,7 +474,9 @@ class Lifecycle:
             count = len(choices.branches(c - first))
             if not 0 <= outcomes.get(c, -1) < count:
                 said = f"branch {outcomes[c]}" if c in outcomes else "no branch"
-                raise InvalidInput(f"{self.stories.names[instance]} ended with {said} for choice {c}; it has branches 0 to {count - 1}")
+                raise InvalidInput(
+                    f"{self.stories.names[instance]} ended with {said} for choice {c}; it has branches 0 to {count - 1}"
+                )
             self.outcome[c] = outcomes[c]
 
     def _decide_edges(self, instance: int, now: float) -> None:
@@ -426,7 +501,12 @@ class Lifecycle:
         first, choices = self._first[job], int(self.workload.first_choice[job])
         ran = self.stories.state[instance] is State.DONE
         return [
-            (instance, edge, first + child, ran and (choice == ALWAYS or int(self.outcome[choices + choice]) == branch))
+            (
+                instance,
+                edge,
+                first + child,
+                ran and (choice == ALWAYS or int(self.outcome[choices + choice]) == branch),
+            )
             for edge, child, choice, branch in self._edges[self._template[job]][task]
         ]
 
@@ -458,7 +538,9 @@ class Lifecycle:
     def _count_down(self, instance: int, now: float) -> None:
         job = self.place[instance][0]
         self._left[job] -= 1
-        self._latest[job] = max(self._latest[job], now)  # reports from real devices need not come in order of time
+        self._latest[job] = max(
+            self._latest[job], now
+        )  # reports from real devices need not come in order of time
         self._end_if_complete(job, self._latest[job])
 
     def _end_if_complete(self, job: int, now: float) -> None:
@@ -474,5 +556,13 @@ class Lifecycle:
 def outgoing_edges(workflow: Workflow) -> list[list[tuple[int, int, int, int]]]:
     """(edge, child, choice, branch) of the outgoing edges of each task, the last first."""
     choices = workflow.choices
-    rows = list(zip(range(workflow.m), workflow.dst.tolist(), choices.edge_choice.tolist(), choices.edge_branch.tolist(), strict=True))
+    rows = list(
+        zip(
+            range(workflow.m),
+            workflow.dst.tolist(),
+            choices.edge_choice.tolist(),
+            choices.edge_branch.tolist(),
+            strict=True,
+        )
+    )
     return [rows[begin:end][::-1] for begin, end in pairwise(workflow.succ_ptr.tolist())]

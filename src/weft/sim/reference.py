@@ -7,8 +7,8 @@ from math import inf
 
 from weft.errors import InvalidInput, Stuck
 from weft.model import Scenario, Schedule, Trace, Workload
+from weft.sim.device_state import Group, Start, Wake
 from weft.sim.lifecycle import Lifecycle
-from weft.sim.machine import Group, Start, Wake
 from weft.sim.rule import Rule
 from weft.sim.story import State
 from weft.sim.view import Block, Decision, Policy
@@ -43,9 +43,13 @@ def simulate_reference(
         return Simulation(life, scenario, policy.name, decide=_follow_rule(policy)).run()
     if isinstance(policy, Schedule | Sequence):
         plans = _rows_by_problem(workload, [policy] if isinstance(policy, Schedule) else policy)
-        return Simulation(Lifecycle(workload, eager=eager, planned=True), scenario, "replay", plans=plans).run()
+        return Simulation(
+            Lifecycle(workload, eager=eager, planned=True), scenario, "replay", plans=plans
+        ).run()
     policy.begin(workload, seed=seed)
-    return Simulation(Lifecycle(workload, eager=eager), scenario, policy.name, decide=_ask(policy)).run()
+    return Simulation(
+        Lifecycle(workload, eager=eager), scenario, policy.name, decide=_ask(policy)
+    ).run()
 
 
 class Simulation:
@@ -71,7 +75,11 @@ class Simulation:
         self.ends = [inf for _ in self.devices]
         """When the running group of each device finishes; inf: nothing runs."""
         self.wakes = [inf for _ in self.devices]
-        rows = (scenario.change_time.tolist(), scenario.change_device.tolist(), scenario.change_pace.tolist())
+        rows = (
+            scenario.change_time.tolist(),
+            scenario.change_device.tolist(),
+            scenario.change_pace.tolist(),
+        )
         self.changes = list(zip(*rows, strict=True))
         self.cancels: list[float] = scenario.cancel.tolist()
         self.arrivals: list[float] = self.workload.arrival.tolist()
@@ -93,7 +101,9 @@ class Simulation:
     def _next_moment(self) -> float:
         change = self.changes[0][0] if self.changes else inf
         cancel = min((self.cancels[j] for j in self._jobs_left()), default=inf)
-        arrival = min((self.arrivals[j] for j in self._jobs_left() if not self.arrived[j]), default=inf)
+        arrival = min(
+            (self.arrivals[j] for j in self._jobs_left() if not self.arrived[j]), default=inf
+        )
         now = min(*self.ends, *self.wakes, change, cancel, arrival)
         if now == inf:
             raise Stuck(self._why_stuck())
@@ -109,7 +119,11 @@ class Simulation:
             group = self.life.machines[device].running
             if group is not None and self.ends[device] == self.now:
                 self.ends[device] = inf
-                outcomes = {c: int(self.scenario.outcome[c]) for i in group.members for c in self.life.choices_of(i)}
+                outcomes = {
+                    c: int(self.scenario.outcome[c])
+                    for i in group.members
+                    for c in self.life.choices_of(i)
+                }
                 self.life.finish(device, self.now, outcomes)
 
     def _changes(self) -> None:
@@ -154,14 +168,18 @@ class Simulation:
             if isinstance(said, Block):
                 if not self.now < said.until < inf:
                     name = self.workload.cluster.names[device]
-                    raise InvalidInput(f"policy '{self.name}' blocks device '{name}' until {said.until}; now it is {self.now:g}")
+                    raise InvalidInput(
+                        f"policy '{self.name}' blocks device '{name}' until {said.until}; now it is {self.now:g}"
+                    )
                 self.life.block(device, float(said.until))
             else:
                 instance = self._checked_instance(said, device)
                 if said.copy < 0:
                     self.life.commit(self.life.batch(instance, device), device, self.now)
                 else:
-                    self.life.commit_with_copy(self.life.batch(instance, device), device, self.now, int(said.copy))
+                    self.life.commit_with_copy(
+                        self.life.batch(instance, device), device, self.now, int(said.copy)
+                    )
             self._look(device)
 
     # -- durations and refusals ---------------------------------------------
@@ -173,33 +191,53 @@ class Simulation:
         for i in group.members:
             problem, task = self.life.problem(i), self.life.place[i][1]
             seconds = float(problem.work[task]) * float(problem.pace[problem.row[task], d])
-            seconds = seconds * float(self.scenario.factor[i]) * float(self.scenario.bias[self.life.kind[i], d])
+            seconds = (
+                seconds
+                * float(self.scenario.factor[i])
+                * float(self.scenario.bias[self.life.kind[i], d])
+            )
             longest = max(longest, seconds * self.life.machines[d].pace)
         return longest
 
     def _checked_device(self, said: Decision | Block) -> int:
         if not isinstance(said, Decision | Block):
-            raise InvalidInput(f"policy '{self.name}' returned {said!r}; it must return a Decision, a Block or None")
+            raise InvalidInput(
+                f"policy '{self.name}' returned {said!r}; it must return a Decision, a Block or None"
+            )
         device = int(said.device)
         if not 0 <= device < len(self.devices):
-            what = "blocks" if isinstance(said, Block) else f"commits {self._called(said.instance)} to"
-            raise InvalidInput(f"policy '{self.name}' {what} device {device}; there are devices 0 to {len(self.devices) - 1}")
+            what = (
+                "blocks" if isinstance(said, Block) else f"commits {self._called(said.instance)} to"
+            )
+            raise InvalidInput(
+                f"policy '{self.name}' {what} device {device}; there are devices 0 to {len(self.devices) - 1}"
+            )
         return device
 
     def _checked_instance(self, said: Decision, device: int) -> int:
         instance = int(said.instance)
         known = 0 <= instance < self.workload.instances
-        why = self.life.refusal(instance, device) if known else f"there are instances 0 to {self.workload.instances - 1}"
+        why = (
+            self.life.refusal(instance, device)
+            if known
+            else f"there are instances 0 to {self.workload.instances - 1}"
+        )
         if not why and said.copy >= 0:
             why = self.life.copy_refusal(int(said.copy), instance, device)
         if why:
             name = self.workload.cluster.names[device]
-            raise InvalidInput(f"policy '{self.name}' commits {self._called(instance)} to device '{name}' at {self.now:g}: {why}")
+            raise InvalidInput(
+                f"policy '{self.name}' commits {self._called(instance)} to device '{name}' at {self.now:g}: {why}"
+            )
         return instance
 
     def _called(self, instance: int) -> str:
         names = self.life.stories.names
-        return f"{names[instance]} (instance {instance})" if 0 <= instance < len(names) else f"instance {instance}"
+        return (
+            f"{names[instance]} (instance {instance})"
+            if 0 <= instance < len(names)
+            else f"instance {instance}"
+        )
 
     # -- stuck --------------------------------------------------------------
 
@@ -207,13 +245,19 @@ class Simulation:
         jobs = self._jobs_left()
         states = self.life.stories.state
         left = [i for j in jobs for i in self._open_instances(j)]
-        blame = min(left, key=lambda i: (states[i] is State.WAITING, i))  # waiting is a consequence, not a cause
+        blame = min(
+            left, key=lambda i: (states[i] is State.WAITING, i)
+        )  # waiting is a consequence, not a cause
         return f"'{self.name}' is stuck at {self.now:g}: {len(jobs)} jobs and {len(left)} tasks are left; {self._blame(blame)}"
 
     def _open_instances(self, job: int) -> list[int]:
         over = (State.DONE, State.SKIPPED, State.CANCELLED)
         first = self.workload.first_instance
-        return [i for i in range(int(first[job]), int(first[job + 1])) if self.life.stories.state[i] not in over]
+        return [
+            i
+            for i in range(int(first[job]), int(first[job + 1]))
+            if self.life.stories.state[i] not in over
+        ]
 
     def _blame(self, instance: int) -> str:
         state, called = self.life.stories.state[instance], self.life.stories.names[instance]
@@ -225,11 +269,19 @@ class Simulation:
                 if machine.pace == inf:
                     return f"{called} is queued on device '{name}', which is down for good"
                 head = self.life.stories.names[machine.queue[0].members[0]]
-                return f"{called} is queued on device '{name}'" + (f" behind {head}, which is not ready" if ahead else "")
+                return f"{called} is queued on device '{name}'" + (
+                    f" behind {head}, which is not ready" if ahead else ""
+                )
         if self.plans is not None:
             return f"{called} is {state}, and no row of the schedule runs it"
-        down = [n for n, m in zip(self.workload.cluster.names, self.life.machines, strict=True) if m.pace == inf]
-        return f"{called} is {state} and the policy waits" + (f" (devices down for good: {', '.join(down)})" if down else "")
+        down = [
+            n
+            for n, m in zip(self.workload.cluster.names, self.life.machines, strict=True)
+            if m.pace == inf
+        ]
+        return f"{called} is {state} and the policy waits" + (
+            f" (devices down for good: {', '.join(down)})" if down else ""
+        )
 
 
 # -- who decides ------------------------------------------------------------
@@ -253,10 +305,16 @@ def _follow_rule(rule: Rule) -> Decide:
     def by_device(life: Lifecycle, now: float) -> Decision | None:
         kinds = len(life.workload.kinds)
         for device, machine in enumerate(life.machines):
-            able = [i for i in in_order(life) if life.can_run(i, device)] if life.idle(device, now) else []
+            able = (
+                [i for i in in_order(life) if life.can_run(i, device)]
+                if life.idle(device, now)
+                else []
+            )
             if able:
                 last = max(machine.last_kind, 0)
-                return Decision(min(able, key=lambda i: (life.kind[i] - last) % kinds), device)  # min takes the first of equals
+                return Decision(
+                    min(able, key=lambda i: (life.kind[i] - last) % kinds), device
+                )  # min takes the first of equals
         return None
 
     return by_device if rule.placement == "mru" else by_instance
@@ -264,12 +322,18 @@ def _follow_rule(rule: Rule) -> Decide:
 
 def _device_for(placement: str, life: Lifecycle, instance: int, now: float) -> int | None:
     """The device a placement finds for a ready instance; min takes the lower number among equals."""
-    devices = [d for d in range(len(life.machines)) if life.machines[d].pace < inf and life.can_run(instance, d)]
+    devices = [
+        d
+        for d in range(len(life.machines))
+        if life.machines[d].pace < inf and life.can_run(instance, d)
+    ]
     if placement != "eft":
         devices = [d for d in devices if life.idle(d, now)]
 
     def finish(d: int) -> float:
-        return max(life.free_at(d, now), life.arrival([instance], d, now), now) + life.expected([instance], d)
+        return max(life.free_at(d, now), life.arrival([instance], d, now), now) + life.expected(
+            [instance], d
+        )
 
     if placement == "first":
         return devices[0] if devices else None
@@ -278,19 +342,35 @@ def _device_for(placement: str, life: Lifecycle, instance: int, now: float) -> i
     return min(devices, key=finish, default=None)
 
 
-def _rows_by_problem(workload: Workload, schedules: Sequence[Schedule]) -> list[list[tuple[int, int, bool]]]:
+def _rows_by_problem(
+    workload: Workload, schedules: Sequence[Schedule]
+) -> list[list[tuple[int, int, bool]]]:
     """(task, device, copy) of each schedule in the order of commitment, refusing rows that do not fit the problem."""
     if len(schedules) != len(workload.problems):
         count = len(workload.problems)
-        raise InvalidInput(f"{len(schedules)} schedules are given for the {count} problems of '{workload.name}'; give one for each")
+        raise InvalidInput(
+            f"{len(schedules)} schedules are given for the {count} problems of '{workload.name}'; give one for each"
+        )
     plans = []
     for problem, schedule in zip(workload.problems, schedules, strict=True):
         place = {int(task): k for k, task in enumerate(problem.workflow.order)}
-        order = sorted(range(len(schedule)), key=lambda r: (schedule.start[r], schedule.finish[r], place.get(int(schedule.task[r]), -1), r))
-        rows = [(int(schedule.task[r]), int(schedule.device[r]), bool(schedule.copy[r])) for r in order]
+        order = sorted(
+            range(len(schedule)),
+            key=lambda r: (
+                schedule.start[r],
+                schedule.finish[r],
+                place.get(int(schedule.task[r]), -1),
+                r,
+            ),
+        )
+        rows = [
+            (int(schedule.task[r]), int(schedule.device[r]), bool(schedule.copy[r])) for r in order
+        ]
         for task, device, _ in rows:
             if not (0 <= task < problem.n and 0 <= device < problem.p):
-                raise InvalidInput(f"the schedule of '{problem.name}' puts task {task} on device {device}; one of them does not exist")
+                raise InvalidInput(
+                    f"the schedule of '{problem.name}' puts task {task} on device {device}; one of them does not exist"
+                )
             if not problem.duration(task, device) < inf:
                 name = problem.workflow.task_name(task)
                 raise InvalidInput(

@@ -34,13 +34,19 @@ class Rule:
     def __post_init__(self) -> None:
         """Refuse unknown placements and keys that have no order."""
         if self.placement not in PLACEMENTS:
-            raise UnknownName(f"rule '{self.name}' has the unknown placement '{self.placement}'{closest(self.placement, PLACEMENTS)}")
+            raise UnknownName(
+                f"rule '{self.name}' has the unknown placement '{self.placement}'{closest(self.placement, PLACEMENTS)}"
+            )
         keys = np.ascontiguousarray(self.keys, dtype=np.float64)
         if keys.ndim != 1 or np.isnan(keys).any():
-            raise InvalidInput(f"the keys of rule '{self.name}' must be one number per instance, none of them NaN")
+            raise InvalidInput(
+                f"the keys of rule '{self.name}' must be one number per instance, none of them NaN"
+            )
         assign(self, keys=frozen(keys))
 
     def check_fits(self, workload: Workload) -> None:
         """Raise unless there is one key per instance of the workload."""
         if len(self.keys) != workload.instances:
-            raise InvalidInput(f"rule '{self.name}' has {len(self.keys)} keys, but '{workload.name}' has {workload.instances} instances")
+            raise InvalidInput(
+                f"rule '{self.name}' has {len(self.keys)} keys, but '{workload.name}' has {workload.instances} instances"
+            )

@@ -10,12 +10,12 @@ from weft.errors import InvalidInput, Stuck
 from weft.model import Scenario, Schedule, Trace, Workload
 from weft.model.columns import BoolArray, FloatArray, IntArray, frozen
 from weft.model.trace import DONE as X_DONE
-from weft.sim.commitment import block, commit, commit_with_copy, free_at, is_idle
-from weft.sim.jit import lean, njit
-from weft.sim.kernel import MOMENT, STUCK, advance
+from weft.sim.kernel.commit import block, commit, commit_with_copy, free_at, is_idle
+from weft.sim.kernel.events import MOMENT, STUCK, advance
+from weft.sim.kernel.jit import lean, njit
+from weft.sim.kernel.rules import run_to_end
+from weft.sim.kernel.tables import DONE, JOB_HERE, READY, Sim, make_sim
 from weft.sim.rule import Rule
-from weft.sim.rules import run_to_end
-from weft.sim.tables import DONE, JOB_HERE, READY, Sim, make_sim
 from weft.sim.view import Block, CompiledPolicy, Decision, Policy, View
 
 Decider = Policy | Rule | Schedule | Sequence[Schedule]
@@ -39,7 +39,9 @@ def simulate(
     >>> simulate(workload, Rule("fifo", "fastest", np.zeros(2))).makespan
     3.0
     """
-    return simulate_many(workload, decider, [scenario or Scenario.draw(workload, seed=seed)], eager=eager, seed=seed)[0]
+    return simulate_many(
+        workload, decider, [scenario or Scenario.draw(workload, seed=seed)], eager=eager, seed=seed
+    )[0]
 
 
 def simulate_many(
@@ -59,8 +61,14 @@ def simulate_many(
             answer = run_to_end(sim)
         else:
             decider.begin(workload, seed=seed)
-            sim = make_sim(workload, scenario, None, eager=eager, copies=getattr(decider, "copies", False))
-            answer = decider.live(sim) if isinstance(decider, CompiledPolicy) else _run_policy(workload, decider, sim)
+            sim = make_sim(
+                workload, scenario, None, eager=eager, copies=getattr(decider, "copies", False)
+            )
+            answer = (
+                decider.live(sim)
+                if isinstance(decider, CompiledPolicy)
+                else _run_policy(workload, decider, sim)
+            )
         if answer == STUCK:
             raise _stuck(workload, decider, sim)
         traces.append(_trace(workload, scenario, sim, eager=eager, policy=_name(decider)))
@@ -87,8 +95,13 @@ def _run_policy(workload: Workload, policy: Policy, sim: Sim) -> int:
             if isinstance(decision, Block):
                 block(sim, decision.device, decision.until)
                 continue
-            ready = 0 <= decision.instance < len(sim.inst) and sim.inst["status"][decision.instance] == READY
-            refuse_decision(workload, policy.name, decision, ready=bool(ready), pace=sim.device["pace"])
+            ready = (
+                0 <= decision.instance < len(sim.inst)
+                and sim.inst["status"][decision.instance] == READY
+            )
+            refuse_decision(
+                workload, policy.name, decision, ready=bool(ready), pace=sim.device["pace"]
+            )
             if decision.copy < 0:
                 commit(sim, decision.instance, decision.device)
             else:
@@ -103,8 +116,15 @@ def refuse_copy(workload: Workload, policy: str, decision: Decision, sim: Sim) -
     what = f"policy '{policy}' wants a copy of instance {decision.copy} ahead of task '{workflow.task_name(task)}' of job {job}"
     device = workload.cluster.names[decision.device]
     if not sim.world[0]["copies"]:
-        raise InvalidInput(f"{what}, but there is no room for copies: give the policy the attribute 'copies = True'")
-    if decision.copy - first not in workflow.src[workflow.pred_edge[workflow.pred_ptr[task] : workflow.pred_ptr[task + 1]]]:
+        raise InvalidInput(
+            f"{what}, but there is no room for copies: give the policy the attribute 'copies = True'"
+        )
+    if (
+        decision.copy - first
+        not in workflow.src[
+            workflow.pred_edge[workflow.pred_ptr[task] : workflow.pred_ptr[task + 1]]
+        ]
+    ):
         raise InvalidInput(f"{what}, which is not one of its parents")
     if sim.inst["status"][decision.copy] != DONE:
         raise InvalidInput(f"{what}, which is not done yet")
@@ -112,12 +132,18 @@ def refuse_copy(workload: Workload, policy: str, decision: Decision, sim: Sim) -
         raise InvalidInput(f"{what} on device '{device}', which cannot run it")
 
 
-def refuse_decision(workload: Workload, policy: str, decision: Decision, *, ready: bool, pace: FloatArray) -> None:
+def refuse_decision(
+    workload: Workload, policy: str, decision: Decision, *, ready: bool, pace: FloatArray
+) -> None:
     """Raise `InvalidInput` for a decision that cannot be carried out, naming the policy, the task and the device."""
     if not 0 <= decision.instance < workload.instances:
-        raise InvalidInput(f"policy '{policy}' chose instance {decision.instance}, but there are {workload.instances}")
+        raise InvalidInput(
+            f"policy '{policy}' chose instance {decision.instance}, but there are {workload.instances}"
+        )
     if not 0 <= decision.device < workload.cluster.p:
-        raise InvalidInput(f"policy '{policy}' chose device {decision.device}, but there are {workload.cluster.p}")
+        raise InvalidInput(
+            f"policy '{policy}' chose device {decision.device}, but there are {workload.cluster.p}"
+        )
     job, task = workload.task_of(decision.instance)
     what = f"policy '{policy}' sent task '{workload.problem_of(job).workflow.task_name(task)}' of job {job}"
     device = workload.cluster.names[decision.device]
@@ -136,7 +162,11 @@ class _Outlook:
         self.workload, self.sim, self.eager = workload, sim, bool(sim.world[0]["eager"])
         self.chooser = choosers(workload)
         self.started, self.known = np.full(len(sim.inst), np.nan), np.zeros(1, np.int64)
-        self.ran_on, self.done_at, self.pace = frozen(sim.inst["ran_on"]), frozen(sim.inst["done_at"]), frozen(sim.device["pace"])
+        self.ran_on, self.done_at, self.pace = (
+            frozen(sim.inst["ran_on"]),
+            frozen(sim.inst["done_at"]),
+            frozen(sim.device["pace"]),
+        )
 
     def _started(self) -> FloatArray:
         _note_starts(self.sim, self.started, self.known)
@@ -158,7 +188,9 @@ class _Outlook:
             running=np.where(running >= 0, sim.entry["instance"][running], -1),
             jobs=np.flatnonzero(sim.job["state"][:-1] == JOB_HERE),
             eager=self.eager,
-            outcome=np.where(np.isnan(self.done_at[self.chooser]), -1, sim.outcome) if len(self.chooser) else None,
+            outcome=np.where(np.isnan(self.done_at[self.chooser]), -1, sim.outcome)
+            if len(self.chooser)
+            else None,
             copies=self._copies() if sim.world[0]["copies"] else {},
         )
 
@@ -166,7 +198,9 @@ class _Outlook:
         rows = self.sim.execution[: self.sim.world[0]["executions"]]
         found: dict[int, list[tuple[int, float]]] = {}
         for row in rows[(rows["copy"] == 1) & (rows["status"] == X_DONE)]:
-            found.setdefault(int(row["instance"]), []).append((int(row["device"]), float(row["finish"])))
+            found.setdefault(int(row["instance"]), []).append(
+                (int(row["device"]), float(row["finish"]))
+            )
         return found
 
 
@@ -175,7 +209,11 @@ def _note_starts(sim: Sim, started: FloatArray, known: IntArray) -> None:
     """Bring the column of starts up to date: executions recorded since, and what runs."""
     for x in range(known[0], sim.world[0].executions):
         i = sim.execution[x].instance
-        if sim.execution[x].status == 0 and sim.execution[x].copy == 0 and sim.execution[x].finish == sim.inst[i].done_at:
+        if (
+            sim.execution[x].status == 0
+            and sim.execution[x].copy == 0
+            and sim.execution[x].finish == sim.inst[i].done_at
+        ):
             started[i] = sim.execution[x].start
     known[0] = sim.world[0].executions
     for d in range(len(sim.device)):
@@ -191,7 +229,11 @@ def _note_starts(sim: Sim, started: FloatArray, known: IntArray) -> None:
 def choosers(workload: Workload) -> IntArray:
     """(choices over all jobs,) the instance whose end decides each choice."""
     owners = [p.workflow.choices.task for p in workload.problems]
-    parts = [owners[t] + workload.first_instance[j] for j, t in enumerate(workload.template.tolist()) if len(owners[t])]
+    parts = [
+        owners[t] + workload.first_instance[j]
+        for j, t in enumerate(workload.template.tolist())
+        if len(owners[t])
+    ]
     return np.concatenate([np.zeros(0, np.int64), *parts])
 
 
@@ -250,5 +292,11 @@ def _trace(workload: Workload, scenario: Scenario, sim: Sim, *, eager: bool, pol
 def _stuck(workload: Workload, decider: Decider, sim: Sim) -> Stuck:
     left = int(np.isnan(sim.job["finish"][:-1]).sum())
     down = [workload.cluster.names[d] for d in np.flatnonzero(np.isinf(sim.device["pace"]))]
-    why = f"devices down: {', '.join(down)}" if down else f"{sim.world[0]['ready']} tasks are ready and '{_name(decider)}' waits"
-    return Stuck(f"at {sim.world[0]['now']:g} s nothing is running or due, but {left} of {workload.jobs} jobs are not finished ({why})")
+    why = (
+        f"devices down: {', '.join(down)}"
+        if down
+        else f"{sim.world[0]['ready']} tasks are ready and '{_name(decider)}' waits"
+    )
+    return Stuck(
+        f"at {sim.world[0]['now']:g} s nothing is running or due, but {left} of {workload.jobs} jobs are not finished ({why})"
+    )

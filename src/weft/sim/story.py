@@ -91,6 +91,9 @@ class Stories:
         """Change the state, or raise `ImpossibleTransition`."""
         before = self.state[instance]
         if state not in AFTER[before]:
-            raise ImpossibleTransition(f"{self.names[instance]} cannot be {state} at {now:g}: it is {before}", self.of(instance))
+            raise ImpossibleTransition(
+                f"{self.names[instance]} cannot be {state} at {now:g}: it is {before}",
+                self.of(instance),
+            )
         self.state[instance] = state
         self.note(instance, now, note)

@@ -11,7 +11,7 @@ import numpy as np
 from weft.model import Workload
 from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.model.workflow import ALWAYS
-from weft.sim.tables import Sim
+from weft.sim.kernel.tables import Sim
 
 
 @dataclass(frozen=True)
@@ -88,10 +88,17 @@ class View:
         for e in w.pred_edge[w.pred_ptr[task] : w.pred_ptr[task + 1]].tolist():
             parent = first + int(w.src[e])
             done = float(self.finished_at[parent])
-            if not np.isnan(done) and self._taken(job, e):  # a parent on a branch not taken never finishes
+            if not np.isnan(done) and self._taken(
+                job, e
+            ):  # a parent on a branch not taken never finishes
                 places = [(int(self.ran_on[parent]), done), *self.copies.get(parent, ())]
-                sent = [(origin, finish if self.eager else max(finish, self.now)) for origin, finish in places]
-                latest = max(latest, min(when + problem.transfer(e, origin, device) for origin, when in sent))
+                sent = [
+                    (origin, finish if self.eager else max(finish, self.now))
+                    for origin, finish in places
+                ]
+                latest = max(
+                    latest, min(when + problem.transfer(e, origin, device) for origin, when in sent)
+                )
         return latest
 
     def _taken(self, job: int, edge: int) -> bool:
@@ -99,11 +106,15 @@ class View:
         choice = int(choices.edge_choice[edge])
         if choice == ALWAYS or self.outcome is None:
             return True
-        return bool(self.outcome[int(self.workload.first_choice[job]) + choice] == choices.edge_branch[edge])
+        return bool(
+            self.outcome[int(self.workload.first_choice[job]) + choice] == choices.edge_branch[edge]
+        )
 
     def finish(self, instance: int, device: int) -> float:
         """Expected finish of an instance if it is committed to a device now."""
-        return max(float(self.free_at[device]), self.arrival(instance, device), self.now) + self.duration(instance, device)
+        return max(
+            float(self.free_at[device]), self.arrival(instance, device), self.now
+        ) + self.duration(instance, device)
 
 
 class Policy(Protocol):
@@ -128,5 +139,5 @@ class CompiledPolicy(Policy, Protocol):
     """A policy that can make all decisions of a simulation by itself, the same ones as `decide` would, without a view for each."""
 
     def live(self, sim: Sim) -> int:
-        """Live a simulation to its end, after `begin`; answer as `weft.sim.rules.run_to_end` does."""
+        """Live a simulation to its end, after `begin`; answer as `weft.sim.kernel.rules.run_to_end` does."""
         ...

@@ -1,0 +1,264 @@
+"""How fast learning and deciding are for streams of conditional jobs, with the peers beside them. Behind `weft bench --conditional`.
+
+All in processor time of one thread. The environment is stepped with actions of a rule, so that the states are those of a working
+system; only the steps are timed, observations and masks included.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+
+import numpy as np
+
+from weft.errors import MissingExtra
+from weft.experiments.benchmarks.speed import Measure
+from weft.formats.native.stream_toml import load_stream
+from weft.model.columns import BoolArray, IntArray
+from weft.model.conditional_stream import Stream
+from weft.policies.conditional.files import find_policy, read_policy
+from weft.policies.conditional.network_policy import LearnedPolicy
+from weft.policies.conditional.networks import Network, Numbers, choose, working_space
+from weft.policies.conditional.rules import ConditionalRule
+from weft.sim.kernel.jit import lean
+from weft.sim.vector.batch import StepFleet, StepOptions
+
+STREAM = "conditional-paper"
+POLICIES = ("conditional-pi4", "conditional-best")
+SIMULATIONS = 256
+WHOLE = 5_000_000
+"""Samples of a training in the paper."""
+AUTHORS = "authors' environment: 6 to 7 thousand"
+"""Their simulator with observations, as measured for the comparison; it is not run here."""
+
+
+def measures(*, quick: bool = False) -> Iterator[Measure]:
+    """Run the measurements one by one; `quick` trains for a tenth of the samples and works out the rest."""
+    if find_spec("torch") is None:
+        raise MissingExtra("torch", "learn")
+    stream = load_stream(STREAM).with_jobs(2000)
+    yield environment(stream, steps=1000 if quick else 4000)
+    yield training(stream, samples=WHOLE // 10 if quick else WHOLE)
+    for name in POLICIES:
+        yield decision(stream, name, times=2000 if quick else 20_000)
+
+
+def count() -> int:
+    """Number of lines `measures` gives."""
+    return 2 + len(POLICIES)
+
+
+# -- the environment -------------------------------------------------------------------
+
+
+def environment(stream: Stream, *, steps: int) -> Measure:
+    """Steps a second of many simulations at once, and of one behind Gymnasium's interface."""
+    fleet = StepFleet(stream, SIMULATIONS, StepOptions(waiting="event"))
+    many = steps * SIMULATIONS / _stepping(fleet, steps)
+    figures: dict[str, object] = {"simulations": SIMULATIONS, "steps_per_second": many}
+    beside = AUTHORS
+    if find_spec("gymnasium") is not None:
+        one = _gymnasium_rate(stream, steps)
+        figures["gymnasium_steps_per_second"] = one
+        beside = f"one simulation in Gymnasium: {one:,.0f}; {beside}"
+    return Measure(
+        "environment steps a second, with observations and masks",
+        f"{many:,.0f}",
+        "500,000",
+        beside,
+        figures,
+    )
+
+
+def _stepping(fleet: StepFleet, steps: int) -> float:
+    """Seconds that steps take; choosing what to do is not counted."""
+    rule, actions = (
+        ConditionalRule("shortest-remaining"),
+        np.zeros((fleet.size, fleet.units), np.int64),
+    )
+    fleet.reset(0)
+    spent = 0.0
+    for i in range(steps + 50):
+        rule.choose(fleet, actions)
+        begin = time.process_time()
+        fleet.step(actions)
+        spent += time.process_time() - begin if i >= 50 else 0.0
+    return spent
+
+
+def _gymnasium_rate(stream: Stream, steps: int) -> float:
+    from weft.learn.conditional.env import ConditionalEnv
+
+    env = ConditionalEnv(stream, options=StepOptions(waiting="event"))
+    env.reset(seed=0)
+    rule, actions = ConditionalRule("shortest-remaining"), np.zeros((1, env.fleet.units), np.int64)
+    spent = 0.0
+    for _ in range(steps):
+        rule.choose(env.fleet, actions)
+        begin = time.process_time()
+        ended = env.step(actions[0])[2]
+        spent += time.process_time() - begin
+        if ended:
+            env.reset()
+    return steps / spent
+
+
+# -- training --------------------------------------------------------------------------
+
+
+def training(stream: Stream, *, samples: int, peer_samples: int = 131_072) -> Measure:
+    """Samples a second of PPO, ours and sb3-contrib's, with the same environment, network and passes over the data."""
+    from weft.learn.conditional.training import recipe_of, train_policy
+
+    settings = dataclasses.replace(
+        recipe_of("pi4").settings, samples=samples, imitation=0, evaluations=0
+    )
+    train_policy(
+        stream, "pi4", settings=dataclasses.replace(settings, samples=1), envs=16
+    )  # compiled, or read from the cache
+    _, found = train_policy(stream, "pi4", settings=settings)
+    rate = found.samples / found.cpu_seconds
+    whole = WHOLE / rate
+    figures: dict[str, object] = {
+        "samples": found.samples,
+        "cpu_seconds": found.cpu_seconds,
+        "samples_per_second": rate,
+        "5e6_seconds": whole,
+    }
+    told = f"{rate:,.0f}; 5 M samples {'take' if samples >= WHOLE else 'would take'} {whole:.0f} s"
+    beside = "sb3-contrib is not installed: pip install sb3-contrib"
+    if find_spec("sb3_contrib") is not None:
+        from weft.learn.conditional.peers import reference_rate
+
+        theirs = reference_rate(stream, peer_samples, settings, size=SIMULATIONS)
+        figures["reference_samples_per_second"] = theirs
+        beside = f"sb3-contrib's MaskablePPO: {theirs:,.0f} ({rate / theirs:.1f} times slower)"
+    return Measure("PPO samples a second", told, "5 M in 240 s", beside, figures)
+
+
+# -- one decision ----------------------------------------------------------------------
+
+
+def decision(stream: Stream, name: str, *, times: int) -> Measure:
+    """Microseconds from an observation and a mask to the actions of all units."""
+    from weft.learn.conditional.peers import with_onnxruntime, with_torch
+
+    policy = LearnedPolicy(read_policy(find_policy(name)))
+    cases = _cases(stream, policy)
+    spent = {
+        "compiled loop": _compiled(policy.network, cases, times),
+        "compiled, called from Python": _from_python(policy, cases, times),
+    }
+    spent["torch"] = _with(with_torch(policy.network), cases, times // 4)
+    if find_spec("onnxruntime") is not None:
+        spent["onnxruntime"] = _with(with_onnxruntime(policy.network), cases, times // 4)
+    micro = {how: seconds * 1e6 for how, seconds in spent.items()}
+    told = f"{micro['compiled loop']:.2f} us; called from Python {micro['compiled, called from Python']:.2f} us"
+    beside = ", ".join(
+        f"{how} {micro[how]:.1f} us" for how in ("torch", "onnxruntime") if how in micro
+    )
+    beside += "; authors: below 20 us"
+    return Measure(f"one decision of {name}", told, "5 us", beside, {"microseconds": micro})
+
+
+class Cases(tuple[Numbers, BoolArray, IntArray, IntArray]):
+    """(n, inputs) observations, (n, units, actions) masks, (n, kinds) queues, (units,) batches."""
+
+    __slots__ = ()
+
+
+def _cases(stream: Stream, policy: LearnedPolicy, size: int = 256) -> Cases:
+    """States of a working system."""
+    fleet = StepFleet(stream, size, policy.options)
+    rule, actions = ConditionalRule("shortest-remaining"), np.zeros((size, fleet.units), np.int64)
+    steps = fleet.reset(0)
+    for _ in range(300):
+        rule.choose(fleet, actions)
+        steps = fleet.step(actions)
+    mask = steps.mask.reshape(size, fleet.units, -1).copy()
+    ready = np.array(fleet.fleet.sim.kind["ready"], np.int64)
+    return Cases(
+        (steps.observation.copy(), mask, ready, np.array(stream.problem.cluster.batch, np.int64))
+    )
+
+
+@lean
+def choose_again(
+    network: Network,
+    seen: Numbers,
+    mask: BoolArray,
+    ready: IntArray,
+    capacity: IntArray,
+    remaining: IntArray,
+    space: Numbers,
+    action: IntArray,
+    times: int,
+) -> None:
+    """Decide for one case after the other."""
+    for i in range(times):
+        at = i % len(seen)
+        for k in range(len(remaining)):
+            remaining[k] = ready[at, k]
+        choose(network, seen[at], mask[at], remaining, capacity, space, action)
+
+
+def _compiled(network: Network, cases: Cases, times: int) -> float:
+    seen, mask, ready, capacity = cases
+    remaining, action, space = (
+        np.zeros(ready.shape[1], np.int64),
+        np.zeros(network.units, np.int64),
+        working_space(network),
+    )
+
+    def run(count: int) -> None:
+        choose_again(network, seen, mask, ready, capacity, remaining, space, action, count)
+
+    run(1)
+    return _seconds(lambda: run(times * 10), times * 10)
+
+
+def _from_python(policy: LearnedPolicy, cases: Cases, times: int) -> float:
+    seen, mask, ready, capacity = cases
+    policy.act(seen[0], mask[0], ready[0], capacity)
+
+    def run() -> None:
+        for i in range(times):
+            at = i % len(seen)
+            policy.act(seen[at], mask[at], ready[at], capacity)
+
+    return _seconds(run, times)
+
+
+def _pick(logits: Numbers, mask: BoolArray, ready: IntArray, capacity: IntArray) -> list[int]:
+    """What `choose` does after the network, for runtimes that give preferences only."""
+    left, kinds, chosen = ready.tolist(), len(ready), []
+    for u, row in enumerate(np.where(mask, logits, -np.inf).tolist()):
+        allowed = [x if a >= kinds or left[a] > 0 else -np.inf for a, x in enumerate(row)]
+        best = max(range(len(allowed)), key=allowed.__getitem__)
+        chosen.append(best if allowed[best] > -np.inf else kinds)
+        if chosen[-1] < kinds:
+            left[chosen[-1]] -= int(capacity[u])
+    return chosen
+
+
+def _with(prefer: Callable[[Numbers], Numbers], cases: Cases, times: int) -> float:
+    seen, mask, ready, capacity = cases
+
+    def run() -> None:
+        for i in range(times):
+            at = i % len(seen)
+            _pick(prefer(seen[at]), mask[at], ready[at], capacity)
+
+    return _seconds(run, times)
+
+
+def _seconds(work: Callable[[], None], times: int) -> float:
+    """Processor seconds of one of so many times; the best of three runs."""
+    spent = []
+    for _ in range(3):
+        begin = time.process_time()
+        work()
+        spent.append(time.process_time() - begin)
+    return min(spent) / times

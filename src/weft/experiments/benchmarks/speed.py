@@ -1,0 +1,263 @@
+"""How fast weft is, with the peer beside it in the same run. Behind `weft bench`.
+
+Everything is measured in processor time of one thread: the time it takes on a machine with nothing else to do.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from weft.experiments.benchmarks import peer
+from weft.experiments.benchmarks.large import layered
+from weft.experiments.machine import describe
+from weft.model import Problem, Scenario, Workload
+from weft.planners import plan
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One line of the table: what was measured, the result and what it was measured against."""
+
+    what: str
+    result: str
+    goal: str = ""
+    peer: str = ""
+    figures: dict[str, object] = field(default_factory=dict)
+
+
+def measures(*, quick: bool = False) -> Iterator[Measure]:
+    """Run the measurements one by one; `quick` keeps to those that take seconds."""
+    yield import_time()
+    yield help_time()
+    yield first_plan()
+    yield against_peer(n=300 if quick else 1000)
+    yield small_problem()
+    yield large_problem(84_654, 188, "0.5 s, 1 GB")
+    if not quick:
+        yield large_problem(1_000_000, 64, "finishes")
+    yield growth(100_000 if quick else 1_000_000)
+    yield rules(jobs=200 if quick else 2000)
+
+
+def count(*, quick: bool = False) -> int:
+    """Number of lines `measures` gives."""
+    return 8 if quick else 9
+
+
+def document(lines: list[Measure]) -> dict[str, object]:
+    """The measurements and the machine, for JSON."""
+    return {"machine": describe(), "measures": [asdict(line) for line in lines]}
+
+
+def table(lines: list[Measure]) -> str:
+    """The measurements as aligned text."""
+    rows = [
+        ("measure", "result", "goal", "peer"),
+        *((x.what, x.result, x.goal, x.peer) for x in lines),
+    ]
+    widths = [max(len(row[c]) for row in rows) for c in range(4)]
+    return "\n".join(
+        "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    )
+
+
+def against_peer(n: int = 1000, p: int = 8) -> Measure:
+    """HEFT of weft and of anrg-saga on the same problem in the same process.
+
+    The peer counts a device's free transfers to itself when it averages; so does `heft-self`, and the makespans can be held side by side.
+    """
+    problem = Problem.from_arrays(**layered(n, p))  # type: ignore[arg-type]
+    ours = plan(problem, "heft-self").makespan
+    spent = _median_call(lambda: plan(problem, "heft-self"), 101)
+    figures: dict[str, object] = {"tasks": n, "devices": p, "seconds": spent, "makespan": ours}
+    what, goal = f"HEFT {n} x {p}", "1,000 times the peer"
+    if not peer.installed():
+        return Measure(what, _ms(spent), goal, "not installed: pip install 'weft[bench]'", figures)
+    results = [peer.heft(problem) for _ in range(3)]
+    theirs = statistics.median(r.seconds for r in results)
+    figures |= {
+        "peer_seconds": theirs,
+        "peer_makespan": results[0].makespan,
+        "ratio": theirs / spent,
+    }
+    beside = f"{theirs:.2f} s: {theirs / spent:,.0f} times as long (makespan {results[0].makespan:.6g}, ours {ours:.6g})"
+    return Measure(what, _ms(spent), goal, beside, figures)
+
+
+def small_problem(n: int = 10_000, p: int = 32) -> Measure:
+    """HEFT with everything included, from a full matrix of durations and from work and speed."""
+    spent = {}
+    for form in ("matrix", "product"):
+        arrays = layered(n, p, dense=form == "matrix")
+        spent[form] = _median_call(
+            lambda given=arrays: plan(Problem.from_arrays(**given), "heft"), 11
+        )  # type: ignore[misc]
+    result = f"{_ms(spent['matrix'])} (work / speed: {_ms(spent['product'])})"
+    return Measure(
+        f"HEFT {n:,} x {p}, Problem.from_arrays included",
+        result,
+        "50 ms",
+        figures={"seconds": spent},
+    )
+
+
+def large_problem(n: int, p: int, goal: str) -> Measure:
+    """HEFT on a large problem in a process of its own."""
+    done = _child(["-m", "weft.experiments.benchmarks.large", str(n), str(p)])
+    figures = json.loads(done.stdout)
+    result = f"{figures['plan_seconds']:.2f} s, building {figures['build_seconds']:.2f} s, peak {figures['peak_bytes'] / 1e6:,.0f} MB"
+    return Measure(f"HEFT {n:,} x {p}", result, goal, figures=figures)
+
+
+def growth(most: int, p: int = 8) -> Measure:
+    """Seconds against the number of tasks, and the exponent of the fitted power."""
+    sizes = [n for n in (100, 1000, 10_000, 100_000, 1_000_000) if n <= most]
+    spent = []
+    for n in sizes:
+        problem = Problem.from_arrays(**layered(n, p))  # type: ignore[arg-type]
+        problem.arrays  # noqa: B018  # worked out once, like the problem itself
+        spent.append(
+            _median_call(lambda given=problem: plan(given, "heft"), 11 if n < 100_000 else 3)
+        )  # type: ignore[misc]
+    # Below 1,000 tasks the fixed cost of a call would flatten the curve.
+    grown = [i for i, n in enumerate(sizes) if n >= 1000]
+    exponent = float(
+        np.polyfit(np.log([sizes[i] for i in grown]), np.log([spent[i] for i in grown]), 1)[0]
+    )
+    shown = ", ".join(f"{_count(n)} {_ms(s)}" for n, s in zip(sizes, spent, strict=True))
+    return Measure(
+        f"HEFT growth with n, {p} devices",
+        f"n^{exponent:.2f}: {shown}",
+        "near-linear",
+        figures={"tasks": sizes, "seconds": spent, "exponent": exponent},
+    )
+
+
+def rules(jobs: int = 2000, tasks: int = 100, p: int = 16) -> Measure:
+    """Decisions a second of rules on one core: in the kernel alone, and with laying out the tables and making the trace."""
+    from weft.policies import POLICIES, RulePolicy, simulate
+    from weft.sim.kernel.rules import run_to_end
+    from weft.sim.kernel.tables import make_sim
+
+    problem = Problem.from_arrays(**layered(tasks, p))  # type: ignore[arg-type]
+    busy = float(problem.work.sum() * problem.mean_pace[0]) / p
+    workload = Workload.of(problem, arrival=np.arange(jobs) * busy * 1.25)
+    kernel, whole = {}, {}
+    for name in ("fifo", "rank-first", "eft"):
+        policy = POLICIES.create(name)
+        assert isinstance(policy, RulePolicy)
+        simulate(problem, policy)
+        sim = make_sim(workload, Scenario.of(workload), policy.rule(workload), eager=True)
+        kernel[name] = workload.instances / _cpu_seconds(lambda sim=sim: run_to_end(sim))  # type: ignore[misc]
+        whole[name] = workload.instances / _cpu_seconds(
+            lambda policy=policy: simulate(workload, policy)
+        )  # type: ignore[misc]
+    shown = ", ".join(
+        f"{name} {kernel[name] / 1e6:.2f} M/s (whole simulation {whole[name] / 1e6:.2f})"
+        for name in kernel
+    )
+    what = f"rules in the kernel, {jobs * tasks:,} decisions, {p} devices"
+    return Measure(
+        what, shown, "1 M/s", figures={"decisions_per_second": kernel, "whole_simulation": whole}
+    )
+
+
+def _cpu_seconds(work: Callable[[], object]) -> float:
+    begin = time.process_time()
+    work()
+    return time.process_time() - begin
+
+
+def import_time() -> Measure:
+    """Seconds of `import weft`, and with `weft.Problem`, which needs numpy, over an empty Python."""
+    empty, bare, model = (
+        _best_run(["-c", code]) for code in ("pass", "import weft", "import weft; weft.Problem")
+    )
+    figures: dict[str, object] = {
+        "seconds": bare - empty,
+        "with_numpy_seconds": model - empty,
+        "python_seconds": empty,
+    }
+    return Measure(
+        "import weft",
+        f"{_ms(bare - empty)}, with numpy {_ms(model - empty)}",
+        "0.2 s",
+        figures=figures,
+    )
+
+
+def help_time() -> Measure:
+    """Seconds of `weft --help`, Python's own start included."""
+    spent = _best_run(["-m", "weft", "--help"])
+    return Measure("weft --help", _ms(spent), "0.5 s", figures={"seconds": spent})
+
+
+def first_plan() -> Measure:
+    """The first plan after installation compiles; later ones read the cache."""
+    code = "import weft; weft.plan(weft.Problem.from_arrays([[2.0, 1.0], [3.0, 4.0]], [[0, 1]], [10.0]), 'heft')"
+    with tempfile.TemporaryDirectory() as empty:
+        cold = _timed_run(["-c", code], NUMBA_CACHE_DIR=empty)
+        warm = min(_timed_run(["-c", code], NUMBA_CACHE_DIR=empty) for _ in range(3))
+    figures: dict[str, object] = {"first_seconds": cold, "later_seconds": warm}
+    return Measure(
+        "first plan, kernels not compiled yet",
+        f"{cold:.1f} s, later {warm:.2f} s",
+        "20 s, later 1.5 s",
+        figures=figures,
+    )
+
+
+def write(lines: list[Measure], path: Path) -> None:
+    """Write the measurements and the machine as JSON."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(document(lines), indent=2) + "\n", encoding="utf-8")
+
+
+def _median_call(call: Callable[[], object], times: int) -> float:
+    call()  # warm: compiled, or read from the cache
+    spent = []
+    for _ in range(times):
+        begin = time.process_time()
+        call()
+        spent.append(time.process_time() - begin)
+    return statistics.median(spent)
+
+
+def _child(arguments: list[str], **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, *arguments]
+    return subprocess.run(
+        command, env={**os.environ, **environment}, capture_output=True, text=True, check=True
+    )  # noqa: S603  # our own words
+
+
+def _timed_run(arguments: list[str], **environment: str) -> float:
+    before = os.times()
+    _child(arguments, **environment)
+    after = os.times()
+    return (
+        after.children_user + after.children_system - before.children_user - before.children_system
+    )
+
+
+def _best_run(arguments: list[str], times: int = 5) -> float:
+    return min(_timed_run(arguments) for _ in range(times))
+
+
+def _ms(value: float) -> str:
+    return f"{value * 1e3:.3g} ms" if value < 1 else f"{value:.3g} s"
+
+
+def _count(n: int) -> str:
+    return f"{n // 1_000_000}M" if n >= 1_000_000 else f"{n // 1000}k" if n >= 1000 else str(n)

@@ -1,0 +1,147 @@
+"""One policy for any conditional graph, on graphs it has never seen, against all rules: part of `weft reproduce conditional`.
+
+Random streams come from seeds that training never touches. Call graphs of real services come from $WEFT_DATA, where it is set; they
+have no durations and no units, so these are drawn as for random streams, and jobs take the shapes of requests that were counted.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from weft.experiments.conditional.contenders import half_width, number
+from weft.formats.graphs.callgraph import CallGraph, load_callgraph
+from weft.generators.conditional_streams import own_kinds, random_conditional_stream, stream_of
+from weft.model.columns import FloatArray, IntArray
+from weft.model.conditional_stream import Stream
+from weft.policies.conditional.evaluate import WINDOW
+from weft.policies.conditional.pair_policy import PairPolicy
+from weft.policies.conditional.rules import RULES, ConditionalRule
+from weft.rng import stream as random_stream
+from weft.sim.vector.batch import StepFleet, StepOptions
+
+UNSEEN = 90_000_000
+"""Seeds of the streams that judge begin here."""
+ANY = "any"
+SETS = {
+    "random": "random conditional graphs of 4 to 14 tasks on one to six units",
+    "larger": "random conditional graphs of 20 to 30 tasks, larger than any in training",
+    "call graphs": "call graphs of services (Alibaba 2021), 8 to 76 tasks; units and durations drawn",
+}
+
+
+def callgraph_files() -> list[Path]:
+    """The call graphs in $WEFT_DATA, if any."""
+    folder = os.environ.get("WEFT_DATA")
+    return sorted(Path(folder).glob("conditional_callgraphs/*/*.json.gz")) if folder else []
+
+
+@dataclass(eq=False)
+class AnyGraph:
+    """The policy and all rules on streams of several sets; `logs[set][name]` has the log of the mean time on each stream."""
+
+    policy: PairPolicy | None
+    streams: int
+    jobs: int
+    draws: int = 2
+    logs: dict[str, dict[str, list[float]]] = field(default_factory=dict)
+
+    @property
+    def steps(self) -> list[tuple[str, int]]:
+        """(set, number) of all streams; none without the policy."""
+        if self.policy is None:
+            return []
+        sizes = {
+            "random": self.streams,
+            "larger": self.streams // 2,
+            "call graphs": min(len(callgraph_files()), self.streams),
+        }
+        return [(kind, i) for kind, size in sizes.items() for i in range(size)]
+
+    def play(self, kind: str, at: int) -> dict[str, float]:
+        """All contenders on one stream: logs of their mean times."""
+        assert self.policy is not None
+        stream, draws = self._stream(kind, at)
+        fleet = StepFleet(stream, len(draws), StepOptions(waiting="event", window=WINDOW))
+        contenders: dict[str, PairPolicy | ConditionalRule] = {ANY: self.policy}
+        contenders |= {name: ConditionalRule(name) for name in RULES if name != "index"}
+        logs = {}
+        for name, who in contenders.items():
+            for s, draw in enumerate(draws):
+                fleet.place(s, *draw)
+            who.play(fleet)
+            mean = float(np.mean([fleet.jct(s).mean() for s in range(fleet.size)]))
+            logs[name] = float(np.log(mean))
+        return logs
+
+    def take(self, kind: str, logs: dict[str, float]) -> None:
+        """Take in what `play` gave."""
+        for name, log in logs.items():
+            self.logs.setdefault(kind, {}).setdefault(name, []).append(log)
+
+    def _stream(self, kind: str, at: int) -> tuple[Stream, list[tuple[FloatArray, IntArray]]]:
+        seed = UNSEEN + at
+        if kind != "call graphs":
+            size = {"least": 4, "most": 14} if kind == "random" else {"least": 20, "most": 30}
+            stream = random_conditional_stream(seed, jobs=self.jobs, **size)
+            return stream, [stream.draw_ticks(seed + d) for d in range(self.draws)]
+        graph = load_callgraph(callgraph_files()[at])
+        stream = stream_of(
+            own_kinds(graph.workflow), random_stream(seed, "call graph"), jobs=self.jobs
+        )
+        return stream, [_requests(stream, graph, seed + d) for d in range(self.draws)]
+
+    def document(self) -> dict[str, Any]:
+        """What was found, as plain values."""
+        return {
+            "jobs": self.jobs,
+            "draws": self.draws,
+            "sets": {
+                kind: {"about": SETS[kind], "streams": len(logs[ANY]), "rows": _rows(logs)}
+                for kind, logs in self.logs.items()
+            },
+        }
+
+
+def _requests(stream: Stream, graph: CallGraph, seed: int) -> tuple[FloatArray, IntArray]:
+    """Arrivals of the stream, and calls of requests that were counted."""
+    return stream.draw_ticks(seed)[0], graph.draw(stream.jobs, random_stream(seed, "requests"))
+
+
+def _rows(logs: dict[str, list[float]]) -> list[dict[str, Any]]:
+    """Each contender over the policy: the geometric mean over streams with its interval; and how often nobody is quicker."""
+    own = np.array(logs[ANY])
+    rules = {name: np.array(found) for name, found in logs.items() if name != ANY}
+    rows = [_row(name, found - own) for name, found in rules.items()]
+    hindsight = np.min(list(rules.values()), axis=0)
+    rows.append(_row("best rule for each stream, in hindsight", hindsight - own))
+    won = float(np.mean(own <= hindsight + 1e-12))
+    return [
+        {
+            "policy": ANY,
+            "over_any": 1.0,
+            "low": 1.0,
+            "high": 1.0,
+            "worst": 1.0,
+            "quicker": None,
+            "first": won,
+        },
+        *rows,
+    ]
+
+
+def _row(name: str, ratio: FloatArray) -> dict[str, Any]:
+    middle, width = float(ratio.mean()), half_width(ratio)
+    return {
+        "policy": name,
+        "over_any": number(np.exp(middle)),
+        "low": number(np.exp(middle - width)),
+        "high": number(np.exp(middle + width)),
+        "worst": number(np.exp(ratio.min())),
+        "quicker": float(np.mean(ratio < 0)),
+        "first": None,
+    }

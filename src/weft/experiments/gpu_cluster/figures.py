@@ -1,0 +1,209 @@
+"""The figures of the GPU-cluster page: Figure 3 of the document for every condition, the stream, trainings, trade-offs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.experiments.gpu_cluster.contenders import AXES as EVERYWHERE
+from weft.experiments.gpu_cluster.contenders import ROSTER, contender
+from weft.report.figures import Series, line_figure, pareto_figure
+from weft.report.page import Block, Figure, Figures, Table, Text
+from weft.report.tables import Column, Columns
+
+Results = Mapping[str, Any]
+Point = Mapping[str, Any]
+
+SIZE = (5.4, 4.4)
+MIDDLE = 1.0
+"""The CCR at which Figure 3 is drawn in full; makespans at all of them are beside it, relative to a rival."""
+BASELINE = "heft-replanned"
+PANELS = (
+    ("makespan", "(a) makespan", "seconds"),
+    ("speedup", "(b) speedup", "over the best device"),
+    ("slr", "(c) SLR", "completion / path"),
+)
+AXES = {"tasks": "tasks of one job", "jobs": "jobs of about 20 tasks, at once"}
+UNDRAWN = {"fifo-deft-apart", "rank-eft"}
+"""In the tables only: there are lines enough."""
+BANDED = {"heft", "heft-replanned", "rule", "dqn"}
+"""Drawn with the interval of their mean; those of the others are in results.json."""
+
+
+def world_figures(results: Results, condition: str) -> list[Block]:
+    """Figure 3 against tasks and against jobs, at CCR 1; makespans relative to re-planned HEFT at every CCR; the numbers."""
+    blocks: list[Block] = []
+    for axis, label in AXES.items():
+        rows = [r for r in results["points"] if r["condition"] == condition and r["axis"] == axis]
+        if not rows:
+            continue
+        ccrs = sorted({r["ccr"] for r in rows})
+        middle = MIDDLE if MIDDLE in ccrs else ccrs[0]
+        figures = [
+            _panel(
+                [r for r in rows if r["ccr"] == middle],
+                key,
+                f"{title}, CCR {middle:g}",
+                label,
+                unit,
+            )
+            for key, title, unit in PANELS
+        ]
+        blocks.append(Figures(figures))
+        relative = [
+            _relative([r for r in rows if r["ccr"] == ccr], "makespan", ccr, label) for ccr in ccrs
+        ]
+        blocks.append(Figures([figure for figure in relative if figure is not None]))
+        blocks.append(_numbers(rows, axis, "makespan", ccrs))
+    return blocks or [Text("Not played.")]
+
+
+def stream_figures(results: Results) -> list[Block]:
+    """Mean completion time, deadlines missed and fairness against the load."""
+    rows = [r for r in results["points"] if r["axis"] == "stream"]
+    if not rows:
+        return [Text("Not played.")]
+    panels = (
+        ("jct", "mean completion time", "seconds"),
+        ("misses", "deadlines missed", "share of jobs"),
+        ("fairness", "fairness of slowdowns", "Jain's index"),
+    )
+    figures = [
+        _panel([r for r in rows if r["ccr"] == ccr], key, f"{title}, CCR {ccr:g}", "load", unit)
+        for key, title, unit in panels
+        for ccr in results["ccrs"]
+    ]
+    relative = _all_relative(rows, "jct", "load", results["ccrs"])
+    return [Figures([*relative, *figures]), _numbers(rows, "stream", "jct", results["ccrs"])]
+
+
+def _panel(rows: Sequence[Point], key: str, title: str, x_label: str, y_label: str) -> Figure:
+    banded = key in {"makespan", "jct"}
+    lines = _lines(rows, lambda r: r[key], lambda r: (r["low"], r["high"]) if banded else None)
+    return Figure(line_figure(lines, title=title, x_label=x_label, y_label=y_label, size=SIZE))
+
+
+def _all_relative(
+    rows: Sequence[Point], key: str, x_label: str, ccrs: Sequence[float]
+) -> list[Figure]:
+    made = [_relative([r for r in rows if r["ccr"] == ccr], key, ccr, x_label) for ccr in ccrs]
+    return [figure for figure in made if figure is not None]
+
+
+def _relative(rows: Sequence[Point], key: str, ccr: float, x_label: str) -> Figure | None:
+    """Geometric means over the baseline's, seed by seed."""
+    base = {r["x"]: np.array(r["values"], float) for r in rows if r["contender"] == BASELINE}
+    if not base:
+        return None
+
+    def share(r: Point) -> float:
+        return float(np.exp(np.nanmean(np.log(np.array(r["values"], float) / base[r["x"]]))))
+
+    lines = _lines(rows, share, lambda _: None)
+    what = "completion time" if key == "jct" else key
+    return Figure(
+        line_figure(
+            lines,
+            title=f"{what} / {BASELINE}, CCR {ccr:g}",
+            x_label=x_label,
+            y_label=f"over {BASELINE}",
+            size=SIZE,
+        )
+    )
+
+
+def _lines(
+    rows: Sequence[Point],
+    value: Callable[[Point], float | None],
+    band: Callable[[Point], tuple[float | None, float | None] | None],
+) -> dict[str, Series]:
+    lines = {}
+    names = dict.fromkeys(r["contender"] for r in rows if r["contender"] not in UNDRAWN)
+    for name in sorted(names, key=_place):
+        own = sorted((r for r in rows if r["contender"] == name), key=lambda r: float(r["x"]))
+        x, y = [r["x"] for r in own], _column([value(r) for r in own])
+        edges = [band(r) for r in own]
+        if name in BANDED and all(e is not None for e in edges):
+            low, high = (_column([e[k] for e in edges if e is not None]) for k in (0, 1))
+            lines[name] = Series(x, y, low, high)
+        else:
+            lines[name] = Series(x, y)
+    return lines
+
+
+def _place(name: str) -> tuple[bool, int]:
+    """Who plays everywhere first, so that everybody keeps colour and mark from figure to figure."""
+    who = contender(name)
+    return who.axes != EVERYWHERE, ROSTER.index(who)
+
+
+def _numbers(rows: Sequence[Point], axis: str, key: str, ccrs: Sequence[float]) -> Table:
+    """Means of everybody at the smallest and the largest x, at every CCR."""
+    ends = sorted({min(r["x"] for r in rows), max(r["x"] for r in rows)})
+    shown: dict[str, dict[str, Any]] = {}
+    for r in rows:
+        if r["x"] in ends:
+            shown.setdefault(r["contender"], {"contender": r["contender"]})[
+                f"{r['ccr']:g} {r['x']:g}"
+            ] = r[key]
+    what = {"tasks": "tasks", "jobs": "jobs", "stream": "load"}[axis]
+    columns: Columns = [
+        "contender",
+        *(
+            Column(f"{ccr:g} {x:g}", f"CCR {ccr:g}, {x:g} {what}", digits=4, best="min")
+            for ccr in ccrs
+            for x in ends
+        ),
+    ]
+    unfinished = sum(r["unfinished"] for r in rows)
+    note = f" {unfinished} plays did not get to the end and are left out." if unfinished else ""
+    name = "Mean completion time" if key == "jct" else "Makespan"
+    return Table(
+        list(shown.values()),
+        columns,
+        caption=f"{name} in seconds, mean over {rows[0]['seeds']} seeds.{note}",
+    )
+
+
+def training_figures(results: Results) -> list[Block]:
+    """Curves of the trainings, from the cards."""
+    figures = [
+        Figure(
+            line_figure(
+                {row["policy"]: Series([x for x, _ in row["curve"]], [y for _, y in row["curve"]])},
+                title=f"training of {row['policy']}",
+                x_label=row["x"],
+                y_label=row["y"],
+                size=SIZE,
+            )
+        )
+        for row in results["training"]
+        if row["curve"]
+    ]
+    return [Figures(figures)] if figures else []
+
+
+def objective_figures(results: Results) -> list[Block]:
+    """Time against energy, time against fairness."""
+    titles = {
+        "energy": ("Makespan and energy", "makespan", "energy"),
+        "fairness": (
+            "Completion time and fairness",
+            "mean completion time",
+            "inequality of slowdowns",
+        ),
+    }
+    figures = []
+    for against, rows in results["objectives"].items():
+        title, x_label, y_label = titles[against]
+        spots = {r["label"]: (r["time"], r["other"]) for r in rows}
+        figures.append(
+            Figure(pareto_figure(spots, title=title, x_label=x_label, y_label=y_label, size=SIZE))
+        )
+    return [Figures(figures)]
+
+
+def _column(values: Sequence[float | None]) -> np.ndarray:
+    return np.array([np.nan if value is None else value for value in values], float)

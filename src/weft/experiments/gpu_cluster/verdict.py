@@ -1,0 +1,454 @@
+"""Confirmed or not, and by how much: every claim of the document and every aim of ours, from the numbers alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.experiments.gpu_cluster.contenders import LEARNED
+from weft.experiments.gpu_cluster.statistics import (
+    HAND_MADE,
+    fair_comparison,
+    find,
+    hardest_comparison,
+)
+
+CONFIRMED, NOT_CONFIRMED, NOT_MEASURED = "confirmed", "not confirmed", "not measured"
+PREFERRED = ("dqn", *(name for name in LEARNED if name != "dqn"))
+SIGNIFICANT = 0.001
+
+Results = Mapping[str, Any]
+Verdict = dict[str, Any]
+
+
+def judged(results: Results) -> str | None:
+    """Whose claims are judged: the Q-network's, or while it is not there those of another learned policy."""
+    return next((name for name in PREFERRED if name in results["contenders"]), None)
+
+
+def verdicts(results: Results) -> list[Verdict]:
+    """A row for each claim: what was claimed, what was measured, the verdict and the distance."""
+    who = judged(results)
+    if who is None:
+        return []
+    return [*_document(results, who), *_aims(results, who)]
+
+
+def _document(results: Results, who: str) -> list[Verdict]:
+    rows = results["comparisons"]
+
+    def against_heft(condition: str) -> Mapping[str, Any] | None:
+        return find(rows, axis="tasks", condition=condition, ccr="all", who=who, rival="heft")
+
+    return [
+        _reduction("document", "25 to 35 % below HEFT: costs known", against_heft("static"), 0.25),
+        _reduction(
+            "document",
+            "25 to 35 % below HEFT: world changing, HEFT's plan replayed",
+            against_heft("changing"),
+            0.25,
+        ),
+        _reduction(
+            "document",
+            "over 85 % below FIFO-DEFT with many jobs (planned together)",
+            _most_jobs(results, who, "fifo-deft"),
+            0.85,
+        ),
+        _reduction(
+            "document",
+            "the same, each job planned as if alone",
+            _most_jobs(results, who, "fifo-deft-apart"),
+            0.85,
+        ),
+        _slr(results, who),
+        _speedup(results, who),
+        _at_most("document", "8.5 ms a decision", _decision(results, who), 8500.0, "µs"),
+        _at_most("document", "12 h of training", _minutes(results, who), 720.0, "min"),
+        *_transfer("document", results, who),
+    ]
+
+
+def _aims(results: Results, who: str) -> list[Verdict]:
+    rows = results["comparisons"]
+
+    def fair(condition: str, ccr: Any = "all") -> Mapping[str, Any] | None:
+        return fair_comparison(rows, axis="tasks", condition=condition, ccr=ccr, who=who)
+
+    def heft(ccr: Any, condition: str = "static") -> Mapping[str, Any] | None:
+        return find(rows, axis="tasks", condition=condition, ccr=ccr, who=who, rival="heft")
+
+    def hardest(axis: str, condition: str) -> Mapping[str, Any] | None:
+        """Re-planned HEFT is not always the hardest: where transfers weigh, those who stay on a node or copy tasks are."""
+        return hardest_comparison(
+            rows, HAND_MADE, axis=axis, condition=condition, ccr="all", who=who
+        )
+
+    def streams(rival: str) -> Mapping[str, Any] | None:
+        return find(rows, axis="stream", condition="stream", ccr="all", who=who, rival=rival)
+
+    made = [
+        _reduction("aim", "static, CCR 0.1: not above HEFT", heft(0.1), 0.0),
+        _reduction(
+            "aim", "static, CCR 1: below HEFT (p < 0.001)", heft(1.0), 0.0, significant=True
+        ),
+        _reduction(
+            "aim", "static, CCR 5: below HEFT (p < 0.001)", heft(5.0), 0.0, significant=True
+        ),
+        _plausible(results, who),
+        _reduction(
+            "aim", "changing: 25 % below HEFT's plan replayed", heft("all", "changing"), 0.25
+        ),
+        _reduction(
+            "aim", "failing: 4 % below re-planned HEFT (8 hoped for)", fair("failing"), 0.04
+        ),
+        _reduction(
+            "aim", "changing: 4 % below re-planned HEFT (8 hoped for)", fair("changing"), 0.04
+        ),
+        _reduction("aim", "noisy, CCR 1: 1 % below re-planned HEFT", fair("noisy", 1.0), 0.01),
+        _reduction("aim", "noisy, CCR 5: 8 % below re-planned HEFT", fair("noisy", 5.0), 0.08),
+        _reduction("aim", "biased: 3 % below re-planned HEFT", fair("biased"), 0.03),
+        _reduction(
+            "aim",
+            "stream, load 0.8 and more: 25 % below re-planned HEFT in arrival order",
+            streams("heft-arrival"),
+            0.25,
+        ),
+        _reduction(
+            "aim",
+            "stream: 5 % below shortest remaining work, re-planned",
+            streams("srw-replanned"),
+            0.05,
+        ),
+        _reduction(
+            "aim", "stream: 5 % below the best hand-made rival", hardest("stream", "stream"), 0.05
+        ),
+        *(
+            _reduction(
+                "aim",
+                f"{condition}: not above the best hand-made rival",
+                hardest("tasks", condition),
+                0.0,
+            )
+            for condition in results["conditions"]
+        ),
+        *(
+            []
+            if who == "rule"
+            else [_reduction("aim", "stream: not above the tuned rule", streams("rule"), 0.0)]
+        ),
+        *_transfer("aim", results, who),
+        *_native(results, who),
+        _at_most(
+            "aim",
+            "decision: at most 100 µs (median, 32 ready tasks, 16 devices)",
+            _decision(results, who),
+            100.0,
+            "µs",
+        ),
+        _at_most(
+            "aim", "training: at most 60 minutes on two cores", _minutes(results, who), 60.0, "min"
+        ),
+        _at_least(
+            "aim",
+            "environment: 100,000 decisions a second and core",
+            results.get("environment"),
+            100_000.0,
+        ),
+    ]
+    if results["quick"] and results.get("seconds") is not None:
+        made.append(
+            _at_most(
+                "aim",
+                "this run: at most 10 minutes on two cores",
+                results["seconds"] / 60,
+                10.0,
+                "min",
+            )
+        )
+    return [{**row, "best": _best(results, row, who)} for row in made]
+
+
+# -- kinds of verdict ------------------------------------------------------------------
+
+
+def _reduction(
+    part: str, claim: str, row: Mapping[str, Any] | None, least: float, *, significant: bool = False
+) -> Verdict:
+    """A share below a rival; with `significant` the difference must not be chance either."""
+    if row is None:
+        return _verdict(part, claim, None, least, None, "", "")
+    low, share, high = (1 - row[key] for key in ("high", "ratio", "low"))
+    chance = (
+        f", p = {row['p']:.2g}, d = {row['effect']:.2f}"
+        if row.get("p") is not None and row.get("effect") is not None
+        else ""
+    )
+    told = (
+        f"{_below(share)} {row['rival']} [{low:+.1%} to {high:+.1%}], {row['seeds']} seeds{chance}"
+    )
+    sure = not significant or row["p"] < SIGNIFICANT
+    by = f"{100 * (share - least):+.1f} points" + ("" if sure else f", p = {row['p']:.2g}")
+    about = {"condition": row["condition"], "ccr": row["ccr"], "axis": row["axis"]}
+    return {
+        **_verdict(part, claim, share, least, share >= least and sure, told, by),
+        "about": about,
+    }
+
+
+def _at_most(part: str, claim: str, value: float | None, most: float, unit: str) -> Verdict:
+    if value is None:
+        return _verdict(part, claim, None, most, None, "", "")
+    factor = most / value if value > 0 else np.inf
+    by = f"{factor:.3g} times less" if value <= most else f"{1 / factor:.3g} times more"
+    return _verdict(part, claim, value, most, value <= most, f"{value:.4g} {unit}", by)
+
+
+def _at_least(part: str, claim: str, value: float | None, least: float) -> Verdict:
+    told = "" if value is None else f"{value:,.0f}"
+    return _verdict(
+        part,
+        claim,
+        value,
+        least,
+        None if value is None else value >= least,
+        told,
+        "" if value is None else f"{value / least:.3g} x",
+    )
+
+
+def _verdict(
+    part: str,
+    claim: str,
+    value: float | None,
+    wanted: float,
+    holds: bool | None,
+    measured: str,
+    by: str,
+) -> Verdict:
+    word = NOT_MEASURED if holds is None else CONFIRMED if holds else NOT_CONFIRMED
+    return {
+        "part": part,
+        "claim": claim,
+        "value": value,
+        "wanted": wanted,
+        "verdict": word,
+        "measured": measured,
+        "by": by,
+    }
+
+
+def _below(share: float) -> str:
+    return f"{share:.1%} below" if share >= 0 else f"{-share:.1%} above"
+
+
+# -- where the values are ----------------------------------------------------------------
+
+
+def _most_jobs(results: Results, who: str, rival: str) -> dict[str, Any] | None:
+    """Mean makespans at the largest number of jobs, costs known, over all CCRs."""
+    rows = [r for r in results["points"] if r["axis"] == "jobs" and r["condition"] == "static"]
+    most = max((r["x"] for r in rows), default=None)
+    logs = []
+    for name in (who, rival):
+        own = [
+            np.log(np.array(r["values"], float))
+            for r in rows
+            if r["x"] == most and r["contender"] == name
+        ]
+        if not own:
+            return None
+        logs.append(np.stack(own).mean(axis=0))
+    ratio, spread = logs[0] - logs[1], 0.0
+    if len(ratio) > 1:
+        spread = 1.96 * float(np.std(ratio, ddof=1)) / float(np.sqrt(len(ratio)))
+    low, middle, high = (float(np.exp(ratio.mean() + k * spread)) for k in (-1, 0, 1))
+    return {
+        "axis": "jobs",
+        "condition": "static",
+        "ccr": "all",
+        "rival": f"{rival} at {most:g} jobs",
+        "ratio": middle,
+        "low": low,
+        "high": high,
+        "seeds": len(ratio),
+    }
+
+
+def _slr(results: Results, who: str) -> Verdict:
+    """Within 1 to 2 at every number of tasks and every CCR; with many jobs told beside it."""
+    claim = "SLR about 1.5, 1 to 2 throughout"
+    own = [
+        r
+        for r in results["points"]
+        if r["contender"] == who and r["condition"] == "static" and r["slr"] is not None
+    ]
+    one = [r["slr"] for r in own if r["axis"] == "tasks"]
+    if not one:
+        return _verdict("document", claim, None, 2.0, None, "", "")
+    told = f"one job: mean {np.mean(one):.2f}, {min(one):.2f} to {max(one):.2f}"
+    many = [r for r in own if r["axis"] == "jobs"]
+    if many:
+        last = [r for r in many if r["x"] == max(m["x"] for m in many)]
+        slr, bound = (np.mean([r[key] for r in last]) for key in ("slr", "over_bound"))
+        told += f"; {last[0]['x']:g} jobs at once: completion / path {slr:.1f}, makespan / bound {bound:.2f}"
+    return _verdict(
+        "document",
+        "SLR about 1.5, 1 to 2 throughout",
+        float(np.mean(one)),
+        2.0,
+        max(one) <= 2.0,
+        told,
+        f"{max(one) - 2.0:+.2f} at most",
+    )
+
+
+def _speedup(results: Results, who: str) -> Verdict:
+    """The highest mean speedup anywhere; no more than the devices allow."""
+    own = [
+        r
+        for r in results["points"]
+        if r["contender"] == who
+        and r["speedup"] is not None
+        and r["axis"] in {"tasks", "jobs", "devices"}
+    ]
+    claim = "speedup near 25"
+    if not own:
+        return _verdict("document", claim, None, 25.0, None, "", "")
+    usual = max(
+        (r for r in own if r["axis"] != "devices"), key=lambda r: r["speedup"], default=None
+    )
+    wide = max(own, key=lambda r: r["speedup"])
+    devices = results["devices"]
+    parts = (
+        []
+        if usual is None
+        else [
+            f"{usual['speedup']:.1f} at {usual['x']:g} {usual['axis']} on {devices['usual']:.1f} devices"
+        ]
+    )
+    if wide["axis"] == "devices":
+        parts.append(f"{wide['speedup']:.1f} on {devices[format(wide['x'], 'g')]:.1f} devices")
+    value = float(wide["speedup"])
+    return _verdict(
+        "document", claim, value, 25.0, value >= 22.5, "; ".join(parts), f"{value - 25:+.1f}"
+    )
+
+
+def _plausible(results: Results, who: str) -> Verdict:
+    """No gain above what a search with exact costs finds: such a claim would be a bug in the baseline."""
+    claim = "static: no gain over HEFT beyond what a search with exact costs finds"
+    rows = [
+        r
+        for r in results["yardstick"]
+        if r["links"] == "nodes" and {who, "anytime"} <= set(r["gains"])
+    ]
+    if not rows:
+        return _verdict("aim", claim, None, 0.0, None, "", "")
+    told = "; ".join(
+        f"CCR {r['ccr']:g}: {r['gains'][who]:.1%} of {r['gains']['anytime']:.1%}" for r in rows
+    )
+    worst = max(r["gains"][who] - r["gains"]["anytime"] for r in rows)
+    return _verdict(
+        "aim", claim, worst, 0.0, worst <= 0, told, f"{100 * worst:+.1f} points at most"
+    )
+
+
+def _decision(results: Results, who: str) -> float | None:
+    row = find(results["decision"], policy=who)
+    return None if row is None else float(row["microseconds"])
+
+
+def _minutes(results: Results, who: str) -> float | None:
+    row = find(results["training"], policy=who)
+    return None if row is None or row["minutes"] is None else float(row["minutes"])
+
+
+def _transfer(part: str, results: Results, who: str) -> list[Verdict]:
+    """Mean over the structures of the share kept, and of the distance from home after fine-tuning."""
+    rows = [
+        r
+        for r in results["transfer"]["overall"]
+        if r["policy"] == who and r["structure"] != "layered"
+    ]
+    kept = [r["kept"] for r in rows if r["kept"] is not None]
+    away = {r["structure"]: r["tuned_from_home"] for r in rows if r["tuned_from_home"] is not None}
+    first, second = (
+        "85 % of the advantage kept on unseen structures",
+        "within 3 % of the result at home after fine-tuning",
+    )
+    made = [_verdict(part, first, None, 0.85, None, "", "")]
+    if kept:
+        share, worst = (
+            float(np.mean(kept)),
+            min(rows, key=lambda r: np.inf if r["kept"] is None else r["kept"]),
+        )
+        told = f"{share:.0%} on average of {len(kept)} structures; least {worst['kept']:.0%} ({worst['structure']})"
+        for key, words in (("kept_alone", "single jobs"), ("kept_stream", "streams")):
+            parts = [r[key] for r in rows if r.get(key) is not None]
+            told += f"; {words} {np.mean(parts):.0%}" if parts else ""
+        made = [
+            _verdict(
+                part, first, share, 0.85, share >= 0.85, told, f"{100 * (share - 0.85):+.0f} points"
+            )
+        ]
+    if not away:
+        return [*made, _verdict(part, second, None, 0.03, None, "", "")]
+    mean, farthest = float(np.mean(list(away.values()))), max(away, key=lambda s: away[s])
+    told = f"{mean:+.1%} on average of {len(away)} structures; at most {away[farthest]:+.1%} ({farthest})"
+    return [
+        *made,
+        _verdict(
+            part, second, mean, 0.03, mean <= 0.03, told, f"{100 * (0.03 - mean):+.1f} points"
+        ),
+    ]
+
+
+def _native(results: Results, who: str) -> list[Verdict]:
+    """The same against the same policy fitted to each structure: what there is to win differs between structures."""
+    rows = [
+        r
+        for r in results["transfer"]["overall"]
+        if r["policy"] == who and r.get("native_advantage") is not None
+    ]
+    kept = {r["structure"]: r["kept_of_native"] for r in rows if r["kept_of_native"] is not None}
+    away = {r["structure"]: r["tuned_from_native"] for r in rows}
+    first = "85 % of the advantage of a policy fitted to the structure kept"
+    second = "within 3 % of a policy fitted to the structure after fine-tuning"
+    if not kept:
+        return [
+            _verdict("aim", first, None, 0.85, None, "", ""),
+            _verdict("aim", second, None, 0.03, None, "", ""),
+        ]
+    share, least, mean, most = (
+        np.mean(list(kept.values())),
+        min(kept, key=kept.__getitem__),
+        np.mean(list(away.values())),
+        max(away.values()),
+    )
+    return [
+        _verdict(
+            "aim", first, float(share), 0.85, bool(share >= 0.85),
+            f"{share:.0%} on average of {len(kept)} structures; least {kept[least]:.0%} ({least})", f"{100 * (share - 0.85):+.0f} points",
+        ),
+        _verdict(
+            "aim", second, float(mean), 0.03, bool(mean <= 0.03),
+            f"{mean:+.1%} on average of {len(away)} structures; at most {most:+.1%}", f"{100 * (0.03 - mean):+.1f} points",
+        ),
+    ]  # fmt: skip
+
+
+def _best(results: Results, row: Verdict, who: str) -> str:
+    """Where an aim is missed against a rival: who was best there."""
+    about = row.get("about")
+    if about is None or row["verdict"] != NOT_CONFIRMED:
+        return ""
+    order: Sequence[Sequence[Any]] = results["rankings"].get(
+        f"{about['axis']} {about['condition']} {about['ccr']}", []
+    )
+    best = next(((name, value) for name, value in order if name != "anytime"), None)
+    own = next((value for name, value in order if name == who), None)
+    if best is None or own is None or best[0] == who:
+        return ""
+    return f"{best[0]}: {1 - best[1] / own:.1%} below {who}"

@@ -1,0 +1,131 @@
+"""Fresh graphs like those with published best makespans: the same sizes, shapes and ranges, other draws.
+
+What the published graphs are drawn from was read off their files and notes: layered graphs of one entry and one exit on 4 or 8 devices
+with related or unrelated costs of heterogeneity 0.5; and Cholesky, FFT and Gauss graphs with unrelated costs of heterogeneity 1. Work is
+uniform from 10 to 190, bandwidths from 0.5 to 1.5, data from 1 to 19 and then scaled to the ratio of communication. A task has 1 to 3
+children in the next layer and, four times in ten, one more two or three layers on; who is left without a parent gets one.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from weft.generators import generate
+from weft.model import Problem
+from weft.model.columns import IntArray
+from weft.rng import stream
+
+LONG_SHARE, REACH = 0.4, (2, 3)
+"""Share of tasks with a child further on; and how many layers on."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One kind of graph: `alpha` is the shape of a layered one."""
+
+    shape: str
+    tasks: int
+    devices: int
+    ccr: float
+    related: bool = False
+    heterogeneity: float = 1.0
+    alpha: float = 1.0
+
+    @property
+    def name(self) -> str:
+        """Shape, costs, size and ratio."""
+        costs = "related" if self.related else "unrelated"
+        return f"{self.shape}-{costs}-n{self.tasks}-P{self.devices}-ccr{self.ccr:g}"
+
+
+RECIPES = (
+    *(
+        Recipe("layered", tasks, devices, ccr, related, 0.5, alpha)
+        for ccr, alpha in ((0.1, 1.0), (1.0, 0.7), (5.0, 1.5))
+        for related in (True, False)
+        for tasks, devices in ((20, 4), (50, 4), (100, 8))
+    ),
+    Recipe("cholesky", 56, 4, 0.1),
+    Recipe("fft", 40, 4, 0.1),
+    Recipe("gauss", 35, 4, 1.0),
+    Recipe("cholesky", 56, 4, 5.0),
+    Recipe("fft", 40, 4, 5.0),
+)
+"""What the published graphs are, but the one of ten tasks from a paper."""
+
+
+def twin(recipe: Recipe, seed: int) -> Problem:
+    """Draw a graph.
+
+    Examples
+    --------
+    >>> problem = twin(RECIPES[1], seed=5)
+    >>> problem.n, problem.p, int(problem.workflow.level.max()) + 1
+    (50, 4, 9)
+    """
+    rng = stream(seed, "twins", recipe.name)
+    edges = (
+        layered_edges(recipe.tasks, recipe.alpha, rng)
+        if recipe.shape == "layered"
+        else known_edges(recipe.shape)
+    )
+    n, p, h = recipe.tasks, recipe.devices, recipe.heterogeneity
+    work = rng.uniform(10.0, 190.0, n)
+    factor = rng.uniform(1 - h / 2, 1 + h / 2, (n, p))
+    cost = (
+        work[:, None] / rng.uniform(1 - h / 2, 1 + h / 2, p)
+        if recipe.related
+        else work[:, None] * factor
+    )
+    upper = np.triu(rng.uniform(0.5, 1.5, (p, p)), 1)
+    bandwidth = upper + upper.T
+    between = ~np.eye(p, dtype=bool)
+    data = rng.uniform(1.0, 19.0, len(edges))
+    data *= recipe.ccr * cost.mean() / (data.mean() * (1.0 / bandwidth[between]).mean())
+    np.fill_diagonal(bandwidth, 1.0)
+    return Problem.from_arrays(cost, edges, data, bandwidth=bandwidth, name=f"{recipe.name}-{seed}")
+
+
+def layered_edges(tasks: int, alpha: float, rng: np.random.Generator) -> IntArray:
+    """(m, 2) edges of a layered graph between one entry and one exit."""
+    layers = _layers(tasks, alpha, rng)
+    edges: set[tuple[int, int]] = set()
+    for i, layer in enumerate(layers[:-1]):
+        following = layers[i + 1]
+        for task in layer:
+            count = len(following) if i == 0 else min(int(rng.integers(1, 4)), len(following))
+            edges |= {(task, int(child)) for child in rng.choice(following, count, replace=False)}
+            further = i + int(rng.choice(REACH))
+            if i > 0 and further < len(layers) and rng.random() < LONG_SHARE:
+                edges.add((task, int(rng.choice(layers[further]))))
+        for child in sorted(set(following) - {b for _, b in edges}):  # nobody drew it
+            edges.add((int(rng.choice(layer)), child))
+    return np.array(sorted(edges), np.int64)
+
+
+def _layers(tasks: int, alpha: float, rng: np.random.Generator) -> list[list[int]]:
+    """Task numbers by layer: widths within half and one and a half times alpha x sqrt(tasks), the last one cut."""
+    layers, mean, begin = [[0]], alpha * math.sqrt(tasks), 1
+    while begin < tasks - 1:
+        end = min(tasks - 1, begin + max(1, round(mean * float(rng.uniform(0.5, 1.5)))))
+        layers.append(list(range(begin, end)))
+        begin = end
+    return [*layers, [tasks - 1]]
+
+
+def known_edges(shape: str) -> IntArray:
+    """(m, 2) edges of the classic graphs; the FFT of 8 points gets an exit."""
+    sizes: dict[str, dict[str, int]] = {
+        "cholesky": {"tiles": 6},
+        "fft": {"levels": 3},
+        "gauss": {"size": 8},
+    }
+    workflow = generate(shape, **sizes[shape])
+    edges = np.column_stack([workflow.src, workflow.dst])
+    last = np.setdiff1d(np.arange(workflow.n), workflow.src)
+    if len(last) > 1:
+        edges = np.concatenate([edges, np.column_stack([last, np.full(len(last), workflow.n)])])
+    return edges

@@ -1,0 +1,130 @@
+"""Seconds to schedule the document's sizes, all in one table: networks in three runtimes, compiled HEFT and GA."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from weft.experiments.imitation.turnaround import draw_large, heft
+from weft.learn.imitation.deepsched.networks import net_of
+from weft.learn.imitation.deepsched.paper import inputs_of, paper_answer, schedule_of, untrained
+from weft.learn.imitation.deepsched.runtimes import (
+    onnx_runtime,
+    plan_through,
+    torch_runtime,
+    use_one_thread,
+    write_paper_onnx,
+)
+from weft.learn.onnx_session import onnx_session
+from weft.model import Problem
+from weft.planners import plan
+from weft.planners.imitation.deepsched.network import shipped_network
+from weft.planners.search.genetic import Genetic
+
+SIZES = (486, 10_000, 84_654)
+DEVICES = 188
+DOCUMENT = {
+    "HEFT": (31.5, 305.5, 670.0),
+    "GA": (67.5, 602.5, 3967.0),
+    "network": (0.125, 0.125, 0.125),
+}
+"""Table I, in seconds."""
+
+POPULATION = 60
+GENERATIONS = {486: 100, 10_000: 5, 84_654: 1}
+"""Of the GA that is timed; a generation takes the same time as another."""
+
+
+def measure(tasks: int, *, repeats: int = 3) -> Iterator[dict[str, Any]]:
+    """One row for each contender and runtime: processor seconds from the problem to the schedule, the median of some."""
+    use_one_thread()
+    problem = draw_large(tasks, DEVICES)
+    teacher = heft(problem)
+    basis = {"tasks": tasks, "devices": DEVICES, "edges": problem.m}
+
+    def row(
+        name: str, runtime: str, seconds: float, finish: Any = None, **more: Any
+    ) -> dict[str, Any]:
+        quality = None if finish is None else float(np.mean(finish) / teacher.finish.mean())
+        return (
+            basis
+            | {
+                "contender": name,
+                "runtime": runtime,
+                "seconds": seconds,
+                "turnaround_over_heft": quality,
+            }
+            | more
+        )
+
+    seconds, found = _timed(lambda: heft(problem), repeats)
+    yield row("HEFT", "compiled", seconds, found.finish)
+    seconds, found = _timed(lambda: plan(problem, "deepsched").schedule, repeats)
+    yield row("deepsched", "compiled", seconds, found.finish)
+    with tempfile.TemporaryDirectory() as folder:
+        runtimes = {
+            "onnxruntime": onnx_runtime(shipped_network(), Path(folder)),
+            "torch": torch_runtime(net_of(shipped_network())),
+        }
+        for name, runtime in runtimes.items():
+            seconds, rows = _timed(
+                partial(plan_through, problem, *runtime), 1 if tasks > 20_000 else repeats
+            )
+            yield row("deepsched", name, seconds, rows.finish)
+        yield from (
+            row("paper", *found)
+            for found in _paper(problem, Path(folder), 1 if tasks > 20_000 else repeats)
+        )
+    generations = GENERATIONS.get(tasks, 1)
+    planner = Genetic(
+        population=POPULATION, generations=generations, objective="waiting", seeded=False
+    )
+    seconds, found = _timed(lambda: plan(problem, planner).schedule, 1)
+    yield row(
+        "GA",
+        "compiled",
+        seconds,
+        found.finish,
+        generations=generations,
+        generation_seconds=seconds / (generations + 1),
+    )
+
+
+def _paper(problem: Problem, folder: Path, repeats: int) -> Iterator[tuple[str, float]]:
+    """The document's network, made for exactly as many tasks: weights do not matter for the time, so they are not trained."""
+    net = untrained(problem.n, problem.p)
+
+    def by_torch() -> Any:
+        return schedule_of(problem, *paper_answer(net, *inputs_of(problem, net.tasks)))
+
+    yield "torch", _timed(by_torch, repeats)[0]
+    session = onnx_session(write_paper_onnx(net, folder / "paper.onnx"))
+
+    def by_onnx() -> Any:
+        machines, tasks = inputs_of(problem, net.tasks)
+        logits, times = session.run(None, {"machines": machines[None], "tasks": tasks[None]})
+        return schedule_of(problem, logits[0], times[0])
+
+    yield "onnxruntime", _timed(by_onnx, repeats)[0]
+
+
+def _timed(call: Callable[[], Any], repeats: int) -> tuple[float, Any]:
+    """Median processor seconds, and what came out."""
+    took, found = [], None
+    for _ in range(repeats):
+        begin = time.process_time()
+        found = call()
+        took.append(time.process_time() - begin)
+    return float(np.median(took)), found
+
+
+def warm_up() -> None:
+    """Compile, or read from the cache, before any clock runs."""
+    for _ in measure(40, repeats=1):
+        pass

@@ -1,0 +1,83 @@
+"""Conditional call graphs (`conditional-graph-v1`): services as tasks, calls that are made or not as choices, and what requests did.
+
+Every call that is not made by all requests is a choice of its own with the branches "call" and "skip". Calls of real requests depend
+on each other; the shapes of requests that were counted are kept beside the graph, to be drawn from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from weft.errors import InvalidInput
+from weft.formats.parsing.record import Record
+from weft.formats.parsing.source import decode_text, naming, parse_json, read_bytes
+from weft.model import Workflow, WorkflowBuilder
+from weft.model.columns import FloatArray, IntArray
+
+FORMAT = "conditional-graph-v1"
+CERTAIN = 1.0 - 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class CallGraph:
+    """A graph with choices, and request shapes: (shapes, choices) branches, 0 where the call is made; (shapes,) how often."""
+
+    workflow: Workflow
+    shapes: IntArray
+    counts: FloatArray
+
+    def draw(self, jobs: int, rng: np.random.Generator) -> IntArray:
+        """(jobs, choices) branches of requests drawn from those that were counted."""
+        drawn: IntArray = self.shapes[
+            rng.choice(len(self.shapes), size=jobs, p=self.counts / self.counts.sum())
+        ]
+        return drawn
+
+
+def load_callgraph(path: str | Path) -> CallGraph:
+    """Read a call graph, JSON or gzipped JSON."""
+    path = Path(path)
+    with naming(str(path)):
+        text = decode_text(read_bytes(path))
+        record = Record(parse_json(text))
+        if record.text("format") != FORMAT:
+            raise InvalidInput(f"is of format '{record.text('format')}'; expected '{FORMAT}'")
+        return _graph(record)
+
+
+def _graph(record: Record) -> CallGraph:
+    names = record.child("nodes").strings("name")
+    edges = record.child("edges")
+    src, dst = (np.asarray(edges.raw(key), np.int64) for key in ("src", "dst"))
+    share = edges.floats("prob_given_src")
+    if not len(src) == len(dst) == len(share) or not ((share >= 0) & (share <= 1)).all():
+        raise InvalidInput(
+            "its edges need src, dst and prob_given_src of one length, probabilities within [0, 1]"
+        )
+    if len(src) and (min(src.min(), dst.min()) < 0 or max(src.max(), dst.max()) >= len(names)):
+        raise InvalidInput(f"its edges name nodes beyond the {len(names)} there are")
+    builder = WorkflowBuilder(record.text("id"))
+    for name in names:
+        builder.task(name, work=1.0, kind=name)
+    choice_of: dict[int, int] = {}
+    for e in range(len(src)):
+        u, v = names[src[e]], names[dst[e]]
+        if share[e] >= CERTAIN:
+            builder.edge(u, v)
+            continue
+        call = f"call {v}"
+        builder.choice(u, {call: float(share[e]), f"skip {v}": 1.0 - float(share[e])})
+        builder.edge(u, v, when=call)
+        choice_of[e] = len(choice_of)
+    variants = record.children("variants")
+    shapes = np.ones((len(variants), len(choice_of)), np.int64)
+    for i, variant in enumerate(variants):
+        for e in np.asarray(variant.raw("edges"), np.int64).tolist():
+            if e in choice_of:
+                shapes[i, choice_of[e]] = 0
+    return CallGraph(
+        builder.build(), shapes, np.array([float(variant.raw("count")) for variant in variants])
+    )

@@ -1,0 +1,303 @@
+"""DOT, the language of Graphviz: a useful subset to read, and workflows to write.
+
+Read: one ``digraph`` with nodes, chains of edges, subgraphs (flattened), default attributes, comments. Node attributes ``work``,
+``kind``, ``memory``, ``cores`` and ``durations`` (a JSON object); edge attribute ``data`` or ``bytes``, or a ``label`` that is a number.
+Sizes may have units. Everything else is drawing, and passed over. Where no node has ``work``, each has one unit.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+
+from weft.errors import InvalidInput
+from weft.formats.graphs.taskgraph import number_kinds, whole_cores
+from weft.formats.native.weft_json import write_json
+from weft.formats.parsing.quantity import quantity
+from weft.formats.parsing.record import Record, shown
+from weft.formats.parsing.source import parse_json
+from weft.model import Workflow
+
+Attributes = dict[str, str]
+
+_TOKEN = re.compile(
+    r"""(?P<space>\s+|//[^\n]*|/\*.*?\*/|\#[^\n]*)
+      | "(?P<quoted>(?:[^"\\]|\\.)*)"
+      | (?P<word>-?(?:\.\d+|\d+(?:\.\d*)?)(?![\w.])|[^\W\d]\w*)
+      | (?P<mark>->|--|[{}\[\];,=:])""",
+    re.VERBOSE | re.DOTALL,
+)
+_ESCAPE = re.compile(r'\\(["\\])')
+
+
+@dataclass
+class _Graph:
+    nodes: dict[str, Attributes] = field(default_factory=dict)
+    edges: list[tuple[str, str, Attributes]] = field(default_factory=list)
+    name: str | None = None
+
+
+class _Tokens:
+    """The tokens of a text, one ahead: (is it a mark, text, line)."""
+
+    def __init__(self, text: str) -> None:
+        self._stream = self._scan(text)
+        self.is_mark, self.text, self.line = next(self._stream)
+
+    @staticmethod
+    def _scan(text: str) -> Iterator[tuple[bool, str, int]]:
+        at, line = 0, 1
+        while at < len(text):
+            match = _TOKEN.match(text, at)
+            if match is None:
+                raise InvalidInput(
+                    f"line {line}: {shown(text[at : at + 20])} is not understood (HTML labels and undirected graphs are not read)"
+                )
+            if match["mark"] is not None:
+                yield True, match["mark"], line
+            elif match["space"] is None:
+                yield (
+                    False,
+                    match["word"]
+                    if match["word"] is not None
+                    else _ESCAPE.sub(r"\1", match["quoted"]),
+                    line,
+                )
+            line += match[0].count("\n")
+            at = match.end()
+        while True:
+            yield True, "", line
+
+    def next(self) -> str:
+        text = self.text
+        self.is_mark, self.text, self.line = next(self._stream)
+        return text
+
+    def take(self, mark: str) -> bool:
+        """Pass over a mark if it is the next token."""
+        if self.is_mark and self.text == mark and mark:
+            self.next()
+            return True
+        return False
+
+    def expect(self, mark: str) -> None:
+        if not self.take(mark):
+            raise InvalidInput(
+                f"line {self.line}: '{mark}' was expected, {shown(self.text) if self.text else 'the end of the file'} found"
+            )
+
+    def word(self) -> str:
+        if self.is_mark:
+            raise InvalidInput(
+                f"line {self.line}: a name was expected, {shown(self.text) if self.text else 'the end of the file'} found"
+            )
+        return self.next()
+
+
+def read_dot(text: str, *, name: str) -> Workflow:
+    """Return the workflow of a DOT text.
+
+    Examples
+    --------
+    >>> w = read_dot('digraph g { a [work=2]; b [work=3, kind="conv"]; a -> b [data="1 kB"] }', name="file")
+    >>> w.name, w.work.tolist(), w.data.tolist()
+    ('g', [2.0, 3.0], [1000.0])
+    """
+    graph = _parse(_Tokens(text))
+    names = tuple(graph.nodes)
+    rows = list(graph.nodes.values())
+    index = {node: i for i, node in enumerate(names)}
+    kinds, kind = number_kinds([row.get("kind", "task") for row in rows])
+    return Workflow(
+        name=graph.name or name,
+        names=names,
+        kinds=kinds,
+        kind=kind,
+        work=_work(graph.nodes),
+        memory=np.array(
+            [
+                quantity(row.get("memory", 0.0), "bytes", f"memory of task '{t}'")
+                for t, row in graph.nodes.items()
+            ],
+            float,
+        ),
+        cores=whole_cores(
+            np.array(
+                [
+                    _plain(row.get("cores", "1"), f"cores of task '{t}'")
+                    for t, row in graph.nodes.items()
+                ],
+                float,
+            ),
+            names,
+        ),
+        durations=_durations(graph.nodes),
+        src=np.array([index[e[0]] for e in graph.edges], np.int64),
+        dst=np.array([index[e[1]] for e in graph.edges], np.int64),
+        data=np.array([_data(*edge) for edge in graph.edges], float),
+    )
+
+
+def _parse(tokens: _Tokens) -> _Graph:
+    graph = _Graph()
+    if not tokens.is_mark and tokens.text.lower() == "strict":
+        tokens.next()
+    if tokens.word().lower() != "digraph":
+        raise InvalidInput("is not a directed graph; it must begin with 'digraph'")
+    if not tokens.is_mark:
+        graph.name = tokens.next()
+    tokens.expect("{")
+    defaults: list[tuple[Attributes, Attributes]] = [
+        ({}, {})
+    ]  # of nodes and of edges, one entry a level of subgraphs
+    while defaults:
+        if tokens.take("}"):
+            defaults.pop()
+        elif tokens.take("{"):
+            defaults.append((dict(defaults[-1][0]), dict(defaults[-1][1])))
+        elif not tokens.take(";") and not tokens.take(","):
+            _statement(tokens, graph, defaults[-1])
+    if tokens.text or not tokens.is_mark:
+        raise InvalidInput(f"line {tokens.line}: {shown(tokens.text)} follows the end of the graph")
+    return graph
+
+
+def _statement(tokens: _Tokens, graph: _Graph, defaults: tuple[Attributes, Attributes]) -> None:
+    word = tokens.word()
+    if word.lower() == "subgraph":
+        if not tokens.is_mark:
+            tokens.next()
+        return
+    if word.lower() in {"node", "edge", "graph"} and tokens.is_mark and tokens.text == "[":
+        given = _attributes(tokens)
+        if word.lower() != "graph":
+            defaults[word.lower() == "edge"].update(given)
+        return
+    if tokens.take("="):
+        tokens.word()
+        return
+    chain = [_node(word, tokens)]
+    while tokens.take("->"):
+        if tokens.is_mark and tokens.text == "{":
+            raise InvalidInput(
+                f"line {tokens.line}: an edge to a group of nodes is not read; write one edge a node"
+            )
+        chain.append(_node(tokens.word(), tokens))
+    given = _attributes(tokens)
+    for node in chain:
+        graph.nodes.setdefault(node, dict(defaults[0]))
+    if len(chain) == 1:
+        graph.nodes[word].update(given)
+    graph.edges += [(a, b, {**defaults[1], **given}) for a, b in pairwise(chain)]
+
+
+def _node(word: str, tokens: _Tokens) -> str:
+    while tokens.take(":"):  # a port says where an arrow ends, no more
+        tokens.word()
+    return word
+
+
+def _attributes(tokens: _Tokens) -> Attributes:
+    made: Attributes = {}
+    while tokens.take("["):
+        while not tokens.take("]"):
+            key = tokens.word()
+            made[key] = tokens.word() if tokens.take("=") else "true"
+            if not tokens.take(","):
+                tokens.take(";")
+    return made
+
+
+def _plain(text: str, what: str) -> float:
+    return quantity(text, "work per second", what)
+
+
+def _work(nodes: dict[str, Attributes]) -> np.ndarray:
+    said = [task for task, row in nodes.items() if "work" in row or "durations" in row]
+    if not said:
+        return np.ones(len(nodes))
+    if len(said) < len(nodes):
+        missing = next(
+            task for task, row in nodes.items() if "work" not in row and "durations" not in row
+        )
+        raise InvalidInput(
+            f"task '{missing}' has no work, while task '{said[0]}' has; give it to all or to none"
+        )
+    return np.array(
+        [_plain(row.get("work", "0"), f"work of task '{task}'") for task, row in nodes.items()],
+        float,
+    )
+
+
+def _durations(nodes: dict[str, Attributes]) -> dict[str, np.ndarray]:
+    columns: dict[str, np.ndarray] = {}
+    for i, (task, row) in enumerate(nodes.items()):
+        if "durations" in row:
+            given = Record(parse_json(row["durations"]), f"durations of task '{task}'")
+            for device in given.content:
+                seconds = given.floats(device, np.nan)
+                if seconds.ndim:
+                    raise InvalidInput(
+                        f"duration of task '{task}' on '{device}' is {shown(seconds)}; it must be a number"
+                    )
+                columns.setdefault(device, np.full(len(nodes), np.nan))[i] = seconds
+    return columns
+
+
+def _data(src: str, dst: str, row: Attributes) -> float:
+    if "when" in row:
+        raise InvalidInput(
+            f"edge '{src}' -> '{dst}' belongs to a branch ('{row['when']}'), which DOT cannot say in full; use weft JSON"
+        )
+    for key in ("data", "bytes"):
+        if key in row:
+            return quantity(row[key], "bytes", f"{key} of edge '{src}' -> '{dst}'")
+    try:
+        return quantity(row.get("label", "0"), "bytes", "label")
+    except InvalidInput:  # a label is free text: where it is no size, the edge carries nothing
+        return 0.0
+
+
+def write_dot(workflow: Workflow) -> bytes:
+    """Return a drawing of a workflow that `read_dot` reads back, except for branches, which are drawn only."""
+    lines = [f"digraph {_quoted(workflow.name)} {{"]
+    lines += [
+        f"  {_quoted(workflow.task_name(t))} [{_node_text(workflow, t)}];"
+        for t in range(workflow.n)
+    ]
+    for e, (u, v) in enumerate(zip(workflow.src.tolist(), workflow.dst.tolist(), strict=True)):
+        lines.append(
+            f"  {_quoted(workflow.task_name(u))} -> {_quoted(workflow.task_name(v))} [{_edge_text(workflow, e)}];"
+        )
+    return ("\n".join([*lines, "}"]) + "\n").encode("utf-8")
+
+
+def _node_text(w: Workflow, t: int) -> str:
+    kind = w.kinds[int(w.kind[t])]
+    label = _quoted(f"{w.task_name(t)}\n{kind}, {w.work[t]:g}")
+    made = f"label={label}, work={_quoted(repr(float(w.work[t])))}, kind={_quoted(kind)}"
+    made += f", memory={_quoted(repr(float(w.memory[t])))}, cores={int(w.cores[t])}"
+    if w.durations:
+        durations = {
+            device: column[t : t + 1].reshape(()) for device, column in w.durations.items()
+        }
+        made += f", durations={_quoted(' '.join(write_json(durations).decode().split()))}"
+    return made
+
+
+def _edge_text(w: Workflow, e: int) -> str:
+    made = f"label={_quoted(f'{w.data[e]:g} B')}, data={_quoted(repr(float(w.data[e])))}"
+    c = int(w.choices.edge_choice[e])
+    if c >= 0:
+        branch = w.choices.branches(c)[int(w.choices.edge_branch[e])]
+        made += f', style="dashed", when={_quoted(w.choices.labels[branch])}, probability="{float(w.choices.probability[branch])!r}"'
+    return made
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

@@ -1,0 +1,210 @@
+"""Clusters as TOML, written by hand or by weft.
+
+Example::
+
+    name = "two nodes"
+
+    [links]
+    bandwidth = "100 Gbit/s"        # between nodes; or a matrix, one row a device
+    latency = "5 us"
+    node_bandwidth = "300 GB/s"     # within a node, where it differs
+    node_latency = 0
+
+    [[devices]]
+    name = "a100"                   # with a count: a100-0, a100-1, ...
+    count = 4
+    kind = "A100"
+    node = "n0"
+    speed = 9.7                     # work a second
+    throughput = {conv = 20.0}      # by task kind, where it differs; 0: cannot run it
+    memory = "40 GB"
+    cores = 1
+    batch = 8
+    power = "400 W"
+    idle_power = 50
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from weft.errors import InvalidInput
+from weft.formats.parsing.quantity import quantity
+from weft.formats.parsing.record import Record, shown
+from weft.model import Cluster, Device, Links
+from weft.model.columns import FloatArray
+
+QUANTITIES = {
+    "speed": "work per second",
+    "memory": "bytes",
+    "power": "watts",
+    "idle_power": "watts",
+}
+COUNTS = ("cores", "batch", "count")
+LINKS = {
+    "bandwidth": "bytes per second",
+    "latency": "seconds",
+    "node_bandwidth": "bytes per second",
+    "node_latency": "seconds",
+}
+MOST_DEVICES = 5_000
+"""Links are kept for every pair of devices; a slip in a count should not ask for all the memory there is."""
+
+
+def read_cluster_toml(text: str, *, name: str) -> Cluster:
+    """Return the cluster a TOML text describes; `name` is used where the text has none."""
+    record = Record(parse_toml(text))
+    record.only(("name", "links", "devices"))
+    devices = list(_devices(record))
+    if not devices:
+        raise InvalidInput("has no devices; add at least one [[devices]] table")
+    links, matrices = _links(record)
+    cluster = Cluster.of(devices, links, name=record.text("name", name))
+    if not matrices:
+        return cluster
+    columns = {key: getattr(cluster, key) for key in Cluster.__dataclass_fields__}
+    return Cluster(**{**columns, **matrices})
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """Parse TOML; whatever is wrong becomes `InvalidInput`."""
+    try:
+        return tomllib.loads(text, parse_float=_float)
+    except InvalidInput:
+        raise
+    except RecursionError:
+        raise InvalidInput("is nested too deeply to be read") from None
+    except ValueError as error:  # TOMLDecodeError is one
+        raise InvalidInput(f"is not valid TOML: {error}") from None
+
+
+def _float(text: str) -> float:
+    value = float(text)
+    if np.isinf(value) and "inf" not in text:
+        raise InvalidInput(f"the number {shown(text)} is too large to be used")
+    return value
+
+
+def _devices(record: Record) -> Iterator[Device]:
+    numbered: dict[str, int] = {}
+    total = 0
+    for r in record.children("devices"):
+        r.only(("name", "kind", "node", "throughput", *QUANTITIES, *COUNTS))
+        kind = r.text("kind", "device")
+        given = {
+            key: quantity(r.raw(key), unit, r.path(key))
+            for key, unit in QUANTITIES.items()
+            if key in r
+        }
+        given |= {key: _count(r, key) for key in ("cores", "batch") if key in r}
+        throughput = {
+            k: quantity(v, "work per second", f"{r.path('throughput')}.{k}")
+            for k, v in _throughput(r).items()
+        }
+        total += _count(r, "count")
+        if total > MOST_DEVICES:
+            raise InvalidInput(
+                f"{r.path('count')} makes {total} devices; at most {MOST_DEVICES} are allowed"
+            )
+        base = r.text("name", kind)
+        for _ in range(_count(r, "count")):
+            i = numbered.get(base, 0)
+            numbered[base] = i + 1
+            plain = "name" in r and "count" not in r
+            yield Device(
+                base if plain else f"{base}-{i}",
+                kind=kind,
+                node=r.text("node", "node0"),
+                throughput=throughput,
+                **given,
+            )  # type: ignore[arg-type]
+
+
+def _throughput(r: Record) -> dict[str, Any]:
+    return r.child("throughput").content if "throughput" in r else {}
+
+
+def _count(r: Record, key: str) -> int:
+    value = r.raw(key, 1)
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**53:
+        raise InvalidInput(f"{r.path(key)} is {shown(value)}; it must be a whole number, 1 or more")
+    return value
+
+
+def _links(record: Record) -> tuple[Links, dict[str, FloatArray]]:
+    if "links" not in record:
+        return Links(), {}
+    r = record.child("links")
+    r.only(LINKS)
+    numbers, matrices = {}, {}
+    for key, unit in LINKS.items():
+        if key not in r:
+            continue
+        if isinstance(r.raw(key), list) and not key.startswith("node_"):
+            if f"node_{key}" in r:
+                raise InvalidInput(
+                    f"{r.path(f'node_{key}')} has no meaning beside a matrix of {key}; leave it out"
+                )
+            matrices[key] = _matrix(r, key, unit)
+        else:
+            numbers[key] = quantity(r.raw(key), unit, r.path(key))
+    return Links(**numbers), matrices
+
+
+def _matrix(r: Record, key: str, unit: str) -> FloatArray:
+    rows = r.raw(key)
+    if any(not isinstance(row, list) or len(row) != len(rows) for row in rows):
+        raise InvalidInput(
+            f"{r.path(key)} must be a square matrix, one row and one column a device"
+        )
+    return np.array(
+        [
+            [quantity(x, unit, f"{r.path(key)}[{i}][{j}]") for j, x in enumerate(row)]
+            for i, row in enumerate(rows)
+        ],
+        float,
+    )
+
+
+def write_cluster_toml(cluster: Cluster) -> bytes:
+    """Return the TOML text of a cluster; reading it gives the same cluster, bit for bit."""
+    lines = [f"name = {_quoted(cluster.name)}", "", "[links]"]
+    for key in ("bandwidth", "latency"):
+        lines += _link_lines(
+            key, getattr(cluster, key), np.array([cluster.nodes.index(n) for n in cluster.nodes])
+        )
+    for d in range(cluster.p):
+        lines += ["", "[[devices]]", *_device_lines(cluster, d)]
+    return ("\n".join(lines) + "\n").encode("utf-8")
+
+
+def _link_lines(key: str, matrix: FloatArray, node: FloatArray) -> list[str]:
+    same = node[:, None] == node[None, :]
+    between, within = matrix[~same], matrix[same & ~np.eye(len(matrix), dtype=bool)]
+    if all((part == part[:1]).all() for part in (between, within)):
+        made = [f"{key} = {float(between[0])!r}"] if len(between) else []
+        return made + ([f"node_{key} = {float(within[0])!r}"] if len(within) else [])
+    rows = [f"  [{', '.join(repr(x) for x in row)}]," for row in matrix.tolist()]
+    return [f"{key} = [", *rows, "]"]
+
+
+def _device_lines(c: Cluster, d: int) -> list[str]:
+    lines = [
+        f"{key} = {_quoted(values[d])}"
+        for key, values in (("name", c.names), ("kind", c.kinds), ("node", c.nodes))
+    ]
+    lines += [f"{key} = {float(getattr(c, key)[d])!r}" for key in QUANTITIES]
+    lines += [f"{key} = {int(getattr(c, key)[d])}" for key in ("cores", "batch")]
+    rates = [
+        f"{_quoted(k)} = {float(v[d])!r}" for k, v in c.throughput.items() if not np.isnan(v[d])
+    ]
+    return lines + ([f"throughput = {{{', '.join(rates)}}}"] if rates else [])
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,0 +1,323 @@
+"""Streams of conditional jobs as TOML, written by hand.
+
+Example::
+
+    name = "inspection"
+    jobs = 5000
+    tick = "1 ms"                       # clock of step-wise simulations; by default a second
+    start = "detect"                    # where a job begins, one task or a list; by default the first task
+
+    [arrivals]
+    process = "normal"                  # regular, normal, poisson or trace
+    gap = "8 ms"
+    deviation = "4 ms"                  # of normal gaps; a trace has times = [...] instead
+
+    [[tasks]]
+    name = "detect"
+    time = "10 ms"                      # on a unit of coefficient 1
+    then = "classify"                   # always; one task or a list
+    kind = "vision"                     # what can share a batch; by default the task's own name
+    memory = "2 GB"
+
+    [[choices]]                         # when the task ends, exactly one branch is taken
+    task = "classify"
+    branches = {defect = 0.1, good = 0.9}
+    leads_to = {defect = ["explain"], good = []}    # a branch named like a task leads there without being told
+    estimate = true                     # show an estimate of the probabilities to policies
+    change = "steps"                    # steps and ramps: see `at`; walk: spread, low, high; uniform: low, high
+    at = [{time = "60 s", branches = {defect = 0.3, good = 0.7}}]
+
+    [[units]]
+    name = "GPU"
+    count = 2
+    coefficient = 1.0                   # time is multiplied by it
+    batch = 8                           # the most tasks of one kind at once
+    memory = "16 GB"
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from decimal import Decimal
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from weft.errors import InvalidInput, UnknownName
+from weft.formats.native.cluster_toml import parse_toml
+from weft.formats.parsing.quantity import quantity
+from weft.formats.parsing.record import Record, shown
+from weft.formats.parsing.source import decode_text, naming, read_bytes
+from weft.model import Cluster, Device, Problem, Workflow, WorkflowBuilder
+from weft.model.conditional_stream import Arrivals, Drift, Stream
+from weft.model.offered_load import offered_load
+from weft.registry import closest
+
+_KEYS = ("name", "jobs", "tick", "start", "arrivals", "tasks", "choices", "units")
+_CHANGE_KEYS = {
+    "fixed": (),
+    "steps": ("at",),
+    "ramps": ("at",),
+    "walk": ("spread", "low", "high"),
+    "uniform": ("low", "high"),
+}
+
+
+class UnstableLoad(UserWarning):
+    """A stream asks for more than its units can do."""
+
+
+def stream_names() -> list[str]:
+    """Names of the streams that ship with weft."""
+    return sorted(
+        p.name.removesuffix(".toml")
+        for p in files("weft.formats").joinpath("streams").iterdir()
+        if p.name.endswith(".toml")
+    )
+
+
+def load_stream(source: str | os.PathLike[str]) -> Stream:
+    """Load a stream: a TOML file, or the name of one that ships with weft.
+
+    Warns with `UnstableLoad` when the units cannot keep up.
+
+    Examples
+    --------
+    >>> s = load_stream("conditional-paper")
+    >>> s.jobs, s.problem.workflow.names, s.problem.cluster.batch.tolist()
+    (10000, ('A', 'B', 'C', 'D', 'E', 'F'), [1, 1, 5, 10])
+    """
+    where = os.fspath(source)
+    shipped = stream_names()
+    if where in shipped:
+        text = (
+            files("weft.formats").joinpath("streams", f"{where}.toml").read_text(encoding="utf-8")
+        )
+    elif not where.endswith(".toml") and not Path(where).exists():
+        raise UnknownName(f"unknown stream '{where}'{closest(where, shipped)}; or give a TOML file")
+    else:
+        with naming(where):
+            text = decode_text(read_bytes(Path(where)))
+    with naming(where):
+        stream = read_stream_toml(text, name=Path(where).stem)
+    load = offered_load(stream)
+    if load > 1:
+        warnings.warn(
+            f"{where}: the load is {load:.3g} times what the units can do; queues will grow to the end",
+            UnstableLoad,
+            stacklevel=2,
+        )
+    return stream
+
+
+def read_stream_toml(text: str, *, name: str) -> Stream:
+    """Return the stream a TOML text describes; `name` is used where the text has none."""
+    record = Record(parse_toml(text))
+    record.only(_KEYS)
+    title = record.text("name", name)
+    tasks = record.children("tasks") if "tasks" in record else []
+    if not tasks:
+        raise InvalidInput("has no tasks; add at least one [[tasks]] table")
+    workflow, drift, watched = _workflow(record, tasks, title)
+    _refuse_unreachable(workflow, _names(record, "start", [str(workflow.task_name(0))]))
+    tick = quantity(record.raw("tick", 1.0), "seconds", "tick")
+    return Stream(
+        problem=Problem.bind(workflow, _units(record, title)),
+        arrivals=_arrivals(record),
+        drift=tuple(drift),
+        jobs=_count(record, "jobs", 1000),
+        watched=tuple(watched),
+        tick=tick,
+        name=title,
+    )
+
+
+def _arrivals(record: Record) -> Arrivals:
+    r = record.child("arrivals")
+    r.only(("process", "gap", "deviation", "times"))
+    process = r.text("process", "regular")
+    times = tuple(
+        quantity(t, "seconds", f"{r.path('times')}[{i}]")
+        for i, t in enumerate(_list(r, "times", []))
+    )
+    gap = quantity(r.raw("gap", 0.0 if process == "trace" else 1.0), "seconds", r.path("gap"))
+    return Arrivals(
+        process, gap, quantity(r.raw("deviation", 0.0), "seconds", r.path("deviation")), times
+    )
+
+
+# -- the graph ---------------------------------------------------------------
+
+
+def _workflow(
+    record: Record, tasks: list[Record], title: str
+) -> tuple[Workflow, list[Drift], list[int]]:
+    builder = WorkflowBuilder(title)
+    units = _unit_rows(record)
+    for r in tasks:
+        r.only(("name", "time", "then", "kind", "memory"))
+        seconds = quantity(r.raw("time"), "seconds", r.path("time"))
+        if not 0 <= seconds < np.inf:
+            raise InvalidInput(
+                f"{r.path('time')} is {seconds}; it must be a finite time, zero or more"
+            )
+        # In decimal: 10 ms at a coefficient of 0.8 is the number nearest to 0.008.
+        by_unit = {
+            base: float(Decimal(repr(seconds)) * Decimal(repr(factor)))
+            for base, factor in units.items()
+        }
+        memory = quantity(r.raw("memory", 0.0), "bytes", r.path("memory"))
+        builder.task(
+            r.text("name"),
+            work=seconds,
+            kind=r.text("kind", r.text("name")),
+            memory=memory,
+            durations=by_unit,
+        )
+    for r in tasks:
+        for target in _names(r, "then", []):
+            builder.edge(r.text("name"), target)
+    known = [r.text("name") for r in tasks]
+    drift, watched = [], []
+    for c, r in enumerate(record.children("choices") if "choices" in record else []):
+        drift.append(_choice(r, builder, known))
+        watched += [c] if r.flag("estimate", default=False) else []
+    return builder.build(), drift, watched
+
+
+def _choice(r: Record, builder: WorkflowBuilder, known: list[str]) -> Drift:
+    change = r.text("change", "fixed")
+    if change not in _CHANGE_KEYS:
+        raise UnknownName(f"{r.path('change')} is '{change}'{closest(change, _CHANGE_KEYS)}")
+    r.only(("task", "branches", "leads_to", "estimate", "change", *_CHANGE_KEYS[change]))
+    task, branches = r.text("task"), _branches(r)
+    leads_to = r.child("leads_to").content if "leads_to" in r else {}
+    for label in leads_to:
+        if label not in branches:
+            raise UnknownName(
+                f"{r.path('leads_to')} names the unknown branch '{label}'{closest(label, branches)}"
+            )
+    builder.choice(task, branches)
+    for label in branches:
+        if label not in leads_to and label not in known:
+            raise UnknownName(
+                f"branch '{label}' of task '{task}' is no task{closest(label, known)}; or say in leads_to where it leads"
+            )
+        for target in leads_to.get(label, [label]):
+            builder.edge(task, target, when=label)
+    rows, times = [list(branches.values())], [0.0]
+    for i, entry in enumerate(_list(r, "at", [])):
+        step = Record(entry, f"{r.path('at')}[{i}]")
+        step.only(("time", "branches"))
+        share = _branches(step)
+        if set(share) != set(branches):
+            raise InvalidInput(
+                f"{step.path('branches')} must have the branches {', '.join(branches)}"
+            )
+        rows.append([share[label] for label in branches])
+        times.append(quantity(step.raw("time"), "seconds", step.path("time")))
+    limits = {
+        key: _number(r.raw(key), r.path(key)) for key in ("spread", "low", "high") if key in r
+    }
+    return Drift(change, np.array(rows, float), np.array(times, float), **limits)
+
+
+def _branches(r: Record) -> dict[str, float]:
+    content = r.child("branches").content
+    share = {
+        str(label): _number(p, f"{r.path('branches')}.{label}") for label, p in content.items()
+    }
+    total = sum(share.values())
+    if not share or not all(p >= 0 for p in share.values()) or abs(total - 1.0) > 1e-9:
+        raise InvalidInput(
+            f"{r.path('branches')}: the probabilities of {', '.join(share) or 'nothing'} add up to {total:g}; they must add up to 1"
+        )
+    return share
+
+
+def _refuse_unreachable(workflow: Workflow, starts: list[str]) -> None:
+    names = [workflow.task_name(t) for t in range(workflow.n)]
+    for start in starts:
+        if start not in names:
+            raise UnknownName(f"start names the unknown task '{start}'{closest(start, names)}")
+    reached = [name in starts for name in names]
+    for u in workflow.order.tolist():
+        for v in workflow.dst[int(workflow.succ_ptr[u]) : int(workflow.succ_ptr[u + 1])].tolist():
+            reached[v] = reached[v] or reached[u]
+    lost = [name for name, here in zip(names, reached, strict=True) if not here]
+    if lost:
+        raise InvalidInput(
+            f"task '{lost[0]}' is never reached from {', '.join(starts)}; lead to it with then or a branch, or add it to start"
+        )
+    for start in starts:
+        if workflow.pred_ptr[names.index(start) + 1] > workflow.pred_ptr[names.index(start)]:
+            raise InvalidInput(f"a job begins with task '{start}', so no other task may lead to it")
+
+
+# -- units -------------------------------------------------------------------
+
+
+def _unit_rows(record: Record) -> dict[str, float]:
+    rows = {}
+    for r in record.children("units") if "units" in record else []:
+        coefficient = _number(r.raw("coefficient", 1.0), r.path("coefficient"))
+        if not 0 < coefficient < np.inf:
+            raise InvalidInput(
+                f"{r.path('coefficient')} is {coefficient}; it must be a finite number above zero"
+            )
+        if r.text("name") in rows:
+            raise InvalidInput(
+                f"unit '{r.text('name')}' is given twice; say count = 2 for two alike"
+            )
+        rows[r.text("name")] = coefficient
+    if not rows:
+        raise InvalidInput("has no units; add at least one [[units]] table")
+    return rows
+
+
+def _units(record: Record, title: str) -> Cluster:
+    devices = []
+    for r in record.children("units"):
+        r.only(("name", "count", "coefficient", "batch", "memory"))
+        name, count = r.text("name"), _count(r, "count", 1)
+        if "batch" not in r:
+            raise InvalidInput(
+                f"unit '{name}' has no batch; say how many tasks of one kind it takes at once (1: one at a time)"
+            )
+        memory = quantity(r.raw("memory", np.inf), "bytes", r.path("memory"))
+        speed = 1.0 / _number(r.raw("coefficient", 1.0), r.path("coefficient"))
+        for i in range(count):
+            label = f"{name}{i}" if count > 1 else name
+            devices.append(
+                Device(label, kind=name, speed=speed, batch=_count(r, "batch"), memory=memory)
+            )
+    return Cluster.of(devices, name=title)
+
+
+# -- small readers -----------------------------------------------------------
+
+
+def _number(value: object, what: str) -> float:
+    return quantity(value, "work per second", what)  # a dimension without units
+
+
+def _count(r: Record, key: str, default: int | None = None) -> int:
+    value = r.raw(key) if default is None else r.raw(key, default)
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**31:
+        raise InvalidInput(f"{r.path(key)} is {shown(value)}; it must be a whole number, 1 or more")
+    return value
+
+
+def _list(r: Record, key: str, default: list[Any]) -> list[Any]:
+    value = r.raw(key, default)
+    if not isinstance(value, list):
+        raise InvalidInput(f"{r.path(key)} is {shown(value)}; it must be a list")
+    return value
+
+
+def _names(r: Record, key: str, default: list[str]) -> list[str]:
+    value = r.raw(key, default)
+    return [value] if isinstance(value, str) else r.strings(key, default)

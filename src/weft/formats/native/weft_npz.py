@@ -1,0 +1,124 @@
+"""weft's schema as NPZ: the same keys as in JSON, nested ones as paths; no pickles, no time stamps."""
+
+from __future__ import annotations
+
+import io
+import warnings
+import zipfile
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.errors import InvalidInput
+from weft.formats.parsing.source import MOST_BYTES
+
+ZIP_MAGIC = b"PK\x03\x04"
+OLDEST = (1980, 1, 1, 0, 0, 0)
+"""The one time stamp all members get, so that the same object gives the same bytes."""
+
+
+def write_npz(record: dict[str, Any]) -> bytes:
+    """Return the archive of a nested dict of columns."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for key, column in _columns(record, ""):
+            member = zipfile.ZipInfo(f"{key}.npy", OLDEST)
+            member.create_system = 3
+            member.compress_type = zipfile.ZIP_DEFLATED
+            content = io.BytesIO()
+            np.lib.format.write_array(content, column, version=(1, 0), allow_pickle=False)
+            archive.writestr(member, content.getvalue())
+    return packed.getvalue()
+
+
+def _columns(value: object, key: str) -> list[tuple[str, NDArray[Any]]]:
+    if isinstance(value, dict):
+        return [
+            pair
+            for name, entry in value.items()
+            for pair in _columns(entry, f"{key}/{name}" if key else name)
+        ]
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return [pair for i, entry in enumerate(value) for pair in _columns(entry, f"{key}/{i}")]
+    if isinstance(value, str):
+        _refuse_nul(key, value)
+        return [(key, np.array(value, np.str_))]
+    if isinstance(value, list):
+        for entry in value:
+            _refuse_nul(key, entry)
+        return [(key, np.array(value, np.str_))]
+    column = np.asarray(value)
+    return [(key, np.ascontiguousarray(column) if column.ndim else column)]
+
+
+def _refuse_nul(key: str, text: str) -> None:
+    if text.endswith("\0"):  # numpy pads text with NUL, and drops it again
+        raise InvalidInput(
+            f"{key} holds the text {text!r}, whose last NUL an NPZ file cannot keep; save as .json"
+        )
+
+
+def read_npz(content: bytes) -> dict[str, Any]:
+    """Return the nested dict of an archive; arrays of objects are refused, so nothing in the file can run."""
+    nested: dict[str, Any] = {}
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for member in _members(archive):
+                _enter(
+                    nested,
+                    member.filename.removesuffix(".npy"),
+                    _read_array(member.filename, archive.read(member)),
+                )
+    except InvalidInput:
+        raise
+    except Exception as error:  # noqa: BLE001  # a damaged archive can fail anywhere inside zipfile, zlib and numpy
+        raise InvalidInput(f"is a damaged NPZ file: {error or type(error).__name__}") from None
+    return nested
+
+
+def _members(archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
+    members = archive.infolist()
+    if sum(member.file_size for member in members) > MOST_BYTES:
+        raise InvalidInput(f"unpacks to more than {MOST_BYTES} bytes")
+    return members
+
+
+def _read_array(name: str, content: bytes) -> NDArray[Any]:
+    stream = io.BytesIO(content)
+    version = np.lib.format.read_magic(stream)
+    if version not in {(1, 0), (2, 0)}:
+        raise InvalidInput(f"'{name}' has the unknown NPY version {version}")
+    reader = (
+        np.lib.format.read_array_header_1_0
+        if version == (1, 0)
+        else np.lib.format.read_array_header_2_0
+    )
+    shape, _, dtype = reader(stream)
+    if dtype.hasobject:
+        raise InvalidInput(
+            f"'{name}' holds pickled objects, which are never loaded; save plain numbers and text"
+        )
+    if dtype.kind not in "fiubU":
+        raise InvalidInput(f"'{name}' holds {dtype}; it must hold numbers, true and false, or text")
+    count = 1
+    for size in shape:  # in Python's whole numbers: numpy's would wrap around
+        count *= size
+    if count * dtype.itemsize != len(content) - stream.tell():
+        raise InvalidInput(
+            f"'{name}' says it has shape {shape} of {dtype}, but has {len(content) - stream.tell()} bytes"
+        )
+    stream.seek(0)
+    return np.lib.format.read_array(stream, allow_pickle=False)
+
+
+def _enter(nested: dict[str, Any], path: str, array: NDArray[Any]) -> None:
+    *folders, key = path.split("/")
+    for folder in folders:
+        nested = nested.setdefault(folder, {})
+        if not isinstance(nested, dict):
+            raise InvalidInput(f"'{path}' is both a column and a folder")
+    if key in nested:
+        raise InvalidInput(f"'{path}' is given twice")
+    nested[key] = array

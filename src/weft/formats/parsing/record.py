@@ -1,0 +1,274 @@
+"""`Record`: a JSON object or a folder of an NPZ file, read key by key; every complaint names the key and the value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.errors import InvalidInput, UnknownName
+from weft.model.columns import BoolArray, FloatArray, IntArray, unique_names
+from weft.registry import closest
+
+INFINITE = {"inf": np.inf, "-inf": -np.inf}
+"""How strict JSON spells what it has no literal for; NaN is null."""
+
+_REQUIRED: Any = object()
+
+
+class Record:
+    """Typed access to one object of a file.
+
+    Examples
+    --------
+    >>> r = Record({"work": [1, 2.5], "memory": "inf"}, "workflow")
+    >>> r.floats("work").tolist(), float(r.floats("memory"))
+    ([1.0, 2.5], inf)
+    """
+
+    def __init__(self, content: object, where: str = "") -> None:
+        if not isinstance(content, dict):
+            raise InvalidInput(
+                f"{where or 'the content'} is {shown(content)}; it must be an object with keys"
+            )
+        self.content = content
+        self.where = where
+
+    def __contains__(self, key: str) -> bool:
+        return self.content.get(key) is not None
+
+    def only(self, known: Iterable[str]) -> None:
+        """Refuse keys that are not known, with the closest one that is."""
+        known = list(known)
+        for key in self.content:
+            if key not in known:
+                inside = f" in {self.where}" if self.where else ""
+                raise UnknownName(f"unknown key '{key}'{inside}{closest(str(key), known)}")
+
+    def raw(self, key: str, default: Any = _REQUIRED) -> Any:
+        """Return the value of a key as it stands; null counts as absent."""
+        value = self.content.get(key)
+        if value is None:
+            if default is _REQUIRED:
+                raise InvalidInput(
+                    f"key '{key}' is missing{f' in {self.where}' if self.where else ''}"
+                )
+            return default
+        return value
+
+    def child(self, key: str) -> Record:
+        """Return the object under a key."""
+        return Record(self.raw(key), self.path(key))
+
+    def children(self, key: str) -> list[Record]:
+        """Return the objects of a list (in NPZ: of folders named 0, 1, ...)."""
+        value = self.raw(key)
+        if isinstance(value, dict):
+            numbers = [str(i) for i in range(len(value))]
+            if set(numbers) != set(value):
+                raise InvalidInput(
+                    f"{self.path(key)} must have the entries 0 to {len(value) - 1}; it has {shown(sorted(value))}"
+                )
+            value = [value[i] for i in numbers]
+        if not isinstance(value, list):
+            raise InvalidInput(f"{self.path(key)} is {shown(value)}; it must be a list of objects")
+        return [Record(entry, f"{self.path(key)}[{i}]") for i, entry in enumerate(value)]
+
+    def text(self, key: str, default: str = _REQUIRED) -> str:
+        """Return a string."""
+        value = self.raw(key, default)
+        if isinstance(value, np.ndarray) and value.ndim == 0:
+            value = _unicode(value, self.path(key))
+        if not isinstance(value, str):
+            raise InvalidInput(f"{self.path(key)} is {shown(value)}; it must be a string")
+        return _valid_text(value, self.path(key))
+
+    def flag(self, key: str, *, default: bool) -> bool:
+        """Return a true or a false."""
+        value = self.raw(key, default)
+        if isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype == np.bool_:
+            value = bool(value)
+        if not isinstance(value, bool):
+            raise InvalidInput(f"{self.path(key)} is {shown(value)}; it must be true or false")
+        return value
+
+    def strings(self, key: str, default: Sequence[str] = _REQUIRED) -> list[str]:
+        """Return a list of strings."""
+        value = self.raw(key, default)
+        if isinstance(value, np.ndarray) and value.ndim == 1:
+            value = [] if value.size == 0 else _unicode(value, self.path(key))
+        if not isinstance(value, (list, tuple)):
+            raise InvalidInput(f"{self.path(key)} is {shown(value)}; it must be a list of strings")
+        if set(map(type, value)) - {str}:
+            i, entry = next((i, e) for i, e in enumerate(value) if not isinstance(e, str))
+            raise InvalidInput(f"{self.path(key)}[{i}] is {shown(entry)}; it must be a string")
+        _valid_text("".join(value), self.path(key))
+        return list(value)
+
+    def floats(self, key: str, default: object = _REQUIRED, *, rank: int = 1) -> FloatArray:
+        """Return numbers in a list (rank 1) or a list of lists (rank 2); a single number stands for all."""
+        value = self.raw(key, default)
+        if isinstance(value, np.ndarray):
+            return _float_array(value, rank, self.path(key))
+        flat, shape = _flatten(value, rank, self.path(key))
+        return _to_floats(flat, self.path(key)).reshape(shape)
+
+    def integers(self, key: str, default: object = _REQUIRED, *, rank: int = 1) -> IntArray:
+        """Return whole numbers, shaped as in `floats`."""
+        value = self.raw(key, default)
+        if isinstance(value, np.ndarray) and value.dtype.kind in "iu" and value.ndim in {0, rank}:
+            if value.size and int(value.max()) > np.iinfo(np.int64).max:
+                raise InvalidInput(f"{self.path(key)} holds {value.max()}, which is too large")
+            return value.astype(np.int64)
+        if isinstance(value, np.ndarray):
+            return _whole(_float_array(value, rank, self.path(key)), self.path(key))
+        flat, shape = _flatten(value, rank, self.path(key))
+        if not set(map(type, flat)) - {int}:
+            return _to_int64(flat, self.path(key)).reshape(shape)
+        return _whole(_to_floats(flat, self.path(key)), self.path(key)).reshape(shape)
+
+    def booleans(self, key: str, default: object = _REQUIRED) -> BoolArray:
+        """Return a list of true and false; a single one stands for all."""
+        value = self.raw(key, default)
+        if isinstance(value, np.ndarray):
+            if value.dtype != np.bool_ or value.ndim > 1:
+                raise InvalidInput(
+                    f"{self.path(key)} is {shown(value)}; it must hold true and false"
+                )
+            return value
+        flat, shape = _flatten(value, 1, self.path(key))
+        if set(map(type, flat)) - {bool}:
+            i, entry = next((i, e) for i, e in enumerate(flat) if not isinstance(e, bool))
+            raise InvalidInput(f"{self.path(key)}[{i}] is {shown(entry)}; it must be true or false")
+        return np.array(flat, bool).reshape(shape)
+
+    def table(self, names: str, values: str) -> dict[str, FloatArray]:
+        """Return name -> row, from a list of names and as many rows of numbers."""
+        if names not in self:
+            if values in self:
+                raise InvalidInput(f"{self.path(values)} is given without {self.path(names)}")
+            return {}
+        labels = self.strings(names)
+        unique_names(labels, f"{self.path(names)} entry")
+        rows = self.floats(values, rank=2)
+        if rows.ndim != 2 or len(rows) != len(labels):
+            raise InvalidInput(
+                f"{self.path(values)} has shape {rows.shape}; it must have {len(labels)} rows, one for each of {self.path(names)}"
+            )
+        return dict(zip(labels, rows, strict=True))
+
+    def path(self, key: str) -> str:
+        """Name a key in full, as complaints do."""
+        return f"{self.where}.{key}" if self.where else key
+
+
+def shown(value: object) -> str:
+    """Describe a value of a file in a few words, whatever it is."""
+    if isinstance(value, dict):
+        return f"an object of {len(value)} keys"
+    if isinstance(value, (list, tuple)):
+        return f"a list of {len(value)} entries"
+    if isinstance(value, np.ndarray):
+        return f"an array of {value.dtype} of shape {value.shape}"
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = f"'{value}'" if isinstance(value, str) else f"{value}"
+    return text if len(text) <= 60 else f"{text[:56]} ..."
+
+
+def _flatten(value: object, rank: int, where: str) -> tuple[list[Any], tuple[int, ...]]:
+    if not isinstance(value, (list, tuple)):
+        if isinstance(value, dict):
+            raise InvalidInput(f"{where} is {shown(value)}; it must be a list of numbers")
+        return [value], ()
+    if rank == 1:
+        return list(value), (len(value),)
+    width = len(value[0]) if value and isinstance(value[0], list) else 0
+    for i, row in enumerate(value):
+        if not isinstance(row, list) or len(row) != width:
+            raise InvalidInput(f"{where}[{i}] is {shown(row)}; it must be a row of {width} numbers")
+    return list(chain.from_iterable(value)), (len(value), width)
+
+
+def _to_floats(flat: list[Any], where: str) -> FloatArray:
+    if set(map(type, flat)) - {int, float}:
+        flat = [_number(entry, i, where) for i, entry in enumerate(flat)]
+        spelled = True
+    else:
+        spelled = False
+    try:
+        array = np.array(flat, np.float64)
+    except OverflowError:
+        raise InvalidInput(f"{where} holds a number too large to be used") from None
+    if (
+        not spelled and np.isinf(array).any()
+    ):  # 1e999 reads as infinity; "inf" is how a file says so on purpose
+        raise InvalidInput(
+            f"{where}[{int(np.flatnonzero(np.isinf(array))[0])}] is too large to be used"
+        )
+    return array
+
+
+def _number(entry: object, i: int, where: str) -> float:
+    if entry is None:
+        return np.nan
+    if isinstance(entry, str) and entry in INFINITE:
+        return INFINITE[entry]
+    if isinstance(entry, bool) or not isinstance(entry, (int, float)):
+        raise InvalidInput(
+            f'{where}[{i}] is {shown(entry)}; it must be a number (null for NaN, "inf" for infinity)'
+        )
+    try:
+        value = float(entry)
+    except OverflowError:
+        value = np.inf
+    if np.isinf(value):
+        raise InvalidInput(f"{where}[{i}] is too large to be used")
+    return value
+
+
+def _float_array(value: NDArray[Any], rank: int, where: str) -> FloatArray:
+    if value.dtype.kind not in "fiu" or value.ndim not in {0, rank}:
+        raise InvalidInput(
+            f"{where} is {shown(value)}; it must hold numbers in {rank} dimension{'s' if rank > 1 else ''}"
+        )
+    with np.errstate(over="ignore", invalid="ignore"):
+        return value.astype(np.float64)
+
+
+def _to_int64(flat: list[Any], where: str) -> IntArray:
+    try:
+        return np.array(flat, np.int64)
+    except OverflowError:
+        raise InvalidInput(f"{where} holds a whole number too large to be used") from None
+
+
+def _whole(values: FloatArray, where: str) -> IntArray:
+    flat = values.reshape(-1)
+    bad = ~((np.abs(flat) < 2.0**53) & (flat == np.floor(flat)))
+    if bad.any():
+        i = int(np.flatnonzero(bad)[0])
+        raise InvalidInput(f"{where}[{i}] is {flat[i]}; it must be a whole number")
+    return values.astype(np.int64)
+
+
+def _unicode(value: NDArray[Any], where: str) -> Any:
+    if value.dtype.kind != "U":
+        raise InvalidInput(f"{where} is {shown(value)}; it must hold text")
+    try:
+        return value.tolist()
+    except ValueError:
+        raise InvalidInput(f"{where} holds text that is not valid Unicode") from None
+
+
+def _valid_text(value: str, where: str) -> str:
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError:
+        raise InvalidInput(f"{where} holds text that is not valid Unicode") from None
+    return value

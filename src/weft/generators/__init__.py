@@ -1,0 +1,95 @@
+"""Making problems: random and structured workflows, clusters from published devices, streams of jobs."""
+
+from weft.generators.catalogue import DeviceModel, catalogue, device_model
+from weft.generators.ccr import measure_ccr, scale_ccr
+from weft.generators.clusters import gpu_cluster, mixed_cluster, random_cluster
+from weft.generators.conditional import cascade, cascade_cluster, conditional, conditional_paper
+from weft.generators.costs import related_speeds, unrelated_problem, with_affinity
+from weft.generators.generators import GENERATORS, generate, generate_problem, generator_options
+from weft.generators.instances import (
+    CONDITIONS,
+    Case,
+    Condition,
+    case_of,
+    draw_case,
+    draw_future,
+    draw_problem,
+    fit_workflow,
+    unlike_gpus,
+)
+from weft.generators.layered import layered
+from weft.generators.linear_algebra import cholesky, lu, qr
+from weft.generators.scientific import cybershake, epigenomics, genome, montage
+from weft.generators.shapes import (
+    bag,
+    fft,
+    fork_join,
+    gauss,
+    in_tree,
+    map_reduce,
+    out_tree,
+    pipeline,
+)
+from weft.generators.workloads import (
+    arrivals,
+    dag_jobs,
+    deadlines,
+    minimum_path,
+    priorities,
+    rate_for_load,
+    stream_of,
+)
+
+__all__ = [
+    "CONDITIONS",
+    "GENERATORS",
+    "Case",
+    "Condition",
+    "DeviceModel",
+    "arrivals",
+    "bag",
+    "cascade",
+    "cascade_cluster",
+    "case_of",
+    "catalogue",
+    "cholesky",
+    "conditional",
+    "conditional_paper",
+    "cybershake",
+    "dag_jobs",
+    "deadlines",
+    "device_model",
+    "draw_case",
+    "draw_future",
+    "draw_problem",
+    "epigenomics",
+    "fft",
+    "fit_workflow",
+    "fork_join",
+    "gauss",
+    "generate",
+    "generate_problem",
+    "generator_options",
+    "genome",
+    "gpu_cluster",
+    "in_tree",
+    "layered",
+    "lu",
+    "map_reduce",
+    "measure_ccr",
+    "minimum_path",
+    "mixed_cluster",
+    "montage",
+    "out_tree",
+    "pipeline",
+    "priorities",
+    "qr",
+    "random_cluster",
+    "rate_for_load",
+    "related_speeds",
+    "scale_ccr",
+    "stream_of",
+    "unlike_gpus",
+    "unrelated_problem",
+    "with_affinity",
+]

@@ -1,0 +1,92 @@
+"""The communication to computation ratio (CCR): measured on a problem, and set exactly.
+
+CCR is the mean transfer time over the mean duration. The transfer time of an edge is its mean over all ordered pairs of different
+devices, ``latency + data * per_byte``; the mean is taken over the edges. The duration of a task is its mean over the devices that can
+run it; the mean is taken over the tasks. (Topcuoglu, Hariri and Wu 2002, section 5.1, with the means of section 4.1.)
+
+A workflow without a cluster is measured on the *reference*: devices of speed 1, links of 1 GB/s without latency.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from weft.errors import InvalidInput
+from weft.generators.arguments import number
+from weft.model import Cluster, Problem, Workflow
+
+REFERENCE_BANDWIDTH = 1e9
+"""Bytes a second of the links a workflow is measured on when it is bound to no cluster."""
+
+
+def reference_cluster() -> Cluster:
+    """Two devices of speed 1, 1 GB/s between them."""
+    return Cluster(speed=np.ones(2), bandwidth=REFERENCE_BANDWIDTH, name="reference")  # type: ignore[arg-type]
+
+
+def measure_ccr(problem: Problem) -> float:
+    """Mean transfer time over mean duration; 0 without edges.
+
+    Examples
+    --------
+    >>> p = Problem.from_arrays([[2.0, 4.0], [5.0, 1.0]], [[0, 1]], [12.0], bandwidth=2.0)
+    >>> measure_ccr(p)  # 6 s to move, (3 + 3) / 2 s to run
+    2.0
+    """
+    if not problem.m:
+        return 0.0
+    latency, per_byte = _mean_links(problem.cluster)
+    return float(latency + problem.workflow.data.mean() * per_byte) / _mean_duration(problem)
+
+
+def scale_ccr(workflow: Workflow, ccr: float, cluster: Cluster | None = None) -> Workflow:
+    """Return the workflow with its edge data scaled so that the CCR on the cluster is the wanted one.
+
+    Every edge is scaled by the same factor; where no edge has data all get the same. A workflow without edges comes back as it is.
+
+    Examples
+    --------
+    >>> w = Workflow(work=[1.0, 3.0], src=[0], dst=[1], data=[7.0])
+    >>> round(float(scale_ccr(w, 0.5).data[0]))  # 0.5 * 2 s at 1 GB/s
+    1000000000
+    """
+    ccr = number(ccr, "ccr")
+    if not workflow.m:
+        return workflow
+    problem = Problem.bind(workflow, cluster or reference_cluster())
+    latency, per_byte = _mean_links(problem.cluster)
+    seconds = ccr * _mean_duration(problem) - latency
+    if seconds < 0:
+        least = latency / _mean_duration(problem)
+        raise InvalidInput(
+            f"ccr is {ccr:g}, but on cluster '{problem.cluster.name}' latency alone gives {least:g}; ask for more"
+        )
+    if seconds > 0 and per_byte == 0:
+        raise InvalidInput(
+            f"ccr is {ccr:g}, but moving data takes no time on cluster '{problem.cluster.name}'; give it a bandwidth"
+        )
+    wanted = seconds / per_byte if seconds > 0 else 0.0  # mean bytes on an edge
+    mean = float(workflow.data.mean())
+    data = workflow.data * (wanted / mean) if mean > 0 else np.full(workflow.m, wanted)
+    return dataclasses.replace(workflow, data=data)
+
+
+def _mean_links(cluster: Cluster) -> tuple[float, float]:
+    """Mean latency and mean seconds per byte over ordered pairs of different devices."""
+    if cluster.p < 2:
+        raise InvalidInput(
+            f"a CCR is not defined on cluster '{cluster.name}': it has one device, and data never moves"
+        )
+    pairs = cluster.p * (cluster.p - 1)  # the diagonals are 0
+    return float(cluster.latency.sum()) / pairs, float(cluster.per_byte.sum()) / pairs
+
+
+def _mean_duration(problem: Problem) -> float:
+    mean = float((problem.work * problem.mean_pace[problem.row]).mean()) if problem.n else 0.0
+    if mean <= 0:
+        raise InvalidInput(
+            f"a CCR is not defined for workflow '{problem.name}': its tasks take no time"
+        )
+    return mean

@@ -1,0 +1,114 @@
+"""Random streams of conditional jobs on random units: what a policy for any graph is trained and tried on."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from weft.generators.arguments import number, whole
+from weft.generators.conditional import conditional
+from weft.model import Cluster, Problem, Workflow
+from weft.model.columns import FloatArray, frozen
+from weft.model.conditional_stream import Arrivals, Drift, Stream
+from weft.model.offered_load import offered_load
+from weft.rng import stream as random_stream
+
+TYPICAL = 0.010
+"""Seconds of a typical task."""
+
+
+def random_conditional_stream(
+    seed: int, *, jobs: int = 500, least: int = 4, most: int = 14, load: float | None = None
+) -> Stream:
+    """Draw a conditional graph, units that batch, and arrivals that use a drawn share of what they can do (or `load`).
+
+    The graph has `least` to `most` tasks; all its choices are watched.
+
+    Examples
+    --------
+    >>> s = random_conditional_stream(3)
+    >>> s.problem.n, s.problem.p, s.arrivals.process, round(offered_load(s), 2)
+    (11, 4, 'normal', 0.85)
+    """
+    rng = random_stream(seed, "conditional_stream")
+    tasks = int(rng.integers(whole(least, "least", least=3), whole(most, "most", least=3) + 1))
+    while True:
+        graph = conditional(
+            tasks=tasks,
+            share=float(rng.uniform(0.5, 1.0)),
+            branches=3,
+            nothing=0.3,
+            alpha=float(rng.uniform(0.4, 1.5)),
+            density=float(rng.uniform(0.1, 0.6)),
+            ccr=0.0,
+            kinds=1,
+            seed=int(rng.integers(2**31)),
+        )
+        if graph.conditional:  # a thin graph may have nothing to choose
+            return stream_of(own_kinds(graph), rng, jobs=jobs, load=load)
+
+
+def own_kinds(workflow: Workflow) -> Workflow:
+    """The same graph with a kind for each task: only tasks of the same name share a batch."""
+    kinds = tuple(f"k{t}" for t in range(workflow.n))
+    return dataclasses.replace(workflow, kinds=kinds, kind=np.arange(workflow.n, dtype=np.int64))
+
+
+def stream_of(
+    workflow: Workflow, rng: np.random.Generator, *, jobs: int, load: float | None = None
+) -> Stream:
+    """A stream of a graph with drawn units, durations and arrivals.
+
+    Durations are log-normal around 10 ms, each task's own share of it slow on some kind of unit and quick on another; there are one
+    to three kinds of units, six units at most: those that take one task at a time and those that take up to 16.
+    """
+    problem = _on_units(workflow, rng)
+    choices = problem.workflow.choices
+    drift = tuple(
+        Drift("fixed", np.array([choices.probability[choices.branches(c)]]))
+        for c in range(len(choices))
+    )
+    asked = number(load, "load", above=True) if load is not None else float(rng.uniform(0.4, 0.85))
+    process = str(rng.choice(["normal", "poisson", "regular"]))
+    plain = Stream(
+        problem,
+        Arrivals("regular", gap=1.0),
+        drift,
+        jobs,
+        watched=tuple(range(len(choices))),
+        tick=0.001,
+    )
+    gap = max(offered_load(plain) / asked, 1e-6)
+    return dataclasses.replace(
+        plain,
+        arrivals=Arrivals(process, gap=gap, deviation=gap / 2 if process == "normal" else 0.0),
+    )
+
+
+def _on_units(workflow: Workflow, rng: np.random.Generator) -> Problem:
+    groups = int(rng.integers(1, 4))
+    count = rng.integers(1, 3, groups)
+    batch = [1 if rng.random() < 0.4 else int(2 ** rng.uniform(1, 4)) for _ in range(groups)]
+    factor = (
+        np.exp(rng.normal(0.0, 0.35, (workflow.n, groups)))
+        * np.exp(rng.normal(0.0, 0.3, groups))[None, :]
+    )
+    work = TYPICAL * np.exp(rng.normal(0.0, rng.uniform(0.2, 1.2), workflow.n))
+    which = np.repeat(np.arange(groups), count)
+    # Whole tenths of a tick: events that are due together are part of the matter.
+    seconds: FloatArray = np.maximum(np.round((work[:, None] * factor)[:, which], 4), 1e-4)
+    names = tuple(f"u{g}.{i}" for g in range(groups) for i in range(count[g]))
+    kinds = tuple(f"u{g}" for g in which)
+    cluster = Cluster(
+        speed=np.ones(len(which)),
+        names=names,
+        kinds=kinds,
+        batch=np.array(batch)[which],
+        name="random",
+    )
+    problem = Problem.bind(workflow, cluster)
+    rows = np.arange(workflow.n, dtype=np.int64)
+    return dataclasses.replace(
+        problem, work=frozen(np.ones(workflow.n)), row=frozen(rows), pace=frozen(seconds)
+    )

@@ -1,0 +1,248 @@
+"""Workflows on a cluster of several GPU types, under four conditions and two finer ones: the setting of the DQN scheduler as data.
+
+`static`: costs are what they were said to be. `noisy`: durations are drawn around the estimate. `failing`: devices slow down, fail and
+recover. `biased`: estimates are wrong by task kind and device kind. `changing`: all of these. `stream`: jobs arrive, with deadlines
+and priorities, and their durations are noisy.
+
+The amounts are our own choice: nobody has published them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weft.generators.arguments import number, one_of, whole
+from weft.generators.catalogue import catalogue
+from weft.generators.ccr import scale_ccr
+from weft.generators.clusters import gpu_cluster
+from weft.generators.generators import generate
+from weft.generators.layered import layered
+from weft.generators.workloads import minimum_path, stream_of
+from weft.model import Cluster, Problem, Scenario, Workflow, Workload
+from weft.rng import stream
+
+TASK_KINDS = 4
+
+
+@dataclass(frozen=True)
+class Condition:
+    """How a world differs from its estimates; see `Scenario.draw`. `stream`: jobs arrive one after the other."""
+
+    noise: float = 0.0
+    bias: float = 0.0
+    slowdowns: float = 0.0
+    failures: float = 0.0
+    stream: bool = False
+
+
+CONDITIONS = {
+    "static": Condition(),
+    "noisy": Condition(noise=0.3),
+    "failing": Condition(slowdowns=1.0, failures=0.5),
+    "biased": Condition(bias=0.4),
+    "changing": Condition(noise=0.2, bias=0.3, slowdowns=1.0, failures=0.5),
+    "stream": Condition(noise=0.2, stream=True),
+}
+
+
+class Case(NamedTuple):
+    """A workload and one future of it."""
+
+    workload: Workload
+    scenario: Scenario
+
+
+def draw_case(
+    condition: str | Condition = "static",
+    *,
+    seed: int = 0,
+    tasks: int | tuple[int, int] = (20, 150),
+    jobs: int = 1,
+    ccr: float = 1.0,
+    load: float = 0.8,
+    structure: str = "layered",
+    cluster: Cluster | None = None,
+) -> Case:
+    """Draw a workload and its future.
+
+    Parameters
+    ----------
+    condition : a name of `CONDITIONS`, or amounts of your own
+    tasks : of each job, or the closed range it is drawn from; at most so many for structures other than `layered`
+    jobs : all at once; in a stream one after the other, so that the cluster is asked for `load` of what it can do
+    structure : a generator's name
+    cluster : by default one drawn from the catalogue: see `unlike_gpus`
+
+    Examples
+    --------
+    >>> case = draw_case("noisy", seed=1, tasks=30)
+    >>> case.workload.instances, len(set(case.workload.cluster.kinds)) > 1
+    (30, True)
+    """
+    machines = cluster or unlike_gpus(seed)
+    problems = [
+        draw_problem(machines, seed=_seed(seed, j), tasks=tasks, ccr=ccr, structure=structure)
+        for j in range(whole(jobs, "jobs"))
+    ]
+    return case_of(problems, condition, seed=seed, load=load)
+
+
+def case_of(
+    problems: Sequence[Problem],
+    condition: str | Condition = "static",
+    *,
+    seed: int = 0,
+    load: float = 0.8,
+) -> Case:
+    """A workload of these problems, one job each, and a future of it: in a stream one after the other, else all at once.
+
+    Examples
+    --------
+    >>> cluster = unlike_gpus(1)
+    >>> case = case_of([draw_problem(cluster, seed=seed, tasks=10, ccr=1.0) for seed in range(3)], "stream")
+    >>> case.workload.jobs, bool((case.workload.arrival[1:] > 0).all())
+    (3, True)
+    """
+    kind = CONDITIONS[_known(condition)] if isinstance(condition, str) else condition
+    workload = _stream(problems, load, seed) if kind.stream else Workload.of(problems)
+    return Case(workload, draw_future(workload, kind, seed=seed))
+
+
+def _known(condition: str) -> str:
+    one_of(condition, "condition", tuple(CONDITIONS))
+    return condition
+
+
+def draw_future(workload: Workload, condition: Condition, *, seed: int = 0) -> Scenario:
+    """Draw what happens to a workload; changes of pace may come until all jobs should be done, and half as long again."""
+    span = float(workload.arrival.max(initial=0.0)) + 1.5 * _busy_seconds(workload)
+    amounts = {
+        f.name: getattr(condition, f.name)
+        for f in dataclasses.fields(condition)
+        if f.name != "stream"
+    }
+    return Scenario.draw(workload, seed=seed, horizon=span, **amounts)
+
+
+def draw_problem(
+    cluster: Cluster,
+    *,
+    seed: int,
+    tasks: int | tuple[int, int],
+    ccr: float,
+    structure: str = "layered",
+) -> Problem:
+    """Draw one workflow on a cluster: its size, shape, density and spread of work at random, its CCR exactly as asked for."""
+    rng = stream(seed, "conditions", "problem")
+    low, high = _range(tasks)
+    size = int(rng.integers(low, high + 1))
+    if structure == "layered":
+        workflow = layered(
+            tasks=size,
+            alpha=float(rng.choice([0.5, 1.0, 2.0])),
+            density=float(rng.choice([0.2, 0.5, 0.8])),
+            regularity=float(rng.choice([0.2, 0.8])),
+            jump=int(rng.choice([1, 2])),
+            sigma=float(rng.choice([0.5, 1.0])),
+            kinds=TASK_KINDS,
+            seed=seed,
+        )
+    else:
+        workflow = fit_workflow(generate(structure, tasks=size, seed=seed), cluster)
+    return Problem.bind(
+        scale_ccr(workflow, number(ccr, "ccr"), cluster) if cluster.p > 1 else workflow, cluster
+    )
+
+
+def fit_workflow(workflow: Workflow, cluster: Cluster) -> Workflow:
+    """Bring a workflow from elsewhere into this setting: its shape and proportions stay, its units become those of the drawn ones.
+
+    Work has mean 1 (so that latencies weigh the same everywhere), kinds are those of the cluster, and limits of memory and cores, made
+    for other machines, are lifted. Durations measured by device become work by their mean.
+
+    Examples
+    --------
+    >>> fit_workflow(Workflow(work=[2.0, 6.0], src=[0], dst=[1], data=[5.0]), unlike_gpus(1)).work.tolist()
+    [0.5, 1.5]
+    """
+    columns = [np.asarray(column, float) for column in workflow.durations.values()]
+    work = np.nanmean(columns, axis=0) if columns else workflow.work
+    mean = float(work.mean()) if workflow.n else 0.0
+    fields: dict[str, Any] = {
+        "work": work / mean if mean > 0 else work,
+        "durations": {},
+        "memory": 0.0,
+        "cores": 1,
+    }
+    return with_kinds(dataclasses.replace(workflow, **fields), cluster)
+
+
+def unlike_gpus(
+    seed: int = 0, *, kinds: int | None = None, most: int = 4, spread: float = 0.3
+) -> Cluster:
+    """Draw a cluster of 2 to 4 GPU types, 1 to `most` of each, a node for each type.
+
+    Types differ in speed, and by `spread` (a standard deviation of logarithms) in what they are good at: each task kind has its own
+    throughput on each type, as measured for deep learning jobs (Narayanan et al. 2020, figure 1).
+    """
+    rng = stream(seed, "conditions", "cluster")
+    names = [name for name, model in catalogue().items() if model.cores == 1]
+    chosen = sorted(
+        rng.choice(len(names), size=kinds or int(rng.integers(2, 5)), replace=False).tolist()
+    )
+    plain = gpu_cluster("+".join(f"{int(rng.integers(1, most + 1))}x{names[g]}" for g in chosen))
+    types = list(dict.fromkeys(plain.kinds))
+    factor = np.exp(spread * rng.standard_normal((TASK_KINDS, len(types))))
+    column = [types.index(kind) for kind in plain.kinds]
+    return dataclasses.replace(
+        plain, throughput={f"k{k}": plain.speed * factor[k, column] for k in range(TASK_KINDS)}
+    )
+
+
+def with_kinds(workflow: Workflow, cluster: Cluster) -> Workflow:
+    """Rename the task kinds of a workflow to those the cluster knows, in turn, so that its types are good at different tasks."""
+    known = list(cluster.throughput)
+    if not known or set(workflow.kinds) <= set(known):
+        return workflow
+    fields: dict[str, Any] = {"kinds": tuple(known), "kind": workflow.kind % len(known)}
+    return dataclasses.replace(workflow, **fields)
+
+
+def _stream(problems: Sequence[Problem], load: float, seed: int) -> Workload:
+    drawn = stream_of(
+        problems,
+        jobs=len(problems),
+        load=number(load, "load", above=True),
+        slack=4.0,
+        levels=3,
+        seed=seed,
+    )
+    each = np.arange(len(problems))
+    paths = np.array([minimum_path(p) for p in problems])
+    slack = stream(seed, "conditions", "slack").uniform(2.0, 6.0, len(problems))
+    return dataclasses.replace(drawn, template=each, deadline=drawn.arrival + slack * paths)
+
+
+def _busy_seconds(workload: Workload) -> float:
+    """Seconds until the jobs present at once are done, roughly: their area, and the longest of their paths."""
+    area = (
+        sum(float((p.work * p.mean_pace[p.row]).sum()) for p in workload.problems)
+        / workload.cluster.p
+    )
+    return area + max(minimum_path(p) for p in workload.problems)
+
+
+def _range(tasks: int | tuple[int, int]) -> tuple[int, int]:
+    if isinstance(tasks, tuple):
+        low = whole(tasks[0], "tasks")
+        return low, whole(tasks[1], "tasks", least=low)
+    return whole(tasks, "tasks"), tasks
+
+
+def _seed(seed: int, job: int) -> int:
+    return int(stream(seed, "conditions", "job", job).integers(0, 2**31))

@@ -1,0 +1,130 @@
+"""Tiled Cholesky, LU and QR: who reads and writes which tile decides the graph.
+
+Work is counted in 10**12 operations (a device of speed 1 does one TFLOP/s), by the leading terms in units of b**3 / 3 for tiles of order
+b (Buttari et al. 2009; Bouwmeester et al. 2011, table 1). They add up exactly: n**3 / 3 for Cholesky, 2 n**3 / 3 for LU, 4 n**3 / 3 for QR.
+An edge carries the tiles that the one task wrote last and the other touches.
+"""
+
+from __future__ import annotations
+
+from weft.generators.arguments import whole
+from weft.generators.generators import generator
+from weft.generators.sketch import Sketch
+from weft.model import Workflow
+
+KERNEL_COST = {
+    "potrf": 1,
+    "trsm": 3,
+    "syrk": 3,
+    "gemm": 6,
+    "getrf": 2,
+    "geqrt": 4,
+    "ormqr": 6,
+    "tpqrt": 6,
+    "tpmqrt": 12,
+}
+"""Operations of a kernel on tiles of order b, in units of b**3 / 3."""
+
+Tile = tuple[str, int, int]
+
+
+@generator("cholesky", size="tiles")
+def cholesky(
+    *, tiles: int = 8, tile_size: int = 960, element: int = 8, sigma: float = 0.0, seed: int = 0
+) -> Workflow:
+    """Right-looking Cholesky of tiles x tiles tiles: T (T + 1) (T + 2) / 6 tasks, a critical path of 3 T - 2 of them.
+
+    Examples
+    --------
+    >>> w = cholesky(tiles=4)
+    >>> w.n, w.m, w.kinds
+    (20, 30, ('potrf', 'trsm', 'syrk', 'gemm'))
+    """
+    f = _Factorisation("cholesky", tiles, tile_size, element)
+    for k in range(f.tiles):
+        f.kernel("potrf", (k,), writes=[("A", k, k)])
+        for i in range(k + 1, f.tiles):
+            f.kernel("trsm", (i, k), reads=[("A", k, k)], writes=[("A", i, k)])
+        for i in range(k + 1, f.tiles):
+            f.kernel("syrk", (i, k), reads=[("A", i, k)], writes=[("A", i, i)])
+            for j in range(k + 1, i):
+                f.kernel("gemm", (i, j, k), reads=[("A", i, k), ("A", j, k)], writes=[("A", i, j)])
+    return f.sketch.finish(sigma=sigma, seed=seed)
+
+
+@generator("lu", size="tiles")
+def lu(
+    *, tiles: int = 6, tile_size: int = 960, element: int = 8, sigma: float = 0.0, seed: int = 0
+) -> Workflow:
+    """Right-looking LU without pivoting between tiles: T (T + 1) (2 T + 1) / 6 tasks.
+
+    Examples
+    --------
+    >>> lu(tiles=3).n
+    14
+    """
+    f = _Factorisation("lu", tiles, tile_size, element)
+    for k in range(f.tiles):
+        f.kernel("getrf", (k,), writes=[("A", k, k)])
+        for j in range(k + 1, f.tiles):
+            f.kernel("trsm", (k, j), reads=[("A", k, k)], writes=[("A", k, j)])
+        for i in range(k + 1, f.tiles):
+            f.kernel("trsm", (i, k), reads=[("A", k, k)], writes=[("A", i, k)])
+        for i in range(k + 1, f.tiles):
+            for j in range(k + 1, f.tiles):
+                f.kernel("gemm", (i, j, k), reads=[("A", i, k), ("A", k, j)], writes=[("A", i, j)])
+    return f.sketch.finish(sigma=sigma, seed=seed)
+
+
+@generator("qr", size="tiles")
+def qr(
+    *, tiles: int = 6, tile_size: int = 960, element: int = 8, sigma: float = 0.0, seed: int = 0
+) -> Workflow:
+    """Tiled QR with a flat tree (Buttari et al. 2009): T (T + 1) (2 T + 1) / 6 tasks.
+
+    Examples
+    --------
+    >>> w = qr(tiles=3)
+    >>> w.n, w.kinds
+    (14, ('geqrt', 'ormqr', 'tpqrt', 'tpmqrt'))
+    """
+    f = _Factorisation("qr", tiles, tile_size, element)
+    for k in range(f.tiles):
+        # The reflectors below the diagonal ("V") and the triangle above it ("A") go separate ways: ormqr reads the one while tpqrt
+        # changes the other.
+        f.kernel("geqrt", (k,), writes=[("A", k, k), ("V", k, k)])
+        for j in range(k + 1, f.tiles):
+            f.kernel("ormqr", (k, j), reads=[("V", k, k)], writes=[("A", k, j)])
+        for i in range(k + 1, f.tiles):
+            f.kernel("tpqrt", (i, k), writes=[("A", k, k), ("A", i, k)])
+            for j in range(k + 1, f.tiles):
+                f.kernel(
+                    "tpmqrt", (i, j, k), reads=[("A", i, k)], writes=[("A", k, j), ("A", i, j)]
+                )
+    return f.sketch.finish(sigma=sigma, seed=seed)
+
+
+class _Factorisation:
+    """Kernels in the order of the sequential program; a tile's last writer comes before whoever touches it next.
+
+    Later writers need not wait for readers of the old tile: data moves by copies, so a reader keeps the version it got.
+    """
+
+    def __init__(self, name: str, tiles: int, tile_size: int, element: int) -> None:
+        self.tiles = whole(tiles, "tiles")
+        self.order = whole(tile_size, "tile_size")
+        self.bytes = float(self.order * self.order * whole(element, "element"))
+        self.sketch = Sketch(f"{name}-{self.tiles}")
+        self._writer: dict[Tile, int] = {}
+
+    def kernel(
+        self, kind: str, at: tuple[int, ...], *, writes: list[Tile], reads: list[Tile] | None = None
+    ) -> None:
+        """Add one kernel call; it also reads the tiles it writes."""
+        work = KERNEL_COST[kind] * self.order**3 / 3e12
+        task = self.sketch.task(f"{kind}({','.join(map(str, at))})", kind, work)
+        for tile in [*(reads or []), *writes]:
+            if tile in self._writer:
+                self.sketch.edge(self._writer[tile], task, self.bytes)
+        for tile in writes:
+            self._writer[tile] = task

@@ -1,0 +1,189 @@
+"""Scientific workflows: their published structure, with log-normal work.
+
+Structures follow Bharathi et al. (2008, "Characterization of scientific workflows") and Juve et al. (2013, "Characterizing and profiling
+scientific workflows"). The mean seconds and bytes per kind are round numbers of the order those papers and the traces of
+WfInstances (Coleman et al. 2022) report, not their tables. Work is seconds on a device of speed 1.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from weft.generators.arguments import whole
+from weft.generators.generators import generator
+from weft.generators.sketch import Sketch
+from weft.model import Workflow
+
+
+class _Profile(NamedTuple):
+    seconds: float
+    output: float  # bytes to each successor
+
+
+_MONTAGE = {
+    "mProject": _Profile(2.0, 8e6),
+    "mDiffFit": _Profile(0.7, 0.3e3),
+    "mConcatFit": _Profile(0.05, 1e6),  # per difference
+    "mBgModel": _Profile(0.15, 0.1e6),  # per image
+    "mBackground": _Profile(1.7, 8e6),
+    "mImgtbl": _Profile(0.01, 0.1e6),  # per image
+    "mAdd": _Profile(0.15, 3e6),  # seconds and bytes per image
+    "mShrink": _Profile(0.03, 0.2e6),  # seconds and bytes per image
+    "mJPEG": _Profile(0.7, 0.0),
+}
+_EPIGENOMICS = {
+    "fastqSplit": _Profile(35.0, 10e6),
+    "filterContams": _Profile(2.5, 10e6),
+    "sol2sanger": _Profile(0.5, 8e6),
+    "fastq2bfq": _Profile(1.4, 2e6),
+    "map": _Profile(200.0, 1e6),
+    "mapMerge": _Profile(10.0, 100e6),
+    "maqIndex": _Profile(45.0, 100e6),
+    "pileup": _Profile(55.0, 0.0),
+}
+_CYBERSHAKE = {
+    "ExtractSGT": _Profile(110.0, 150e6),
+    "SeismogramSynthesis": _Profile(80.0, 24e3),
+    "PeakValCalc": _Profile(1.0, 0.2e3),
+    "ZipSeis": _Profile(250.0, 0.0),
+    "ZipPSA": _Profile(200.0, 0.0),
+}
+_GENOME = {
+    "individuals": _Profile(75.0, 10e6),
+    "individuals_merge": _Profile(40.0, 100e6),
+    "sifting": _Profile(3.0, 1e6),
+    "mutation_overlap": _Profile(10.0, 0.0),
+    "frequency": _Profile(110.0, 0.0),
+}
+
+
+class _Profiled(Sketch):
+    """A sketch whose kinds know their seconds and output."""
+
+    def __init__(self, name: str, profile: dict[str, _Profile]) -> None:
+        super().__init__(name)
+        self._profile = profile
+        self._output: list[float] = []
+
+    def add(
+        self, kind: str, label: object = "", *, after: list[int] | None = None, times: float = 1.0
+    ) -> int:
+        """Add a task after others, each of which sends its output; `times` scales seconds and output with what comes in."""
+        profile = self._profile[kind]
+        task = self.task(f"{kind}_{label}" if label != "" else kind, kind, profile.seconds * times)
+        self._output.append(profile.output * times)
+        for parent in after or []:
+            self.edge(parent, task, self._output[parent])
+        return task
+
+
+@generator("montage", size="images")
+def montage(*, images: int = 16, sigma: float = 0.5, seed: int = 0) -> Workflow:
+    """Mosaics of the sky: project images, fit overlaps, correct backgrounds, add up.
+
+    Images lie on a nearly square grid; each overlaps its right, lower and lower right neighbour, which gives close to three overlaps an
+    image, as in Juve et al. 2 * images + overlaps + 6 tasks.
+
+    Examples
+    --------
+    >>> w = montage(images=4)  # 8 + (2 + 2 + 1) + 6
+    >>> w.n, w.kinds[:3]
+    (19, ('mProject', 'mDiffFit', 'mConcatFit'))
+    """
+    images = whole(images, "images", least=2)
+    columns = math.ceil(math.sqrt(images))
+    s = _Profiled("montage", _MONTAGE)
+    project = [s.add("mProject", i) for i in range(images)]
+    pairs = [
+        (i, j)
+        for i in range(images)
+        for j, wraps in ((i + 1, True), (i + columns, False), (i + columns + 1, True))
+        if j < images and not (wraps and j % columns == 0)
+    ]
+    fits = [s.add("mDiffFit", f"{i}_{j}", after=[project[i], project[j]]) for i, j in pairs]
+    concat = s.add("mConcatFit", after=fits, times=len(fits))
+    model = s.add("mBgModel", after=[concat], times=images)
+    flat = [s.add("mBackground", i, after=[project[i], model]) for i in range(images)]
+    table = s.add("mImgtbl", after=flat, times=images)
+    mosaic = s.add("mAdd", after=[*flat, table], times=images)
+    small = s.add("mShrink", after=[mosaic], times=images)
+    s.add("mJPEG", after=[small])
+    return s.finish(sigma=sigma, data_sigma=sigma, seed=seed)
+
+
+@generator("epigenomics", size="chunks")
+def epigenomics(*, chunks: int = 8, lanes: int = 2, sigma: float = 0.5, seed: int = 0) -> Workflow:
+    """Mapping of DNA reads: each lane is split, its chunks pass four steps, then all is merged: lanes * (4 * chunks + 2) + 3 tasks.
+
+    Examples
+    --------
+    >>> w = epigenomics(chunks=3, lanes=2)
+    >>> w.n, int(w.level.max()) + 1
+    (31, 9)
+    """
+    s = _Profiled("epigenomics", _EPIGENOMICS)
+    merged = []
+    for lane in range(whole(lanes, "lanes")):
+        split = s.add("fastqSplit", lane)
+        mapped = []
+        for chunk in range(whole(chunks, "chunks")):
+            last = split
+            for kind in ("filterContams", "sol2sanger", "fastq2bfq", "map"):
+                last = s.add(kind, f"{lane}_{chunk}", after=[last])
+            mapped.append(last)
+        merged.append(s.add("mapMerge", lane, after=mapped))
+    whole_map = s.add("mapMerge", "all", after=merged)
+    index = s.add("maqIndex", after=[whole_map])
+    s.add("pileup", after=[index])
+    return s.finish(sigma=sigma, data_sigma=sigma, seed=seed)
+
+
+@generator("cybershake", size="sites")
+def cybershake(
+    *, sites: int = 4, variations: int = 10, sigma: float = 0.5, seed: int = 0
+) -> Workflow:
+    """Seismic hazard: synthesise seismograms from strain tensors, take peaks, zip both: sites * (1 + 2 * variations) + 2 tasks.
+
+    Examples
+    --------
+    >>> cybershake(sites=2, variations=3).n
+    16
+    """
+    s = _Profiled("cybershake", _CYBERSHAKE)
+    seismograms, peaks = [], []
+    for site in range(whole(sites, "sites")):
+        extract = s.add("ExtractSGT", site)
+        for v in range(whole(variations, "variations")):
+            seismograms.append(s.add("SeismogramSynthesis", f"{site}_{v}", after=[extract]))
+            peaks.append(s.add("PeakValCalc", f"{site}_{v}", after=[seismograms[-1]]))
+    s.add("ZipSeis", after=seismograms)
+    s.add("ZipPSA", after=peaks)
+    return s.finish(sigma=sigma, data_sigma=sigma, seed=seed)
+
+
+@generator("genome", size="chromosomes")
+def genome(
+    *,
+    chromosomes: int = 4,
+    individuals: int = 10,
+    populations: int = 7,
+    sigma: float = 0.5,
+    seed: int = 0,
+) -> Workflow:
+    """The 1000 Genomes workflow: chromosomes * (individuals + 2 + 2 * populations) tasks.
+
+    Examples
+    --------
+    >>> genome(chromosomes=2, individuals=3, populations=1).n
+    14
+    """
+    s = _Profiled("genome", _GENOME)
+    for c in range(whole(chromosomes, "chromosomes")):
+        parts = [s.add("individuals", f"{c}_{i}") for i in range(whole(individuals, "individuals"))]
+        merge = s.add("individuals_merge", c, after=parts)
+        sifting = s.add("sifting", c)
+        for p in range(whole(populations, "populations")):
+            s.add("mutation_overlap", f"{c}_{p}", after=[merge, sifting])
+            s.add("frequency", f"{c}_{p}", after=[merge, sifting])
+    return s.finish(sigma=sigma, data_sigma=sigma, seed=seed)

@@ -1,0 +1,263 @@
+"""Workflows of textbook shape: bags, trees, fork-join, pipelines, map-reduce, FFT, Gaussian elimination."""
+
+from __future__ import annotations
+
+from weft.generators.arguments import number, whole
+from weft.generators.generators import generator
+from weft.generators.sketch import Sketch
+from weft.model import Workflow
+
+
+@generator("bag", size="tasks")
+def bag(*, tasks: int = 100, work: float = 1.0, sigma: float = 0.5, seed: int = 0) -> Workflow:
+    """Independent tasks.
+
+    Examples
+    --------
+    >>> bag(tasks=3).m
+    0
+    """
+    s = Sketch("bag")
+    for i in range(whole(tasks, "tasks")):
+        s.task(f"task_{i}", "task", _work(work))
+    return s.finish(sigma=sigma, seed=seed)
+
+
+@generator("fork_join", size="width")
+def fork_join(
+    *,
+    width: int = 8,
+    stages: int = 1,
+    work: float = 1.0,
+    data: float = 1e6,
+    sigma: float = 0.5,
+    seed: int = 0,
+) -> Workflow:
+    """Stages of `width` parallel tasks between synchronising ones: stages * (width + 1) + 1 tasks.
+
+    Examples
+    --------
+    >>> w = fork_join(width=3, stages=2)
+    >>> w.n, w.m
+    (9, 12)
+    """
+    s = Sketch("fork_join")
+    stages, data = whole(stages, "stages"), number(data, "data")
+    joint = s.task("sync_0", "sync", _work(work))
+    for stage in range(stages):
+        middle = [s.task(f"work_{stage}_{i}", "work", work) for i in range(whole(width, "width"))]
+        after = s.task(f"sync_{stage + 1}", "sync", work)
+        for task in middle:
+            s.edge(joint, task, data)
+            s.edge(task, after, data)
+        joint = after
+    return s.finish(sigma=sigma, seed=seed)
+
+
+@generator("pipeline", size="items")
+def pipeline(
+    *,
+    items: int = 10,
+    stages: int = 5,
+    ordered: bool = True,
+    work: float = 1.0,
+    data: float = 1e6,
+    sigma: float = 0.5,
+    seed: int = 0,
+) -> Workflow:
+    """Items that pass through stages; when `ordered`, a stage takes its items one after the other (it keeps state).
+
+    Examples
+    --------
+    >>> w = pipeline(items=3, stages=2)
+    >>> w.n, w.m, pipeline(items=3, stages=2, ordered=False).m
+    (6, 7, 3)
+    """
+    s = Sketch("pipeline")
+    stages, data = whole(stages, "stages"), number(data, "data")
+    above: list[int] = []
+    for i in range(whole(items, "items")):
+        row = [s.task(f"stage{k}_{i}", f"stage{k}", _work(work)) for k in range(stages)]
+        for k in range(1, stages):
+            s.edge(row[k - 1], row[k], data)
+        if ordered:
+            for before, after in zip(above, row, strict=False):
+                s.edge(before, after, data)
+        above = row
+    return s.finish(sigma=sigma, seed=seed)
+
+
+@generator("map_reduce", size="maps")
+def map_reduce(
+    *,
+    maps: int = 20,
+    reduces: int = 5,
+    work: float = 1.0,
+    data: float = 1e6,
+    sigma: float = 0.5,
+    seed: int = 0,
+) -> Workflow:
+    """Split, map, shuffle to every reducer, merge: maps + reduces + 2 tasks.
+
+    Examples
+    --------
+    >>> w = map_reduce(maps=3, reduces=2)
+    >>> w.n, w.m  # 3 + 3 * 2 + 2 edges
+    (7, 11)
+    """
+    s = Sketch("map_reduce")
+    data = number(data, "data")
+    split = s.task("split", "split", _work(work))
+    mappers = [s.task(f"map_{i}", "map", work) for i in range(whole(maps, "maps"))]
+    reducers = [s.task(f"reduce_{j}", "reduce", work) for j in range(whole(reduces, "reduces"))]
+    merge = s.task("merge", "merge", work)
+    for mapper in mappers:
+        s.edge(split, mapper, data)
+        for reducer in reducers:
+            s.edge(mapper, reducer, data / len(reducers))
+    for reducer in reducers:
+        s.edge(reducer, merge, data)
+    return s.finish(sigma=sigma, seed=seed)
+
+
+@generator("out_tree", size="depth")
+def out_tree(
+    *,
+    depth: int = 4,
+    arity: int = 2,
+    work: float = 1.0,
+    data: float = 1e6,
+    sigma: float = 0.5,
+    seed: int = 0,
+) -> Workflow:
+    """A tree that spreads from its root, `depth` levels of tasks.
+
+    Examples
+    --------
+    >>> out_tree(depth=3, arity=2).n
+    7
+    """
+    s = Sketch("out_tree")
+    _tree(
+        s,
+        whole(depth, "depth"),
+        whole(arity, "arity"),
+        _work(work),
+        number(data, "data"),
+        inwards=False,
+    )
+    return s.finish(sigma=sigma, seed=seed)
+
+
+@generator("in_tree", size="depth")
+def in_tree(
+    *,
+    depth: int = 4,
+    arity: int = 2,
+    work: float = 1.0,
+    data: float = 1e6,
+    sigma: float = 0.5,
+    seed: int = 0,
+) -> Workflow:
+    """A tree that gathers into its root (a reduction), `depth` levels of tasks.
+
+    Examples
+    --------
+    >>> w = in_tree(depth=3, arity=3)
+    >>> w.n, int(w.level.max())
+    (13, 2)
+    """
+    s = Sketch("in_tree")
+    _tree(
+        s,
+        whole(depth, "depth"),
+        whole(arity, "arity"),
+        _work(work),
+        number(data, "data"),
+        inwards=True,
+    )
+    return s.finish(sigma=sigma, seed=seed)
+
+
+@generator("fft", size="levels")
+def fft(
+    *, levels: int = 4, work: float = 1.0, data: float = 1e6, sigma: float = 0.0, seed: int = 0
+) -> Workflow:
+    """The fast Fourier transform of 2**levels points (Topcuoglu et al. 2002, section 5.3.2).
+
+    With m points: a binary tree of 2m - 1 recursive calls, then m * log2(m) butterfly tasks.
+
+    Examples
+    --------
+    >>> w = fft(levels=2)  # 2 * 4 - 1 + 4 * 2
+    >>> w.n
+    15
+    """
+    s = Sketch("fft")
+    levels, work, data = whole(levels, "levels"), _work(work), number(data, "data")
+    row = _tree(s, levels + 1, 2, work, data, inwards=False, kind="call")
+    for level in range(levels):
+        span = 1 << level
+        below = [s.task(f"butterfly_{level}_{i}", "butterfly", work) for i in range(len(row))]
+        for i, task in enumerate(below):
+            s.edge(row[i], task, data)
+            s.edge(row[i ^ span], task, data)
+        row = below
+    return s.finish(sigma=sigma, seed=seed)
+
+
+@generator("gauss", size="size")
+def gauss(*, size: int = 5, block: int = 256, sigma: float = 0.0, seed: int = 0) -> Workflow:
+    """Gaussian elimination, column by column (Cosnard et al. 1988; Topcuoglu et al. 2002, section 5.3.1).
+
+    (size**2 + size - 2) / 2 tasks: step k prepares the pivot column and updates the size - k columns to its right. Columns are `block`
+    wide; work counts operations (in 10**12), data bytes of what is left of a column in double precision.
+
+    Examples
+    --------
+    >>> w = gauss(size=5)
+    >>> w.n, int(w.level.max()) + 1
+    (14, 8)
+    """
+    s = Sketch("gauss")
+    size, block = whole(size, "size", least=2), whole(block, "block")
+    owner: dict[int, int] = {}
+    for k in range(1, size):
+        rows = (size - k + 1) * block
+        pivot = s.task(f"pivot_{k}", "pivot", rows * block**2 / 1e12)
+        if k > 1:
+            s.edge(owner[k], pivot, rows * block * 8.0)
+        for j in range(k + 1, size + 1):
+            update = s.task(f"update_{k}_{j}", "update", 2 * rows * block**2 / 1e12)
+            s.edge(pivot, update, rows * block * 8.0)
+            if k > 1:
+                s.edge(owner[j], update, rows * block * 8.0)
+            owner[j] = update
+    return s.finish(sigma=sigma, seed=seed)
+
+
+def _work(work: float) -> float:
+    return number(work, "work", above=True)
+
+
+def _tree(
+    s: Sketch,
+    depth: int,
+    arity: int,
+    work: float,
+    data: float,
+    *,
+    inwards: bool,
+    kind: str = "node",
+) -> list[int]:
+    """Add a full tree, level by level from the root; returns its leaves."""
+    row = [s.task(f"{kind}_0_0", kind, work)]
+    for level in range(1, depth):
+        below = []
+        for i, parent in enumerate(row):
+            for c in range(arity):
+                child = s.task(f"{kind}_{level}_{i * arity + c}", kind, work)
+                s.edge(*((child, parent) if inwards else (parent, child)), data)
+                below.append(child)
+        row = below
+    return row

@@ -1,0 +1,363 @@
+"""Streams of jobs: when they arrive, how much of the cluster they ask for, deadlines and priorities.
+
+Offered load is the share of the cluster's capacity the arrivals ask for. Capacity (jobs a second) is one of:
+
+- ``fluid``: the highest rate any way of sharing the devices can keep up with, dependencies, transfers and batches aside: a linear program
+  over the time each device gives to each class of tasks (Al-Azzoni and Down 2008). Load 1 is then the true edge of stability.
+- ``mean``: devices / E[seconds of a job when each task takes its mean over the devices that can run it].
+- ``best``: devices / E[seconds of a job when each task runs on its fastest device].
+
+Tasks of a conditional workflow count by how often they run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from weft.errors import InvalidInput
+from weft.generators.arguments import number, one_of, refuse_unknown, whole
+from weft.generators.ccr import scale_ccr
+from weft.generators.generators import generator_options
+from weft.generators.layered import layered
+from weft.model import Cluster, Problem, Workflow, Workload
+from weft.model.columns import FloatArray, IntArray
+from weft.model.workflow import ALWAYS
+from weft.rng import stream
+
+PROCESSES = ("batch", "poisson", "regular", "normal", "trace")
+CAPACITIES = ("fluid", "mean", "best")
+_DRAWS = 4096
+
+
+def arrivals(
+    jobs: int,
+    process: str = "poisson",
+    *,
+    rate: float = 1.0,
+    deviation: float = 0.5,
+    times: ArrayLike = (),
+    seed: int = 0,
+) -> FloatArray:
+    """When jobs arrive, in seconds.
+
+    Parameters
+    ----------
+    process : `batch` (all at 0), `poisson`, `regular`, `normal` (gaps with mean 1 / rate) or `trace`
+    rate : mean jobs a second
+    deviation : standard deviation of normal gaps as a share of their mean; a negative gap moves a job before the one drawn earlier
+    times : of a trace; the first jobs of it, moved and stretched so that the first comes at 0 and the mean rate is `rate`
+
+    Examples
+    --------
+    >>> arrivals(3, "regular", rate=2.0)
+    array([0.5, 1. , 1.5])
+    >>> arrivals(3, "trace", times=[100.0, 101.0, 104.0, 900.0], rate=1.0)
+    array([0. , 0.5, 2. ])
+    """
+    jobs, rate = whole(jobs, "jobs"), number(rate, "rate", above=True)
+    one_of(process, "process", PROCESSES)
+    rng = stream(seed, "arrivals", process)
+    if process == "batch":
+        return np.zeros(jobs)
+    if process == "trace":
+        return _trace(jobs, rate, times)
+    if process == "poisson":
+        return np.cumsum(rng.exponential(1.0 / rate, jobs))
+    if process == "regular":
+        return np.arange(1, jobs + 1) / rate
+    return np.maximum(
+        np.cumsum(rng.normal(1.0 / rate, number(deviation, "deviation") / rate, jobs)), 0.0
+    )
+
+
+def rate_for_load(
+    problems: Sequence[Problem],
+    load: float,
+    *,
+    capacity: str = "fluid",
+    weights: ArrayLike | None = None,
+) -> float:
+    """Arrival rate (jobs a second) at which a random mix of the problems asks for `load` of their cluster's capacity.
+
+    Examples
+    --------
+    >>> p = Problem.from_arrays(work=[3.0, 3.0], speed=[1.0, 2.0])
+    >>> [round(rate_for_load([p], 0.5, capacity=c), 6) for c in ("fluid", "mean", "best")]  # 0.5 * (3 / 6, 2 / 4.5, 2 / 3)
+    [0.25, 0.222222, 0.333333]
+    """
+    load = number(load, "load", above=True)
+    one_of(capacity, "capacity", CAPACITIES)
+    share = _shares(problems, weights)
+    if capacity == "fluid":
+        return load * _fluid_capacity(problems, share)
+    demand = [
+        (_expected_work(p) * (p.mean_pace if capacity == "mean" else p.best_pace)).sum()
+        for p in problems
+    ]
+    return load * problems[0].p / _positive(float(share @ np.array(demand)))
+
+
+def minimum_path(problem: Problem) -> float:
+    """Seconds of the longest path when every task runs on its fastest device and nothing is moved.
+
+    Examples
+    --------
+    >>> minimum_path(Problem.from_arrays([[2.0, 1.0], [3.0, 4.0]], [[0, 1]], [9.0]))
+    4.0
+    """
+    w = problem.workflow
+    finish = (problem.work * problem.best_pace[problem.row]).tolist()
+    seconds, ptr, dst = list(finish), w.succ_ptr.tolist(), w.dst.tolist()
+    for u in w.order.tolist():
+        for v in dst[ptr[u] : ptr[u + 1]]:
+            finish[v] = max(finish[v], finish[u] + seconds[v])
+    return max(finish, default=0.0)
+
+
+def deadlines(
+    problems: Sequence[Problem], template: IntArray, arrival: FloatArray, *, slack: float
+) -> FloatArray:
+    """Arrival + slack * the minimum path of each job's problem."""
+    paths = np.array([minimum_path(p) for p in problems])
+    return arrival + number(slack, "slack", above=True) * paths[template]
+
+
+def priorities(jobs: int, *, levels: int = 3, seed: int = 0) -> FloatArray:
+    """Priorities 0 to levels - 1, each as likely."""
+    return (
+        stream(seed, "priorities")
+        .integers(0, whole(levels, "levels"), whole(jobs, "jobs"))
+        .astype(float)
+    )
+
+
+def stream_of(
+    problems: Problem | Sequence[Problem],
+    *,
+    jobs: int = 100,
+    process: str = "poisson",
+    load: float | None = None,
+    rate: float | None = None,
+    capacity: str = "fluid",
+    weights: ArrayLike | None = None,
+    deviation: float = 0.5,
+    times: ArrayLike = (),
+    slack: float | None = None,
+    levels: int = 1,
+    name: str | None = None,
+    seed: int = 0,
+) -> Workload:
+    """Make a workload: each job is one of the problems, drawn by `weights`.
+
+    Give `rate` (jobs a second) or `load` (share of capacity, see this module; 0.7 when neither is given); a batch needs neither.
+    `slack` gives deadlines, `levels` above 1 priorities.
+
+    Examples
+    --------
+    >>> p = Problem.from_arrays(work=[3.0, 3.0], speed=[1.0, 2.0])
+    >>> w = stream_of(p, jobs=4, process="regular", load=0.5, slack=2.0)
+    >>> w.arrival.tolist(), (w.deadline - w.arrival).tolist()
+    ([4.0, 8.0, 12.0, 16.0], [3.0, 3.0, 3.0, 3.0])
+    """
+    problems = (problems,) if isinstance(problems, Problem) else tuple(problems)
+    share, jobs = _shares(problems, weights), whole(jobs, "jobs")
+    if load is not None and rate is not None:
+        raise InvalidInput(f"give either load ({load}) or rate ({rate}), not both")
+    if process == "batch":
+        rate = 1.0
+    elif rate is None:
+        rate = rate_for_load(
+            problems, 0.7 if load is None else load, capacity=capacity, weights=weights
+        )
+    arrival = np.sort(
+        arrivals(jobs, process, rate=rate, deviation=deviation, times=times, seed=seed),
+        kind="stable",
+    )
+    template = (
+        stream(seed, "stream", "template")
+        .choice(len(problems), size=jobs, p=share)
+        .astype(np.int64)
+    )
+    return Workload.of(
+        problems,
+        arrival=arrival,
+        template=template,
+        deadline=np.inf if slack is None else deadlines(problems, template, arrival, slack=slack),
+        priority=priorities(jobs, levels=levels, seed=seed),
+        name=name,
+    )
+
+
+def dag_jobs(
+    cluster: Cluster,
+    *,
+    jobs: int = 20,
+    tasks: tuple[int, int] = (20, 150),
+    templates: int | None = None,
+    ccr: float = 1.0,
+    process: str = "poisson",
+    load: float | None = None,
+    rate: float | None = None,
+    slack: float | None = None,
+    levels: int = 1,
+    seed: int = 0,
+    **shape: Any,
+) -> Workload:
+    """Make a stream of random layered DAGs.
+
+    Each of the `templates` (one per job when not given) has a number of tasks drawn from the closed range `tasks`; `ccr` holds for
+    each on this cluster (not on a single device, where nothing moves). Further options go to `layered`.
+
+    Examples
+    --------
+    >>> w = dag_jobs(Cluster(speed=[1.0, 2.0], bandwidth=1e9), jobs=3, process="batch", seed=1)
+    >>> w.jobs, all(20 <= p.n <= 150 for p in w.problems)
+    (3, True)
+    """
+    refuse_unknown(
+        shape,
+        [key for key in generator_options("layered") if key not in {"tasks", "ccr"}],
+        "dag_jobs",
+    )
+    low, high = whole(tasks[0], "tasks"), whole(tasks[1], "tasks", least=tasks[0])
+    count = whole(jobs, "jobs") if templates is None else whole(templates, "templates")
+    sizes = stream(seed, "dag_jobs", "tasks").integers(low, high + 1, count).tolist()
+    seeds = stream(seed, "dag_jobs", "seeds").integers(0, 2**31, count).tolist()
+    problems = [_job(cluster, n, ccr, s, shape) for n, s in zip(sizes, seeds, strict=True)]
+    drawn = stream_of(
+        problems,
+        jobs=jobs,
+        process=process,
+        load=load,
+        rate=rate,
+        slack=slack,
+        levels=levels,
+        name="dag_jobs",
+        seed=seed,
+    )
+    if templates is not None:
+        return drawn
+    each = np.arange(jobs)  # every problem once, in place of draws with repetition
+    deadline = (
+        drawn.deadline if slack is None else deadlines(problems, each, drawn.arrival, slack=slack)
+    )
+    return dataclasses.replace(drawn, template=each, deadline=deadline)
+
+
+def _job(cluster: Cluster, tasks: int, ccr: float, seed: int, shape: dict[str, Any]) -> Problem:
+    workflow = layered(tasks=tasks, ccr=ccr, seed=seed, **shape)
+    return Problem.bind(scale_ccr(workflow, ccr, cluster) if cluster.p > 1 else workflow, cluster)
+
+
+def _trace(jobs: int, rate: float, times: ArrayLike) -> FloatArray:
+    found = np.sort(np.asarray(times, float).reshape(-1), kind="stable")[:jobs]
+    if len(found) < jobs:
+        raise InvalidInput(
+            f"a trace of {len(found)} times cannot give {jobs} arrivals; ask for fewer jobs"
+        )
+    if not np.isfinite(found).all():
+        raise InvalidInput("the times of a trace must be finite numbers")
+    moved: FloatArray = found - found[0]
+    return moved * ((jobs - 1) / rate / moved[-1]) if moved[-1] > 0 else moved
+
+
+def _shares(problems: Sequence[Problem], weights: ArrayLike | None) -> FloatArray:
+    if not problems:
+        raise InvalidInput("a stream needs at least one problem")
+    share = np.ones(len(problems)) if weights is None else np.asarray(weights, float).reshape(-1)
+    if len(share) != len(problems) or not (share >= 0).all() or not 0 < share.sum() < np.inf:
+        raise InvalidInput(
+            f"weights are {share.tolist()}; {len(problems)} problems need as many, zero or more, not all zero"
+        )
+    normed: FloatArray = share / share.sum()
+    return normed
+
+
+def _run_probability(workflow: Workflow) -> FloatArray:
+    """(n,) how often each task runs; estimated with a fixed number of draws where there are choices."""
+    if not workflow.conditional:
+        return np.ones(workflow.n)
+    choices, rng = workflow.choices, stream(0, "run_probability")
+    drawn = [
+        rng.choice(len(choices.branches(c)), _DRAWS, p=choices.probability[choices.branches(c)])
+        for c in range(len(choices))
+    ]
+    runs = np.zeros((workflow.n, _DRAWS), bool)
+    runs[np.diff(workflow.pred_ptr) == 0] = True
+    for u in workflow.order.tolist():
+        for e in range(int(workflow.succ_ptr[u]), int(workflow.succ_ptr[u + 1])):
+            c = int(choices.edge_choice[e])
+            taken = runs[u] if c == ALWAYS else runs[u] & (drawn[c] == choices.edge_branch[e])
+            runs[workflow.dst[e]] |= taken
+    often: FloatArray = runs.mean(axis=1)
+    return often
+
+
+def _expected_work(problem: Problem) -> FloatArray:
+    """(k,) units of work a job brings to each row of the pace matrix."""
+    weights = problem.work * _run_probability(problem.workflow)
+    return np.bincount(problem.row, weights=weights, minlength=len(problem.pace)).astype(float)
+
+
+def _fluid_capacity(problems: Sequence[Problem], share: FloatArray) -> float:
+    """Highest rate r with: r * work[k] <= sum over d of time[k, d] / pace[k, d], and the times of each device at most 1."""
+    work = np.concatenate([s * _expected_work(p) for s, p in zip(share, problems, strict=True)])
+    classes, member = np.unique(
+        np.concatenate([p.pace for p in problems]), axis=0, return_inverse=True
+    )
+    demand = np.bincount(member.reshape(-1), weights=work, minlength=len(classes)).astype(float)
+    _positive(float(demand.sum()))
+    classes, demand = classes[demand > 0], demand[demand > 0]
+    if len(classes) == 1:
+        return float((1.0 / classes[0]).sum() / demand[0])
+    return _fluid_program(classes, demand)
+
+
+def _fluid_program(pace: FloatArray, demand: FloatArray) -> float:
+    from scipy import sparse
+    from scipy.optimize import linprog
+
+    k, d = np.nonzero(np.isfinite(pace) & (pace > 0))
+    rows, p = pace.shape
+    if len(np.unique(k)) < rows:
+        raise InvalidInput(
+            "a stream of tasks that take no time has no capacity; give a rate instead of a load"
+        )
+    # Scaled so that the unknown rate is of the order of 1, whatever the units of work.
+    unit: float = (
+        float((demand * np.where(np.isfinite(pace) & (pace > 0), pace, np.inf).min(axis=1)).sum())
+        / p
+    )
+    supply = sparse.csr_matrix(
+        (-unit / (demand[k] * pace[k, d]), (k, np.arange(len(k)))), shape=(rows, len(k))
+    )
+    time = sparse.csr_matrix((np.ones(len(k)), (d, np.arange(len(k)))), shape=(p, len(k)))
+    matrix = sparse.vstack(
+        [
+            sparse.hstack([np.ones((rows, 1)), supply]),
+            sparse.hstack([sparse.csr_matrix((p, 1)), time]),
+        ],
+        format="csr",
+    )
+    limits = np.concatenate((np.zeros(rows), np.ones(p)))
+    found = linprog(
+        np.concatenate(([-1.0], np.zeros(len(k)))), A_ub=matrix, b_ub=limits, method="highs"
+    )
+    if not found.success:
+        raise InvalidInput(
+            f"the capacity of the cluster could not be found ({found.message}); give a rate instead of a load"
+        )
+    return float(found.x[0]) / unit
+
+
+def _positive(demand: float) -> float:
+    if not demand > 0:
+        raise InvalidInput(
+            "jobs that take no time ask for no capacity; give a rate instead of a load"
+        )
+    return demand

@@ -1,0 +1,68 @@
+"""How fast this machine multiplies matrices: on the processor, and on an accelerator where there is one."""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from weft.rng import stream
+
+SIZES = (128, 256, 512, 1024)
+
+
+def measure(sizes: Sequence[int] = SIZES, *, repeats: int = 3) -> list[dict[str, object]]:
+    """One row a size: best seconds of a product in single precision, and GFLOP/s; the accelerator's are None where there is none.
+
+    Examples
+    --------
+    >>> [row["size"] for row in measure([8], repeats=1)]
+    [8]
+    """
+    rows: list[dict[str, object]] = []
+    for size in sizes:
+        a, b = (
+            stream(size, name).standard_normal((size, size)).astype(np.float32)
+            for name in ("left", "right")
+        )
+        cpu = _best(lambda a=a, b=b: a @ b, repeats)  # type: ignore[misc]
+        there = _accelerated(a, b, repeats)
+        rows.append(
+            {
+                "size": size,
+                "cpu_seconds": cpu,
+                "cpu_gflops": 2e-9 * size**3 / cpu,
+                "accelerator_seconds": there,
+                "accelerator_gflops": None if there is None else 2e-9 * size**3 / there,
+            }
+        )
+    return rows
+
+
+def _accelerated(a: np.ndarray, b: np.ndarray, repeats: int) -> float | None:
+    """Seconds of the product alone, on a CUDA device if torch has one."""
+    if importlib.util.find_spec("torch") is None:
+        return None
+    import torch
+
+    if not torch.cuda.is_available():
+        return None
+    left, right = torch.from_numpy(a).cuda(), torch.from_numpy(b).cuda()
+
+    def product() -> None:
+        torch.matmul(left, right)
+        torch.cuda.synchronize()
+
+    return _best(product, repeats)
+
+
+def _best(call: Callable[[], object], repeats: int) -> float:
+    call()
+    spent = []
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        call()
+        spent.append(time.perf_counter() - begin)
+    return min(spent)

@@ -1,0 +1,247 @@
+"""What DeepSched learns from and is compared on: a stream of generated problems, drawn when asked for and never stored, and job lists.
+
+The document speaks of 100,000 samples of 486 to 84,654 tasks on 188 processors. Its public repository has lists of independent jobs
+only, of up to 485, with arrival, burst and priority. Here problem number i of a seed is the same problem wherever it is drawn.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from weft.errors import InvalidInput
+from weft.generators import layered, scale_ccr, unrelated_problem, with_affinity
+from weft.model import Cluster, Problem, Workflow, Workload
+from weft.model.columns import FloatArray, IntArray
+from weft.rng import stream
+
+LARGEST, MOST_DEVICES = 84_654, 188
+"""Tasks and processors of the document."""
+
+DENSE = 200_000
+"""Tasks x devices up to which a problem may have a duration of its own for every pair."""
+
+PRIORITIES = {0: 0.48, 2: 0.078, 4: 0.030, 6: 0.007, 8: 0.005, 10: 0.40}
+"""Share of every priority in the job lists."""
+
+
+@dataclass(frozen=True, eq=False)
+class JobList:
+    """Jobs in the order of the list: seconds of arrival and burst, and priority (0 to 10)."""
+
+    arrival: FloatArray
+    burst: FloatArray
+    priority: IntArray
+
+    def __len__(self) -> int:
+        return len(self.burst)
+
+
+def read_job_lists(path: str | Path) -> dict[str, JobList]:
+    """Read lists in the format `job-lists-v1` (JSON, plain or gzip)."""
+    place = Path(path)
+    raw = gzip.decompress(place.read_bytes()) if place.suffix == ".gz" else place.read_bytes()
+    try:
+        found = json.loads(raw)
+        if found.get("format") != "job-lists-v1":
+            raise InvalidInput(
+                f"{place}: its format is {found.get('format')!r}; expected 'job-lists-v1'"
+            )
+        return {name: _job_list(columns) for name, columns in found["lists"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        if isinstance(error, InvalidInput):
+            raise
+        raise InvalidInput(f"{place}: not readable as job lists ({error})") from None
+
+
+def _job_list(columns: Mapping[str, Any]) -> JobList:
+    made = JobList(
+        np.array(columns["arrival_time"], float),
+        np.array(columns["burst_time"], float),
+        np.array(columns["priority"], np.int64),
+    )
+    if not len(made.arrival) == len(made.burst) == len(made.priority):
+        raise InvalidInput("the columns of a job list differ in length")
+    return made
+
+
+def draw_job_list(seed: int, jobs: int | None = None) -> JobList:
+    """Draw a list like those of the document's repository.
+
+    Measured there: 110 to 485 jobs; the logarithm of the burst has a mean of 6.0 +- 2.3 over lists and a deviation of 2.7 +- 1.2 within
+    one; one arrival in 25 jobs is new, and the logarithm of the gap is 3.3 +- 3.4; neighbours often share burst (22 %) and priority (75 %).
+
+    Examples
+    --------
+    >>> jobs = draw_job_list(1)
+    >>> 110 <= len(jobs) <= 485, float(jobs.burst.min()) >= 1.0
+    (True, True)
+    """
+    rng = stream(seed, "deepsched", "jobs")
+    n = int(rng.integers(110, 486)) if jobs is None else jobs
+    burst = np.exp(
+        rng.normal(6.0, 2.3) + np.clip(rng.normal(2.65, 1.25), 0.0, 6.0) * rng.standard_normal(n)
+    )
+    priority = rng.choice(
+        list(PRIORITIES), size=n, p=np.array(list(PRIORITIES.values())) / sum(PRIORITIES.values())
+    )
+    gaps = np.where(
+        rng.random(n) < 1 / 25, np.exp(np.clip(rng.normal(3.3, 3.4, n), 0.0, 10.0)), 0.0
+    )
+    return JobList(
+        np.floor(np.cumsum(gaps)),
+        np.clip(np.rint(_repeated(burst, rng.random(n) < 0.22)), 1.0, 6e6),
+        _repeated(priority, rng.random(n) < 0.65).astype(np.int64),
+    )
+
+
+def _repeated(values: Any, again: Any) -> Any:
+    """Where `again`, the value of the one before."""
+    source = np.maximum.accumulate(np.where(again, 0, np.arange(len(values))))
+    return values[source]
+
+
+# -- machines and graphs ---------------------------------------------------------------
+
+
+def draw_cluster(seed: int, devices: int) -> Cluster:
+    """Draw machines with cores, frequency (their speed) and memory, and links between them.
+
+    Examples
+    --------
+    >>> draw_cluster(0, 188).p
+    188
+    """
+    rng = stream(seed, "deepsched", "cluster")
+    spread = rng.uniform(0.0, 1.6)
+    speed = rng.uniform(1.0 - spread / 2, 1.0 + spread / 2, devices)
+    memory = rng.choice([8e9, 16e9, 32e9, 64e9], devices)
+    memory[rng.integers(devices)] = 64e9  # one can run everything
+    links = rng.uniform(1.0, 1.0 + rng.choice([0.0, 3.0]), (devices, devices))
+    return Cluster(
+        name=f"deepsched-{devices}",
+        speed=speed,
+        cores=rng.choice([1, 2, 4, 8], devices),
+        memory=memory,
+        bandwidth=1e9 * np.minimum(links, links.T),
+        latency=0.0,  # type: ignore[arg-type]
+    )
+
+
+def workflow_of(jobs: JobList, *, seed: int, name: str = "jobs") -> Workflow:
+    """Give jobs the dependencies the lists lack: a layered graph in the order of arrival, random data, and memory."""
+    rng = stream(seed, "deepsched", "graph")
+    n = len(jobs)
+    shape = layered(
+        tasks=n,
+        alpha=float(np.exp(rng.uniform(-1.2, 1.4))),
+        density=float(rng.uniform(0.05, 0.8)),
+        regularity=float(rng.uniform(0.0, 1.0)),
+        jump=int(rng.integers(1, 4)),
+        seed=int(rng.integers(2**31)),
+    )
+    order = np.argsort(jobs.arrival, kind="stable")
+    return Workflow(
+        name=name,
+        work=jobs.burst,
+        src=order[shape.src],
+        dst=order[shape.dst],
+        data=shape.data,
+        memory=rng.choice([1e9, 4e9, 12e9], n, p=[0.6, 0.35, 0.05]),
+    )
+
+
+def draw_problem(seed: int, *, tasks: int, devices: int, jobs: JobList | None = None) -> Problem:
+    """Draw a problem of so many tasks and devices: a layered graph, durations that differ in one of three ways, some or much data.
+
+    Examples
+    --------
+    >>> a, b = (draw_problem(7, tasks=60, devices=5) for _ in range(2))
+    >>> a.n, a.p, bool((a.workflow.data == b.workflow.data).all())
+    (60, 5, True)
+    """
+    rng = stream(seed, "deepsched", "problem")
+    cluster = draw_cluster(int(rng.integers(2**31)), devices)
+    graph, costs = int(rng.integers(2**31)), int(rng.integers(2**31))
+    if jobs is None:
+        burst = np.exp(rng.choice([0.3, 0.7, 1.2, 2.5]) * rng.standard_normal(tasks))
+        jobs = JobList(np.zeros(tasks), burst, np.zeros(tasks, np.int64))
+    workflow = workflow_of(jobs, seed=graph)
+    ccr = float(np.exp(rng.uniform(np.log(0.05), np.log(10.0))))
+    if devices > 1:
+        workflow = scale_ccr(workflow, ccr, cluster)
+    return _bind(workflow, cluster, int(rng.integers(3)), float(rng.uniform(0.1, 1.8)), costs)
+
+
+def _bind(
+    workflow: Workflow, cluster: Cluster, way: int, heterogeneity: float, seed: int
+) -> Problem:
+    """Related machines, machines with a taste for kinds of tasks, or a duration of its own for every pair."""
+    if way == 0 or (way == 2 and workflow.n * cluster.p > DENSE):
+        return Problem.bind(workflow, cluster)
+    if way == 2:
+        return unrelated_problem(workflow, cluster, heterogeneity=heterogeneity, seed=seed)
+    kinds = tuple(f"k{k}" for k in range(4))
+    models = Cluster(
+        name=cluster.name,
+        speed=cluster.speed,
+        kinds=tuple(f"m{d % 5}" for d in range(cluster.p)),
+        cores=cluster.cores,
+        memory=cluster.memory,
+        bandwidth=cluster.bandwidth,
+    )
+    typed = Workflow(
+        name=workflow.name,
+        work=workflow.work,
+        src=workflow.src,
+        dst=workflow.dst,
+        data=workflow.data,
+        memory=workflow.memory,
+        kinds=kinds,
+        kind=stream(seed, "deepsched", "kinds").integers(0, len(kinds), workflow.n),
+    )
+    return Problem.bind(typed, with_affinity(models, kinds, heterogeneity=heterogeneity, seed=seed))
+
+
+def problem_stream(
+    seed: int, *, first: int = 0, largest: int = 2000, devices: tuple[int, int] = (2, MOST_DEVICES)
+) -> Iterator[Problem]:
+    """Problems without end, sizes even on a logarithmic scale from 10 tasks and 2 devices on; every fourth has the bursts of a job list.
+
+    Examples
+    --------
+    >>> one = [p.n for p, _ in zip(problem_stream(3), range(4))]
+    >>> two = [p.n for p, _ in zip(problem_stream(3, first=2), range(2))]
+    >>> one[2:] == two
+    True
+    """
+    i = first
+    while True:
+        rng = stream(seed, "deepsched", "stream", i)
+        tasks = int(np.exp(rng.uniform(np.log(10), np.log(largest + 1))))
+        count = int(np.exp(rng.uniform(np.log(devices[0]), np.log(devices[1] + 1))))
+        jobs = draw_job_list(int(rng.integers(2**31)), tasks) if i % 4 == 3 else None
+        yield draw_problem(int(rng.integers(2**31)), tasks=tasks, devices=count, jobs=jobs)
+        i += 1
+
+
+def list_workload(
+    jobs: JobList, cluster: Cluster, *, ccr: float, seed: int, name: str = "list"
+) -> Workload:
+    """Jobs that arrive together are one workflow; the workflows of a list arrive one after the other."""
+    problems, times = [], []
+    for k, time in enumerate(np.unique(jobs.arrival).tolist()):
+        here = np.flatnonzero(jobs.arrival == time)
+        part = JobList(jobs.arrival[here], jobs.burst[here], jobs.priority[here])
+        workflow = workflow_of(part, seed=seed + k, name=f"{name}-{k}")
+        problems.append(Problem.bind(scale_ccr(workflow, ccr, cluster), cluster))
+        times.append(time)
+    return Workload.of(
+        problems, arrival=np.array(times) - times[0], template=np.arange(len(problems)), name=name
+    )

@@ -1,0 +1,331 @@
+"""`Stream`: one conditional problem that arrives again and again, and how its branch probabilities move."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from weft.errors import InvalidInput, UnknownName, Unsupported
+from weft.model.columns import FloatArray, IntArray, frozen
+from weft.model.problem import Problem
+from weft.model.scenario import Scenario
+from weft.model.workflow import ALWAYS
+from weft.model.workload import Workload
+from weft.registry import closest
+from weft.rng import stream
+
+PROCESSES = ("regular", "normal", "poisson", "trace")
+DRIFTS = ("fixed", "steps", "ramps", "walk", "uniform")
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """When jobs come.
+
+    Parameters
+    ----------
+    process : `regular`, `normal` (gaps), `poisson` or `trace`
+    gap : mean seconds between jobs; of a trace, what its mean gap is stretched to (0: as it stands)
+    deviation : of normal gaps, in seconds; a negative gap puts a job before the one drawn earlier
+    times : of a trace, in seconds
+    """
+
+    process: str = "regular"
+    gap: float = 1.0
+    deviation: float = 0.0
+    times: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse processes that never end, or never begin."""
+        if self.process not in PROCESSES:
+            raise UnknownName(
+                f"unknown arrival process '{self.process}'{closest(self.process, PROCESSES)}"
+            )
+        if not 0 <= self.gap < np.inf or (self.gap == 0 and self.process != "trace"):
+            raise InvalidInput(
+                f"the gap between arrivals is {self.gap}; it must be a finite number above zero"
+            )
+        if not 0 <= self.deviation < np.inf:
+            raise InvalidInput(
+                f"the deviation of the gaps is {self.deviation}; it must be a finite number, zero or more"
+            )
+        if self.process == "trace" and (
+            not self.times or not all(0 <= t < np.inf for t in self.times)
+        ):
+            raise InvalidInput("a trace of arrivals needs 'times': finite numbers, zero or more")
+
+    def draw(self, jobs: int, rng: np.random.Generator, *, tick: float = 1.0) -> FloatArray:
+        """Arrival times in ticks, sorted, none before zero."""
+        gap, deviation = in_ticks(self.gap, tick), in_ticks(self.deviation, tick)
+        if self.process == "regular":
+            return gap * np.arange(1.0, jobs + 1.0)
+        if self.process == "poisson":
+            return np.cumsum(rng.exponential(gap, jobs))
+        if self.process == "normal":
+            return np.sort(
+                np.maximum(np.cumsum(rng.normal(gap, deviation, jobs)), 0.0), kind="stable"
+            )
+        if len(self.times) < jobs:
+            raise InvalidInput(
+                f"a trace of {len(self.times)} arrivals cannot give {jobs} jobs; ask for fewer jobs"
+            )
+        times = np.sort(np.asarray(self.times, float), kind="stable")[:jobs] / tick
+        span = float(times[-1] - times[0])
+        return (times - times[0]) * (gap * (jobs - 1) / span) if gap > 0 and span > 0 else times
+
+
+@dataclass(frozen=True, eq=False)
+class Drift:
+    """How the probabilities of one choice move with time; a job's branch is drawn by those at its arrival.
+
+    Parameters
+    ----------
+    kind : `fixed`; `steps` (a row holds from its time on); `ramps` (linear between rows); `walk` (the first branch moves by a
+        normal step of deviation `spread` * sqrt(seconds since the last job), reflected at `low` and `high`; the others share the
+        rest as before); `uniform` (the first branch is drawn once for each run, between `low` and `high`)
+    probability : (k, branches) one row a time; a single one where nothing moves, or where it begins
+    times : (k,) seconds
+    """
+
+    kind: str
+    probability: FloatArray
+    times: FloatArray = dataclasses.field(default_factory=lambda: np.zeros(1))
+    spread: float = 0.0
+    low: float = 0.0
+    high: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Refuse rows that are no probabilities and limits that are no range."""
+        if self.kind not in DRIFTS:
+            raise UnknownName(
+                f"unknown change of probabilities '{self.kind}'{closest(self.kind, DRIFTS)}"
+            )
+        for row in self.probability:
+            if not (row >= 0).all() or abs(float(row.sum()) - 1.0) > 1e-9:
+                raise InvalidInput(
+                    f"probabilities {row.tolist()} add up to {row.sum():g}; they must not be negative and must add up to 1"
+                )
+        if (np.diff(self.times) <= 0).any() or len(self.times) != len(self.probability):
+            raise InvalidInput(
+                f"probabilities change at {self.times.tolist()} s; every change needs a later time than the one before"
+            )
+        if not 0 <= self.low <= self.high <= 1 or not 0 <= self.spread < np.inf:
+            raise InvalidInput(
+                f"a probability cannot move between {self.low} and {self.high} with spread {self.spread}"
+            )
+
+    def at(self, arrival: FloatArray, rng: np.random.Generator) -> FloatArray:
+        """(jobs, branches) probabilities at the arrivals, given in seconds."""
+        start = self.probability[0]
+        if self.kind == "fixed":
+            return np.broadcast_to(start, (len(arrival), len(start)))
+        if self.kind == "steps":
+            return self.probability[
+                np.maximum(np.searchsorted(self.times, arrival, side="right") - 1, 0)
+            ]
+        if self.kind == "ramps":
+            return np.stack(
+                [np.interp(arrival, self.times, column) for column in self.probability.T], axis=1
+            )
+        if self.kind == "uniform":
+            return _with_first(start, np.full(len(arrival), rng.uniform(self.low, self.high)))
+        return _with_first(start, self._walk(arrival, rng))
+
+    def _walk(self, arrival: FloatArray, rng: np.random.Generator) -> FloatArray:
+        moves = (
+            rng.standard_normal(len(arrival)) * self.spread * np.sqrt(np.diff(arrival, prepend=0.0))
+        )
+        width = self.high - self.low
+        if width == 0:
+            return np.full(len(arrival), self.low)
+        # Reflection at both walls is the free walk folded: a triangle wave of period twice the width.
+        away = np.mod(float(self.probability[0, 0]) - self.low + np.cumsum(moves), 2 * width)
+        return self.low + np.minimum(away, 2 * width - away)
+
+
+def _with_first(start: FloatArray, first: FloatArray) -> FloatArray:
+    rest = (
+        start[1:] / start[1:].sum()
+        if start[1:].sum() > 0
+        else np.full(len(start) - 1, 1.0 / max(len(start) - 1, 1))
+    )
+    return np.concatenate((first[:, None], (1.0 - first)[:, None] * rest[None, :]), axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class Stream:
+    """A problem with choices, its arrivals and the drift of its probabilities; `draw` gives one future.
+
+    Parameters
+    ----------
+    drift : one for each choice of the workflow
+    watched : numbers of the choices whose probabilities are estimated from outcomes
+    tick : seconds in one unit of the clock of step-wise simulations. With 1 ms, whole milliseconds add up exactly, so events that
+        are due together stay together; sums of 0.01 s do not.
+    """
+
+    problem: Problem
+    arrivals: Arrivals
+    drift: tuple[Drift, ...]
+    jobs: int
+    watched: tuple[int, ...] = ()
+    tick: float = 1.0
+    name: str = "stream"
+
+    def __post_init__(self) -> None:
+        """Refuse a stream whose parts do not fit each other."""
+        choices = self.problem.workflow.choices
+        if len(self.drift) != len(choices):
+            raise InvalidInput(
+                f"stream '{self.name}' has {len(choices)} choices but {len(self.drift)} drifts"
+            )
+        for c, drift in enumerate(self.drift):
+            if drift.probability.shape[1] != len(choices.branches(c)):
+                raise InvalidInput(
+                    f"choice {c} of '{self.name}' has {len(choices.branches(c))} branches, its drift {drift.probability.shape[1]}"
+                )
+        if self.jobs < 1:
+            raise InvalidInput(f"stream '{self.name}' has {self.jobs} jobs; it needs at least one")
+        if not 0 < self.tick < np.inf:
+            raise InvalidInput(
+                f"the tick of '{self.name}' is {self.tick} s; it must be a finite number above zero"
+            )
+
+    def with_probability(self, task: str, probability: Sequence[float]) -> Stream:
+        """The same stream with fixed probabilities for the choice of a task."""
+        return self.with_drift(task, Drift("fixed", np.array([probability], float)))
+
+    def with_drift(self, task: str, drift: Drift) -> Stream:
+        """The same stream with another drift for the choice of a task."""
+        w = self.problem.workflow
+        owners = [w.task_name(int(t)) for t in w.choices.task]
+        if task not in owners:
+            raise UnknownName(
+                f"task '{task}' of stream '{self.name}' chooses nothing{closest(task, owners)}"
+            )
+        return dataclasses.replace(
+            self,
+            drift=tuple(drift if o == task else d for o, d in zip(owners, self.drift, strict=True)),
+        )
+
+    def with_jobs(self, jobs: int) -> Stream:
+        """The same stream, longer or shorter."""
+        return dataclasses.replace(self, jobs=jobs)
+
+    def draw(self, seed: int, *, authors: bool = False) -> tuple[Workload, Scenario]:
+        """One future: the jobs, and the branches they take.
+
+        `authors` draws as the published simulator of Debner, Krahn and Hirvisalo (2024) does, number by number: numpy's global
+        generator for the gaps, one draw of Python's for every task a job visits.
+        """
+        ticks, outcome = self.draw_ticks(seed, authors=authors)
+        workload = Workload.of(
+            self.problem,
+            arrival=ticks * self.tick,
+            template=np.zeros(self.jobs, np.int64),
+            name=self.name,
+        )
+        return workload, Scenario.of(workload, outcome=outcome.reshape(-1))
+
+    def draw_ticks(self, seed: int, *, authors: bool = False) -> tuple[FloatArray, IntArray]:
+        """(jobs,) arrivals in ticks, sorted, and (jobs, choices) branches taken."""
+        if authors:
+            return self._draw_as_authors(seed)
+        arrival = self.arrivals.draw(
+            self.jobs, stream(seed, "arrivals", self.arrivals.process), tick=self.tick
+        )
+        share = self.probabilities(arrival * self.tick, seed)
+        draws = stream(seed, "outcomes").random((self.jobs, len(self.drift)))
+        outcome = np.zeros(draws.shape, np.int64)
+        for c, rows in enumerate(share):
+            outcome[:, c] = (np.cumsum(rows, axis=1)[:, :-1] <= draws[:, c, None]).sum(axis=1)
+        return arrival, outcome
+
+    def probabilities(self, arrival: FloatArray, seed: int) -> list[FloatArray]:
+        """For each choice, the (jobs, branches) probabilities at the arrivals (seconds)."""
+        return [drift.at(arrival, stream(seed, "drift", c)) for c, drift in enumerate(self.drift)]
+
+    def _draw_as_authors(self, seed: int) -> tuple[FloatArray, IntArray]:
+        if self.arrivals.process != "normal":
+            raise Unsupported(
+                f"the authors' draws have normal gaps; '{self.name}' has arrivals of process '{self.arrivals.process}'"
+            )
+        gap, deviation = (
+            in_ticks(self.arrivals.gap, self.tick),
+            in_ticks(self.arrivals.deviation, self.tick),
+        )
+        arrival = np.maximum(
+            np.cumsum(np.random.RandomState(seed).normal(gap, deviation, self.jobs)), 0.0
+        )
+        share = self.probabilities(arrival * self.tick, seed)
+        after = self._cascade()
+        rng = random.Random(seed)
+        outcome = np.zeros((self.jobs, len(self.drift)), np.int64)
+        for j in range(self.jobs):
+            task = 0
+            while task >= 0:
+                choice, branches = after[task]
+                weights = share[choice][j].tolist() if choice >= 0 else [1.0]
+                taken = rng.choices(range(len(branches)), weights=weights)[
+                    0
+                ]  # a leaf draws too: its one way is out
+                if choice >= 0:
+                    outcome[j, choice] = taken
+                task = branches[taken]
+        order = np.argsort(arrival, kind="stable")
+        return arrival[order], outcome[order]
+
+    def _cascade(self) -> list[tuple[int, list[int]]]:
+        """For each task its choice (or -1) and the task each branch leads to (-1: out), where only one task of a job runs at a time."""
+        w = self.problem.workflow
+        after = []
+        for t in range(w.n):
+            edges = range(int(w.succ_ptr[t]), int(w.succ_ptr[t + 1]))
+            owned = np.flatnonzero(w.choices.task == t).tolist()
+            choice = owned[0] if owned else ALWAYS
+            branches = [-1] * (len(w.choices.branches(choice)) if owned else 1)
+            for e in edges:
+                branches[int(w.choices.edge_branch[e])] = int(w.dst[e])
+            if (
+                len(edges) > len(branches)
+                or len(owned) > 1
+                or any(int(w.choices.edge_choice[e]) != choice for e in edges)
+            ):
+                raise Unsupported(
+                    f"the authors' draws need one task of a job at a time; task '{w.task_name(t)}' of '{self.name}' leads to several"
+                )
+            after.append((choice, branches))
+        if (np.diff(w.pred_ptr)[1:] == 0).any() or (w.n and w.pred_ptr[1] > 0):
+            raise Unsupported(
+                f"the authors' draws begin with the first task alone; in '{self.name}' another one begins too"
+            )
+        return after
+
+
+def in_ticks(seconds: FloatArray | float, tick: float) -> float:
+    """Seconds as ticks; what is a whole number of them but for rounding becomes one."""
+    return float(np.round(seconds / tick, 9))
+
+
+def ticked(problem: Problem, tick: float) -> Problem:
+    """The same problem on a clock that counts ticks."""
+    if tick == 1.0:
+        return problem
+    cluster = dataclasses.replace(
+        problem.cluster,
+        latency=problem.cluster.latency / tick,
+        bandwidth=problem.cluster.bandwidth * tick,
+    )
+    dense = problem.work[:, None] * np.where(np.isinf(problem.pace), 1.0, problem.pace)[problem.row]
+    pace = np.where(np.isinf(problem.pace[problem.row]), np.inf, np.round(dense / tick, 9))
+    return dataclasses.replace(
+        problem,
+        cluster=cluster,
+        work=frozen(np.ones(problem.n)),
+        row=frozen(np.arange(problem.n, dtype=np.int64)),
+        pace=frozen(pace),
+    )

@@ -1,0 +1,218 @@
+"""The network of `amortised`: one pass over tasks x devices gives each task a correction of its rank and each device a handicap.
+
+A pair's features go through one hidden layer with ReLU, and past it. The first output, averaged over the devices, is added to the task's
+upward rank; the second to the finish on the device when the decoder chooses one. Both are in units of a mean duration plus a mean
+transfer. With all weights zero the decoder is HEFT.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weft.errors import InvalidInput
+from weft.formats.safetensors_file import Numbers, read_arrays, write_arrays
+from weft.model import ProblemArrays
+from weft.model.columns import BoolArray, FloatArray, IntArray
+from weft.planners.imitation.amortised.decoder import place_all
+from weft.planners.imitation.amortised.features import NAMES, SIZE
+from weft.planners.lists.ranks import _order_of_free as order_of_free
+from weft.planners.search.annealing import uniform
+from weft.planners.search.decoder import ANY, NONE, Decoder
+from weft.sim.kernel.jit import njit
+
+HIDDEN = 16
+SHIPPED = Path(__file__).parents[3] / "policies" / "bundled" / "amortised.safetensors"
+
+
+class Weights(NamedTuple):
+    """Arrays of the network: inputs enter as (x - mean) * scale; `skip` is the way past the hidden layer."""
+
+    mean: Numbers  # (SIZE,)
+    scale: Numbers  # (SIZE,)
+    hidden: Numbers  # (SIZE, HIDDEN): an input's row to all units, so that the inner loop runs over memory
+    offset: Numbers  # (HIDDEN,)
+    output: Numbers  # (2, HIDDEN)
+    skip: Numbers  # (2, SIZE)
+
+
+SHAPES = {
+    "mean": (SIZE,),
+    "scale": (SIZE,),
+    "hidden": (SIZE, HIDDEN),
+    "offset": (HIDDEN,),
+    "output": (2, HIDDEN),
+    "skip": (2, SIZE),
+}
+
+
+def weights_of(arrays: Mapping[str, Numbers], *, source: str = "amortised") -> Weights:
+    """Check named arrays and make a network of them."""
+    if sorted(arrays) != sorted(SHAPES):
+        raise InvalidInput(
+            f"{source}: arrays are {', '.join(sorted(arrays))}; expected {', '.join(sorted(SHAPES))}"
+        )
+    for name, array in arrays.items():
+        if array.shape != SHAPES[name] or not np.isfinite(array).all():
+            raise InvalidInput(
+                f"{source}: array '{name}' must be finite and of shape {SHAPES[name]}; its shape is {array.shape}"
+            )
+    return Weights(
+        **{name: np.ascontiguousarray(arrays[name], np.float32) for name in Weights._fields}
+    )
+
+
+def zero_weights() -> Weights:
+    """The network that changes nothing: HEFT.
+
+    Examples
+    --------
+    >>> correction, handicap = score_pairs(zero_weights(), np.ones((2, 3, SIZE), np.float32), np.ones((2, 3), bool))
+    >>> correction.tolist(), float(abs(handicap).max())
+    ([0.0, 0.0], 0.0)
+    """
+    return weights_of({name: np.zeros(shape, np.float32) for name, shape in SHAPES.items()})
+
+
+@cache
+def shipped_weights() -> Weights:
+    """The network that comes with weft."""
+    return read_weights(SHIPPED)
+
+
+def read_weights(path: Path) -> Weights:
+    """Read a network from a safetensors file; nothing in it is run."""
+    if not path.is_file():
+        raise InvalidInput(f"{path}: no such file; make one with: weft train amortised")
+    return weights_of(read_arrays(path), source=str(path))
+
+
+def save_weights(weights: Weights, path: Path, record: Mapping[str, Any]) -> Path:
+    """Write the numbers to `path` (.safetensors), and what they are and how they came about beside it (.json)."""
+    write_arrays(path, weights._asdict())
+    card = {
+        "format": "weft-amortised",
+        "version": 1,
+        "features": list(NAMES),
+        "training": dict(record),
+    }
+    path.with_suffix(".json").write_text(
+        json.dumps(card, indent=1, allow_nan=False) + "\n", encoding="utf-8"
+    )
+    return path
+
+
+@njit
+def score_pairs(w: Weights, features: Numbers, able: BoolArray) -> tuple[FloatArray, FloatArray]:
+    """(n,) corrections of the rank and (n, p) handicaps of the devices, in units; `able` says which device can run which task."""
+    n, p, size = features.shape
+    correction, handicap = np.zeros(n), np.zeros((n, p))
+    unit = np.empty(len(w.offset), np.float32)
+    for t in range(n):
+        count, total, least = 0, 0.0, np.inf
+        for d in range(p):
+            if not able[t, d]:
+                continue
+            first = second = np.float32(0.0)
+            unit[:] = w.offset
+            for i in range(size):
+                x = (features[t, d, i] - w.mean[i]) * w.scale[i]
+                first += w.skip[0, i] * x
+                second += w.skip[1, i] * x
+                for h in range(len(unit)):
+                    unit[h] += w.hidden[i, h] * x
+            for h in range(len(unit)):
+                if unit[h] > 0:
+                    first += w.output[0, h] * unit[h]
+                    second += w.output[1, h] * unit[h]
+            count += 1
+            total += float(first)
+            handicap[t, d] = second
+            least = min(least, handicap[t, d])
+        for d in range(p):
+            handicap[t, d] = handicap[t, d] - least if able[t, d] else 0.0
+        correction[t] = total / count
+    return correction, handicap
+
+
+@njit
+def one_pass(
+    w: Weights,
+    a: ProblemArrays,
+    features: Numbers,
+    able: BoolArray,
+    rank: FloatArray,
+    unit: float,
+    tail: FloatArray,
+    decoder: Decoder,
+) -> float:
+    """Network and decoder in one: the makespan of the schedule it leaves in the decoder."""
+    correction, handicap = score_pairs(w, features, able)
+    return _decode(a, rank + correction * unit, handicap * unit, tail, np.inf, decoder)
+
+
+@njit
+def sample_passes(
+    w: Weights,
+    a: ProblemArrays,
+    features: Numbers,
+    able: BoolArray,
+    rank: FloatArray,
+    unit: float,
+    tail: FloatArray,
+    samples: int,
+    noise: float,
+    random: np.ndarray,
+    decoder: Decoder,
+) -> float:
+    """One pass, and so many with normal noise on its outputs; the best makespan, its schedule in the decoder."""
+    correction, handicap = score_pairs(w, features, able)
+    best = _decode(a, rank + correction * unit, handicap * unit, tail, np.inf, decoder)
+    for _ in range(samples):
+        key, extra = rank + correction * unit, handicap * unit
+        for t in range(len(key)):
+            key[t] += noise * unit * normal(random)
+            for d in range(extra.shape[1]):
+                extra[t, d] += noise * unit * normal(random)
+        best = min(
+            best, _decode(a, key, extra, tail, best, decoder)
+        )  # what is not better leaves the decoder as it was
+    return best
+
+
+@njit
+def _decode(
+    a: ProblemArrays,
+    key: FloatArray,
+    handicap: FloatArray,
+    tail: FloatArray,
+    limit: float,
+    decoder: Decoder,
+) -> float:
+    order = free_order(a, key)
+    return place_all(
+        a, order, np.full(len(order), ANY), tail, handicap, limit, decoder, 0, NONE, np.inf
+    )
+
+
+@njit
+def normal(random: np.ndarray) -> float:
+    """A standard normal number (Box and Muller, 1958)."""
+    return float(
+        np.sqrt(-2.0 * np.log(1.0 - uniform(random))) * np.cos(2.0 * np.pi * uniform(random))
+    )
+
+
+@njit
+def free_order(a: ProblemArrays, key: FloatArray) -> IntArray:
+    """Always the task of highest key among those whose parents came before; the lower number among equals."""
+    order = np.argsort(-key, kind="mergesort")
+    place = np.empty(len(order), np.int64)
+    for i in range(len(order)):
+        place[order[i]] = i
+    return order_of_free(a, order, place)

@@ -1,0 +1,203 @@
+"""Clusters along critical parents, with copies: TDCA, compiled.
+
+Our reading of the task-duplication-based clustering algorithm (He et al., IEEE Transactions on Parallel and Distributed Systems, 2019);
+there is no public code of it to compare with. Its four steps here:
+
+1. *Parameters.* For each task and device the earliest completion, if every parent's data come from the same device or, after a mean
+   transfer, from the parent's favourite one. The *critical parent* of a task is the one whose data, sent, would come last.
+2. *Clusters.* From the exits upwards, a task not yet in a cluster opens one and takes its critical parent along, that one its own, and so
+   on, up to an entry or a task that is in a cluster already.
+3. *Merging.* In order of upward rank, a cluster goes to the device that would end it soonest, given all that is placed there or owed to
+   other clusters, and a copy of the parent that holds it up. So clusters share devices. (Tasks that a cluster's device cannot run go to
+   their earliest finish.)
+4. *Copies on demand.* Where the data of some parent hold a task up, that parent is run once more on the task's device, as long as the
+   task ends sooner by it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from weft.model import Problem, ProblemArrays
+from weft.model.columns import FloatArray, IntArray
+from weft.planners.lists.duplication import (
+    NONE,
+    Executions,
+    as_schedule,
+    copy_before,
+    execute,
+    inputs_on,
+    no_executions,
+)
+from weft.planners.lists.insertion import durations_of, earliest_finish
+from weft.planners.lists.ranks import rank_order
+from weft.planners.lists.timeline import Timeline, earliest_start, idle_timeline
+from weft.planners.planner import PLANNERS, QUICK, Solution, refuse_choices
+from weft.sim.kernel.jit import njit
+from weft.sim.kernel.ranks import mean_transfer, upward_rank
+
+
+@PLANNERS.register("tdca")
+@dataclass(frozen=True)
+class Clustering:
+    """Clusters along critical parents, merged onto devices, with copies on demand (TDCA, our reading).
+
+    Examples
+    --------
+    >>> fork = Problem.from_arrays([[1.0, 1.0], [4.0, 4.0], [4.0, 4.0]], [[0, 1], [0, 2]], [9.0, 9.0])
+    >>> Clustering().solve(fork).schedule.makespan  # task 0 runs on both devices, rather than sending 9 bytes
+    5.0
+    """
+
+    name: str = "tdca"
+
+    @property
+    def supports(self) -> frozenset[str]:
+        """Words of `FEATURES`."""
+        return QUICK | {"copies"}
+
+    def solve(self, problem: Problem, *, seconds: float | None = None, seed: int = 0) -> Solution:  # noqa: ARG002
+        """Plan the problem."""
+        refuse_choices(problem, self.name)
+        latency, per_byte = mean_transfer(problem)
+        below = clusters(problem.arrays, critical_parents(problem.arrays, latency, per_byte))
+        order = rank_order(problem, upward_rank(problem))
+        return Solution(as_schedule(_place_clusters(problem.arrays, order, below)))
+
+
+@njit
+def critical_parents(a: ProblemArrays, latency: float, per_byte: float) -> IntArray:
+    """(n,) the parent whose data, sent from its favourite device, would come last; -1 for an entry."""
+    n, p = len(a.work), a.pace.shape[1]
+    completion, seconds = np.zeros((n, p)), np.empty(p)
+    favourite, critical = np.zeros(n), np.full(n, NONE)
+    for task in a.order:
+        latest = -1.0
+        ready = completion[task]
+        for i in range(a.pred_ptr[task], a.pred_ptr[task + 1]):
+            sent = favourite[a.pred[i]] + (latency + a.pred_data[i] * per_byte)
+            for d in range(p):
+                ready[d] = max(ready[d], min(sent, completion[a.pred[i], d]))
+            if sent > latest:
+                latest, critical[task] = sent, a.pred[i]
+        durations_of(a, task, seconds)
+        ready += seconds
+        favourite[task] = ready.min()
+    return critical
+
+
+@njit
+def clusters(a: ProblemArrays, critical: IntArray) -> IntArray:
+    """(n,) the next task down a task's cluster, or -1 at its end: clusters are chains."""
+    n = len(critical)
+    below, taken = np.full(n, NONE), np.zeros(n, np.bool_)
+    for i in range(n - 1, -1, -1):
+        task = a.order[i]
+        while not taken[task]:
+            taken[task] = True
+            parent = critical[task]
+            if parent == NONE or taken[parent]:
+                break
+            below[parent] = task
+            task = parent
+    return below
+
+
+@njit
+def _cluster_device(
+    a: ProblemArrays,
+    runs: Executions,
+    timeline: Timeline,
+    head: int,
+    below: IntArray,
+    bound: FloatArray,
+) -> int:
+    """The device that would end a cluster soonest, among those that can run most of it.
+
+    `bound` holds the seconds of work that each device owes to other clusters.
+    """
+    p = a.pace.shape[1]
+    total, unable = np.zeros(p), np.zeros(p, np.int64)
+    task = head
+    while task != NONE:
+        for d in range(p):
+            total[d] += _seconds_or_none(a, task, d)
+            unable[d] += not a.pace[a.row[task], d] < np.inf
+        task = below[task]
+    best, device = np.inf, -1
+    for d in range(p):
+        if device < 0 or unable[d] <= unable[device]:
+            ready, last, others = inputs_on(a, runs, head, d)
+            begin, copied = copy_before(a, runs, timeline, last, d, ready)
+            if begin < np.inf:
+                ready = max(others, begin + copied)
+            end = (
+                earliest_start(timeline, d, ready, _seconds_or_none(a, head, d), np.inf)
+                + total[d]
+                + bound[d]
+            )
+            if device < 0 or unable[d] < unable[device] or end < best:
+                best, device = end, d
+    return device
+
+
+@njit
+def _seconds_or_none(a: ProblemArrays, task: int, device: int) -> float:
+    """Seconds of a task on a device; 0 where it cannot run."""
+    pace = a.pace[a.row[task], device]
+    return float(a.work[task] * pace) if pace < np.inf else 0.0
+
+
+@njit
+def _run_with_copies(
+    a: ProblemArrays, runs: Executions, timeline: Timeline, task: int, device: int
+) -> None:
+    """Run a task on a device, after copies of the parents that hold it up, as long as each lets it end sooner."""
+    duration = a.work[task] * a.pace[a.row[task], device]
+    ready, last, others = inputs_on(a, runs, task, device)
+    start = earliest_start(timeline, device, ready, duration, np.inf)
+    while True:
+        begin, seconds = copy_before(a, runs, timeline, last, device, ready)
+        if begin == np.inf:
+            break
+        sooner = earliest_start(timeline, device, max(others, begin + seconds), duration, np.inf)
+        if not sooner < start:
+            break
+        execute(runs, timeline, last, device, begin, seconds)
+        ready, last, others = inputs_on(a, runs, task, device)
+        start = sooner
+    execute(runs, timeline, task, device, start, duration)
+
+
+@njit
+def _anywhere(a: ProblemArrays, runs: Executions, timeline: Timeline, task: int) -> int:
+    p = a.pace.shape[1]
+    ready, seconds = np.empty(p), np.empty(p)
+    durations_of(a, task, seconds)
+    for d in range(p):
+        ready[d] = inputs_on(a, runs, task, d)[0]
+    return earliest_finish(timeline, ready, seconds)[0]
+
+
+@njit
+def _place_clusters(a: ProblemArrays, order: IntArray, below: IntArray) -> Executions:
+    n, p = len(a.work), a.pace.shape[1]
+    rows = n + len(a.pred)  # a parent is copied at most once for each child
+    runs, timeline = no_executions(n, rows), idle_timeline(p, rows)
+    cluster_device, bound = np.full(n, NONE), np.zeros(p)
+    for task in order:
+        if cluster_device[task] == NONE:  # the head of a cluster: parents come first
+            device = _cluster_device(a, runs, timeline, task, below, bound)
+            member = task
+            while member != NONE:
+                cluster_device[member] = device
+                bound[device] += _seconds_or_none(a, member, device)
+                member = below[member]
+        device = cluster_device[task]
+        bound[device] -= _seconds_or_none(a, task, device)
+        if not a.pace[a.row[task], device] < np.inf:
+            device = _anywhere(a, runs, timeline, task)
+        _run_with_copies(a, runs, timeline, task, device)
+    return runs

@@ -1,0 +1,173 @@
+"""Planners that choose among the tasks whose parents are placed anew at every step, compiled: DLS, ETF and the batch-mode rules.
+
+Each free task has the device that suits it best; a rule says which task goes next. Tasks are put at the end of their device, without
+insertion, as published. Since a device only fills up, a task has to look again only when the device it had in mind was taken.
+
+* Min-Min, Max-Min, Sufferage: Maheswaran et al. (1999), section 3, on the free tasks of a graph. Sufferage in its short form: the task
+  that would lose most by its second-best device goes first.
+* DLS: Sih and Lee (1993), dynamic level = static level - start + (typical - own duration).
+* ETF: Hwang et al. (1989), the earliest start, then the higher static level. Devices that differ need one more word: among equal
+  starts a task prefers its earlier finish.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from weft.model import Problem, ProblemArrays
+from weft.model.columns import FloatArray, IntArray
+from weft.planners.lists.insertion import Rows, arrivals, as_schedule, durations_of, empty_rows
+from weft.planners.planner import PLANNERS, QUICK, Solution, refuse_choices
+from weft.sim.kernel.jit import njit
+
+MIN_MIN, MAX_MIN, SUFFERAGE, DLS, ETF = range(5)
+CODES = {"min-min": MIN_MIN, "max-min": MAX_MIN, "sufferage": SUFFERAGE, "dls": DLS, "etf": ETF}
+
+
+class Wishes(NamedTuple):
+    """What each free task would do next."""
+
+    device: IntArray  # (n,) the device it has in mind
+    second: IntArray  # (n,) the next best, or -1
+    start: FloatArray
+    finish: FloatArray
+    key: FloatArray  # (n,) the smallest goes next
+
+
+@dataclass(frozen=True)
+class DynamicList:
+    """A planner that places, at every step, the free task a rule prefers; `name` is that rule."""
+
+    name: str
+
+    @property
+    def supports(self) -> frozenset[str]:
+        """Words of `FEATURES`."""
+        return QUICK
+
+    def solve(self, problem: Problem, *, seconds: float | None = None, seed: int = 0) -> Solution:  # noqa: ARG002
+        """Plan the problem."""
+        refuse_choices(problem, self.name)
+        typical = typical_durations(problem)
+        level = _static_levels(problem.arrays, typical)
+        code = CODES[self.name]
+        bonus = level + typical if code == DLS else level
+        return Solution(as_schedule(_choose_in_turn(problem.arrays, code, bonus)))
+
+
+for _name in CODES:
+    PLANNERS.register(_name)(lambda name=_name: DynamicList(name))
+
+
+def typical_durations(problem: Problem) -> FloatArray:
+    """(n,) median seconds over all devices or, where a task can run on fewer than half, the largest (Sih and Lee 1993, section III)."""
+    largest = np.where(np.isfinite(problem.pace), problem.pace, -np.inf).max(
+        axis=1, initial=-np.inf
+    )
+    middle = np.median(problem.pace, axis=1) if len(problem.pace) else largest
+    return problem.work * np.where(np.isfinite(middle), middle, largest)[problem.row]
+
+
+@njit
+def _static_levels(a: ProblemArrays, cost: FloatArray) -> FloatArray:
+    """(n,) longest path to the end without transfers."""
+    level = np.zeros(len(cost))
+    for i in range(len(cost) - 1, -1, -1):
+        task = a.order[i]
+        below = 0.0
+        for e in range(a.succ_ptr[task], a.succ_ptr[task + 1]):
+            below = max(below, level[a.succ[e]])
+        level[task] = cost[task] + below
+    return level
+
+
+@njit
+def _wish(
+    a: ProblemArrays,
+    task: int,
+    rows: Rows,
+    free_from: FloatArray,
+    code: int,
+    bonus: FloatArray,
+    wishes: Wishes,
+) -> None:
+    p = len(free_from)
+    ready, seconds = np.empty(p), np.empty(p)
+    arrivals(a, task, rows, ready)
+    durations_of(a, task, seconds)
+    device, second, start, finish, runner_up = -1, -1, np.inf, np.inf, np.inf
+    for d in range(p):
+        begin = max(ready[d], free_from[d])
+        end = begin + seconds[d]
+        if end == np.inf:
+            continue
+        if (begin, end) < (start, finish) if code == ETF else end < finish:
+            second, runner_up = device, finish
+            device, start, finish = d, begin, end
+        elif end < runner_up:
+            second, runner_up = d, end
+    wishes.device[task], wishes.second[task] = device, second
+    wishes.start[task], wishes.finish[task] = start, finish
+    if code == MIN_MIN:
+        wishes.key[task] = finish
+    elif code == MAX_MIN:
+        wishes.key[task] = -finish
+    elif code == SUFFERAGE:
+        wishes.key[task] = -(runner_up - finish)
+    elif code == DLS:
+        wishes.key[task] = finish - bonus[task]
+    else:
+        wishes.key[task] = start
+
+
+@njit
+def _choose_in_turn(a: ProblemArrays, code: int, bonus: FloatArray) -> Rows:
+    n, p = len(a.work), a.pace.shape[1]
+    rows, free_from = empty_rows(n), np.zeros(p)
+    wishes = Wishes(np.full(n, -1), np.full(n, -1), np.empty(n), np.empty(n), np.empty(n))
+    waiting = a.pred_ptr[1:] - a.pred_ptr[:-1]
+    free, count = np.empty(n, np.int64), 0
+    for task in range(n):
+        if waiting[task] == 0:
+            _wish(a, task, rows, free_from, code, bonus, wishes)
+            free[count] = task
+            count += 1
+    while count > 0:
+        at = 0
+        for i in range(1, count):
+            if _goes_before(free[i], free[at], wishes.key, bonus, code):
+                at = i
+        task = free[at]
+        count -= 1
+        free[at] = free[count]
+        device = wishes.device[task]
+        rows.device[task], rows.start[task], rows.finish[task] = (
+            device,
+            wishes.start[task],
+            wishes.finish[task],
+        )
+        free_from[device] = wishes.finish[task]
+        for i in range(count):
+            if wishes.device[free[i]] == device or (
+                code == SUFFERAGE and wishes.second[free[i]] == device
+            ):
+                _wish(a, free[i], rows, free_from, code, bonus, wishes)
+        for e in range(a.succ_ptr[task], a.succ_ptr[task + 1]):
+            waiting[a.succ[e]] -= 1
+            if waiting[a.succ[e]] == 0:
+                _wish(a, a.succ[e], rows, free_from, code, bonus, wishes)
+                free[count] = a.succ[e]
+                count += 1
+    return rows
+
+
+@njit
+def _goes_before(task: int, other: int, key: FloatArray, bonus: FloatArray, code: int) -> bool:
+    if key[task] != key[other]:
+        return bool(key[task] < key[other])
+    if code == ETF and bonus[task] != bonus[other]:
+        return bool(bonus[task] > bonus[other])
+    return task < other

@@ -1,0 +1,109 @@
+"""Placement by earliest finish time with insertion, compiled: the inner loop of HEFT."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from weft.model import ProblemArrays, Schedule
+from weft.model.columns import FloatArray, IntArray
+from weft.planners.lists.timeline import Timeline, earliest_start, free_from, idle_timeline, occupy
+from weft.sim.kernel.jit import njit
+
+ANYWHERE = -1
+"""The pin of a task that may go to any device."""
+
+
+class Rows(NamedTuple):
+    """Where and when each task runs, while a planner fills it in."""
+
+    device: IntArray
+    start: FloatArray
+    finish: FloatArray
+
+
+def as_schedule(rows: Rows) -> Schedule:
+    """Freeze what a kernel filled in."""
+    return Schedule.of(device=rows.device, start=rows.start, finish=rows.finish)
+
+
+@njit
+def empty_rows(n: int) -> Rows:
+    """Nothing is placed yet."""
+    return Rows(np.full(n, -1), np.empty(n), np.empty(n))
+
+
+@njit
+def arrivals(a: ProblemArrays, task: int, rows: Rows, ready: FloatArray) -> None:
+    """Fill `ready` with when all inputs of a task are on each device; parents that are not placed yet do not count."""
+    ready[:] = 0.0
+    for i in range(a.pred_ptr[task], a.pred_ptr[task + 1]):
+        parent = a.pred[i]
+        source = rows.device[parent]
+        if source >= 0:
+            send(a, source, rows.finish[parent], a.pred_data[i], ready)
+
+
+@njit
+def send(a: ProblemArrays, source: int, sent: float, data: float, ready: FloatArray) -> None:
+    """Raise `ready` to when data sent from a device arrives on each device."""
+    latency, per_byte = a.latency[source], a.per_byte[source]
+    for d in range(len(ready)):
+        arrival = sent + (latency[d] + data * per_byte[d])
+        ready[d] = max(ready[d], arrival)
+
+
+@njit
+def durations_of(a: ProblemArrays, task: int, seconds: FloatArray) -> None:
+    """Fill `seconds` with the duration of a task on each device; inf where it cannot run."""
+    work, pace = a.work[task], a.pace[a.row[task]]
+    for d in range(len(seconds)):
+        seconds[d] = work * pace[d] if pace[d] < np.inf else np.inf
+
+
+@njit
+def place(
+    timeline: Timeline, rows: Rows, task: int, device: int, start: float, duration: float
+) -> None:
+    """Enter a task into the plan."""
+    rows.device[task], rows.start[task], rows.finish[task] = device, start, start + duration
+    occupy(timeline, device, start, start + duration)
+
+
+@njit
+def earliest_finish(
+    timeline: Timeline, ready: FloatArray, seconds: FloatArray
+) -> tuple[int, float]:
+    """(device, start) of the smallest finish; the lower number among equals."""
+    best, device, start = np.inf, -1, 0.0
+    for d in range(len(ready)):  # at the end of a device is a bound that spares most searches
+        begin = max(ready[d], free_from(timeline, d))
+        if begin + seconds[d] < best:
+            best, device, start = begin + seconds[d], d, begin
+    for d in range(len(ready)):
+        bound = ready[d] + seconds[d]
+        if bound < best or (bound == best and d < device):
+            begin = earliest_start(timeline, d, ready[d], seconds[d], best)
+            finish = begin + seconds[d]
+            if finish < best or (finish == best and d < device):
+                best, device, start = finish, d, begin
+    return device, start
+
+
+@njit
+def insert_in_order(a: ProblemArrays, order: IntArray, pin: IntArray) -> Rows:
+    """Give each task in turn the device with the earliest finish, or the one it is pinned to."""
+    n, p = len(a.work), a.pace.shape[1]
+    rows, timeline = empty_rows(n), idle_timeline(p, n)
+    ready, seconds = np.empty(p), np.empty(p)
+    for task in order:
+        arrivals(a, task, rows, ready)
+        durations_of(a, task, seconds)
+        if pin[task] == ANYWHERE:
+            device, start = earliest_finish(timeline, ready, seconds)
+        else:
+            device = pin[task]
+            start = earliest_start(timeline, device, ready[device], seconds[device], np.inf)
+        place(timeline, rows, task, device, start, seconds[device])
+    return rows

@@ -1,0 +1,98 @@
+"""Placement that looks one step ahead, compiled (Bittencourt, Sakellariou and Madeira 2010)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from weft.model import ProblemArrays
+from weft.model.columns import FloatArray, IntArray
+from weft.planners.lists.insertion import (
+    Rows,
+    arrivals,
+    durations_of,
+    earliest_finish,
+    empty_rows,
+    place,
+)
+from weft.planners.lists.timeline import Timeline, earliest_start, idle_timeline
+from weft.sim.kernel.jit import njit
+
+
+@njit
+def insert_looking_ahead(a: ProblemArrays, order: IntArray) -> Rows:
+    """Give each task in turn the device after which its children could end soonest.
+
+    A device is judged by the latest, over the children, of the child's earliest finish on any device, other parents counting only when
+    placed already; then by the task's own finish. A task without children goes by its own finish.
+    """
+    n, p = len(a.work), a.pace.shape[1]
+    rows, timeline = empty_rows(n), idle_timeline(p, n)
+    ready, seconds = np.empty(p), np.empty(p)
+    children = (a.succ_ptr[1:] - a.succ_ptr[:-1]).max() if n else 0
+    child_ready, child_seconds = np.empty((children, p)), np.empty((children, p))
+    for task in order:
+        arrivals(a, task, rows, ready)
+        durations_of(a, task, seconds)
+        for e in range(a.succ_ptr[task], a.succ_ptr[task + 1]):
+            arrivals(a, a.succ[e], rows, child_ready[e - a.succ_ptr[task]])
+            durations_of(a, a.succ[e], child_seconds[e - a.succ_ptr[task]])
+        if a.succ_ptr[task] == a.succ_ptr[task + 1]:
+            device, start = earliest_finish(timeline, ready, seconds)
+        else:
+            device, start = _best_for_children(
+                a, task, timeline, ready, seconds, child_ready, child_seconds
+            )
+        place(timeline, rows, task, device, start, seconds[device])
+    return rows
+
+
+@njit
+def _best_for_children(
+    a: ProblemArrays,
+    task: int,
+    timeline: Timeline,
+    ready: FloatArray,
+    seconds: FloatArray,
+    child_ready: FloatArray,
+    child_seconds: FloatArray,
+) -> tuple[int, float]:
+    best, own, device, start = np.inf, np.inf, -1, 0.0
+    for d in range(len(ready)):
+        if seconds[d] < np.inf:
+            begin = earliest_start(timeline, d, ready[d], seconds[d], np.inf)
+            finish = begin + seconds[d]
+            last = _last_child(a, task, d, finish, timeline, child_ready, child_seconds, best)
+            if last < best or (last == best and finish < own):
+                best, own, device, start = last, finish, d, begin
+    return device, start
+
+
+@njit
+def _last_child(
+    a: ProblemArrays,
+    task: int,
+    device: int,
+    finish: float,
+    timeline: Timeline,
+    child_ready: FloatArray,
+    child_seconds: FloatArray,
+    limit: float,
+) -> float:
+    """The latest of the children's earliest finishes if the task ends on a device at `finish`; inf when above `limit`.
+
+    The task need not be entered into the timeline for that: a child on the same device starts after it anyway.
+    """
+    latest = 0.0
+    ready = np.empty(child_ready.shape[1])
+    for e in range(a.succ_ptr[task], a.succ_ptr[task + 1]):
+        k = e - a.succ_ptr[task]
+        for q in range(len(ready)):
+            ready[q] = max(
+                child_ready[k, q],
+                finish + (a.latency[device, q] + a.succ_data[e] * a.per_byte[device, q]),
+            )
+        where, begin = earliest_finish(timeline, ready, child_seconds[k])
+        latest = max(latest, begin + child_seconds[k, where])
+        if latest > limit:
+            return np.inf
+    return latest

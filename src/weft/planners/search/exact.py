@@ -1,0 +1,253 @@
+"""`exact`: a constraint model solved by CP-SAT, warm-started by `anytime`; always with a bound.
+
+Times are whole numbers of a tick, a power of two of seconds, and every duration and transfer is rounded down to ticks. Rounding the
+starts of any schedule down to ticks then satisfies the model, so what the solver proves for the model holds for the problem; the schedule
+itself is worked out anew, with exact times, from the order and the devices that were found. A tick is so short (2^-40 of the makespan) that
+an optimum of the model is an optimum of the problem within the tolerance of `Plan.status`.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from weft.errors import MissingExtra, Unsupported
+from weft.model import Problem, Schedule
+from weft.model.columns import FloatArray, IntArray
+from weft.planners.bounds import device_heads, device_tails, lower_bound
+from weft.planners.objective import Objective
+from weft.planners.planner import EXACT, PLANNERS, QUICK, Solution, refuse_choices
+from weft.planners.search.anytime import Anytime
+from weft.planners.search.clock import Clock
+from weft.planners.search.decoder import decode, make_decoder
+
+DEFAULT_EFFORT = 0.2
+"""Without a time limit: the solver's own measure of effort, which is the same on every machine; 0.2 is a few seconds."""
+
+WARM_SHARE, WARM_SECONDS = 0.15, 3.0
+"""Share of the time, and most seconds, for the warm start."""
+
+INTERLEAVED = 8
+"""Strategies the solver tries in turn where it has to be deterministic."""
+
+TICK_BITS = 40
+"""The warm start's makespan is about 2^TICK_BITS ticks."""
+
+MODEL_CELLS = 200_000
+"""Most edges x devices x devices of a model; above it, the warm start and the bound are all there is."""
+
+
+@PLANNERS.register("exact")
+@dataclass(frozen=True)
+class Exact:
+    """The shortest schedule, or the best found within the time limit, and a proven bound.
+
+    Without a time limit the solver gets a fixed effort, on one thread, and the result is the same on any machine.
+
+    Parameters
+    ----------
+    threads : of the solver; None: all cores
+
+    Examples
+    --------
+    >>> problem = Problem.from_arrays([[2.0, 1.0], [3.0, 4.0]], [[0, 1]], [10.0], bandwidth=5.0)
+    >>> Exact().solve(problem, seconds=1.0).schedule.makespan
+    5.0
+    """
+
+    threads: int | None = None
+    objective: str = "makespan"
+    name: str = "exact"
+
+    @property
+    def supports(self) -> frozenset[str]:
+        """Words of `FEATURES`."""
+        return QUICK | {"seconds", "proof"}
+
+    def solve(self, problem: Problem, *, seconds: float | None = None, seed: int = 0) -> Solution:
+        """Plan the problem."""
+        refuse_choices(problem, self.name)
+        if self.objective != "makespan":
+            raise Unsupported(
+                f"planner '{self.name}' handles the objective 'makespan' only, not '{self.objective}'; use 'anytime'"
+            )
+        solver_module = _load_solver()
+        if problem.n == 0:
+            return Solution(Schedule.of(device=[], start=[], finish=[]))
+        clock = Clock(seconds)
+        first = None if seconds is None else min(WARM_SHARE * seconds, WARM_SECONDS)
+        warm = (
+            Anytime(threads=self.threads if seconds else None)
+            .solve(problem, seconds=first, seed=seed)
+            .schedule
+        )
+        bound = lower_bound(problem)
+        small = problem.m * problem.p * problem.p + problem.n * problem.p <= MODEL_CELLS
+        if warm.makespan <= bound * (1 + EXACT) or not small or clock.left() <= 0:
+            return Solution(warm, bound)
+        model = Model.of(solver_module, problem, warm, bound)
+        return model.solve(clock, threads=self.threads or os.cpu_count() or 1, seed=seed)
+
+
+def _load_solver() -> Any:
+    try:
+        from ortools.sat.python import cp_model
+    except ImportError:
+        raise MissingExtra("ortools", "exact") from None
+    return cp_model
+
+
+@dataclass
+class Model:
+    """The constraint model of a problem, in ticks."""
+
+    library: Any
+    problem: Problem
+    warm: Schedule
+    bound: float
+    scale: float
+    model: Any
+    start: list[Any]
+    on: list[dict[int, Any]]
+    makespan: Any
+
+    @classmethod
+    def of(cls, library: Any, problem: Problem, warm: Schedule, bound: float) -> Model:
+        """Say the whole problem."""
+        scale = 2.0 ** (TICK_BITS - math.ceil(math.log2(warm.makespan)))
+        model = library.CpModel()
+        top = math.floor(warm.makespan * scale)
+        start = [model.new_int_var(0, top, "") for _ in range(problem.n)]
+        able = np.isfinite(problem.pace)[problem.row]
+        on = [
+            {int(d): model.new_bool_var("") for d in np.flatnonzero(able[t])}
+            for t in range(problem.n)
+        ]
+        makespan = model.new_int_var(math.floor(bound * scale), top, "")
+        made = cls(library, problem, warm, bound, scale, model, start, on, makespan)
+        made._say_tasks()
+        made._say_edges()
+        made._hint()
+        model.minimize(makespan)
+        return made
+
+    def ticks(self, seconds: float) -> int:
+        """Seconds rounded down to ticks; the product is exact, since a tick is a power of two."""
+        return math.floor(seconds * self.scale)
+
+    def _say_tasks(self) -> None:
+        problem, model = self.problem, self.model
+        heads, tails = device_heads(problem), device_tails(problem)
+        intervals: list[list[Any]] = [[] for _ in range(problem.p)]
+        for t in range(problem.n):
+            model.add_exactly_one(self.on[t].values())
+            for d, here in self.on[t].items():
+                intervals[d].append(
+                    model.new_optional_fixed_size_interval_var(
+                        self.start[t], self.ticks(problem.duration(t, d)), here, ""
+                    )
+                )
+            rest = {
+                d: self.ticks(problem.duration(t, d) + float(tails[t, min(d, tails.shape[1] - 1)]))
+                for d in self.on[t]
+            }
+            model.add(
+                self.makespan
+                >= self.start[t] + sum(rest[d] * here for d, here in self.on[t].items())
+            )
+            model.add(
+                self.start[t]
+                >= sum(self.ticks(float(heads[t, d])) * here for d, here in self.on[t].items())
+            )
+        for d in range(problem.p):
+            model.add_no_overlap(intervals[d])
+            model.add(
+                self.makespan
+                >= sum(
+                    self.ticks(problem.duration(t, d)) * self.on[t][d]
+                    for t in range(problem.n)
+                    if d in self.on[t]
+                )
+            )
+
+    def _say_edges(self) -> None:
+        problem, model = self.problem, self.model
+        for e, (u, v) in enumerate(
+            zip(problem.workflow.src.tolist(), problem.workflow.dst.tolist(), strict=True)
+        ):
+            pairs = {
+                (a, b): self.ticks(problem.transfer(e, a, b))
+                for a in self.on[u]
+                for b in self.on[v]
+                if a != b
+            }
+            length = sum(
+                self.ticks(problem.duration(u, d)) * here for d, here in self.on[u].items()
+            )
+            least = min(pairs.values(), default=0)
+            if not pairs or max(pairs.values()) == 0:
+                model.add(self.start[v] >= self.start[u] + length)
+                continue
+            apart = model.new_bool_var("")
+            model.add(self.start[v] >= self.start[u] + length + least * apart)
+            for a, here in self.on[u].items():
+                there = self.on[v].get(a)
+                model.add_bool_or(
+                    [here.Not(), apart] if there is None else [here.Not(), there, apart]
+                )
+                if there is not None:
+                    model.add_bool_or([here.Not(), there.Not(), apart.Not()])
+            for (a, b), ticks in pairs.items():
+                if ticks > least:
+                    gap = self.ticks(problem.duration(u, a)) + ticks
+                    model.add(self.start[v] >= self.start[u] + gap).only_enforce_if(
+                        self.on[u][a], self.on[v][b]
+                    )
+
+    def _hint(self) -> None:
+        for t in range(self.problem.n):
+            self.model.add_hint(self.start[t], self.ticks(float(self.warm.start[t])))
+            for d, here in self.on[t].items():
+                self.model.add_hint(here, int(self.warm.device[t] == d))
+
+    def solve(self, clock: Clock, *, threads: int, seed: int) -> Solution:
+        """Let the solver work for the time that is left."""
+        solver = self.library.CpSolver()
+        if clock.seconds is None:
+            solver.parameters.max_deterministic_time = DEFAULT_EFFORT
+            solver.parameters.interleave_search = True
+            solver.parameters.num_workers = INTERLEAVED
+        else:
+            solver.parameters.max_time_in_seconds = max(0.01, clock.left())
+            solver.parameters.num_workers = threads
+        solver.parameters.random_seed = seed % 2**31
+        status = solver.solve(self.model)
+        # Schedules add in floating point: give way by more than their rounding can be.
+        slack = 1.0 - 4.0 * np.finfo(float).eps * (self.problem.n + 2)
+        bound = max(self.bound, solver.best_objective_bound / self.scale * slack)
+        if status not in {self.library.OPTIMAL, self.library.FEASIBLE}:
+            return Solution(self.warm, min(bound, self.warm.makespan))
+        found = self._rebuild(
+            np.array([solver.value(x) for x in self.start]),
+            np.array(
+                [next(d for d, here in on.items() if solver.boolean_value(here)) for on in self.on],
+                np.int64,
+            ),
+        )
+        best = min(found, self.warm, key=lambda s: s.makespan)
+        return Solution(best, bound)
+
+    def _rebuild(self, ticks: IntArray, device: IntArray) -> Schedule:
+        """Exact times for the order and devices that were found."""
+        problem = self.problem
+        place = np.empty(problem.n, np.int64)
+        place[problem.workflow.order] = np.arange(problem.n)
+        order = np.lexsort((place, ticks)).astype(np.int64)
+        w = make_decoder(problem.n, problem.p)
+        tail: FloatArray = np.zeros((problem.n, 1))
+        decode(problem.arrays, Objective.of("makespan").goal(problem), order, device, tail, w)
+        return Schedule.of(device=w.device, start=w.start, finish=w.finish)

@@ -1,0 +1,295 @@
+"""`genetic`: the genetic algorithm that DeepSched is compared with, compiled, with operators that keep every order valid.
+
+An individual is an order of all tasks that respects the edges, and a device for each. Crossover takes the beginning of one parent's
+order and the rest in the order of the other, which keeps every precedence both parents keep (Wang et al., 1997); devices come from
+the parent that gave the place. Mutation moves tasks within their room and changes devices. Fitness is any `Objective`; that of the
+document is the average waiting time, from the arrival of the workflow to the start of a task: `genetic-waiting`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from weft.errors import InvalidInput
+from weft.model import Problem, ProblemArrays, Schedule
+from weft.model.columns import FloatArray, IntArray
+from weft.planners.objective import Goal, Objective
+from weft.planners.planner import PLANNERS, QUICK, Solution, refuse_choices
+from weft.planners.search.annealing import another_place, below, shift, uniform
+from weft.planners.search.clock import Clock
+from weft.planners.search.decoder import Decoder, decode, make_decoder
+from weft.planners.search.team import reporting
+from weft.planners.search.warm_start import order_by_start
+from weft.rng import stream
+from weft.sim.kernel.jit import njit
+
+GENERATIONS = 300
+"""Of a run without a time limit."""
+
+TOURNAMENT = 3
+"""Of so many individuals drawn, the best becomes a parent."""
+
+ELITE = 2
+"""The best individuals that live on unchanged."""
+
+MOVE_RATE, DEVICE_RATE = 1.5, 1.5
+"""Mutations of a child on average."""
+
+
+class Population(NamedTuple):
+    """Two generations, old and next, and the memory of one decoder."""
+
+    order: IntArray  # (2, size, n)
+    device: IntArray  # (2, size, n)
+    value: FloatArray  # (2, size)
+    place: IntArray  # (n,)
+    random: np.ndarray  # (1,) uint64
+
+
+@dataclass(frozen=True)
+class Genetic:
+    """Evolve for so many generations or seconds, whichever ends first; the same result for the same seed and generations.
+
+    Parameters
+    ----------
+    population : individuals of a generation
+    generations : how many; None: 300, or as many as the time limit allows
+    objective : what fitness is; see `Objective`, which `price` and `jobs` belong to
+    seeded : whether the first generation contains HEFT's schedule; all others are random
+
+    Examples
+    --------
+    >>> problem = Problem.from_arrays([[2.0, 1.0], [3.0, 4.0]], [[0, 1]], [10.0], bandwidth=5.0)
+    >>> Genetic(generations=5).solve(problem).schedule.makespan
+    5.0
+    """
+
+    population: int = 60
+    generations: int | None = None
+    objective: str | Mapping[str, float] | Objective = "makespan"
+    price: tuple[float, ...] = ()
+    jobs: tuple[int, ...] = ()
+    seeded: bool = True
+    name: str = "genetic"
+
+    def __post_init__(self) -> None:
+        """Refuse what means nothing."""
+        if self.population < 2 * ELITE:
+            raise InvalidInput(f"population is {self.population}; it must be {2 * ELITE} or more")
+        if self.generations is not None and self.generations < 1:
+            raise InvalidInput(f"generations is {self.generations}; it must be 1 or more")
+
+    @property
+    def supports(self) -> frozenset[str]:
+        """Words of `FEATURES`."""
+        return QUICK | {"seconds", "objectives"}
+
+    def solve(self, problem: Problem, *, seconds: float | None = None, seed: int = 0) -> Solution:
+        """Plan the problem."""
+        refuse_choices(problem, self.name)
+        objective = Objective.of(self.objective, price=self.price, jobs=self.jobs)
+        if problem.n == 0:
+            return Solution(Schedule.of(device=[], start=[], finish=[]))
+        clock = Clock(seconds)
+        evolution = Evolution.of(
+            problem, objective, clock, population=self.population, seeded=self.seeded, seed=seed
+        )
+        limit = self.generations or (GENERATIONS if seconds is None else sys.maxsize)
+        evolution.run(clock, limit)
+        return Solution(evolution.schedule())
+
+
+PLANNERS.register("genetic")(Genetic)
+PLANNERS.register("genetic-waiting")(
+    partial(Genetic, objective="waiting", seeded=False, name="genetic-waiting")
+)
+
+
+@dataclass
+class Evolution:
+    """One run of the algorithm."""
+
+    problem: Problem
+    goal: Goal
+    tail: FloatArray
+    people: Population
+    decoder: Decoder
+    old: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        problem: Problem,
+        objective: Objective,
+        clock: Clock,
+        *,
+        population: int,
+        seeded: bool,
+        seed: int,
+    ) -> Evolution:
+        """The first generation: HEFT's schedule if asked for, then random ones; fewer of them when time is short."""
+        n = problem.n
+        first = int(stream(seed, "genetic").integers(1, 2**63))
+        people = Population(
+            np.zeros((2, population, n), np.int64),
+            np.zeros((2, population, n), np.int64),
+            np.full((2, population), np.inf),
+            np.zeros(n, np.int64),
+            np.array([first], np.uint64),
+        )
+        made = cls(
+            problem, objective.goal(problem), np.zeros((n, 1)), people, make_decoder(n, problem.p)
+        )
+        if seeded:
+            heft = PLANNERS.create("heft").solve(problem).schedule
+            people.order[0, 0], people.device[0, 0] = order_by_start(problem, heft), heft.device
+        count = 0
+        for i in range(population):
+            if not (seeded and i == 0):
+                draw_individual(problem.arrays, people, i)
+            people.value[0, i] = decode(
+                problem.arrays,
+                made.goal,
+                people.order[0, i],
+                people.device[0, i],
+                made.tail,
+                made.decoder,
+            )
+            count = i + 1
+            if count >= 2 * ELITE and clock.share() > 0.5:
+                break
+        made.people = people._replace(
+            order=np.ascontiguousarray(people.order[:, :count]),
+            device=np.ascontiguousarray(people.device[:, :count]),
+            value=np.ascontiguousarray(people.value[:, :count]),
+        )
+        return made
+
+    def run(self, clock: Clock, generations: int) -> None:
+        """Generation after generation."""
+        size = self.people.value.shape[1]
+        with reporting(None, clock, 0.0) as report:
+            for _ in range(generations):
+                begun = clock.elapsed()
+                keep_elite(self.people, self.old)
+                for i in range(
+                    ELITE, size
+                ):  # one at a time, so that the time limit holds for large problems too
+                    breed(
+                        self.problem.arrays,
+                        self.goal,
+                        self.tail,
+                        self.people,
+                        self.decoder,
+                        self.old,
+                        i,
+                    )
+                    if clock.left() <= 0:
+                        break
+                else:
+                    self.old = 1 - self.old
+                    report(clock.share(), float(self.people.value[self.old].min()))
+                    if clock.left() > clock.elapsed() - begun:
+                        continue
+                return
+
+    def schedule(self) -> Schedule:
+        """The best individual of the last whole generation."""
+        best = int(np.argmin(self.people.value[self.old]))
+        w = self.decoder
+        decode(
+            self.problem.arrays,
+            self.goal,
+            self.people.order[self.old, best],
+            self.people.device[self.old, best],
+            self.tail,
+            w,
+        )
+        return Schedule.of(device=w.device, start=w.start, finish=w.finish)
+
+
+@njit
+def draw_individual(a: ProblemArrays, g: Population, i: int) -> None:
+    """A random order, each free task as likely as another, and a random device for each that can run it."""
+    n, p = len(a.work), a.pace.shape[1]
+    waiting = a.pred_ptr[1:] - a.pred_ptr[:-1]
+    free, count = np.empty(n, np.int64), 0
+    for t in range(n):
+        if waiting[t] == 0:
+            free[count] = t
+            count += 1
+    for j in range(n):
+        k = below(g.random, count)
+        t = free[k]
+        count -= 1
+        free[k] = free[count]
+        g.order[0, i, j] = t
+        g.device[0, i, t] = below(g.random, p)
+        while a.pace[a.row[t], g.device[0, i, t]] == np.inf:
+            g.device[0, i, t] = below(g.random, p)
+        for e in range(a.succ_ptr[t], a.succ_ptr[t + 1]):
+            waiting[a.succ[e]] -= 1
+            if waiting[a.succ[e]] == 0:
+                free[count] = a.succ[e]
+                count += 1
+
+
+@njit
+def keep_elite(g: Population, old: int) -> None:
+    """Copy the best of a generation to the next."""
+    first = int(np.argmin(g.value[old]))
+    second = -1
+    for i in range(g.value.shape[1]):
+        if i != first and (second < 0 or g.value[old, i] < g.value[old, second]):
+            second = i
+    for k, i in enumerate((first, second)):
+        g.order[1 - old, k] = g.order[old, i]
+        g.device[1 - old, k] = g.device[old, i]
+        g.value[1 - old, k] = g.value[old, i]
+
+
+@njit
+def _parent(g: Population, old: int) -> int:
+    best = below(g.random, g.value.shape[1])
+    for _ in range(TOURNAMENT - 1):
+        other = below(g.random, g.value.shape[1])
+        if g.value[old, other] < g.value[old, best]:
+            best = other
+    return best
+
+
+@njit
+def breed(
+    a: ProblemArrays, goal: Goal, tail: FloatArray, g: Population, w: Decoder, old: int, i: int
+) -> None:
+    """Make individual i of the next generation: crossover, mutation, fitness."""
+    n, p = len(a.work), a.pace.shape[1]
+    mother, father = _parent(g, old), _parent(g, old)
+    order, device = g.order[1 - old, i], g.device[1 - old, i]
+    cut = below(g.random, n + 1)
+    g.place[:] = -1
+    for j in range(cut):
+        t = g.order[old, mother, j]
+        order[j], g.place[t], device[t] = t, j, g.device[old, mother, t]
+    j = cut
+    for k in range(n):
+        t = g.order[old, father, k]
+        if g.place[t] < 0:
+            order[j], g.place[t], device[t] = t, j, g.device[old, father, t]
+            j += 1
+    while uniform(g.random) < MOVE_RATE / (1.0 + MOVE_RATE):
+        t = below(g.random, n)
+        there = another_place(a, order, g.place, t, g.random)
+        if there != g.place[t]:
+            shift(order, g.place, g.place[t], there)
+    while uniform(g.random) < DEVICE_RATE / (1.0 + DEVICE_RATE):
+        t, d = below(g.random, n), below(g.random, p)
+        if a.pace[a.row[t], d] < np.inf:
+            device[t] = d
+    g.value[1 - old, i] = decode(a, goal, order, device, tail, w)

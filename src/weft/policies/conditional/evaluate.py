@@ -1,0 +1,212 @@
+"""A learned policy at work in step-wise simulations of a stream: compiled from the observation to the decision."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from weft.errors import InvalidInput, Unsupported
+from weft.model.columns import BoolArray, FloatArray, IntArray
+from weft.model.conditional_stream import Drift, Stream
+from weft.policies.conditional.files import Learned
+from weft.policies.conditional.networks import Network, Numbers, choose, working_space
+from weft.policies.conditional.pair_network import PAIR_FEATURES
+from weft.sim.kernel.commit import is_idle
+from weft.sim.kernel.events import MOMENT, next_time
+from weft.sim.kernel.jit import inline, lean
+from weft.sim.kernel.tables import Sim
+from weft.sim.vector.batch import StepFleet, StepOptions, Waiting
+from weft.sim.vector.step import Desk, Fleet, act, desk_of, mask_actions, observe, proceed, sim_of
+
+WINDOW = 500.0
+"""Outcomes an estimate remembers: a deviation of 0.016 at most, and it follows a change within some seconds."""
+PATIENCE = 40
+"""Steps per job after which a run is given up: a policy that only ever waits would never end (good ones take 2 or 3)."""
+
+
+def options_of(policy: Learned, waiting: Waiting | None = None) -> StepOptions:
+    """Return how a stream is to be stepped and shown for a policy."""
+    seen = policy.observation
+    if reads_pairs(policy):
+        return StepOptions(waiting=waiting or "event", window=WINDOW)
+    if seen.get("name") != "steps" or seen.get("version") != 1:
+        raise InvalidInput(
+            f"policy '{policy.name}' reads observations '{seen.get('name')}' version {seen.get('version')}; "
+            "known: 'steps' and 'pairs', version 1"
+        )
+    shown = {key: value for key, value in seen.items() if key not in {"name", "version", "watched"}}
+    try:
+        return StepOptions(waiting=waiting or policy.environment.get("waiting", "event"), **shown)
+    except TypeError as error:
+        raise InvalidInput(
+            f"policy '{policy.name}': its observation cannot be read ({error})"
+        ) from None
+
+
+def reads_pairs(policy: Learned) -> bool:
+    """Whether a policy scores pairs of unit and kind (`pairs.py`) and so plays on any graph."""
+    if policy.observation.get("name") != "pairs" or policy.observation.get("version") != 1:
+        return False
+    if policy.observation.get("features") != list(PAIR_FEATURES):
+        raise InvalidInput(
+            f"policy '{policy.name}': its features are not those of this version of weft; train it again"
+        )
+    return True
+
+
+def watched_task(stream: Stream) -> str:
+    """Return the task whose choice is estimated; there must be one."""
+    if not stream.watched:
+        raise InvalidInput(
+            f"stream '{stream.name}' has no choice with estimate = true; mark one, or train the policy 'own'"
+        )
+    return task_name(stream, stream.watched[0])
+
+
+def task_name(stream: Stream, choice: int) -> str:
+    """Return the name of the task that makes a choice."""
+    w = stream.problem.workflow
+    return w.task_name(int(w.choices.task[choice]))
+
+
+def with_first(stream: Stream, task: str, p: float) -> Stream:
+    """Return the stream with probability p for the first branch of a task's choice; the others share the rest as before."""
+    return stream.with_drift(task, dataclasses.replace(random_drift(stream, task), low=p, high=p))
+
+
+def random_drift(stream: Stream, task: str) -> Drift:
+    """Return a drift that draws the probability of the first branch once for each run, uniform in [0, 1]."""
+    w = stream.problem.workflow
+    owners = [w.task_name(int(t)) for t in w.choices.task]
+    return Drift("uniform", stream.drift[owners.index(task)].probability[:1])
+
+
+def play(
+    network: Network,
+    stream: Stream,
+    seeds: list[int],
+    *,
+    options: StepOptions,
+    authors: bool = False,
+) -> FloatArray:
+    """Mean job completion time (seconds) of each seed's draw; inf where the policy never finishes.
+
+    The policy acts greedily: each idle unit, in order, takes its best allowed action among what the units before it left.
+    """
+    fleet = StepFleet(stream, 1, options, authors=authors)
+    if fleet.observation_size != network.sizes[0] or (fleet.units, fleet.kinds + 1) != (
+        network.units,
+        network.actions,
+    ):
+        raise Unsupported(
+            f"the policy reads {network.sizes[0]} numbers for {network.units} units and {network.actions - 1} kinds of task; "
+            f"stream '{stream.name}' shows {fleet.observation_size} for {fleet.units} and {fleet.kinds}; train one for it: weft train"
+        )
+    seen, mask = (
+        np.zeros(fleet.observation_size, np.float32),
+        np.zeros((fleet.units, fleet.kinds + 1), np.bool_),
+    )
+    action, remaining = np.zeros(fleet.units, np.int64), np.zeros(fleet.kinds, np.int64)
+    capacity = np.asarray(stream.problem.cluster.batch, np.int64).copy()
+    found = np.zeros(len(seeds))
+    for i, seed in enumerate(seeds):
+        fleet.place(0, *stream.draw_ticks(seed, authors=authors))
+        steps = play_out(
+            fleet.fleet,
+            0,
+            network,
+            capacity,
+            seen,
+            mask,
+            remaining,
+            working_space(network),
+            action,
+            PATIENCE * stream.jobs + 1000,
+        )
+        found[i] = float(fleet.jct(0).mean()) if steps >= 0 else np.inf
+    return found
+
+
+@lean
+def play_out(
+    fleet: Fleet,
+    s: int,
+    network: Network,
+    capacity: IntArray,
+    seen: Numbers,
+    mask: BoolArray,
+    remaining: IntArray,
+    space: Numbers,
+    action: IntArray,
+    most: int,
+) -> int:
+    """Play one simulation to its end; return the steps it took, or -1 when it did not end."""
+    sim, desk = sim_of(fleet, s), desk_of(fleet, s)
+    flat = mask.reshape(mask.size)
+    answer = proceed(sim, desk)
+    for step in range(most):
+        if answer != MOMENT:
+            return step
+        observe(sim, desk, seen)
+        mask_actions(sim, desk, flat)
+        forbid_standstill(sim, mask)
+        for k in range(len(remaining)):
+            remaining[k] = sim.kind[k].ready
+        choose(network, seen, mask, remaining, capacity, space, action)
+        shorten_waits(sim, desk, action)
+        act(sim, desk, action)
+        answer = proceed(sim, desk)
+    return -1
+
+
+# -- the paper's waiting ---------------------------------------------------------------
+
+
+@inline
+def forbid_standstill(sim: Sim, mask: BoolArray) -> None:
+    """Take waiting from units that have something to do when nothing is in flight or due; the paper's mask would let all wait for ever."""
+    kinds = mask.shape[1] - 1
+    if next_time(sim) < np.inf:
+        return
+    for d in range(mask.shape[0]):
+        for k in range(kinds):
+            if mask[d, k]:
+                mask[d, kinds] = False
+
+
+@inline
+def shorten_waits(sim: Sim, desk: Desk, actions: IntArray) -> None:
+    """Where waiting holds a unit for 10 ms, name a queue that an earlier unit empties in this step: that binds to the next event only.
+
+    The paper's environment takes such an action for nothing at all, so every policy could give it; here they all do.
+    """
+    if desk.setting[0].blocking == 0:
+        return
+    kinds, left = len(sim.kind), desk.scratch
+    for k in range(kinds):
+        left[k] = sim.kind[k].ready
+    for d in range(len(sim.device)):
+        if not is_idle(sim, d):
+            continue
+        kind = actions[d]
+        if kind < kinds:
+            left[kind] -= min(left[kind], sim.device[d].batch)
+            continue
+        for k in range(kinds):
+            if sim.kind[k].ready > 0 and left[k] == 0:
+                actions[d] = k
+
+
+@lean
+def forbid_standstills(fleet: Fleet, mask: BoolArray) -> None:
+    """`forbid_standstill` in all simulations."""
+    for s in range(len(mask)):
+        forbid_standstill(sim_of(fleet, s), mask[s])
+
+
+@lean
+def shorten_all_waits(fleet: Fleet, actions: IntArray) -> None:
+    """`shorten_waits` in all simulations."""
+    for s in range(len(actions)):
+        shorten_waits(sim_of(fleet, s), desk_of(fleet, s), actions[s])

@@ -1,0 +1,424 @@
+"""A learned policy behind the protocol of all policies: it sees a `View`, from a simulation or a real run, and decides.
+
+The observation is the one of `weft.sim.vector.step`, number by number, read from the view; a test holds the two together.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from weft.errors import Unsupported
+from weft.model import Workload
+from weft.model.columns import BoolArray, FloatArray, IntArray
+from weft.policies.conditional.evaluate import options_of, reads_pairs
+from weft.policies.conditional.files import Learned, find_policy, read_policy
+from weft.policies.conditional.networks import Network, Numbers, choose, working_space
+from weft.policies.conditional.pair_network import SOON, choose_pairs, make_situation
+from weft.policies.graph.policy import decima, lachesis
+from weft.policies.replanning.files import find_card, load_workflow_policy
+from weft.sim.view import Decision, Policy, View
+
+GRAPHS = {"decima": decima, "lachesis": lachesis}
+
+
+def nothing_due(view: View) -> bool:
+    """Whether nothing runs and no job is to come: then waiting would never end."""
+    return bool(
+        (view.running < 0).all()
+        and len(view.workload.arrival)
+        == np.searchsorted(view.workload.arrival, view.now, side="right")
+    )
+
+
+def load_policy(name_or_path: str | Path = "conditional") -> Policy:
+    """Load a learned policy that comes with weft, by name, or one from a file (see `weft train`). Loading runs no code.
+
+    "conditional" is the best one for the stream `conditional-paper`; "conditional-any" plays on any conditional graph and any units;
+    "rule", "dqn", "decima" and "lachesis" are for workflows.
+
+    Examples
+    --------
+    >>> load_policy("conditional-pi4").name, load_policy("rule").name
+    ('conditional-pi4', 'rule')
+    """
+    if str(name_or_path) in GRAPHS:
+        return GRAPHS[str(name_or_path)]()
+    card = find_card(name_or_path)
+    return load_learned(name_or_path) if card is None else load_workflow_policy(card)
+
+
+def load_learned(name_or_path: str | Path = "conditional") -> LearnedPolicy:
+    """Load one for conditional jobs.
+
+    Examples
+    --------
+    >>> policy = load_learned("conditional-pi4")
+    >>> policy.network.sizes.tolist(), policy.learned.training["algorithm"]
+    ([31, 64, 64, 28], 'PPO with masked actions (weft.learn.ppo)')
+    """
+    learned = read_policy(find_policy(name_or_path))
+    return PairViewPolicy(learned) if reads_pairs(learned) else LearnedPolicy(learned)
+
+
+class LearnedPolicy:
+    """A network at work. Waiting is until the next event.
+
+    Parameters
+    ----------
+    learned : the network and its card
+    tick : seconds in one unit of the workload's clock
+    """
+
+    def __init__(self, learned: Learned, *, tick: float = 1.0) -> None:
+        self.learned, self.tick = learned, tick
+        self.options = options_of(learned)
+        self._space = working_space(learned.network)
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self.learned.name
+
+    @property
+    def network(self) -> Network:
+        """The arrays it acts through."""
+        return self.learned.network
+
+    def act(
+        self, observation: Numbers, mask: BoolArray, remaining: IntArray, capacity: IntArray
+    ) -> IntArray:
+        """Return the action of each unit: a kind, or the number of kinds to wait."""
+        action = np.zeros(self.network.units, np.int64)
+        seen = np.ascontiguousarray(observation, dtype=np.float32)
+        choose(
+            self.network,
+            seen,
+            mask,
+            np.array(remaining, np.int64),
+            np.asarray(capacity, np.int64),
+            self._space,
+            action,
+        )
+        return action
+
+    def begin(self, workload: Workload, *, seed: int = 0) -> None:  # noqa: ARG002
+        """Forget all estimates."""
+        kinds = [
+            np.array([workload.kinds.index(k) for k in p.workflow.kinds], np.int64)[p.workflow.kind]
+            for p in workload.problems
+        ]
+        self._kind = np.concatenate([np.zeros(0, np.int64), *(kinds[t] for t in workload.template)])
+        self._arrival = np.repeat(workload.arrival, np.diff(workload.first_instance))
+        quickest = np.concatenate(
+            [problem.durations().min(axis=1) for problem in workload.problems]
+        )
+        self._typical = max(float(np.median(quickest)), 1e-12)
+        self._capacity = np.asarray(workload.cluster.batch, np.int64).copy()
+        self._members = np.ones(workload.cluster.p, np.int64)
+        self._pending: list[tuple[int, int]] | None = None
+        self._moment = -np.inf
+        self._watch_choices(workload)
+        self._check_fits(workload)
+
+    def decide(self, view: View) -> Decision | None:
+        """Choose for all idle units at once, then commit one by one."""
+        if (
+            self._pending is None or view.now != self._moment
+        ):  # nobody asks again once nothing is ready
+            self._pending, self._moment = self._choose(view), view.now
+        while self._pending:
+            device, kind = self._pending.pop(0)
+            ready = view.ready[self._kind[view.ready] == kind]
+            if len(ready):
+                self._members[device] = min(len(ready), int(self._capacity[device]))
+                return Decision(int(ready[0]), device)
+        self._pending = None
+        return None
+
+    def _choose(self, view: View) -> list[tuple[int, int]]:
+        self._learn_outcomes(view)
+        if not view.idle.any():
+            return []
+        mask = self._mask(view)
+        queue = np.bincount(self._kind[view.ready], minlength=len(view.workload.kinds))
+        action = self.act(self.observe(view), mask, queue, self._capacity)
+        return [
+            (d, int(action[d]))
+            for d in np.flatnonzero(view.idle).tolist()
+            if action[d] < len(queue)
+        ]
+
+    def _mask(self, view: View) -> BoolArray:
+        kinds = len(view.workload.kinds)
+        mask = np.zeros((self.network.units, kinds + 1), np.bool_)
+        mask[:, kinds] = True
+        for k in np.unique(self._kind[view.ready]).tolist():
+            first = int(view.ready[self._kind[view.ready] == k][0])
+            for d in np.flatnonzero(view.idle).tolist():
+                mask[d, k] = view.duration(first, d) < np.inf
+        mask[mask[:, :kinds].any(axis=1), kinds] = not nothing_due(view)
+        return mask
+
+    def observe(self, view: View) -> Numbers:
+        """Return what the network reads, from a view."""
+        o = self.options
+        kinds = len(view.workload.kinds)
+        queue, mean, first = np.zeros(kinds), np.zeros(kinds), np.zeros((kinds, o.ages))
+        for k in range(kinds):
+            mine = view.ready[self._kind[view.ready] == k]
+            age = view.now - self._arrival[mine]
+            queue[k] = min(len(mine) / o.queue_scale, 1.0)
+            if len(mine):
+                # Sums in the order of addition, as the compiled twin has them.
+                mean[k] = min(sum(age.tolist()) / len(mine) * (self.tick / o.age_scale), 1.0)
+                first[k, : min(o.ages, len(mine))] = np.minimum(
+                    age[: o.ages] * (self.tick / o.age_scale), 1.0
+                )
+        parts = [queue, mean, first.reshape(-1)]
+        if o.estimate:
+            parts.append(self._estimate)
+        if o.units:
+            parts.append(self._units(view))
+        return np.concatenate(parts).astype(np.float32)
+
+    def _units(self, view: View) -> FloatArray:
+        kinds = len(view.workload.kinds)
+        rows = np.zeros((len(view.idle), 1 + kinds))
+        for d in range(len(rows)):
+            busy = max(float(view.free_at[d]) - view.now, 0.0)
+            rows[d, 0] = busy / (busy + self._typical) if busy < np.inf else 1.0
+            if view.running[d] >= 0:
+                rows[d, 1 + self._kind[view.running[d]]] = (
+                    self._members[d] / self._capacity[d] if self.options.detail else 1.0
+                )
+        more = [min(len(view.jobs) / self.options.queue_scale, 1.0)]
+        if self.options.detail:
+            came = (
+                int(np.searchsorted(view.workload.arrival, view.now, side="right")) - 1
+            )  # of those that came: nothing of what will
+            ago = view.now - float(view.workload.arrival[came]) if came >= 0 else 0.0
+            more.append(ago / (ago + self._typical))
+        return np.concatenate((rows.reshape(-1), more))
+
+    def _watch_choices(self, workload: Workload) -> None:
+        """Find the choices to estimate, by the names of their tasks, in every problem."""
+        self._watched: list[
+            tuple[int, int, int, int, int]
+        ] = []  # template, task, choice, branches, slot
+        slots = 0
+        names = self._watched_names()
+        for template, problem in enumerate(workload.problems):
+            w = problem.workflow
+            for c in np.argsort(w.choices.task, kind="stable").tolist():
+                if names is None or w.task_name(int(w.choices.task[c])) in names:
+                    branches = len(w.choices.branches(c))
+                    self._watched.append((template, int(w.choices.task[c]), c, branches, slots))
+                    slots += branches - 1
+        priors = [np.full(branches - 1, 1.0 / branches) for _, _, _, branches, _ in self._watched]
+        self._estimate = np.concatenate([np.zeros(0), *priors])
+        self._counted = [0] * len(self._watched)
+        self._open = {
+            j: [entry for entry in self._watched if entry[0] == workload.template[j]]
+            for j in range(workload.jobs)
+        }
+
+    def _watched_names(self) -> list[str] | None:
+        """Tasks whose choices are estimated; None for all."""
+        names: list[str] = self.learned.observation.get("watched", [])
+        return names
+
+    def _learn_outcomes(self, view: View) -> None:
+        """Take in the outcomes that have become known, in the order in which tasks finished."""
+        if view.outcome is None:
+            return
+        news = []
+        for job in [j for j in self._open if self._open[j]]:
+            if job > (view.jobs[-1] if len(view.jobs) else -1) and not np.isfinite(
+                view.finished_at[view.workload.first_instance[job]]
+            ):
+                break  # jobs are in order of arrival: the rest has not come yet
+            for entry in list(self._open[job]):
+                instance = int(view.workload.first_instance[job]) + entry[1]
+                done = view.finished_at[instance]
+                if np.isfinite(done):
+                    news.append((float(done), int(view.ran_on[instance]), instance, job, entry))
+                    self._open[job].remove(entry)
+        for *_, job, entry in sorted(news, key=lambda n: n[:3]):
+            at = self._watched.index(entry)
+            self._counted[at] += 1
+            weight = max(1.0 / (self._counted[at] + self.options.prior), 1.0 / self.options.window)
+            branch = int(view.outcome[int(view.workload.first_choice[job]) + entry[2]])
+            for b in range(entry[3] - 1):
+                self._estimate[entry[4] + b] += weight * (
+                    (1.0 if branch == b else 0.0) - self._estimate[entry[4] + b]
+                )
+
+    def _check_fits(self, workload: Workload) -> None:
+        kinds, units = len(workload.kinds), workload.cluster.p
+        o = self.options
+        size = (
+            kinds * (2 + o.ages)
+            + (len(self._estimate) if o.estimate else 0)
+            + (units * (1 + kinds) + 1 + o.detail if o.units else 0)
+        )
+        if (units, kinds + 1, size) != (
+            self.network.units,
+            self.network.actions,
+            self.network.sizes[0],
+        ):
+            raise Unsupported(
+                f"policy '{self.name}' is for {self.network.units} units and {self.network.actions - 1} kinds of task; "
+                f"workload '{workload.name}' has {units} and {kinds}; train one for it: weft train"
+            )
+
+
+class PairViewPolicy(LearnedPolicy):
+    """A policy over pairs of unit and kind (`pairs.py`), for any workload. It watches all choices."""
+
+    def begin(self, workload: Workload, *, seed: int = 0) -> None:
+        """Forget all estimates."""
+        super().begin(workload, seed=seed)
+        tasks = [problem.n for problem in workload.problems]
+        self._first_task = np.concatenate(([0], np.cumsum(tasks))).astype(np.int64)
+        self._now = make_situation(
+            int(self._first_task[-1]), len(workload.kinds), workload.cluster.p
+        )
+        self._seconds = np.concatenate(
+            [
+                np.zeros((0, workload.cluster.p)),
+                *(problem.durations() for problem in workload.problems),
+            ]
+        )
+        self._held: list[list[int]] = [[] for _ in range(workload.cluster.p)]
+        self._rest, self._visit = np.zeros(len(self._seconds)), np.zeros(len(self._seconds))
+        self._task_kind = np.concatenate(
+            [np.zeros(0, np.int64)]
+            + [
+                np.array([workload.kinds.index(k) for k in p.workflow.kinds], np.int64)[
+                    p.workflow.kind
+                ]
+                for p in workload.problems
+            ]
+        )
+        self._known: FloatArray | None = None
+
+    def decide(self, view: View) -> Decision | None:
+        """Choose for all idle units at once, then commit one by one; who shares a batch is remembered."""
+        decision = super().decide(view)
+        if decision is not None:
+            mine = view.ready[self._kind[view.ready] == self._kind[decision.instance]]
+            mine = [int(i) for i in mine if view.duration(int(i), decision.device) < np.inf]
+            self._held[decision.device] = mine[: int(self._capacity[decision.device])]
+        return decision
+
+    def _choose(self, view: View) -> list[tuple[int, int]]:
+        self._learn_outcomes(view)
+        if not view.idle.any():
+            return []
+        self._fill(view)
+        action = np.zeros(len(view.idle), np.int64)
+        choose_pairs(self._now, self.network, self._space, action)
+        return [
+            (d, int(action[d]))
+            for d in np.flatnonzero(view.idle).tolist()
+            if action[d] < len(self._now.left)
+        ]
+
+    def _fill(self, view: View) -> None:
+        """Read off the view what `pairs.fill_situation` reads off a simulation."""
+        now, kinds = self._now, len(view.workload.kinds)
+        if self._known is None or not np.array_equal(self._known, self._estimate):
+            self._known = self._estimate.copy()
+            self._look_ahead(view)
+        now.idle[:], now.batch[:] = view.idle, self._capacity
+        now.busy[:] = np.where(
+            np.isfinite(view.free_at), np.maximum(view.free_at - view.now, 0.0), np.inf
+        )
+        now.runs[:] = np.where(view.running >= 0, self._kind[view.running], -1)
+        now.left[:] = np.bincount(self._kind[view.ready], minlength=kinds)
+        now.aged[:] = now.rest[:] = 0.0
+        for k in np.flatnonzero(now.left).tolist():
+            mine = view.ready[self._kind[view.ready] == k]
+            now.aged[k] = view.now - self._arrival[mine[0]]
+            now.rest[k] = self._rest[self._task(view, int(mine[0]))]
+            for d in range(len(view.idle)):
+                own = [self._seconds[self._task(view, int(i)), d] for i in mine]
+                now.seconds[k, d] = next((x for x in own if x < np.inf), np.inf)
+        self._expect(view)
+        now.scalar[:] = self._typical, len(view.jobs), 0.0 if nothing_due(view) else 1.0
+
+    def _expect(self, view: View) -> None:
+        """Tasks about to become ready, and tasks per time."""
+        now = self._now
+        now.coming[:] = now.flow[:] = 0.0
+        for d in range(len(view.idle)):
+            if view.running[d] >= 0 and now.busy[d] <= SOON * self._typical:
+                for instance in self._held[d]:
+                    job, task = view.workload.task_of(instance)
+                    template = int(view.workload.template[job])
+                    w = view.workload.problems[template].workflow
+                    for e in range(int(w.succ_ptr[task]), int(w.succ_ptr[task + 1])):
+                        now.coming[self._task_kind[self._first_task[template] + w.dst[e]]] += (
+                            self._chance(view, template, e)
+                        )
+        came = int(np.searchsorted(view.workload.arrival, view.now, side="right"))
+        share = (
+            np.bincount(view.workload.template[:came], minlength=len(view.workload.problems))
+            / view.now
+            if view.now > 0
+            else None
+        )
+        for t in range(len(self._visit)):
+            template = int(np.searchsorted(self._first_task, t, side="right")) - 1
+            now.flow[self._task_kind[t]] += self._visit[t] * (
+                share[template] if share is not None else 0.0
+            )
+
+    def _look_ahead(self, view: View) -> None:
+        """For each task the expected time to the end, and how often a job runs it."""
+        for template, problem in enumerate(view.workload.problems):
+            w, base = problem.workflow, int(self._first_task[template])
+            self._visit[base : base + w.n] = np.diff(w.pred_ptr) == 0
+            for t in w.order.tolist():
+                for e in range(int(w.succ_ptr[t]), int(w.succ_ptr[t + 1])):
+                    v = base + int(w.dst[e])
+                    self._visit[v] = 1.0 - (1.0 - self._visit[v]) * (
+                        1.0 - self._visit[base + t] * self._chance(view, template, e)
+                    )
+            for t in w.order[::-1].tolist():
+                total = float(self._seconds[base + t].min())
+                for e in range(int(w.succ_ptr[t]), int(w.succ_ptr[t + 1])):
+                    total += self._chance(view, template, e) * float(
+                        self._rest[base + int(w.dst[e])]
+                    )
+                self._rest[base + t] = total
+
+    def _chance(self, view: View, template: int, edge: int) -> float:
+        """How probable an edge is taken, as far as known."""
+        choices = view.workload.problems[template].workflow.choices
+        choice = int(choices.edge_choice[edge])
+        if choice < 0:
+            return 1.0
+        branches, slot = self._slot[template, choice]
+        branch = int(choices.edge_branch[edge])
+        if branch < branches - 1:
+            return float(self._estimate[slot + branch])
+        rest = 1.0
+        for b in range(branches - 1):
+            rest -= float(self._estimate[slot + b])
+        return rest
+
+    def _task(self, view: View, instance: int) -> int:
+        job, task = view.workload.task_of(instance)
+        return int(self._first_task[view.workload.template[job]]) + task
+
+    def _watched_names(self) -> None:
+        return None
+
+    def _check_fits(self, workload: Workload) -> None:  # noqa: ARG002 (it fits everything)
+        self._slot = {
+            (template, choice): (branches, slot)
+            for template, _, choice, branches, slot in self._watched
+        }

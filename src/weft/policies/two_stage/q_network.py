@@ -1,0 +1,77 @@
+"""Q-networks, compiled: fully connected, two hidden layers of ReLU; any number of candidates share the weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.errors import InvalidInput
+from weft.sim.kernel.jit import lean
+
+Numbers = NDArray[np.float32]
+
+ARRAYS = ("w1", "b1", "w2", "b2", "w3")
+"""What a network is stored as."""
+
+
+class QNetwork(NamedTuple):
+    """One network above the other: the first axis says which."""
+
+    w1: Numbers  # (networks, features, h)
+    b1: Numbers  # (networks, h)
+    w2: Numbers  # (networks, h, h)
+    b2: Numbers  # (networks, h)
+    w3: Numbers  # (networks, h)
+    space: Numbers  # (2, h) to work in
+
+
+def q_network(arrays: Mapping[str, NDArray[Any]], *, networks: int, features: int) -> QNetwork:
+    """Make networks of named arrays; refuse those that do not fit together."""
+    if sorted(arrays) != sorted(ARRAYS):
+        raise InvalidInput(
+            f"a Q-network needs the arrays {', '.join(ARRAYS)}; got {', '.join(sorted(arrays))}"
+        )
+    h = arrays["b1"].shape[-1]
+    shapes = {
+        "w1": (networks, features, h),
+        "b1": (networks, h),
+        "w2": (networks, h, h),
+        "b2": (networks, h),
+        "w3": (networks, h),
+    }
+    for name, shape in shapes.items():
+        if arrays[name].shape != shape or not np.isfinite(arrays[name]).all():
+            raise InvalidInput(
+                f"array '{name}' of the Q-network must be {shape} finite numbers; got shape {arrays[name].shape}"
+            )
+    parts = {name: np.ascontiguousarray(arrays[name], np.float32) for name in ARRAYS}
+    return QNetwork(**parts, space=np.zeros((2, h), np.float32))
+
+
+@lean
+def q_value(network: QNetwork, which: int, feature: Numbers) -> float:
+    """The value of one candidate."""
+    h = network.b1.shape[1]
+    first, second = network.space[0], network.space[1]
+    for k in range(h):
+        first[k] = network.b1[which, k]
+    for f in range(len(feature)):
+        x = feature[f]
+        if x != 0.0:
+            for k in range(h):
+                first[k] += x * network.w1[which, f, k]
+    for k in range(h):
+        second[k] = network.b2[which, k]
+    for j in range(h):
+        x = first[j]
+        if x > 0.0:
+            for k in range(h):
+                second[k] += x * network.w2[which, j, k]
+    total = np.float32(0.0)
+    for k in range(h):
+        if second[k] > 0.0:
+            total += second[k] * network.w3[which, k]
+    return float(total)

@@ -1,0 +1,18 @@
+# The public names of weft.runtime, and where each lives.
+
+from .api import RunTrace as RunTrace, run as run
+from .backends.dask.backend import DaskBackend as DaskBackend
+from .backends.fake import FakeBackend as FakeBackend
+from .backends.local.backend import LocalBackend as LocalBackend
+from .backends.local.device import LocalDevice as LocalDevice
+from .backends.local.worker import Chosen as Chosen, current_device as current_device
+from .backends.ray.backend import RayBackend as RayBackend
+from .backends.ray.session import RayDevice as RayDevice
+from .costs.history import History as History
+from .engine.failure import (
+    Failure as Failure,
+    PolicyReplaced as PolicyReplaced,
+    TaskFailed as TaskFailed,
+)
+from .inputs.functions import Application as Application, task as task
+from .options import Terms as Terms

@@ -1,0 +1,124 @@
+"""A Dask cluster of our own on this machine: a scheduler in this process, a process for each worker, and the dead are replaced.
+
+Dask's nannies would do that too, but not always: a worker that is killed while its nanny still waits for it to start is not replaced.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import tempfile
+import threading
+from collections.abc import Sequence
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
+
+import dask
+from distributed import Scheduler, SpecCluster
+
+from weft.errors import WeftError
+from weft.runtime.backends.dask import plugin as remote
+from weft.runtime.backends.local.device import LocalDevice
+from weft.runtime.backends.local.process import ONE_THREAD, cause_of
+from weft.runtime.backends.local.worker import environment
+
+MOST_STARTS = 3
+"""Times in a row a worker may die before it can work."""
+
+
+class Crew:
+    """Workers of one thread each, on loopback, without a dashboard and without stealing."""
+
+    def __init__(self, specs: Sequence[LocalDevice]) -> None:
+        self._specs = {spec.name: spec for spec in specs}
+        self._scratch = tempfile.TemporaryDirectory(prefix="weft-dask-")
+        self._processes: dict[str, BaseProcess] = {}
+        self._codes: dict[int, int | None] = {}
+        """Process id -> exit code, of those that were replaced."""
+        self._starts = dict.fromkeys(self._specs, 0)
+        self._trouble = ""
+        self._lock = threading.Lock()
+        self._over = threading.Event()
+        options = {
+            "host": "127.0.0.1",
+            "port": 0,
+            "dashboard": False,
+            "dashboard_address": "127.0.0.1:0",
+        }
+        with dask.config.set(
+            {
+                "distributed.scheduler.work-stealing": False,
+                "distributed.scheduler.allowed-failures": 1000,
+            }
+        ):
+            # Lost workers are reported by the run; the log would say it again.
+            self._cluster = SpecCluster(
+                workers={},
+                scheduler={"cls": Scheduler, "options": options},
+                silence_logs=remote.SILENT,
+            )
+        self.address: str = self._cluster.scheduler_address
+        for name in self._specs:
+            self._start(name)
+        self._watch = threading.Thread(target=self._replace_the_dead, daemon=True)
+        self._watch.start()
+
+    def check(self) -> None:
+        """Raise what makes it useless to wait for workers."""
+        if self._trouble:
+            raise WeftError(self._trouble)
+
+    def works(self, name: str) -> None:
+        """A worker is up."""
+        self._starts[name] = 0
+
+    def exit_code(self, name: str, pid: int) -> int | None:
+        """How a process of a worker ended."""
+        with self._lock:
+            process = self._processes[name]
+            if process.pid != pid:
+                return self._codes.get(pid)
+            process.join(5.0)
+            return process.exitcode
+
+    def kill(self, name: str) -> None:
+        """End a worker, whatever it does; another takes its place."""
+        with self._lock:
+            self._processes[name].kill()
+
+    def close(self) -> None:
+        """End everything."""
+        self._over.set()
+        self._watch.join()
+        for process in self._processes.values():
+            process.kill()
+        for process in self._processes.values():
+            process.join(10.0)
+        self._cluster.close()
+        self._scratch.cleanup()
+
+    def _replace_the_dead(self) -> None:
+        while not self._over.is_set() and not self._trouble:
+            wait([process.sentinel for process in self._processes.values()], timeout=0.2)
+            with self._lock:
+                for name, process in list(self._processes.items()):
+                    if not process.is_alive() and not self._over.is_set():
+                        self._replace(name, process)
+
+    def _replace(self, name: str, process: BaseProcess) -> None:
+        self._starts[name] += 1
+        if self._starts[name] > MOST_STARTS:
+            self._trouble = f"the Dask worker '{name}' dies before it can work, again and again: {cause_of(process.exitcode)[0]}"
+            return
+        self._codes[process.pid or 0] = process.exitcode
+        self._start(name)
+
+    def _start(self, name: str) -> None:
+        spec = self._specs[name]
+        context = multiprocessing.get_context("spawn")
+        args = (name, self.address, self._scratch.name, spec.memory or 0)
+        process = context.Process(
+            target=remote.serve, args=args, name=f"weft-dask-{name}", daemon=True
+        )
+        with environment({**ONE_THREAD, **spec.environment}):
+            process.start()
+        self._processes[name] = process

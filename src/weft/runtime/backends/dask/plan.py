@@ -1,0 +1,114 @@
+"""A plan that Dask gets at once, as one annotated graph: pinned, by priority, without a word from the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import dask
+
+from weft.runtime.backends.dask import plugin as remote
+from weft.runtime.backends.dask.cluster import Line, Site
+from weft.runtime.backends.dask.messages import Errands, quietly
+from weft.runtime.backends.dask.results import Results
+from weft.runtime.backends.protocol import Finished
+from weft.runtime.deciders.whole_plan import Row
+
+
+class WholeGraph:
+    """A plan under way.
+
+    Parameters
+    ----------
+    results : of what is finished already, and of what will be
+    number : counts the plans of a run
+    """
+
+    def __init__(
+        self,
+        client: Any,
+        errands: Errands,
+        lines: Sequence[Line],
+        rows: Sequence[Row],
+        results: Results,
+        *,
+        number: int = 0,
+    ) -> None:
+        self.lines = list(lines)
+        self._results = results
+        self._free = [0.0] * len(self.lines)
+        self._ended: dict[int, float] = {}
+        """When each instance that is finished was."""
+        self._rows = {
+            errands.key(row.instance, f"plan{number}-{row.instance}"): row for row in rows
+        }
+        keys = {row.instance: key for key, row in self._rows.items()}
+        graph: dict[str, Any] = {}
+        size = 0
+        for k, (key, row) in enumerate(self._rows.items()):
+            inputs = tuple(keys[i] if i in keys else results[i].key for i in row.parents)
+            errand = errands.errand(row.instance, k, self.lines[row.device], inputs)
+            graph[key] = (
+                remote.perform,
+                replace(errand, home=""),
+                *(keys[i] if i in keys else results[i] for i in row.parents),
+            )
+            size += len(errand.arguments)
+        pins = remote.Table(
+            {key: [self.lines[row.device].site.address] for key, row in self._rows.items()}
+        )
+        ranks = remote.Table({key: -k for k, key in enumerate(self._rows)})
+        with dask.annotate(workers=pins, priority=ranks, allow_other_workers=True), quietly(size):
+            self._futures = dict(
+                zip(self._rows, client.get(graph, list(self._rows), sync=False), strict=True)
+            )
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing of it is left."""
+        return not self._futures
+
+    def row(self, message: dict[str, Any]) -> Row | None:
+        """The task a message is about; None: it is about something else, or about what was taken back."""
+        key = message.get("key", "")
+        return self._rows[key] if key in self._futures else None
+
+    def took(self, row: Row, key: str, site: Site | None, event: Finished) -> Finished:
+        """A task ended on a worker: when and where, as far as clocks can be believed."""
+        placed = self._placed(row, site, event)
+        self._free[placed.device] = self._ended[row.instance] = placed.finish
+        self._results[row.instance] = self._futures.pop(key)
+        return placed
+
+    def wind_up(self) -> None:
+        """Take back all but what each device should be doing now: the first of its tasks that has all it needs."""
+        left = {self._rows[key].instance for key in self._futures}
+        busy: set[int] = set()
+        for key in list(self._futures):
+            row = self._rows[key]
+            if row.device not in busy and left.isdisjoint(row.parents):
+                busy.add(row.device)
+            else:
+                self._futures.pop(key).release()
+
+    def leave(self) -> None:
+        """What is not finished is for others to do."""
+        for future in self._futures.values():
+            future.release()
+        self._futures.clear()
+
+    def _placed(self, row: Row, site: Site | None, event: Finished) -> Finished:
+        """The end of a task on a thread of its worker that was free then."""
+        begin = max([event.start, *(self._ended.get(parent, 0.0) for parent in row.parents)])
+        devices = (
+            [device for device in site.devices if device < len(self.lines)]
+            if site is not None
+            else []
+        )
+        threads = sorted(
+            devices or [row.device],
+            key=lambda d: (self._free[d] > begin, d != row.device, self._free[d]),
+        )
+        start = max(begin, self._free[threads[0]])
+        return replace(event, device=threads[0], start=start, finish=max(event.finish, start))

@@ -1,0 +1,100 @@
+"""The results of a run on Dask: futures of what workers hold, brought here only when asked for."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from distributed.protocol.pickle import dumps
+
+from weft.errors import WeftError
+from weft.runtime.backends.dask import plugin as remote
+from weft.runtime.backends.dask.messages import quietly
+from weft.runtime.backends.dask.workers import TICK, Roster
+from weft.runtime.backends.payload import load, unpack
+
+
+class Results:
+    """Instance -> what it returned, wherever that is; if it was lost, Dask computes it again."""
+
+    def __init__(self, roster: Roster) -> None:
+        self._roster = roster
+        self._futures: dict[int, Any] = {}
+        self._here: dict[int, Any] = {}
+        """What was fetched last."""
+
+    def __len__(self) -> int:
+        return len(self._futures)
+
+    def __contains__(self, instance: int) -> bool:
+        return instance in self._futures
+
+    def __getitem__(self, instance: int) -> Any:
+        return self._futures[instance]
+
+    def __setitem__(self, instance: int, future: Any) -> None:
+        self._futures[instance] = future
+
+    def fetch(self, instance: int, *, alone: bool) -> Any:
+        """Bring a result here; unless `alone`, all others come along."""
+        if instance not in self._here:
+            asked = [instance] if alone else list(self._futures)
+            self._here = dict(
+                zip(asked, self._gathered([self._futures[i] for i in asked]), strict=True)
+            )
+        return self._here[instance]
+
+    def forget(self, instance: int) -> None:
+        """Release it; Dask keeps how to compute it as long as something it made is needed."""
+        self._here.pop(instance, None)
+        if instance in self._futures:
+            self._futures.pop(instance).release()
+
+    def restore(self, instance: int, path: Path, key: str) -> None:
+        """Read a result from disk, here; one that is on a worker stays there."""
+        if instance in self._futures:
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            data = dumps(unpack(load(path, Path(folder, "buffers"))))
+        with quietly(len(data)):
+            self._futures[instance] = self._roster.client.submit(
+                remote.given, data, key=key, pure=False
+            )
+
+    def clear(self) -> None:
+        """Release all."""
+        for instance in list(self._futures):
+            self.forget(instance)
+
+    def _gathered(self, futures: list[Any]) -> list[Any]:
+        """Bring results here. Waits in pieces: what was lost is computed again, if there is a worker for it."""
+        client = self._roster.client
+        gathered = client.gather(futures, asynchronous=True)
+        done: threading.Event = threading.Event()
+        found: list[Any] = []
+
+        async def bring() -> None:
+            try:
+                found.append(await gathered)
+            except Exception as error:  # noqa: BLE001  # raised below, where it is of use
+                found.append(error)
+            done.set()
+
+        client.loop.add_callback(bring)
+        begin = time.perf_counter()
+        while not done.wait(TICK):
+            self._roster.check()
+            if client.nthreads():
+                begin = time.perf_counter()
+            elif time.perf_counter() - begin > self._roster.patience:
+                raise WeftError(
+                    "results were lost with their Dask workers, and no worker is left to compute them again"
+                )
+        if isinstance(found[0], Exception):
+            raise WeftError(
+                f"results could not be brought here from Dask's workers: {found[0]}"
+            ) from found[0]
+        return list(found[0])

@@ -1,0 +1,274 @@
+"""The workers of a Dask cluster: who is there, under which name, and how they are reached, greeted and ended.
+
+Devices go by the names of workers, since a worker that is started again has another address.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+import time
+from collections.abc import Callable, Container, Mapping, Sequence
+from typing import Any
+
+from distributed import Client
+
+from weft.errors import InvalidInput, WeftError
+from weft.model import Cluster
+from weft.runtime.backends.dask import plugin as remote
+from weft.runtime.backends.dask.cluster import Line, Site, kinds_of, lines_of, site_of
+from weft.runtime.backends.dask.local_cluster import Crew
+from weft.runtime.backends.local.device import LocalDevice, local_devices
+from weft.runtime.backends.local.process import START_LIMIT, TAUGHT, cause_of
+
+Inbox = queue.SimpleQueue[dict[str, Any]]
+"""Messages of the scheduler, and of the threads that greet workers."""
+
+TICK = 1.0
+"""Seconds after which a look is taken whether the scheduler is still there."""
+
+
+class Roster:
+    """The workers as devices.
+
+    Parameters
+    ----------
+    where : a `distributed.Client`, the address of a scheduler, or what workers of our own to start
+    kinds : name of a worker -> kind
+    patience : seconds to wait for a worker that is gone, when nothing else is left to do
+    """
+
+    def __init__(
+        self,
+        where: Client | str | int | Sequence[LocalDevice] | None,
+        *,
+        kinds: Mapping[str, str] | None,
+        patience: float,
+    ) -> None:
+        self.own_client = not isinstance(where, Client)
+        self.crew: Crew | None = None
+        """Workers of our own."""
+        self._patience = patience
+        self._specs: dict[str, LocalDevice] = {}
+        self.client = self._connect(where)
+        if self.client.asynchronous:
+            raise InvalidInput(
+                "the Dask client is asynchronous; weft.run needs one that is not: Client(...) outside of a coroutine"
+            )
+        self.sites = [site_of(facts, self._specs.get(facts["name"])) for facts in self._roll_call()]
+        if not self.sites:
+            raise InvalidInput(
+                f"the Dask cluster at {self.client.scheduler.address} has no workers; start some first"
+            )
+        self.lines: list[Line] = []
+        for site in self.sites:
+            self.lines.extend(lines_of(site, len(self.lines)))
+        self._said = {**{name: spec.kind for name, spec in self._specs.items()}, **(kinds or {})}
+        self._kinds = kinds_of(self.sites, self._said)
+        self.cluster = self._cluster()
+        self.attend(queue.SimpleQueue(), list)
+
+    def attend(self, inbox: Inbox, lessons: Callable[[], list[bytes]]) -> None:
+        """A run begins: where greetings are answered to, and the functions workers are to know."""
+        self.inbox = inbox
+        self._lessons = lessons
+        self._bereft = time.perf_counter()
+        for line in self.lines:
+            line.orders.clear()
+            line.early.clear()
+            line.last = -1
+
+    def muster(self) -> list[Site]:
+        """Learn which workers are there, and greet them; those of our own are waited for. Returns the ones that are new."""
+        deadline = time.perf_counter() + START_LIMIT
+        dead = [site.dead for site in self.sites]
+        for site in self.sites:
+            site.up = False
+        while True:
+            here = [
+                facts
+                for facts in self.client.run_on_scheduler(remote.census)
+                if facts["id"] not in dead
+            ]
+            names = [site.name for site in self.sites]
+            here.sort(
+                key=lambda facts: facts["name"] not in names
+            )  # those with a place of their own first
+            new = [
+                facts
+                for facts in here
+                if self.settle(facts, [other["id"] for other in here]) is None
+            ]
+            missing = [site for site in self.sites if site.id in dead]
+            if not missing or self.crew is None:
+                break
+            self.crew.check()
+            if time.perf_counter() > deadline:
+                raise WeftError(
+                    f"the Dask worker '{missing[0].name}' did not start within {START_LIMIT:g} s"
+                )
+            time.sleep(0.05)
+        greetings = [self.greet(site) for site in self.sites if site not in missing]
+        for thread in greetings:
+            thread.join(START_LIMIT)
+        return [self.join(facts) for facts in new]
+
+    def settle(self, facts: remote.Facts, here: Container[str] = ()) -> Site | None:
+        """The site of a worker: its own by name; one with a new name takes the place of one that is gone; None: there is none.
+
+        `here` are the ids of workers that are there, greeted or not.
+        """
+        gone = [
+            site
+            for site in self.sites
+            if not site.up and site.id not in here and site.threads <= facts["threads"]
+        ]
+        own = [
+            site
+            for site in self.sites
+            if site.id == facts["id"] or (site.name == facts["name"] and not site.up)
+        ]
+        near = [site for site in gone if site.host == facts["host"]]
+        site = next(iter(own or near or gone), None)
+        if site is not None and site.id != facts["id"]:
+            site.address, site.id, site.host = facts["worker"], facts["id"], facts["host"]
+        return site
+
+    def join(self, facts: remote.Facts) -> Site:
+        """A worker that was not there before: its threads are devices from now on, behind the others."""
+        site = site_of(facts)
+        site.up = False  # until it was greeted
+        while any(site.name == other.name for other in self.sites):  # another has taken its place
+            site.name += "+"
+        alike = [self._kinds[other.name] for other in self.sites if other.host == site.host]
+        self._kinds[site.name] = self._said.get(site.name, alike[0] if alike else site.host)
+        self.sites.append(site)
+        self.lines.extend(lines_of(site, len(self.lines)))
+        self.cluster = self._cluster()
+        return site
+
+    def known(self, facts: remote.Facts) -> bool:
+        """Whether a worker has its site."""
+        return any(site.id == facts["id"] for site in self.sites)
+
+    def greet(self, site: Site) -> threading.Thread:
+        """Greet a worker, beside the driver, since one that was just started is slow; the answer goes to the inbox."""
+        thread = threading.Thread(target=self._greet, args=(site, site.id), daemon=True)
+        thread.start()
+        return thread
+
+    def kill(self, site: Site) -> None:
+        """End a worker, whatever it does."""
+        if self.crew is None:
+            self.ask(remote.die, site=site)
+        else:
+            self.crew.kill(site.name)
+
+    def lose(self, site: Site) -> tuple[str, str]:
+        """A worker is gone; why, and whose fault that is."""
+        site.up, site.dead = False, site.id
+        self._bereft = time.perf_counter()
+        if self.crew is not None:
+            return cause_of(self.crew.exit_code(site.name, site.pid))
+        return f"Dask lost its worker '{site.name}'", "killed"
+
+    def ask(self, function: Any, *args: Any, site: Site | None = None) -> None:
+        """Have something done on workers, without waiting for it."""
+        addresses = [s.address for s in self.sites if s.up] if site is None else [site.address]
+        with contextlib.suppress(OSError, ValueError, TimeoutError):
+            self.client.run(function, *args, workers=addresses, wait=False, on_error="ignore")
+
+    def check(self) -> None:
+        """A look around when nothing is heard."""
+        if self.crew is not None:
+            self.crew.check()
+        if self.client.status not in ("running", "connecting"):
+            raise WeftError("the Dask scheduler is gone, and with it the results of this run")
+
+    @property
+    def patience(self) -> float:
+        """Seconds to wait for a worker that is gone."""
+        return self._patience if self.crew is None else START_LIMIT
+
+    def hope(self) -> bool:
+        """Whether a worker that is gone may come back."""
+        return (
+            not all(site.up for site in self.sites)
+            and time.perf_counter() - self._bereft < self.patience
+        )
+
+    def close(self) -> None:
+        """End the workers if they are ours."""
+        if self.own_client:
+            self.client.close()
+        if self.crew is not None:
+            self.crew.close()
+            self.crew = None
+
+    # -- inside -------------------------------------------------------------
+
+    def _connect(self, where: Any) -> Client:
+        if isinstance(where, Client):
+            return where
+        if isinstance(where, str):
+            try:
+                return Client(where, set_as_default=False)
+            except (OSError, ValueError) as error:
+                raise InvalidInput(f"no Dask scheduler answers at '{where}': {error}") from None
+        self._specs = {spec.name: spec for spec in local_devices(where)}
+        self.crew = Crew(list(self._specs.values()))
+        return Client(self.crew.address, set_as_default=False)
+
+    def _roll_call(self) -> list[remote.Facts]:
+        """The workers there are; those of our own as soon as all are there, in the order they were named in."""
+        deadline = time.perf_counter() + START_LIMIT
+        while True:
+            found: list[remote.Facts] = self.client.run_on_scheduler(remote.census)
+            if self.crew is None or len(found) == len(self._specs):
+                order = list(self._specs)
+                return (
+                    found
+                    if self.crew is None
+                    else sorted(found, key=lambda facts: order.index(facts["name"]))
+                )
+            if time.perf_counter() > deadline:
+                self.close()
+                raise WeftError(
+                    f"only {len(found)} of {len(self._specs)} Dask workers started within {START_LIMIT:g} s"
+                )
+            self.crew.check()
+            time.sleep(0.05)
+
+    def _cluster(self) -> Cluster:
+        return Cluster(
+            name="dask",
+            speed=[
+                self._specs[line.site.name].speed if line.site.name in self._specs else 1.0
+                for line in self.lines
+            ],  # type: ignore[arg-type]
+            names=tuple(line.name for line in self.lines),
+            kinds=tuple(self._kinds[line.site.name] for line in self.lines),
+            memory=[line.site.memory for line in self.lines],  # type: ignore[arg-type]
+        )
+
+    def _greet(self, site: Site, name: str) -> None:
+        """Have a worker get ready, and compare clocks."""
+        lessons = self._lessons()
+        inbox, address, run = self.inbox, [site.address], self.client.run
+        try:
+            (pid,) = run(
+                remote.greet, lessons if len(lessons) <= TAUGHT else [], site.cores, workers=address
+            ).values()
+            rounds = []
+            for _ in range(3):
+                sent = time.perf_counter()
+                (shown,) = run(time.perf_counter, workers=address).values()
+                came = time.perf_counter()
+                rounds.append((came - sent, shown - (sent + came) / 2))
+        except (OSError, ValueError, KeyError, TimeoutError):
+            return  # gone again; the scheduler says so
+        spread, offset = min(rounds)
+        # Processes of one machine share a clock; a difference within what the round trip explains is none.
+        clock = 0.0 if abs(offset) <= spread else offset
+        inbox.put({"word": "ready", "site": site, "id": name, "pid": pid, "offset": clock})

@@ -1,0 +1,381 @@
+"""The local backend: one process for each device and a pipe to it; large arrays through memory both can see; the dead are replaced."""
+
+# ruff: noqa: S301  # pickles of this run's own processes, and of the user's own results
+from __future__ import annotations
+
+import os
+import pickle
+import select
+import shutil
+import time
+from collections.abc import Sequence
+from math import ceil, inf
+from pathlib import Path
+from typing import Any, Self
+
+from weft.errors import InvalidInput, WeftError
+from weft.model import Cluster, Workload
+from weft.runtime.backends.calls import Calls, with_slots
+from weft.runtime.backends.local import worker
+from weft.runtime.backends.local.device import LocalDevice, local_cluster, local_devices
+from weft.runtime.backends.local.process import (
+    ONE_THREAD,
+    START_LIMIT,
+    TAUGHT,
+    WorkerProcess,
+    cause_of,
+)
+from weft.runtime.backends.payload import Parcel, drop, load, make_folder, save, unpack
+from weft.runtime.backends.protocol import (
+    Call,
+    DeviceAdded,
+    DeviceLost,
+    Event,
+    Failed,
+    Finished,
+    Order,
+    Started,
+    Transfer,
+)
+
+__all__ = [
+    "ONE_THREAD",
+    "START_LIMIT",
+    "TAUGHT",
+    "LocalBackend",
+    "LocalDevice",
+    "cause_of",
+    "local_devices",
+    "with_slots",
+]
+
+MOST_STARTS = 3
+"""Times the process of a device may die at its start before the run is given up."""
+
+
+class LocalBackend:
+    """Devices that are processes on this machine. Use it in a ``with`` block to keep the processes for several runs.
+
+    Parameters
+    ----------
+    devices : a number, or one `LocalDevice` each; by default one a processor core, and one a GPU
+
+    Tasks run at least once: when a process dies, what ran there runs again elsewhere.
+    """
+
+    name = "local"
+    modelled = False
+
+    def __init__(self, devices: int | Sequence[LocalDevice] | None = None) -> None:
+        self.specs = local_devices(devices)
+        self._cluster = local_cluster(self.specs)
+        self._folder: Path | None = None
+        self._workers: list[WorkerProcess | None] = [None] * len(self.specs)
+        self._starts = [0] * len(self.specs)
+        """How often in a row the process of a device died before it could work."""
+        self._poll = select.poll()
+        self._at: dict[int, WorkerProcess] = {}
+        """Whose file a number is: the mailbox and the sentinel of each worker."""
+        self._owner = os.getpid()
+        self._results: dict[int, Parcel] = {}
+        self._news: list[Event] = []
+        self._unsent: dict[WorkerProcess, None] = {}
+        """Workers with something in their mailbox that has not gone yet."""
+        self._orders: dict[int, tuple[Order, WorkerProcess]] = {}
+        self._runs = 0
+        self._origin = time.perf_counter()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def devices(self) -> Cluster:
+        """The processes as a cluster; moving data between them is taken to cost nothing until it was measured."""
+        return self._cluster
+
+    # -- a run --------------------------------------------------------------
+
+    def begin(
+        self, workload: Workload, calls: Sequence[Call] | None, *, since: float = 0.0
+    ) -> None:
+        """Start the processes, or take those of the run before; the clock starts when all are up."""
+        if calls is None or len(calls) != workload.instances:
+            given = 0 if calls is None else len(calls)
+            raise InvalidInput(
+                f"'{workload.name}' has {workload.instances} tasks, but functions are given for {given}"
+            )
+        if self._folder is None:
+            self._folder = make_folder()
+        self._runs += 1
+        self._prefix = f"{self._folder}/{self._runs}-"
+        self._calls = Calls(calls, self._prefix)
+        self._runs_on: dict[int, int] = {}
+        self._called_off: set[int] = set()
+        self._news = []
+        for device, known in enumerate(self._workers):
+            if known is None:
+                self._spawn(device)
+            self._worker(device).teach(self._calls.functions)
+        for device in range(len(self.specs)):
+            self._prepare(device)
+        self._origin = time.perf_counter() - since
+
+    def extend(self, workload: Workload, calls: Sequence[Call] | None) -> None:  # noqa: ARG002
+        """Know the functions of more instances; a worker is told one when it first needs it."""
+        self._calls.extend(calls or ())
+
+    def clock(self) -> float:
+        """Seconds since `begin`; the processes measure with the same clock."""
+        return time.perf_counter() - self._origin
+
+    def submit(self, order: Order, device: int, priority: float) -> None:  # noqa: ARG002  # orders come in the order they shall run
+        """Put it in the mailbox; it goes with the next `wait`."""
+        w = self._worker(device)
+        instance = order.members[0]
+        number = self._calls.function[instance]
+        inputs = tuple([None if i is None else self._results[i] for i in order.inputs[0]])
+        if number not in w.knows:
+            w.tell(number, self._calls.functions[number])
+        parcel = self._calls.arguments(instance)
+        w.box.put(
+            pickle.dumps(
+                (
+                    "run",
+                    order.number,
+                    number,
+                    parcel,
+                    inputs,
+                    order.chooses[0],
+                    f"{self._prefix}{order.number}",
+                )
+            )
+        )
+        self._unsent[w] = None
+        w.orders.append(order)
+        self._orders[order.number] = (order, w)
+        if len(w.orders) == 1:
+            self._news.append(Started(order.number, device, self.clock()))
+
+    def cancel(self, number: int) -> None:
+        """Take an order back that waits in the pipe; if it runs, end its process: the device is lost for a moment."""
+        if number not in self._orders:
+            return
+        order, w = self._orders[number]
+        if w.orders[0] is order:
+            w.process.kill()
+            return
+        w.orders.remove(order)
+        del self._orders[number]
+        self._called_off.add(number)
+        w.box.put(worker.DROP + str(number).encode())
+        self._unsent[w] = None
+
+    def wait(self, until: float) -> list[Event]:
+        """Send what is to be sent, and listen to all workers."""
+        self._flush()
+        if self._news:
+            self._listen(0.0)  # with what was heard already, all there is
+        while not self._news:
+            timeout = inf if until == inf else max(0.0, until - self.clock())
+            if (
+                timeout == inf
+                and not self._orders
+                and all(w is None or w.ready for w in self._workers)
+            ):
+                break  # idle workers are listened to as well: one may die, and is replaced before it is needed
+            if not self._listen(timeout) and self.clock() >= until:
+                break
+        news, self._news = self._news, []
+        return news
+
+    def fetch(self, instance: int) -> Any:
+        """Unpack a result."""
+        return unpack(self._results[instance])
+
+    def forget(self, instance: int) -> None:
+        """Remove its file."""
+        parcel = self._results.pop(instance, None)
+        if parcel is not None and parcel.path is not None:
+            drop(parcel)
+
+    def store(self, instance: int, path: Path) -> None:
+        """Write a result to disk."""
+        save(self._results[instance], path)
+
+    def restore(self, instance: int, path: Path) -> None:
+        """Read a result from disk."""
+        self._results[instance] = load(path, Path(f"{self._prefix}r{instance}"))
+        self._runs_on[instance] = -1
+
+    def finish(self) -> None:
+        """End the processes that are still busy, and remove all files."""
+        for w in self._workers:
+            if w is not None and (
+                w.orders or self._called_off
+            ):  # what was called off may still be under way
+                self._dismiss(w)
+        self._results.clear()
+        self._orders.clear()
+        self._news = []
+        if self._folder is not None:
+            for path in self._folder.iterdir():
+                path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """End all processes and remove the folder."""
+        for w in self._workers:
+            if w is not None:
+                self._dismiss(w)
+        if self._folder is not None and os.getpid() == self._owner:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+    # -- processes ----------------------------------------------------------
+
+    def _worker(self, device: int) -> WorkerProcess:
+        w = self._workers[device]
+        assert w is not None
+        return w
+
+    def _spawn(self, device: int) -> None:
+        assert self._folder is not None
+        w = self._workers[device] = WorkerProcess(device, self.specs[device], self._folder)
+        for file in (w.box.fd, w.process.sentinel):
+            self._at[file] = w
+            self._poll.register(file, select.POLLIN)
+
+    def _forget_worker(self, w: WorkerProcess) -> None:
+        for file in [file for file, owner in self._at.items() if owner is w]:
+            self._poll.unregister(file)
+            del self._at[file]
+        self._unsent.pop(w, None)
+        self._workers[w.device] = None
+
+    def _dismiss(self, w: WorkerProcess) -> None:
+        self._forget_worker(w)
+        w.end()
+
+    def _prepare(self, device: int) -> None:
+        """Wait until a worker is up and knows the functions; one that dies meanwhile is replaced, but not for ever."""
+        for _ in range(MOST_STARTS):
+            w = self._worker(device)
+            if w.greet():
+                return
+            code = w.process.exitcode
+            self._dismiss(w)
+            self._spawn(device)
+            self._worker(device).teach(self._calls.functions)
+        self.close()
+        hint = (
+            "; a script that calls weft.run needs an 'if __name__ == \"__main__\":' around it"
+            if code == 1
+            else ""
+        )
+        sign = f"exit code {code}" if code is not None else "no sign of life"
+        raise WeftError(
+            f"the process of device '{self.specs[device].name}' did not start ({sign}){hint}"
+        )
+
+    def _bury(self, w: WorkerProcess) -> None:
+        """A worker is dead: say so, remove what it may have left half done, and start another."""
+        self._forget_worker(w)
+        text, fault = w.bury()
+        for order in w.orders:
+            self._orders.pop(order.number, None)
+            Path(f"{self._prefix}{order.number}").unlink(missing_ok=True)
+        if w.ready:
+            self._news.append(DeviceLost(w.device, self.clock(), text, fault))
+        self._starts[w.device] = 0 if w.ready else self._starts[w.device] + 1
+        if self._starts[w.device] >= MOST_STARTS:
+            raise WeftError(
+                f"the process of device '{self.specs[w.device].name}' dies before it can work, again and again: {text}"
+            )
+        self._spawn(w.device)
+
+    # -- messages -----------------------------------------------------------
+
+    def _flush(self) -> None:
+        for w in list(self._unsent):
+            if w.box.flush():
+                del self._unsent[w]
+                self._poll.modify(w.box.fd, select.POLLIN)
+            else:
+                self._poll.modify(w.box.fd, select.POLLIN | select.POLLOUT)
+
+    def _listen(self, seconds: float) -> bool:
+        """Hear what workers have to say, for so long at most; whether there was anything."""
+        found = self._poll.poll(None if seconds == inf else ceil(1000.0 * seconds))
+        heard = [
+            (self._at[file], file, what) for file, what in found
+        ]  # before any of them is replaced, its numbers taken by another
+        for w, file, what in heard:
+            if w.ended:
+                continue
+            if what & ~select.POLLOUT:
+                self._hear(w, dead=file != w.box.fd)
+        if self._unsent:
+            self._flush()
+        return bool(found)
+
+    def _hear(self, w: WorkerProcess, *, dead: bool) -> None:
+        try:
+            messages = w.box.take()
+        except EOFError:
+            self._bury(w)
+            return
+        for message in messages:
+            self._understand(w, pickle.loads(message))
+        if dead and not messages:
+            self._bury(w)
+
+    def _understand(self, w: WorkerProcess, message: tuple[Any, ...]) -> None:
+        if message[0] == "hello":
+            w.owes -= 1
+            if not w.ready:
+                w.ready = True
+                self._news.append(DeviceAdded(w.device, self.clock()))
+            return
+        word, number, begin, end, *rest = message
+        start, finish = begin - self._origin, end - self._origin
+        if number in self._called_off:
+            Path(f"{self._prefix}{number}").unlink(missing_ok=True)
+            return
+        order = w.orders.popleft()
+        assert order.number == number
+        del self._orders[number]
+        if word == "done":
+            self._news.append(self._finished(order, w.device, start, finish, *rest))
+        else:
+            fault, text, trace = rest
+            self._news.append(Failed(number, w.device, start, finish, fault, text, trace))
+        if w.orders:
+            self._news.append(Started(w.orders[0].number, w.device, finish))
+
+    def _finished(
+        self,
+        order: Order,
+        device: int,
+        start: float,
+        finish: float,
+        parcel: Parcel,
+        branches: tuple[Any, ...],
+        loads: list[Any],
+    ) -> Finished:
+        instance, parents = order.members[0], order.inputs[0]
+        self._results[instance] = parcel
+        if self._calls.packed(instance) and not any(
+            instance in other.members for other, _ in self._orders.values()
+        ):
+            self._calls.done(instance)
+        self._runs_on[instance] = device
+        moved = tuple(
+            [
+                Transfer(self._runs_on.get(parents[k] or 0, device), size, took)
+                for k, size, took in loads
+            ]
+        )
+        return Finished(
+            order.number, device, start, finish, (float(parcel.size),), (branches,), moved
+        )

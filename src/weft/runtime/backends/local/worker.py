@@ -1,0 +1,304 @@
+"""The process of a device: takes calls from a pipe, runs them one after the other, sends back what came of it."""
+
+# ruff: noqa: S301  # pickles of this run's own processes, and of the user's own results
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import pickle
+import select
+import shutil
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from weft.runtime.backends.local.pipe import Mailbox
+from weft.runtime.backends.payload import Parcel, pack, unpack
+
+Functions = dict[int, Callable[..., Any] | str]
+"""Number -> function, or why it could not be loaded."""
+
+_HERE = {"device": ""}
+_THREAD: ContextVar[str] = ContextVar("device", default="")
+"""The device of this thread, in processes that have several."""
+
+_OWN = str(Path(__file__).parent)
+
+DROP = b"drop "
+"""Begins a message that takes an order back: it overtakes what waits before it."""
+
+
+def be_device(name: str) -> None:
+    """Say that this process runs the tasks of a device."""
+    _HERE["device"] = name
+
+
+def current_device() -> str:
+    """The name of the device a task runs on; empty outside of a run."""
+    return _THREAD.get() or _HERE["device"]
+
+
+@contextlib.contextmanager
+def at_device(name: str) -> Iterator[None]:
+    """Let this thread be a device, in processes that weft did not start.
+
+    Examples
+    --------
+    >>> with at_device("cpu0"):
+    ...     current_device()
+    'cpu0'
+    >>> current_device()
+    ''
+    """
+    token = _THREAD.set(name)
+    try:
+        yield
+    finally:
+        _THREAD.reset(token)
+
+
+class Chosen(NamedTuple):
+    """What the function of a choice returns when it has a value besides: the branch (or one for each of its choices), and the value."""
+
+    branch: str | int | tuple[str | int, ...]
+    value: Any = None
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a worker is told once: its device, the core it stays on, how much memory it may use, where parcels go."""
+
+    device: str
+    folder: str
+    cores: tuple[int, ...] = ()
+    memory: int | None = None
+    path: tuple[str, ...] = ()
+
+
+class Run(NamedTuple):
+    """Call a function: arguments with slots, and a parcel for each slot (None: not taken)."""
+
+    number: int
+    function: int
+    arguments: Parcel
+    inputs: tuple[Parcel | None, ...]
+    chooses: bool
+    result: str
+
+
+def main(pipe: Connection, setting: Setting) -> None:
+    """Serve until the pipe closes."""
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C is the driver's business: it ends its workers
+    be_device(setting.device)
+    sys.path.extend(p for p in setting.path if p not in sys.path)
+    _confine(setting)
+    threading.Thread(target=_end_with_parent, args=(setting.folder,), daemon=True).start()
+    box = Mailbox(pipe, patient=True)
+    _send(box, pickle.dumps(("hello", os.getpid())))
+    with contextlib.suppress(EOFError):  # the driver is gone
+        _serve(box)
+    os._exit(0)  # whatever threads or exit handlers a task left behind
+
+
+def _serve(box: Mailbox) -> None:
+    functions: Functions = {}
+    dropped: set[int] = set()
+    inbox: deque[bytes] = deque()
+    poll = select.poll()
+    poll.register(box.fd, select.POLLIN)
+    while True:
+        if not inbox or poll.poll(0):  # before every order, to see whether it was taken back
+            for message in box.take():
+                if message.startswith(DROP):
+                    dropped.add(int(message[len(DROP) :]))
+                else:
+                    inbox.append(message)
+        if not inbox:
+            continue
+        word, *rest = pickle.loads(inbox.popleft())
+        if word == "run":
+            if rest[0] not in dropped:
+                _send(box, _perform(Run(*rest), functions))
+        elif word == "function":
+            functions[rest[0]] = loaded(rest[1])
+        elif word == "clear":
+            functions.clear()
+            dropped.clear()
+        else:
+            _send(box, pickle.dumps(("hello", os.getpid())))
+
+
+def _send(box: Mailbox, message: bytes) -> None:
+    box.put(message)
+    box.flush()
+
+
+def _perform(run: Run, functions: Functions) -> bytes:
+    begin = time.perf_counter()
+    function = functions[run.function]
+    if isinstance(function, str):
+        return _failure(
+            run, begin, "function", f"its function cannot be loaded here: {function}", ""
+        )
+    transfers: list[tuple[int, float, float]] = []
+
+    def call() -> Any:
+        inputs = _load(run, transfers)
+        args, kwargs = unpack(run.arguments)
+        return function(*fill(args, inputs), **fill(kwargs, inputs))
+
+    branches, value, trouble = attempt(call, chooses=run.chooses)
+    if trouble is not None:
+        return _failure(run, begin, "raised", *trouble)
+    try:
+        parcel = pack(value, run.result)
+        return pickle.dumps(
+            ("done", run.number, begin, time.perf_counter(), parcel, branches, transfers)
+        )
+    except BaseException as error:  # noqa: BLE001
+        return _failure(run, begin, "unpicklable", cannot_be_pickled(value, error), "")
+
+
+def attempt(
+    call: Callable[[], Any], *, chooses: bool
+) -> tuple[tuple[Any, ...], Any, tuple[str, str] | None]:
+    """Branches a call named, its value, and, if it raised, the error and the user's traceback."""
+    try:
+        value = call()
+        return (*_split(value), None) if chooses else ((), value, None)
+    except BaseException as error:  # noqa: BLE001  # sys.exit() in a task is a failure like any other
+        return (), None, (_said(error), _users_traceback(error))
+
+
+def cannot_be_pickled(value: Any, error: BaseException) -> str:
+    """Says so."""
+    return f"its result, a {type(value).__name__}, cannot be pickled: {_said(error)}"
+
+
+def loaded(data: bytes) -> Callable[..., Any] | str:
+    """A function, or why it cannot be had."""
+    try:
+        function: Callable[..., Any] = pickle.loads(data)
+    except BaseException as error:  # noqa: BLE001  # its module is run by that
+        return _said(error)
+    return function
+
+
+def _load(run: Run, transfers: list[tuple[int, float, float]]) -> list[Any]:
+    values: list[Any] = []
+    for k, parcel in enumerate(run.inputs):
+        begin = time.perf_counter()
+        values.append(None if parcel is None else unpack(parcel))
+        if parcel is not None and parcel.size >= 4096:
+            transfers.append((k, float(parcel.size), time.perf_counter() - begin))
+    return values
+
+
+class Slot(NamedTuple):
+    """Stands in pickled arguments for an input."""
+
+    edge: int
+
+
+def fill(value: Any, inputs: list[Any]) -> Any:
+    """Put the inputs where their slots are: in the arguments, and in lists, tuples and dicts among them.
+
+    Examples
+    --------
+    >>> fill((Slot(0), [Slot(1), 3]), ["a", "b"])
+    ('a', ['b', 3])
+    """
+    if isinstance(value, Slot):
+        return inputs[value.edge]
+    if type(value) in (list, tuple):
+        return type(value)(fill(v, inputs) for v in value)
+    if type(value) is dict:
+        return {k: fill(v, inputs) for k, v in value.items()}
+    return value
+
+
+def _split(value: Any) -> tuple[tuple[Any, ...], Any]:
+    """The branches a function named, and its value."""
+    said = value.branch if isinstance(value, Chosen) else value
+    rest = value.value if isinstance(value, Chosen) else value
+    words = tuple(said) if isinstance(said, tuple | list) else (said,)
+    plain = tuple(
+        int(w)
+        if isinstance(w, bool) or hasattr(w, "__index__")
+        else w
+        if isinstance(w, str)
+        else repr(w)
+        for w in words
+    )
+    return plain, rest
+
+
+def _failure(run: Run, begin: float, fault: str, text: str, trace: str) -> bytes:
+    return pickle.dumps(
+        ("failed", run.number, begin, time.perf_counter(), fault, " ".join(text.split()), trace)
+    )
+
+
+def _said(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _users_traceback(error: BaseException) -> str:
+    """The traceback without weft's own frames."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OWN):
+        trace = trace.tb_next
+    return "".join(traceback.format_exception(type(error), error, trace))
+
+
+# -- surroundings -------------------------------------------------------------
+
+
+def _confine(setting: Setting) -> None:
+    if setting.cores and hasattr(os, "sched_setaffinity"):
+        with contextlib.suppress(OSError):
+            os.sched_setaffinity(0, setting.cores)
+    if setting.memory is not None:
+        import resource  # not on Windows
+
+        resource.setrlimit(resource.RLIMIT_AS, (setting.memory, setting.memory))
+
+
+def _end_with_parent(folder: str) -> None:
+    """When the driver dies, even by SIGKILL in the middle of a task, nothing of it stays: no process, no file in memory."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        shutil.rmtree(folder, ignore_errors=True)
+        os._exit(1)
+
+
+def environment(settings: Mapping[str, str]) -> contextlib.AbstractContextManager[None]:
+    """Set environment variables for processes started meanwhile."""
+
+    @contextlib.contextmanager
+    def changed() -> Any:
+        before = {key: os.environ.get(key) for key in settings}
+        os.environ.update(settings)
+        try:
+            yield
+        finally:
+            for key, value in before.items():
+                if value is None:
+                    os.environ.pop(key, None)
+                else:
+                    os.environ[key] = value
+
+    return changed()

@@ -1,0 +1,156 @@
+"""What runs in the actor of a device on Ray: its methods are called, and what they return is kept by Ray.
+
+Everything is pickled as Ray does it, so that functions and classes of the user's script, which no other process can import, travel whole.
+"""
+
+# ruff: noqa: S301  # pickles of this run's own processes
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import pickle
+import platform
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from weft.runtime.backends.local.worker import attempt, be_device, cannot_be_pickled, fill, loaded
+from weft.runtime.inputs.functions import Task
+
+Packed = tuple[bytes, list[Any]]
+"""A pickle and its large buffers, which Ray keeps in memory that all processes of a node can see."""
+
+
+GONE = "gone"
+"""In place of the result of a call that came to nothing."""
+
+
+def pickling() -> Callable[..., bytes]:
+    """A `dumps` as Ray has it, which sends a `weft.task` of the user's script whole as well, not by name."""
+    richer = import_module("ray.cloudpickle").CloudPickler
+
+    class Pickler(richer):  # type: ignore[misc, valid-type]  # of a package that may not be there
+        def reducer_override(self, obj: Any) -> Any:
+            if isinstance(obj, Task) and obj.function.__module__ == "__main__":
+                return Task, (obj.function, obj.options)
+            return super().reducer_override(obj)
+
+    def dumps(
+        value: Any, *, protocol: int = 5, buffer_callback: Callable[[Any], Any] | None = None
+    ) -> bytes:
+        with io.BytesIO() as file:
+            Pickler(file, protocol=protocol, buffer_callback=buffer_callback).dump(value)
+            return file.getvalue()
+
+    return dumps
+
+
+def packed(value: Any, dumps: Callable[..., bytes]) -> Packed:
+    """Pickle a value by `dumps`, without a copy of its buffers.
+
+    Examples
+    --------
+    >>> unpacked(packed({"a": [1, 2]}, pickle.dumps))
+    {'a': [1, 2]}
+    """
+    buffers: list[pickle.PickleBuffer] = []
+    data = dumps(value, protocol=5, buffer_callback=buffers.append)
+    return data, [pickle.PickleBuffer(buffer.raw()) for buffer in buffers]
+
+
+def unpacked(parcel: Packed) -> Any:
+    """The value; its arrays are views of what Ray keeps, read-only."""
+    return pickle.loads(parcel[0], buffers=parcel[1])
+
+
+def size_of(parcel: Packed) -> int:
+    """Bytes in all."""
+    return len(parcel[0]) + sum(memoryview(buffer).nbytes for buffer in parcel[1])
+
+
+def machine() -> str:
+    """Processes that return the same share a clock: `time.perf_counter` counts from the start of the machine."""
+    boot = Path("/proc/sys/kernel/random/boot_id")
+    return boot.read_text() if boot.exists() else platform.node()
+
+
+class Station:
+    """Runs the calls of one device, one after the other, in the order they were sent.
+
+    `drop` and `watch` are called in concurrency groups of their own, beside what runs.
+    """
+
+    def __init__(self, device: str, cores: Sequence[int]) -> None:
+        be_device(device)
+        self.dumps: Callable[..., bytes] = pickling()
+        self.functions: dict[int, Callable[..., Any] | str] = {}
+        self.dropped: set[int] = set()
+        self.cores = cores
+
+    def hello(self) -> tuple[int, str, float]:
+        """Process, machine and time. The thread that runs the calls goes to its cores; those of Ray itself stay where they are."""
+        if self.cores and hasattr(os, "sched_setaffinity"):
+            with contextlib.suppress(OSError):
+                os.sched_setaffinity(0, self.cores)
+        return os.getpid(), machine(), time.perf_counter()
+
+    def learn(self, path: Sequence[str], functions: dict[int, bytes]) -> None:
+        """Forget the run before; load functions before the clock runs, from where the driver has them."""
+        sys.path.extend(p for p in path if p not in sys.path)
+        self.dropped.clear()
+        self.functions = {number: loaded(data) for number, data in functions.items()}
+
+    def drop(self, numbers: Sequence[int]) -> None:
+        """Do not run orders that wait."""
+        self.dropped.update(numbers)
+
+    def watch(self) -> None:
+        """Never return: whoever waits for this learns that the process is dead."""
+        threading.Event().wait()
+
+    def perform(
+        self,
+        number: int,
+        function: int,
+        data: bytes | None,
+        arguments: Packed,
+        chooses: bool,
+        *inputs: Packed | str | None,
+    ) -> tuple[tuple[Any, ...], Packed | str]:
+        """Call a function; returns what the driver reads, and the result, which it does not.
+
+        Calls of a plan are made before it is known what comes of those they depend on: they do not run without it.
+        """
+        begin = time.perf_counter()
+        if number in self.dropped:
+            return ("dropped", begin, begin), GONE
+        if GONE in inputs:
+            return _failure(begin, "raised", "what it needs came to nothing", "")
+        if data is not None:
+            self.functions[function] = loaded(data)
+        known = self.functions[function]
+        if isinstance(known, str):
+            return _failure(begin, "function", f"its function cannot be loaded here: {known}", "")
+
+        def call() -> Any:
+            values = [None if parcel is None else unpacked(parcel) for parcel in inputs]  # type: ignore[arg-type]
+            args, kwargs = unpacked(arguments)
+            return known(*fill(args, values), **fill(kwargs, values))
+
+        branches, value, trouble = attempt(call, chooses=chooses)
+        if trouble is not None:
+            return _failure(begin, "raised", *trouble)
+        try:
+            result = packed(value, self.dumps)
+        except BaseException as error:  # noqa: BLE001  # pickling runs code of the user
+            return _failure(begin, "unpicklable", cannot_be_pickled(value, error), "")
+        return ("done", begin, time.perf_counter(), size_of(result), branches), result
+
+
+def _failure(begin: float, fault: str, text: str, trace: str) -> tuple[tuple[Any, ...], str]:
+    return ("failed", begin, time.perf_counter(), fault, " ".join(text.split()), trace), GONE

@@ -1,0 +1,112 @@
+"""A plan of which calls are made before what they need is there; Ray hands results from one to the other, without a word from the driver.
+
+An actor runs its calls in the order they were made, and waits for what the next one needs. A call that is taken back has its turn all the
+same, and waits too. So actors get a part of the plan at a time, large enough that none of them waits for the driver.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from math import inf
+
+from weft.runtime.backends.protocol import DeviceLost, Event, Failed, Finished
+from weft.runtime.backends.ray.slots import Sent
+from weft.runtime.deciders.whole_plan import Row, Tell
+
+AHEAD = 12
+"""Calls an actor has at a time."""
+
+
+class WholeCalls:
+    """A plan under way.
+
+    Parameters
+    ----------
+    call : makes the call of a row; what it reads was called before
+    call_off : takes back calls that do not run
+    """
+
+    def __init__(
+        self,
+        rows: Sequence[Row],
+        call: Callable[[Row], Sent],
+        call_off: Callable[[Iterable[Sent]], None],
+    ) -> None:
+        self._call = call
+        self._call_off = call_off
+        self._parents = {row.instance: row.parents for row in rows}
+        self._lines: dict[int, deque[Row]] = {}
+        """Device -> what is still to be called there, in planned order."""
+        for row in rows:
+            self._lines.setdefault(row.device, deque()).append(row)
+        self._called: set[int] = set()
+        self._out: dict[int, dict[int, Sent]] = {device: {} for device in self._lines}
+        """Device -> order -> call that is to be heard of."""
+        self._untold = dict.fromkeys(self._parents)
+        self._heard: dict[int, Finished] = {}
+
+    def follow(
+        self,
+        wait: Callable[[float], list[Event]],
+        running: Callable[[], list[Sent | None]],
+        tell: Tell,
+    ) -> list[Event]:
+        """Listen until all of it is done, or something is not as planned; return what happened to actors."""
+        others: list[Event] = []
+        self._top_up()
+        while any(self._out.values()) and not any(
+            isinstance(event, DeviceLost | Failed) for event in others
+        ):
+            events = wait(inf)
+            if not events:
+                break
+            for event in events:
+                if isinstance(event, Finished):
+                    sent = self._out[event.device].pop(event.number)
+                    self._heard[sent.order.members[0]] = event
+                else:
+                    others.append(event)
+            if not self._tell(tell):
+                self._retract(running())
+            self._top_up()
+        self._retract([])
+        return others
+
+    def _top_up(self) -> None:
+        """Call what there is room for, and what it reads was called."""
+        progress = True
+        while progress:
+            progress = False
+            for device, line in self._lines.items():
+                while (
+                    line
+                    and len(self._out[device]) < AHEAD
+                    and all(self._may_read(parent) for parent in line[0].parents)
+                ):
+                    row = line.popleft()
+                    sent = self._call(row)
+                    self._out[device][sent.order.number] = sent
+                    self._called.add(row.instance)
+                    progress = True
+
+    def _may_read(self, instance: int) -> bool:
+        return instance in self._called or instance not in self._parents
+
+    def _tell(self, tell: Tell) -> bool:
+        """Parents first: reports of several actors come in any order."""
+        go_on = True
+        while ready := [
+            i for i in self._heard if not any(parent in self._untold for parent in self._parents[i])
+        ]:
+            for i in ready:
+                del self._untold[i]
+                go_on &= tell(i, self._heard.pop(i))
+        return go_on
+
+    def _retract(self, running: list[Sent | None]) -> None:
+        """Take back all but what runs."""
+        self._lines.clear()
+        for out in self._out.values():
+            gone = [number for number, sent in out.items() if sent not in running]
+            self._call_off([out.pop(number) for number in gone])

@@ -1,0 +1,219 @@
+"""A connection to Ray: the one that is there, the one at an address, or one of our own on this machine. Ray is imported here only."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from weft.errors import InvalidInput, MissingExtra, Unsupported, WeftError
+from weft.runtime.backends.local.device import LocalDevice
+from weft.runtime.backends.local.process import ONE_THREAD
+from weft.runtime.backends.local.worker import environment
+from weft.runtime.costs.profiler import cores_here
+
+QUIET = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+}
+"""For a Ray of our own: nothing is reported to anybody, and it listens on the loopback interface only, on every system."""
+
+STORE = 512 << 20
+"""Bytes for results of a Ray of our own; what does not fit goes to disk."""
+
+
+@dataclass(frozen=True)
+class RayDevice:
+    """An actor as a device.
+
+    Attributes
+    ----------
+    kind : devices of one kind share what was learned about them
+    cpus, gpus, resources : what it asks of Ray, which places it where that is free
+    cores : the processor cores its process stays on; empty: any
+    environment : variables of its process
+    """
+
+    name: str
+    kind: str = "cpu"
+    speed: float = 1.0
+    cpus: float = 1.0
+    gpus: float = 0.0
+    resources: Mapping[str, float] = field(default_factory=dict)
+    cores: tuple[int, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def wants(self) -> dict[str, float]:
+        """Resource -> amount, in the words of Ray."""
+        return {
+            name: amount
+            for name, amount in {"CPU": self.cpus, "GPU": self.gpus, **self.resources}.items()
+            if amount > 0
+        }
+
+
+Devices = int | Sequence[RayDevice | LocalDevice] | None
+
+
+def import_ray() -> Any:
+    """Ray, or what to install."""
+    try:
+        with environment(QUIET):  # one of them is read when it is imported
+            return importlib.import_module("ray")
+    except ImportError:
+        raise MissingExtra("ray", "ray") from None
+
+
+class Session:
+    """Ray while it is used. `own`: it was not connected before, and `close` ends that again.
+
+    Parameters
+    ----------
+    devices : a number, or one `RayDevice` each; by default one a processor core, and one a GPU
+    address : of a running Ray; by default the one this process is connected to, the one in $RAY_ADDRESS, or a new one
+    processors : of a new one; by default what the devices ask for
+    """
+
+    def __init__(
+        self, devices: Devices, address: str | None, processors: int | None = None
+    ) -> None:
+        self.ray = import_ray()
+        self.own = not self.ray.is_initialized()
+        address = address or os.environ.get("RAY_ADDRESS") or None
+        if not self.own:
+            self.specs = self._specs(devices)
+        elif address is not None:
+            self._init(
+                f"Ray at '{address}' cannot be reached",
+                lambda: self.ray.init(address=address, logging_level="ERROR"),
+            )
+            self.specs = self._specs(devices)
+        else:
+            self.specs = _specs_here(devices)
+            self._init(
+                "Ray did not start on this machine",
+                lambda: _start(self.ray, self.specs, processors),
+            )
+        try:
+            self._check()
+        except InvalidInput:
+            self.close()
+            raise
+
+    def _init(self, trouble: str, init: Callable[[], Any]) -> None:
+        try:
+            init()
+        except Exception as error:
+            self.ray.shutdown()
+            raise WeftError(f"{trouble}: {' '.join(str(error).split())[:300]}") from error
+
+    def close(self) -> None:
+        """Disconnect; a Ray of our own ends."""
+        if self.own and self.ray.is_initialized():
+            self.ray.shutdown()
+
+    def free(self) -> str:
+        """What Ray has left, for messages."""
+        return _amounts(self.ray.available_resources())
+
+    def _specs(self, devices: Devices) -> list[RayDevice]:
+        if devices is None:
+            total = self.ray.cluster_resources()
+            cpus = [RayDevice(f"cpu{i}") for i in range(int(total.get("CPU", 0)))]
+            return [
+                *cpus,
+                *(
+                    RayDevice(f"gpu{i}", "gpu", speed=10.0, cpus=0.0, gpus=1.0)
+                    for i in range(int(total.get("GPU", 0)))
+                ),
+            ]
+        if isinstance(devices, int):
+            return [RayDevice(f"cpu{i}") for i in range(_positive(devices))]
+        return _converted(devices)
+
+    def _check(self) -> None:
+        """Ray waits for ever for what no node has; this does not."""
+        nodes = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
+        for spec in self.specs:
+            if not any(
+                all(node.get(name, 0.0) >= amount for name, amount in spec.wants.items())
+                for node in nodes
+            ):
+                best = "; ".join(_amounts(node) for node in nodes)
+                raise InvalidInput(
+                    f"device '{spec.name}' asks for {_amounts(spec.wants)}, which no node of Ray has; there is: {best}"
+                )
+        total = self.ray.cluster_resources()
+        for name in dict.fromkeys(name for spec in self.specs for name in spec.wants):
+            asked = sum(spec.wants.get(name, 0.0) for spec in self.specs)
+            if asked > total.get(name, 0.0):
+                raise InvalidInput(
+                    f"{len(self.specs)} devices ask for {asked:g} {name}, Ray has {total.get(name, 0.0):g}; ask for less"
+                )
+
+
+def _start(ray: Any, specs: Sequence[RayDevice], processors: int | None) -> None:
+    """A Ray on this machine, loopback only. `_node_ip_address` does not help: Ray replaces 127.0.0.1 by what others can reach."""
+    constants = importlib.import_module("ray._private.ray_constants")
+    before = getattr(constants, "ENABLE_RAY_CLUSTER", None)
+    custom: dict[str, float] = {}
+    for spec in specs:
+        for name, amount in spec.resources.items():
+            custom[name] = custom.get(name, 0.0) + amount
+    with environment({**QUIET, **ONE_THREAD}):
+        constants.ENABLE_RAY_CLUSTER = False  # type: ignore[attr-defined]  # read at its import, which may be long past
+        try:
+            ray.init(
+                address="local",
+                num_cpus=processors or max(1, math.ceil(sum(spec.cpus for spec in specs))),
+                resources=custom or None,
+                include_dashboard=False,
+                object_store_memory=STORE,
+                logging_level="ERROR",
+            )
+        finally:
+            constants.ENABLE_RAY_CLUSTER = before  # type: ignore[attr-defined]
+
+
+def _specs_here(devices: Devices) -> list[RayDevice]:
+    cores = cores_here()
+    if devices is None or isinstance(devices, int):
+        number = len(cores) if devices is None else _positive(devices)
+        return [RayDevice(f"cpu{i}", cores=(cores[i % len(cores)],)) for i in range(number)]
+    return _converted(devices)
+
+
+def _positive(devices: int) -> int:
+    if devices < 1:
+        raise InvalidInput(f"{devices} devices; at least one is needed")
+    return devices
+
+
+def _converted(devices: Sequence[RayDevice | LocalDevice]) -> list[RayDevice]:
+    if not devices:
+        raise InvalidInput("no devices are given; at least one is needed")
+    return [device if isinstance(device, RayDevice) else _of_local(device) for device in devices]
+
+
+def _of_local(device: LocalDevice) -> RayDevice:
+    if device.memory is not None:
+        raise Unsupported(
+            f"device '{device.name}' has a memory limit; the Ray backend has none: Ray watches the memory of its nodes itself"
+        )
+    return RayDevice(
+        device.name, device.kind, device.speed, cores=device.cores, environment=device.environment
+    )
+
+
+def _amounts(resources: Mapping[str, float]) -> str:
+    shown = {
+        k: v
+        for k, v in resources.items()
+        if not k.startswith(("node:", "object_store_memory", "memory"))
+    }
+    return ", ".join(f"{amount:g} {name}" for name, amount in shown.items()) or "nothing"

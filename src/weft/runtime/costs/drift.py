@@ -1,0 +1,107 @@
+"""Measured against predicted while a run goes on: when they drift apart, estimates are corrected."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+from math import inf, log
+from statistics import median
+
+import numpy as np
+
+from weft.model import Problem, Workload
+from weft.model.columns import FloatArray, frozen
+
+NOISE = 2e-4
+"""Seconds below which a difference between measured and predicted says nothing."""
+
+LARGEST = 20_000_000
+"""Entries of a duration matrix above which estimates are left as they are."""
+
+
+class Drift:
+    """Keeps log(measured / estimated) by task kind and device, and says when the estimates in use are off by more than `threshold`.
+
+    Parameters
+    ----------
+    threshold : factor; least : measurements of a kind on a device before it is believed
+
+    Examples
+    --------
+    >>> workload = Workload.of(Problem.from_arrays([[1.0, 1.0], [1.0, 1.0]]))
+    >>> drift = Drift(workload, least=1)
+    >>> drift.finished(0, 0, 3.0, 1.0)
+    True
+    >>> drift.corrected().problems[0].durations().round(9).tolist()
+    [[3.0, 3.0], [3.0, 3.0]]
+    """
+
+    def __init__(self, workload: Workload, *, threshold: float = 1.5, least: int = 3) -> None:
+        self.workload = workload
+        self._bound = log(threshold)
+        self.least = least
+        self._recent: dict[tuple[int, int], deque[float]] = {}
+        self._current: dict[tuple[int, int], deque[float]] = {}
+        self._place = [
+            (t, task) for t in workload.template.tolist() for task in range(workload.problems[t].n)
+        ]
+        numbers = {kind: k for k, kind in enumerate(workload.kinds)}
+        self._kinds = [
+            [numbers[p.workflow.kinds[k]] for k in p.workflow.kind.tolist()]
+            for p in workload.problems
+        ]
+        self._small = all(p.n * p.p <= LARGEST for p in workload.problems)
+
+    def finished(self, instance: int, device: int, seconds: float, expected: float) -> bool:
+        """Take a measurement; whether the estimates in use, `expected` here, have become wrong for its kind and device."""
+        template, task = self._place[instance]
+        estimated = self.workload.problems[template].duration(task, device)
+        if not (0 < estimated < inf and 0 < expected < inf) or seconds <= 0 or not self._small:
+            return False
+        key = (self._kinds[template][task], device)
+        self._recent.setdefault(key, deque(maxlen=16)).append(log(seconds / estimated))
+        current = self._current.setdefault(key, deque(maxlen=8))
+        current.append(log(seconds / expected) if abs(seconds - expected) > NOISE else 0.0)
+        if len(current) < self.least or abs(median(current)) <= self._bound:
+            return False
+        self._current.clear()
+        return True
+
+    def corrected(self) -> Workload:
+        """The workload with every estimate times what was measured; kinds and devices not seen yet follow those that were."""
+        ratio = np.full((len(self.workload.kinds), self.workload.cluster.p), np.nan)
+        for (kind, device), logs in self._recent.items():
+            ratio[kind, device] = float(np.median(logs))
+        factor = np.exp(filled(ratio))
+        problems = [_times(p, factor[self._kinds[t]]) for t, p in enumerate(self.workload.problems)]
+        return replace(self.workload, problems=tuple(problems))
+
+
+def filled(logs: FloatArray) -> FloatArray:
+    """A (kinds, p) matrix of logarithms without gaps: from the same kind elsewhere, else from all that is known, else 0.
+
+    Examples
+    --------
+    >>> filled(np.array([[1.0, np.nan], [np.nan, np.nan]])).tolist()
+    [[1.0, 1.0], [1.0, 1.0]]
+    """
+    known = ~np.isnan(logs)
+    overall = float(np.median(logs[known])) if known.any() else 0.0
+    full = np.array(logs)
+    for row in full:
+        row[np.isnan(row)] = (
+            float(np.mean(row[~np.isnan(row)])) if (~np.isnan(row)).any() else overall
+        )
+    return full
+
+
+def _times(problem: Problem, factor: FloatArray) -> Problem:
+    seconds = problem.durations()
+    scaled = np.where(np.isfinite(seconds), seconds, np.inf) * factor
+    return Problem(
+        problem.workflow,
+        problem.cluster,
+        frozen(np.ones(problem.n)),
+        frozen(np.arange(problem.n)),
+        frozen(scaled),
+    )

@@ -1,0 +1,321 @@
+"""What is in this machine, and how fast it is alone: a prior until real runs have been measured, and no more than that.
+
+Tasks run slower in place than in a benchmark, by a factor that differs from kind to kind, so nothing here overrules the history.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from weft.runtime.costs.history import default_path
+
+MATRICES = (256, 512, 1024)
+COPIES = (4_096, 1_000_000, 64_000_000)
+BANDWIDTH_BYTES = 64_000_000
+
+
+@dataclass(frozen=True)
+class FoundDevice:
+    """A device of this machine; `index` is its number among those of its kind, as its driver counts."""
+
+    name: str
+    kind: str
+    model: str
+    memory: float
+    cores: int = 1
+    index: int = 0
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One micro-benchmark on one device: median and quartiles, in `unit`."""
+
+    device: str
+    what: str
+    unit: str
+    median: float
+    low: float
+    high: float
+    repeats: int
+
+
+# -- discovery ----------------------------------------------------------------
+
+
+def discover(*, thorough: bool = True) -> list[FoundDevice]:
+    """The processor, then GPUs, as far as there is a library that can see them; not `thorough`: only by those that load at once.
+
+    Examples
+    --------
+    >>> discover(thorough=False)[0].kind
+    'cpu'
+    """
+    found = list(_by_nvml())
+    if not found and (thorough or "torch" in sys.modules):
+        found = list(_by_torch())
+    return [_processor(), *found]
+
+
+def cores_here() -> list[int]:
+    """Numbers of the processor cores this process may use."""
+    return (
+        sorted(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else list(range(os.cpu_count() or 1))
+    )
+
+
+def _processor() -> FoundDevice:
+    memory = (
+        float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+        if hasattr(os, "sysconf")
+        else float("inf")
+    )
+    return FoundDevice("cpu", "cpu", _processor_name(), memory, cores=len(cores_here()))
+
+
+def _processor_name() -> str:
+    listing = Path("/proc/cpuinfo")
+    if listing.is_file():
+        for line in listing.read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
+
+
+def _by_nvml() -> Iterator[FoundDevice]:
+    nvml = _optional("pynvml")
+    if nvml is None:
+        return
+    try:
+        nvml.nvmlInit()
+        for index in range(nvml.nvmlDeviceGetCount()):
+            handle = nvml.nvmlDeviceGetHandleByIndex(index)
+            model = nvml.nvmlDeviceGetName(handle)
+            memory = float(nvml.nvmlDeviceGetMemoryInfo(handle).total)
+            name = model.decode() if isinstance(model, bytes) else str(model)
+            yield FoundDevice(f"gpu{index}", name, name, memory, index=index)
+    except Exception:  # noqa: BLE001  # no driver, no device, no matter
+        return
+
+
+def _by_torch() -> Iterator[FoundDevice]:
+    torch = _optional("torch")
+    if torch is None:
+        return
+    try:
+        accelerator = getattr(torch, "accelerator", None)
+        kind = (
+            accelerator.current_accelerator().type
+            if accelerator is not None and accelerator.is_available()
+            else "cuda"
+        )
+        module = getattr(torch, kind)
+        for index in range(module.device_count()):
+            facts = (
+                module.get_device_properties(index)
+                if hasattr(module, "get_device_properties")
+                else None
+            )
+            model = str(getattr(facts, "name", kind))
+            yield FoundDevice(
+                f"{kind}{index}",
+                model,
+                model,
+                float(getattr(facts, "total_memory", np.inf)),
+                index=index,
+            )
+    except Exception:  # noqa: BLE001
+        return
+
+
+def _optional(name: str) -> Any:
+    """A module that may not be there, or may not work."""
+    try:
+        return import_module(name) if find_spec(name) is not None else None
+    except Exception:  # noqa: BLE001
+        return None
+
+
+# -- micro-benchmarks ---------------------------------------------------------
+
+
+def measure(device: FoundDevice, *, quick: bool = False) -> list[Measure]:
+    """Matrix products, memory bandwidth, copies and launch latency of a device."""
+    repeats = 3 if quick else 9
+    if device.kind == "cpu":
+        return list(_measure_processor(device, repeats))
+    torch = _optional("torch")
+    return [] if torch is None else list(_measure_torch(torch, device, repeats))
+
+
+def _measure_processor(device: FoundDevice, repeats: int) -> Iterator[Measure]:
+    rng = np.random.default_rng(0)
+    for n in MATRICES:
+        a = rng.random((n, n), dtype=np.float32)
+        yield _rate(
+            device, f"matrix product {n}", "FLOP/s", 2.0 * n**3, repeats, partial(np.matmul, a, a)
+        )
+    source = np.ones(BANDWIDTH_BYTES // 8)
+    target = np.empty_like(source)
+    yield _rate(
+        device,
+        "memory bandwidth",
+        "B/s",
+        2.0 * source.nbytes,
+        repeats,
+        partial(np.copyto, target, source),
+    )
+    for size in COPIES:
+        chunk, place = np.ones(size, np.uint8), np.empty(size, np.uint8)
+        yield _rate(
+            device, f"copy {size} B", "B/s", float(size), repeats, partial(np.copyto, place, chunk)
+        )
+    yield _latency(device, repeats)
+
+
+def _latency(device: FoundDevice, repeats: int) -> Measure:
+    """Seconds from handing an empty task to a process until its answer is here."""
+    from weft.model import Problem, Workload
+    from weft.runtime.backends.local.backend import LocalBackend
+    from weft.runtime.backends.protocol import Call, Order
+
+    with LocalBackend(1) as backend:
+        rounds = 20 * repeats
+        problem = Problem.from_arrays(np.ones((rounds, 1)))
+        backend.begin(Workload.of(problem), [Call(_nothing)] * rounds)
+        seconds = []
+        for k in range(rounds):
+            begin = time.perf_counter()
+            backend.submit(Order(k, (k,), ((),), (False,)), 0, 0.0)
+            while not any(
+                type(event).__name__ == "Finished" for event in backend.wait(float("inf"))
+            ):
+                pass
+            seconds.append(time.perf_counter() - begin)
+    return _summary(device, "launch latency", "s", seconds[rounds // 10 :])
+
+
+def _nothing() -> None:
+    """An empty task."""
+
+
+def _measure_torch(torch: Any, device: FoundDevice, repeats: int) -> Iterator[Measure]:
+    kind = "cuda" if device.name.startswith(("gpu", "cuda")) else device.name.rstrip("0123456789")
+    place = torch.device(kind, device.index)
+    wait = getattr(torch, kind).synchronize
+
+    def finished(work: Callable[[], object]) -> Callable[[], object]:
+        def timed() -> None:
+            work()
+            wait()
+
+        return timed
+
+    for n in MATRICES:
+        a = torch.rand((n, n), device=place)
+        yield _rate(
+            device,
+            f"matrix product {n}",
+            "FLOP/s",
+            2.0 * n**3,
+            repeats,
+            finished(partial(torch.matmul, a, a)),
+        )
+    big = torch.ones(BANDWIDTH_BYTES // 4, device=place)
+    yield _rate(
+        device, "memory bandwidth", "B/s", 2.0 * BANDWIDTH_BYTES, repeats, finished(big.clone)
+    )
+    for size in COPIES:
+        here = torch.ones(size, dtype=torch.uint8)
+        there = here.to(place)
+        yield _rate(
+            device,
+            f"copy {size} B to device",
+            "B/s",
+            float(size),
+            repeats,
+            finished(partial(here.to, place)),
+        )
+        yield _rate(
+            device, f"copy {size} B from device", "B/s", float(size), repeats, finished(there.cpu)
+        )
+    one = torch.zeros(1, device=place)
+    yield _summary(
+        device, "launch latency", "s", _seconds(finished(partial(one.add_, 1)), 20 * repeats)
+    )
+
+
+def _rate(
+    device: FoundDevice,
+    what: str,
+    unit: str,
+    amount: float,
+    repeats: int,
+    work: Callable[[], object],
+) -> Measure:
+    return _summary(device, what, unit, [amount / s for s in _seconds(work, repeats)])
+
+
+def _seconds(work: Callable[[], object], repeats: int) -> list[float]:
+    work()  # warm
+    found = []
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        work()
+        found.append(max(time.perf_counter() - begin, 1e-9))
+    return found
+
+
+def _summary(device: FoundDevice, what: str, unit: str, values: list[float]) -> Measure:
+    low, median, high = np.quantile(values, (0.25, 0.5, 0.75)).tolist()
+    return Measure(device.name, what, unit, median, low, high, len(values))
+
+
+# -- kept as a prior ----------------------------------------------------------
+
+
+def profile_path() -> Path:
+    """Beside the history."""
+    return default_path().with_name("profile.json")
+
+
+def save_profile(
+    found: list[FoundDevice], measures: list[Measure], path: Path | None = None
+) -> Path:
+    """Keep what was found and measured."""
+    where = path or profile_path()
+    where.parent.mkdir(parents=True, exist_ok=True)
+    document = {"devices": [asdict(d) for d in found], "measures": [asdict(m) for m in measures]}
+    where.write_text(json.dumps(document, indent=2), encoding="utf-8")
+    return where
+
+
+def relative_speeds(path: Path | None = None) -> dict[str, float]:
+    """Device -> its largest matrix product, compared with the processor's; empty while nothing was profiled."""
+    where = path or profile_path()
+    if not where.is_file():
+        return {}
+    try:
+        measures = json.loads(where.read_text(encoding="utf-8"))["measures"]
+        rates = {
+            m["device"]: float(m["median"])
+            for m in measures
+            if m["what"] == f"matrix product {MATRICES[-1]}"
+        }
+        return {device: rate / rates["cpu"] for device, rate in rates.items()}
+    except (ValueError, KeyError, TypeError):
+        return {}

@@ -1,0 +1,124 @@
+"""Rules in real runs: the same decisions as `RulePolicy`, from heaps of what is ready, whose cost hardly grows with how much that is."""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from math import inf
+
+from weft.policies import RulePolicy
+from weft.runtime.engine.live_lifecycle import LiveLifecycle
+from weft.sim.story import POOL
+from weft.sim.view import Decision
+
+
+class RuleGuide:
+    """A rule is asked at every event: the first ready instance in its order for which its placement finds a device.
+
+    What becomes ready is put on the heap of its kind; what was committed or held back since is dropped when it comes to the top.
+    """
+
+    def __init__(self, policy: RulePolicy) -> None:
+        self.policy = policy
+        self.name = policy.name
+
+    def begin(self, life: LiveLifecycle) -> None:
+        """Work out the order once."""
+        self._keys: list[float] = self.policy.rule(life.workload).keys.tolist()
+        self._by_kind = self.policy.placement == "mru"
+        self._heaps: list[list[tuple[float, int]]] = [
+            [] for _ in (life.workload.kinds if self._by_kind else (0,))
+        ]
+        life.fresh = list(life.ready)
+
+    def arrived(self, life: LiveLifecycle, job: int, now: float) -> None:
+        """The life cycle shows it."""
+
+    def changed(self, life: LiveLifecycle, now: float) -> None:  # noqa: ARG002
+        """The life cycle shows it; jobs that are new get their place in the order."""
+        if len(self._keys) < life.workload.instances:
+            self.begin(life)
+
+    def decide(self, life: LiveLifecycle, now: float) -> Decision | None:
+        """Take the first ready task for which there is a device, or wait."""
+        for i in life.fresh:
+            heappush(self._heaps[life.kind[i] if self._by_kind else 0], (self._keys[i], i))
+        life.fresh.clear()
+        return self._by_device(life, now) if self._by_kind else self._by_instance(life, now)
+
+    def _by_instance(self, life: LiveLifecycle, now: float) -> Decision | None:
+        devices = self._devices(life, now)
+        heap = self._heaps[0]
+        aside: list[tuple[float, int]] = []
+        found = None
+        while devices and found is None and (top := _top(life, heap)) is not None:
+            device = self._place(life, top, devices, now)
+            if device is None:
+                aside.append(heappop(heap))
+            else:
+                found = Decision(top, device)
+        for entry in aside:
+            heappush(heap, entry)
+        return found
+
+    def _by_device(self, life: LiveLifecycle, now: float) -> Decision | None:
+        """A device stays with its kind while it can; then kinds in cyclic order."""
+        kinds = len(self._heaps)
+        for device, machine in enumerate(life.machines):
+            if not life.idle(device, now):
+                continue
+            last = max(machine.last_kind, 0)
+            for step in range(kinds):
+                instance = _first_runnable(life, self._heaps[(last + step) % kinds], device)
+                if instance is not None:
+                    return Decision(instance, device)
+        return None
+
+    def _devices(self, life: LiveLifecycle, now: float) -> list[int]:
+        if self.policy.placement == "eft":
+            return [d for d, machine in enumerate(life.machines) if machine.pace < inf]
+        return [d for d in range(len(life.machines)) if life.idle(d, now)]
+
+    def _place(
+        self, life: LiveLifecycle, instance: int, devices: list[int], now: float
+    ) -> int | None:
+        """The device a placement finds; the lower number among equals."""
+        members = [instance]
+        best, least = None, inf
+        for d in devices:
+            if not life.can_run(instance, d):
+                continue
+            if self.policy.placement == "first":
+                return d
+            cost = life.expected(members, d)
+            if self.policy.placement != "fastest":
+                free = max(life.free_at(d, now), now)
+                if best is not None and free + cost >= least:
+                    continue  # inputs can only delay it further
+                cost += max(free, life.arrival(members, d, now))
+            if best is None or cost < least:
+                best, least = d, cost
+        return best
+
+
+def _top(life: LiveLifecycle, heap: list[tuple[float, int]]) -> int | None:
+    """The first instance of a heap that is still ready."""
+    state = life.stories.state
+    while heap:
+        instance = heap[0][1]
+        if state[instance] in POOL and instance not in life.held:
+            return instance
+        heappop(heap)
+    return None
+
+
+def _first_runnable(life: LiveLifecycle, heap: list[tuple[float, int]], device: int) -> int | None:
+    aside = []
+    found = None
+    while (top := _top(life, heap)) is not None:
+        if life.can_run(top, device):
+            found = top
+            break
+        aside.append(heappop(heap))
+    for entry in aside:
+        heappush(heap, entry)
+    return found

@@ -1,0 +1,117 @@
+"""Shadow mode: a second policy is asked beside the first, and never acted on; the report says what it would have done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from weft.runtime.deciders.policy import Guide
+from weft.runtime.engine.live_lifecycle import LiveLifecycle
+from weft.sim.view import Block, Decision, Policy, View
+
+
+@dataclass(frozen=True)
+class ShadowReport:
+    """What a policy in the shadow would have done.
+
+    Attributes
+    ----------
+    asked : decisions it was asked for; same_task, same_device, same : on how many it agreed with the policy in charge
+    waited : how often it would have waited; erred : how often it raised or made no sense
+    gain : mean seconds by which its choice was expected to finish earlier, where both chose the same task
+    """
+
+    policy: str
+    asked: int = 0
+    same_task: int = 0
+    same_device: int = 0
+    same: int = 0
+    waited: int = 0
+    erred: int = 0
+    gain: float = 0.0
+
+    def __str__(self) -> str:
+        """One line."""
+        share = f"{self.same / self.asked:.0%}" if self.asked else "none"
+        return (
+            f"{self.policy} in the shadow: asked {self.asked} times, the same decision in {share}, "
+            f"waited {self.waited}, erred {self.erred}, expected gain {self.gain:.3g} s a task"
+        )
+
+
+class ShadowedGuide:
+    """A guide that decides, and a policy that is only asked."""
+
+    def __init__(self, guide: Guide, shadow: Policy, *, seed: int = 0) -> None:
+        self.guide = guide
+        self.shadow = shadow
+        self.seed = seed
+        self.name = guide.name
+        self._log: list[tuple[Decision, object, float]] = []
+
+    def begin(self, life: LiveLifecycle) -> None:
+        """Both begin; a shadow that cannot, is silent."""
+        self.guide.begin(life)
+        self._begin(life)
+
+    def _begin(self, life: LiveLifecycle) -> None:
+        self._devices = life.workload.cluster.p
+        try:
+            self.shadow.begin(life.workload, seed=self.seed)
+            self._able = True
+        except Exception:  # noqa: BLE001  # the shadow must never matter
+            self._able = False
+
+    def arrived(self, life: LiveLifecycle, job: int, now: float) -> None:
+        """Pass it on."""
+        self.guide.arrived(life, job, now)
+
+    def changed(self, life: LiveLifecycle, now: float) -> None:
+        """Pass it on; with more devices, the shadow begins anew."""
+        self.guide.changed(life, now)
+        if life.workload.cluster.p != self._devices:
+            self._begin(life)
+
+    def decide(self, life: LiveLifecycle, now: float) -> Decision | Block | None:
+        """The guide decides; the shadow is asked about the same moment."""
+        view = life.view(now)
+        said = self.guide.decide(life, now)
+        if isinstance(said, Decision):
+            other, gain = self._ask(view, said)
+            self._log.append((said, other, gain))
+        return said
+
+    def report(self) -> ShadowReport:
+        """What came of it."""
+        both = [(a, b) for a, b, _ in self._log if isinstance(b, Decision)]
+        gains = [gain for *_, gain in self._log if gain == gain]  # noqa: PLR0124  # not NaN
+        return ShadowReport(
+            policy=self.shadow.name,
+            asked=len(self._log),
+            same_task=sum(a.instance == b.instance for a, b in both),
+            same_device=sum(a.device == b.device for a, b in both),
+            same=sum(a == b for a, b in both),
+            waited=sum(b is None or isinstance(b, Block) for _, b, _ in self._log),
+            erred=sum(isinstance(b, Exception) for _, b, _ in self._log),
+            gain=float(np.mean(gains)) if gains else 0.0,
+        )
+
+    def _ask(self, view: View, said: Decision) -> tuple[object, float]:
+        if not self._able:
+            return RuntimeError("it did not begin"), float("nan")
+        try:
+            other = self.shadow.decide(view)
+            if isinstance(other, Decision) and (
+                other.instance not in view.ready or not 0 <= other.device < len(view.pace)
+            ):
+                return ValueError("nonsense"), float("nan")
+            same = isinstance(other, Decision) and other.instance == said.instance
+            gain = (
+                view.finish(said.instance, said.device) - view.finish(said.instance, other.device)
+                if same and other
+                else float("nan")
+            )
+        except Exception as error:  # noqa: BLE001
+            return error, float("nan")
+        return other, gain

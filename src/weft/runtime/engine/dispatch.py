@@ -1,0 +1,210 @@
+"""What devices have and what they get next: the window of each, as in the ring buffer of a GPU, and the reservations behind it.
+
+With a backend that models transfers, every device gets one group at a time, when its inputs have arrived: this is the simulator. With a
+real one, a device gets the first groups of its queue ahead of time, `window` of them, so that it never waits for the driver.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from math import inf
+
+from weft.runtime.backends.protocol import Backend, Failed, Finished, Order, Started
+from weft.runtime.engine.live_lifecycle import LiveLifecycle
+from weft.runtime.service.budgets import Reservations
+from weft.sim.device_state import Group, Start, Wake
+from weft.sim.story import State
+
+RESERVED = -2
+"""Batch number of a group whose budget was checked already; a real one is given when it starts."""
+
+
+@dataclass(eq=False, slots=True)
+class Sent:
+    """An order a device has, and since when."""
+
+    order: Order
+    group: Group
+    at: float
+    overdue: bool = False
+
+
+class Dispatch:
+    """Orders that are out, by device, first come first."""
+
+    def __init__(
+        self,
+        life: LiveLifecycle,
+        backend: Backend,
+        *,
+        window: int,
+        reservations: Reservations | None = None,
+    ) -> None:
+        self.life = life
+        self.backend = backend
+        self.reservations = reservations
+        self.window = 1 if life.modelled or life.planned else window
+        devices = range(len(life.machines))
+        self.sent: list[deque[Sent]] = [deque() for _ in devices]
+        self.wakes = [inf for _ in devices]
+        """When to look at each device again."""
+        self._free = [0.0 for _ in devices]
+        """When the last order that ended on each device did."""
+        self._numbers = 0
+
+    def grow(self, devices: int) -> None:
+        """There are more devices now."""
+        for _ in range(len(self.sent), devices):
+            self.sent.append(deque())
+            self.wakes.append(inf)
+            self._free.append(0.0)
+
+    # -- orders go out ------------------------------------------------------
+
+    def fill(self, device: int, now: float) -> None:
+        """Send a device what it can take now, or note when to look again."""
+        machine, sent = self.life.machines[device], self.sent[device]
+        self.wakes[device] = inf
+        if self.life.modelled:
+            self._start_due(device, now)
+            return
+        if machine.pace == inf or (now < machine.blocked_until and machine.running is None):
+            self.wakes[device] = machine.blocked_until if machine.pace < inf else inf
+            return
+        if not machine.queue:
+            return
+        state = self.life.stories.state
+        while len(sent) < self.window:
+            k = len(sent) - (machine.running is not None)
+            if k >= len(machine.queue):
+                break
+            group = machine.queue[k]
+            if any(state[i] is State.WAITING for i in group.members) or not self._reserve(
+                group, device, now
+            ):
+                break
+            self._send(group, device, now)
+        self.begin_next(device)
+
+    def begin_next(self, device: int) -> None:
+        """A device goes on by itself with what it has; what it was sent after it fell idle begins then."""
+        sent = self.sent[device]
+        if sent and self.life.machines[device].running is None and not self.life.modelled:
+            self.life.begin(device, max(self._free[device], sent[0].at))
+
+    def _start_due(self, device: int, now: float) -> None:
+        machine = self.life.machines[device]
+        if (
+            self.reservations is not None
+            and machine.queue
+            and machine.running is None
+            and machine.pace < inf
+        ):
+            ready = not any(
+                self.life.stories.state[i] is State.WAITING for i in machine.queue[0].members
+            )
+            if ready and not self._reserve(machine.queue[0], device, now):
+                return
+        due = self.life.start_due(device, now)
+        if isinstance(due, Wake):
+            self.wakes[device] = due.at
+        elif isinstance(due, Start):
+            self._send(due.group, device, now)
+
+    def _send(self, group: Group, device: int, now: float) -> None:
+        members, life = group.members, self.life
+        inputs = tuple([life.sources(i) for i in members])
+        order = Order(
+            self._numbers,
+            tuple(members),
+            inputs,
+            tuple([bool(life.choices_of(i)) for i in members]),
+        )
+        self._numbers += 1
+        self.sent[device].append(Sent(order, group, now))
+        self.backend.submit(order, device, float(order.number))
+
+    # -- and come back ------------------------------------------------------
+
+    def take(self, event: Finished | Failed) -> Sent | None:
+        """The order an event ends; None if it was called off before."""
+        sent = self.sent[event.device]
+        return sent.popleft() if sent and sent[0].order.number == event.number else None
+
+    def take_all(self, device: int) -> deque[Sent]:
+        """All that a device had, and has no more."""
+        gone, self.sent[device] = self.sent[device], deque()
+        return gone
+
+    def believed(self, group: Group, event: Finished | Failed, now: float) -> float:
+        """Set when a group began, and return when it ended, as far as the clock of its device can be believed.
+
+        Nothing begins before it was sent, or before what was ahead of it ended; nothing ends after its end was reported. So no task
+        can seem to run before its inputs were there, whatever the clocks of devices say.
+        """
+        if self.life.modelled:
+            return event.finish
+        if group.start < event.start <= now:
+            group.start = event.start
+        finish = self._free[group.device] = max(group.start, min(event.finish, now))
+        return finish
+
+    def started(self, event: Started, now: float) -> None:
+        """An order began, by its device's own account: its time limit counts from there."""
+        sent, running = self.sent[event.device], self.life.machines[event.device].running
+        if (
+            sent
+            and sent[0].order.number == event.number
+            and running is sent[0].group
+            and not self.life.modelled
+        ):
+            running.start = max(running.start, min(event.time, now))
+
+    def strays(self) -> list[tuple[int, Sent, bool]]:
+        """(device, order, whether it ran) of every order whose group is no longer on its device; they are out no more."""
+        found = []
+        for device, machine in enumerate(self.life.machines):
+            kept = [machine.running, *machine.queue]
+            first = self.sent[device][0] if self.sent[device] else None
+            gone = [
+                sent for sent in self.sent[device] if not any(sent.group is group for group in kept)
+            ]
+            self.sent[device] = deque(sent for sent in self.sent[device] if sent not in gone)
+            found += [(device, sent, sent is first) for sent in gone]
+        return found
+
+    # -- reservations -------------------------------------------------------
+
+    def settle(self, group: Group, seconds: float, now: float) -> None:
+        """A group ended: its seconds are taken from the budget of its application."""
+        if self.reservations is not None:
+            first = group.members[0]
+            self.reservations.settle(
+                first, group.device, job=self.life.place[first][0], seconds=seconds, now=now
+            )
+
+    def release(self, sent: Sent, device: int) -> None:
+        """What was sent and never ran gives back what it reserved."""
+        if self.reservations is not None:
+            self.reservations.release(sent.order.members[0], device)
+            sent.group.batch = -1 if sent.group.batch == RESERVED else sent.group.batch
+
+    def _reserve(self, group: Group, device: int, now: float) -> bool:
+        """Whether the reservations let a group start now; otherwise the device looks again when they may."""
+        if self.reservations is None or group.batch == RESERVED:
+            return True
+        job, first = self.life.place[group.members[0]][0], group.members[0]
+        memory = sum(
+            float(self.life.problem(i).workflow.memory[self.life.place[i][1]])
+            for i in group.members
+        )
+        predicted = self.life.expected(group.members, device)
+        again = self.reservations.admit(
+            first, device, job=job, predicted=predicted, now=now, memory=memory
+        )
+        if again is not None:
+            self.wakes[device] = again
+            return False
+        group.batch = RESERVED
+        return True

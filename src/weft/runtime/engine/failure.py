@@ -1,0 +1,98 @@
+"""What went wrong with a task, said once and clearly: the user's traceback, the names of its inputs, and what depends on it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from weft.errors import WeftError
+from weft.runtime.backends.protocol import Fault
+from weft.runtime.engine.live_lifecycle import LiveLifecycle
+
+if TYPE_CHECKING:
+    from weft.model import Trace
+
+MOST_NAMES = 6
+"""Names of inputs and dependents that an error shows."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A task that was given up.
+
+    Attributes
+    ----------
+    task, device : names; job, instance : numbers
+    fault, text, traceback : what happened, as the backend told it
+    attempts : how many times it ran
+    inputs : names of the tasks whose results it got; dependents : names of those that cannot run without it
+    """
+
+    task: str
+    job: int
+    instance: int
+    device: str
+    fault: Fault
+    text: str
+    traceback: str
+    attempts: int
+    inputs: tuple[str, ...]
+    dependents: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls,
+        life: LiveLifecycle,
+        instance: int,
+        device: int,
+        fault: Fault,
+        text: str,
+        traceback: str,
+        attempts: int,
+    ) -> Failure:
+        """Gather what there is to know before the instance is given up."""
+        job, task = life.place[instance]
+        name = life.problem(instance).workflow.task_name
+        first = int(life.workload.first_instance[job])
+        return cls(
+            task=name(task),
+            job=job,
+            instance=instance,
+            device=life.workload.cluster.names[device],
+            fault=fault,
+            text=text,
+            traceback=traceback,
+            attempts=attempts,
+            inputs=tuple(name(parent - first) for parent, _ in life.inputs[instance]),
+            dependents=tuple(name(i - first) for i in life.dependents(instance) if i != instance),
+        )
+
+    def __str__(self) -> str:
+        """One clear line, then the user's traceback, if there is one."""
+        tries = f" ({self.attempts} attempts)" if self.attempts > 1 else ""
+        line = f"task '{self.task}' failed on device '{self.device}'{tries}: {self.text}"
+        line += f"; inputs: {_listed(self.inputs) or 'none'}"
+        line += (
+            f"; not run because of it: {_listed(self.dependents)}"
+            if self.dependents
+            else "; nothing depends on it"
+        )
+        return f"{line}\n{self.traceback.rstrip()}" if self.traceback else line
+
+
+class TaskFailed(WeftError):
+    """A run was stopped by a task; `failure` says by which, `trace` what had happened by then."""
+
+    def __init__(self, failure: Failure, trace: Trace | None = None) -> None:
+        super().__init__(str(failure))
+        self.failure = failure
+        self.trace = trace
+
+
+class PolicyReplaced(UserWarning):
+    """A policy or planner erred or said nonsense; greedy earliest finish time decides in its place."""
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    shown = ", ".join(f"'{name}'" for name in names[:MOST_NAMES])
+    return f"{shown} and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else shown

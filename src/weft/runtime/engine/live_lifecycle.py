@@ -1,0 +1,317 @@
+"""The life cycle of a run that really happens: nobody waits for estimated transfers, tasks fail by their own fault, some are given up."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from math import inf
+
+import numpy as np
+
+from weft.model import Problem, Workflow, Workload
+from weft.model.columns import IntArray, frozen
+from weft.sim.device_state import Group, Machine
+from weft.sim.lifecycle import Lifecycle, outgoing_edges
+from weft.sim.story import OVER, POOL, State
+from weft.sim.view import View
+
+
+class LiveLifecycle(Lifecycle):
+    """A `Lifecycle` with what real runs need, and views whose cost does not grow with the number of tasks.
+
+    Parameters
+    ----------
+    modelled : devices wait for the estimated arrival of their inputs, as in the simulator
+
+    Examples
+    --------
+    >>> from weft.model import Problem
+    >>> life = LiveLifecycle(Workload.of(Problem.from_arrays([[2.0], [3.0]], [[0, 1]])))
+    >>> life.arrive(0, 0.0)
+    >>> life.commit([0], 0, 0.0)
+    >>> life.begin(0, 0.1).members
+    [0]
+    >>> life.lose(0, 0.5).members, life.give_up(0, 0.5, "it raised")
+    ([0], [0, 1])
+    """
+
+    def __init__(
+        self,
+        workload: Workload,
+        *,
+        modelled: bool = False,
+        eager: bool = True,
+        planned: bool = False,
+        keys: Sequence[float] | None = None,
+    ) -> None:
+        super().__init__(workload, eager=eager, planned=planned, keys=keys)
+        self.modelled = modelled
+        self._problems = [workload.problem_of(job) for job in range(workload.jobs)]
+        self._parents = [_parents(problem.workflow) for problem in workload.problems]
+        self.failed = [False] * workload.jobs
+        """Jobs of which a task was given up: they end without a finish."""
+        self.fresh: list[int] = []
+        """Instances that became ready since a guide that minds last looked."""
+        self.held: set[int] = set()
+        """Ready instances that wait for the end of their back-off."""
+        self._shown: IntArray | None = None
+        """What is ready, as a column for views; None: to be made anew."""
+        self._ran_on = np.full(workload.instances, -1, np.int64)
+        self._finished_at = np.full(workload.instances, np.nan)
+        self._copies: dict[int, list[tuple[int, float]]] = {}
+        self._queued: list[float | None] = [0.0] * workload.cluster.p
+        """Expected seconds of each device's queue; None: to be summed anew."""
+
+    # -- events -------------------------------------------------------------
+
+    def begin(self, device: int, now: float) -> Group:
+        """The head of a device's queue runs, wherever its inputs were."""
+        machine = self.machines[device]
+        group = machine.queue.popleft()
+        self._queued[device] = None if machine.queue else 0.0
+        self._run(group, machine, now)
+        return group
+
+    def hold(self, instance: int) -> None:
+        """Keep a ready instance from the policy until it is released."""
+        self._out_of_pool(instance)
+        self.held.add(instance)
+
+    def release(self, instance: int) -> None:
+        """Show a held instance to the policy again, unless it was cancelled meanwhile."""
+        self.held.discard(instance)
+        if self.stories.state[instance] in POOL and instance not in self.ready:
+            self._into_pool(instance)
+
+    def give_up(self, instance: int, now: float, note: str) -> list[int]:
+        """An instance will never be done: cancel it and all that depends on it. Return what was cancelled."""
+        self.failed[self.place[instance][0]] = True
+        gone = [
+            i
+            for i in self.dependents(instance)
+            if self.stories.state[i] not in (*OVER, State.CANCELLED)
+        ]
+        for i in gone:
+            if i in self.ready:
+                self._out_of_pool(i)
+            self.stories.move(
+                i,
+                State.CANCELLED,
+                now,
+                note if i == instance else f"needs {self.stories.names[instance]}",
+            )
+        for device in range(len(self.machines)):
+            self._purge(device, now)
+        for i in gone:
+            self._count_down(i, now)
+        return gone
+
+    def finish(self, device: int, now: float, outcomes: Mapping[int, int] | None = None) -> None:
+        """Remember where and when."""
+        group = self.machines[device].running
+        super().finish(device, now, outcomes)
+        for i in group.members if group is not None else ():
+            if self._ran_on[i] < 0:
+                self._ran_on[i], self._finished_at[i] = device, now
+            else:
+                self._copies.setdefault(i, []).append((device, now))
+
+    def commit(
+        self, instances: Sequence[int], device: int, now: float, *, copy: bool = False
+    ) -> None:
+        """Add to the load of the device."""
+        super().commit(instances, device, now, copy=copy)
+        load = self._queued[device]
+        if load is not None and self.machines[device].pace < inf:
+            self._queued[device] = load + self.expected(instances, device)
+
+    def lose(self, device: int, now: float, note: str = "failed") -> Group:
+        """A plan puts the lost group back at the head."""
+        self._queued[device] = None
+        return super().lose(device, now, note)
+
+    def change_pace(self, device: int, pace: float, now: float) -> Group | None:
+        """Queues grow, shrink or vanish."""
+        self._queued[device] = None
+        return super().change_pace(device, pace, now)
+
+    def cancel(self, job: int, now: float) -> list[int]:
+        """Some of the job may have been given up before, or be held back."""
+        if self._ended[job]:
+            return []
+        for i in self.instances(job):
+            self.held.discard(i)
+            if i in self.ready:
+                self._out_of_pool(i)
+            if self.stories.state[i] not in (*OVER, State.CANCELLED):
+                self.stories.move(i, State.CANCELLED, now)
+        self._end(job)
+        return [device for device in range(len(self.machines)) if self._purge(device, now)]
+
+    def estimate(self, workload: Workload) -> None:
+        """Take the same workload with better estimates: what expected times and policies go by from now on."""
+        self.workload = workload
+        self._problems = [workload.problem_of(job) for job in range(workload.jobs)]
+        self._queued = [None] * len(self.machines)
+
+    def grow(self, workload: Workload) -> None:
+        """Take the same workload on more devices: the old ones first, the new ones down until they are said to be up."""
+        for _ in range(len(self.machines), workload.cluster.p):
+            self.machines.append(Machine(pace=inf))
+        self.estimate(workload)
+
+    def extend(self, workload: Workload) -> None:
+        """Take the same workload with more jobs behind those it had; their instances wait for them to arrive."""
+        jobs = range(self.workload.jobs, workload.jobs)
+        self.estimate(workload)
+        self._first, self._template = workload.first_instance.tolist(), workload.template.tolist()
+        for problem in workload.problems[len(self._edges) :]:
+            self._edges.append(outgoing_edges(problem.workflow))
+            self._parents.append(_parents(problem.workflow))
+        numbers = {kind: k for k, kind in enumerate(workload.kinds)}
+        for job in jobs:
+            w = workload.problem_of(job).workflow
+            self.place.extend((job, task) for task in range(w.n))
+            self.kind.extend(numbers[w.kinds[k]] for k in w.kind.tolist())
+            self.stories.names.extend(
+                f"task '{w.task_name(task)}' of job {job}" for task in range(w.n)
+            )
+            self._undecided.extend(np.diff(w.pred_ptr).tolist())
+            self._left.append(w.n)
+        new = len(self.place) - len(self.results)
+        self.stories.state.extend([State.WAITING] * new)
+        self.keys.extend([0.0] * new)
+        self._reserved.extend([False] * new)
+        self.results.extend([] for _ in range(new))
+        self.inputs.extend([] for _ in range(new))
+        self.started = np.append(self.started, np.full(new, np.nan))
+        self._ran_on = np.append(self._ran_on, np.full(new, -1, np.int64))
+        self._finished_at = np.append(self._finished_at, np.full(new, np.nan))
+        self.outcome = np.append(
+            self.outcome, np.full(int(workload.first_choice[-1]) - len(self.outcome), -1, np.int64)
+        )
+        for column, value in ((self.job_finish, np.nan), (self._latest, -inf)):
+            column.extend([value] * len(jobs))
+        for flags in (self.failed, self._here, self._ended):
+            flags.extend([False] * len(jobs))
+        self.jobs_left += len(jobs)
+
+    # -- views --------------------------------------------------------------
+
+    def problem(self, instance: int) -> Problem:
+        """From a list: it is asked for many times a task."""
+        return self._problems[self.place[instance][0]]
+
+    def sources(self, instance: int) -> tuple[int | None, ...]:
+        """The instance whose result each incoming edge carries; None where the edge was not taken."""
+        job, task = self.place[instance]
+        first, parents = self._first[job], self._parents[self._template[job]][task]
+        if len(self.inputs[instance]) == len(parents):
+            return tuple([first + p for p in parents])
+        taken = {parent for parent, _ in self.inputs[instance]}
+        return tuple([first + p if first + p in taken else None for p in parents])
+
+    def jobs_here(self) -> list[int]:
+        """Jobs in the system: arrived, not ended."""
+        return [j for j, here in enumerate(self._here) if here and not self._ended[j]]
+
+    def over(self, job: int) -> int:
+        """How many instances of a job need nothing more."""
+        return len(self._instances(job)) - (0 if self._ended[job] else self._left[job])
+
+    def instances(self, job: int) -> range:
+        """The instances of a job."""
+        return self._instances(job)
+
+    def dependents(self, instance: int) -> list[int]:
+        """An instance and all that cannot be without it, by number."""
+        job, task = self.place[instance]
+        w, first = self.problem(instance).workflow, int(self.workload.first_instance[job])
+        seen = {task}
+        stack = [task]
+        while stack:
+            u = stack.pop()
+            for v in w.dst[w.succ_ptr[u] : w.succ_ptr[u + 1]].tolist():
+                if v not in seen:
+                    seen.add(v)
+                    stack.append(v)
+        return [first + t for t in sorted(seen)]
+
+    def choices_of(self, instance: int) -> list[int]:
+        """Most workflows have none."""
+        return super().choices_of(instance) if self.problem(instance).workflow.conditional else []
+
+    def batch(self, instance: int, device: int) -> list[int]:
+        """Without a look at all that is ready where a device runs one at a time."""
+        return (
+            [instance]
+            if self.workload.cluster.batch[device] == 1
+            else super().batch(instance, device)
+        )
+
+    def free_at(self, device: int, now: float) -> float:
+        """As estimated by the simulator where transfers are modelled; else without them, from a sum that is kept."""
+        machine = self.machines[device]
+        if self.modelled or machine.pace == inf:
+            return super().free_at(device, now)
+        load = self._queued[device]
+        if load is None:
+            load = self._queued[device] = sum(
+                self.expected(group.members, device) for group in machine.queue
+            )
+        begin = now if machine.running is None else max(now, machine.running.expected)
+        return max(begin, machine.blocked_until) + load
+
+    def view(self, now: float) -> View:
+        """What a policy may know; the columns of instances are shared and read-only."""
+        devices = range(len(self.machines))
+        if self._shown is None:
+            self._shown = frozen(np.array(self.ready, np.int64))
+        return View(
+            workload=self.workload,
+            now=now,
+            ready=self._shown,
+            free_at=np.array([self.free_at(d, now) for d in devices]),
+            idle=np.array([self.idle(d, now) for d in devices]),
+            pace=np.array([m.pace for m in self.machines]),
+            ran_on=frozen(self._ran_on),
+            finished_at=frozen(self._finished_at),
+            started_at=self.started_at(),
+            running=np.array(
+                [-1 if m.running is None else m.running.members[0] for m in self.machines], np.int64
+            ),
+            jobs=np.array(self.jobs_here(), np.int64),
+            eager=self.eager,
+            outcome=self.outcome.copy(),
+            copies=self._copies,
+        )
+
+    # -- inside -------------------------------------------------------------
+
+    def _into_pool(self, instance: int) -> None:
+        super()._into_pool(instance)
+        self.fresh.append(instance)
+        self._shown = None
+
+    def _out_of_pool(self, instance: int) -> None:
+        at = bisect_left(self.ready, instance)
+        del self.ready[at]
+        if self._shown is not None:
+            self._shown = frozen(np.delete(self._shown, at))
+
+    def _purge(self, device: int, now: float) -> bool:
+        self._queued[device] = None
+        return super()._purge(device, now)
+
+    def _end_if_complete(self, job: int, now: float) -> None:
+        if self.failed[job] and self._left[job] == 0 and not self._ended[job]:
+            self._end(job)
+        else:
+            super()._end_if_complete(job, now)
+
+
+def _parents(workflow: Workflow) -> list[list[int]]:
+    """The task each incoming edge of each task comes from."""
+    sources, bounds = workflow.src[workflow.pred_edge].tolist(), workflow.pred_ptr.tolist()
+    return [sources[begin:end] for begin, end in pairwise(bounds)]

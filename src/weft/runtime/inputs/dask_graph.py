@@ -1,0 +1,184 @@
+"""A way in: Dask collections (delayed, bag, array, ...). Their graph, after Dask's own optimisation, becomes an application.
+
+Dask has had several forms of a graph: tuples, objects, expressions. `dask.optimize` and the protocol of collections give the graph in all
+of them; Dask's own conversion makes nodes of it that know what they need and can be called. Only that form is read here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+from weft.errors import InvalidInput, MissingExtra, Unsupported
+from weft.model import WorkflowBuilder
+from weft.runtime.backends.protocol import Call, Input
+from weft.runtime.inputs.functions import Application
+
+Key = Hashable
+
+
+class Node:
+    """A node of a Dask graph on its way to a worker: lambdas too, as Dask sends them."""
+
+    def __init__(self, node: Any, keys: Sequence[Key]) -> None:
+        self.node = node
+        self.keys = tuple(keys)
+
+    def __reduce__(self) -> Any:
+        """By value where it must be."""
+        from distributed.protocol.pickle import dumps
+
+        return _node, (dumps((self.node, self.keys)),)
+
+
+def _node(data: bytes) -> Node:
+    from distributed.protocol.pickle import loads
+
+    return Node(*loads(data))
+
+
+def evaluate(node: Node, *values: Any) -> Any:
+    """Call a node with the results it needs."""
+    return node.node(dict(zip(node.keys, values, strict=True)))
+
+
+class Ending:
+    """Makes the values of collections of the results of their keys, as ``.compute()`` does."""
+
+    def __init__(
+        self, parts: Sequence[tuple[str, Any, Any, tuple[Any, ...]]], names: Mapping[Key, str]
+    ) -> None:
+        self._parts = parts
+        self._names = names
+
+    def __call__(self, results: Mapping[str, Any]) -> dict[str, Any]:
+        """The value of every collection that is complete."""
+        values = {}
+        for name, keys, finish, extra in self._parts:
+            if all(self._names[key] in results for key in _flat(keys)):
+                values[name] = finish(self._nested(keys, results), *extra)
+        return values
+
+    def _nested(self, keys: Any, results: Mapping[str, Any]) -> Any:
+        if isinstance(keys, list):
+            return [self._nested(key, results) for key in keys]
+        return results[self._names[keys]]
+
+
+def from_collections(collections: Sequence[Any]) -> Application:
+    """Make an application of Dask collections; the results are called "result", or "result-0", "result-1" and so on when there are several.
+
+    Tasks are called as Dask calls them, and are of the kind Dask groups them by. What only stands for another task is left out.
+
+    Examples
+    --------
+    >>> import dask
+    >>> app = from_collections([dask.delayed(max)(dask.delayed(len)("abc"), 2)])
+    >>> app.workflow.n, app.collect({app.workflow.task_name(app.wanted[0]): 3})
+    (2, {'result': 3})
+    """
+    try:
+        import dask
+        from dask._task_spec import Alias, DataNode, convert_legacy_graph
+        from dask.utils import key_split
+    except ImportError as error:
+        raise MissingExtra("dask 2025.1 or newer", "dask") from error
+    optimised = dask.optimize(*collections)
+    graph: dict[Key, Any] = {}
+    for collection in optimised:
+        graph.update(dict(collection.__dask_graph__()))
+    nodes = convert_legacy_graph(graph)
+    _refuse_futures(nodes)
+    meant = {key: _meant(key, nodes, Alias) for key in nodes}
+    needs = {
+        key: [meant[k] for k in sorted(node.dependencies, key=str)]
+        for key, node in nodes.items()
+        if meant[key] == key
+    }
+    asked = [key for collection in optimised for key in _flat(collection.__dask_keys__())]
+    inline = _inlined(nodes, needs, {meant[key] for key in asked}, DataNode)
+    order = [key for key in _in_order(needs, [meant[key] for key in asked]) if key not in inline]
+    if not order:
+        raise InvalidInput("the Dask collections have no tasks: there is nothing to run")
+    number = {key: k for k, key in enumerate(order)}
+    builder = WorkflowBuilder("dask")
+    for key in order:
+        builder.task(_name(key), kind=key_split(key))
+    calls = []
+    for key in order:
+        parents = sorted({number[k] for k in needs[key] if k not in inline})
+        for parent in parents:
+            builder.edge(_name(order[parent]), _name(key))
+        slot = {order[parent]: Input(e) for e, parent in enumerate(parents)}
+        reads = sorted(nodes[key].dependencies, key=str)
+        values = [slot[meant[k]] if meant[k] in slot else nodes[meant[k]]({}) for k in reads]
+        calls.append(Call(evaluate, (Node(nodes[key], reads), *values)))
+    names = {key: _name(meant[key]) for key in asked}
+    single = len(optimised) == 1
+    parts = [
+        (
+            "result" if single else f"result-{k}",
+            collection.__dask_keys__(),
+            *collection.__dask_postcompute__(),
+        )
+        for k, collection in enumerate(optimised)
+    ]
+    wanted = tuple(dict.fromkeys(number[meant[key]] for key in asked))
+    return Application(builder.build(), tuple(calls), wanted, Ending(parts, names))
+
+
+def _name(key: Key) -> str:
+    return key if isinstance(key, str) else str(key)
+
+
+def _flat(keys: Any) -> list[Key]:
+    return [key for part in keys for key in _flat(part)] if isinstance(keys, list) else [keys]
+
+
+def _meant(key: Key, nodes: Mapping[Key, Any], alias: type) -> Key:
+    while isinstance(nodes[key], alias):
+        key = nodes[key].target
+    return key
+
+
+def _inlined(
+    nodes: Mapping[Key, Any], needs: Mapping[Key, Sequence[Key]], asked: set[Key], data: type
+) -> set[Key]:
+    """Data that one task reads is part of that task; what several read is a task of its own, and sent once to each worker."""
+    readers: dict[Key, int] = {}
+    for key in needs:
+        for parent in dict.fromkeys(needs[key]):
+            readers[parent] = readers.get(parent, 0) + 1
+    return {
+        key
+        for key in needs
+        if isinstance(nodes[key], data) and readers.get(key) == 1 and key not in asked
+    }
+
+
+def _in_order(needs: Mapping[Key, Sequence[Key]], goals: Sequence[Key]) -> list[Key]:
+    """What the goals need, every key after those it needs, without recursion: graphs are deep."""
+    order: dict[Key, None] = {}
+    seen: dict[Key, None] = {}
+    stack: list[tuple[Key, bool]] = [(key, False) for key in reversed(goals)]
+    while stack:
+        key, ready = stack.pop()
+        if ready:
+            order[key] = None
+        elif key not in seen:
+            seen[key] = None
+            stack.append((key, True))
+            stack.extend((parent, False) for parent in reversed(needs[key]))
+    return list(order)
+
+
+def _refuse_futures(nodes: Mapping[Key, Any]) -> None:
+    """A collection that was persisted has futures in its graph, or nothing at all, where its tasks were."""
+    for key, node in nodes.items():
+        held = type(getattr(node, "value", None)).__module__.partition(".")[0] == "distributed"
+        for lost in (
+            [key] if held else sorted((k for k in node.dependencies if k not in nodes), key=str)
+        ):
+            raise Unsupported(
+                f"task '{_name(lost)}' was persisted and is a future now; give weft.run the collection as it was before"
+            )

@@ -1,0 +1,288 @@
+"""Ways in: functions for the tasks of a workflow, decorated functions that build the graph as they are called, and networkx graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import update_wrapper
+from importlib import import_module
+from typing import Any
+
+from weft.errors import InvalidInput, UnknownName
+from weft.model import Workflow, WorkflowBuilder
+from weft.registry import closest
+from weft.runtime.backends.local.worker import current_device
+from weft.runtime.backends.protocol import Call, Input
+
+
+@dataclass(frozen=True, eq=False)
+class Application:
+    """A workflow and what each of its tasks does.
+
+    Attributes
+    ----------
+    wanted : the tasks whose results are handed back
+    collect : makes of the results (task name -> value) what is handed back in their place, under names of its own
+    """
+
+    workflow: Workflow
+    calls: tuple[Call, ...]
+    wanted: tuple[int, ...]
+    collect: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
+
+
+def application_of(
+    what: Any, functions: Mapping[str, Callable[..., Any]] | None = None
+) -> Application:
+    """Make an application of a workflow with functions, of promises, of Dask collections, or of a networkx graph."""
+    if isinstance(what, Application):
+        return what
+    if isinstance(what, Workflow):
+        if functions is None:
+            raise InvalidInput(
+                f"workflow '{what.name}' says what to run, but not how: give functions={{task or kind: function}}"
+            )
+        return from_functions(what, functions)
+    if functions is not None:
+        raise InvalidInput(
+            f"functions are given for a {type(what).__name__}; only a Workflow needs them"
+        )
+    if isinstance(what, Promise):
+        return from_promises([what])
+    if isinstance(what, list | tuple) and what and all(isinstance(x, Promise) for x in what):
+        return from_promises(what)
+    collections = list(what) if isinstance(what, list | tuple) else [what]
+    if collections and all(hasattr(type(x), "__dask_graph__") for x in collections):
+        return import_module("weft.runtime.inputs.dask_graph").from_collections(collections)  # type: ignore[no-any-return]
+    if hasattr(what, "nodes") and hasattr(what, "edges"):
+        return from_networkx(what)
+    known = "a Workflow with functions, calls of @weft.task, Dask collections, or a networkx graph"
+    raise InvalidInput(f"weft runs {known}; not a {type(what).__name__}")
+
+
+def from_functions(workflow: Workflow, functions: Mapping[str, Callable[..., Any]]) -> Application:
+    """Each task calls the function of its name or, if there is none, of its kind, with the results of its parents, parents by number.
+
+    Examples
+    --------
+    >>> w = Workflow(work=[1, 1], src=[0], dst=[1], data=[0], names=("load", "show"))
+    >>> from_functions(w, {"load": dict, "show": len}).calls[1].args
+    (Input(edge=0),)
+    """
+    kinds = [workflow.kinds[k] for k in workflow.kind.tolist()]
+    known = [*workflow.task_names, *workflow.kinds]
+    for name in functions:
+        if name not in known:
+            raise UnknownName(
+                f"'{name}' is no task or kind of workflow '{workflow.name}'{closest(name, known)}"
+            )
+    calls = []
+    for task, (name, kind) in enumerate(zip(workflow.task_names, kinds, strict=True)):
+        function = functions.get(name, functions.get(kind))
+        if function is None:
+            raise InvalidInput(
+                f"task '{name}' (kind '{kind}') of workflow '{workflow.name}' has no function; give one by either name"
+            )
+        parents = int(workflow.pred_ptr[task + 1] - workflow.pred_ptr[task])
+        calls.append(Call(function, tuple(Input(k) for k in range(parents))))
+    return Application(workflow, tuple(calls), _sinks(workflow))
+
+
+def from_networkx(graph: Any) -> Application:
+    """Make an application of a directed networkx graph.
+
+    Nodes have a ``function`` and may have ``work``, ``kind`` and ``memory``; edges may have ``data`` (bytes). Functions get the results of
+    their predecessors, in the order of the graph's nodes.
+    """
+    builder = WorkflowBuilder(str(getattr(graph, "name", "") or "graph"))
+    names = {node: str(node) for node in graph.nodes}
+    functions: dict[str, Callable[..., Any]] = {}
+    for node, facts in graph.nodes(data=True):
+        if not callable(facts.get("function")):
+            raise InvalidInput(
+                f"node '{node}' has no function: graph.add_node({node!r}, function=...)"
+            )
+        functions[names[node]] = facts["function"]
+        kind = str(facts.get("kind", getattr(facts["function"], "__name__", "task")))
+        builder.task(
+            names[node],
+            work=float(facts.get("work", 0.0)),
+            kind=kind,
+            memory=float(facts.get("memory", 0.0)),
+        )
+    for u, v, facts in graph.edges(data=True):
+        builder.edge(names[u], names[v], data=float(facts.get("data", 0.0)))
+    return from_functions(builder.build(), functions)
+
+
+# -- a decorator that builds the graph ----------------------------------------
+
+
+class Task:
+    """A function whose calls are promises: `task` makes one. Called inside a running task it is the plain function."""
+
+    def __init__(self, function: Callable[..., Any], options: Mapping[str, Any]) -> None:
+        update_wrapper(self, function)
+        self.function = function
+        self.options = dict(options)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Promise the result."""
+        return self.function(*args, **kwargs) if current_device() else Promise(self, args, kwargs)
+
+    def __reduce__(self) -> Any:
+        """By name, like a function; one that is defined inside another goes as it is, for pickles that can do that."""
+        name = self.function.__qualname__
+        return (Task, (self.function, self.options)) if "<locals>" in name else name
+
+
+class Body:
+    """What a worker calls for a `Task`: its function."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call it."""
+        return self.task.function(*args, **kwargs)
+
+
+class Promise:
+    """The result of a call of a `Task`, to be. Give it to other tasks, and to `weft.run`."""
+
+    def __init__(self, task: Task, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.task = task
+        self.args = args
+        self.kwargs = kwargs
+
+    def when(self, branch: str) -> Taken:
+        """The same, only if the task takes this branch; otherwise the reader gets None, or does not run at all."""
+        return Taken(self, branch)
+
+    def __repr__(self) -> str:
+        return f"<promise of {self.task.function.__name__}>"
+
+
+@dataclass(frozen=True, eq=False)
+class Taken:
+    """A promise under a condition."""
+
+    promise: Promise
+    branch: str
+
+
+def task(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Decorate a function: its calls build a graph that `weft.run` runs.
+
+    Parameters
+    ----------
+    kind : calls of one kind are taken to cost alike (default: the function's name); work : units of work; memory : bytes
+    choices : label -> probability; the function then returns the label of the branch it takes (or `Chosen(label, value)`)
+
+    Examples
+    --------
+    >>> @task
+    ... def double(x):
+    ...     return 2 * x
+    >>> double(double(3))
+    <promise of double>
+    """
+    known = ("kind", "work", "memory", "choices")
+    for name in options:
+        if name not in known:
+            raise UnknownName(f"unknown option '{name}' of weft.task{closest(name, known)}")
+    return Task(function, options) if function is not None else lambda f: Task(f, options)
+
+
+def from_promises(promises: Sequence[Promise]) -> Application:
+    """The graph behind promises: a task for each call, named after its function, numbered in the order of need."""
+    order = _in_order(promises)
+    number = {id(p): k for k, p in enumerate(order)}
+    counts: dict[str, int] = {}
+    names = []
+    builder = WorkflowBuilder(promises[0].task.function.__name__)
+    for promise in order:
+        options, name = promise.task.options, promise.task.function.__name__
+        counts[name] = counts.get(name, -1) + 1
+        names.append(f"{name}-{counts[name]}")
+        kind, work, memory = (
+            options.get("kind", name),
+            float(options.get("work", 0.0)),
+            float(options.get("memory", 0.0)),
+        )
+        builder.task(names[-1], kind=kind, work=work, memory=memory)
+        if "choices" in options:
+            builder.choice(names[-1], options["choices"])
+    calls = []
+    for k, promise in enumerate(order):
+        needs = _needs(promise, number, names[k])
+        for parent, branch in sorted(needs.items()):
+            builder.edge(names[parent], names[k], when=branch)
+        slots = {parent: Input(e) for e, parent in enumerate(sorted(needs))}
+        args, kwargs = _replaced((promise.args, promise.kwargs), number, slots)
+        calls.append(Call(Body(promise.task), args, kwargs))
+    shared: dict[int, Body] = {}
+    calls = [
+        Call(shared.setdefault(id(p.task), c.function), c.args, c.kwargs)
+        for p, c in zip(order, calls, strict=True)
+    ]  # type: ignore[arg-type]
+    return Application(
+        builder.build(), tuple(calls), tuple(dict.fromkeys(number[id(p)] for p in promises))
+    )
+
+
+def _in_order(promises: Sequence[Promise]) -> list[Promise]:
+    """Every promise after those it needs, without recursion: graphs are deep."""
+    order: list[Promise] = []
+    seen: dict[int, Promise] = {}
+    stack: list[tuple[Promise, bool]] = [(p, False) for p in reversed(promises)]
+    while stack:
+        promise, ready = stack.pop()
+        if ready:
+            order.append(promise)
+        elif id(promise) not in seen:
+            seen[id(promise)] = promise
+            stack.append((promise, True))
+            stack.extend(
+                (p, False) for p, _ in reversed(list(_promised((promise.args, promise.kwargs))))
+            )
+    return order
+
+
+def _promised(value: Any) -> Iterator[tuple[Promise, str | None]]:
+    if isinstance(value, Promise):
+        yield value, None
+    elif isinstance(value, Taken):
+        yield value.promise, value.branch
+    elif type(value) in (list, tuple):
+        for v in value:
+            yield from _promised(v)
+    elif type(value) is dict:
+        for v in value.values():
+            yield from _promised(v)
+
+
+def _needs(promise: Promise, number: Mapping[int, int], name: str) -> dict[int, str | None]:
+    needs: dict[int, str | None] = {}
+    for parent, branch in _promised((promise.args, promise.kwargs)):
+        k = number[id(parent)]
+        if needs.setdefault(k, branch) != branch:
+            raise InvalidInput(
+                f"task '{name}' needs the same result under two conditions: {needs[k]!r} and {branch!r}"
+            )
+    return needs
+
+
+def _replaced(value: Any, number: Mapping[int, int], slots: Mapping[int, Input]) -> Any:
+    if isinstance(value, Promise | Taken):
+        promise = value.promise if isinstance(value, Taken) else value
+        return slots[number[id(promise)]]
+    if type(value) in (list, tuple):
+        return type(value)(_replaced(v, number, slots) for v in value)
+    if type(value) is dict:
+        return {k: _replaced(v, number, slots) for k, v in value.items()}
+    return value
+
+
+def _sinks(workflow: Workflow) -> tuple[int, ...]:
+    return tuple(t for t in range(workflow.n) if workflow.succ_ptr[t] == workflow.succ_ptr[t + 1])

@@ -1,0 +1,231 @@
+"""The journal of a run: one line for everything that happened, so that a run that was killed continues where it was.
+
+A folder for each run id, with `journal.jsonl` and, when results are kept, one file a result. A line is written after the result it speaks
+of is on disk; a line cut off by a crash is ignored. Without results a resumed run starts from the beginning: every task runs at least once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from weft.errors import InvalidInput
+from weft.model import Workload
+from weft.runtime.backends.protocol import Backend, DeviceLost, Finished
+from weft.runtime.engine.live_lifecycle import LiveLifecycle
+from weft.runtime.engine.observer import Observer
+from weft.sim.device_state import Group
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Record:
+    """A finished task, as the journal remembers it."""
+
+    instance: int
+    device: str
+    decided: float
+    start: float
+    finish: float
+    outcomes: Mapping[int, int]
+    result: str | None
+
+
+class Journal(Observer):
+    """Appends to the journal of a run id, and knows what an earlier process wrote there.
+
+    Parameters
+    ----------
+    keep : write every result to disk, so that no finished task runs twice
+    """
+
+    def __init__(
+        self, folder: Path, run_id: str, workload: Workload, backend: Backend, *, keep: bool = True
+    ) -> None:
+        if not re.fullmatch(r"[\w.-]{1,100}", run_id) or run_id.startswith("."):
+            raise InvalidInput(
+                f"run id '{run_id}' must be letters, digits, '.', '-' and '_', and not begin with '.'"
+            )
+        self.run_id = run_id
+        self.folder = folder / run_id
+        self.backend = backend
+        self.keep = keep
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.path = self.folder / "journal.jsonl"
+        self._file = _locked(self.path, run_id)
+        try:
+            self.records = self._read(fingerprint(workload))
+        except BaseException:
+            self._file.close()
+            raise
+
+    @property
+    def finished_before(self) -> list[Record]:
+        """What need not run again: finished, with the result on disk, and all it needed so too."""
+        return [
+            r for r in self.records if r.result is not None and (self.folder / r.result).is_file()
+        ]
+
+    @property
+    def last(self) -> float:
+        """The time of the latest thing remembered: where the clock of the run goes on."""
+        return max((r.finish for r in self.records), default=0.0)
+
+    def finished(
+        self, life: LiveLifecycle, group: Group, event: Finished, outcomes: Mapping[int, int]
+    ) -> None:
+        """Keep the result, then say so."""
+        for i in group.members:
+            result = f"{i}.result" if self.keep else None
+            if result is not None:
+                self.backend.store(i, self.folder / result)
+            mine = {c: outcomes[c] for c in life.choices_of(i)}
+            device = life.workload.cluster.names[event.device]
+            times = {
+                "decided": group.decided,
+                "start": group.start,
+                "finish": life.results[i][-1][1],
+            }
+            self._write(
+                {
+                    "event": "finished",
+                    "instance": i,
+                    "device": device,
+                    **times,
+                    "outcomes": mine,
+                    "result": result,
+                }
+            )
+
+    def failed(self, life: LiveLifecycle, instance: int, device: int, text: str) -> None:
+        """For people."""
+        self._write(
+            {
+                "event": "failed",
+                "instance": instance,
+                "device": life.workload.cluster.names[device],
+                "text": text,
+            }
+        )
+
+    def lost(self, life: LiveLifecycle, event: DeviceLost) -> None:
+        """For people."""
+        self._write(
+            {
+                "event": "lost",
+                "device": life.workload.cluster.names[event.device],
+                "time": event.time,
+                "text": event.text,
+            }
+        )
+
+    def ended(self, life: LiveLifecycle, now: float) -> None:
+        """The run is complete."""
+        self._write(
+            {
+                "event": "ended",
+                "time": now,
+                "failed": [j for j, bad in enumerate(life.failed) if bad],
+            }
+        )
+
+    def close(self) -> None:
+        """Let another process have it."""
+        self._file.close()
+
+    # -- inside -------------------------------------------------------------
+
+    def _write(self, line: dict[str, Any]) -> None:
+        self._file.write(json.dumps(line) + "\n")
+        self._file.flush()
+
+    def _read(self, mark: str) -> list[Record]:
+        lines = list(read_lines(self.path))
+        if not lines:
+            self._file.truncate(0)
+            self._write(
+                {"event": "begun", "version": VERSION, "run": self.run_id, "workload": mark}
+            )
+            return []
+        head = lines[0]
+        if head.get("version") != VERSION:
+            raise InvalidInput(
+                f"{self.path}: was written by another weft (version {head.get('version')!r}); choose another run id"
+            )
+        if head.get("workload") != mark:
+            raise InvalidInput(
+                f"run '{self.run_id}' was of another workflow; choose another run id, or remove {self.folder}"
+            )
+        self._file.write("\n")  # ends a line that was cut off
+        found = {}
+        for line in lines:
+            if line.get("event") == "finished":
+                outcomes = {int(c): int(b) for c, b in line["outcomes"].items()}
+                times = (float(line["decided"]), float(line["start"]), float(line["finish"]))
+                found[int(line["instance"])] = Record(
+                    int(line["instance"]), str(line["device"]), *times, outcomes, line["result"]
+                )
+        return list(found.values())
+
+
+def read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The lines of a journal that are whole."""
+    if path.exists():
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+            try:
+                found = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(found, dict):
+                yield found
+
+
+def fingerprint(workload: Workload) -> str:
+    """Tells workloads apart: names, kinds and edges of their tasks. Estimates may change from run to run."""
+    digest = hashlib.sha256()
+    for problem in (workload.problem_of(j) for j in range(workload.jobs)):
+        w = problem.workflow
+        for part in (
+            w.task_names,
+            w.kinds,
+            w.kind.tolist(),
+            w.src.tolist(),
+            w.dst.tolist(),
+            w.choices.labels,
+        ):
+            digest.update(json.dumps(part).encode())
+    return digest.hexdigest()
+
+
+def default_folder() -> Path:
+    """$WEFT_RUNS, or the user's state folder."""
+    given = os.environ.get("WEFT_RUNS")
+    if given:
+        return Path(given)
+    return (
+        Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "weft" / "runs"
+    )
+
+
+def _locked(path: Path, run_id: str) -> IO[str]:
+    """Open a journal for one process alone; the lock goes with the process, however it ends."""
+    file = path.open("a", encoding="utf-8")
+    try:
+        import fcntl
+    except ImportError:  # no such locks on Windows
+        return file
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        raise InvalidInput(
+            f"run '{run_id}' is under way in another process; wait for it, or choose another run id"
+        ) from None
+    return file

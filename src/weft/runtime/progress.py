@@ -1,0 +1,187 @@
+"""The progress of a run on a terminal: tasks done and when it should end on one line, what every device does on the lines below it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from math import inf
+from typing import TextIO
+
+from weft.runtime.backends.protocol import Finished, Started
+from weft.runtime.engine.live_lifecycle import LiveLifecycle
+from weft.runtime.engine.observer import Observer
+from weft.sim.device_state import Group
+
+ROWS = 4
+"""Lines for devices at most; those that do not fit are counted."""
+
+EVERY = 0.2
+"""Seconds between two pictures."""
+
+
+class Progress(Observer):
+    """Draws a picture several times a second, in a thread of its own; nothing unless a person looks at it.
+
+    Parameters
+    ----------
+    predicted : seconds the whole run should take, if known; once a tenth of the work is done, that is a better guide
+    width : columns; by default those of the terminal
+    """
+
+    def __init__(
+        self,
+        stream: TextIO | None = None,
+        *,
+        predicted: float | None = None,
+        force: bool = False,
+        width: int | None = None,
+    ) -> None:
+        self.stream = stream or sys.stderr
+        self.predicted = predicted
+        self.on = force or self.stream.isatty()
+        self.width = width
+        self._drawn = 0
+        """Lines on the screen that are ours."""
+        self._weights: list[float] = []
+        self._done = 0.0
+        self._seen = (0.0, time.perf_counter())
+        """A time of the run, and when that was."""
+        self._over = threading.Event()
+        self._painter: threading.Thread | None = None
+
+    def started(self, life: LiveLifecycle, event: Started) -> None:
+        """The first one begins the show."""
+        if self.on and self._painter is None:
+            self._see(event.time)
+            self._weigh(life)
+            self._painter = threading.Thread(
+                target=self._paint, args=(life,), name="weft-progress", daemon=True
+            )
+            self._painter.start()
+
+    def finished(
+        self, life: LiveLifecycle, group: Group, event: Finished, outcomes: Mapping[int, int]
+    ) -> None:  # noqa: ARG002
+        """Count what is done."""
+        if self.on:
+            self._weigh(life)
+            self._done += sum(self._weights[i] for i in group.members)
+            self._see(event.finish)
+
+    def close(self) -> None:
+        """Leave the terminal as it was, however the run ended."""
+        self._over.set()
+        if self._painter is not None:
+            self._painter.join()
+            self._painter = None
+        if self._drawn:
+            self.stream.write(_back(self._drawn) + "\x1b[J")
+            self.stream.flush()
+            self._drawn = 0
+
+    def ended(self, life: LiveLifecycle, now: float) -> None:  # noqa: ARG002
+        """Leave nothing."""
+        self.close()
+
+    def _see(self, now: float) -> None:
+        if now > self._seen[0]:
+            self._seen = (now, time.perf_counter())
+
+    def _paint(self, life: LiveLifecycle) -> None:
+        while not self._over.wait(EVERY):
+            now, when = self._seen
+            self.draw(life, now + time.perf_counter() - when)
+
+    def _weigh(self, life: LiveLifecycle) -> None:
+        """How much of the whole each instance is, by its estimate; what an earlier process did counts as done."""
+        if not self._weights:
+            for problem in (life.workload.problem_of(j) for j in range(life.workload.jobs)):
+                self._weights += (problem.work * problem.best_pace[problem.row]).tolist()
+            if not any(self._weights):
+                self._weights = [1.0] * len(self._weights)
+            self._all = sum(self._weights)
+
+    def draw(self, life: LiveLifecycle, now: float) -> None:
+        """Draw one picture over the one before."""
+        self._weigh(life)
+        width = self.width or _columns(self.stream)
+        lines = [summary(life, now, self._left(now), width), *device_lines(life, width)]
+        blank = [""] * (
+            self._drawn - len(lines)
+        )  # the terminal may have grown wider: what was below is wiped
+        self.stream.write(
+            _back(self._drawn) + "\n".join(f"{line}\x1b[K" for line in (*lines, *blank))
+        )
+        self.stream.flush()
+        self._drawn = max(self._drawn, len(lines))
+
+    def _left(self, now: float) -> float | None:
+        share = self._done / self._all if self._all else 1.0
+        if share >= 0.1 and now > 0:
+            return now * (1.0 - share) / share
+        return self.predicted - now if self.predicted is not None and self.predicted > now else None
+
+
+def summary(life: LiveLifecycle, now: float, left: float | None, width: int = 80) -> str:
+    """How far a run is.
+
+    Examples
+    --------
+    >>> from weft.model import Problem, Workload
+    >>> life = LiveLifecycle(Workload.of(Problem.from_arrays([[2.0], [3.0]])))
+    >>> life.arrive(0, 0.0)
+    >>> life.commit([0], 0, 0.0)
+    >>> _ = life.begin(0, 0.0)
+    >>> summary(life, 1.0, 4.0)
+    '[..........] 0/2 tasks, 1.0 s, about 4.0 s left'
+    >>> device_lines(life, 80)
+    ['d0 t0']
+    """
+    total = len(life.place)
+    over = sum(life.over(job) for job in range(life.workload.jobs))
+    bar = ("#" * (10 * over // total if total else 10)).ljust(10, ".")
+    rest = f", about {left:.1f} s left" if left is not None and over < total else ""
+    return f"[{bar}] {over}/{total} tasks, {now:.1f} s{rest}"[: width - 1]
+
+
+def device_lines(life: LiveLifecycle, width: int, rows: int = ROWS) -> list[str]:
+    """What every device does, in columns; with too many of them, the last cell counts the others."""
+    cells = [f"{name} {_doing(life, d)}" for d, name in enumerate(life.workload.cluster.names)]
+    columns = max(1, (width - 1) // (min(max(map(len, cells)), 24) + 2))
+    room = rows * columns
+    if len(cells) > room:
+        busy = sum(machine.running is not None for machine in life.machines[room - 1 :])
+        cells = [*cells[: room - 1], f"+{len(cells) - room + 1}: {busy} busy"]
+    return [
+        _row(cells[k : k + columns], (width - 1) // columns) for k in range(0, len(cells), columns)
+    ]
+
+
+def _row(cells: Sequence[str], width: int) -> str:
+    return "".join(cell[: width - 1].ljust(width) for cell in cells).rstrip()
+
+
+def _doing(life: LiveLifecycle, device: int) -> str:
+    machine = life.machines[device]
+    running = machine.running  # the run goes on while it is drawn
+    if machine.pace == inf:
+        return "down"
+    if running is None or not running.members:
+        return "idle"
+    i = running.members[0]
+    return life.problem(i).workflow.task_name(life.place[i][1])
+
+
+def _back(lines: int) -> str:
+    """To the beginning of what was drawn."""
+    return "\r" + (f"\x1b[{lines - 1}A" if lines > 1 else "")
+
+
+def _columns(stream: TextIO) -> int:
+    try:
+        return max(os.get_terminal_size(stream.fileno()).columns, 20)
+    except (OSError, ValueError):
+        return 80

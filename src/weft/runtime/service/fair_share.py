@@ -1,0 +1,139 @@
+"""Several applications on the same devices: who is next, and which task of it a policy would run where."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import inf
+
+import numpy as np
+
+from weft.model.columns import frozen
+from weft.runtime.backends.protocol import Finished
+from weft.runtime.engine.live_lifecycle import LiveLifecycle
+from weft.runtime.engine.observer import Observer
+from weft.runtime.service.budgets import Reservations
+from weft.runtime.service.shares import Shares
+from weft.sim.device_state import Group
+from weft.sim.view import Block, Decision, Policy, View
+
+TRIES = 16
+"""Tasks of a job that are tried when the device a policy wants for them has no room."""
+
+
+class SharedGuide(Observer):
+    """The job of the highest priority first; among equals, of the application that got least device time for its share.
+
+    Within a job the policy decides, which sees nothing else that is ready. A device is given little ahead of time, so that whoever comes
+    later does not wait behind all that came before; what a budget does not allow lets the others by.
+
+    Parameters
+    ----------
+    ahead : groups a device may have, with the one that runs
+    reservations : budgets of applications; None: there are none
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        shares: Shares,
+        *,
+        ahead: int,
+        reservations: Reservations | None = None,
+    ) -> None:
+        self.policy = policy
+        self.name = policy.name
+        self.shares = shares
+        self.ahead = ahead
+        self.reservations = reservations
+        self.applications: list[str] = []
+        """Of each job."""
+        self.wake = inf
+        """When a budget that is used up is filled again."""
+        self._charged: dict[int, float] = {}
+        """Instance -> seconds its application was charged when it was committed."""
+
+    def begin(self, life: LiveLifecycle) -> None:
+        """Tell the policy the workload."""
+        self._known = (life.workload.cluster.p, life.workload.jobs)
+        self.policy.begin(life.workload)
+
+    def arrived(self, life: LiveLifecycle, job: int, now: float) -> None:
+        """The view shows it."""
+
+    def changed(self, life: LiveLifecycle, now: float) -> None:  # noqa: ARG002
+        """With more devices or jobs than before, the policy begins anew."""
+        if (life.workload.cluster.p, life.workload.jobs) != self._known:
+            self.begin(life)
+
+    def decide(self, life: LiveLifecycle, now: float) -> Decision | Block | None:
+        """Ask the policy about one job after the other, until it finds room for something."""
+        self.wake = inf
+        room = [
+            d
+            for d, m in enumerate(life.machines)
+            if m.pace < inf and len(m.queue) + (m.running is not None) < self.ahead
+        ]
+        if not room:
+            return None
+        view = life.view(now)
+        for job, ready in self._in_turn(life):
+            said = self._of_job(life, view, job, ready, room)
+            if said is not None:
+                return said
+        return None
+
+    def finished(
+        self, life: LiveLifecycle, group: Group, event: Finished, outcomes: Mapping[int, int]
+    ) -> None:  # noqa: ARG002
+        """What was charged is made what it took."""
+        for i in group.members:
+            charged = self._charged.pop(i, None)
+            if charged is not None:
+                self.shares.correct(
+                    self.applications[life.place[i][0]], event.finish - event.start - charged
+                )
+
+    def _in_turn(self, life: LiveLifecycle) -> list[tuple[int, list[int]]]:
+        """(job, what is ready of it), the next one first."""
+        ready: dict[int, list[int]] = {}
+        for i in life.ready:
+            ready.setdefault(life.place[i][0], []).append(i)
+        urgency = life.workload.priority
+        return sorted(
+            ready.items(),
+            key=lambda entry: (
+                -urgency[entry[0]],
+                self.shares.used(self.applications[entry[0]]),
+                entry[0],
+            ),
+        )
+
+    def _of_job(
+        self, life: LiveLifecycle, view: View, job: int, ready: list[int], room: list[int]
+    ) -> Decision | Block | None:
+        for _ in range(min(TRIES, len(ready))):
+            said = self.policy.decide(replace(view, ready=frozen(np.array(ready, np.int64))))
+            if not isinstance(said, Decision) or int(said.instance) not in ready:
+                return said  # it waits, or is out of its mind: then it is replaced
+            instance, device = int(said.instance), int(said.device)
+            if device in room or not 0 <= device < len(life.machines):
+                return said if self._affords(life, job, instance, device, view.now) else None
+            ready.remove(instance)
+        return None
+
+    def _affords(
+        self, life: LiveLifecycle, job: int, instance: int, device: int, now: float
+    ) -> bool:
+        """Whether the budget allows it; then its application is charged."""
+        if life.refusal(instance, device) is not None:
+            return True  # nonsense: let the decider see it
+        seconds = life.expected([instance], device)
+        again = None if self.reservations is None else self.reservations.affords(job, seconds, now)
+        if again is not None:
+            self.wake = min(self.wake, again)
+            return False
+        if instance not in self._charged:
+            self._charged[instance] = seconds
+            self.shares.charge(self.applications[job], seconds)
+        return True

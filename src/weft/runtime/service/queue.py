@@ -1,0 +1,139 @@
+"""The wait queue: what several applications want to run, bounded, by priority, and shared fairly among equals."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from weft.errors import InvalidInput, WeftError
+from weft.runtime.service.shares import Shares
+
+T = TypeVar("T")
+
+
+class QueueFull(WeftError):
+    """There is no room in the wait queue: whoever submits is to wait, or to come again later."""
+
+
+@dataclass(frozen=True)
+class Waiting(Generic[T]):
+    """Something that waits; `cost` is what it takes of its application's share."""
+
+    application: str
+    item: T
+    priority: float
+    cost: float
+    number: int
+
+
+class WaitQueue(Generic[T]):
+    """A bounded queue for several applications; safe for threads.
+
+    The highest priority goes first. Among equals, the application that got least for its share so far (see `Shares`); then the oldest.
+
+    Parameters
+    ----------
+    capacity : things that may wait; whoever puts more has to wait
+    shares : application -> its share, 1 by default
+
+    Examples
+    --------
+    >>> queue = WaitQueue(capacity=8, shares={"big": 2.0})
+    >>> for k in range(3):
+    ...     _ = queue.put("big", f"big {k}"), queue.put("small", f"small {k}")
+    >>> [queue.take().item for _ in range(6)]
+    ['big 0', 'small 0', 'big 1', 'small 1', 'big 2', 'small 2']
+    """
+
+    def __init__(self, capacity: int = 1000, *, shares: Mapping[str, float] | None = None) -> None:
+        if capacity < 1:
+            raise InvalidInput(
+                f"a wait queue with room for {capacity}; it needs room for one at least"
+            )
+        self.capacity = capacity
+        self.shares = Shares(shares)
+        self._lines: dict[str, dict[float, deque[Waiting[T]]]] = {}
+        """Application -> priority -> what waits."""
+        self._count = 0
+        self._numbers = 0
+        self._closed = False
+        self._changed = threading.Condition()
+
+    def __len__(self) -> int:
+        return self._count
+
+    def put(
+        self,
+        application: str,
+        item: T,
+        *,
+        priority: float = 0.0,
+        cost: float = 1.0,
+        timeout: float | None = 0.0,
+    ) -> int:
+        """Add something; return its number.
+
+        When the queue is full: wait for room, at most `timeout` seconds (None: for ever), then raise `QueueFull`.
+        """
+        if not 0 < cost < float("inf"):
+            raise InvalidInput(
+                f"the cost of what '{application}' submits is {cost}; it must be finite and above zero"
+            )
+        with self._changed:
+            if not self._changed.wait_for(
+                lambda: self._count < self.capacity or self._closed, timeout
+            ):
+                raise QueueFull(
+                    f"the wait queue is full ({self.capacity}); '{application}' has to wait or come again later"
+                )
+            if self._closed:
+                raise QueueFull(f"the wait queue is closed; '{application}' comes too late")
+            line = self._lines.setdefault(application, {})
+            if not line:
+                self.shares.join(application)
+            number = self._numbers
+            line.setdefault(priority, deque()).append(
+                Waiting(application, item, priority, cost, number)
+            )
+            self._numbers += 1
+            self._count += 1
+            self._changed.notify_all()
+            return number
+
+    def take(
+        self, timeout: float | None = 0.0, *, allowed: Callable[[str], bool] = lambda _: True
+    ) -> Waiting[T]:
+        """The next one of an application that is allowed; waits for one at most `timeout` seconds (None: for ever), then `IndexError`."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: (
+                    self._closed
+                    or any(line and allowed(name) for name, line in self._lines.items())
+                ),
+                timeout,
+            )
+            lines = {name: line for name, line in self._lines.items() if line and allowed(name)}
+            if not lines:
+                raise IndexError("nothing waits")
+            return self._take(lines)
+
+    def close(self) -> None:
+        """Nothing more comes in; those who wait for room or for something are told."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def _take(self, lines: Mapping[str, dict[float, deque[Waiting[T]]]]) -> Waiting[T]:
+        urgent = max(priority for line in lines.values() for priority in line)
+        names = [name for name, line in lines.items() if urgent in line]
+        name = min(names, key=lambda name: (self.shares.used(name), lines[name][urgent][0].number))
+        found = lines[name][urgent].popleft()
+        if not lines[name][urgent]:
+            del lines[name][urgent]
+        self.shares.charge(name, found.cost)
+        self._count -= 1
+        self._changed.notify_all()
+        return found

@@ -1,0 +1,141 @@
+"""Several applications on one backend: they submit to the wait queue; a thread takes what waits and runs it, together with what runs.
+
+A submission begins while others are running, as soon as its application has room for it. Devices go to the highest priority, then to
+whoever got least device time for its share. The clock goes on for as long as the service does, and budgets with it: an overdraft delays
+what the application submits later.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import Any, Self
+
+from weft.errors import InvalidInput
+from weft.policies import Policy
+from weft.runtime.backends.protocol import Backend
+from weft.runtime.costs.history import History
+from weft.runtime.inputs.functions import application_of
+from weft.runtime.options import Terms
+from weft.runtime.service.budgets import Budget, Reservations
+from weft.runtime.service.queue import Waiting, WaitQueue
+from weft.runtime.service.session import BusyPeriod, Rules, Ticket
+from weft.runtime.service.shares import Shares
+
+
+class Service:
+    """Runs what applications submit; use it in a ``with`` block.
+
+    Parameters
+    ----------
+    policy : decides which task of a submission runs where, by name or object
+    queue : where submissions wait: how many may, and the shares of applications
+    budgets : application -> seconds of device time it may use in a period; periods count from the start of the service
+    together : submissions of one application that may be under way at once
+    history : what was measured before, and where to add to it
+    terms : how much it puts up with; by default what does not depend on a failed task goes on, with ``on_error="stop"`` it is called off,
+        never what others submitted
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        *,
+        policy: str | Policy = "eft",
+        queue: WaitQueue[Ticket] | None = None,
+        budgets: Mapping[str, Budget] | None = None,
+        together: int = 4,
+        history: History | None = None,
+        terms: Terms | None = None,
+    ) -> None:
+        if together < 1:
+            raise InvalidInput(
+                f"together is {together}; an application needs room for one submission at least"
+            )
+        self.backend = backend
+        self.queue: WaitQueue[Ticket] = queue if queue is not None else WaitQueue()
+        self.together = together
+        self._rules = Rules(
+            policy=policy,
+            terms=terms or Terms(on_error="continue"),
+            shares=Shares(self.queue.shares.of),
+            reservations=Reservations([], budgets) if budgets else None,
+            history=history,
+        )
+        self._clock = 0.0
+        """When the last busy period ended."""
+        self._origin: float | None = None
+        self._thread = threading.Thread(target=self._serve, name="weft-service", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Run what waits, then end."""
+        self.queue.close()
+        self._thread.join()
+
+    def submit(
+        self,
+        application: str,
+        what: Any,
+        *,
+        functions: Mapping[str, Callable[..., Any]] | None = None,
+        priority: float = 0.0,
+        timeout: float | None = None,
+    ) -> Future[dict[str, Any]]:
+        """Submit a workflow (see `weft.run`); the future holds the results of its tasks, by name. It can be cancelled while it waits.
+
+        When the queue is full this waits for room, at most `timeout` seconds; a callback of a future must not, it runs in the thread that
+        makes room.
+        """
+        app = application_of(what, functions)
+        future: Future[dict[str, Any]] = Future()
+        self.queue.put(
+            application,
+            (app, future),
+            priority=priority,
+            cost=max(app.workflow.n, 1),
+            timeout=timeout,
+        )
+        return future
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                first = self._take(None)
+            except IndexError:
+                return
+            if self._rules.reservations is not None:
+                self._rules.reservations.begin()
+            period = BusyPeriod(self.backend, self._rules, self._following, together=self.together)
+            period.run(first, self._since())
+            self._clock = max(self._clock, self.backend.clock())
+
+    def _following(self, allowed: Callable[[str], bool]) -> Waiting[Ticket] | None:
+        try:
+            return self._take(0.0, allowed)
+        except IndexError:
+            return None
+
+    def _take(
+        self, timeout: float | None, allowed: Callable[[str], bool] = lambda _: True
+    ) -> Waiting[Ticket]:
+        """The next submission that nobody has cancelled."""
+        while True:
+            waiting = self.queue.take(timeout, allowed=allowed)
+            if waiting.item[1].set_running_or_notify_cancel():
+                return waiting
+
+    def _since(self) -> float:
+        """Where the clock goes on: where it stopped and, where time is real, as much later as it is."""
+        if self._origin is None:
+            self._origin = time.perf_counter()
+        return (
+            self._clock
+            if self.backend.modelled
+            else max(self._clock, time.perf_counter() - self._origin)
+        )

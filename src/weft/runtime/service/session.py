@@ -1,0 +1,221 @@
+"""From the first submission to the moment nothing is left to do: one driver, whose workload grows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from weft.model import Cluster, Problem, Workload
+from weft.policies import POLICIES, Policy
+from weft.runtime.backends.protocol import Backend, Finished
+from weft.runtime.costs.estimates import Recorder, estimated_problem
+from weft.runtime.costs.history import History
+from weft.runtime.engine.driver import Driver
+from weft.runtime.engine.failure import TaskFailed
+from weft.runtime.engine.live_lifecycle import LiveLifecycle
+from weft.runtime.engine.observer import Observer
+from weft.runtime.inputs.functions import Application
+from weft.runtime.options import Terms
+from weft.runtime.service.budgets import Reservations
+from weft.runtime.service.fair_share import SharedGuide
+from weft.runtime.service.queue import Waiting
+from weft.runtime.service.shares import Shares
+from weft.sim.device_state import Group
+
+MOST = 200_000
+"""Instances of a busy period; whoever comes then waits for the next one. It bounds the memory of a service that is never idle."""
+
+Ticket = tuple[Application, "Future[dict[str, Any]]"]
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How a service runs what it is given: see `weft.runtime.service.service.Service`."""
+
+    policy: str | Policy
+    terms: Terms
+    shares: Shares
+    reservations: Reservations | None
+    history: History | None
+
+
+class BusyPeriod(Observer):
+    """Submissions under way on a backend; others join while they run.
+
+    Parameters
+    ----------
+    following : what is next to begin, of an application for which it says it may; None: nothing
+    together : submissions of one application under way at once
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        rules: Rules,
+        following: Callable[[Callable[[str], bool]], Waiting[Ticket] | None],
+        *,
+        together: int,
+    ) -> None:
+        self.backend = backend
+        self.rules = rules
+        self.together = together
+        self._following = following
+        self._jobs: list[Waiting[Ticket]] = []
+        """By number."""
+        self._running: list[int] = []
+        self._guide = self._make_guide(rules.policy)
+        self._recorder = Recorder(rules.history, []) if rules.history is not None else None
+
+    def run(self, first: Waiting[Ticket], since: float) -> None:
+        """Live through it, from one submission on."""
+        self._join(first)
+        try:
+            workload = Workload.of(
+                self._problem(first, self.backend.devices()),
+                arrival=since,
+                priority=first.priority,
+                name="service",
+            )
+            driver = self._make_driver(workload, first.item[0].wanted)
+            driver.prepare()
+            self.backend.begin(workload, first.item[0].calls, since=since)
+            driver.run()
+        except Exception as error:  # noqa: BLE001  # those who wait are told; the service goes on
+            for job in self._running:
+                self._jobs[job].item[1].set_exception(error)
+        finally:
+            self.backend.finish()
+
+    def finished(
+        self, life: LiveLifecycle, group: Group, event: Finished, outcomes: Mapping[int, int]
+    ) -> None:
+        """Whoever decides now settles what was charged."""
+        self._guide.finished(life, group, event, outcomes)
+
+    # -- the intake of the driver -------------------------------------------
+
+    def take(self, driver: Driver) -> bool:
+        """Hand out what is done, and let others begin."""
+        for job in [job for job in self._running if driver.life.ended(job)]:
+            self._deliver(driver, job)
+        new = False
+        while (
+            driver.workload.instances < MOST
+            and (waiting := self._following(self._may_begin)) is not None
+        ):
+            new |= self._add(driver, waiting)
+        return new
+
+    def due(self) -> float:
+        """When a budget is filled again."""
+        return self._guide.wake
+
+    # -- inside -------------------------------------------------------------
+
+    def _make_driver(self, workload: Workload, wanted: Iterable[int]) -> Driver:
+        self._driver = Driver(
+            LiveLifecycle(workload, modelled=self.backend.modelled),
+            self.backend,
+            self._guide,
+            terms=self.rules.terms,
+            reservations=self.rules.reservations,
+            wanted=frozenset(wanted),
+            observers=[self, *([self._recorder] if self._recorder else [])],
+            grown=None if self.backend.modelled else self._on,
+            intake=self,
+            spare=lambda: self._make_guide("eft"),
+        )
+        return self._driver
+
+    def _may_begin(self, application: str) -> bool:
+        return (
+            sum(self._jobs[job].application == application for job in self._running) < self.together
+        )
+
+    def _make_guide(self, policy: str | Policy) -> SharedGuide:
+        ahead = 1 if self.backend.modelled else self.rules.terms.window
+        decides = POLICIES.create(policy) if isinstance(policy, str) else policy
+        guide = SharedGuide(
+            decides, self.rules.shares, ahead=ahead, reservations=self.rules.reservations
+        )
+        guide.applications = [waiting.application for waiting in self._jobs]
+        self._guide = guide
+        return guide
+
+    def _problem(self, waiting: Waiting[Ticket], cluster: Cluster) -> Problem:
+        return estimated_problem(waiting.item[0].workflow, cluster, self.rules.history)
+
+    def _join(self, waiting: Waiting[Ticket]) -> None:
+        if not any(self._jobs[job].application == waiting.application for job in self._running):
+            self.rules.shares.join(waiting.application)
+        if self.rules.reservations is not None:
+            self.rules.reservations.join(waiting.application)
+        self._running.append(len(self._jobs))
+        self._jobs.append(waiting)
+        if self._recorder is not None:
+            self._recorder.said.append(waiting.item[0].workflow)
+        self._guide.applications.append(waiting.application)
+
+    def _add(self, driver: Driver, waiting: Waiting[Ticket]) -> bool:
+        """Let a submission begin; one that cannot is told why, and nobody else."""
+        (app, future), known = waiting.item, driver.workload
+        try:
+            # With the links as they were when the period began: all jobs are on the same cluster.
+            problem = replace(self._problem(waiting, known.cluster), cluster=known.cluster)
+            workload = replace(
+                known,
+                problems=(*known.problems, problem),
+                template=np.append(known.template, len(known.problems)),
+                arrival=np.append(known.arrival, max(driver.now, float(known.arrival[-1]))),
+                deadline=np.append(known.deadline, np.inf),
+                priority=np.append(known.priority, waiting.priority),
+            )
+            self._join(waiting)
+            driver.add(workload, app.calls, wanted=[known.instances + t for t in app.wanted])
+        except Exception as error:  # noqa: BLE001  # whatever is wrong with it
+            future.set_exception(error)
+            if len(self._jobs) > driver.workload.jobs:
+                self._leave()
+            return False
+        return True
+
+    def _leave(self) -> None:
+        """Take back the last `_join`."""
+        self._jobs.pop()
+        self._running.pop()
+        self._guide.applications.pop()
+        if self._recorder is not None:
+            self._recorder.said.pop()
+        if self.rules.reservations is not None:
+            self.rules.reservations.applications.pop()
+
+    def _deliver(self, driver: Driver, job: int) -> None:
+        self._running.remove(job)
+        app, future = self._jobs[job].item
+        first = int(driver.workload.first_instance[job])
+        wanted = [t for t in app.wanted if driver.life.results[first + t]]
+        failure = next((failure for failure in driver.failures if failure.job == job), None)
+        if failure is not None:
+            future.set_exception(TaskFailed(failure))
+        else:
+            try:
+                results = {app.workflow.task_name(t): self.backend.fetch(first + t) for t in wanted}
+                future.set_result(
+                    dict(app.collect(results)) if app.collect is not None else results
+                )
+            except Exception as error:  # noqa: BLE001  # told to whoever waits for it
+                future.set_exception(error)
+        for t in wanted:
+            self.backend.forget(first + t)
+        if self._recorder is not None:
+            self._recorder.ended(driver.life, driver.now)  # what was learned is there for the next
+
+    def _on(self, cluster: Cluster) -> Workload:
+        """The same workload on more devices."""
+        problems = [self._problem(waiting, cluster) for waiting in self._jobs]
+        same = tuple(replace(problem, cluster=problems[0].cluster) for problem in problems)
+        return replace(self._driver.workload, problems=same)

@@ -1,0 +1,159 @@
+"""Committing instances to devices, compiled, and what one should know before: which devices are idle, when they are free.
+
+Part of the event kernel; see "Committing" and "What a policy sees" in `docs/simulator.md`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from weft.sim.kernel.jit import inline, lean
+from weft.sim.kernel.queues import enqueue, expected_arrival, input_arrival, task_of, try_start
+from weft.sim.kernel.ready_heap import pool_add, pool_remove, pool_top
+from weft.sim.kernel.tables import COMMITTED, Sim
+
+
+@inline
+def is_idle(sim: Sim, d: int) -> bool:
+    """Up, not blocked, nothing running, nothing queued."""
+    device = sim.device[d]
+    return bool(
+        device.running < 0
+        and device.head < 0
+        and device.pace < np.inf
+        and sim.world[0].now >= device.blocked_until
+    )
+
+
+@inline
+def can_run(sim: Sim, instance: int, d: int) -> bool:
+    """Whether a device can run an instance at all."""
+    return bool(sim.grid[sim.task[task_of(sim, instance)].row, d] < np.inf)
+
+
+@inline
+def expected_seconds(sim: Sim, instance: int, d: int) -> float:
+    """Expected duration at the present pace of the device."""
+    g = task_of(sim, instance)
+    return float(sim.task[g].work * sim.grid[sim.task[g].row, d] * sim.device[d].pace)
+
+
+@inline
+def free_at(sim: Sim, d: int) -> float:
+    """When a device is expected to have finished all that is committed to it; inf when it is down."""
+    if sim.device[d].pace == np.inf:
+        return np.inf
+    now = sim.world[0].now
+    overdue = sim.device[d].running >= 0 and now > sim.device[d].expected
+    if sim.device[d].stale == 1 or overdue or sim.device[d].head < 0:
+        t = now
+        if sim.device[d].running >= 0:
+            t = max(now, sim.device[d].expected)
+        t = max(t, sim.device[d].blocked_until)
+        entry = sim.device[d].head
+        while entry >= 0:
+            t = max(t, expected_arrival(sim, entry, d)) + _group_seconds(sim, entry, d)
+            entry = sim.entry[entry].next
+        sim.device[d].free = t
+        sim.device[d].stale = 0
+    return float(sim.device[d].free)
+
+
+@inline
+def _group_seconds(sim: Sim, entry: int, d: int) -> float:
+    longest = 0.0
+    instance = sim.entry[entry].instance
+    while instance >= 0:
+        longest = max(longest, expected_seconds(sim, instance, d))
+        instance = sim.inst[instance].partner
+    return longest
+
+
+@inline
+def expected_finish(sim: Sim, instance: int, d: int) -> float:
+    """Expected finish of a ready instance if it is committed to a device now."""
+    now = sim.world[0].now
+    begin = max(free_at(sim, d), input_arrival(sim, instance, d, now), now)
+    return float(begin + expected_seconds(sim, instance, d))
+
+
+@inline
+def commit(sim: Sim, instance: int, d: int) -> None:
+    """Commit a ready instance to a device, fill its batch from the pool, and start it if the device is free."""
+    if sim.world[0].copies == 1:
+        sim.entry[len(sim.inst) + instance].instance = -1
+    _commit_group(sim, instance, d)
+
+
+@lean
+def commit_with_copy(sim: Sim, instance: int, d: int, parent: int) -> None:
+    """Commit a copy of a done parent to a device, and the instance behind it. The simulation must have room for copies."""
+    copy = len(sim.inst) + instance
+    sim.entry[copy].instance = parent
+    sim.inst[parent].partner = -1  # those it ran together with are not copied
+    sim.inst[instance].decided = sim.world[0].now
+    _append(sim, copy, d)
+    _commit_group(sim, instance, d)
+
+
+@inline
+def _commit_group(sim: Sim, instance: int, d: int) -> None:
+    kind = sim.task[task_of(sim, instance)].kind
+    _claim(sim, kind, instance)
+    if sim.device[d].batch > 1:
+        _fill_batch(sim, kind, instance, d)
+    sim.entry[instance].instance = instance
+    sim.world[0].decisions += 1
+    _append(sim, instance, d)
+
+
+@inline
+def _append(sim: Sim, entry: int, d: int) -> None:
+    queued = sim.device[d].running >= 0 or sim.device[d].head >= 0
+    if queued:  # `free` before the queue grows: then one addition keeps it true, to the last bit
+        t = free_at(sim, d)
+        sim.device[d].free = max(t, expected_arrival(sim, entry, d)) + _group_seconds(sim, entry, d)
+    else:
+        sim.device[d].stale = 1
+    enqueue(sim, entry, d)
+    try_start(sim, d)
+
+
+@inline
+def _claim(sim: Sim, kind: int, instance: int) -> None:
+    pool_remove(sim, kind, instance)
+    sim.inst[instance].status = COMMITTED
+    sim.inst[instance].decided = sim.world[0].now
+    sim.inst[instance].partner = -1
+
+
+@lean
+def _fill_batch(sim: Sim, kind: int, instance: int, d: int) -> None:
+    room = sim.device[d].memory - sim.task[task_of(sim, instance)].memory
+    size, last, put_aside = 1, instance, 0
+    while size < sim.device[d].batch and sim.kind[kind].ready > 0:
+        other = pool_top(sim, kind)
+        if not can_run(sim, other, d):
+            pool_remove(sim, kind, other)
+            sim.inst[put_aside].aside = other
+            put_aside += 1
+            continue
+        need = sim.task[task_of(sim, other)].memory
+        if need > room:
+            break
+        room -= need
+        _claim(sim, kind, other)
+        sim.inst[last].partner = other
+        last = other
+        size += 1
+    for k in range(put_aside):
+        pool_add(sim, kind, sim.inst[k].aside)
+
+
+@lean
+def block(sim: Sim, d: int, until: float) -> None:
+    """Keep a device idle until a time; its end is an event."""
+    sim.device[d].blocked_until = until
+    sim.device[d].stale = 1
+    if sim.device[d].running < 0:
+        sim.due[d] = until

@@ -1,0 +1,102 @@
+"""The one door to numba: every compiled function of weft is decorated here.
+
+What was compiled is kept on disk. By itself numba takes it from there as long as the file of the function is the same, even when a function
+or a constant that was compiled into it has changed in another file. So the stamp covers all files of weft that a module imports.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import numba
+from numba.core.event import Event, Listener, register
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class _Notice(Listener):
+    """Tells the user, once, why nothing seems to happen: a kernel that is not in the cache is being compiled."""
+
+    said = False
+
+    def on_start(self, event: Event) -> None:  # noqa: ARG002
+        """Say it on the first compilation of this process."""
+        if not _Notice.said:
+            print("weft: compiling kernels (once; later starts read the cache)", file=sys.stderr)
+        _Notice.said = True
+
+    def on_end(self, event: Event) -> None:
+        """Nothing to say."""
+
+
+register("numba:compile", _Notice())  # type: ignore[no-untyped-call]
+
+# The GIL is released, so that threads can share the cores; fastmath stays off, so that results can be compared.
+_OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy"}
+_LEAN = {**_OPTIONS, "_nrt": False}
+
+
+def njit(function: F) -> F:
+    """Compile on first use and keep the result on disk."""
+    return _compiled(function, _OPTIONS)
+
+
+def lean(function: F) -> F:
+    """Like `njit`, for functions that allocate nothing: without reference counting, calls that hand over many arrays cost a tenth."""
+    return _compiled(function, _LEAN)
+
+
+def inline(function: F) -> F:
+    """Like `lean`, compiled into every caller: for small functions of hot loops."""
+    return _compiled(function, {"forceinline": True, **_LEAN})
+
+
+def _compiled(function: F, options: dict[str, Any]) -> F:
+    made = numba.njit(function, **options)
+    file = getattr(
+        getattr(made, "_cache", None), "_cache_file", None
+    )  # none where compilation is switched off
+    if file is not None and function.__module__.startswith("weft."):
+        file._source_stamp = stamp(function.__module__)  # noqa: SLF001 (numba has no public way)
+    return cast("F", made)
+
+
+# -- when the cache is out of date ----------------------------------------------
+
+_IMPORT = re.compile(r"^\s*(?:from|import) +(weft[\w.]*)(?: +import +(\w+))?", re.MULTILINE)
+_ROOT = Path(__file__).parents[3]
+
+
+@cache
+def stamp(module: str) -> str:
+    """Changes whenever a file changes that the module, or what it imports, is made of."""
+    seen: dict[str, str] = {}
+    ahead = [module]
+    while ahead:
+        name = ahead.pop()
+        if name not in seen:
+            seen[name], imported = _read(name)
+            ahead += imported
+    return sha256("".join(f"{name} {seen[name]}\n" for name in sorted(seen)).encode()).hexdigest()[
+        :16
+    ]
+
+
+@cache
+def _read(module: str) -> tuple[str, tuple[str, ...]]:
+    """A mark of a module's text, and what it imports of weft; nothing if there is no such module."""
+    place = _ROOT.joinpath(*module.split("."))
+    file = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+    if not file.is_file():
+        return "", ()
+    text = file.read_text(encoding="utf-8")
+    found = _IMPORT.findall(text)
+    return sha256(text.encode()).hexdigest(), tuple(
+        name for first, second in found for name in (first, f"{first}.{second}")
+    )

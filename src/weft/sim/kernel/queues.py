@@ -1,0 +1,166 @@
+"""The queues of devices, compiled: what stands in them, when its inputs arrive, when it starts.
+
+Part of the event kernel; see "Starting" in `docs/simulator.md`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from weft.sim.kernel.jit import inline
+from weft.sim.kernel.tables import DONE, REPLAY, RUNNING, SKIPPED, Sim
+
+
+@inline
+def task_of(sim: Sim, instance: int) -> int:
+    """The global task of an instance."""
+    return int(instance - sim.job[sim.inst[instance].job].shift)
+
+
+@inline
+def edge_taken(sim: Sim, job: int, edge: int) -> bool:
+    """Whether a finished source takes this edge."""
+    choice = sim.edge[edge].choice
+    return bool(choice < 0 or sim.outcome[sim.job[job].choice + choice] == sim.edge[edge].branch)
+
+
+@inline
+def enqueue(sim: Sim, entry: int, d: int) -> None:
+    """Put an entry at the end of a device's queue."""
+    sim.entry[entry].next = -1
+    if sim.device[d].tail >= 0:
+        sim.entry[sim.device[d].tail].next = entry
+    else:
+        sim.device[d].head = entry
+    sim.device[d].tail = entry
+
+
+@inline
+def try_start(sim: Sim, d: int) -> None:
+    """Start the head of a device's queue, or note when to look again."""
+    now = sim.world[0].now
+    if sim.device[d].running >= 0:
+        return
+    sim.due[d] = np.inf
+    if sim.device[d].pace == np.inf:
+        return
+    if now < sim.device[d].blocked_until:
+        sim.due[d] = sim.device[d].blocked_until
+        return
+    entry = sim.device[d].head
+    if sim.world[0].mode == REPLAY:
+        while entry >= 0 and sim.inst[sim.entry[entry].instance].status == SKIPPED:
+            entry = sim.entry[entry].next
+        sim.device[d].head = entry
+        if entry < 0:
+            sim.device[d].tail = -1
+        elif sim.inst[sim.entry[entry].instance].pending > 0:
+            return
+    if entry < 0:
+        return
+    ready_at = group_arrival(sim, entry, d)
+    if ready_at > now:
+        sim.due[d] = ready_at
+        return
+    sim.device[d].head = sim.entry[entry].next
+    if sim.device[d].head < 0:
+        sim.device[d].tail = -1
+    _start(sim, entry, d)
+
+
+@inline
+def _start(sim: Sim, entry: int, d: int) -> None:
+    now, pace = sim.world[0].now, sim.device[d].pace
+    longest, expected = 0.0, 0.0
+    instance = sim.entry[entry].instance
+    sim.device[d].last_kind = sim.task[task_of(sim, instance)].kind
+    while instance >= 0:
+        g = task_of(sim, instance)
+        seconds = sim.task[g].work * sim.grid[sim.task[g].row, d]
+        expected = max(expected, seconds * pace)
+        longest = max(
+            longest,
+            seconds
+            * sim.inst[instance].factor
+            * sim.grid[2 * len(sim.device) + sim.task[g].kind, d]
+            * pace,
+        )
+        if sim.inst[instance].status != DONE:
+            sim.inst[instance].status = RUNNING
+        instance = sim.inst[instance].partner
+    sim.device[d].running = entry
+    sim.device[d].start = now
+    sim.due[d] = now + longest
+    sim.device[d].expected = now + expected
+    sim.device[d].group = sim.world[0].groups
+    sim.world[0].groups += 1
+
+
+@inline
+def transfer_time(sim: Sim, origin: int, d: int, data: float) -> float:
+    """Seconds to move data from one device to another; nothing on one device."""
+    return float(sim.grid[origin, d] + data * sim.grid[len(sim.device) + origin, d])
+
+
+@inline
+def group_arrival(sim: Sim, entry: int, d: int) -> float:
+    """When the inputs of all members of a queued group are on a device."""
+    return _latest_arrival(sim, entry, d, -1)
+
+
+@inline
+def expected_arrival(sim: Sim, entry: int, d: int) -> float:
+    """The same for a group in the queue, where the parent copied ahead of it counts as there."""
+    copied = -1
+    if sim.world[0].copies == 1 and entry < len(sim.inst):
+        copied = sim.entry[len(sim.inst) + entry].instance
+    return _latest_arrival(sim, entry, d, copied)
+
+
+@inline
+def _latest_arrival(sim: Sim, entry: int, d: int, copied: int) -> float:
+    latest = 0.0
+    instance = sim.entry[entry].instance
+    while instance >= 0:
+        latest = max(
+            latest, _arrival_without(sim, instance, d, decided_at(sim, entry, instance), copied)
+        )
+        instance = sim.inst[instance].partner
+    return latest
+
+
+@inline
+def decided_at(sim: Sim, entry: int, instance: int) -> float:
+    """When a member of an entry was committed; a copy, together with the instance it goes ahead of."""
+    if sim.world[0].copies == 1 and entry >= len(sim.inst):
+        return float(sim.inst[entry - len(sim.inst)].decided)
+    return float(sim.inst[instance].decided)
+
+
+@inline
+def input_arrival(sim: Sim, instance: int, d: int, decided: float) -> float:
+    """When the inputs of an instance are on a device, if it is (or was) committed there at `decided`."""
+    return _arrival_without(sim, instance, d, decided, -1)
+
+
+@inline
+def _arrival_without(sim: Sim, instance: int, d: int, decided: float, copied: int) -> float:
+    job = sim.inst[instance].job
+    shift = sim.job[job].shift
+    g = instance - shift
+    eager = sim.world[0].eager == 1
+    latest = 0.0
+    for k in range(sim.task[g].pred, sim.task[g + 1].pred):
+        e = sim.edge[k].back
+        parent = sim.edge[e].source + shift
+        x = sim.inst[parent].result
+        if x < 0 or parent == copied or not edge_taken(sim, job, e):
+            continue
+        soonest = np.inf
+        while x >= 0:
+            sent = sim.execution[x].finish if eager else max(sim.execution[x].finish, decided)
+            origin = sim.execution[x].device
+            soonest = min(soonest, sent + transfer_time(sim, origin, d, sim.edge[e].data))
+            x = sim.execution[x].before
+        latest = max(latest, soonest)
+    return latest

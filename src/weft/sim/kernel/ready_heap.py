@@ -1,0 +1,90 @@
+"""The pool of ready instances: one binary heap for each kind, lowest (key, number) first, with positions for removal."""
+
+from __future__ import annotations
+
+from weft.sim.kernel.jit import inline, lean
+from weft.sim.kernel.tables import Sim, Table
+
+
+@inline
+def before(inst: Table, a: int, b: int) -> bool:
+    """Whether instance a comes before instance b."""
+    return bool(inst[a].key < inst[b].key or (inst[a].key == inst[b].key and a < b))
+
+
+@lean
+def _rise(inst: Table, base: int, at: int) -> None:
+    mine = inst[base + at].pool
+    while at > 0:
+        up = (at - 1) // 2
+        other = inst[base + up].pool
+        if not before(inst, mine, other):
+            break
+        inst[base + at].pool = other
+        inst[other].place = at
+        at = up
+    inst[base + at].pool = mine
+    inst[mine].place = at
+
+
+@lean
+def _sink(inst: Table, base: int, size: int, at: int) -> None:
+    mine = inst[base + at].pool
+    while True:
+        child = 2 * at + 1
+        if child >= size:
+            break
+        if child + 1 < size and before(inst, inst[base + child + 1].pool, inst[base + child].pool):
+            child += 1
+        other = inst[base + child].pool
+        if not before(inst, other, mine):
+            break
+        inst[base + at].pool = other
+        inst[other].place = at
+        at = child
+    inst[base + at].pool = mine
+    inst[mine].place = at
+
+
+@inline
+def pool_add(sim: Sim, kind: int, instance: int) -> None:
+    """Put an instance into the pool."""
+    base, size = sim.kind[kind].pool, sim.kind[kind].ready
+    sim.inst[base + size].pool = instance
+    sim.kind[kind].ready = size + 1
+    sim.world[0].ready += 1
+    _rise(sim.inst, base, size)
+
+
+@inline
+def pool_remove(sim: Sim, kind: int, instance: int) -> None:
+    """Take an instance out of the pool, wherever it stands."""
+    base, at = sim.kind[kind].pool, sim.inst[instance].place
+    last = sim.kind[kind].ready - 1
+    sim.kind[kind].ready = last
+    sim.world[0].ready -= 1
+    sim.inst[instance].place = -1
+    if at < last:
+        moved = sim.inst[base + last].pool
+        sim.inst[base + at].pool = moved
+        sim.inst[moved].place = at
+        _sink(sim.inst, base, last, at)
+        _rise(sim.inst, base, sim.inst[moved].place)
+
+
+@inline
+def pool_top(sim: Sim, kind: int) -> int:
+    """The first ready instance of a kind that has any."""
+    return int(sim.inst[sim.kind[kind].pool].pool)
+
+
+@inline
+def pool_first(sim: Sim) -> int:
+    """The first ready instance over all kinds, or -1."""
+    best = -1
+    for kind in range(len(sim.kind)):
+        if sim.kind[kind].ready > 0:
+            top = pool_top(sim, kind)
+            if best < 0 or before(sim.inst, top, best):
+                best = top
+    return best

@@ -1,0 +1,125 @@
+"""Rules inside the kernel: an order of instances and a placement. See "Rules" in `docs/simulator.md`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from weft.sim.kernel.commit import (
+    can_run,
+    commit,
+    expected_finish,
+    expected_seconds,
+    free_at,
+    is_idle,
+)
+from weft.sim.kernel.events import MOMENT, advance
+from weft.sim.kernel.jit import inline, lean
+from weft.sim.kernel.queues import task_of
+from weft.sim.kernel.ready_heap import before, pool_add, pool_first, pool_remove
+from weft.sim.kernel.tables import OUTSIDE, REPLAY, Sim
+from weft.sim.rule import PLACEMENTS
+
+FIRST, FASTEST, EARLIEST, EFT, MRU = range(5)
+assert PLACEMENTS == ("first", "fastest", "earliest", "eft", "mru")
+
+
+@lean
+def run_to_end(sim: Sim) -> int:
+    """Live moments and make their decisions until the end; returns ENDED or STUCK."""
+    while True:
+        answer = advance(sim)
+        if answer != MOMENT:
+            return answer
+        if sim.world[0].mode != REPLAY:
+            decide(sim)
+
+
+@inline
+def decide(sim: Sim) -> None:
+    """Make all decisions of this moment by the simulation's rule."""
+    placement = sim.world[0].mode
+    while sim.world[0].ready > 0 and placement != OUTSIDE:
+        if not (
+            _decide_by_device(sim) if placement == MRU else _decide_by_instance(sim, placement)
+        ):
+            return
+
+
+@inline
+def _decide_by_instance(sim: Sim, placement: int) -> bool:
+    if placement != EFT and not _any_idle(sim):
+        return False
+    put_aside, device, instance = 0, -1, -1
+    while sim.world[0].ready > 0:
+        instance = pool_first(sim)
+        device = _place(sim, instance, placement)
+        if device >= 0:
+            break
+        pool_remove(sim, sim.task[task_of(sim, instance)].kind, instance)
+        sim.inst[put_aside].aside = instance
+        put_aside += 1
+    for k in range(put_aside):
+        other = sim.inst[k].aside
+        pool_add(sim, sim.task[task_of(sim, other)].kind, other)
+    if device >= 0:
+        commit(sim, instance, device)
+    return device >= 0
+
+
+@inline
+def _any_idle(sim: Sim) -> bool:
+    for d in range(len(sim.device)):  # noqa: SIM110 (a generator expression does not compile)
+        if is_idle(sim, d):
+            return True
+    return False
+
+
+@inline
+def _place(sim: Sim, instance: int, placement: int) -> int:
+    best, least = -1, np.inf
+    for d in range(len(sim.device)):
+        if not can_run(sim, instance, d) or sim.device[d].pace == np.inf:
+            continue
+        if placement != EFT and not is_idle(sim, d):
+            continue
+        if placement == FIRST:
+            return d
+        cost = expected_seconds(sim, instance, d)
+        if placement != FASTEST:
+            # Inputs can only delay it further: most devices are out before their arrival is worked out.
+            if best >= 0 and max(free_at(sim, d), sim.world[0].now) + cost >= least:
+                continue
+            cost = expected_finish(sim, instance, d)
+        if cost < least or best < 0:
+            best, least = d, cost
+    return best
+
+
+@inline
+def _decide_by_device(sim: Sim) -> bool:
+    """Most recently used: a device stays with its kind while it can."""
+    kinds = len(sim.kind)
+    for d in range(len(sim.device)):
+        if not is_idle(sim, d):
+            continue
+        start = max(sim.device[d].last_kind, 0)
+        for step in range(kinds):
+            instance = first_runnable(sim, (start + step) % kinds, d)
+            if instance >= 0:
+                commit(sim, instance, d)
+                return True
+    return False
+
+
+@inline
+def first_runnable(sim: Sim, kind: int, d: int) -> int:
+    """The first ready instance of a kind that a device can run, or -1. Usually the top of the heap; otherwise look at all of them."""
+    best = -1
+    base, size = sim.kind[kind].pool, sim.kind[kind].ready
+    for k in range(size):
+        instance = sim.inst[base + k].pool
+        if can_run(sim, instance, d) and (best < 0 or before(sim.inst, instance, best)):
+            best = instance
+            if k == 0:
+                break
+    return best

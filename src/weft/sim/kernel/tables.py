@@ -1,0 +1,287 @@
+"""The memory of one simulation: a few tables that the compiled kernel reads and writes.
+
+Templates stand one behind the other; a *global task* is a task of a template in that numbering. Tables are numpy record arrays,
+so that the kernel says ``sim.inst[i].pending``, and few, because every call between compiled functions hands all of them over.
+Many simulations at once are the same tables with one more axis in front.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.errors import InvalidInput
+from weft.model import Problem, Scenario, Schedule, Workload
+from weft.model.columns import FloatArray, IntArray
+from weft.sim.rule import PLACEMENTS, Rule
+
+Table = NDArray[Any]
+
+WAITING, READY, COMMITTED, RUNNING, DONE, SKIPPED, CANCELLED = range(7)
+JOB_AHEAD, JOB_HERE, JOB_ENDED, JOB_CANCELLED = range(4)
+OUTSIDE, REPLAY = -1, -2
+"""Modes beside the placements of a rule: decisions come from outside the kernel, or from a plan made beforehand."""
+
+
+def _record(floats: str, integers: str) -> np.dtype[np.void]:
+    return np.dtype(
+        [
+            *((name, np.float64) for name in floats.split()),
+            *((name, np.int64) for name in integers.split()),
+        ]
+    )
+
+
+# One more row than there are tasks and jobs, so that "until the next one begins" needs no special case.
+TASK = _record(
+    "work memory", "row kind succ pred"
+)  # row in `grid`; first outgoing edge; first incoming place in `edge.back`
+EDGE = _record("data", "source target choice branch back")  # `back`: edge numbers sorted by target
+JOB = _record("arrival cancel finish", "first shift choice entry state remaining called_off")
+# first instance; instance - shift = global task; first choice; first plan entry; `called_off`: jobs by time of cancellation
+INST = _record(
+    "key factor decided done_at", "job status pending taken place partner ran_on result pool aside"
+)
+# pending, taken: incoming edges; place in the pool; partner: next member of the group; result: newest finished execution;
+# `pool` and `aside` are storage: the heaps of ready instances, and those taken out for a moment
+ENTRY = _record(
+    "", "instance device copy next"
+)  # elements of device queues: the first instance of a group, or a plan row
+# With room for copies, entry `instances + i` is the copy that goes ahead of instance i, or -1 where there is none.
+KIND = _record("", "pool ready")  # where the heap of the kind begins, and its size
+DEVICE = _record(
+    "memory pace blocked_until start expected free", "batch running head tail stale last_kind group"
+)
+EXECUTION = _record("decided start finish", "instance device status batch copy before")
+CHANGE = _record("time pace", "device")
+WORLD = _record(
+    "now",
+    "next_arrival next_change next_cancel open_jobs executions groups ready decisions mode eager copies",
+)
+
+
+class Sim(NamedTuple):
+    """One simulation.
+
+    `grid` has a column for each device: p rows of latency, p of seconds per byte, a row of bias for each kind, then the rows of
+    seconds per unit of work (`task.row` points there).
+    """
+
+    world: Table  # (1,)
+    task: Table
+    edge: Table
+    job: Table
+    inst: Table
+    entry: Table
+    kind: Table
+    device: Table
+    due: FloatArray  # (p,) when each device finishes what it runs, or looks at its queue again
+    execution: Table
+    change: Table
+    grid: FloatArray
+    outcome: IntArray
+
+
+def make_sim(
+    workload: Workload,
+    scenario: Scenario,
+    guide: Rule | Sequence[Schedule] | None,
+    *,
+    eager: bool,
+    copies: bool = False,
+) -> Sim:
+    """Lay out a simulation at time zero. The guide is a rule, a plan (one schedule for each problem) or None: decisions from outside.
+
+    With `copies` there is room for a copy of a parent ahead of every instance.
+    """
+    task, edge = _tasks(workload), _edges(workload)
+    plans = (
+        _plan_rows(workload, guide) if guide is not None and not isinstance(guide, Rule) else None
+    )
+    job = _jobs(workload, scenario, [len(rows) for rows in plans] if plans is not None else None)
+    inst = _instances(
+        workload, scenario, task, job, guide.keys if isinstance(guide, Rule) else None
+    )
+    change = np.zeros(len(scenario.change_time), CHANGE)
+    change["time"], change["pace"], change["device"] = (
+        scenario.change_time,
+        scenario.change_pace,
+        scenario.change_device,
+    )
+    down = scenario.change_device[np.isinf(scenario.change_pace)]
+    entry = _entries(workload, job, plans, copies=copies)
+    world = np.zeros(1, WORLD)
+    world["open_jobs"], world["eager"] = workload.jobs, eager
+    world["mode"] = (
+        PLACEMENTS.index(guide.placement)
+        if isinstance(guide, Rule)
+        else OUTSIDE
+        if guide is None
+        else REPLAY
+    )
+    world["copies"] = copies
+    return Sim(
+        world=world,
+        task=task,
+        edge=edge,
+        job=job,
+        inst=inst,
+        entry=entry,
+        kind=_kinds(workload, task, inst, job),
+        device=_devices(workload),
+        due=np.full(workload.cluster.p, np.inf),
+        # Each entry ends once; a failure loses one group, and once more the copy that ran ahead of it.
+        execution=np.zeros(
+            len(entry) + int(workload.cluster.batch[down].sum()) + copies * len(down), EXECUTION
+        ),
+        change=change,
+        grid=_grid(workload, scenario),
+        outcome=np.array(scenario.outcome),
+    )
+
+
+def _tasks(workload: Workload) -> Table:
+    table = np.zeros(sum(p.n for p in workload.problems) + 1, TASK)
+    kinds = {name: k for k, name in enumerate(workload.kinds)}
+    t = e = 0
+    row = 2 * workload.cluster.p + len(kinds)
+    for problem in workload.problems:
+        w, part = problem.workflow, table[t : t + problem.n]
+        part["work"], part["memory"], part["row"] = problem.work, w.memory, problem.row + row
+        part["kind"] = np.array([kinds[k] for k in w.kinds], np.int64)[w.kind]
+        part["succ"], part["pred"] = w.succ_ptr[:-1] + e, w.pred_ptr[:-1] + e
+        t, e, row = t + w.n, e + w.m, row + len(problem.pace)
+    table[-1:]["succ"] = table[-1:]["pred"] = e
+    return table
+
+
+def _edges(workload: Workload) -> Table:
+    table = np.zeros(sum(p.m for p in workload.problems), EDGE)
+    t = e = 0
+    for problem in workload.problems:
+        w, part = problem.workflow, table[e : e + problem.m]
+        part["data"], part["source"], part["target"] = w.data, w.src + t, w.dst + t
+        part["choice"], part["branch"], part["back"] = (
+            w.choices.edge_choice,
+            w.choices.edge_branch,
+            w.pred_edge + e,
+        )
+        t, e = t + w.n, e + w.m
+    return table
+
+
+def _jobs(workload: Workload, scenario: Scenario, plan_sizes: list[int] | None) -> Table:
+    table = np.zeros(workload.jobs + 1, JOB)
+    table["first"], table["choice"] = workload.first_instance, workload.first_choice
+    part = table[:-1]
+    part["arrival"], part["cancel"], part["finish"] = workload.arrival, scenario.cancel, np.nan
+    starts = np.concatenate(([0], np.cumsum([p.n for p in workload.problems])))
+    part["shift"] = part["first"] - starts[workload.template]
+    part["remaining"] = np.diff(table["first"])
+    part["called_off"] = np.argsort(scenario.cancel, kind="stable")
+    if plan_sizes is not None:
+        table["entry"][1:] = np.cumsum(np.array(plan_sizes, np.int64)[workload.template])
+    return table
+
+
+def _instances(
+    workload: Workload, scenario: Scenario, task: Table, job: Table, keys: FloatArray | None
+) -> Table:
+    table = np.zeros(workload.instances, INST)
+    table["job"] = np.repeat(np.arange(workload.jobs), job["remaining"][:-1])
+    table["factor"], table["decided"], table["done_at"] = scenario.factor, np.nan, np.nan
+    table["place"] = table["partner"] = table["ran_on"] = table["result"] = -1
+    table["key"] = 0.0 if keys is None else keys
+    incoming = np.diff(task["pred"])
+    table["pending"] = incoming[np.arange(len(table)) - job["shift"][table["job"]]]
+    return table
+
+
+def _entries(workload: Workload, job: Table, plans: list[Table] | None, *, copies: bool) -> Table:
+    """Without a plan, entry i is the group that begins with instance i."""
+    if plans is None:
+        n = workload.instances
+        table = np.zeros(2 * n if copies else n, ENTRY)
+        table["instance"][:n], table["instance"][n:], table["copy"][n:] = np.arange(n), -1, 1
+    else:
+        table = np.concatenate([np.zeros(0, ENTRY), *(plans[t] for t in workload.template)])
+        table["instance"] += np.repeat(job["first"][:-1], np.diff(job["entry"]))
+    table["next"] = -1
+    return table
+
+
+def _kinds(workload: Workload, task: Table, inst: Table, job: Table) -> Table:
+    table = np.zeros(len(workload.kinds), KIND)
+    kind = task["kind"][np.arange(len(inst)) - job["shift"][inst["job"]]]
+    sizes = np.bincount(kind, minlength=len(table))
+    table["pool"] = np.cumsum(sizes) - sizes
+    return table
+
+
+def _devices(workload: Workload) -> Table:
+    table = np.zeros(workload.cluster.p, DEVICE)
+    table["memory"], table["batch"] = workload.cluster.memory, workload.cluster.batch
+    table["pace"], table["blocked_until"], table["expected"] = 1.0, -np.inf, -np.inf
+    table["running"] = table["head"] = table["tail"] = table["last_kind"] = -1
+    table["stale"] = 1
+    return table
+
+
+def _grid(workload: Workload, scenario: Scenario) -> FloatArray:
+    c = workload.cluster
+    return np.concatenate(
+        [c.latency, c.per_byte, scenario.bias, *(p.pace for p in workload.problems)]
+    )
+
+
+def _plan_rows(workload: Workload, schedules: Sequence[Schedule]) -> list[Table]:
+    """The rows of each problem's schedule as entries, in the order they are committed; `instance` still counts from the job's first."""
+    if len(schedules) != len(workload.problems):
+        raise InvalidInput(
+            f"{len(schedules)} schedules were given for {len(workload.problems)} problems; replay needs one for each"
+        )
+    plans = []
+    for schedule, problem in zip(schedules, workload.problems, strict=True):
+        _refuse_strange_rows(schedule, problem)
+        place = np.empty(problem.n, np.int64)
+        place[problem.workflow.order] = np.arange(problem.n)
+        order = np.lexsort(
+            (np.arange(len(schedule)), place[schedule.task], schedule.finish, schedule.start)
+        )
+        rows = np.zeros(len(schedule), ENTRY)
+        rows["instance"], rows["device"], rows["copy"] = (
+            schedule.task[order],
+            schedule.device[order],
+            schedule.copy[order],
+        )
+        plans.append(rows)
+    return plans
+
+
+def _refuse_strange_rows(schedule: Schedule, problem: Problem) -> None:
+    n, p, name = problem.n, problem.p, problem.name
+    originals = (
+        np.bincount(schedule.task[~schedule.copy], minlength=n)
+        if len(schedule)
+        else np.zeros(n, np.int64)
+    )
+    if len(originals) != n or (originals != 1).any():
+        raise InvalidInput(
+            f"the schedule to replay does not hold every task of '{name}' exactly once"
+        )
+    if len(schedule) and not 0 <= schedule.device.min() <= schedule.device.max() < p:
+        raise InvalidInput(
+            f"the schedule to replay names device {schedule.device.max()}, but '{name}' has {p} devices"
+        )
+    misplaced = np.flatnonzero(np.isinf(problem.pace[problem.row[schedule.task], schedule.device]))
+    if len(misplaced):
+        task, device = (
+            schedule.task[misplaced[0]],
+            problem.cluster.names[schedule.device[misplaced[0]]],
+        )
+        raise InvalidInput(
+            f"the schedule to replay puts task '{problem.workflow.task_name(task)}' on device '{device}', which cannot run it"
+        )

@@ -1,0 +1,310 @@
+"""`StepFleet`: many step-wise simulations of one stream, stepped together; what learners and rules run on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from weft.errors import InvalidInput, Stuck
+from weft.model import Scenario, Workload
+from weft.model.columns import BoolArray, FloatArray, IntArray
+from weft.model.conditional_stream import Stream, in_ticks, ticked
+from weft.sim.kernel.events import ENDED
+from weft.sim.kernel.tables import Sim, Table, make_sim
+from weft.sim.vector.step import (
+    CHANCE,
+    SETTING,
+    TALLY,
+    WATCH,
+    Desk,
+    Fleet,
+    Observation,
+    begin_one,
+    observation_size,
+    step_many,
+)
+
+Waiting = Literal["paper", "event"]
+
+
+@dataclass(frozen=True)
+class StepOptions:
+    """How a stream is stepped, and what is seen of it.
+
+    Parameters
+    ----------
+    waiting : `paper`: a unit that waits is held for `idle` seconds (the published environment; the end of that is no event);
+        `event`: it waits until the next event, and may not when nothing is in flight or due
+    estimate : show the estimates of watched choices: one number for each branch but the last
+    window : outcomes an estimate remembers, as an exponential mean; inf: all of them
+    prior : how many outcomes the prior (all branches alike) counts for
+    units : show the units too: when each is free, what it runs; and the number of jobs in the system
+    detail : of units, show also how full their batches are, and how long ago the last job came
+    ages : how many tasks of each queue are shown by age; ages are divided by `age_scale` seconds, queue lengths by `queue_scale`
+    """
+
+    waiting: Waiting = "paper"
+    idle: float = 0.010
+    estimate: bool = True
+    window: float = np.inf
+    prior: float = 2.0
+    units: bool = False
+    detail: bool = False
+    ages: int = 3
+    age_scale: float = 5.0
+    queue_scale: float = 50.0
+
+    def __post_init__(self) -> None:
+        """Refuse what has no meaning."""
+        if self.waiting not in {"paper", "event"}:
+            raise InvalidInput(f"waiting is '{self.waiting}'; it must be 'paper' or 'event'")
+        for name in ("idle", "window", "age_scale", "queue_scale"):
+            if not getattr(self, name) > 0:
+                raise InvalidInput(f"{name} is {getattr(self, name)}; it must be above zero")
+        if not self.prior > 0 or self.ages < 0:
+            raise InvalidInput(
+                f"prior is {self.prior} and ages {self.ages}; a prior must be above zero, ages zero or more"
+            )
+
+
+class Steps(NamedTuple):
+    """What a step gives, one row a simulation; the arrays are overwritten by the next step."""
+
+    observation: Observation
+    mask: BoolArray  # (size, units * (kinds + 1))
+    reward: FloatArray  # minus seconds x jobs in the system: adds up to minus the sum of job completion times
+    elapsed: FloatArray  # seconds
+    done: BoolArray  # the episode ended; observation and mask are those of the next one
+
+
+class StepFleet:
+    """Simulations of a stream side by side. A simulation that ends is begun anew at once, with the next draw.
+
+    Simulation s plays draws seed + s, seed + s + size, seed + s + 2 * size, and so on.
+
+    Examples
+    --------
+    >>> from weft.formats.native.stream_toml import load_stream
+    >>> fleet = StepFleet(load_stream("conditional-paper").with_jobs(10), 2)
+    >>> first = fleet.reset(seed=1)
+    >>> first.observation.shape, first.mask.shape
+    ((2, 31), (2, 28))
+    >>> steps = fleet.step(np.full((2, 4), 6))  # all wait
+    >>> bool((steps.reward < 0).all())
+    True
+    """
+
+    def __init__(
+        self,
+        stream: Stream,
+        size: int,
+        options: StepOptions | None = None,
+        *,
+        authors: bool = False,
+    ) -> None:
+        self.stream, self.size, self.authors = stream, size, authors
+        self.options = options or StepOptions()
+        problem = ticked(stream.problem, stream.tick)
+        workload = Workload.of(
+            problem,
+            arrival=np.zeros(stream.jobs),
+            template=np.zeros(stream.jobs, np.int64),
+            name=stream.name,
+        )
+        self._blank = make_sim(workload, Scenario.of(workload), None, eager=True)
+        self.units, self.kinds = problem.p, len(workload.kinds)
+        self.kind_names = workload.kinds
+        self._start = _desk(stream, self._blank, self.options)
+        self.fleet = Fleet(_stack(self._blank, size), _stack_desk(self._start, size))
+        self._next = np.zeros(size, np.int64)
+        self.playing = np.zeros(size, np.int64)
+        """The draw each simulation plays."""
+        rows = (size,)
+        width = observation_size(
+            self.kinds, self.units, len(self._start.estimate), self._start.setting[0]
+        )
+        self._steps = Steps(
+            np.zeros((size, width), np.float32),
+            np.zeros((size, self.units * (self.kinds + 1)), np.bool_),
+            np.zeros(rows),
+            np.zeros(rows),
+            np.zeros(rows, np.bool_),
+        )
+        self.final_observation = np.zeros_like(self._steps.observation)
+        """Of simulations that were done in the last step: what was seen at their end."""
+
+    @property
+    def observation_size(self) -> int:
+        """Numbers in one observation."""
+        return int(self._steps.observation.shape[1])
+
+    def reset(self, seed: int = 0) -> Steps:
+        """Begin every simulation anew."""
+        self._next = np.arange(self.size) + seed
+        self._steps.reward[:] = self._steps.elapsed[:] = 0.0
+        self._steps.done[:] = False
+        for s in range(self.size):
+            self._begin(s)
+        return self._steps
+
+    def step(self, actions: ArrayLike, *, renew: bool = True) -> Steps:
+        """Apply one action a unit in every simulation: a kind, or `kinds` to wait. Without `renew`, what ended stays at its end."""
+        chosen = np.ascontiguousarray(actions, np.int64)
+        if chosen.shape != (self.size, self.units) or ((chosen < 0) | (chosen > self.kinds)).any():
+            raise InvalidInput(
+                f"actions must be a ({self.size}, {self.units}) array of numbers from 0 to {self.kinds}"
+            )
+        stuck = step_many(self.fleet, chosen, *self._steps)
+        if stuck >= 0:
+            raise Stuck(
+                f"simulation {stuck} of '{self.stream.name}' waits, but nothing is in flight or due; keep to the action mask"
+            )
+        if renew and self._steps.done.any():
+            for s in np.flatnonzero(self._steps.done).tolist():
+                self.final_observation[s] = self._steps.observation[s]
+                self._begin(s)
+        return self._steps
+
+    def renew(self, which: IntArray) -> None:
+        """Break some simulations off and begin them anew, each with its next draw."""
+        for s in which.tolist():
+            self._begin(s)
+
+    def place(self, s: int, arrival: FloatArray, outcome: IntArray) -> None:
+        """Lay out simulation s at time zero with these arrivals (ticks, sorted) and outcomes (jobs, choices)."""
+        sim, desk = self.fleet.sim, self.fleet.desk
+        for name in _OWN:
+            np.copyto(getattr(sim, name)[s], getattr(self._blank, name))
+        sim.job["arrival"][s, :-1] = arrival
+        sim.outcome[s] = outcome.reshape(-1)
+        for name in _OWN_DESK:
+            np.copyto(getattr(desk, name)[s], getattr(self._start, name))
+
+    def begin(self, s: int, arrival: FloatArray, outcome: IntArray) -> Steps:
+        """Lay out simulation s with these jobs, and live up to its first decision."""
+        self.place(s, arrival, outcome)
+        if begin_one(self.fleet, s, self._steps.observation, self._steps.mask) == ENDED:
+            raise InvalidInput(
+                f"the jobs of '{self.stream.name}' take no time: there is nothing to decide"
+            )
+        return self._steps
+
+    def jct(self, s: int) -> FloatArray:
+        """Seconds each job of simulation s took; NaN where it has not ended."""
+        job = self.fleet.sim.job[s, :-1]
+        seconds: FloatArray = (job["finish"] - job["arrival"]) * self.stream.tick
+        return seconds
+
+    def _begin(self, s: int) -> None:
+        self.begin(s, *self.stream.draw_ticks(int(self._next[s]), authors=self.authors))
+        self.playing[s] = self._next[s]
+        self._next[s] += self.size
+
+
+_OWN = ("world", "job", "inst", "entry", "kind", "device", "due")
+_OWN_DESK = ("estimate", "seen", "tally")
+
+
+def _stack(blank: Sim, size: int) -> Sim:
+    own = {name: np.stack([getattr(blank, name)] * size) for name in _OWN}
+    width = {
+        name: np.zeros((size, *getattr(blank, name).shape), getattr(blank, name).dtype)
+        for name in ("execution", "outcome")
+    }
+    return blank._replace(**own, **width)
+
+
+def _stack_desk(start: Desk, size: int) -> Desk:
+    return start._replace(
+        **{
+            name: np.stack([getattr(start, name)] * size)
+            for name in (*_OWN_DESK, "remaining", "coming", "scratch")
+        }
+    )
+
+
+def _desk(stream: Stream, blank: Sim, options: StepOptions) -> Desk:
+    w = stream.problem.workflow
+    setting = np.zeros(1, SETTING)
+    setting["idle"], setting["tick"] = in_ticks(options.idle, stream.tick), stream.tick
+    setting["slowest"], setting["prior"] = 1.0 / options.window, options.prior
+    setting["age_scale"], setting["queue_scale"], setting["ages"] = (
+        options.age_scale,
+        options.queue_scale,
+        options.ages,
+    )
+    setting["blocking"], setting["estimate"], setting["units"] = (
+        options.waiting == "paper",
+        options.estimate,
+        options.units,
+    )
+    setting["detail"] = options.detail
+    duration = ticked(stream.problem, stream.tick).durations()
+    setting["span"] = max(float(np.median(duration.min(axis=1))), 1e-12)
+    watched = sorted(stream.watched, key=lambda c: int(w.choices.task[c]))
+    branches = [len(w.choices.branches(c)) for c in watched]
+    slot = np.concatenate(([0], np.cumsum(branches) - np.arange(1, len(branches) + 1))).astype(
+        np.int64
+    )
+    watch = np.zeros(len(watched), WATCH)
+    watch["choice"], watch["slot"], watch["branches"] = watched, slot[:-1], branches
+    owners = w.choices.task[watched] if watched else np.zeros(0, np.int64)
+    tally = np.zeros(1, TALLY)
+    tally["fresh"] = 1
+    return Desk(
+        setting=setting,
+        watch=watch,
+        watch_ptr=np.searchsorted(owners, np.arange(w.n + 1)).astype(np.int64),
+        chance=_chances(stream, watched, slot),
+        order=np.array(w.order),
+        duration=duration,
+        depth=_depth_order(stream, blank),
+        group=_alike(stream),
+        estimate=np.concatenate([np.zeros(0), *(np.full(b - 1, 1.0 / b) for b in branches)]),
+        seen=np.zeros(len(watched), np.int64),
+        remaining=np.zeros(w.n),
+        coming=np.zeros(len(blank.kind)),
+        tally=tally,
+        scratch=np.zeros(max(options.ages, 2 * len(blank.kind)) + 1, np.int64),
+    )
+
+
+def _chances(stream: Stream, watched: list[int], slot: IntArray) -> Table:
+    choices = stream.problem.workflow.choices
+    table = np.zeros(stream.problem.m, CHANCE)
+    for e in range(stream.problem.m):
+        c, b = int(choices.edge_choice[e]), int(choices.edge_branch[e])
+        table[e]["slot"], table[e]["nominal"] = (
+            -1,
+            1.0 if c < 0 else stream.drift[c].probability[0, b],
+        )
+        if c in watched:
+            at = watched.index(c)
+            last = b == len(choices.branches(c)) - 1
+            table[e]["slot"] = -2 if last else slot[at] + b
+            table[e]["first"], table[e]["last"] = slot[at], slot[at + 1]
+    return table
+
+
+def _depth_order(stream: Stream, blank: Sim) -> IntArray:
+    """Kinds from the first level to the last, in the order of their numbers within one."""
+    level = np.full(len(blank.kind), -1)
+    np.maximum.at(level, blank.task["kind"][:-1], stream.problem.workflow.level)
+    return np.argsort(level, kind="stable").astype(np.int64)
+
+
+def _alike(stream: Stream) -> IntArray:
+    problem = stream.problem
+    columns = [
+        (
+            tuple(problem.durations()[:, d]),
+            int(problem.cluster.batch[d]),
+            float(problem.cluster.memory[d]),
+        )
+        for d in range(problem.p)
+    ]
+    seen = list(dict.fromkeys(columns))
+    return np.array([seen.index(column) for column in columns], np.int64)

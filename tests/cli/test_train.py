@@ -1,0 +1,127 @@
+"""`weft train` and `weft evaluate` from the command line."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from weft.cli.main import BAD_INPUT, DONE, INTERRUPTED, main
+
+
+@pytest.fixture
+def small(tmp_path):
+    text = """
+        name = "small"
+        jobs = 60
+        tick = "1 ms"
+        arrivals = {process = "poisson", gap = "8 ms"}
+        tasks = [{name = "look", time = "5 ms"}, {name = "think", time = "20 ms"}, {name = "pass", time = "1 ms"}]
+        choices = [{task = "look", branches = {think = 0.3, pass = 0.7}, estimate = true}]
+        units = [{name = "CPU", coefficient = 1.0, batch = 1}, {name = "GPU", coefficient = 1.2, batch = 4}]
+    """
+    path = tmp_path / "small.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_train_then_evaluate(small, tmp_path, capsys):
+    pytest.importorskip("torch", reason="training needs torch: pip install 'weft[learn]'")
+    out = tmp_path / "trained"
+    train = [
+        "train",
+        "conditional",
+        "--stream",
+        str(small),
+        "--policy",
+        "own",
+        "--samples",
+        "20000",
+        "--seeds",
+        "2",
+        "--out",
+        str(out),
+    ]
+    assert main([*train, "--json"]) == DONE
+    found = json.loads(capsys.readouterr().out)
+    assert [row["seed"] for row in found["trainings"]] == [0, 1]
+    assert (out / "own.safetensors").is_file()
+    card = json.loads((out / "own.json").read_text(encoding="utf-8"))
+    assert card["training"]["seeds"] == [0, 1]
+    assert card["environment"]["stream"] == "small"
+    assert (
+        main(
+            [
+                "evaluate",
+                str(out / "own"),
+                "fifo",
+                "--stream",
+                str(small),
+                "--own",
+                "--seeds",
+                "3",
+                "--json",
+            ]
+        )
+        == DONE
+    )
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert [row["policy"] for row in rows] == [str(out / "own"), "fifo"]
+    assert all(0.006 < row["mean"] < 10 for row in rows)
+    assert (
+        main(["evaluate", "fifo", "--stream", str(small), "--probabilities", "0,1", "--seeds", "2"])
+        == DONE
+    )
+    assert capsys.readouterr().out.count("±") == 2
+
+
+def test_an_interrupt_leaves_a_checkpoint(small, tmp_path, monkeypatch, capsys):
+    ppo = pytest.importorskip(
+        "weft.learn.ppo", reason="training needs torch: pip install 'weft[learn]'"
+    )
+    improve = ppo._improve
+    calls = []
+
+    def interrupted(*args, **options):
+        calls.append(1)
+        if len(calls) > 2:
+            raise KeyboardInterrupt
+        return improve(*args, **options)
+
+    monkeypatch.setattr(ppo, "_improve", interrupted)
+    out = tmp_path / "trained"
+    train = [
+        "train",
+        "conditional",
+        "--stream",
+        str(small),
+        "--policy",
+        "own",
+        "--samples",
+        "1e6",
+        "--out",
+        str(out),
+    ]
+    assert main(train) == INTERRUPTED
+    assert "the best so far is in" in capsys.readouterr().err
+    assert (
+        json.loads((out / "own.json").read_text(encoding="utf-8"))["training"]["interrupted"]
+        is True
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("evaluate nonsense", "unknown policy 'nonsense'"),
+        ("evaluate fifoo", "did you mean 'fifo'"),
+        ("evaluate fifo --probabilities 2", "must be 1 or less"),
+        ("evaluate fifo --stream gone.toml", "gone.toml"),
+        ("train conditional --policy pi9", "did you mean"),
+        ("train nothing", "invalid choice"),
+    ],
+)
+def test_bad_input_is_one_clear_line(line, words, capsys):
+    assert main(line.split()) == BAD_INPUT
+    err = capsys.readouterr().err.strip().splitlines()
+    assert words in err[-1]

@@ -1,0 +1,253 @@
+"""`weft reproduce conditional`: a tiny run, with a policy that is shipped and without any; the page needs nothing from outside."""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import islice
+
+import numpy as np
+import pytest
+
+from weft.cli.main import main
+from weft.experiments.conditional.contenders import EXPECTED, Arena, gather
+from weft.experiments.conditional import experiment as conditional
+from weft.experiments.conditional.runs import Step, carry_out
+from weft.experiments.progress import Progress
+from weft.formats.native.stream_toml import load_stream
+from weft.policies.conditional import files
+from weft.policies.conditional.files import Learned, save_policy
+from weft.policies.conditional.networks import network_of
+
+TINY = conditional.Plan(jobs=80, seeds=2, changes=2, checked=100)
+AUTHORS = conditional.Plan(jobs=80, seeds=2, changes=1, checked=10_000)
+
+
+def level_network(inputs: int):
+    """Prefers nothing, so each unit takes the first kind that is ready: A before B before C."""
+    arrays = {
+        "input.mean": np.zeros(inputs),
+        "input.scale": np.ones(inputs),
+        "0.weight": np.zeros((28, inputs)),
+        "0.bias": np.zeros(28),
+    }
+    return network_of(arrays, units=4, actions=7)
+
+
+def learned(
+    inputs: int = 31, *, probability: float | str = "random", waiting: str = "event"
+) -> Learned:
+    shown = {
+        "name": "steps",
+        "version": 1,
+        "watched": ["D"],
+        "estimate": inputs == 31,
+        "window": 500.0,
+    }
+    world = {
+        "name": "weft/Conditional-v0",
+        "waiting": waiting,
+        "probability": probability,
+        "jobs": 100,
+    }
+    curve = [
+        {"samples": 1000.0, "reward_rate": -9.0, "entropy": 0.5, "score": -2.5},
+        {"samples": 2000.0, "score": -2.6},
+    ]
+    training = {
+        "samples": 2000,
+        "cpu_seconds": 1.5,
+        "seed": 0,
+        "score": -2.6,
+        "settings": {"imitation": 0},
+        "curve": curve,
+    }
+    return Learned("any", level_network(inputs), shown, world, training, about="prefers nothing")
+
+
+@pytest.fixture
+def shipped(tmp_path, monkeypatch):
+    """A folder that stands for the one of shipped policies."""
+    folder = tmp_path / "shipped"
+    folder.mkdir()
+    monkeypatch.setattr(files, "SHIPPED", folder)
+    return folder
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    monkeypatch.setattr(conditional, "QUICK", TINY)
+
+
+def test_the_command_writes_numbers_and_a_page(tmp_path, shipped, monkeypatch, capsys):
+    monkeypatch.setattr(conditional, "QUICK", AUTHORS)
+    save_policy(learned(), shipped / "conditional-pi4")
+    save_policy(learned(30, probability=0.5), shipped / "conditional-pi1")
+    save_policy(learned(29), shipped / "conditional-odd")
+    out = tmp_path / "out"
+    assert main(["reproduce", "conditional", "--quick", "--out", str(out), "--json"]) == 0
+    results = json.loads(capsys.readouterr().out)
+    assert results == json.loads((out / "results.json").read_text())
+
+    # The authors' means for seed 1 at p(c) = 0.5, to the digit, and what they were drawn from.
+    assert {row["rule"]: round(row["ours"], 2) for row in results["exact"]["rows"]} == {
+        "fifo": 87.98,
+        "mru": 93.80,
+        "depth-first": 89.99,
+    }
+    assert all(row["same"] for row in results["exact"]["rows"])
+    assert results["exact"]["jobs"]["ours"] == {"ABC": 5080, "ABDE": 2471, "ABDF": 2449}
+    assert results["exact"]["arrivals"]["ours"] == [
+        14.4974,
+        20.0504,
+        25.9377,
+        29.6458,
+        39.9013,
+        41.1074,
+    ]
+    for row in results["baselines"]:
+        assert row["ours"] == pytest.approx(row["authors"], rel=0.04), row
+
+    assert results["missing"] == ["pi0", "pi2", "pi3", "best", "any", "paper-best"]
+    assert list(results["left_out"]) == ["odd"]
+    assert results["reference"] == {"event": "pi4", "paper": "pi4"}
+    grid = {(row["waiting"], row["policy"], row["probability"]): row for row in results["grid"]}
+    assert grid["event", "pi4", 0.3]["relative"] == 1.0
+    # Both networks prefer nothing and act alike; only one of them would have been shown an estimate.
+    assert grid["event", "pi1", 0.3]["seeds"] == grid["event", "pi4", 0.3]["seeds"]
+    row = grid["event", "fifo", 0.5]
+    assert row["mean"] == pytest.approx(np.mean(row["seeds"]))
+    assert row["over_authors"] == pytest.approx(row["mean"] / 74.58)
+    # t(0.975, 1) = 12.706; the deviation of a mean of two is half their distance
+    assert row["half_width"] == pytest.approx(
+        12.7062 * abs(row["seeds"][0] - row["seeds"][1]) / 2, rel=1e-4
+    )
+    assert {r["policy"]: r["group"] for r in results["summary"]}["pi1"] == "fixed"
+
+    curves = {row["policy"]: row["curve"] for row in results["training"]}
+    assert curves["pi4"][1]["relative"] / curves["pi4"][0]["relative"] == pytest.approx(
+        np.exp(-0.1)
+    )
+    page = (out / "report.html").read_text()
+    assert not re.search(
+        r"(?:src|href)\s*=\s*[\"']?(?:https?:)?//|url\(\s*[\"']?(?:https?:)?//|@import", page
+    )
+    for words in (
+        "87.98",
+        "Not shipped, and so not here: pi0, pi2, pi3, best, any, paper-best.",
+        "Left out: odd",
+        "(b) trained at one p(c)",
+    ):
+        assert words in page
+
+
+def test_without_any_policy_the_rules_are_compared_with_the_index(tmp_path, shipped, tiny, capsys):
+    assert main(["reproduce", "conditional", "--quick", "--out", str(tmp_path / "out")]) == 0
+    printed = capsys.readouterr().out
+    assert "not shipped, so not here: pi0, pi1, pi2, pi3, pi4, best, any, paper-best" in printed
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert results["reference"] == {"event": "index", "paper": "index"}
+    assert results["training"] == []
+    assert len(results["missing"]) == len(EXPECTED)
+    assert results["adaptation"]["online_learning"] is None
+    for kind in ("steps", "walk"):
+        rows = results["adaptation"]["kinds"][kind]["rows"]
+        best = min(rows, key=lambda row: row["mean"])
+        assert (best["over_best"], best["over_best_half_width"]) == (1.0, 0.0)
+        assert {row["policy"] for row in rows} == {
+            "fifo",
+            "shortest-remaining",
+            "index",
+            "index, never forgets",
+        }
+    steps = results["adaptation"]["kinds"]["steps"]["probability"]
+    assert (steps[0], steps[len(steps) // 2], steps[-1]) == (0.9, 0.1, 0.9)
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "No learned policy is shipped" in page
+    assert "No policy that goes on learning could take part" in page
+
+
+def test_units_are_counted_by_tasks_and_by_batches(shipped):
+    """One job A B C at a time on four units: each task runs alone, 8 ms on a CPU."""
+    stream = load_stream("conditional-paper").with_jobs(2)
+    arena = Arena(stream)
+    fifo = next(c for c in gather(stream).contenders if c.name == "fifo")
+    fleet = arena.play(fifo, "event", (np.array([0.0, 100.0]), np.zeros((2, 2), np.int64)))
+    usage = arena.usage()
+    usage.add(fleet)
+    assert arena.units == {"CPUs": [0, 1], "GPU1": [2], "GPU2": [3]}
+    assert usage.span == 124.0  # the second job arrives at 100 and takes 3 x 8 ms
+    assert usage.task_ticks.tolist() == [48.0, 0.0, 0.0, 0.0]
+    assert usage.busy_ticks.tolist() == [48.0, 0.0, 0.0, 0.0]
+    assert usage.tasks[0].tolist() == [2, 2, 2, 0, 0, 0]
+
+
+def test_a_batch_counts_once_as_busy_time(shipped):
+    """Five jobs at once: units in order take 1, 1 and 3 of the A's; GPU1 is busy 10 ms with three tasks."""
+    stream = load_stream("conditional-paper").with_jobs(5)
+    arena = Arena(stream)
+    fifo = next(c for c in gather(stream).contenders if c.name == "fifo")
+    usage = arena.usage()
+    usage.add(arena.play(fifo, "event", (np.zeros(5), np.zeros((5, 2), np.int64))))
+    a = arena.kinds.index("A")
+    assert usage.tasks[:, a].tolist() == [1, 1, 3, 0]
+    assert usage.batches[:, a].tolist() == pytest.approx([1, 1, 1, 0])
+    assert usage.task_ticks.sum() >= usage.busy_ticks.sum() + 20
+
+
+def test_a_policy_that_only_waits_gets_things_done_late(tmp_path, shipped, tiny):
+    """It may not wait while nothing is in flight or due, so runs end, but one task at a time."""
+    policy = learned(waiting="paper")
+    bias = np.zeros(28)
+    bias[6::7] = 1.0  # the last action of every unit
+    arrays = {
+        "input.mean": np.zeros(31),
+        "input.scale": np.ones(31),
+        "0.weight": np.zeros((28, 31)),
+        "0.bias": bias,
+    }
+    lazy = Learned(
+        "any",
+        network_of(arrays, units=4, actions=7),
+        policy.observation,
+        policy.environment,
+        policy.training,
+    )
+    save_policy(lazy, shipped / "conditional-best")
+    results = conditional.reproduce(tmp_path / "out", quick=True)
+    rows = [row for row in results["summary"] if row["policy"] == "best"]
+    assert [row["waiting"] for row in rows] == ["paper"]  # trained for it, and played with it only
+    assert rows[0]["never_ended"] == 0
+    assert rows[0]["average"] > 3
+    assert all(row["policy"] != "best" for row in results["regular"])
+
+
+class _Stage:
+    """Three steps that count how often they are done."""
+
+    plan = conditional.Plan(jobs=1, seeds=1, changes=1)
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+
+    def steps(self) -> list[Step]:
+        return [Step("point", i, 1) for i in range(3)]
+
+    def do(self, step: Step) -> int:
+        self.done.append(step.key)
+        return int(step.place) * 10
+
+
+def test_a_run_that_was_stopped_goes_on(tmp_path):
+    path = tmp_path / "out" / "progress.jsonl"
+    first, second, third = _Stage(), _Stage(), _Stage()
+    list(islice(carry_out(first, Progress(path, "this"), iter), 2))
+    path.write_text(path.read_text() + '{"key": "point 2 1", "resu')  # stopped while it wrote
+    assert [result for _, result in carry_out(second, Progress(path, "this"), iter)] == [0, 10, 20]
+    assert (first.done, second.done) == (["point 0 1", "point 1 1"], ["point 2 1"])
+    assert [result for _, result in carry_out(third, Progress(path, "another program"), iter)] == [
+        0,
+        10,
+        20,
+    ]
+    assert len(third.done) == 3

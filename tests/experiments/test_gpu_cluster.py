@@ -1,0 +1,340 @@
+"""The GPU-cluster experiment: everybody plays the same, results come back in order and after a stop, and the page says what was found."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from weft.experiments.gpu_cluster.contenders import ROSTER, contender, gather
+from weft.experiments.gpu_cluster.evaluator import FIGURES, Arena, merge
+from weft.experiments.gpu_cluster import experiment as gpu_cluster
+from weft.experiments.gpu_cluster.runs import (
+    FIRST_SEED,
+    FULL,
+    QUICK,
+    Plan,
+    Point,
+    as_arrays,
+    draw,
+    play_point,
+    points,
+    uniform_links,
+)
+from weft.experiments.progress import Progress, fingerprint, in_processes
+from weft.generators import draw_case, unlike_gpus
+from weft.model import Workload
+from weft.model.metrics import trace_metrics
+from weft.planners import PLANNERS, plan
+from weft.policies import POLICIES, simulate
+from weft.policies.replanning.policy import Foresight
+
+TINY = dataclasses.replace(
+    QUICK,
+    tasks=(20,),
+    jobs=(3,),
+    loads=(0.8,),
+    devices=(2,),
+    uniform=(20,),
+    seeds=2,
+    static_seeds=4,
+    job_seeds=2,
+    stream_seeds=2,
+    stream_jobs=3,
+    stream_tasks=(15, 20),
+    transfer_seeds=2,
+    structures=("cholesky", "tpch_spark"),
+    tuned=("cholesky",),
+    tuning_seconds=1.0,
+    ccrs=(0.1, 5.0),
+    job_ccrs=(5.0,),
+    conditions=("static", "changing"),
+    timing_rounds=2,
+    processes=1,
+)
+
+
+def _point(**changes: Any) -> Point:
+    return dataclasses.replace(
+        Point("tasks", 20, 1.0, 5, ("static", "noisy"), ("heft", "eft", "fifo-deft")), **changes
+    )
+
+
+# -- who plays -------------------------------------------------------------------------
+
+
+def test_everybody_is_named_once_and_missing_ones_are_told() -> None:
+    assert len({c.name for c in ROSTER}) == len(ROSTER)
+    field = gather()
+    known = set(PLANNERS.names()) | set(POLICIES.names())
+    assert {c.maker for c in field.contenders} <= known
+    assert set(field.missing) == {c.name for c in ROSTER if not c.known}
+    assert {"heft", "fifo-deft", "tdca", "eft", "anytime"} <= set(field.names)
+
+
+def test_points_pair_seeds_and_leave_out_who_does_not_belong() -> None:
+    made = points(FULL, gather().names)
+    assert len({p.key for p in made}) == len(made)
+    assert all("anytime" not in p.names for p in made if p.axis in {"jobs", "stream"})
+    assert all("fifo-deft-apart" in p.names for p in made if p.axis == "jobs")
+    for axis in ("tasks", "jobs", "stream"):  # at least 30 seeds at every point of a full run
+        seeds: dict[tuple[float, float], set[int]] = {}
+        for p in made:
+            if p.axis == axis:
+                seeds.setdefault((p.x, p.ccr), set()).add(p.seed)
+        assert min(map(len, seeds.values())) >= 30
+        assert {ccr for _, ccr in seeds} == ({1.0} if axis == "jobs" else {0.1, 1.0, 5.0})
+    assert {
+        p.conditions for p in made if p.axis == "tasks" and p.seed >= FIRST_SEED + FULL.seeds
+    } == {("static",)}
+
+
+# -- the arena -------------------------------------------------------------------------
+
+
+def test_futures_are_those_of_draw_case() -> None:
+    _, futures = draw(_point(conditions=("static", "noisy", "failing", "biased", "changing")))
+    for name, future in futures.items():
+        case = draw_case(name, seed=5, tasks=20, ccr=1.0)
+        assert np.array_equal(case.scenario.factor, future.factor)
+        assert np.array_equal(case.scenario.bias, future.bias)
+        assert np.array_equal(case.scenario.change_time, future.change_time)
+
+
+@pytest.mark.parametrize("condition", ["static", "changing", "stream"])
+def test_figures_agree_with_the_metrics_of_a_trace(condition: str) -> None:
+    case = draw_case(condition, seed=3, tasks=(15, 25), jobs=3)
+    arena = Arena(case.workload, stream=condition == "stream")
+    trace = simulate(case.workload, "eft", scenario=case.scenario)
+    found, told = arena.measure(trace, case.workload.first_instance), trace_metrics(trace)
+    for key, value in (
+        ("makespan", told.makespan),
+        ("speedup", told.speedup),
+        ("slr", told.slr),
+        ("jct", told.jct),
+        ("misses", told.deadline_miss_share),
+        ("energy", told.energy),
+        ("utilisation", told.utilisation),
+    ):
+        assert found[key] == pytest.approx(value, rel=1e-12), key
+
+
+def test_merged_jobs_are_the_same_work() -> None:
+    """A plan of all jobs together, replayed without surprises, takes as long as planned, and each task as long as in its own job."""
+    case = draw_case("static", seed=4, tasks=(15, 25), jobs=4)
+    merged = merge(case.workload)
+    assert merged.n == case.workload.instances
+    for j in range(case.workload.jobs):
+        own, first = case.workload.problem_of(j), int(case.workload.first_instance[j])
+        assert np.array_equal(merged.durations()[first : first + own.n], own.durations())
+    planned = plan(merged, "heft").makespan
+    arena = Arena(case.workload)
+    played = arena.play(contender("heft"), case.scenario)
+    assert played is not None
+    assert played["makespan"] == pytest.approx(planned, rel=1e-9)
+    assert played["over_bound"] >= 1.0
+
+
+def test_one_job_is_its_own_problem() -> None:
+    case = draw_case("static", seed=4, tasks=20)
+    assert merge(case.workload) is case.workload.problems[0]
+
+
+def test_jobs_planned_apart_never_know_of_each_other() -> None:
+    """Two like jobs, each planned to start at 0 on the quick device: one waits for the other, though another device is idle."""
+    case = draw_case("static", seed=4, tasks=20)
+    twice = Workload.of(case.workload.problems[0], arrival=[0.0, 0.0])
+    arena = Arena(twice)
+    future = dataclasses.replace(
+        case.scenario,
+        factor=np.ones(twice.instances),
+        cancel=np.full(2, np.inf),
+        outcome=np.zeros(0, np.int64),
+    )
+    apart, together = (
+        arena.play(contender(name), future) for name in ("fifo-deft-apart", "fifo-deft")
+    )
+    assert apart is not None
+    assert together is not None
+    assert apart["makespan"] >= together["makespan"]
+
+
+def test_fairness_is_jains_index() -> None:
+    """Slowdowns 1 and 3: (1 + 3)^2 / (2 * (1 + 9)) = 0.8."""
+    case = draw_case("static", seed=4, tasks=20)
+    twice = Workload.of(case.workload.problems[0], arrival=[0.0, 0.0])
+    arena = Arena(twice)
+    trace = simulate(twice, "eft", seed=0)
+    time = trace.job_completion
+    arena.__dict__["paths"] = time / np.array([1.0, 3.0])
+    assert arena.measure(trace, twice.first_instance)["fairness"] == pytest.approx(0.8)
+
+
+def test_a_contender_that_gets_stuck_is_told_not_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Idle:
+        name = "idle"
+
+        def begin(self, workload: Workload, *, seed: int = 0) -> None:
+            """Nothing."""
+
+        def decide(self, view: object) -> None:
+            """Wait for ever."""
+
+    monkeypatch.setattr("weft.experiments.gpu_cluster.evaluator.policy", lambda _: Idle())
+    played = play_point(_point(names=("eft", "heft")))
+    assert played["static"]["eft"] is None
+    arrays = as_arrays([(_point(), played)])
+    assert np.isnan(arrays["tasks", 20, 1.0, "static"]["eft"]).all()
+    assert np.isfinite(arrays["tasks", 20, 1.0, "static"]["heft"]).all()
+
+
+def test_uniform_links_keep_the_mean() -> None:
+    cluster = unlike_gpus(3)
+    flat = uniform_links(cluster)
+    assert flat.per_byte.sum() == pytest.approx(cluster.per_byte.sum())
+    assert flat.latency.sum() == pytest.approx(cluster.latency.sum())
+    assert np.array_equal(flat.throughput["k0"], cluster.throughput["k0"])
+
+
+# -- playing and going on ----------------------------------------------------------------
+
+
+def test_the_same_point_gives_the_same_numbers() -> None:
+    point = _point(names=("heft", "eft", "anytime"))
+    one, two = play_point(point), play_point(point)
+    assert one == two
+    assert "anytime" in one["static"]
+    assert "anytime" not in one["noisy"]
+    row = one["static"]["heft"]
+    assert row is not None
+    assert len(row) == len(FIGURES)
+
+
+def test_two_processes_give_the_same_in_the_same_order() -> None:
+    units = [_point(seed=s, names=("eft",)) for s in (1, 2, 3)]
+    assert list(in_processes(play_point, units, processes=2)) == [play_point(u) for u in units]
+
+
+def test_a_run_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
+    units = [_point(seed=s, names=("eft",)) for s in (1, 2, 3)]
+    played: list[int] = []
+
+    def noting(point: Point) -> dict[str, Any]:
+        played.append(point.seed)
+        return play_point(point)
+
+    path = tmp_path / "progress.jsonl"
+    first = Progress(path, "mark").carry_out(noting, units, processes=1, watch=iter)
+    kept = [next(first), next(first)]
+    with path.open("a", encoding="utf-8") as file:
+        file.write('{"key": "cut o')  # stopped while writing
+    played.clear()
+    again = list(Progress(path, "mark").carry_out(noting, units, processes=1, watch=iter))
+    assert played == [3]
+    assert again[:2] == kept
+    assert len(Progress(path, "mark").known) == 3  # what came after the cut is whole
+    played.clear()
+    list(Progress(path, "another mark").carry_out(noting, units, processes=1, watch=iter))
+    assert played == [1, 2, 3]
+
+
+def test_the_fingerprint_knows_plan_and_players() -> None:
+    assert fingerprint(QUICK, ["a"]) == fingerprint(QUICK, ["a"])
+    assert (
+        len({fingerprint(QUICK, ["a"]), fingerprint(FULL, ["a"]), fingerprint(QUICK, ["b"])}) == 3
+    )
+
+
+# -- everything ------------------------------------------------------------------------
+
+
+def _reproduce(
+    folder: Path, plan: Plan = TINY, names: tuple[str, ...] | None = None
+) -> dict[str, Any]:
+    return gpu_cluster.reproduce(folder, quick=True, plan=plan, names=names)
+
+
+def test_without_learned_policies_the_rivals_are_shown(tmp_path: Path) -> None:
+    plan = dataclasses.replace(
+        TINY, jobs=(), loads=(), devices=(), uniform=(), ccrs=(1.0,), conditions=("static",)
+    )
+    results = _reproduce(tmp_path, plan, ("heft", "eft", "heft-replanned"))
+    assert results["judged"] is None
+    assert results["verdicts"] == []
+    text = gpu_cluster.table(results)
+    assert "over heft-replanned" in text or "contender" in text
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "No learned policy is registered" in page
+
+
+@pytest.fixture(name="stand_in")
+def _stand_in(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Puts a policy in the place of one, so that the test does not hang on what is shipped."""
+
+    def enter(name: str) -> None:
+        factories = {**POLICIES._factories, name: lambda: Foresight(name, {"ahead": 0.8})}
+        monkeypatch.setattr(POLICIES, "_factories", factories)
+
+    return enter
+
+
+def test_everything_at_once(
+    tmp_path: Path, stand_in: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from weft.experiments.gpu_cluster import contenders as gpu_cluster_contenders
+
+    gpu_cluster_contenders.policy.cache_clear()
+    monkeypatch.setenv("WEFT_DATA", str(tmp_path / "none"))
+    stand_in("dqn")
+    names = (
+        "heft",
+        "fifo-deft",
+        "fifo-deft-apart",
+        "eft",
+        "heft-replanned",
+        "heft-observed",
+        "heft-arrival",
+        "dqn",
+        "anytime",
+    )
+    results = _reproduce(tmp_path, names=names)
+    gpu_cluster_contenders.policy.cache_clear()
+
+    assert not (tmp_path / "progress.jsonl").exists()
+    assert json.loads((tmp_path / "results.json").read_text(encoding="utf-8")) == json.loads(
+        json.dumps(results)
+    )
+    assert results["judged"] == "dqn"
+    assert {row["part"] for row in results["verdicts"]} == {"document", "aim"}
+    assert results["transfer"]["absent"] == ["tpch_spark"]
+    assert {row["structure"] for row in results["transfer"]["overall"]} == {"layered", "cholesky"}
+    assert {row["policy"] for row in results["decision"]} >= {"eft", "dqn", "heft-replanned"}
+    assert {"energy", "fairness"} == set(results["objectives"])
+    assert {row["axis"] for row in results["points"]} == {
+        "tasks",
+        "jobs",
+        "stream",
+        "uniform",
+        "devices",
+    }
+    told = gpu_cluster.table(results)
+    assert "judged: dqn" in told
+    assert "no data, so no transfer to: tpch_spark" in told
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    for heading in (
+        "Verdict",
+        "Stream: jobs arrive",
+        "Statistics",
+        "What can be gained at all",
+        "Transfer to structures",
+        "Energy and",
+    ):
+        assert heading in page
+    assert "Noisy:" not in page  # not played, so no section
+    assert 'src="http' not in page
+    assert 'href="http' not in page

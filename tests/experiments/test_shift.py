@@ -1,0 +1,244 @@
+"""The hybrid-scheduler document: its numbers to the second decimal, and learners that adapt."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import weft
+from weft.cli.main import main
+from weft.errors import InvalidInput
+from weft.experiments.shift.cluster import cluster_problem, learner
+from weft.experiments.shift.contenders import (
+    fixed_fractions,
+    forest_rows,
+    make_dqn,
+    make_hybrid,
+    play,
+    play_stream,
+    train_forest,
+    training_tasks,
+)
+from weft.experiments.shift import experiment as shift
+from weft.experiments.shift.tasks import (
+    CPU,
+    GPU,
+    SHIFTED,
+    Tasks,
+    document_tasks,
+    split_seconds,
+    streams,
+    within,
+)
+from weft.learn.durations.bandit import OnlineDqn, _forward, _gradient
+from weft.learn.durations.hybrid import HybridChooser, HybridPolicy
+from weft.learn.durations.model import DurationModel
+from weft.model import Problem, Workload
+
+
+@pytest.fixture(scope="module")
+def training() -> Tasks:
+    return training_tasks()
+
+
+@pytest.fixture(scope="module")
+def test_set() -> tuple[Tasks, np.random.RandomState]:
+    generator = np.random.RandomState(99)
+    return document_tasks(500, SHIFTED, generator), generator
+
+
+@pytest.fixture(scope="module")
+def tasks(test_set) -> Tasks:
+    return test_set[0]
+
+
+# -- the document ---------------------------------------------------------------
+
+
+def test_the_first_tasks_are_the_documents(tasks):
+    assert (tasks.size[:2].tolist(), tasks.memory[:2].tolist()) == ([67.0, 79.0], [3768.0, 4967.0])
+    assert tasks.intensity[:2].round(4).tolist() == [0.0832, 0.0193]
+    assert tasks.seconds[:2, CPU].round(5).tolist() == [0.02974, 0.04276]
+
+
+def test_physics_of_one_task():
+    # (4000 / 1000)^1.5 / (1.5 + 0.5) = 4 s; speedup 1 + 3 * 1.5 = 5.5; 8000 MB / 16000 MB/s = 0.5 s.
+    task = Tasks(np.array([4000.0]), np.array([1.5]), np.array([8000.0]))
+    assert task.seconds[0].tolist() == [4.0, 4.0 / 5.5 + 0.5]
+    assert split_seconds(task.seconds, 0.25)[0] == pytest.approx(0.25 * (4 / 5.5 + 0.5) + 0.75 * 4)
+
+
+def test_the_rows_that_do_not_learn_match_to_the_second_decimal(test_set):
+    tasks, _ = test_set
+    generator = np.random.RandomState(99)
+    document_tasks(500, SHIFTED, generator)  # the stream goes on where the tasks ended
+    totals = {
+        name: round(float(split_seconds(tasks.seconds, f).sum()), 2)
+        for name, f in fixed_fractions(tasks, generator).items()
+    }
+    assert totals == {
+        "Offline Optimal": 12.97,
+        "Round Robin": 56.87,
+        "Random": 67.14,
+        "Greedy": 18.3,
+    }
+
+
+def test_the_forest_stays_on_the_gpu(training, tasks):
+    pytest.importorskip("sklearn", reason="scikit-learn is not installed (extra: learn)")
+    fraction = train_forest(training).predict(forest_rows(tasks.features))
+    assert round(float(split_seconds(tasks.seconds, fraction).sum()), 2) == 122.92
+
+
+# -- learners ---------------------------------------------------------------------
+
+
+def test_hybrid_is_within_five_percent_of_optimal(training, tasks):
+    played = play(make_hybrid(training), tasks.features, tasks.seconds)
+    assert played.device[0] == GPU  # it starts where the offline data sends it
+    assert played.total <= 13.6
+
+
+def test_the_dqn_starts_on_the_gpu_and_leaves_it(training, tasks):
+    totals = []
+    for seed in range(3):
+        agent = make_dqn(training, seed)
+        assert (agent.best(tasks.features) == GPU).all()
+        totals.append(play(agent, tasks.features[:200], tasks.seconds[:200]).total)
+    rest = float(tasks.seconds[200:, CPU].sum())
+    assert np.mean(totals) + rest <= 18.0  # nothing is left to explore by then
+
+
+def test_after_a_reversed_shift_hybrid_is_back_within_fifty_tasks(training, tasks):
+    for stream in streams(tasks)[:2]:
+        spent = play_stream(make_hybrid(training), stream).seconds
+        assert len(stream.changes) >= 2
+        for change in stream.changes:
+            assert within(stream, spent, change) <= 1.1
+
+
+def test_hybrid_survives_a_drift_and_a_slow_device(training, tasks):
+    _, _, gradual, device = streams(tasks)
+    assert play_stream(make_hybrid(training), gradual).total <= 1.05 * gradual.optimal.sum()
+    spent = play_stream(make_hybrid(training), device).seconds
+    assert within(device, spent, 250) <= 1.25
+
+
+def test_probes_keep_to_their_budget():
+    # Two devices, one ten times slower for ever: a probe loses 9 times the task, so 0.02 a task allows one in 450.
+    def model(seconds: float) -> DurationModel:
+        made = DurationModel(("size",), logs=("size",))
+        made.fit([[1.0], [2.0], [4.0]], np.array([1.0, 2.0, 4.0]) * seconds)
+        return made
+
+    chooser = HybridChooser([model(1.0), model(10.0)], probing=0.02, drift=1.0)
+    features = np.full((2000, 1), 2.0)
+    played = play(chooser, features, np.tile([2.0, 20.0], (2000, 1)))
+    assert 1 <= chooser.probes <= 2000 * 0.02 / 9 + 1
+    assert chooser.probe_seconds == pytest.approx(18.0 * chooser.probes, rel=0.05)
+    assert int(played.device.sum()) == chooser.probes
+    silent = HybridChooser([model(1.0), model(10.0)], probing=0.0, drift=1.0)
+    assert play(silent, features, np.tile([2.0, 20.0], (2000, 1))).device.sum() == 0
+
+
+def test_a_device_that_is_not_allowed_is_never_chosen(training, tasks):
+    agent = make_dqn(training, 0)
+    assert all(agent.choose(row, allowed=[True, False]) == CPU for row in tasks.features[:50])
+    with pytest.raises(InvalidInput, match="no device"):
+        agent.choose(tasks.features[0], allowed=[False, False])
+
+
+def test_the_gradient_is_the_slope():
+    agent = OnlineDqn(2, 3, members=2, hidden=4, seed=5)
+    rng = np.random.default_rng(0)
+    x, y, weight = rng.normal(size=(6, 2)), rng.normal(size=(2, 3, 6, 1)), rng.random((2, 3, 6, 1))
+    layers = agent._layers
+
+    def loss() -> float:
+        return float((weight * (_forward(layers, x)[-1] - y) ** 2).sum()) / 2 / len(x)
+
+    for layer, slope in zip(layers, _gradient(layers, x, y, weight), strict=True):
+        at = tuple(s // 2 for s in layer.shape)
+        before, step = layer[at], 1e-6
+        layer[at] = before + step
+        up = loss()
+        layer[at] = before - step
+        down = loss()
+        layer[at] = before
+        assert slope[at] == pytest.approx((up - down) / (2 * step), rel=1e-4, abs=1e-8)
+
+
+def test_the_same_seed_learns_the_same(training, tasks):
+    one, other = (
+        play(make_dqn(training, 7), tasks.features[:60], tasks.seconds[:60]) for _ in range(2)
+    )
+    assert one.device.tolist() == other.device.tolist()
+
+
+# -- with queues and parallelism ----------------------------------------------------
+
+
+def test_hybrid_in_the_simulator_beats_what_never_learns(training, tasks):
+    problem = cluster_problem(tasks)
+    workload = Workload.of(problem)
+    traces = {
+        name: weft.simulate(workload, learner(training, tasks, learning=name == "hybrid"))
+        for name in ("hybrid", "offline")
+    }
+    for trace in traces.values():
+        assert weft.check(workload, trace) == []
+    assert traces["hybrid"].makespan < 0.9 * traces["offline"].makespan
+    assert (
+        traces["hybrid"].makespan < weft.plan(problem, "heft").makespan
+    )  # which knows every duration
+
+
+def test_the_policy_never_sends_a_task_where_it_cannot_run():
+    # Tasks 0 and 1 run on one device only; the models would like the other better.
+    problem = Problem.from_arrays([[np.inf, 9.0], [9.0, np.inf], [1.0, 1.0]])
+    cheap, dear = DurationModel(("x",)), DurationModel(("x",))
+    cheap.fit([[0.0], [1.0]], [1.0, 1.0])
+    dear.fit([[0.0], [1.0]], [50.0, 50.0])
+    trace = weft.simulate(
+        problem, HybridPolicy({"device": cheap}, lambda w: np.zeros((w.instances, 1)))
+    )
+    assert weft.check(Workload.of(problem), trace) == []
+    with pytest.raises(InvalidInput, match="no model of device kind 'device'"):
+        weft.simulate(problem, HybridPolicy({"gpu": dear}, lambda w: np.zeros((w.instances, 1))))
+    with pytest.raises(InvalidInput, match="2 rows of features for 3 tasks"):
+        weft.simulate(problem, HybridPolicy({"device": dear}, lambda w: np.zeros((2, 1))))
+
+
+# -- the verb -----------------------------------------------------------------------
+
+
+def test_the_verb_writes_results_and_a_page(tmp_path, capsys, monkeypatch):
+    pytest.importorskip("sklearn", reason="scikit-learn is not installed (extra: learn)")
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed (extra: report)")
+
+    def small_agent(tasks: Tasks, seed: int) -> OnlineDqn:  # it need not be good here
+        agent = OnlineDqn(3, 2, members=1, hidden=4, updates=1, seed=seed)
+        agent.pretrain(tasks.features, tasks.seconds, steps=20)
+        return agent
+
+    monkeypatch.setattr(shift, "SEEDS", 2)
+    monkeypatch.setattr(shift, "make_dqn", small_agent)
+    assert main(["reproduce", "shift", "--quick", "--out", str(tmp_path / "out"), "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed == json.loads((tmp_path / "out" / "results.json").read_text())
+    rows = {row["strategy"]: row for row in printed["strategies"]}
+    assert {
+        name: round(rows[name]["makespan"], 2)
+        for name, seconds in shift.DOCUMENT.items()
+        if name != "RL Agent (DQN)"
+    } == {name: seconds for name, seconds in shift.DOCUMENT.items() if name != "RL Agent (DQN)"}
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "Regret" in page
+    assert "122.92" in page
+
+
+def test_an_unknown_experiment_is_refused_with_the_closest(capsys):
+    assert main(["reproduce", "shfit"]) == 2
+    assert "did you mean 'shift'?" in capsys.readouterr().err

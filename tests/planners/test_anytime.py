@@ -1,0 +1,260 @@
+"""`anytime`: never worse than the quick planners, the same for the same seed, with copies, limits and other objectives."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from tests.support.brute_force import shortest
+from tests.support.strategies import problems
+from weft.errors import InvalidInput, UnknownName, Unsupported
+from weft.formats import load
+from weft.model import Cluster, Problem, Workflow
+from weft.model.check import check
+from weft.planners import PLANNERS, plan
+from weft.planners.objective import Objective, union
+from weft.planners.search.anytime import Anytime
+from weft.planners.search.warm_start import FRONTS, LISTS, REST
+
+SEARCHES = {"anytime", "genetic", "genetic-waiting", "exact"}
+LEARNED = ("amortised", "deepsched")
+"""Planners that learned from others: they lean on the searches, not the other way round."""
+
+
+def layered(n: int = 30, p: int = 4, ccr: float = 1.0, seed: int = 0) -> Problem:
+    rng = np.random.default_rng(seed)
+    edges = np.unique(
+        [(int(rng.integers(max(0, v - 8), v)), v) for v in range(1, n) for _ in range(2)], axis=0
+    )
+    return Problem.from_arrays(
+        rng.uniform(1, 9, (n, p)),
+        edges,
+        rng.uniform(0, 10 * ccr, len(edges)),
+        bandwidth=rng.uniform(0.5, 2, (p, p)),
+        latency=0.1,
+    )
+
+
+def without_copies(name: str) -> bool:
+    return name not in {*SEARCHES, *LEARNED} and "deft" not in name and name != "tdca"
+
+
+def test_begins_with_every_quick_planner():
+    """A new quick planner must be entered where the search begins."""
+    assert set(LISTS) | set(FRONTS) | set(REST) == {
+        name for name in PLANNERS.names() if without_copies(name)
+    }
+
+
+@pytest.mark.parametrize("seconds", [0.001, 0.03])
+def test_never_worse_than_the_quick_planners(seconds):
+    for seed in range(4):
+        problem = layered(ccr=5.0, seed=seed)
+        quick = min(
+            plan(problem, name).makespan for name in (LISTS if seconds > 0.01 else ("heft",))
+        )
+        found = plan(problem, "anytime", seconds=seconds, seed=seed)
+        assert found.makespan <= quick
+        assert check(problem, found.schedule) == []
+
+
+@pytest.mark.parametrize("duplicate", [False, True])
+def test_same_seed_and_iterations_same_plan(duplicate):
+    problem = layered(70, ccr=3.0)
+    one, two, other = (
+        plan(
+            problem, "anytime", iterations=4000, duplicate=duplicate, seed=seed
+        ).schedule.to_arrays()
+        for seed in (5, 5, 6)
+    )
+    assert all(np.array_equal(one[c], two[c]) for c in one)
+    assert not all(np.array_equal(one[c], other[c]) for c in one)
+
+
+def test_iterations_do_not_depend_on_the_machine(monkeypatch):
+    problem = layered()
+    one = plan(problem, "anytime", iterations=3000).schedule.to_arrays()
+    monkeypatch.setattr("os.cpu_count", lambda: 7)
+    two = plan(problem, "anytime", iterations=3000).schedule.to_arrays()
+    assert all(np.array_equal(one[c], two[c]) for c in one)
+
+
+@given(problems(min_tasks=1, max_tasks=5, max_devices=3))
+@settings(max_examples=25)
+def test_finds_the_optimum_of_tiny_problems(problem):
+    found = plan(problem, "anytime", iterations=4000)
+    assert check(problem, found.schedule) == []
+    assert found.makespan == pytest.approx(shortest(problem), rel=1e-12)
+
+
+@given(problems(max_tasks=9))
+@settings(max_examples=30)
+def test_copies_are_valid_and_no_worse(problem):
+    found = plan(problem, "anytime", iterations=800, duplicate=True)
+    assert check(problem, found.schedule) == []
+    assert found.bound <= found.makespan * (1 + 1e-12)
+    assert found.makespan <= plan(problem, "heft-deft").makespan
+
+
+def test_copies_help_where_transfers_are_long():
+    # One parent of 1 s, four children of 4 s, transfers of 50 s, four devices. Without copies all on one device: 1 + 4 x 4.
+    # With a copy of the parent on each device: 1 + 4.
+    p = Problem.from_arrays(
+        np.array([[1.0] * 4] + [[4.0] * 4] * 4), [[0, t] for t in range(1, 5)], 50.0
+    )
+    assert plan(p, "anytime", iterations=1000).makespan == 17.0
+    copied = plan(p, "anytime", iterations=1000, duplicate=True)
+    assert copied.makespan == 5.0
+    assert copied.schedule.copies == 3
+    assert copied.status == "optimal"
+
+
+def test_no_copy_that_nobody_reads():
+    problem = layered(40, ccr=5.0)
+    found = plan(problem, "anytime", iterations=3000, duplicate=True).schedule
+    w = problem.workflow
+    assert found.copies > 0
+    for row in np.flatnonzero(found.copy).tolist():
+        t, d, finish = int(found.task[row]), int(found.device[row]), float(found.finish[row])
+        readers = [
+            (e, r)
+            for e in range(problem.m)
+            if w.src[e] == t
+            for r in np.flatnonzero(found.task == w.dst[e]).tolist()
+        ]
+        assert any(
+            finish + problem.transfer(e, d, int(found.device[r])) <= found.start[r] + 1e-9
+            for e, r in readers
+        )
+
+
+def test_stops_when_the_bound_is_met():
+    seen: list[float] = []
+    p = Problem.from_arrays(np.ones((8, 2)))
+    found = plan(p, "anytime", seconds=60.0, progress=lambda share, value: seen.append(value))
+    assert found.makespan == 4.0
+    assert found.status == "optimal"
+    assert found.seconds < 50.0
+
+
+def test_progress_is_told():
+    seen: list[tuple[float, float]] = []
+    problem = layered(40, ccr=5.0)
+    found = plan(
+        problem, "anytime", seconds=0.2, progress=lambda share, value: seen.append((share, value))
+    )
+    shares, values = zip(*seen, strict=True)
+    assert list(shares) == sorted(shares)
+    assert shares[-1] == pytest.approx(1.0, abs=0.3)
+    assert values[-1] >= found.makespan
+    assert list(values) == sorted(values, reverse=True)
+
+
+def test_memory_limits_hold():
+    problem = Problem.from_arrays(
+        work=np.arange(1.0, 21.0),
+        speed=[4.0, 1.0, 2.0],
+        edges=[[t, t + 2] for t in range(18)],
+        data=1.0,
+        memory=[8.0 if t % 4 < 2 else 1.0 for t in range(20)],
+        device_memory=[2.0, 8.0, 4.0],
+    )
+    for duplicate in (False, True):
+        assert (
+            check(problem, plan(problem, "anytime", iterations=3000, duplicate=duplicate).schedule)
+            == []
+        )
+
+
+def powered(busy: tuple[float, float], idle: float) -> Problem:
+    """Ten tasks of one second on two devices of one speed."""
+    return Problem.bind(
+        Workflow(work=np.ones(10), src=[], dst=[], data=[]),
+        Cluster(speed=[1.0, 1.0], power=list(busy), idle_power=idle),
+    )
+
+
+def test_energy():
+    problem = powered((100.0, 10.0), 0.0)
+    # All on the frugal device: 10 s x 10 W. The makespan alone: 5 s, 5 x 100 + 5 x 10 J.
+    frugal = plan(problem, "anytime", iterations=4000, objective="energy")
+    assert frugal.makespan == 10.0
+    assert Objective.of("energy").value(problem, frugal.schedule) == pytest.approx(100.0)
+    quick = plan(problem, "anytime", iterations=4000)
+    assert quick.makespan == 5.0
+    assert Objective.of("energy").value(problem, quick.schedule) == pytest.approx(550.0)
+    # With 200 J to a second: k tasks on the frugal device cost 200 max(k, 10 - k) + 10 k + 100 (10 - k), least at k = 5.
+    mixed = plan(problem, "anytime", iterations=4000, objective={"makespan": 200.0, "energy": 1.0})
+    assert mixed.makespan == 5.0
+
+
+def test_idle_power_counts():
+    # Both idle at 50 W: x seconds of makespan cost 100 x, plus 10 tasks at 0 W more: the shortest schedule saves most.
+    problem = powered((50.0, 50.0), 50.0)
+    found = plan(problem, "anytime", iterations=2000, objective="energy")
+    assert Objective.of("energy").value(problem, found.schedule) == pytest.approx(500.0)
+
+
+def test_cost():
+    problem = powered((0.0, 0.0), 0.0)
+    found = plan(problem, "anytime", iterations=4000, objective="cost", price=(3.0, 1.0))
+    assert Objective.of("cost", price=(3.0, 1.0)).value(problem, found.schedule) == pytest.approx(
+        10.0
+    )
+    with pytest.raises(InvalidInput, match="price for each of 2 devices; got 0"):
+        plan(problem, "anytime", iterations=10, objective="cost")
+
+
+def test_mean_completion_of_a_batch():
+    # A job of one second and one of three tasks of three seconds, on one device: the short one first, (1 + 10) / 2.
+    short, long = Problem.from_arrays([[1.0]]), Problem.from_arrays([[3.0], [3.0], [3.0]])
+    both, jobs = union([long, short])
+    found = plan(both, "anytime", iterations=2000, objective="completion", jobs=jobs)
+    assert check(both, found.schedule) == []
+    assert Objective.of("completion", jobs=jobs).value(both, found.schedule) == pytest.approx(5.5)
+
+
+def test_union_keeps_costs_and_limits():
+    a, b = layered(6, seed=1), layered(5, seed=2)
+    b = Problem(b.workflow, a.cluster, b.work, b.row, b.pace)
+    both, jobs = union([a, b])
+    assert np.array_equal(both.durations(), np.concatenate([a.durations(), b.durations()]))
+    assert both.m == a.m + b.m
+    assert jobs == (0,) * 6 + (1,) * 5
+    with pytest.raises(InvalidInput, match="is bound to cluster"):
+        union([a, layered(4, p=3)])
+
+
+def test_options_are_checked():
+    problem = layered(5)
+    with pytest.raises(UnknownName, match="unknown objective 'makspan'; did you mean 'makespan'"):
+        plan(problem, "anytime", objective="makspan")
+    with pytest.raises(InvalidInput, match="iterations is 0; it must be 1 or more"):
+        Anytime(iterations=0)
+    with pytest.raises(InvalidInput, match="all weights of the objective are zero"):
+        plan(problem, "anytime", objective={"makespan": 0.0})
+    with pytest.raises(InvalidInput, match="weight of objective 'energy' is -1"):
+        plan(problem, "anytime", objective={"energy": -1.0})
+    with pytest.raises(InvalidInput, match="jobs labels 2 tasks, but 'problem' has 5"):
+        plan(problem, "anytime", objective="completion", jobs=(0, 1))
+    with pytest.raises(Unsupported, match="duplicate=True handles the objective 'makespan' only"):
+        plan(problem, "anytime", objective="waiting", duplicate=True)
+
+
+def test_best_known_of_small_graphs(data):
+    """Proven optima of 20 tasks are found with a few hundred thousand moves."""
+    folder = data / "static_graphs"
+    known = json.loads((folder / "results.json").read_text())
+    for name in (
+        "topcuoglu10",
+        "s01_related_n20_P4_ccr0.1_het0.5",
+        "s03_related_n20_P4_ccr1_het0.5",
+        "s19_unrelated_n20_P4_ccr0.1_het0.5",
+    ):
+        problem = load(folder / f"{name}.json")
+        found = plan(problem, "anytime", iterations=400_000)
+        assert found.makespan == pytest.approx(known[name]["best"], rel=1e-9), name
+        assert check(problem, found.schedule) == []

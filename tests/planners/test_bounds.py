@@ -1,0 +1,125 @@
+"""Lower bounds: known answers, never above an optimum, never above anybody's schedule."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from tests.support.brute_force import shortest
+from tests.support.strategies import problems
+from weft.formats import load
+from weft.model import Problem
+from weft.planners import PLANNERS, bounds, plan
+from weft.planners.bounds import lower_bound
+
+ROUNDING = 1 + 1e-12
+
+
+def test_empty():
+    assert lower_bound(Problem.from_arrays(work=[], speed=[1.0])) == 0.0
+
+
+def test_path():
+    # 2 + 4 at best, wherever they run; the third task runs beside them.
+    p = Problem.from_arrays([[2.0, 3.0], [4.0, 5.0], [2.0, 2.0]], [[0, 1]], [0.0])
+    assert lower_bound(p) == 6.0
+
+
+def test_area():
+    # 12 units of work on speeds 1 and 2: 12 / 3.
+    p = Problem.from_arrays(work=np.ones(12), speed=[1.0, 2.0])
+    assert lower_bound(p) == pytest.approx(4.0)
+
+
+def test_area_of_unrelated_devices():
+    # Each task is quick on one device only. With weights 1/2 and 1/2 each of 6 tasks counts min(1, 9) / 2 seconds: 3.
+    quick = np.array([[1.0, 9.0]] * 3 + [[9.0, 1.0]] * 3)
+    assert lower_bound(Problem.from_arrays(quick)) == pytest.approx(3.0, rel=0.01)
+
+
+def test_forced_transfer():
+    # The two tasks can run on different devices only, so the data must travel: 1 + (0.5 + 6 / 2) + 2.
+    p = Problem.from_arrays(
+        [[1.0, np.inf], [np.inf, 2.0]], [[0, 1]], [6.0], bandwidth=2.0, latency=0.5
+    )
+    assert lower_bound(p) == pytest.approx(6.5)
+    assert lower_bound(p, copies=True) == pytest.approx(6.5)
+
+
+def test_parents_compete_for_a_device():
+    # Three parents of 4 s, a child of 1 s, transfers of 100 s: all parents on the child's device, 3 x 4 + 1. The area is only 13 / 3.
+    p = Problem.from_arrays(
+        np.array([[4.0] * 3] * 3 + [[1.0] * 3]), [[0, 3], [1, 3], [2, 3]], 100.0
+    )
+    assert lower_bound(p) == pytest.approx(13.0)
+
+
+def test_children_compete_for_a_device():
+    # The same from the end: no copies, so all children follow their parent on its device. With copies of it each has its own.
+    p = Problem.from_arrays(
+        np.array([[1.0] * 3] + [[4.0] * 3] * 3), [[0, 1], [0, 2], [0, 3]], 100.0
+    )
+    assert lower_bound(p) == pytest.approx(13.0)
+    assert lower_bound(p, copies=True) == pytest.approx(5.0)
+    assert plan(p, "anytime", iterations=2000, duplicate=True).makespan == pytest.approx(5.0)
+
+
+def test_work_between():
+    # A head of 5 s, then 8 tasks of 1 s on two devices, then a tail of 5 s: 5 + 4 + 5.
+    durations = np.full((10, 2), 1.0)
+    durations[0] = durations[9] = 5.0
+    p = Problem.from_arrays(
+        durations, [[0, t] for t in range(1, 9)] + [[t, 9] for t in range(1, 9)], 0.0
+    )
+    assert lower_bound(p) == pytest.approx(14.0)
+
+
+@given(problems(min_tasks=1, max_tasks=5, max_devices=3))
+@settings(max_examples=60)
+def test_not_above_the_optimum(problem):
+    best = shortest(problem)
+    assert lower_bound(problem) <= best * ROUNDING + 1e-12
+    assert lower_bound(problem, copies=True) <= best * ROUNDING + 1e-12
+
+
+@given(problems(max_tasks=9))
+@settings(max_examples=40)
+def test_not_above_schedules_with_copies(problem):
+    for name in ("heft-deft", "tdca"):
+        assert (
+            lower_bound(problem, copies=True)
+            <= PLANNERS.create(name).solve(problem).schedule.makespan * ROUNDING + 1e-12
+        )
+
+
+@given(problems(min_tasks=1, max_tasks=8))
+@settings(max_examples=40)
+def test_the_ways_for_large_problems_are_weaker(problem):
+    exact = bounds._device_heads(bounds._forward(problem))
+    rough = bounds._device_heads_of_many(bounds._forward(problem))
+    chain = bounds._chain_heads(
+        bounds._forward(problem), problem.work * problem.best_pace[problem.row]
+    )
+    assert np.array_equal(np.isinf(exact), np.isinf(rough))
+    able = np.isfinite(exact)
+    assert (rough[able] <= exact[able] * ROUNDING + 1e-12).all()
+    assert (chain <= rough.min(axis=1) * ROUNDING + 1e-12).all()
+
+
+def test_scales_with_time():
+    p = Problem.from_arrays([[1.5, 2.0], [3.0, 1.0]], [[0, 1]], 4.0)
+    double = Problem.from_arrays([[3.0, 4.0], [6.0, 2.0]], [[0, 1]], 8.0)
+    assert lower_bound(double) == pytest.approx(2 * lower_bound(p))
+
+
+def test_not_above_best_known(data):
+    known = json.loads((data / "static_graphs" / "results.json").read_text())
+    for name, row in known.items():
+        problem = load(data / "static_graphs" / f"{name}.json")
+        bound = lower_bound(problem)
+        assert bound <= row["best"] * ROUNDING, name
+        assert bound >= 0.5 * row["best"], name  # worth printing
+        assert lower_bound(problem, copies=True) <= bound * ROUNDING, name

@@ -1,0 +1,270 @@
+"""Jobs that stay in a group of devices: who is given which home, what that is good for, and that nothing is lost by it."""
+
+import time
+
+import numpy as np
+import pytest
+
+import weft
+from tests.support.by_view import assert_same_by_view
+from weft.generators import draw_case
+from weft.model import Cluster, Problem, Scenario, Workflow, Workload
+from weft.policies import simulate
+from weft.policies.replanning.affinity import (
+    ANYWHERE,
+    AREA,
+    PATH,
+    divisions,
+    find_homes,
+    weigh_groups,
+)
+from weft.policies.replanning.policy import Foresight, weights_of
+from weft.policies.replanning.portfolio import make_plans, note_moment, plan_anew
+from weft.sim.kernel.events import advance
+from weft.sim.kernel.tables import make_sim
+
+TWO_NODES = Cluster(
+    speed=[1.0, 1.0, 2.0, 2.0],
+    nodes=("slow", "slow", "fast", "fast"),
+    bandwidth=[[1e9 if a // 2 == b // 2 else 1.0 for b in range(4)] for a in range(4)],
+)
+"""Two nodes of two devices; within a node data costs nothing, between them a second a byte."""
+
+
+def fork(width=4, data=4.0, work=4.0):
+    """One task, `width` children, and one that needs them all."""
+    middle = range(1, width + 1)
+    src, dst = [0] * width + list(middle), [*middle, *[width + 1] * width]
+    return Workflow(
+        work=[1.0] + [work] * width + [1.0], src=src, dst=dst, data=[data] * (2 * width)
+    )
+
+
+def planned(workload, homes=True):
+    """A simulation at its first moment, and its plans."""
+    sim = make_sim(workload, Scenario.of(workload), None, eager=True)
+    plans = make_plans(workload, sim, [weights_of({})], homes=homes)
+    advance(sim)
+    note_moment(sim, plans)
+    return sim, plans
+
+
+@pytest.mark.parametrize(
+    ("nodes", "count"),
+    [(("a", "a", "a"), 1), (("a", "b", "b"), 2), (("a", "b", "c"), 1), (("a",), 0)],
+    ids=["one node", "two nodes", "a node for each device", "one device"],
+)
+def test_divisions(nodes, count):
+    found = divisions(Cluster(speed=[1.0] * len(nodes), nodes=nodes))
+    assert len(found) == count
+    for group in found:
+        assert sorted(set(group.tolist())) == list(range(group.max() + 1))
+    if found:
+        assert found[-1].tolist() == list(range(len(nodes)))  # every device for itself comes last
+
+
+def test_what_a_job_takes_of_a_node():
+    workload = Workload.of(Problem.bind(fork(), TWO_NODES))
+    sim, toil = make_sim(workload, Scenario.of(workload), None, eager=True), np.zeros((1, 4, 2))
+    weigh_groups(
+        sim,
+        workload.problems[0].workflow.order.astype(np.int64),
+        np.array([0, 6]),
+        np.array([0, 0, 1, 1]),
+        toil,
+        np.zeros((9, 4)),
+    )
+    # 1 + 4 * 4 + 1 = 18 units of work on two devices of speed 1, or 2; the longest path is 1 + 4 + 1.
+    assert toil[0, 0].tolist() == [9.0, 6.0]
+    assert toil[0, 1].tolist() == [4.5, 3.0]
+
+
+def toil_of(workload, group):
+    sim, toil = (
+        make_sim(workload, Scenario.of(workload), None, eager=True),
+        np.zeros((len(workload.problems), len(group), 2)),
+    )
+    starts = np.cumsum([0, *(p.n for p in workload.problems)])
+    order = np.concatenate(
+        [p.workflow.order + at for p, at in zip(workload.problems, starts, strict=False)]
+    )
+    weigh_groups(
+        sim,
+        order.astype(np.int64),
+        starts,
+        np.array(group),
+        toil,
+        np.zeros((starts[-1] + 3, len(group))),
+    )
+    return toil
+
+
+def test_what_a_node_cannot_run_takes_nothing_of_it():
+    """Device 0 cannot run the first of two tasks, device 2 nothing."""
+    problem = Problem.from_arrays([[np.inf, 3.0, np.inf], [2.0, 4.0, np.inf]], [[0, 1]], [0.0])
+    toil = toil_of(Workload.of(problem), [0, 1, 2])[0]
+    assert toil[0].tolist() == [2.0, 5.0]  # the path goes elsewhere and back
+    assert toil[1].tolist() == [7.0, 7.0]
+    assert toil[2, PATH] == np.inf
+
+
+def test_empty_workflows_take_nothing():
+    empty = Problem.bind(Workflow(work=[], src=[], dst=[], data=[]), TWO_NODES)
+    assert (
+        toil_of(Workload.of([empty, Problem.bind(fork(), TWO_NODES)]), [0, 0, 1, 1])[0].max() == 0.0
+    )
+
+
+def homes_of(begun, load_free, jobs=3):
+    """Homes of jobs of equal size on two devices, the second twice as fast."""
+    workload = Workload.of(
+        [
+            Problem.bind(
+                Workflow(work=[2.0, 2.0], src=[], dst=[], data=[]), Cluster(speed=[1.0, 2.0])
+            )
+        ]
+        * jobs
+    )
+    sim = make_sim(workload, Scenario.of(workload), None, eager=True)
+    sim.job["state"][:jobs] = 1
+    toil = np.zeros((jobs, 2, 2))
+    toil[:, 0], toil[:, 1] = (4.0, 2.0), (2.0, 1.0)
+    home = np.array([0, -1, -1])
+    sim.job["remaining"][:jobs] = [1 if b else 2 for b in begun]
+    find_homes(sim, np.array(load_free), np.array([0, 1]), toil, home, np.zeros(2))
+    return home.tolist()
+
+
+def test_homes_are_where_a_job_should_be_done_first():
+    assert (AREA, PATH) == (0, 1)
+    # 2 s on the fast device for the first; then 4 s on either, and the slow one comes first; the third is done after 4 s on the fast one.
+    assert homes_of([False] * 3, [0.0, 0.0]) == [1, 0, 1]
+
+
+def test_a_job_that_has_begun_stays_where_it_is():
+    assert homes_of([True, False, False], [0.0, 0.0])[0] == 0
+    assert homes_of([True, False, False], [np.inf, 0.0]) == [
+        1,
+        1,
+        1,
+    ]  # unless everything there is down
+    assert homes_of([True, False, False], [np.inf, np.inf]) == [ANYWHERE] * 3
+    assert (
+        homes_of([False, True, False], [0.0, 0.0])[1] == 1
+    )  # it began under another plan, so it has none yet
+
+
+def test_staying_on_a_node_is_seen_and_done():
+    """Six tasks of 4 units, and one that needs them all. HEFT has four of them on the fast node and two on the slow one, done after 4 s;
+    their data are there after 8 s. On the fast node alone the last task begins after 6 s."""
+    join = Workflow(work=[4.0] * 6 + [1.0], src=range(6), dst=[6] * 6, data=[4.0] * 6)
+    problem = Problem.bind(join, TWO_NODES)
+    scattered, near = (
+        simulate(problem, Foresight("x", {}, homes=homes)).makespan for homes in (False, True)
+    )
+    assert (scattered, near) == pytest.approx((8.5, 6.5), abs=1e-6)
+    assert (
+        weft.plan(problem, "heft").makespan,
+        weft.plan(problem, "heft-node").makespan,
+    ) == pytest.approx((8.5, 6.5), abs=1e-6)
+
+
+def test_jobs_have_homes_of_their_own():
+    """Two forks at once: by area 9 s on the slow node, or 4.5 and then 9 on the fast one; ties go to the first."""
+    workload = Workload.of([Problem.bind(fork(), TWO_NODES)] * 2)
+    sim, plans = planned(workload)
+    plan_anew(sim, plans)
+    assert plans.stack.home[1].tolist() == [1, 0]
+    first = plans.stack.device[1].reshape(2, 6)
+    assert set(first[0].tolist()) == {2, 3}
+    assert set(first[1].tolist()) == {0, 1}
+
+
+def test_a_task_its_home_cannot_run_goes_elsewhere():
+    """The last task needs memory only the slow node has; the job is at home on the fast one as far as it can be."""
+    flow = fork()
+    flow = Workflow(
+        work=flow.work, src=flow.src, dst=flow.dst, data=flow.data, memory=[0.0] * 5 + [8.0]
+    )
+    cluster = Cluster(
+        speed=TWO_NODES.speed,
+        nodes=TWO_NODES.nodes,
+        bandwidth=TWO_NODES.bandwidth,
+        memory=[9.0, 9.0, 1.0, 1.0],
+    )
+    problem = Problem.bind(flow, cluster)
+    sim, plans = planned(Workload.of(problem))
+    plan_anew(sim, plans)
+    assert plans.stack.home[1].tolist() == [1]
+    assert {d // 2 for d in plans.stack.device[1].tolist()[:5]} == {1}
+    assert plans.stack.device[1][5] < 2
+    for name in ("heft-homes", "portfolio", "dqn"):
+        assert weft.check(problem, simulate(problem, name)) == []
+    assert weft.check(problem, weft.plan(problem, "heft-node").schedule) == []
+    assert simulate(problem, "heft-homes").makespan <= simulate(problem, "heft-replanned").makespan
+
+
+def test_one_job_does_not_take_a_home_from_the_others():
+    """No node can run all of the first job; the second one is at home on the fast node all the same."""
+    split = Workflow(work=[1.0, 1.0], src=[0], dst=[1], data=[0.0], memory=[0.0, 8.0])
+    cluster = Cluster(
+        speed=TWO_NODES.speed,
+        nodes=TWO_NODES.nodes,
+        bandwidth=TWO_NODES.bandwidth,
+        memory=[9.0, 9.0, 1.0, 1.0],
+    )
+    workload = Workload.of([Problem.bind(split, cluster), Problem.bind(fork(), cluster)])
+    sim, plans = planned(workload)
+    plan_anew(sim, plans)
+    assert plans.stack.home[1, 1] == 1
+
+
+def test_small_jobs_are_not_planned_for_ages():
+    """Changes of a new plan are tried within a budget, whatever the number of jobs: 500 jobs of three tasks in no time."""
+    cluster = Cluster(speed=[1.0, 2.0, 3.0, 4.0], bandwidth=1.0)
+    chain = Problem.bind(Workflow(work=[1.0] * 3, src=[0, 1], dst=[1, 2], data=[1.0] * 2), cluster)
+    workload = Workload.of([chain], template=np.zeros(500, np.int64), arrival=np.arange(500) * 0.6)
+    simulate(Workload.of(chain), "dqn")
+    began = time.process_time()
+    assert weft.check(workload, simulate(workload, "dqn")) == []
+    assert time.process_time() - began < 5.0  # it was 21 s
+
+
+@pytest.mark.parametrize("condition", ["static", "failing", "changing", "stream"])
+def test_views_and_compiled_path_agree(condition):
+    for seed in range(4):
+        jobs = 6 if condition == "stream" else 1 + seed % 2
+        case = draw_case(
+            condition, seed=seed, tasks=(8, 25), jobs=jobs, load=0.9, ccr=[1.0, 5.0][seed % 2]
+        )
+        policy = Foresight("x", [{"ahead": 0.8, "trust": 0.5}, {}], homes=True)
+        assert_same_by_view(case.workload, policy, case.scenario)
+
+
+def test_where_data_is_dear_it_is_better_to_stay():
+    """Drawn clusters of several nodes at CCR 5: a fifth shorter on average; with cheap data about the same."""
+    change = {}
+    for ccr in (0.1, 5.0):
+        cases = [
+            draw_case("changing", seed=60_000 + seed, tasks=(20, 60), ccr=ccr) for seed in range(25)
+        ]
+        spans = [
+            [
+                simulate(c.workload, name, scenario=c.scenario).makespan
+                for name in ("heft-replanned", "heft-homes")
+            ]
+            for c in cases
+        ]
+        change[ccr] = float(np.exp(np.diff(np.log(spans)).mean()))
+    assert change[5.0] < 0.85
+    assert change[0.1] == pytest.approx(1.0, abs=0.03)
+
+
+def test_heft_on_a_node_is_never_worse_than_heft():
+    for seed in range(30):
+        problem = draw_case(
+            "static", seed=61_000 + seed, tasks=(20, 60), ccr=[0.1, 1.0, 5.0][seed % 3]
+        ).workload.problems[0]
+        made = weft.plan(problem, "heft-node")
+        assert weft.check(problem, made.schedule) == []
+        assert made.makespan <= weft.plan(problem, "heft").makespan * (1 + 1e-12)

@@ -1,0 +1,210 @@
+"""One policy for any conditional graph: what it reads, how it is trained, and the graphs it is tried on; and learning while working."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from weft.errors import InvalidInput
+from weft.experiments.conditional.any_graph import AnyGraph
+from weft.formats.graphs.callgraph import load_callgraph
+from weft.formats.native.stream_toml import load_stream
+from weft.generators.conditional_streams import random_conditional_stream
+from weft.learn.conditional.pair_network import (
+    PairSearch,
+    first_numbers,
+    policy_of,
+    search_pairs,
+    widened,
+)
+from weft.model import Scenario, Workload
+from weft.model.conditional_stream import ticked
+from weft.model.offered_load import offered_load
+from weft.policies import simulate
+from weft.policies.conditional.evaluate import WINDOW
+from weft.policies.conditional.files import Learned, read_policy, save_policy
+from weft.policies.conditional.network_policy import PairViewPolicy, load_policy
+from weft.policies.conditional.networks import arrays_of, network_of
+from weft.policies.conditional.pair_network import PAIR_FEATURES
+from weft.policies.conditional.pair_policy import OBSERVATION, PairPolicy
+from weft.policies.conditional.rules import ConditionalRule
+from weft.sim.vector.batch import StepFleet, StepOptions
+
+EVENT = StepOptions(waiting="event", window=WINDOW)
+
+
+def numbers(seed: int):
+    """A policy that works, and a little different by the seed."""
+    return first_numbers() + np.random.default_rng(seed).normal(0.0, 0.3, len(PAIR_FEATURES) + 1)
+
+
+def card(policy: PairPolicy) -> Learned:
+    return Learned("any", policy.network, OBSERVATION, {"waiting": "event"}, {"samples": 1})
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_view_is_read_like_the_simulation(seed):
+    stream = random_conditional_stream(seed, jobs=40)
+    policy = policy_of(numbers(seed), 0)
+    arrival, outcome = stream.draw_ticks(seed)
+    fleet = StepFleet(stream, 1, EVENT)
+    fleet.place(0, arrival, outcome)
+    policy.play(fleet)
+    workload = Workload.of(
+        ticked(stream.problem, stream.tick),
+        arrival=arrival,
+        template=np.zeros(stream.jobs, np.int64),
+    )
+    scenario = Scenario.of(workload, outcome=outcome.reshape(-1))
+    trace = simulate(workload, PairViewPolicy(card(policy), tick=stream.tick), scenario=scenario)
+    assert trace.jct.mean() * stream.tick == pytest.approx(fleet.jct(0).mean(), rel=1e-9)
+
+
+def test_random_streams_ask_for_the_share_they_say():
+    for seed in range(4):
+        stream = random_conditional_stream(seed, load=0.6)
+        assert offered_load(stream) == pytest.approx(0.6, rel=1e-6)
+        assert stream.problem.workflow.conditional
+        assert len(stream.watched) == len(stream.drift) > 0
+    one, same = random_conditional_stream(5), random_conditional_stream(5)
+    np.testing.assert_array_equal(one.draw_ticks(1)[0], same.draw_ticks(1)[0])
+
+
+def test_a_widened_network_scores_as_the_linear_one():
+    linear = numbers(1)
+    wide = widened(linear, 5, np.random.default_rng(0))
+    stream = random_conditional_stream(9, jobs=100)
+    fleet = StepFleet(stream, 1, EVENT)
+    times = []
+    for policy in (policy_of(linear, 0), policy_of(wide, 5)):
+        fleet.place(0, *stream.draw_ticks(2))
+        policy.play(fleet)
+        times.append(fleet.jct(0).mean())
+    assert times[0] == pytest.approx(times[1], rel=0.02)  # float32 rounds differently
+
+
+def test_the_search_repeats():
+    search = PairSearch(
+        generations=3, population=6, streams=2, jobs=30, every=1, validation=3, hidden=2
+    )
+    found, again = search_pairs(search), search_pairs(search)
+    np.testing.assert_array_equal(found.numbers, again.numbers)
+    assert found.score <= min(row["validation"] for row in found.curve)
+
+
+@pytest.mark.parametrize("waiting", ["event", "paper"])
+def test_it_plays_the_papers_stream_in_both_ways_of_waiting(waiting):
+    stream = load_stream("conditional-paper").with_jobs(400)
+    fleet = StepFleet(stream, 1, dataclasses.replace(EVENT, waiting=waiting))
+    times = {}
+    for name, who in {
+        "any": policy_of(first_numbers(), 0),
+        "fifo": ConditionalRule("fifo"),
+    }.items():
+        fleet.place(0, *stream.draw_ticks(3))
+        who.play(fleet)
+        times[name] = fleet.jct(0).mean()
+    assert times["any"] < times["fifo"]
+
+
+def test_chosen_actions_are_allowed():
+    stream = load_stream("conditional-paper").with_jobs(100)
+    fleet = StepFleet(stream, 3, EVENT)
+    steps, actions, policy = fleet.reset(1), np.zeros((3, 4), np.int64), policy_of(numbers(2), 0)
+    for _ in range(150):
+        policy.choose(fleet, actions)
+        assert np.take_along_axis(steps.mask.reshape(3, 4, 7), actions[:, :, None], axis=2).all()
+        steps = fleet.step(actions)
+
+
+def test_cards(tmp_path):
+    policy = policy_of(numbers(0), 0)
+    save_policy(card(policy), tmp_path / "any")
+    assert isinstance(load_policy(tmp_path / "any"), PairViewPolicy)
+    np.testing.assert_array_equal(
+        read_policy(tmp_path / "any").network.weight, policy.network.weight
+    )
+    other = json.loads((tmp_path / "any.json").read_text())
+    other["observation"]["features"][0] = "fil"
+    (tmp_path / "any.json").write_text(json.dumps(other))
+    with pytest.raises(InvalidInput, match="train it again"):
+        load_policy(tmp_path / "any")
+    arrays = arrays_of(policy.network)
+    odd = {
+        **arrays,
+        "input.mean": np.zeros(2),
+        "input.scale": np.ones(2),
+        "0.weight": np.zeros((1, 2)),
+    }
+    with pytest.raises(InvalidInput, match="reads 23 numbers and gives one"):
+        PairPolicy(network_of(odd, units=1, actions=1))
+
+
+CALLS = {
+    "format": "conditional-graph-v1",
+    "id": "ms/x",
+    "nodes": {"name": ["a", "b", "c"]},
+    "edges": {"src": [0, 0], "dst": [1, 2], "prob_given_src": [1.0, 0.25]},
+    "variants": [{"count": 3, "edges": [0]}, {"count": 1, "edges": [0, 1]}],
+}
+
+
+def test_call_graphs(tmp_path):
+    file = tmp_path / "x.json"
+    file.write_text(json.dumps(CALLS))
+    graph = load_callgraph(file)
+    assert graph.workflow.choices.probability.tolist() == [
+        0.25,
+        0.75,
+    ]  # a calls c, or not; b is always called
+    assert graph.shapes.tolist() == [[1], [0]]
+    assert (graph.draw(4000, np.random.default_rng(0)) == 0).mean() == pytest.approx(0.25, abs=0.03)
+    for change, message in (
+        ({"format": "v2"}, "expected 'conditional-graph-v1'"),
+        ({"nodes": {"name": ["a"]}}, "beyond the 1 there are"),
+    ):
+        file.write_text(json.dumps(CALLS | change))
+        with pytest.raises(InvalidInput, match=message):
+            load_callgraph(file)
+
+
+def test_call_graphs_of_services(data, monkeypatch):
+    monkeypatch.setenv("WEFT_DATA", str(data))
+    trial = AnyGraph(policy_of(first_numbers(), 0), streams=2, jobs=60)
+    for kind, at in trial.steps:
+        trial.take(kind, trial.play(kind, at))
+    assert {kind: found["streams"] for kind, found in trial.document()["sets"].items()} == {
+        "random": 2,
+        "larger": 1,
+        "call graphs": 2,
+    }
+    row = trial.document()["sets"]["random"]["rows"][1]
+    assert row["policy"] == "fifo"
+    assert row["low"] <= row["over_any"] <= row["high"]
+
+
+def test_learning_goes_on_to_the_end_of_the_run():
+    ppo = pytest.importorskip(
+        "weft.learn.ppo", reason="training needs torch: pip install 'weft[learn]'"
+    )
+    from weft.learn.conditional.online import ONLINE, play_online
+
+    stream = load_stream("conditional-paper").with_jobs(150)
+    policy = load_policy("conditional-pi3").learned
+    settings = dataclasses.replace(ONLINE, rollout=64, minibatch=32, warm_up=64)
+    assert isinstance(settings, ppo.Settings)
+    times = play_online(policy, stream, stream.draw_ticks(1), settings=settings)
+    assert np.isfinite(times).all()
+    np.testing.assert_array_equal(
+        times, play_online(policy, stream, stream.draw_ticks(1), settings=settings)
+    )
+    other = play_online(
+        policy,
+        stream,
+        stream.draw_ticks(1),
+        settings=dataclasses.replace(settings, learning_rate=(0.05, 0.05)),
+    )
+    assert (other != times).any()  # it did learn something else

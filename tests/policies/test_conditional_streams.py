@@ -1,0 +1,290 @@
+"""Streams as data: the file, its complaints, arrivals, drifting probabilities, the load, and the authors' draws."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from weft.errors import InvalidInput, UnknownName, Unsupported
+from weft.formats.native.stream_toml import (
+    UnstableLoad,
+    load_stream,
+    read_stream_toml,
+    stream_names,
+)
+from weft.generators.conditional import conditional_paper
+from weft.model.conditional_stream import Arrivals, Drift, Stream, in_ticks
+from weft.model.offered_load import offered_load
+
+GOOD = """
+jobs = 50
+[arrivals]
+process = "poisson"
+gap = "20 ms"
+[[tasks]]
+name = "look"
+time = "10 ms"
+then = ["sort"]
+[[tasks]]
+name = "sort"
+time = "5 ms"
+kind = "model"
+[[tasks]]
+name = "explain"
+time = "40 ms"
+memory = "2 GB"
+[[choices]]
+task = "sort"
+branches = {odd = 0.25, fine = 0.75}
+leads_to = {odd = ["explain"], fine = []}
+estimate = true
+[[units]]
+name = "gpu"
+count = 2
+coefficient = 0.5
+batch = 4
+memory = "4 GB"
+"""
+
+
+def test_the_paper_by_name_is_the_generated_problem():
+    stream, problem = load_stream("conditional-paper"), conditional_paper()
+    assert "conditional-paper" in stream_names()
+    np.testing.assert_array_equal(stream.problem.durations(), problem.durations())
+    np.testing.assert_array_equal(stream.problem.cluster.batch, problem.cluster.batch)
+    assert [stream.watched, stream.tick, stream.jobs] == [(1,), 0.001, 10000]
+
+
+def test_a_file():
+    stream = read_stream_toml(GOOD, name="line")
+    w = stream.problem.workflow
+    assert (stream.name, w.names, w.kinds) == (
+        "line",
+        ("look", "sort", "explain"),
+        ("look", "model", "explain"),
+    )
+    assert stream.problem.cluster.names == ("gpu0", "gpu1")
+    assert stream.problem.durations().tolist() == [[0.005] * 2, [0.0025] * 2, [0.02] * 2]
+    assert w.choices.labels == ("odd", "fine")
+    workload, scenario = stream.draw(7)
+    assert workload.jobs == 50
+    again = stream.draw(7)
+    np.testing.assert_array_equal(workload.arrival, again[0].arrival)
+    np.testing.assert_array_equal(scenario.outcome, again[1].outcome)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            "fine = 0.75}",
+            "fine = 0.7}",
+            "probabilities of odd, fine add up to 0.95; they must add up to 1",
+        ),
+        ("fine = 0.75}", "fine = nan}", "add up to nan"),
+        ("batch = 4\n", "", "unit 'gpu' has no batch"),
+        ("batch = 4", "batch = 0", "units[0].batch is 0; it must be a whole number, 1 or more"),
+        ('then = ["sort"]\n', "", "task 'sort' is never reached from look"),
+        (
+            'leads_to = {odd = ["explain"], fine = []}\n',
+            "",
+            "branch 'odd' of task 'sort' is no task",
+        ),
+        ('["explain"]', '["explian"]', "names the unknown task 'explian'; did you mean 'explain'?"),
+        ("leads_to = {odd", "leads_to = {odt", "unknown branch 'odt'; did you mean 'odd'?"),
+        ('task = "sort"', 'task = "sotr"', "'sotr' names an unknown task; did you mean 'sort'?"),
+        (
+            "coefficient = 0.5",
+            "coefficient = 0",
+            "units[0].coefficient is 0.0; it must be a finite number above zero",
+        ),
+        (
+            "coefficient",
+            "coeficient",
+            "unknown key 'coeficient' in units[0]; did you mean 'coefficient'?",
+        ),
+        (
+            'process = "poisson"',
+            'process = "poison"',
+            "unknown arrival process 'poison'; did you mean 'poisson'?",
+        ),
+        ('gap = "20 ms"', "gap = 0", "the gap between arrivals is 0.0"),
+        ('gap = "20 ms"', 'gap = "20 mm"', "'mm' is no unit of seconds"),
+        ('time = "10 ms"', "time = -1", "tasks[0].time is -1.0"),
+        ('memory = "2 GB"', 'memory = "5 GB"', "task 'explain' fits no device"),
+        ("jobs = 50", "jobs = 0", "jobs is 0; it must be a whole number, 1 or more"),
+        (
+            "estimate = true",
+            'change = "setps"',
+            "choices[0].change is 'setps'; did you mean 'steps'?",
+        ),
+        ("estimate = true", "spread = 0.1", "unknown key 'spread' in choices[0]"),
+        (
+            "estimate = true",
+            'change = "walk"\nlow = 0.9\nhigh = 0.1',
+            "cannot move between 0.9 and 0.1",
+        ),
+        (
+            "estimate = true",
+            'change = "steps"\nat = [{time = "0 s", branches = {odd = 1, fine = 0}}]',
+            "every change needs a later time than the one before",
+        ),
+        (
+            "estimate = true",
+            'change = "ramps"\nat = [{time = "1 s", branches = {odd = 1}}]',
+            "must have the branches odd, fine",
+        ),
+        ("[arrivals]", 'start = "sort"\n[arrivals]', "task 'look' is never reached from sort"),
+        (
+            "[arrivals]",
+            'start = ["look", "sort"]\n[arrivals]',
+            "a job begins with task 'sort', so no other task may lead to it",
+        ),
+        ("[arrivals]", 'start = "lok"\n[arrivals]', "unknown task 'lok'; did you mean 'look'?"),
+        ("[[units]]", "[[unit]]", "has no units"),
+        ("jobs = 50", "jobs = ", "is not valid TOML"),
+    ],
+)
+def test_complaints(old, new, message, tmp_path):
+    assert old in GOOD
+    file = tmp_path / "bad.toml"
+    file.write_text(GOOD.replace(old, new))
+    with pytest.raises(InvalidInput) as error:
+        load_stream(file)
+    if old == "[[units]]":  # the key comes first
+        message = "unknown key 'unit'; did you mean 'units'?"
+    assert message in str(error.value)
+    assert str(error.value).startswith(str(file))
+    assert "\n" not in str(error.value)
+
+
+def test_no_tasks_and_no_such_stream(tmp_path):
+    with pytest.raises(InvalidInput, match="has no tasks"):
+        read_stream_toml("jobs = 1\n[arrivals]\ngap = 1", name="x")
+    with pytest.raises(UnknownName, match="did you mean 'conditional-paper'"):
+        load_stream("conditional-papr")
+    with pytest.raises(InvalidInput, match="no such file"):
+        load_stream(tmp_path / "none.toml")
+
+
+def test_an_unstable_load_is_a_warning_with_the_number(tmp_path):
+    # 10 ms + 5 ms + a quarter of 40 ms = 25 ms of work at coefficient 0.5, batches of 4, of explain 2 (memory), on two units:
+    # (15 / 4 + 10 / 2) * 0.5 / 2 = 2.1875 ms of each unit per job. A gap of 20 ms is a load of 0.109, one of 1 ms of 2.19.
+    assert offered_load(read_stream_toml(GOOD, name="x")) == pytest.approx(2.1875 / 20)
+    file = tmp_path / "busy.toml"
+    file.write_text(GOOD.replace('gap = "20 ms"', 'gap = "1 ms"'))
+    with pytest.warns(UnstableLoad, match="the load is 2.19 times what the units can do"):
+        load_stream(file)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        load_stream("conditional-paper")
+
+
+def test_load_of_the_paper():
+    # p(c) = 1: A, B, then C, or D and E: 3.5 short tasks a job. Batches give the GPUs 0.5 and 1 of them a ms, the CPUs 0.125 each:
+    # 1.75 a ms, against 3.5 / 8.
+    stream = load_stream("conditional-paper")
+    assert offered_load(stream.with_probability("D", [1.0, 0.0])) == pytest.approx(3.5 / 8 / 1.75)
+    assert offered_load(
+        stream.with_drift("D", Drift("uniform", np.array([[0.5, 0.5]])))
+    ) == pytest.approx(offered_load(stream.with_probability("D", [0.0, 1.0])))
+
+
+def test_authors_draws():
+    arrival, outcome = load_stream("conditional-paper").draw_ticks(1, authors=True)
+    np.testing.assert_allclose(
+        arrival[:6], [14.4974, 20.0504, 25.9377, 29.6458, 39.9013, 41.1074], atol=1e-4
+    )  # sorted
+    to_c, to_e = outcome[:, 0] == 0, outcome[:, 1] == 0
+    assert [int(x.sum()) for x in (to_c, ~to_c & to_e, ~to_c & ~to_e)] == [5080, 2471, 2449]
+
+
+def test_authors_draws_are_for_cascades():
+    with pytest.raises(Unsupported, match="normal gaps"):
+        read_stream_toml(GOOD, name="x").draw(1, authors=True)
+    wide = GOOD.replace('"poisson"', '"normal"').replace(
+        'then = ["sort"]', 'then = ["sort", "explain"]'
+    )
+    with pytest.raises(Unsupported, match="one task of a job at a time"):
+        read_stream_toml(wide, name="x").draw(1, authors=True)
+
+
+@pytest.mark.parametrize("process", ["regular", "normal", "poisson"])
+def test_arrivals(process):
+    times = Arrivals(process, gap=0.008, deviation=0.004).draw(
+        20000, np.random.default_rng(1), tick=0.001
+    )
+    assert times[-1] / 20000 == pytest.approx(8.0, rel=0.03)
+    assert (np.diff(times) >= 0).all()
+    assert times[0] >= 0
+
+
+def test_traces():
+    rng = np.random.default_rng(0)
+    assert Arrivals("trace", gap=0.0, times=(3.0, 1.0, 2.5)).draw(3, rng).tolist() == [
+        1.0,
+        2.5,
+        3.0,
+    ]
+    assert Arrivals("trace", gap=1.0, times=(3.0, 1.0, 2.5)).draw(3, rng, tick=0.5).tolist() == [
+        0.0,
+        3.0,
+        4.0,
+    ]  # stretched to a gap of 1 s
+    with pytest.raises(InvalidInput, match="cannot give 4 jobs"):
+        Arrivals("trace", gap=0.0, times=(3.0, 1.0, 2.5)).draw(4, rng)
+    with pytest.raises(InvalidInput, match="needs 'times'"):
+        Arrivals("trace")
+
+
+def test_drifts():
+    rng = np.random.default_rng(0)
+    at = np.array([0.0, 1.0, 1.5, 2.0, 9.0])
+    rows, times = np.array([[0.2, 0.8], [0.6, 0.4]]), np.array([0.0, 2.0])
+    assert Drift("steps", rows, times).at(at, rng)[:, 0].tolist() == [0.2, 0.2, 0.2, 0.6, 0.6]
+    np.testing.assert_allclose(
+        Drift("ramps", rows, times).at(at, rng)[:, 0], [0.2, 0.4, 0.5, 0.6, 0.6]
+    )
+    start = np.array([[0.5, 0.3, 0.2]])
+    uniform = Drift("uniform", start, low=0.1, high=0.4).at(at, rng)
+    assert (uniform == uniform[0]).all()
+    assert 0.1 <= uniform[0, 0] <= 0.4
+    assert uniform[0, 1] / uniform[0, 2] == pytest.approx(1.5)
+    walk = Drift("walk", start, spread=0.5, low=0.1, high=0.9).at(np.arange(2000.0), rng)
+    assert walk[:, 0].min() >= 0.1
+    assert walk[:, 0].max() <= 0.9
+    assert np.ptp(walk[:, 0]) > 0.7
+    np.testing.assert_allclose(walk.sum(axis=1), 1.0)
+
+
+def test_outcomes_follow_their_probabilities():
+    stream = load_stream("conditional-paper").with_drift(
+        "D", Drift("steps", np.array([[0.9, 0.1], [0.2, 0.8]]), np.array([0.0, 40.0]))
+    )
+    arrival, outcome = stream.draw_ticks(2)
+    early = arrival < 40_000
+    assert (outcome[early, 1] == 0).mean() == pytest.approx(0.9, abs=0.02)
+    assert (outcome[~early, 1] == 0).mean() == pytest.approx(0.2, abs=0.02)
+    assert (outcome[:, 0] == 0).mean() == pytest.approx(0.5, abs=0.02)
+
+
+def test_streams_that_do_not_fit_together():
+    paper = load_stream("conditional-paper")
+    with pytest.raises(InvalidInput, match="has 2 choices but 0 drifts"):
+        Stream(paper.problem, paper.arrivals, (), 5)
+    with pytest.raises(InvalidInput, match="has 2 branches, its drift 3"):
+        paper.with_probability("D", [0.2, 0.3, 0.5])
+    with pytest.raises(UnknownName, match="task 'A' of stream"):
+        paper.with_probability("A", [1.0])
+    with pytest.raises(InvalidInput, match="needs at least one"):
+        paper.with_jobs(0)
+
+
+def test_ticks_are_whole_where_they_should_be():
+    assert [in_ticks(x, 0.001) for x in (0.008, 0.01, 0.08, 0.1, 0.0003)] == [
+        8.0,
+        10.0,
+        80.0,
+        100.0,
+        0.3,
+    ]

@@ -1,0 +1,153 @@
+"""Every registered policy: valid, deterministic, the same in the kernel, in the reference and in Python."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.sim.test_twin import assert_same
+from tests.support.strategies import futures, problems
+from weft.errors import InvalidInput, Stuck, UnknownName, Unsupported
+from weft.model import Problem, Scenario, WorkflowBuilder, Workload
+from weft.model.check import check
+from weft.model.cluster import Cluster
+from weft.planners import plan
+from weft.policies import POLICIES, RulePolicy, simulate
+from weft.sim import simulate as simulator
+from weft.sim.reference import simulate_reference
+from weft.sim.view import Decision
+
+RULES = [name for name in POLICIES.names() if isinstance(POLICIES.create(name), RulePolicy)]
+
+
+def topcuoglu() -> Problem:
+    costs = [[14, 16, 9], [13, 19, 18], [11, 13, 19], [13, 8, 17], [12, 13, 10]]
+    costs += [[13, 16, 9], [7, 15, 11], [5, 11, 14], [18, 12, 20], [21, 7, 16]]
+    edges = {(0, 1): 18, (0, 2): 12, (0, 3): 9, (0, 4): 11, (0, 5): 14, (1, 7): 19, (1, 8): 16, (2, 6): 23, (3, 7): 27, (3, 8): 23,
+             (4, 8): 13, (5, 7): 15, (6, 9): 17, (7, 9): 11, (8, 9): 13}  # fmt: skip
+    return Problem.from_arrays(costs, list(edges), list(edges.values()))
+
+
+SMALL = {
+    "empty": Problem.from_arrays(np.zeros((0, 2))),
+    "single": Problem.from_arrays([[2.0, 1.0]]),
+    "disconnected": Problem.from_arrays(np.ones((6, 3))),
+    "zero work": Problem.from_arrays(np.zeros((3, 2)), [[0, 1], [1, 2]], [0.0, 0.0]),
+    "backwards": Problem.from_arrays(np.zeros((3, 2)), [[2, 1], [1, 0]], [0.0, 0.0]),
+    "one device": Problem.from_arrays([[1.0], [2.0], [3.0]], [[0, 2]], [5.0]),
+    "memory": Problem.from_arrays(
+        np.ones((4, 2)), [[0, 1]], [1.0], memory=[1, 5, 1, 5], device_memory=[2, 8]
+    ),
+    "topcuoglu": topcuoglu(),
+}
+
+
+@pytest.mark.parametrize("name", POLICIES.names())
+@pytest.mark.parametrize("case", SMALL)
+def test_contract(name, case):
+    workload = Workload.of(SMALL[case], arrival=[0.0, 3.0, 3.0])
+    for options in (
+        {},
+        {"noise": 0.3, "bias": 0.3, "slowdowns": 1.0, "failures": 1.0, "cancellations": 0.4},
+    ):
+        first, again = (simulate(workload, name, seed=5, **options) for _ in range(2))
+        assert check(workload, first) == []
+        assert_same(first, again)
+        assert first.policy == name
+        assert (np.isfinite(first.job_finish) | np.isfinite(first.scenario.cancel)).all()
+
+
+@pytest.mark.parametrize("name", RULES)
+@settings(max_examples=25, deadline=None)
+@given(
+    future=futures(batches=False)
+)  # a rule fills its batches by key, a policy in Python by number
+def test_a_rule_decides_the_same_in_kernel_and_python(name, future):
+    workload, scenario = future
+    policy = POLICIES.create(name)
+    try:
+        slow = simulate_reference(workload, policy, scenario=scenario)
+    except Stuck:
+        return
+    assert_same(simulator.simulate(workload, policy.rule(workload), scenario=scenario), slow)
+    assert_same(simulator.simulate(workload, policy, scenario=scenario), slow)
+
+
+@settings(max_examples=60, deadline=None)
+@given(problems(), st.sampled_from(["heft", "heft-replanned"]))
+def test_heft_online_equals_the_planner_when_nothing_goes_wrong(problem, name):
+    expected = plan(problem, "heft").schedule
+    trace = simulate(problem, "heft")
+    if (
+        problem.work > 0
+    ).all():  # tasks of no length fit anywhere, and ties may be broken otherwise
+        np.testing.assert_array_equal(trace.device[np.lexsort((trace.task,))], expected.device)
+        assert trace.makespan == pytest.approx(expected.makespan, rel=1e-12)
+    assert check(Workload.of(problem), simulate(problem, name)) == []
+
+
+def test_known_answers():
+    # HEFT of Topcuoglu's graph is 80, planned, replayed and decided online.
+    assert simulate(topcuoglu(), "heft").makespan == 80
+    assert simulate(topcuoglu(), plan(topcuoglu(), "heft").schedule).makespan == 80
+    assert simulate(topcuoglu(), "heft-replanned").makespan <= 80
+    # Two jobs of 2 s and 1 s on one device: fifo 2, 3 (mean 2.5); shortest first 1, 3 (mean 2).
+    two = Workload.of([Problem.from_arrays([[2.0]]), Problem.from_arrays([[1.0]])])
+    assert float(simulate(two, "fifo").jct) == 2.5
+    assert float(simulate(two, "shortest").jct) == 2.0
+
+
+def test_replanning_leaves_a_failed_device():
+    # Two devices, four tasks of 10 s; device 0 fails at 1 s and comes back at 100 s. The kept plan waits; a new plan moves on.
+    problem = Problem.from_arrays(np.full((4, 2), 10.0))
+    scenario = Scenario.of(Workload.of(problem), changes=[(1.0, 0, np.inf), (100.0, 0, 1.0)])
+    assert simulate(problem, "heft", scenario=scenario).makespan == 120  # 100 + 2 x 10
+    assert (
+        simulate(problem, "heft-replanned", scenario=scenario).makespan == 40
+    )  # all four on device 1
+
+
+def test_conditional_workflows_are_refused_by_those_that_plan():
+    b = WorkflowBuilder()
+    b.task("a", work=1.0)
+    b.task("b", work=1.0)
+    b.choice("a", {"yes": 0.5, "no": 0.5})
+    b.edge("a", "b", when="yes")
+    problem = Problem.bind(b.build(), Cluster(speed=[1.0]))
+    for name in POLICIES.names():
+        if name.startswith(
+            ("heft", "srw", "fifo-deft", "rule", "dqn", "portfolio", "decima", "lachesis")
+        ):
+            with pytest.raises(Unsupported, match="choices"):
+                simulate(problem, name)
+        else:
+            assert check(Workload.of(problem), simulate(problem, name, seed=1)) == []
+
+
+class Stubborn:
+    def __init__(self, decision):
+        self.name, self.decision = "stubborn", decision
+
+    def begin(self, workload, *, seed=0):
+        pass
+
+    def decide(self, view):
+        return self.decision
+
+
+def test_bad_decisions_name_policy_task_and_device():
+    problem = Problem.from_arrays([[1.0, np.inf], [1.0, 1.0]], [[0, 1]], [0.0])
+    for decision, words in (
+        (Decision(0, 1), "'stubborn' sent task 't0' of job 0 to device 'd1', which cannot run it"),
+        (Decision(1, 0), "task 't1' of job 0 to device 'd0', but the task is not ready"),
+        (Decision(7, 0), "chose instance 7, but there are 2"),
+        (Decision(0, 9), "chose device 9, but there are 2"),
+    ):
+        with pytest.raises(InvalidInput, match=words):
+            simulate(problem, Stubborn(decision))
+    with pytest.raises(Stuck, match="'stubborn' waits"):
+        simulate(problem, Stubborn(None))
+    with pytest.raises(UnknownName, match="did you mean 'fifo'"):
+        simulate(problem, "fifi")
+    with pytest.raises(InvalidInput, match="either a scenario"):
+        simulate(problem, "fifo", scenario=Scenario.of(Workload.of(problem)), noise=0.1)

@@ -1,0 +1,243 @@
+"""The data behind Gantt charts, and the page around them, without a browser."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.report_examples import EVIL, diamond, eventful, in_order, layered
+from weft.errors import InvalidInput
+from weft.model import Cluster, Problem, Schedule, Workflow
+from weft.report.chart import Chart
+from weft.report.document import SCRIPTS, compact, embedded_json
+from weft.report.gantt_html import chart_data, gantt_html
+from weft.report.gantt_static import save_gantt
+from weft.report.palette import CATEGORIES, DARK, LIGHT, brighter, contrast, text_on
+from weft.report.quantities import escaped
+
+
+class Page(HTMLParser):
+    """Reads a page as a browser would: elements, and the text of scripts."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.scripts: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_data(self, data):
+        if self.lasttag == "script":
+            self.scripts[-1] += data
+
+
+def data_of(text: str) -> dict:
+    return json.loads(Page(text).scripts[0])
+
+
+def test_rows_and_facts_of_a_schedule():
+    problem, schedule = diamond()
+    chart = Chart.of(schedule, problem)
+    # Busy: 2 + 3 + 1 + 1 = 7 of 9 s x 2 devices = 38.9 %.
+    assert chart.facts() == [
+        ("makespan", "9 s"),
+        ("tasks", "4"),
+        ("devices", "2"),
+        ("busy", "38.9 %"),
+    ]
+    data = data_of(gantt_html(schedule, problem))
+    assert data["rows"] == {
+        "task": [0, 1, 3, 2],
+        "device": [0, 0, 0, 1],
+        "start": [0, 2, 8, 6],
+        "finish": [2, 5, 9, 7],
+    }
+    assert data["kinds"] == ["kind a", "kind b", "kind c", "kind d"]
+    assert data["links"]["perByte"][data["links"]["every"]] == 1.0
+
+
+def test_rows_of_a_trace():
+    chart = Chart.of(eventful())
+    # Lanes are grouped by node: g0 and g1 on n0 come before h0 on n1.
+    assert chart.lanes.tolist() == [0, 2, 1]
+    assert [label for label, _ in chart.facts()] == [
+        "makespan",
+        "executions",
+        "devices",
+        "busy",
+        "jobs",
+        "copies",
+        "lost",
+        "cancelled",
+    ]
+    slot, size = chart.slots
+    assert (slot[:3].tolist(), size[:3].tolist()) == ([0, 1, 0], [2, 2, 1])
+    # The slowdown has no end: it lasts until the trace ends. A failure has pace inf, which JSON cannot say: null.
+    assert chart_data(chart)["pauses"] == [[0, 6.0, 11.0, 2.0], [1, 3.0, 4.0, None]]
+    assert chart_data(chart)["outcome"] == [0, 0, 1]
+
+
+def test_a_plan_is_drawn_without_naming_its_problem():
+    problem, schedule = diamond()
+
+    @dataclass
+    class Plan:
+        problem: Problem
+        schedule: Schedule
+        planner: str = "by hand"
+
+    assert Chart.of(Plan(problem, schedule)).title == "diamond: by hand"
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda: (Schedule.of(device=[], start=[], finish=[]), Problem.from_arrays([[1.0]])), diamond],
+)
+def test_every_kind_of_file(make, tmp_path):
+    first, second = make()
+    schedule, problem = (first, second) if isinstance(first, Schedule) else (second, first)
+    magic = {"html": b"<!DOCTYPE html>", "svg": b"<?xml", "png": b"\x89PNG"}
+    for suffix, start in magic.items():
+        assert (
+            save_gantt(schedule, tmp_path / f"a.{suffix}", problem).read_bytes().startswith(start)
+        )
+
+
+def test_refusals_name_the_remedy(tmp_path):
+    problem, schedule = diamond()
+    with pytest.raises(
+        InvalidInput, match=r"give its problem too: gantt_html\(schedule, problem\)"
+    ):
+        gantt_html(schedule)
+    with pytest.raises(InvalidInput, match=r"Schedule, a Plan or a Trace, not of int"):
+        gantt_html(3)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match=r"names device 1, but problem 'problem' has 1 devices"):
+        gantt_html(schedule, Problem.from_arrays(np.ones((4, 1))))
+    with pytest.raises(InvalidInput, match=r"'a.svgg' ends in '.svgg'.*did you mean '.svg'"):
+        save_gantt(schedule, tmp_path / "a.svgg", problem)
+
+
+def evil_page() -> str:
+    workflow = Workflow(
+        work=[1, 1], src=[0], dst=[1], data=[1], names=(EVIL, "b"), kinds=(EVIL,), name=EVIL
+    )
+    problem = Problem.bind(
+        workflow, Cluster(speed=[1.0], names=(EVIL,), nodes=(EVIL,), kinds=(EVIL,))
+    )
+    return gantt_html(Schedule.of(device=[0, 0], start=[0, 1], finish=[1, 2]), problem, title=EVIL)
+
+
+def test_names_are_data():
+    page = Page(evil_page())
+    assert page.tags.count("script") == 2
+    assert "img" not in page.tags
+    assert not [name for name, _ in page.attributes if name.startswith("on")]
+    data = json.loads(page.scripts[0])
+    assert (
+        data["templates"][0]["names"][0] == data["kinds"][0] == data["devices"]["names"][0] == EVIL
+    )
+
+
+@given(st.text())
+@settings(max_examples=200)
+def test_embedded_json_is_the_same_json_without_markup(text):
+    made = embedded_json({text: [text]})
+    assert json.loads(made) == {text: [text]}
+    assert not set("<>&") & set(made)
+    assert made.isascii()
+
+
+@given(st.text())
+def test_escaped_text_is_text(text):
+    parser = Page(f'<p title="{escaped(text)}">{escaped(text)}</p>')
+    assert parser.tags == ["p"]
+    assert [name for name, _ in parser.attributes] == ["title"]
+
+
+def test_the_page_needs_nothing_from_outside():
+    problem, schedule = diamond()
+    text = gantt_html(schedule, problem)
+    assert not re.search(r"https?://", text)
+    assert not {"link", "img", "iframe", "object"} & set(Page(text).tags)
+    policy = dict(Page(text).attributes)["content"]
+    assert "default-src 'none'" in text
+    assert policy is not None
+    assert "connect-src" not in text  # nothing but the page's own script is let through
+
+
+def test_the_same_chart_gives_the_same_bytes(tmp_path):
+    problem = layered(40, 4)
+    schedule = in_order(problem)
+    for suffix in ("html", "svg", "png"):
+        one, two = (
+            save_gantt(schedule, tmp_path / f"{k}.{suffix}", problem).read_bytes() for k in "ab"
+        )
+        assert one == two
+    assert b"dc:date" not in (tmp_path / "a.svg").read_bytes()
+
+
+def test_columns_are_short():
+    assert compact(np.array([3.0, 4.0])) == [3, 4]
+    assert compact(np.array([1 / 3, 1e4])) == [
+        0.333333,
+        10000.0,
+    ]  # ten digits of 1e4 leave six after the point
+    problem = layered(5000, 16)
+    assert (
+        len(
+            gantt_html(
+                Schedule.of(
+                    device=np.arange(5000) % 16,
+                    start=np.arange(5000) / 7,
+                    finish=np.arange(5000) / 7 + 0.1,
+                ),
+                problem,
+            )
+        )
+        < 8e5
+    )
+
+
+def test_dollar_signs_are_no_mathematics(tmp_path):
+    workflow = Workflow(work=[1.0], src=[], dst=[], data=[], names=("cost_$x^$",))
+    problem = Problem.bind(workflow, Cluster(speed=[1.0]))
+    made = save_gantt(
+        Schedule.of(device=[0], start=[0], finish=[1]),
+        tmp_path / "a.svg",
+        problem,
+        title="$\\frac{$",
+    )
+    assert "cost_$x^$" in made.read_text(encoding="utf-8")
+
+
+def test_colours_are_legible():
+    for color in CATEGORIES:
+        for shown in (color, brighter(color)):
+            assert contrast(shown, text_on(shown)) >= 4.5
+    for page in (LIGHT, DARK):
+        for ink in ("ink", "muted", "accent", "bad", "good"):
+            assert contrast(page[ink], page["paper"]) >= 4.5
+    assert len(set(CATEGORIES)) == len(CATEGORIES)
+
+
+def test_scripts_never_write_markup():
+    from weft.report.document import asset
+
+    for name in SCRIPTS:
+        assert not re.search(
+            r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function|fetch\(|XMLHttpRequest",
+            asset(name),
+        )

@@ -1,0 +1,131 @@
+"""Tables as text, Markdown and HTML; numbers as people read them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.report_examples import EVIL
+from weft.errors import InvalidInput, UnknownName
+from weft.report.quantities import MISSING, format_bytes, format_number, format_seconds, shortened
+from weft.report.tables import Column, table_html, table_markdown, table_text
+
+ROWS = [
+    {"planner": "cpop", "makespan": 86.0, "gap": 0.075, "exact": False},
+    {"planner": "heft", "makespan": 80.0, "gap": 0.0, "exact": True},
+    {"planner": "milp", "makespan": None, "gap": np.nan, "exact": True},
+]
+
+
+def test_text():
+    made = table_text(
+        ROWS,
+        ["planner", Column("makespan", unit="s", best="min"), Column("gap", unit="%"), "exact"],
+        sort="makespan",
+    )
+    assert made.splitlines() == [
+        "planner  makespan    gap  exact",
+        "-------  --------  -----  -----",
+        "heft       80 s *    0 %  yes",
+        "cpop       86 s    7.5 %  no",
+        f"milp          {MISSING}        {MISSING}  yes",
+    ]
+
+
+def test_markdown():
+    made = table_markdown(ROWS[:2], ["planner", Column("makespan", unit="s", best="max")])
+    assert made.splitlines() == [
+        "| planner | makespan |",
+        "| :--- | ---: |",
+        "| cpop | **86 s** |",
+        "| heft | 80 s |",
+    ]
+    assert "<" not in table_markdown([{"x": EVIL}])
+
+
+def test_html():
+    made = table_html(
+        ROWS, ["planner", Column("makespan", best="min", unit="joules")], caption="two < three"
+    )
+    assert '<td class="number best" title="best">80</td>' in made
+    assert '<th scope="col" class="number">makespan (joules)</th>' in made
+    assert "two &lt; three" in made
+    assert "<img" not in table_html([{EVIL: EVIL}], caption=EVIL)
+
+
+def test_sorting_puts_what_is_missing_last():
+    for descending in (False, True):
+        lines = table_text(ROWS, ["planner"], sort="gap", descending=descending).splitlines()[2:]
+        assert lines[-1] == "milp"
+    assert table_text(ROWS, ["planner"], sort="planner", descending=True).splitlines()[2:] == [
+        "milp",
+        "heft",
+        "cpop",
+    ]
+
+
+def test_ties_are_all_best_and_one_value_is_no_contest():
+    assert table_text([{"x": 1}, {"x": 1}, {"x": 2}], [Column("x", best="min")]).count("*") == 2
+    assert "*" not in table_text([{"x": 1}], [Column("x", best="min")])
+
+
+def test_refusals():
+    with pytest.raises(
+        UnknownName, match=r"no row has the column 'makspan'; did you mean 'makespan'"
+    ):
+        table_text(ROWS, ["makspan"])
+    with pytest.raises(InvalidInput, match=r"a table needs rows or columns"):
+        table_text([])
+    assert table_text([], ["a"]) == "a\n-"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0, "0 s"),
+        (1e-9, "1 ns"),
+        (0.00125, "1.25 ms"),
+        (0.9999, "999.9 ms"),
+        (59.5, "59.5 s"),
+        (599.96, "600 s"),
+        (600, "10 min"),
+        (5400, "1 h 30 min"),
+        (90061, "1 d 1 h 1 min"),
+        (-0.5, "-500 ms"),
+        (-7200, "-2 h"),
+        (np.inf, "∞ s"),
+        (1e12, "11,574,074 d"),
+    ],
+)
+def test_seconds(value, text):
+    assert format_seconds(value) == text
+
+
+def test_bytes_and_numbers():
+    assert [format_bytes(x) for x in (0, 999, 1e3, 1.5e6, 2e18)] == [
+        "0 B",
+        "999 B",
+        "1 kB",
+        "1.5 MB",
+        "2,000 PB",
+    ]
+    assert [format_number(x) for x in (0.1 + 0.2, 12345.678, 1e20, -0.5, np.inf, 100.0)] == [
+        "0.3",
+        "12,346",
+        "1.000e+20",
+        "-0.5",
+        "∞",
+        "100",
+    ]
+
+
+@given(st.floats(-1e300, 1e300))
+def test_numbers_keep_their_size(value):
+    assert float(format_number(value).replace(",", "")) == pytest.approx(value, rel=6e-4, abs=0)
+
+
+@given(st.text(max_size=30), st.integers(1, 12))
+def test_shortened_is_short(text, size):
+    assert len(shortened(text, size)) <= max(size, 1)

@@ -1,0 +1,580 @@
+"""Runs on Dask: what comes out, what goes wrong, and that nothing stays behind."""
+
+from __future__ import annotations
+
+import multiprocessing
+import operator
+import os
+import signal
+import threading
+import time
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import weft
+from tests.runtime.test_local import chain, fan
+from tests.support import run_functions as f
+from weft.model.trace import DONE, LOST
+from weft.runtime import History, LocalBackend, LocalDevice, TaskFailed
+
+pytest.importorskip("distributed", reason="Dask is not installed: pip install 'weft[dask]'")
+
+import dask
+import dask.array as da
+import dask.bag as db
+from distributed import Client, LocalCluster
+
+from weft.runtime.backends.dask import plugin as dask_plugin
+from weft.runtime.backends.dask.backend import DaskBackend
+from weft.runtime.costs.estimates import Recorder
+from weft.runtime.inputs.dask_graph import from_collections
+from weft.runtime.service.service import Service
+
+FAN = {"one": f.one, "add": f.add, "total": f.add}
+
+
+@pytest.fixture(scope="module")
+def two():
+    with DaskBackend([LocalDevice("left", kind="a"), LocalDevice("right", kind="b")]) as backend:
+        yield backend
+    assert multiprocessing.active_children() == []
+
+
+@pytest.fixture
+def run(two):
+    two.whole = False
+    return partial(weft.run, backend=two, history=False)
+
+
+@pytest.fixture(scope="module")
+def client(two):
+    """Somebody's own client of the same workers."""
+    with Client(two.client.scheduler.address, set_as_default=False) as client:
+        yield client
+
+
+def right(trace):
+    assert weft.check(trace.workload, trace, timing=False) == []
+    return trace
+
+
+# -- what comes out -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", ["heft", "eft", "fifo"])
+def test_every_way_of_deciding_gives_the_result(run, policy):
+    trace = right(run(fan(), functions=FAN, policy=policy))
+    assert trace.results == {"total": 4 * 2 + 1}  # each add gets 1 and returns 2
+    assert (trace.status == DONE).all()
+    assert len(trace) == 6
+
+
+def test_tasks_run_where_they_were_sent(run):
+    schedule = weft.Schedule.of(task=[0, 1, 2], device=[1, 0, 1], start=[0, 1, 2], finish=[1, 2, 3])
+    trace = right(
+        run(
+            chain("where", "also", "again"),
+            functions=dict.fromkeys(("where", "also", "again"), f.where),
+            policy=schedule,
+        )
+    )
+    assert trace.results == {"again": "right"}
+    assert trace.device[np.argsort(trace.start)].tolist() == [1, 0, 1]
+
+
+def test_large_results_move_between_workers_and_are_measured(two, tmp_path):
+    history = History(tmp_path / "h.sqlite")
+    schedule = weft.Schedule.of(task=[0, 1], device=[0, 1], start=[0, 1], finish=[1, 2])
+    functions = {"ones": f.ones, "sum": f.total}
+    trace = right(
+        weft.run(
+            chain("ones", "sum"), functions=functions, policy=schedule, backend=two, history=history
+        )
+    )
+    assert trace.results == {"sum": 50_000.0}
+    (link,) = history.links()
+    assert (link.source, link.target, link.count) == ("a", "b", 1)
+    assert {(d.kind, d.device) for d in history.durations()} == {("ones", "a"), ("sum", "b")}
+
+
+def test_the_order_of_a_device_is_kept_though_dask_would_not(run):
+    # `late` waits for 4 MB from the other worker; what was sent after it needs nothing, and must not overtake it.
+    b = weft.WorkflowBuilder("overtaking")
+    for name in ("big", "late", "x0", "x1", "x2"):
+        b.task(name, work=1.0, kind=name)
+    b.edge("big", "late")
+    functions = {
+        "big": partial(np.ones, 500_000),
+        "late": f.total,
+        **dict.fromkeys(("x0", "x1", "x2"), f.one),
+    }
+
+    class InOrder:
+        name = "in-order"
+
+        def begin(self, workload, *, seed=0):
+            """Nothing to prepare."""
+
+        def decide(self, view):
+            instance = int(view.ready[0]) if len(view.ready) else None
+            if instance is None or (instance > 1 and view.ran_on[0] < 0):
+                return None  # big first, alone
+            return weft.sim.view.Decision(instance, 0 if instance == 0 else 1)
+
+    trace = right(run(b.build(), functions=functions, policy=InOrder(), window=4))
+    assert not trace.replaced
+    assert trace.results == {"late": 500_000.0, "x0": 1, "x1": 1, "x2": 1}
+    assert [int(i) for i in trace.task[np.argsort(trace.start)]] == [0, 1, 2, 3, 4]
+
+
+def test_whoever_comes_early_waits_for_its_turn(monkeypatch):
+    turns, left = dask_plugin.Turns(), []
+    monkeypatch.setattr(dask_plugin, "secede", lambda: left.append(1))
+    errand = partial(
+        dask_plugin.Errand,
+        "r",
+        device="d",
+        home="h",
+        function=b"",
+        arguments=b"",
+        inputs=(),
+        chooses=False,
+    )
+    first, second, third = errand(0, before=-1), errand(1, before=0), errand(2, before=1)
+    assert turns.take(first)
+    answers = {}
+    waiting = threading.Thread(target=lambda: answers.update(third=turns.take(third)))
+    waiting.start()
+    while not left:
+        time.sleep(0.001)
+    turns.drop("r", 1, 0)  # the third waits for the first now
+    assert not answers
+    turns.end(first)
+    waiting.join(5.0)
+    assert answers == {"third": True}
+    assert not turns.take(second)
+    turns.close("r")
+    assert not turns.take(errand(9, before=8))
+
+
+def test_a_plan_is_one_graph(two, run, monkeypatch):
+    graphs = []
+    get = two.client.get
+    monkeypatch.setattr(
+        two.client,
+        "get",
+        lambda graph, *args, **options: graphs.append(graph) or get(graph, *args, **options),
+    )
+    monkeypatch.setattr(two.client, "submit", None)
+    two.whole = True
+    trace = right(run(fan(10), functions=FAN, policy="heft", adapt=False))
+    assert trace.results == {"total": 10 * 2 + 1}
+    assert [len(graph) for graph in graphs] == [12]
+    assert set(trace.device.tolist()) == {0, 1}
+    assert trace.plans == 1
+
+
+def test_a_plan_that_was_wrong_is_made_anew_and_is_a_graph_again(two, monkeypatch, tmp_path):
+    # Estimated: the left one takes a tenth. In truth both take the same: nearly all was planned for the left, then half of it.
+    graphs = []
+    get = two.client.get
+    monkeypatch.setattr(
+        two.client,
+        "get",
+        lambda graph, *args, **options: graphs.append(len(graph)) or get(graph, *args, **options),
+    )
+    monkeypatch.setattr(two.client, "submit", None)
+    two.whole = None
+    columns = {"left": np.full(60, 0.01), "right": np.full(60, 0.1)}
+    workflow = weft.Workflow(work=np.zeros(60), src=[], dst=[], data=[], durations=columns)
+    finished = []
+    monkeypatch.setattr(
+        Recorder, "finished", lambda self, life, group, *_: finished.append(life.over(0))
+    )
+    monkeypatch.setattr(Recorder, "ended", lambda *_: None)
+    trace = right(
+        weft.run(
+            workflow,
+            functions={"task": partial(time.sleep, 0.02)},
+            backend=two,
+            history=tmp_path / "h.sqlite",
+        )
+    )
+    assert len(trace) == 60
+    assert graphs[0] == 60
+    assert len(graphs) >= 2
+    assert all(a > b for a, b in pairwise(graphs))
+    assert trace.plans >= len(graphs)
+    assert (trace.device == 1).sum() > 15  # 5 or 6 as planned first
+    assert finished == list(range(1, 61))  # told as it happens
+
+
+def test_a_plan_that_fails_is_taken_over_by_the_driver(two, run, tmp_path):
+    two.whole = True
+    functions = {
+        "one": f.one,
+        "flaky": partial(f.fails_twice, str(tmp_path / "tries")),
+        "add": f.add,
+    }
+    b = weft.WorkflowBuilder()
+    for name in ("one", "flaky", "other"):
+        b.task(name, work=1.0, kind="add" if name == "other" else name)
+    b.edge("one", "other")
+    trace = right(run(b.build(), functions=functions, retries=1, backoff=0.01))
+    assert trace.results == {"flaky": 2, "other": 2}
+
+
+def test_a_plan_made_anew_reads_what_was_done_before(two, run):
+    # Layers of two, each reads the one before; the right one was said to be quick and is not. What ended while the plan changed stays.
+    n = 60
+    src = np.concatenate([np.arange(n - 2), np.arange(n - 2)])
+    dst = np.concatenate([np.arange(2, n), np.arange(2, n) ^ 1])
+    order = np.lexsort((dst, src))
+    columns = {"left": np.full(n, 0.05), "right": np.full(n, 0.001)}
+    workflow = weft.Workflow(
+        work=np.zeros(n), src=src[order], dst=dst[order], data=np.zeros(len(src)), durations=columns
+    )
+    two.whole = None
+    trace = right(run(workflow, functions={"task": slowly_add}))
+    # 30 layers of two: each task is one more than those it reads.
+    assert list(trace.results.values()) == [30, 30]
+    assert trace.plans >= 2
+    assert len(trace) == n  # nothing ran twice
+
+
+def slowly_add(*values):
+    time.sleep(0.02)
+    return 1 + max(values, default=0)
+
+
+def test_nothing_of_a_plan_runs_without_what_it_needs(two, run, tmp_path):
+    two.whole = True
+    b = weft.WorkflowBuilder()
+    for name in ("bad", "child"):
+        b.task(name, work=1.0, kind=name)
+    b.edge("bad", "child")
+    functions = {"bad": f.raises, "child": partial(called, str(tmp_path / "child"))}
+    with pytest.raises(TaskFailed, match="no 3"):
+        run(b.build(), functions=functions)
+    assert not list(tmp_path.iterdir())
+
+
+def called(path, *_):
+    Path(path).touch()
+
+
+def test_branches_are_taken_at_run_time(run):
+    taken = f.fork("left")
+    trace = right(run([f.after(taken.when("left")), f.after(taken.when("right"))], policy="eft"))
+    assert trace.results == {"after-0": (10, None)}
+    assert len(trace) == 2  # the task on the right was skipped
+    left, other = f.after(taken.when("left")), f.after(taken.when("right"))
+    assert run(f.after(left, other), policy="eft").results == {"after-2": ((10, None), None)}
+
+
+def test_a_run_continues(two, tmp_path):
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    tasks = [f.marked(str(marks), "a")]
+    tasks.append(f.marked(str(marks), "b", tasks[0]))
+    options = {"backend": two, "history": False, "run_id": "again", "folder": tmp_path}
+    two.whole = False
+    assert weft.run(tasks, **options).results == {"marked-0": 1, "marked-1": 2}
+    assert weft.run(tasks, **options).results == {"marked-0": 1, "marked-1": 2}
+    assert len(list(marks.iterdir())) == 2
+
+
+# -- ways in ------------------------------------------------------------------
+
+
+def test_a_client_is_a_backend_and_is_left_as_it_was(client):
+    def stealing(dask_scheduler):
+        intervals = [comm.interval for comm in dask_scheduler.stream_comms.values()]
+        return (
+            "stealing" in dask_scheduler.periodic_callbacks,
+            sorted(dask_scheduler.plugins),
+            intervals,
+        )
+
+    async def steal(dask_scheduler):
+        await dask_scheduler.extensions["stealing"].start()
+
+    client.run_on_scheduler(steal) if "stealing" in client.run_on_scheduler(extensions) else None
+    before = client.run_on_scheduler(stealing)
+    interval = client.scheduler_comm.interval
+    trace = right(weft.run(fan(), functions=FAN, backend=client, history=False))
+    assert trace.results == {"total": 9}
+    assert set(trace.workload.cluster.names) == {"left", "right"}
+    assert client.run_on_scheduler(stealing) == before
+    assert client.scheduler_comm.interval == interval
+    assert client.submit(operator.add, 1, 2).result() == 3
+    assert not client.run_on_scheduler(
+        lambda dask_scheduler: [k for k in dask_scheduler.tasks if "weft" in str(k)]
+    )
+
+
+def extensions(dask_scheduler):
+    return list(dask_scheduler.extensions)
+
+
+def delayed_sum():
+    double = dask.delayed(lambda x: 2 * x)
+    return dask.delayed(sum)([double(1), double(double(2)), 5])
+
+
+def array_product():
+    a = da.from_array(np.arange(36.0).reshape(6, 6), chunks=3)
+    return (a @ a.T + 1).sum(axis=0)
+
+
+def bag_of_numbers():
+    return (
+        db.from_sequence(range(20), npartitions=3).map(lambda x: 3 * x).filter(lambda x: x % 2 == 0)
+    )
+
+
+@pytest.mark.parametrize(
+    "make",
+    [delayed_sum, array_product, bag_of_numbers, lambda: bag_of_numbers().sum()],
+    ids=["delayed", "array", "bag", "item"],
+)
+@pytest.mark.parametrize("where", ["client", "local"])
+def test_collections_give_what_compute_gives(client, make, where, request):
+    expected = make().compute(scheduler="sync")
+    if where == "client":
+        trace = weft.run(make(), backend=client, history=False)
+    else:
+        trace = weft.run(make(), backend=request.getfixturevalue("local"), history=False)
+    np.testing.assert_array_equal(right(trace).results["result"], expected)
+
+
+@pytest.fixture(scope="module")
+def local():
+    with LocalBackend(2) as backend:
+        yield backend
+
+
+def test_several_collections_are_one_graph(run):
+    total = dask.delayed(sum, pure=True)([1, 2], dask_key_name="total")
+    trace = run([total + 1, total * 2])
+    assert trace.results == {"result-0": 4, "result-1": 6}
+    assert len(trace) == 3
+    assert trace.workload.kinds == ("total", "add", "mul")
+
+
+def test_data_that_one_task_reads_is_part_of_it():
+    a = da.from_array(np.ones(6), chunks=3)
+    app = from_collections([a + 1])
+    assert app.workflow.n == 2
+
+
+def test_what_was_persisted_is_refused(client):
+    kept = dask.delayed(max)(1, 2)
+    with client.as_current():
+        kept = kept.persist()
+    with pytest.raises(weft.Unsupported, match="persisted"):
+        weft.run(dask.delayed(abs)(kept), backend=client, history=False)
+
+
+# -- what goes wrong ----------------------------------------------------------
+
+BAD = {
+    "raises": (f.raises, "raised", "ValueError: no 3"),
+    "exits": (f.exits, "exited", "exit code 7"),
+    "unpicklable": (lambda *_: threading.Lock(), "unpicklable", "a lock, cannot be pickled"),
+    "dies": (f.dies, "killed", "SIGKILL"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_one_clear_error_and_the_rest_goes_on(run, name):
+    function, fault, text = BAD[name]
+    b = weft.WorkflowBuilder()
+    for task, kind in (("one", "one"), ("bad", "bad"), ("child", "add"), ("other", "add")):
+        b.task(task, work=1.0, kind=kind)
+    for u, v in (("one", "bad"), ("bad", "child"), ("one", "other")):
+        b.edge(u, v)
+    functions = {"one": f.one, "bad": function, "add": f.add}
+    trace = right(run(b.build(), functions=functions, on_error="continue", crashes=1))
+    (failure,) = trace.failures
+    assert (failure.task, failure.fault) == ("bad", fault)
+    assert text in failure.text
+    assert failure.dependents == ("child",)
+    assert trace.results == {"other": 2}
+    if name == "raises":
+        with pytest.raises(
+            TaskFailed, match=r"task 'bad' failed on device '(left|right)'"
+        ) as caught:
+            run(b.build(), functions=functions)
+        assert "run_functions.py" in str(caught.value)
+        assert "dask_plugin.py" not in str(caught.value)
+
+
+def test_a_task_that_hangs_is_stopped(run):
+    trace = right(
+        run(
+            chain("one", "slow"),
+            functions={"one": f.one, "slow": f.hangs},
+            timeout={"slow": 0.2},
+            on_error="continue",
+        )
+    )
+    assert trace.failures[0].fault == "timeout"
+    assert run(chain("one"), functions={"one": f.one}).results == {
+        "one": 1
+    }  # the worker is there again
+
+
+def test_a_function_that_cannot_be_sent_is_told_before_anything_runs(run):
+    with pytest.raises(weft.InvalidInput, match="cannot be sent to Dask's workers"):
+        run(chain("a"), functions={"a": partial(f.add, threading.Lock())})
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_what_a_dead_worker_held_is_computed_again(two, run, tmp_path, whole):
+    # The results of the first layer live on both workers when one of them is killed under a task of the second.
+    two.whole = whole
+    before = two.recomputed
+    b = weft.WorkflowBuilder()
+    for k in range(6):
+        b.task(f"first{k}", work=1.0, kind="one")
+    b.task("killer", work=1.0, kind="killer")
+    b.task("sum", work=1.0, kind="add")
+    for k in range(6):
+        b.edge(f"first{k}", "killer")
+        b.edge(f"first{k}", "sum")
+    b.edge("killer", "sum")
+    functions = {"one": f.one, "killer": partial(kills_once, str(tmp_path / "mark")), "add": f.add}
+    trace = right(run(b.build(), functions=functions))
+    assert trace.results == {"sum": 6 + 1 + 1}  # six ones, the killer's one, and add's
+    assert two.recomputed > before
+    if not whole:
+        assert LOST in trace.status
+
+
+def kills_once(path, *_):
+    """Ends its worker, the first time."""
+    if not Path(path).exists():
+        Path(path).touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return 1
+
+
+def test_a_worker_killed_from_outside(two, run):
+    def kill():
+        while not (two._run and two._results):
+            time.sleep(0.002)
+        os.kill(two.roster.sites[0].pid, signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    trace = right(run([f.slowly(k) for k in range(40)]))
+    killer.join()
+    assert list(trace.results.values()) == list(range(40))
+    assert len(trace.scenario.change_time) >= 1
+
+
+@pytest.mark.parametrize("policy", ["heft", "heft-replanned"])
+def test_a_worker_that_joins_becomes_a_device(policy):
+    with (
+        LocalCluster(
+            n_workers=1,
+            threads_per_worker=1,
+            host="127.0.0.1",
+            dashboard_address=None,
+            silence_logs=60,
+        ) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        joining = threading.Timer(0.3, lambda: cluster.scale(2))
+        joining.start()
+        trace = right(
+            weft.run(
+                [f.slowly(k) for k in range(150)], policy=policy, backend=client, history=False
+            )
+        )
+        joining.join()
+        assert list(trace.results.values()) == list(range(150))
+        assert len(trace.workload.cluster.names) == 2
+        assert set(trace.device.tolist()) == {0, 1}
+        assert not trace.replaced
+        # It was down until it came: work there begins after that.
+        assert trace.start[trace.device == 1].min() > 0.3
+        # Both are there from the start of the next run.
+        assert (
+            len(
+                right(
+                    weft.run(fan(), functions=FAN, backend=client, history=False)
+                ).workload.cluster.names
+            )
+            == 2
+        )
+
+
+def test_a_worker_that_comes_between_two_runs_of_a_backend():
+    with (
+        LocalCluster(
+            n_workers=1,
+            threads_per_worker=1,
+            host="127.0.0.1",
+            dashboard_address=None,
+            silence_logs=60,
+        ) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        backend = DaskBackend(client)
+        cluster.scale(2)
+        client.wait_for_workers(2, timeout=60)
+        trace = right(
+            weft.run(
+                [f.slowly(k) for k in range(40)], policy="fifo", backend=backend, history=False
+            )
+        )
+        assert list(trace.results.values()) == list(range(40))
+        assert backend.devices().p == 2
+        assert [site.name for site in backend.roster.sites] == ["0", "1"]
+
+
+def test_nothing_to_talk_to_is_said(two):
+    with (
+        pytest.raises(weft.InvalidInput, match="no Dask scheduler answers"),
+        dask.config.set({"distributed.comm.timeouts.connect": "0.3s"}),
+    ):
+        DaskBackend("tcp://127.0.0.1:9")
+
+
+def test_a_cholesky_factor_is_right(run):
+    tiles, size = 3, 8
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal((tiles * size, tiles * size))
+    a = a @ a.T + len(a) * np.eye(len(a))
+    t = {
+        (i, j): a[i * size : (i + 1) * size, j * size : (j + 1) * size]
+        for i in range(tiles)
+        for j in range(i + 1)
+    }
+    for k in range(tiles):
+        t[k, k] = f.potrf(t[k, k])
+        for i in range(k + 1, tiles):
+            t[i, k] = f.trsm(t[k, k], t[i, k])
+        for i in range(k + 1, tiles):
+            for j in range(k + 1, i + 1):
+                t[i, j] = f.gemm(t[i, j], t[i, k], t[j, k])
+    trace = right(run(list(t.values())))
+    factor = np.zeros_like(a)
+    for (i, j), tile in zip(t, trace.results.values(), strict=True):
+        factor[i * size : (i + 1) * size, j * size : (j + 1) * size] = tile
+    np.testing.assert_allclose(factor @ factor.T, a, atol=1e-9)
+
+
+def test_a_service_takes_in_more_while_it_runs(two):
+    with Service(two) as service:
+        large = service.submit("batch", [f.slowly(k) for k in range(60)])
+        small = [service.submit("user", f.plus(f.square(k), 1)) for k in range(3)]
+        assert [future.result(60) for future in small] == [{"plus-0": k * k + 1} for k in range(3)]
+        assert not large.done()
+        assert list(large.result(60).values()) == list(range(60))

@@ -1,0 +1,98 @@
+"""A run on the fake backend is a simulation: the same events, to the last bit."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.sim.test_twin import CopyingPolicy, RandomPolicy, _any_plan, assert_same
+from tests.support.strategies import futures
+from weft.errors import Stuck
+from weft.policies import POLICIES
+from weft.runtime.backends.fake import FakeBackend
+from weft.runtime.deciders.policy import PolicyGuide, ReplayGuide, adaptive, batch_keys
+from weft.runtime.deciders.rules import RuleGuide
+from weft.runtime.engine.driver import Driver
+from weft.runtime.engine.live_lifecycle import LiveLifecycle
+from weft.sim.reference import simulate_reference
+
+
+def run_fake(workload, scenario, guide, *, eager=True, keys=None):
+    life = LiveLifecycle(
+        workload, modelled=True, eager=eager, planned=isinstance(guide, ReplayGuide), keys=keys
+    )
+    backend = FakeBackend(workload.cluster, scenario)
+    backend.begin(workload, None)
+    driver = Driver(life, backend, guide, cancels=scenario.cancel.tolist())
+    driver.run()
+    return driver.trace()
+
+
+def assert_equal_events(workload, scenario, make_guide, decider, *, eager=True, keys=None):
+    try:
+        simulated = simulate_reference(workload, decider, scenario=scenario, eager=eager)
+    except Stuck:
+        with pytest.raises(Stuck):
+            run_fake(workload, scenario, make_guide(), eager=eager, keys=keys)
+        return
+    assert_same(run_fake(workload, scenario, make_guide(), eager=eager, keys=keys), simulated)
+
+
+@settings(max_examples=150)
+@given(futures(), st.booleans())
+def test_a_policy_runs_as_it_is_simulated(future, eager):
+    workload, scenario = future
+    assert_equal_events(
+        workload, scenario, lambda: PolicyGuide(RandomPolicy()), RandomPolicy(), eager=eager
+    )
+
+
+@settings(max_examples=150)
+@given(
+    futures(),
+    st.sampled_from(["fifo", "shortest", "rank-first", "eft", "rank-eft", "depth-first"]),
+    st.booleans(),
+)
+def test_a_rule_runs_as_it_is_simulated(future, name, eager):
+    workload, scenario = future
+    rule = POLICIES.create(name)
+    keys = batch_keys(rule, workload)
+    assert_equal_events(
+        workload, scenario, lambda: PolicyGuide(rule), rule.rule(workload), eager=eager, keys=keys
+    )
+
+
+@settings(max_examples=200)
+@given(
+    futures(),
+    st.sampled_from(["fifo", "shortest", "rank-first", "eft", "rank-eft", "depth-first", "mru"]),
+    st.booleans(),
+)
+def test_a_rule_on_heaps_decides_as_it_is_simulated(future, name, eager):
+    workload, scenario = future
+    rule = POLICIES.create(name)
+    assert type(adaptive(rule)) is RuleGuide
+    keys = batch_keys(rule, workload)
+    assert_equal_events(
+        workload, scenario, lambda: adaptive(rule), rule.rule(workload), eager=eager, keys=keys
+    )
+
+
+@settings(max_examples=40)
+@given(futures(), st.booleans())
+def test_a_policy_that_makes_copies_runs_as_it_is_simulated(future, eager):
+    workload, scenario = future
+    assert_equal_events(
+        workload, scenario, lambda: PolicyGuide(CopyingPolicy()), CopyingPolicy(), eager=eager
+    )
+
+
+@settings(max_examples=150)
+@given(st.data(), futures(), st.booleans())
+def test_a_schedule_runs_as_it_is_simulated(data, future, eager):
+    workload, scenario = future
+    schedules = [
+        _any_plan(problem, data.draw(st.integers(0, 2**32 - 1))) for problem in workload.problems
+    ]
+    assert_equal_events(workload, scenario, lambda: ReplayGuide(schedules), schedules, eager=eager)

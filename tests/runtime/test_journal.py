@@ -1,0 +1,208 @@
+"""A run that was killed continues where it was; the journal survives whatever happens to its writer."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import weft
+from tests.support import run_functions as f
+from weft.runtime import FakeBackend, LocalBackend, TaskFailed
+from weft.runtime.backends.payload import PREFIX
+from weft.runtime.journal import Journal, fingerprint, read_lines
+
+ROOT = Path(__file__).parents[2]
+
+
+def ladder(marks, width=3, depth=6):
+    """`depth` rungs of `width` marked tasks, each rung needing all of the rung below it; its value is known."""
+    below = [f.marked(str(marks), f"0-{k}", 1) for k in range(width)]
+    for level in range(1, depth):
+        below = [f.marked(str(marks), f"{level}-{k}", *below) for k in range(width)]
+    return f.marked(str(marks), "top", *below)
+
+
+def expected(width=3, depth=6):
+    value = 2
+    for _ in range(1, depth):
+        value = width * value + 1
+    return width * value + 1
+
+
+def calls(marks):
+    return Counter(path.name.split(".")[0] for path in marks.iterdir())
+
+
+@pytest.fixture
+def marks(tmp_path):
+    folder = tmp_path / "marks"
+    folder.mkdir()
+    return folder
+
+
+SCRIPT = """
+import sys
+sys.path.insert(0, {root!r})
+import weft
+from tests.runtime.test_journal import ladder
+
+if __name__ == "__main__":
+    trace = weft.run(ladder({marks!r}), policy="heft", devices=2, history=False, run_id="killed", folder={folder!r})
+    print(list(trace.results.values())[0])
+"""
+
+
+def test_a_killed_driver_leaves_nothing_and_continues(tmp_path, marks):
+    script = tmp_path / "script.py"
+    script.write_text(
+        SCRIPT.format(root=str(ROOT), marks=str(marks), folder=str(tmp_path / "runs"))
+    )
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    driver = subprocess.Popen([sys.executable, str(script)], env=environment)
+    deadline = time.monotonic() + 60
+    while len(list(marks.iterdir())) < 5 and driver.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.002)
+    driver.send_signal(signal.SIGKILL)
+    driver.wait(30)
+    before = calls(marks)
+    journal = list(read_lines(tmp_path / "runs" / "killed" / "journal.jsonl"))
+    finished = [line["instance"] for line in journal if line["event"] == "finished"]
+    assert len(finished) >= 3
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert int(done.stdout) == expected()
+    after = calls(marks)
+    assert set(after) == {f"{level}-{k}" for level in range(6) for k in range(3)} | {"top"}
+    # Only what ran when the driver was killed may have run twice: at most one task on each of two devices and what was sent ahead.
+    again = [name for name in before if after[name] > before[name]]
+    assert len(again) <= len(before) - len(finished)
+    _nothing_left(driver.pid)
+
+
+def _nothing_left(pid):
+    """No worker of a dead driver is alive, none of its memory is taken."""
+    deadline = time.monotonic() + 20
+    memory = Path("/dev/shm")
+    while time.monotonic() < deadline:
+        if not list(memory.glob(f"{PREFIX}{pid}-*")):
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"files of process {pid} are left in {memory}")
+
+
+def test_finished_tasks_are_not_run_again(tmp_path, marks):
+    work = ladder(marks, width=2, depth=2)
+    with LocalBackend(2) as backend:
+        options = {
+            "backend": backend,
+            "history": False,
+            "run_id": "one",
+            "folder": tmp_path / "runs",
+        }
+        first = weft.run(work, **options)
+        second = weft.run(work, **options)
+        assert first.results == second.results == {"marked-4": expected(2, 2)}
+        assert set(calls(marks).values()) == {1}
+        assert len(second) == len(first) == 5
+        assert weft.check(second.workload, second, timing=False) == []
+        with pytest.warns(UserWarning, match="kept no results: 5 finished tasks run again"):
+            weft.run(work, **{**options, "keep": False})
+        with pytest.raises(weft.InvalidInput, match="was of another workflow"):
+            weft.run(ladder(marks, width=1), **options)
+    assert multiprocessing.active_children() == []
+
+
+def test_a_failed_run_continues_after_the_fault_is_mended(tmp_path):
+    with LocalBackend(1) as backend:
+        b = weft.WorkflowBuilder()
+        b.task("one", work=1.0, kind="one")
+        b.task("flaky", work=1.0, kind="flaky")
+        b.edge("one", "flaky")
+        options = {"backend": backend, "history": False, "run_id": "mended", "folder": tmp_path}
+        with pytest.raises(TaskFailed, match="no 3"):
+            weft.run(b.build(), functions={"one": f.one, "flaky": f.raises}, **options)
+        trace = weft.run(
+            b.build(), functions={"one": f.raises, "flaky": f.add}, **options
+        )  # `one` is not run again
+        assert trace.results == {"flaky": 2}
+
+
+def workload():
+    return weft.Workload.of(weft.Problem.from_arrays([[1.0], [1.0]], [[0, 1]]))
+
+
+LINE = {
+    "event": "finished",
+    "instance": 0,
+    "device": "d0",
+    "decided": 0,
+    "start": 0,
+    "finish": 1.5,
+    "outcomes": {},
+    "result": "0.result",
+}
+
+
+def journal(folder, name="run", **options):
+    return Journal(folder, name, workload(), FakeBackend(workload().cluster), **options)
+
+
+def test_a_line_that_was_cut_off_is_ignored(tmp_path):
+    first = journal(tmp_path)
+    first._write(LINE)
+    first.close()
+    with (tmp_path / "run" / "journal.jsonl").open("a") as file:
+        file.write('{"event": "finished", "inst')
+    (tmp_path / "run" / "0.result").write_text("0")
+    again = journal(tmp_path)
+    assert [record.instance for record in again.finished_before] == [0]
+    assert again.last == 1.5
+    again._write({"event": "ended"})
+    again.close()
+    assert [x["event"] for x in read_lines(again.path)] == ["begun", "finished", "ended"]
+
+
+def test_a_result_that_is_gone_is_made_again(tmp_path):
+    first = journal(tmp_path)
+    first._write(LINE)
+    first.close()
+    again = journal(tmp_path)
+    assert again.finished_before == []
+    again.close()
+
+
+def test_one_process_at_a_time(tmp_path):
+    first = journal(tmp_path)
+    with pytest.raises(weft.InvalidInput, match="under way in another process"):
+        journal(tmp_path)
+    first.close()
+    journal(tmp_path).close()
+
+
+@pytest.mark.parametrize("name", ["", "../up", ".hidden", "a b", "x" * 200])
+def test_a_run_id_is_a_plain_name(tmp_path, name):
+    with pytest.raises(weft.InvalidInput, match="run id"):
+        journal(tmp_path, name)
+
+
+def test_a_journal_of_another_version_is_refused(tmp_path):
+    (tmp_path / "run").mkdir()
+    head = {"event": "begun", "version": 99, "run": "run", "workload": fingerprint(workload())}
+    (tmp_path / "run" / "journal.jsonl").write_text(json.dumps(head) + "\n")
+    with pytest.raises(weft.InvalidInput, match="another weft"):
+        journal(tmp_path)

@@ -1,0 +1,362 @@
+"""Runs in real processes: what comes out, what goes wrong, and that nothing stays behind."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+import warnings
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+
+import networkx as nx
+import numpy as np
+import pytest
+
+import weft
+from tests.support import run_functions as f
+from weft.model.trace import DONE, LOST
+from weft.runtime import (
+    Chosen,
+    FakeBackend,
+    History,
+    LocalBackend,
+    LocalDevice,
+    PolicyReplaced,
+    TaskFailed,
+)
+from weft.runtime.backends.payload import PREFIX, pack, unpack
+from weft.sim.view import Decision
+
+
+@pytest.fixture(scope="module")
+def two():
+    with LocalBackend(2) as backend:
+        yield backend
+    assert multiprocessing.active_children() == []
+    memory = Path("/dev/shm")
+    if memory.is_dir():
+        assert not list(memory.glob(f"{PREFIX}{os.getpid()}-*"))
+
+
+@pytest.fixture
+def run(two):
+    return partial(weft.run, backend=two, history=False)
+
+
+def fan(width=4, kind="add"):
+    """one -> width x add -> total"""
+    b = weft.WorkflowBuilder("fan")
+    b.task("one", work=1.0, kind="one")
+    b.task("total", work=1.0, kind="total")
+    for k in range(width):
+        b.task(f"a{k}", work=1.0, kind=kind)
+        b.edge("one", f"a{k}")
+        b.edge(f"a{k}", "total")
+    return b.build()
+
+
+def chain(*names):
+    b = weft.WorkflowBuilder("chain")
+    for name in names:
+        b.task(name, work=1.0, kind=name)
+    for u, v in pairwise(names):
+        b.edge(u, v)
+    return b.build()
+
+
+# -- what comes out -----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "policy", ["heft", "cpop", "heft-deft", "fifo", "eft", "heft-replanned", "mru"]
+)
+def test_every_way_of_deciding_gives_the_result(run, policy):
+    trace = run(fan(), functions={"one": f.one, "add": f.add, "total": f.add}, policy=policy)
+    assert trace.results == {"total": 4 * 2 + 1}  # each add gets 1 and returns 2
+    assert weft.check(trace.workload, trace, timing=False) == []
+    assert (trace.status == DONE).all()
+    assert len(trace) == 6
+
+
+def test_large_arrays_arrive_read_only_and_whole(run):
+    trace = run(fan(3), functions={"one": f.ones, "add": f.doubled, "total": f.total})
+    assert trace.results["total"] == 3 * 2 * 50_000
+
+
+def test_a_schedule_is_carried_out_with_its_copies(run):
+    schedule = weft.Schedule.of(
+        task=[0, 0, 1],
+        device=[0, 1, 1],
+        start=[0, 0, 1],
+        finish=[1, 1, 2],
+        copy=[False, True, False],
+    )
+    trace = run(chain("one", "where"), functions={"one": f.one, "where": f.where}, policy=schedule)
+    assert trace.results == {"where": "cpu1"}
+    assert (
+        trace.device.tolist().count(1) == 2
+    )  # the copy was made; the run may be over before the original is done
+
+
+def test_decorated_functions_build_the_graph(run):
+    trace = run(f.plus(f.square(3), f.square(4), offset=f.square(1)))
+    assert trace.results == {"plus-0": 9 + 16 + 1}
+    assert trace.workload.kinds == ("square", "sum")
+    first, both = f.square(2), f.square(5)
+    assert run([f.plus(first, both), first]).results == {"plus-0": 29, "square-0": 4}
+
+
+def test_a_networkx_graph_runs(run):
+    graph = nx.DiGraph(name="net")
+    graph.add_node("a", function=f.one)
+    graph.add_node("b", function=f.add, kind="sum")
+    graph.add_edge("a", "b", data=8.0)
+    assert run(graph).results == {"b": 2}
+
+
+def test_an_unknown_thing_is_refused(run):
+    with pytest.raises(weft.InvalidInput, match="not a str"):
+        run("cholesky")
+    with pytest.raises(weft.UnknownName, match="did you mean 'add'"):
+        run(fan(), functions={"one": f.one, "ad": f.add, "total": f.add})
+    with pytest.raises(weft.InvalidInput, match="task 'total'"):
+        run(fan(), functions={"one": f.one, "add": f.add})
+    with pytest.raises(weft.UnknownName, match="did you mean 'local'"):
+        weft.run(fan(), functions={"one": f.one, "add": f.add, "total": f.add}, backend="locl")
+
+
+def test_a_nested_function_cannot_be_sent(run, monkeypatch):
+    def inner():
+        return 5
+
+    monkeypatch.setitem(sys.modules, "cloudpickle", None)  # as if it were not installed
+    with pytest.raises(weft.InvalidInput, match="top of a module"):
+        run(chain("a"), functions={"a": inner})
+
+
+# -- branches -----------------------------------------------------------------
+
+
+def test_the_function_of_a_choice_takes_its_branch(run):
+    taken = f.fork("left")
+    trace = run(
+        [
+            f.after(taken.when("left")),
+            f.after(taken.when("right")),
+            f.after(taken.when("left"), taken.when("left")),
+        ],
+        policy="eft",
+    )
+    assert trace.results == {"after-0": (10, None), "after-2": (10, 10)}
+    assert len(trace) == 3  # the task on the right was skipped
+    assert weft.check(trace.workload, trace, timing=False) == []
+
+
+def test_a_join_gets_none_from_the_branch_not_taken(run):
+    taken = f.fork("right")
+    left, right = f.after(taken.when("left")), f.after(taken.when("right"))
+    assert run(f.after(left, right), policy="eft").results == {"after-2": (None, (10, None))}
+
+
+def test_a_branch_that_does_not_exist_is_an_error(run):
+    b = weft.WorkflowBuilder()
+    b.task("choose", work=1.0)
+    b.choice("choose", {"left": 0.5, "right": 0.5})
+    with pytest.raises(TaskFailed, match="'sideways'; it must be one of"):
+        run(b.build(), functions={"choose": f.nonsense}, policy="eft")
+    assert run(b.build(), functions={"choose": f.plain_branch}, policy="eft").results == {
+        "choose": "left"
+    }
+
+
+def test_chosen_is_public():
+    assert Chosen("a").value is None
+
+
+# -- what goes wrong ----------------------------------------------------------
+
+BAD = {
+    "raises": (f.raises, "raised", "ValueError: no 3"),
+    "exits": (f.exits, "exited", "exit code 7"),
+    "leaves": (f.leaves, "raised", "SystemExit: enough"),
+    "unpicklable": (f.unpicklable, "unpicklable", "cannot be pickled"),
+    "dies": (f.dies, "killed", "SIGKILL"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_one_clear_error_and_the_rest_goes_on(run, name):
+    function, fault, text = BAD[name]
+    b = weft.WorkflowBuilder()
+    for task, kind in (
+        ("one", "one"),
+        ("bad", "bad"),
+        ("child", "add"),
+        ("grandchild", "add"),
+        ("other", "add"),
+    ):
+        b.task(task, work=1.0, kind=kind)
+    for u, v in (("one", "bad"), ("bad", "child"), ("child", "grandchild"), ("one", "other")):
+        b.edge(u, v)
+    workflow = b.build()
+    functions = {"one": f.one, "bad": function, "add": f.add}
+    trace = run(workflow, functions=functions, on_error="continue", crashes=2)
+    (failure,) = trace.failures
+    assert (failure.task, failure.fault) == ("bad", fault)
+    assert text in failure.text
+    assert failure.inputs == ("one",)
+    assert failure.dependents == ("child", "grandchild")
+    assert trace.results == {"other": 2}
+    assert weft.check(trace.workload, trace, timing=False) == []
+    with pytest.raises(TaskFailed, match=r"task 'bad' failed on device 'cpu[01]'") as caught:
+        run(workflow, functions=functions, crashes=2)
+    assert "inputs: 'one'; not run because of it: 'child', 'grandchild'" in str(caught.value)
+    if fault == "raised" and name == "raises":
+        assert "run_functions.py" in str(caught.value)
+        assert "worker.py" not in str(caught.value)
+
+
+def test_a_task_that_hangs_is_stopped(run):
+    trace = run(
+        chain("one", "slow"),
+        functions={"one": f.one, "slow": f.hangs},
+        timeout={"slow": 0.2},
+        on_error="continue",
+    )
+    assert trace.failures[0].fault == "timeout"
+    assert "0.2 s" in trace.failures[0].text
+    assert run(chain("one"), functions={"one": f.one}).results == {
+        "one": 1
+    }  # the device is there again
+
+
+def test_a_task_that_fills_memory_gets_a_memory_error():
+    with LocalBackend([LocalDevice("small", memory=1 << 30)]) as backend:
+        trace = weft.run(
+            chain("fat"),
+            functions={"fat": f.fills_memory},
+            backend=backend,
+            history=False,
+            on_error="continue",
+        )
+        assert "MemoryError" in trace.failures[0].text
+
+
+def test_retries_with_back_off(run, tmp_path):
+    flaky = partial(f.fails_twice, str(tmp_path / "tries"))
+    trace = run(chain("flaky"), functions={"flaky": flaky}, retries=2, backoff=0.01)
+    assert trace.results == {"flaky": 2}
+    assert trace.status.tolist() == [LOST, LOST, DONE]
+
+
+def test_a_task_whose_process_died_runs_again(run, tmp_path):
+    fragile = partial(f.dies_once, str(tmp_path / "mark"))
+    trace = run(chain("fragile"), functions={"fragile": fragile})
+    assert trace.results == {"fragile": "lived"}
+    assert sorted(trace.status.tolist()) == [DONE, LOST]
+
+
+class Broken:
+    name = "broken"
+
+    def __init__(self, answer):
+        self.answer = answer
+
+    def begin(self, workload, *, seed=0):
+        if self.answer == "begin":
+            raise RuntimeError("not today")
+
+    def decide(self, view):
+        if self.answer == "raise":
+            raise RuntimeError("no idea")
+        return self.answer
+
+
+@pytest.mark.parametrize(
+    "answer", ["begin", "raise", 17, Decision(0, 99), Decision(99, 0), None], ids=str
+)
+def test_a_policy_that_errs_is_replaced(run, answer):
+    with pytest.warns(PolicyReplaced, match="'broken' is replaced by greedy"):
+        trace = run(
+            fan(), functions={"one": f.one, "add": f.add, "total": f.add}, policy=Broken(answer)
+        )
+    assert trace.results == {"total": 9}
+    assert trace.replaced
+
+
+def test_a_planner_that_does_not_plan_choices_is_replaced(run):
+    with pytest.warns(PolicyReplaced, match="it has choices"):
+        trace = run(f.after(f.fork("left").when("left")), policy="heft")
+    assert trace.results == {"after-0": (10, None)}
+
+
+def test_a_policy_in_the_shadow_is_asked_and_not_obeyed(run):
+    trace = run(
+        fan(), functions={"one": f.one, "add": f.add, "total": f.add}, policy="eft", shadow="eft"
+    )
+    assert trace.shadow.asked == 6
+    assert trace.shadow.same == 6
+    worse = run(
+        fan(),
+        functions={"one": f.one, "add": f.add, "total": f.add},
+        policy="eft",
+        shadow=Broken("raise"),
+    ).shadow
+    assert worse.erred == 6
+    assert "erred 6" in str(worse)
+
+
+# -- learning and plumbing ----------------------------------------------------
+
+
+def test_a_run_teaches_the_next_one(two, tmp_path):
+    history = History(tmp_path / "h.sqlite")
+    b = weft.WorkflowBuilder()
+    for k in range(4):
+        b.task(f"s{k}", kind="slow", work=1.0)
+    workflow = b.build()
+    weft.run(workflow, functions={"slow": partial(f.slow, 0.02)}, backend=two, history=history)
+    (known,) = history.durations()
+    assert (known.kind, known.device, known.count) == ("slow", "cpu", 4)
+    trace = weft.run(
+        workflow, functions={"slow": partial(f.slow, 0.02)}, backend=two, history=history
+    )
+    estimate = trace.workload.problems[0].durations()
+    assert (
+        (estimate > 0.015) & (estimate < 2.0)
+    ).all()  # what was measured, not the workflow's 1 second
+
+
+def test_parcels_hold_what_they_were_given(tmp_path):
+    value = {
+        "a": [np.arange(100_000), np.arange(3)],
+        "b": b"x" * 100_000,
+        "c": np.asfortranarray(np.ones((300, 300))),
+    }
+    parcel = pack(value, tmp_path / "p")
+    back = unpack(parcel)
+    np.testing.assert_array_equal(back["a"][0], value["a"][0])
+    np.testing.assert_array_equal(back["c"], value["c"])
+    assert back["b"] == value["b"]
+    assert parcel.size >= 800_000 + 100_000
+
+
+def test_a_fake_run_needs_no_functions_to_be_called():
+    workflow = fan()
+    cluster = weft.Cluster(speed=[1.0, 2.0])
+    trace = weft.run(
+        workflow,
+        functions={"one": f.raises, "add": f.raises, "total": f.raises},
+        backend=FakeBackend(cluster),
+        history=False,
+    )
+    planned = weft.plan(weft.Problem.bind(workflow, cluster), "heft")
+    assert trace.makespan == planned.makespan
+
+
+def test_warnings_are_not_swallowed(run):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run(chain("one"), functions={"one": f.one})

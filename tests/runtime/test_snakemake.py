@@ -1,0 +1,161 @@
+"""The scheduler plugin of Snakemake: found, run on a small Snakefile, and right about what goes first once it has learned."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from weft.runtime.costs.history import History, Sample
+from weft.runtime.inputs.snakemake import DEVICE, Finish, finished_jobs, learn, seconds_by_rule
+
+SNAKEFILE = """
+rule all:
+    input: "joined.txt"
+
+rule decoy:  # four of them, which the long chain must not wait for
+    output: "decoy{i}.txt"
+    shell: "echo decoy{wildcards.i} >> order.log; sleep 0.05; echo {wildcards.i} > {output}"
+
+rule head:
+    output: "head.txt"
+    shell: "echo head >> order.log; sleep 0.05; echo 10 > {output}"
+
+rule tail:
+    input: "head.txt"
+    output: "tail.txt"
+    shell: "echo tail >> order.log; sleep 1.5; echo $(( $(cat {input}) + 1 )) > {output}"
+
+rule join:
+    input: "tail.txt", expand("decoy{i}.txt", i=range(4))
+    output: "joined.txt"
+    shell: "cat {input} | paste -s -d+ - | xargs -I% sh -c 'echo $((%))' > {output}"
+"""
+
+
+def snakemake(folder: Path, *options: str) -> subprocess.CompletedProcess:
+    pytest.importorskip(
+        "snakemake", reason="Snakemake is not installed: pip install 'weft[snakemake]'"
+    )
+    env = {
+        **os.environ,
+        "WEFT_HISTORY": str(folder / "history.sqlite"),
+        "XDG_CACHE_HOME": str(folder / "cache"),
+    }
+    command = [sys.executable, "-m", "snakemake", "--scheduler", "weft", "--cores", "1", *options]
+    done = subprocess.run(
+        command, cwd=folder, env=env, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done
+
+
+def test_the_long_chain_goes_first_once_it_is_known(tmp_path):
+    (tmp_path / "Snakefile").write_text(SNAKEFILE)
+    snakemake(tmp_path)
+    assert (tmp_path / "joined.txt").read_text() == "17\n"  # 10 + 1, and 0 + 1 + 2 + 3
+    known = seconds_by_rule(History(tmp_path / "history.sqlite"))
+    assert sorted(known) == ["decoy", "head", "join", "tail"]
+    assert known["tail"] >= 1.4
+    assert known["tail"] > 2 * known["decoy"]
+
+    (tmp_path / "order.log").unlink()
+    snakemake(tmp_path, "--forceall")
+    assert (tmp_path / "joined.txt").read_text() == "17\n"
+    order = (tmp_path / "order.log").read_text().split()
+    # One core. Ranks: head leads to the 1.5 seconds of tail, a decoy to join alone.
+    assert order[:2] == ["head", "tail"]
+    assert sorted(order[2:]) == [f"decoy{i}" for i in range(4)]
+    assert len(History(tmp_path / "history.sqlite").samples("tail", DEVICE)) == 2
+
+    # It is the history that decides: were decoys the long ones, they would go first.
+    other = tmp_path / "other.sqlite"
+    History(other).add(
+        [
+            Sample("decoy", DEVICE, 100.0),
+            *(Sample(rule, DEVICE, 0.1) for rule in ("head", "tail", "join")),
+        ]
+    )
+    (tmp_path / "order.log").unlink()
+    snakemake(
+        tmp_path,
+        "--forceall",
+        "--scheduler-weft-history",
+        str(other),
+        "--scheduler-weft-learn-nothing",
+    )
+    assert (tmp_path / "order.log").read_text().split() == [
+        "decoy0",
+        "decoy1",
+        "decoy2",
+        "decoy3",
+        "head",
+        "tail",
+    ]
+
+
+def test_settings_are_taken(tmp_path):
+    (tmp_path / "Snakefile").write_text(
+        'rule a:\n    output: "a.txt"\n    shell: "touch {output}"\n'
+    )
+    other = tmp_path / "other.sqlite"
+    snakemake(
+        tmp_path, "--scheduler-weft-history", str(other), "--scheduler-weft-learn-nothing", "a.txt"
+    )
+    assert History(other).durations() == []
+    assert not (tmp_path / "history.sqlite").exists()
+
+
+def test_the_contract_of_the_interface(tmp_path):
+    """Snakemake's own test of scheduler plugins: resources are respected, and what fits is chosen."""
+    interface = pytest.importorskip(
+        "snakemake_interface_scheduler_plugins.tests", reason="Snakemake is not installed"
+    )
+    import snakemake_scheduler_plugin_weft as plugin
+
+    path = tmp_path / "history.sqlite"
+    settings = plugin.SchedulerSettings(history=str(path), learn_nothing=True)
+    dag = interface.DummyDAG()
+    empty = plugin.Scheduler(dag, settings, logging.getLogger("test"))
+    assert (
+        empty.select_jobs([dag._jobs[0]], dag._jobs, {"cpu": 1}, defaultdict(int)) is None
+    )  # nothing known: greedy decides
+    History(path).add([Sample("any", DEVICE, 1.0)])
+
+    class Contract(interface.TestSchedulerBase):
+        def get_scheduler_cls(self):
+            return plugin.Scheduler
+
+        def get_scheduler_settings(self):
+            return settings
+
+    Contract().test_scheduler()
+
+
+def record(folder, name, **values):
+    (folder / "metadata").mkdir(exist_ok=True)
+    (folder / "metadata" / name).write_text(
+        json.dumps({"rule": "r", "starttime": 1.0, "endtime": 3.0, "job_hash": 1, **values})
+    )
+
+
+def test_records_are_read_once_and_broken_ones_left_out(tmp_path):
+    record(tmp_path, "a")
+    record(tmp_path, "b")  # a second output of the same job
+    record(tmp_path, "c", job_hash=2, endtime=5.0)
+    record(tmp_path, "d", job_hash=3, starttime=None)
+    record(tmp_path, "e", job_hash=4, endtime=0.5)  # before it began
+    (tmp_path / "metadata" / "f").write_text("{")
+    assert finished_jobs(tmp_path) == [Finish(3.0, 1.0, "r", 1), Finish(5.0, 1.0, "r", 2)]
+    history = History(tmp_path / "h.sqlite")
+    assert learn(tmp_path, history) == 2
+    assert learn(tmp_path, history) == 0
+    assert seconds_by_rule(history) == {"r": 3.0}  # the median of 2 and 4
+    record(tmp_path, "g", job_hash=5, starttime=6.0, endtime=7.0)
+    assert learn(tmp_path, history) == 1

@@ -1,0 +1,53 @@
+"""What was compiled is compiled anew when anything changes that went into it."""
+
+import pytest
+
+from weft.policies.replanning.portfolio import live_by_plans
+from weft.sim.kernel import jit
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """Files of a small package: `top` imports `middle`, which imports `bottom`; `other` is apart."""
+    (tmp_path / "weft").mkdir()
+    for name, text in {
+        "top": "from weft.middle import f\n",
+        "middle": "from weft.bottom import (\n    ONE,\n)\n\n\ndef f(): return ONE\n",
+        "bottom": "ONE = 1\n",
+        "other": "from weft import top\n",
+    }.items():
+        (tmp_path / "weft" / f"{name}.py").write_text(text)
+    monkeypatch.setattr(jit, "_ROOT", tmp_path)
+    yield _fresh
+    _forget()
+
+
+def _forget():
+    jit.stamp.cache_clear()
+    jit._read.cache_clear()
+
+
+def _fresh(name):
+    _forget()
+    return jit.stamp(f"weft.{name}")
+
+
+def test_a_change_below_is_seen_above_and_nowhere_else(package, tmp_path):
+    names = ("top", "middle", "bottom", "other")
+    before = {name: package(name) for name in names}
+    assert {name: package(name) for name in names} == before
+    (tmp_path / "weft" / "middle.py").write_text("def f(): return 2\n")
+    after = {name: package(name) for name in names}
+    assert [name for name in names if after[name] != before[name]] == ["top", "middle", "other"]
+
+
+def test_a_constant_two_files_away_counts(package, tmp_path):
+    before = package("top")
+    (tmp_path / "weft" / "bottom.py").write_text("ONE = 1.5\n")
+    assert package("top") != before
+
+
+def test_kernels_carry_the_stamp_of_their_module():
+    assert live_by_plans._cache._cache_file._source_stamp == jit.stamp(
+        "weft.policies.replanning.portfolio"
+    )

@@ -1,0 +1,237 @@
+"""Steps over the kernel: equal to the slow twin, honest about outcomes, and the published baselines to the last digit."""
+
+import numpy as np
+import pytest
+
+from tests.support.slow_steps import SlowSteps
+from weft.errors import InvalidInput, Stuck
+from weft.formats.native.stream_toml import load_stream
+from weft.model import Cluster, Device, Problem, WorkflowBuilder
+from weft.model.conditional_stream import Arrivals, Drift, Stream
+from weft.policies.conditional.rules import FEATURES, RULES, ConditionalRule
+from weft.sim.vector.batch import StepFleet, StepOptions
+
+PAPER = load_stream("conditional-paper")
+
+
+def any_stream(rng: np.random.Generator, jobs: int = 25) -> Stream:
+    """A random graph with joins, choices, shared kinds, units that cannot run everything, and whole ticks: many ties."""
+    units = int(rng.integers(1, 4))
+    builder = WorkflowBuilder("any")
+    n = int(rng.integers(1, 7))
+    names = [f"t{i}" for i in range(n)]
+    for name in names:
+        times = {
+            f"u{d}": float(rng.integers(0, 6)) for d in range(units) if d == 0 or rng.random() < 0.8
+        }
+        builder.task(name, kind=f"k{rng.integers(0, 3)}", durations=times)
+    drift, watched = [], []
+    for i, name in enumerate(names):
+        targets = [names[j] for j in range(i + 1, n) if rng.random() < 0.45]
+        if len(targets) >= 2 and rng.random() < 0.8:
+            branches = int(rng.integers(2, len(targets) + 1))
+            share = rng.dirichlet(np.ones(branches))
+            builder.choice(name, {f"b{b}": float(p) for b, p in enumerate(share)})
+            for k, target in enumerate(targets):
+                builder.edge(name, target, when=f"b{k % branches}")
+            if rng.random() < 0.7:
+                watched.append(len(drift))
+            drift.append(Drift("fixed", np.array([share])))
+        else:
+            for target in targets:
+                builder.edge(name, target)
+    cluster = Cluster.of([Device(f"u{d}", batch=int(rng.integers(1, 4))) for d in range(units)])
+    arrivals = Arrivals(
+        "trace", gap=0.0, times=tuple(np.cumsum(rng.integers(0, 8, jobs)).astype(float))
+    )
+    return Stream(
+        Problem.bind(builder.build(), cluster), arrivals, tuple(drift), jobs, tuple(watched)
+    )
+
+
+@pytest.mark.parametrize("waiting", ["paper", "event"])
+@pytest.mark.parametrize("seed", range(40))
+def test_equals_the_slow_twin(seed, waiting):
+    rng = np.random.default_rng(seed)
+    stream = any_stream(rng)
+    window = float(rng.choice([np.inf, 5.0]))
+    fleet = StepFleet(stream, 1, StepOptions(waiting=waiting, idle=3.0, window=window))
+    arrival, outcome = stream.draw_ticks(0)
+    slow = SlowSteps(stream, arrival, outcome, waiting=waiting, idle=3.0, window=window)
+    state = slow.begin()
+    if state == "ended":
+        with pytest.raises(InvalidInput, match="take no time"):
+            fleet.reset(0)
+        return
+    steps = fleet.reset(0)
+    while state == "decide":
+        np.testing.assert_array_equal(steps.mask[0], slow.mask())
+        np.testing.assert_allclose(steps.observation[0], slow.observation(), rtol=1e-6)
+        rows = slow.mask().reshape(slow.units, -1)
+        if (
+            rng.random() < 0.2
+        ):  # what is not allowed does nothing, as long as somebody does something
+            actions = rng.integers(0, slow.kinds + 1, slow.units)
+            actions[0] = np.flatnonzero(rows[0])[0]
+        else:
+            actions = np.array([rng.choice(np.flatnonzero(row)) for row in rows])
+        state = slow.step(actions)
+        if state == "stuck":
+            with pytest.raises(Stuck, match="keep to the action mask"):
+                fleet.step(actions[None], renew=False)
+            return
+        steps = fleet.step(actions[None], renew=False)
+        assert steps.reward[0] == -slow.cost
+        assert steps.elapsed[0] == slow.elapsed
+        assert steps.done[0] == (state == "ended")
+    np.testing.assert_array_equal(fleet.fleet.sim.job["finish"][0, :-1], slow.finish)
+
+
+@pytest.mark.parametrize(
+    ("rule", "jct", "steps"),
+    [("fifo", 87.98, 16608), ("mru", 93.80, 17806), ("depth-first", 89.99, 18022)],
+)
+def test_published_baselines(rule, jct, steps):
+    # Their own simulator, seed 1, p(c) = 0.5, 10,000 jobs.
+    fleet = StepFleet(PAPER, 1, authors=True)
+    fleet.place(0, *PAPER.draw_ticks(1, authors=True))
+    assert ConditionalRule(rule).play(fleet).tolist() == [steps]
+    assert round(1000 * fleet.jct(0).mean(), 2) == jct
+
+
+def test_what_a_job_alone_takes():
+    # A, B and C on CPUs, one after the other: 24 ms. A, B, D and F: 104 ms. An idle first unit takes everything.
+    stream = PAPER.with_jobs(2)
+    fleet = StepFleet(stream, 1)
+    fleet.place(0, np.array([0.0, 1000.0]), np.array([[0, 0], [1, 1]]))
+    ConditionalRule("fifo").play(fleet)
+    np.testing.assert_allclose(fleet.jct(0), [0.024, 0.104], rtol=1e-12)
+
+
+@pytest.mark.parametrize("waiting", ["paper", "event"])
+@pytest.mark.parametrize("rule", RULES)
+def test_rules_keep_to_the_mask_and_rewards_add_up(rule, waiting):
+    stream = PAPER.with_jobs(300)
+    weights = np.random.default_rng(1).normal(0.3, 1.0, (3, 6, len(FEATURES)))
+    decide = ConditionalRule(rule, weights) if rule == "index" else ConditionalRule(rule)
+    fleet = StepFleet(stream, 2, StepOptions(waiting=waiting))
+    steps = fleet.reset(5)
+    actions, total, ended = np.zeros((2, 4), np.int64), np.zeros(2), np.zeros(2, bool)
+    while not ended.all():
+        decide.choose(fleet, actions)
+        mask = steps.mask.reshape(2, 4, 7)
+        assert np.take_along_axis(mask, actions[:, :, None], axis=2).all()
+        ready = fleet.fleet.sim.kind["ready"]
+        assert (ready[:, None, :] >= mask[:, :, :6]).all()  # never an empty queue
+        steps = fleet.step(actions, renew=False)
+        total += np.where(ended, 0.0, steps.reward)
+        ended |= steps.done
+        if steps.done.any():
+            break
+    alone = int(np.flatnonzero(steps.done)[0])
+    np.testing.assert_allclose(total[alone], -fleet.jct(alone).sum(), rtol=1e-9)
+
+
+def test_nothing_leaks_before_a_choice_is_made():
+    # The same jobs with opposite outcomes of D look the same until the first D has ended.
+    stream = PAPER.with_jobs(200)
+    arrival, outcome = stream.draw_ticks(3)
+    fleet = StepFleet(stream, 2)
+    fleet.reset(0)
+    for s, flip in enumerate((False, True)):
+        turned = outcome.copy()
+        turned[:, 1] = 1 - turned[:, 1] if flip else turned[:, 1]
+        fleet.place(s, arrival, turned)
+    seen, rule, actions = [], ConditionalRule("shortest-remaining"), np.zeros((2, 4), np.int64)
+    steps = fleet.step(np.full((2, 4), 6), renew=False)
+    while True:
+        done = fleet.fleet.desk.seen[:, 0]
+        if done.any():
+            break
+        np.testing.assert_array_equal(steps.observation[0], steps.observation[1])
+        assert (steps.observation[:, 30] == 0.5).all()  # the prior
+        seen.append(steps.observation[0].copy())
+        rule.choose(fleet, actions)
+        steps = fleet.step(actions, renew=False)
+    assert len(seen) > 3
+    assert done.tolist() == [done[0], done[0]]
+    first, second = fleet.fleet.desk.estimate[:, 0]
+    assert first + second == pytest.approx(1.0)
+    assert first != second
+
+
+def test_a_window_follows_a_change_and_the_mean_does_not():
+    stream = PAPER.with_jobs(6000).with_drift(
+        "D", Drift("steps", np.array([[0.9, 0.1], [0.1, 0.9]]), np.array([0.0, 24.0]))
+    )
+    ends = []
+    for window in (200.0, np.inf):
+        fleet = StepFleet(stream, 1, StepOptions(window=window))
+        fleet.place(0, *stream.draw_ticks(4))
+        ConditionalRule("shortest-remaining").play(fleet)
+        ends.append(float(fleet.fleet.desk.estimate[0, 0]))
+    assert ends[0] == pytest.approx(0.1, abs=0.08)
+    assert ends[1] == pytest.approx(0.5, abs=0.05)
+
+
+def test_a_finished_simulation_begins_anew_with_the_next_draw():
+    stream = PAPER.with_jobs(5)
+    fleet = StepFleet(stream, 2)
+    fleet.reset(10)
+    rule, actions, ended = ConditionalRule("fifo"), np.zeros((2, 4), np.int64), False
+    while not ended:
+        rule.choose(fleet, actions)
+        ended = bool(fleet.step(actions).done[0])
+    np.testing.assert_array_equal(fleet.fleet.sim.job["arrival"][0, :-1], stream.draw_ticks(12)[0])
+    assert (fleet.final_observation[0, :30] == 0).all()  # drained: all queues are empty
+
+
+def test_units_are_shown_where_asked_for():
+    stream = PAPER.with_jobs(3)
+    fleet = StepFleet(stream, 1, StepOptions(units=True, waiting="event"))
+    assert fleet.reset(0).observation.shape == (1, 31 + 4 * 7 + 1)
+    fleet.place(0, np.array([0.0, 2.0, 500.0]), np.zeros((3, 2), np.int64))
+    fleet.step(np.full((1, 4), 6))  # lives up to the first job, at 0
+    steps = fleet.step(np.array([[0, 6, 6, 6]]))  # CPU0 runs A until 8 ms; the next job comes at 2
+    assert steps.elapsed[0] == pytest.approx(0.002)
+    assert steps.observation[0, 31:34].tolist() == pytest.approx(
+        [6 / (6 + 8), 1.0, 0.0]
+    )  # free in 6 ms, a typical task takes 8; runs A
+    assert steps.observation[0, -1] == np.float32(2 / 50)  # jobs here
+
+
+def test_waiting_until_the_next_event_is_refused_when_there_is_none():
+    fleet = StepFleet(PAPER.with_jobs(1), 1, StepOptions(waiting="event"))
+    mask = fleet.reset(1).mask.reshape(4, 7)
+    assert not mask[:, 6].any()
+    assert mask[:, 0].all()
+    with pytest.raises(Stuck, match="nothing is in flight or due"):
+        fleet.step(np.full((1, 4), 6))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"waiting": "never"}, "waiting is 'never'"),
+        ({"idle": 0.0}, "idle is 0.0"),
+        ({"prior": 0.0}, "prior is 0.0"),
+        ({"window": -1.0}, "window is -1.0"),
+    ],
+)
+def test_bad_options(change, message):
+    with pytest.raises(InvalidInput, match=message):
+        StepOptions(**change)
+
+
+def test_bad_actions_and_rules():
+    fleet = StepFleet(PAPER.with_jobs(2), 1)
+    fleet.reset(1)
+    for actions in (np.zeros((1, 3)), np.full((1, 4), 7), np.full((1, 4), -1)):
+        with pytest.raises(InvalidInput, match=r"\(1, 4\) array of numbers from 0 to 6"):
+            fleet.step(actions)
+    with pytest.raises(InvalidInput, match="did you mean 'fifo'"):
+        ConditionalRule("fifa")
+    with pytest.raises(InvalidInput, match="index needs weights"):
+        ConditionalRule("index")
+    with pytest.raises(InvalidInput, match="has weights for"):
+        ConditionalRule("index", np.zeros((1, 6, len(FEATURES)))).play(fleet)

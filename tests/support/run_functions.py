@@ -1,0 +1,153 @@
+"""Functions that tests send to other processes: they must live in a module those can import."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+import weft
+from weft.runtime import Chosen, current_device
+
+
+def one():
+    return 1
+
+
+def add(*numbers):
+    return sum(numbers) + 1
+
+
+def ones():
+    return np.ones(50_000)
+
+
+def doubled(array):
+    assert not array.flags.writeable
+    return 2 * array
+
+
+def total(*arrays):
+    return float(sum(a.sum() for a in arrays if a is not None))
+
+
+def where(*_):
+    return current_device()
+
+
+def raises(*_):
+    value = 3
+    raise ValueError(f"no {value}")
+
+
+def hangs(*_):
+    time.sleep(600)
+
+
+def exits(*_):
+    os._exit(7)
+
+
+def leaves(*_):
+    sys.exit("enough")
+
+
+def unpicklable(*_):
+    return lambda: None
+
+
+def fills_memory(*_):
+    return len(bytearray(2 << 30))
+
+
+def dies(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def dies_once(path):
+    if not Path(path).exists():
+        Path(path).touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return "lived"
+
+
+def fails_twice(path):
+    tries = int(Path(path).read_text()) if Path(path).exists() else 0
+    Path(path).write_text(str(tries + 1))
+    if tries < 2:
+        raise RuntimeError(f"try {tries}")
+    return tries
+
+
+def count_calls(folder, name, *values):
+    """Leave a mark for every call, so that a test can count them."""
+    Path(folder, f"{name}.{os.getpid()}.{time.monotonic_ns()}").touch()
+    time.sleep(0.002)
+    return sum(values) + 1
+
+
+def pick(word):
+    return Chosen(word, {"said": word})
+
+
+def plain_branch(*_):
+    return "left"
+
+
+def nonsense(*_):
+    return "sideways"
+
+
+def slow(seconds):
+    time.sleep(seconds)
+    return seconds
+
+
+@weft.task
+def square(x):
+    return x * x
+
+
+@weft.task(kind="sum", work=2.0)
+def plus(*values, offset=0):
+    return sum(values) + offset
+
+
+@weft.task(choices={"left": 0.5, "right": 0.5})
+def fork(word):
+    return Chosen(word, 10)
+
+
+@weft.task
+def after(value, other=None):
+    return (value, other)
+
+
+@weft.task
+def marked(folder, name, *values):
+    return count_calls(folder, name, *values)
+
+
+@weft.task
+def slowly(x):
+    time.sleep(0.02)
+    return x
+
+
+@weft.task
+def potrf(a):
+    return np.linalg.cholesky(a)
+
+
+@weft.task
+def trsm(factor, a):
+    return np.linalg.solve(factor, a.T).T
+
+
+@weft.task
+def gemm(a, b, c):
+    return a - b @ c.T

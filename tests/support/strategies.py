@@ -1,0 +1,241 @@
+"""Hypothesis strategies: small but nasty clusters, problems, workloads and scenarios.
+
+Every problem is feasible (one device can run everything), and every failure is followed by a recovery, so a simulation that
+never stops asking comes to its end.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from weft.model import Cluster, Problem, Scenario, Workflow, WorkflowBuilder, Workload
+
+KINDS = ("a", "b", "c")
+CAPACITY = 8.0
+
+amounts = st.one_of(st.sampled_from([0.0, 1.0, 2.0, 3.0]), st.floats(0.01, 20.0))
+"""Work, data or seconds: often equal, sometimes zero, sometimes a number that does not round well."""
+
+
+@st.composite
+def clusters(
+    draw: Any, *, max_devices: int = 4, batches: bool = False, limits: bool = True
+) -> Cluster:
+    """1 to `max_devices` devices; `limits` gives some of them less memory, fewer cores, or kinds they cannot run."""
+    p = draw(st.integers(1, max_devices))
+    able = draw(st.integers(0, p - 1))  # this one can run everything
+    column = st.lists(st.sampled_from([0.5, 1.0, 2.0, 3.0]), min_size=p, max_size=p)
+    memory, cores, throughput = np.full(p, np.inf), np.ones(p), {}
+    if limits and draw(st.booleans()):
+        memory = np.array(
+            draw(st.lists(st.sampled_from([1.0, 2.0, CAPACITY]), min_size=p, max_size=p))
+        )
+        cores = np.array(draw(st.lists(st.integers(1, 4), min_size=p, max_size=p)))
+        memory[able], cores[able] = CAPACITY, 4
+    for kind in draw(st.lists(st.sampled_from(KINDS), unique=True)) if limits else []:
+        rate = np.array(
+            draw(st.lists(st.sampled_from([0.0, np.nan, 1.0, 4.0]), min_size=p, max_size=p))
+        )
+        rate[able] = np.nan
+        throughput[kind] = rate
+    return Cluster(
+        speed=np.array(draw(column)),
+        bandwidth=draw(links(p, [0.5, 1.0, 4.0, np.inf])),
+        latency=draw(links(p, [0.0, 0.0, 0.25, 2.0])),
+        throughput=throughput,
+        memory=memory,
+        cores=cores,
+        batch=np.array(draw(st.lists(st.integers(1, 3), min_size=p, max_size=p))) if batches else 1,
+        power=np.array(draw(column)) * 100,
+        idle_power=10.0,
+    )
+
+
+@st.composite
+def links(draw: Any, p: int, values: list[float]) -> np.ndarray | float:
+    """One number for all pairs of devices, or one for each."""
+    one = st.sampled_from(values)
+    if draw(st.booleans()):
+        return draw(one)
+    return np.array(draw(st.lists(one, min_size=p * p, max_size=p * p))).reshape(p, p)
+
+
+@st.composite
+def workflows(
+    draw: Any, cluster: Cluster, *, min_tasks: int = 0, max_tasks: int = 9, choices: bool = False
+) -> Workflow:
+    """A DAG for this cluster, its tasks numbered in any order; with some tasks measured by device, and choices if asked for."""
+    n = draw(st.integers(min_tasks, max_tasks))
+    able = _able(cluster)
+    limited = bool(np.isfinite(cluster.memory).any())
+    builder = WorkflowBuilder("drawn")
+    measured = draw(st.booleans())
+    for t in range(n):
+        durations = {}
+        if measured and draw(st.booleans()):
+            others = draw(st.lists(st.sampled_from(cluster.names), unique=True))
+            durations = {name: draw(amounts) for name in (cluster.names[able], *others)}
+        builder.task(
+            f"t{t}",
+            work=draw(amounts),
+            kind=draw(st.sampled_from(KINDS)),
+            memory=draw(st.sampled_from([0.0, 1.0, 1.5, 3.0, CAPACITY])),
+            cores=draw(st.integers(1, 4)) if limited else 1,
+            durations=durations,
+        )
+    pairs = draw(_pairs(n))
+    labels = _say_choices(draw, builder, n) if choices else {}
+    for u, v in pairs:
+        when = draw(st.sampled_from([None, *labels[u], *labels[u]])) if u in labels else None
+        builder.edge(f"t{u}", f"t{v}", data=draw(amounts), when=when)
+    return builder.build()
+
+
+@st.composite
+def problems(
+    draw: Any,
+    *,
+    min_tasks: int = 0,
+    max_tasks: int = 9,
+    max_devices: int = 4,
+    choices: bool = False,
+    limits: bool = True,
+    batches: bool = False,
+) -> Problem:
+    """Random DAG problems: zero work, zero data, no edges, no tasks, one device, limits, latency, any numbering."""
+    cluster = draw(clusters(max_devices=max_devices, batches=batches, limits=limits))
+    return Problem.bind(
+        draw(workflows(cluster, min_tasks=min_tasks, max_tasks=max_tasks, choices=choices)), cluster
+    )
+
+
+@st.composite
+def workloads(
+    draw: Any,
+    *,
+    max_jobs: int = 4,
+    max_templates: int = 2,
+    min_tasks: int = 0,
+    max_tasks: int = 6,
+    max_devices: int = 3,
+    choices: bool = True,
+    batches: bool = True,
+    limits: bool = True,
+) -> Workload:
+    """A stream of jobs of one or a few problems on one cluster, several arriving at once, some with deadlines."""
+    cluster = draw(clusters(max_devices=max_devices, batches=batches, limits=limits))
+    shapes = draw(
+        st.lists(
+            workflows(cluster, min_tasks=min_tasks, max_tasks=max_tasks, choices=choices),
+            min_size=1,
+            max_size=max_templates,
+        )
+    )
+    jobs = draw(st.integers(1, max_jobs))
+
+    def column(values: st.SearchStrategy[Any]) -> np.ndarray:
+        return np.array(draw(st.lists(values, min_size=jobs, max_size=jobs)))
+
+    arrival = column(st.one_of(st.sampled_from([0.0, 0.0, 1.0, 2.5]), st.floats(0.0, 30.0)))
+    return Workload.of(
+        [Problem.bind(shape, cluster) for shape in shapes],
+        template=column(st.integers(0, len(shapes) - 1)),
+        arrival=arrival,
+        deadline=arrival + column(st.sampled_from([1.0, 10.0, np.inf])),
+        priority=column(st.sampled_from([0.0, 1.0, 2.0])),
+    )
+
+
+@st.composite
+def scenarios(
+    draw: Any,
+    workload: Workload,
+    *,
+    noise: bool = True,
+    slowdowns: bool = True,
+    failures: bool = True,
+    cancellations: bool = True,
+) -> Scenario:
+    """One future of a workload: any outcome of its choices, and what is asked for of the rest."""
+    p, factors = workload.cluster.p, st.sampled_from([0.5, 1.0, 1.0, 1.7])
+    outcome = [
+        draw(st.integers(0, len(choices.branches(c)) - 1))
+        for j in range(workload.jobs)
+        for choices in [workload.problem_of(j).workflow.choices]
+        for c in range(len(choices))
+    ]
+    shape = (len(workload.kinds), p)
+    slow = st.tuples(amounts, st.integers(0, p - 1), st.sampled_from([0.5, 1.0, 2.0, 3.3]))
+    changes: list[tuple[float, int, float]] = draw(st.lists(slow, max_size=3)) if slowdowns else []
+    for _ in range(draw(st.integers(0, 2)) if failures else 0):
+        begin, device, length = (
+            draw(amounts),
+            draw(st.integers(0, p - 1)),
+            draw(st.sampled_from([0.5, 1.0, 4.0])),
+        )
+        changes += [
+            (begin, device, np.inf),
+            (begin + length, device, draw(st.sampled_from([1.0, 2.0]))),
+        ]
+    cancel = st.one_of(st.just(np.inf), amounts)
+    return Scenario.of(
+        workload,
+        outcome=np.array(outcome, np.int64),
+        factor=np.array(
+            draw(st.lists(factors, min_size=workload.instances, max_size=workload.instances)), float
+        )
+        if noise
+        else 1.0,
+        bias=np.array(
+            draw(st.lists(factors, min_size=shape[0] * p, max_size=shape[0] * p))
+        ).reshape(shape)
+        if noise
+        else 1.0,
+        changes=changes,
+        cancel=draw(st.lists(cancel, min_size=workload.jobs, max_size=workload.jobs))
+        if cancellations
+        else np.inf,
+    )
+
+
+@st.composite
+def futures(draw: Any, **options: Any) -> tuple[Workload, Scenario]:
+    """A workload and one future of it; options go to `workloads`."""
+    workload = draw(workloads(**options))
+    return workload, draw(scenarios(workload))
+
+
+def _able(cluster: Cluster) -> int:
+    """The first device that can run everything."""
+    fits = (cluster.memory >= CAPACITY) & (
+        cluster.cores >= (4 if np.isfinite(cluster.memory).any() else 1)
+    )
+    for rate in cluster.throughput.values():
+        fits &= ~(rate == 0)
+    return int(np.flatnonzero(fits)[0])
+
+
+@st.composite
+def _pairs(draw: Any, n: int) -> list[tuple[int, int]]:
+    """Edges of a DAG: pairs that go forward in a drawn order of the tasks."""
+    if n < 2:
+        return []
+    order = draw(st.permutations(range(n)))
+    ends = st.tuples(st.integers(0, n - 1), st.integers(0, n - 1)).filter(lambda e: e[0] != e[1])
+    places = draw(st.lists(ends, unique_by=lambda e: (min(e), max(e)), max_size=2 * n))
+    return [(order[min(e)], order[max(e)]) for e in places]
+
+
+def _say_choices(draw: Any, builder: WorkflowBuilder, n: int) -> dict[int, list[str]]:
+    """Give some tasks one choice or two, with a branch that may never be taken; returns the labels of each."""
+    labels: dict[int, list[str]] = {}
+    for t in draw(st.lists(st.integers(0, n - 1), unique=True, max_size=3)) if n else []:
+        for c in range(draw(st.integers(1, 2))):
+            shares = draw(st.sampled_from([[0.5, 0.5], [0.2, 0.3, 0.5], [1.0, 0.0], [1.0]]))
+            branches = {f"{c}{chr(97 + b)}": share for b, share in enumerate(shares)}
+            builder.choice(f"t{t}", branches)
+            labels.setdefault(t, []).extend(branches)
+    return labels
