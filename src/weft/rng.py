@@ -7,14 +7,14 @@ import zlib
 import numpy as np
 
 
-def stream(seed: int, *names: str | int) -> np.random.Generator:
+def generator(seed: int, *names: str | int) -> np.random.Generator:
     """Return the generator of a named stream of a seed.
 
     Examples
     --------
-    >>> stream(1, "noise").random() == stream(1, "noise").random()
+    >>> generator(1, "noise").random() == generator(1, "noise").random()
     True
-    >>> stream(1, "noise").random() == stream(1, "arrivals").random()
+    >>> generator(1, "noise").random() == generator(1, "arrivals").random()
     False
     """
     key = [zlib.crc32(str(name).encode()) for name in names]

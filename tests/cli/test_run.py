@@ -10,7 +10,7 @@ import pytest
 
 import weft
 from weft.cli.main import main
-from weft.runtime.costs.history import History, Sample
+from weft.runtime.costs.history import History, Measurement
 
 SCRIPT = """
 import weft
@@ -208,13 +208,13 @@ def test_profile_measures_what_there_is(capsys, tmp_path):
 
 
 def test_history_shows_drift(capsys):
-    History().add([Sample("gemm", "cpu", 1.0)] * 20 + [Sample("gemm", "cpu", 2.0)] * 10)
+    History().add([Measurement("gemm", "cpu", 1.0)] * 20 + [Measurement("gemm", "cpu", 2.0)] * 10)
     _, text, _ = run(capsys, "history")
     assert "2.00 times" in text
 
 
 def test_history_shows_and_forgets(capsys, tmp_path):
-    History().add([Sample("gemm", "cpu", 0.5, work=3.0)] * 4, [("cpu", "cpu", 1e6, 1e-3)])
+    History().add([Measurement("gemm", "cpu", 0.5, work=3.0)] * 4, [("cpu", "cpu", 1e6, 1e-3)])
     code, text, _ = run(capsys, "history")
     assert code == 0
     assert "gemm" in text

@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 
 from weft.cli.main import main
-from weft.experiments.conditional.contenders import EXPECTED, Arena, gather
 from weft.experiments.conditional import experiment as conditional
+from weft.experiments.conditional.contenders import EXPECTED, StreamEvaluator, gather
 from weft.experiments.conditional.runs import Step, carry_out
-from weft.experiments.progress import Progress
+from weft.experiments.progress import Checkpoint
 from weft.formats.native.stream_toml import load_stream
 from weft.policies.conditional import files
 from weft.policies.conditional.files import Learned, save_policy
 from weft.policies.conditional.networks import network_of
 
-TINY = conditional.Plan(jobs=80, seeds=2, changes=2, checked=100)
-AUTHORS = conditional.Plan(jobs=80, seeds=2, changes=1, checked=10_000)
+TINY = conditional.ConditionalPlan(jobs=80, seeds=2, changes=2, checked=100)
+AUTHORS = conditional.ConditionalPlan(jobs=80, seeds=2, changes=1, checked=10_000)
 
 
 def level_network(inputs: int):
@@ -170,7 +170,7 @@ def test_without_any_policy_the_rules_are_compared_with_the_index(tmp_path, ship
 def test_units_are_counted_by_tasks_and_by_batches(shipped):
     """One job A B C at a time on four units: each task runs alone, 8 ms on a CPU."""
     stream = load_stream("conditional-paper").with_jobs(2)
-    arena = Arena(stream)
+    arena = StreamEvaluator(stream)
     fifo = next(c for c in gather(stream).contenders if c.name == "fifo")
     fleet = arena.play(fifo, "event", (np.array([0.0, 100.0]), np.zeros((2, 2), np.int64)))
     usage = arena.usage()
@@ -185,7 +185,7 @@ def test_units_are_counted_by_tasks_and_by_batches(shipped):
 def test_a_batch_counts_once_as_busy_time(shipped):
     """Five jobs at once: units in order take 1, 1 and 3 of the A's; GPU1 is busy 10 ms with three tasks."""
     stream = load_stream("conditional-paper").with_jobs(5)
-    arena = Arena(stream)
+    arena = StreamEvaluator(stream)
     fifo = next(c for c in gather(stream).contenders if c.name == "fifo")
     usage = arena.usage()
     usage.add(arena.play(fifo, "event", (np.zeros(5), np.zeros((5, 2), np.int64))))
@@ -225,7 +225,7 @@ def test_a_policy_that_only_waits_gets_things_done_late(tmp_path, shipped, tiny)
 class _Stage:
     """Three steps that count how often they are done."""
 
-    plan = conditional.Plan(jobs=1, seeds=1, changes=1)
+    plan = conditional.ConditionalPlan(jobs=1, seeds=1, changes=1)
 
     def __init__(self) -> None:
         self.done: list[str] = []
@@ -241,11 +241,17 @@ class _Stage:
 def test_a_run_that_was_stopped_goes_on(tmp_path):
     path = tmp_path / "out" / "progress.jsonl"
     first, second, third = _Stage(), _Stage(), _Stage()
-    list(islice(carry_out(first, Progress(path, "this"), iter), 2))
+    list(islice(carry_out(first, Checkpoint(path, "this"), iter), 2))
     path.write_text(path.read_text() + '{"key": "point 2 1", "resu')  # stopped while it wrote
-    assert [result for _, result in carry_out(second, Progress(path, "this"), iter)] == [0, 10, 20]
+    assert [result for _, result in carry_out(second, Checkpoint(path, "this"), iter)] == [
+        0,
+        10,
+        20,
+    ]
     assert (first.done, second.done) == (["point 0 1", "point 1 1"], ["point 2 1"])
-    assert [result for _, result in carry_out(third, Progress(path, "another program"), iter)] == [
+    assert [
+        result for _, result in carry_out(third, Checkpoint(path, "another program"), iter)
+    ] == [
         0,
         10,
         20,

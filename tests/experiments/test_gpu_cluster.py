@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from weft.experiments.gpu_cluster.contenders import ROSTER, contender, gather
-from weft.experiments.gpu_cluster.evaluator import FIGURES, Arena, merge
 from weft.experiments.gpu_cluster import experiment as gpu_cluster
+from weft.experiments.gpu_cluster.contenders import ROSTER, contender, gather
+from weft.experiments.gpu_cluster.evaluator import FIGURES, Evaluator, merge
 from weft.experiments.gpu_cluster.runs import (
     FIRST_SEED,
     FULL,
     QUICK,
-    Plan,
+    ExperimentPlan,
     Point,
     as_arrays,
     draw,
@@ -26,13 +26,13 @@ from weft.experiments.gpu_cluster.runs import (
     points,
     uniform_links,
 )
-from weft.experiments.progress import Progress, fingerprint, in_processes
-from weft.generators import draw_case, unlike_gpus
+from weft.experiments.progress import Checkpoint, fingerprint, in_processes
+from weft.generators import draw_instance, heterogeneous_gpus
 from weft.model import Workload
 from weft.model.metrics import trace_metrics
 from weft.planners import PLANNERS, plan
 from weft.policies import POLICIES, simulate
-from weft.policies.replanning.policy import Foresight
+from weft.policies.replanning.policy import ReplanningPolicy
 
 TINY = dataclasses.replace(
     QUICK,
@@ -100,7 +100,7 @@ def test_points_pair_seeds_and_leave_out_who_does_not_belong() -> None:
 def test_futures_are_those_of_draw_case() -> None:
     _, futures = draw(_point(conditions=("static", "noisy", "failing", "biased", "changing")))
     for name, future in futures.items():
-        case = draw_case(name, seed=5, tasks=20, ccr=1.0)
+        case = draw_instance(name, seed=5, tasks=20, ccr=1.0)
         assert np.array_equal(case.scenario.factor, future.factor)
         assert np.array_equal(case.scenario.bias, future.bias)
         assert np.array_equal(case.scenario.change_time, future.change_time)
@@ -108,8 +108,8 @@ def test_futures_are_those_of_draw_case() -> None:
 
 @pytest.mark.parametrize("condition", ["static", "changing", "stream"])
 def test_figures_agree_with_the_metrics_of_a_trace(condition: str) -> None:
-    case = draw_case(condition, seed=3, tasks=(15, 25), jobs=3)
-    arena = Arena(case.workload, stream=condition == "stream")
+    case = draw_instance(condition, seed=3, tasks=(15, 25), jobs=3)
+    arena = Evaluator(case.workload, stream=condition == "stream")
     trace = simulate(case.workload, "eft", scenario=case.scenario)
     found, told = arena.measure(trace, case.workload.first_instance), trace_metrics(trace)
     for key, value in (
@@ -126,14 +126,14 @@ def test_figures_agree_with_the_metrics_of_a_trace(condition: str) -> None:
 
 def test_merged_jobs_are_the_same_work() -> None:
     """A plan of all jobs together, replayed without surprises, takes as long as planned, and each task as long as in its own job."""
-    case = draw_case("static", seed=4, tasks=(15, 25), jobs=4)
+    case = draw_instance("static", seed=4, tasks=(15, 25), jobs=4)
     merged = merge(case.workload)
     assert merged.n == case.workload.instances
     for j in range(case.workload.jobs):
         own, first = case.workload.problem_of(j), int(case.workload.first_instance[j])
         assert np.array_equal(merged.durations()[first : first + own.n], own.durations())
     planned = plan(merged, "heft").makespan
-    arena = Arena(case.workload)
+    arena = Evaluator(case.workload)
     played = arena.play(contender("heft"), case.scenario)
     assert played is not None
     assert played["makespan"] == pytest.approx(planned, rel=1e-9)
@@ -141,15 +141,15 @@ def test_merged_jobs_are_the_same_work() -> None:
 
 
 def test_one_job_is_its_own_problem() -> None:
-    case = draw_case("static", seed=4, tasks=20)
+    case = draw_instance("static", seed=4, tasks=20)
     assert merge(case.workload) is case.workload.problems[0]
 
 
 def test_jobs_planned_apart_never_know_of_each_other() -> None:
     """Two like jobs, each planned to start at 0 on the quick device: one waits for the other, though another device is idle."""
-    case = draw_case("static", seed=4, tasks=20)
+    case = draw_instance("static", seed=4, tasks=20)
     twice = Workload.of(case.workload.problems[0], arrival=[0.0, 0.0])
-    arena = Arena(twice)
+    arena = Evaluator(twice)
     future = dataclasses.replace(
         case.scenario,
         factor=np.ones(twice.instances),
@@ -166,9 +166,9 @@ def test_jobs_planned_apart_never_know_of_each_other() -> None:
 
 def test_fairness_is_jains_index() -> None:
     """Slowdowns 1 and 3: (1 + 3)^2 / (2 * (1 + 9)) = 0.8."""
-    case = draw_case("static", seed=4, tasks=20)
+    case = draw_instance("static", seed=4, tasks=20)
     twice = Workload.of(case.workload.problems[0], arrival=[0.0, 0.0])
-    arena = Arena(twice)
+    arena = Evaluator(twice)
     trace = simulate(twice, "eft", seed=0)
     time = trace.job_completion
     arena.__dict__["paths"] = time / np.array([1.0, 3.0])
@@ -194,7 +194,7 @@ def test_a_contender_that_gets_stuck_is_told_not_raised(monkeypatch: pytest.Monk
 
 
 def test_uniform_links_keep_the_mean() -> None:
-    cluster = unlike_gpus(3)
+    cluster = heterogeneous_gpus(3)
     flat = uniform_links(cluster)
     assert flat.per_byte.sum() == pytest.approx(cluster.per_byte.sum())
     assert flat.latency.sum() == pytest.approx(cluster.latency.sum())
@@ -229,17 +229,17 @@ def test_a_run_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
         return play_point(point)
 
     path = tmp_path / "progress.jsonl"
-    first = Progress(path, "mark").carry_out(noting, units, processes=1, watch=iter)
+    first = Checkpoint(path, "mark").carry_out(noting, units, processes=1, watch=iter)
     kept = [next(first), next(first)]
     with path.open("a", encoding="utf-8") as file:
         file.write('{"key": "cut o')  # stopped while writing
     played.clear()
-    again = list(Progress(path, "mark").carry_out(noting, units, processes=1, watch=iter))
+    again = list(Checkpoint(path, "mark").carry_out(noting, units, processes=1, watch=iter))
     assert played == [3]
     assert again[:2] == kept
-    assert len(Progress(path, "mark").known) == 3  # what came after the cut is whole
+    assert len(Checkpoint(path, "mark").known) == 3  # what came after the cut is whole
     played.clear()
-    list(Progress(path, "another mark").carry_out(noting, units, processes=1, watch=iter))
+    list(Checkpoint(path, "another mark").carry_out(noting, units, processes=1, watch=iter))
     assert played == [1, 2, 3]
 
 
@@ -254,7 +254,7 @@ def test_the_fingerprint_knows_plan_and_players() -> None:
 
 
 def _reproduce(
-    folder: Path, plan: Plan = TINY, names: tuple[str, ...] | None = None
+    folder: Path, plan: ExperimentPlan = TINY, names: tuple[str, ...] | None = None
 ) -> dict[str, Any]:
     return gpu_cluster.reproduce(folder, quick=True, plan=plan, names=names)
 
@@ -277,7 +277,7 @@ def _stand_in(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Puts a policy in the place of one, so that the test does not hang on what is shipped."""
 
     def enter(name: str) -> None:
-        factories = {**POLICIES._factories, name: lambda: Foresight(name, {"ahead": 0.8})}
+        factories = {**POLICIES._factories, name: lambda: ReplanningPolicy(name, {"ahead": 0.8})}
         monkeypatch.setattr(POLICIES, "_factories", factories)
 
     return enter
@@ -290,7 +290,7 @@ def test_everything_at_once(
 
     gpu_cluster_contenders.policy.cache_clear()
     monkeypatch.setenv("WEFT_DATA", str(tmp_path / "none"))
-    stand_in("dqn")
+    stand_in("replan-switch")
     names = (
         "heft",
         "fifo-deft",
@@ -299,7 +299,7 @@ def test_everything_at_once(
         "heft-replanned",
         "heft-observed",
         "heft-arrival",
-        "dqn",
+        "replan-switch",
         "anytime",
     )
     results = _reproduce(tmp_path, names=names)
@@ -309,11 +309,15 @@ def test_everything_at_once(
     assert json.loads((tmp_path / "results.json").read_text(encoding="utf-8")) == json.loads(
         json.dumps(results)
     )
-    assert results["judged"] == "dqn"
+    assert results["judged"] == "replan-switch"
     assert {row["part"] for row in results["verdicts"]} == {"document", "aim"}
     assert results["transfer"]["absent"] == ["tpch_spark"]
     assert {row["structure"] for row in results["transfer"]["overall"]} == {"layered", "cholesky"}
-    assert {row["policy"] for row in results["decision"]} >= {"eft", "dqn", "heft-replanned"}
+    assert {row["policy"] for row in results["decision"]} >= {
+        "eft",
+        "replan-switch",
+        "heft-replanned",
+    }
     assert {"energy", "fairness"} == set(results["objectives"])
     assert {row["axis"] for row in results["points"]} == {
         "tasks",

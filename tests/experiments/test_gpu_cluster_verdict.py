@@ -64,8 +64,8 @@ def _arrays(dqn: float = 0.7) -> dict[Any, Any]:
                     "heft": 1.0,
                     "heft-replanned": 0.9,
                     "heft-observed": 0.8,
-                    "rule": 0.75,
-                    "dqn": dqn,
+                    "tuned-list": 0.75,
+                    "replan-switch": dqn,
                     "anytime": 0.6,
                 }
                 arrays["tasks", x, ccr, condition] = {
@@ -74,15 +74,16 @@ def _arrays(dqn: float = 0.7) -> dict[Any, Any]:
                     if n != "anytime" or condition == "static"
                 }
             arrays["jobs", 150, ccr, condition] = {
-                n: _table(v) for n, v in {"fifo-deft": 10.0, "dqn": dqn, "heft": 1.0}.items()
+                n: _table(v)
+                for n, v in {"fifo-deft": 10.0, "replan-switch": dqn, "heft": 1.0}.items()
             }
     for load, by in ((0.6, 9.0), (0.8, 1.0), (0.95, 2.0)):
         for ccr in (0.1, 1.0, 5.0):
             group = {
                 "heft-arrival": 2.0 * by,
-                "srw-replanned": 1.0 * by,
-                "rule": 0.9 * by,
-                "dqn": dqn * by,
+                "srpt-replanned": 1.0 * by,
+                "tuned-list": 0.9 * by,
+                "replan-switch": dqn * by,
             }
             arrays["stream", load, ccr, "stream"] = {n: _table(v) for n, v in group.items()}
     for (
@@ -98,7 +99,7 @@ def _results(dqn: float = 0.7, **changes: Any) -> dict[str, Any]:
     arrays = _arrays(dqn)
     groups = dict.fromkeys((a, c) for a, _, _, c in arrays)
     return {
-        "contenders": {name: {} for name in ("heft", "dqn", "rule")},
+        "contenders": {name: {} for name in ("heft", "replan-switch", "tuned-list")},
         "quick": True,
         "conditions": ["static", "failing"],
         "seconds": 300.0,
@@ -172,7 +173,7 @@ def test_comparisons_are_paired_and_corrected() -> None:
         r
         for r in rows
         if (r["axis"], r["condition"], r["ccr"], r["who"], r["rival"])
-        == ("tasks", "static", "all", "dqn", "heft")
+        == ("tasks", "static", "all", "replan-switch", "heft")
     )
     assert row["ratio"] == pytest.approx(0.7, rel=0.005)
     assert row["low"] <= row["ratio"] <= row["high"]
@@ -183,7 +184,7 @@ def test_comparisons_are_paired_and_corrected() -> None:
 
 def test_the_fair_rival_is_the_better_one() -> None:
     found = fair_comparison(
-        comparisons(_arrays()), axis="tasks", condition="failing", ccr="all", who="dqn"
+        comparisons(_arrays()), axis="tasks", condition="failing", ccr="all", who="replan-switch"
     )
     assert found is not None
     assert found["rival"] == "heft-observed"
@@ -200,8 +201,8 @@ def test_gains_over_heft_and_the_search() -> None:
 
 
 def test_the_network_is_judged_before_the_others() -> None:
-    assert judged({"contenders": {"rule": {}, "dqn": {}}}) == "dqn"
-    assert judged({"contenders": {"rule": {}, "lachesis": {}}}) == "rule"
+    assert judged({"contenders": {"tuned-list": {}, "replan-switch": {}}}) == "replan-switch"
+    assert judged({"contenders": {"tuned-list": {}, "lachesis": {}}}) == "tuned-list"
     assert judged({"contenders": {"heft": {}}}) is None
     assert verdicts({"contenders": {"heft": {}}}) == []
 
@@ -258,8 +259,8 @@ def test_slr_and_speedup() -> None:
 
 def test_speed_training_and_environment() -> None:
     found = _results(
-        decision=[{"policy": "dqn", "microseconds": 200.0}],
-        training=[{"policy": "dqn", "minutes": 45.0}],
+        decision=[{"policy": "replan-switch", "microseconds": 200.0}],
+        training=[{"policy": "replan-switch", "minutes": 45.0}],
         environment=50_000.0,
     )
     rows = verdicts(found)
@@ -274,7 +275,12 @@ def test_speed_training_and_environment() -> None:
 
 def test_transfer_is_a_mean_over_structures() -> None:
     def row(structure: str, kept: float | None, tuned: float | None) -> dict[str, Any]:
-        return {"policy": "dqn", "structure": structure, "kept": kept, "tuned_from_home": tuned}
+        return {
+            "policy": "replan-switch",
+            "structure": structure,
+            "kept": kept,
+            "tuned_from_home": tuned,
+        }
 
     found = {
         "overall": [
@@ -295,7 +301,13 @@ def test_transfer_is_a_mean_over_structures() -> None:
 def test_natives_are_another_measure_of_transfer() -> None:
     def row(structure: str, kept: float | None, away: float) -> dict[str, Any]:
         own = {"native_advantage": 0.2, "kept_of_native": kept, "tuned_from_native": away}
-        return {"policy": "dqn", "structure": structure, "kept": 0.4, "tuned_from_home": 0.3, **own}
+        return {
+            "policy": "replan-switch",
+            "structure": structure,
+            "kept": 0.4,
+            "tuned_from_home": 0.3,
+            **own,
+        }
 
     rows = verdicts(
         _results(
@@ -318,7 +330,7 @@ def test_natives_are_another_measure_of_transfer() -> None:
 
 def test_share_kept_after_fine_tuning() -> None:
     base = {
-        "policy": "dqn",
+        "policy": "replan-switch",
         "condition": "static",
         "ccr": 1.0,
         "home": 0.8,
@@ -337,7 +349,7 @@ def test_share_kept_after_fine_tuning() -> None:
 
 
 def test_streams_count_beside_single_jobs_and_are_not_fitted_to() -> None:
-    base = {"policy": "dqn", "structure": "lu", "ccr": 1.0, "search": None}
+    base = {"policy": "replan-switch", "structure": "lu", "ccr": 1.0, "search": None}
     alone = {
         **base,
         "condition": "static",
@@ -451,13 +463,13 @@ def test_cards_are_read_as_far_as_they_go(tmp_path: Path) -> None:
         (tmp_path / name).write_text(json.dumps(card), encoding="utf-8")
     rows = {
         row["policy"]: row
-        for row in training_rows(["dqn", "rule", "decima", "lachesis"], [tmp_path])
+        for row in training_rows(["replan-switch", "tuned-list", "decima", "lachesis"], [tmp_path])
     }
-    assert set(rows) == {"dqn", "rule", "decima"}
-    assert rows["dqn"]["minutes"] == 20.0
-    assert rows["dqn"]["curve"] == [[10.0, 2.0], [20.0, 1.0]]
-    assert (rows["dqn"]["x"], rows["dqn"]["y"]) == ("steps", "score")
-    assert rows["rule"]["minutes"] == 5
-    assert rows["rule"]["curve"] == [[1.0, 0.9], [2.0, 0.8]]
+    assert set(rows) == {"replan-switch", "tuned-list", "decima"}
+    assert rows["replan-switch"]["minutes"] == 20.0
+    assert rows["replan-switch"]["curve"] == [[10.0, 2.0], [20.0, 1.0]]
+    assert (rows["replan-switch"]["x"], rows["replan-switch"]["y"]) == ("steps", "score")
+    assert rows["tuned-list"]["minutes"] == 5
+    assert rows["tuned-list"]["curve"] == [[1.0, 0.9], [2.0, 0.8]]
     assert rows["decima"]["minutes"] is None
     assert rows["decima"]["curve"] == [[0.0, 3.0], [1.0, 2.0]]

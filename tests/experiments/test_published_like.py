@@ -7,9 +7,9 @@ import json
 import numpy as np
 import pytest
 
-from weft.experiments.benchmarks.quality import Case
+from weft.experiments.benchmarks.quality import QualityCase
 from weft.experiments.imitation.amortised import (
-    Run,
+    AmortisedRun,
     differences,
     room,
     table_of,
@@ -65,7 +65,7 @@ def test_sets_hold_three_ratios() -> None:
 def test_tables_by_hand() -> None:
     """HEFT 10 everywhere. One graph a ratio: a makes 9, b makes 8: 10 % and 20 % below, and log(8 / 9) between them."""
     runs = [
-        Run(f"g{c}", c, name, 0.1, 0, value, 10.0, 0.1)
+        AmortisedRun(f"g{c}", c, name, 0.1, 0, value, 10.0, 0.1)
         for c in (0.1, 1.0, 5.0)
         for name, value in (("a", 9.0), ("b", 8.0))
     ]
@@ -82,7 +82,7 @@ def test_room_is_nothing_where_heft_is_the_best() -> None:
     chain = Problem.from_arrays(
         [[1.0, 2.0], [1.0, 2.0]], [[0, 1]], [1.0]
     )  # 2 s on the first device: the bound
-    rows = room([Case("chain", chain, 0.1)], seconds=(0.02,))
+    rows = room([QualityCase("chain", chain, 0.1)], seconds=(0.02,))
     assert [row["below"] for row in rows] == pytest.approx([0.0, 0.0])
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from weft.errors import InvalidInput
 from weft.experiments.benchmarks import quality
-from weft.experiments.benchmarks.quality import Case, Score
+from weft.experiments.benchmarks.quality import QualityCase, Score
 from weft.formats import load
 from weft.model import Problem
 from weft.model.check import check
@@ -41,7 +41,7 @@ def test_mean_gaps_by_group():
 
 
 def test_every_planner_on_a_graph():
-    case = Case(
+    case = QualityCase(
         "two", Problem.from_arrays([[2.0, 1.0], [3.0, 4.0]], [[0, 1]], [10.0], bandwidth=5.0), 1.0
     )
     lines = list(quality.scores([case], budgets=(0.01,)))
@@ -52,7 +52,7 @@ def test_every_planner_on_a_graph():
 
 
 def test_a_better_schedule_is_recorded_once(tmp_path):
-    case = Case("pair", Problem.from_arrays(np.ones((4, 2))), 1.0, best=3.0)
+    case = QualityCase("pair", Problem.from_arrays(np.ones((4, 2))), 1.0, best=3.0)
     assert quality.improve(case, tmp_path, seconds=0.05) == 2.0
     first = (tmp_path / "pair.json").read_text()
     assert quality.improve(case, tmp_path, seconds=0.05) == 2.0

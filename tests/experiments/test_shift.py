@@ -10,6 +10,7 @@ import pytest
 import weft
 from weft.cli.main import main
 from weft.errors import InvalidInput
+from weft.experiments.shift import experiment as shift
 from weft.experiments.shift.cluster import cluster_problem, learner
 from weft.experiments.shift.contenders import (
     fixed_fractions,
@@ -21,7 +22,6 @@ from weft.experiments.shift.contenders import (
     train_forest,
     training_tasks,
 )
-from weft.experiments.shift import experiment as shift
 from weft.experiments.shift.tasks import (
     CPU,
     GPU,

@@ -50,7 +50,7 @@ from weft.generators import (
 from weft.generators.generators import _SIZE
 from weft.generators.layered import layer_widths
 from weft.model import Cluster, Problem, Workflow
-from weft.rng import stream
+from weft.rng import generator
 
 
 def entries(w: Workflow) -> int:
@@ -102,7 +102,7 @@ class TestLayered:
             tasks=tasks, alpha=alpha, density=density, regularity=regularity, jump=jump, seed=seed
         )
         widths = layer_widths(
-            tasks, alpha=alpha, regularity=regularity, rng=stream(seed, "layered", "widths")
+            tasks, alpha=alpha, regularity=regularity, rng=generator(seed, "layered", "widths")
         )
         layer = np.repeat(np.arange(len(widths)), widths)
         assert w.n == tasks == widths.sum()

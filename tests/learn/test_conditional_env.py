@@ -9,7 +9,7 @@ from weft.formats.native.stream_toml import load_stream
 from weft.learn.conditional.index import Search, Ties, search_index
 from weft.policies.conditional.index import index_record, load_index, save_index
 from weft.policies.conditional.rules import ConditionalRule
-from weft.sim.vector.batch import StepFleet, StepOptions
+from weft.sim.vector.batch import StepBatch, StepOptions
 
 PAPER = load_stream("conditional-paper")
 
@@ -61,7 +61,7 @@ def test_the_vector_environment_is_the_single_one_many_times(gym):
     seen, info = vector.reset(seed=1)
     assert seen.shape == (3, 31)
     assert info["action_mask"].shape == (3, 28)
-    fleet = StepFleet(PAPER.with_jobs(8), 3)
+    fleet = StepBatch(PAPER.with_jobs(8), 3)
     first = int(
         np.flatnonzero(
             [
@@ -101,7 +101,7 @@ def test_search_improves_and_repeats():
 
 
 def test_ties_there_and_back():
-    ties = Ties(StepFleet(PAPER.with_jobs(2), 1))
+    ties = Ties(StepBatch(PAPER.with_jobs(2), 1))
     numbers = np.random.default_rng(0).normal(size=ties.size)
     np.testing.assert_allclose(ties.gather(ties.expand(numbers)), numbers)
     weights = ties.expand(numbers)
@@ -139,7 +139,7 @@ def test_the_shipped_index_beats_the_published_policy():
 
 
 def test_index_files(tmp_path):
-    fleet = StepFleet(PAPER.with_jobs(2), 1)
+    fleet = StepBatch(PAPER.with_jobs(2), 1)
     rule = load_index("conditional-paper")
     file = tmp_path / "mine.json"
     save_index(file, rule, fleet, tuned={"by": "hand"})

@@ -16,7 +16,7 @@ from weft.policies.conditional import networks
 from weft.policies.conditional.evaluate import options_of, play, with_first
 from weft.policies.conditional.files import Learned, shipped
 from weft.policies.conditional.network_policy import LearnedPolicy, load_policy
-from weft.sim.vector.batch import StepFleet, StepOptions
+from weft.sim.vector.batch import StepBatch, StepOptions
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +104,7 @@ def test_shipped_policies_beat_the_authors_rules(stream, name):
     variant = with_first(stream.with_jobs(2000), "D", p)
     from weft.policies.conditional.rules import ConditionalRule
 
-    fleet = StepFleet(variant, 1, StepOptions(waiting="paper"))
+    fleet = StepBatch(variant, 1, StepOptions(waiting="paper"))
     best = np.inf
     for rule in ("fifo", "mru", "depth-first"):
         fleet.place(0, *variant.draw_ticks(7))
@@ -165,12 +165,12 @@ def test_training_improves_on_the_first_network_and_is_repeatable(stream):
 
 def test_episodes_are_cut_off_when_the_last_job_has_arrived(stream):
     pytest.importorskip("torch", reason="training needs torch: pip install 'weft[learn]'")
-    from weft.learn.conditional.training import FleetEnv, longest_path
+    from weft.learn.conditional.training import BatchEnv, longest_path
 
     short = stream.with_jobs(30)
     # On the fastest units: A 8, B 8, D 8, F 80 ms.
     assert longest_path(short) == pytest.approx(0.104)
-    env = FleetEnv(short, 3, StepOptions(waiting="event"))
+    env = BatchEnv(short, 3, StepOptions(waiting="event"))
     env.reset(0)
     env._limit[:] = 30
     cut, cost, span = np.zeros(3, bool), 0.0, 0.0
@@ -188,12 +188,12 @@ def test_episodes_are_cut_off_when_the_last_job_has_arrived(stream):
 
 def test_relative_rewards_weigh_probabilities_alike(stream):
     pytest.importorskip("torch", reason="training needs torch: pip install 'weft[learn]'")
-    from weft.learn.conditional.training import FleetEnv
+    from weft.learn.conditional.training import BatchEnv
 
     options = StepOptions(waiting="event")
     weights = {}
     for p in (0.0, 1.0):
-        env = FleetEnv(with_first(stream, "D", p), 2, options, relative=True)
+        env = BatchEnv(with_first(stream, "D", p), 2, options, relative=True)
         env.reset(0)
         weights[p] = env._weight.copy()
     assert (weights[0.0] > 2 * weights[1.0]).all()  # jobs take three times as long at p(c) = 0
@@ -236,7 +236,7 @@ def test_the_reference_learns_about_the_same(stream):
     peer.learn(40_000)
     times = []
     for seed in range(10):
-        fleet = StepFleet(short, 1, options)
+        fleet = StepBatch(short, 1, options)
         fleet.reset(seed)
         steps = fleet._steps
         done = False

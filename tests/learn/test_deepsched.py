@@ -28,7 +28,7 @@ from weft.learn.imitation.deepsched.runtimes import (  # noqa: E402
     torch_runtime,
     write_paper_onnx,
 )
-from weft.learn.imitation.deepsched.training import Settings, train  # noqa: E402
+from weft.learn.imitation.deepsched.training import DeepSchedSettings, train  # noqa: E402
 from weft.learn.onnx_session import onnx_session  # noqa: E402
 from weft.model import Problem  # noqa: E402
 from weft.model.check import check  # noqa: E402
@@ -70,7 +70,7 @@ def test_a_learner_on_a_problem_with_one_answer():
     lesson = lesson_of(problem, steps=30)
     assert lesson.good[:, 2].all()
     assert lesson.good.sum() == 30
-    made = train(Settings(batches=60, validate=60), lessons=repeat(stacked([lesson])))
+    made = train(DeepSchedSettings(batches=60, validate=60), lessons=repeat(stacked([lesson])))
     assert made.curve[-1]["agreement"] == 1.0
     assert (plan_rows(problem, made.best).device == 2).all()
 
@@ -80,7 +80,8 @@ def test_training_is_repeatable():
         stacked([lesson_of(data.draw_problem(s, tasks=30, devices=3), steps=20)]) for s in range(12)
     ]
     one, two = (
-        train(Settings(batches=4, validate=4), seed=1, lessons=iter(lessons)) for _ in range(2)
+        train(DeepSchedSettings(batches=4, validate=4), seed=1, lessons=iter(lessons))
+        for _ in range(2)
     )
     assert all(np.array_equal(a, b) for a, b in zip(one.best, two.best, strict=True))
     assert one.curve[0]["score"] == two.curve[0]["score"]
@@ -153,7 +154,7 @@ def test_paper_learns_the_one_machine_and_decodes_validly(tmp_path):
 
 def test_reproduce_writes_what_it_found(tmp_path, monkeypatch, capsys):
     monkeypatch.delenv("WEFT_DATA", raising=False)
-    tiny = deepsched.Effort(
+    tiny = deepsched.ImitationPlan(
         problems=1,
         samples=6,
         epochs=2,

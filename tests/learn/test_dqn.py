@@ -6,10 +6,10 @@ import pytest
 import weft
 from tests.support.by_view import assert_same_by_view
 from weft.errors import InvalidInput, UnknownName
-from weft.generators import Case, draw_case
+from weft.generators import Instance, draw_instance
 from weft.policies import simulate
 from weft.policies.replanning.files import Card, load_workflow_policy, save_policy
-from weft.policies.replanning.policy import Foresight, weights_of
+from weft.policies.replanning.policy import ReplanningPolicy, weights_of
 from weft.policies.replanning.portfolio import (
     FAR,
     KEEPING,
@@ -30,7 +30,7 @@ from weft.policies.two_stage.candidates import (
     take_turn,
 )
 from weft.policies.two_stage.choose import planned_choice, turn_networks
-from weft.policies.two_stage.policy import PlanDqn, TurnDqn
+from weft.policies.two_stage.policy import SwitchPolicy, TwoStageDqn
 from weft.policies.two_stage.q_network import q_value
 from weft.sim.kernel.commit import commit
 from weft.sim.kernel.events import ENDED, MOMENT
@@ -38,12 +38,12 @@ from weft.sim.kernel.tables import make_sim
 
 torch = pytest.importorskip("torch")
 
-from weft.learn.cma import Evolution  # noqa: E402
+from weft.learn.cma import SeparableCma  # noqa: E402
 from weft.learn.workflow.fine_tuning import fine_tune  # noqa: E402
 from weft.learn.workflow.portfolio import PortfolioSearch, search_portfolio  # noqa: E402
 from weft.learn.workflow.rule import RuleSearch, search_rule  # noqa: E402
 from weft.learn.workflow.sum_tree import SumTree  # noqa: E402
-from weft.learn.workflow.switch import PlanValues, PlanValueSettings, describe, train_plan_values  # noqa: E402
+from weft.learn.workflow.switch import SwitchSettings, SwitchValues, describe, train_plan_values  # noqa: E402
 from weft.learn.workflow.two_stage import DOCUMENT, DqnSettings, Values, load_arrays, train_dqn  # noqa: E402
 
 
@@ -70,7 +70,7 @@ SETS = [{"ahead": 0.7, "trust": 1.0, "overdue": 0.3}, {}, {"work": 1.0, "rank": 
 
 
 def start(problem_or_case, weights=None):
-    case = problem_or_case if isinstance(problem_or_case, Case) else None
+    case = problem_or_case if isinstance(problem_or_case, Instance) else None
     workload = case.workload if case else weft.Workload.of(problem_or_case)
     scenario = case.scenario if case else weft.Scenario.of(workload)
     w = weights_of(weights or {})
@@ -112,10 +112,10 @@ def test_turns_of_a_small_problem():
 def test_networks_without_opinion_follow_the_plan(condition):
     """All values alike: turn by turn the plan's choice is taken, and plans are made anew."""
     for seed in range(3):
-        case = draw_case(condition, seed=seed, tasks=30, jobs=4 if condition == "stream" else 1)
-        plain = simulate(case.workload, Foresight("plan", SETS), scenario=case.scenario)
+        case = draw_instance(condition, seed=seed, tasks=30, jobs=4 if condition == "stream" else 1)
+        plain = simulate(case.workload, ReplanningPolicy("plan", SETS), scenario=case.scenario)
         turns, plans = arrays() | {"w3": np.zeros((2, 8))}, plan_arrays() | {"w3": np.zeros((1, 8))}
-        for policy in (TurnDqn("turns", turns, SETS), PlanDqn("plans", plans, SETS)):
+        for policy in (TwoStageDqn("turns", turns, SETS), SwitchPolicy("plans", plans, SETS)):
             trace = simulate(case.workload, policy, scenario=case.scenario)
             np.testing.assert_array_equal(trace.job_finish, plain.job_finish)
 
@@ -124,13 +124,13 @@ def test_networks_without_opinion_follow_the_plan(condition):
 @pytest.mark.parametrize("kind", ["plans", "turns"])
 def test_views_and_compiled_path_agree(condition, kind):
     for seed in range(3):
-        case = draw_case(
+        case = draw_instance(
             condition, seed=seed, tasks=(10, 25), jobs=4 if condition == "stream" else 1, load=0.9
         )
         policy = (
-            TurnDqn("x", arrays(seed), SETS[0])
+            TwoStageDqn("x", arrays(seed), SETS[0])
             if kind == "turns"
-            else PlanDqn("x", plan_arrays(seed), SETS, moves=(2, 500), most=15, homes=seed > 0)
+            else SwitchPolicy("x", plan_arrays(seed), SETS, moves=(2, 500), most=15, homes=seed > 0)
         )
         assert_same_by_view(case.workload, policy, case.scenario)
 
@@ -151,7 +151,7 @@ def test_a_kept_plan_finds_the_better_device():
     workload = weft.Workload.of(
         weft.Problem.from_arrays([[4.0, 4.0], [9.0, 2.0]], [[0, 1]], [10.0])
     )
-    case = Case(workload, weft.Scenario.of(workload))
+    case = Instance(workload, weft.Scenario.of(workload))
     assert keeping(case, [{}], (0, 1))[0] in {13.0, 6.0}
     assert keeping(case, [{}], (0, 100))[0] == 6.0
 
@@ -160,7 +160,7 @@ def test_a_kept_plan_keeps_its_promise():
     """With exact costs the first plan, bettered, is an upper bound: whatever replaces it later promised less time."""
     better = []
     for seed in range(12):
-        case = draw_case("static", seed=seed, tasks=(20, 60), ccr=5.0)
+        case = draw_instance("static", seed=seed, tasks=(20, 60), ccr=5.0)
         sim = make_sim(case.workload, case.scenario, None, eager=True)
         plans = make_plans(case.workload, sim, [weights_of(each) for each in SETS], moves=(4, 8000))
         plans.contest[KEEPING] = 1
@@ -172,7 +172,9 @@ def test_a_kept_plan_keeps_its_promise():
         better.append(
             np.log(
                 sim.job["finish"][0]
-                / simulate(case.workload, Foresight("anew", SETS), scenario=case.scenario).makespan
+                / simulate(
+                    case.workload, ReplanningPolicy("anew", SETS), scenario=case.scenario
+                ).makespan
             )
         )
     assert np.mean(better) < -0.01
@@ -182,7 +184,7 @@ def test_a_kept_plan_keeps_its_promise():
 def test_a_kept_plan_lives_through_whatever_comes(condition):
     """Tasks that are lost, devices that are down, jobs that come, more tasks than are planned: all is done once, and rightly."""
 
-    class Keeper(PlanDqn):
+    class Keeper(SwitchPolicy):
         def plans(self, sim):
             plans = super().plans(sim)
             plans.known[0] = -np.inf
@@ -190,7 +192,7 @@ def test_a_kept_plan_lives_through_whatever_comes(condition):
 
     for seed in range(6):
         jobs = 5 if condition == "stream" else 1
-        case = draw_case(
+        case = draw_instance(
             condition,
             seed=seed,
             tasks=(20, 50),
@@ -253,7 +255,7 @@ def test_noise_is_told_from_bias():
 
 
 def test_rewards_add_up_to_the_slip_of_the_first_promise():
-    case = draw_case("noisy", seed=3, tasks=40)
+    case = draw_instance("noisy", seed=3, tasks=40)
     sim, plans, turn = start(case)
     rng, total, first = np.random.default_rng(0), 0.0, None
     while next_turn(sim, plans, turn) == MOMENT:
@@ -293,7 +295,7 @@ def test_torch_and_compiled_networks_agree():
         np.testing.assert_allclose(
             [q_value(network, kind, f) for f in feature], torch_says, rtol=2e-4, atol=2e-4
         )
-    plans = PlanValues(len(TOLD), 16)
+    plans = SwitchValues(len(TOLD), 16)
     feature = np.random.default_rng(1).standard_normal((20, len(TOLD))).astype(np.float32)
     torch_says = plans(torch.from_numpy(feature)).detach().numpy()
     np.testing.assert_allclose(
@@ -312,7 +314,7 @@ def test_networks_that_do_not_fit_are_refused():
     with pytest.raises(InvalidInput, match="array 'w2'"):
         turn_networks(wrong)
     with pytest.raises(InvalidInput, match="array 'w1'"):
-        PlanDqn("two", arrays(networks=1), SETS)
+        SwitchPolicy("two", arrays(networks=1), SETS)
 
 
 def test_policies_on_disk(tmp_path):
@@ -327,7 +329,7 @@ def test_policies_on_disk(tmp_path):
     )
     found, turns = weft.load_policy(tmp_path / "plans"), weft.load_policy(tmp_path / "turns")
     assert (type(found), found.name, found.caution, found.most, found.challengers) == (
-        PlanDqn,
+        SwitchPolicy,
         "plans",
         0.25,
         64,
@@ -336,7 +338,7 @@ def test_policies_on_disk(tmp_path):
     assert (found.homes, turns.homes) == (True, False)
     np.testing.assert_array_equal(found.sets, [weights_of(each) for each in SETS])
     np.testing.assert_array_equal(found.judge.w2, plan_arrays()["w2"])
-    assert type(turns) is TurnDqn
+    assert type(turns) is TwoStageDqn
     np.testing.assert_array_equal(turns.network.w2, arrays()["w2"])
     (tmp_path / "plans.json").write_text(
         (tmp_path / "plans.json").read_text().replace('"choice": "plans"', '"choice": "plan"')
@@ -347,7 +349,7 @@ def test_policies_on_disk(tmp_path):
     with pytest.raises(InvalidInput, match="turns\\.safetensors"):
         load_workflow_policy(tmp_path / "turns")
     save_policy(tmp_path / "plain", Card(name="plain", about="", weights=[{"gap": 0.5}], most=9))
-    assert type(weft.load_policy(tmp_path / "plain.json")) is Foresight
+    assert type(weft.load_policy(tmp_path / "plain.json")) is ReplanningPolicy
     (tmp_path / "bad.json").write_text(
         (tmp_path / "plain.json").read_text().replace('"homes": false', '"homes": 2')
     )
@@ -374,7 +376,7 @@ def trap(seed, alone, streams):
             weft.Workflow(work=work, src=[0, 1, 2], dst=[1, 2, 3], data=np.zeros(3)), cluster
         )
         workload = weft.Workload.of(problem)
-        found.append(Case(workload, weft.Scenario.of(workload, changes=[(0.0, 0, 5.0)])))
+        found.append(Instance(workload, weft.Scenario.of(workload, changes=[(0.0, 0, 5.0)])))
     return found
 
 
@@ -387,7 +389,7 @@ def chain_and_another(scale=1.0):
     device takes 19 or 26 s; the chain on device 1 and the other task on device 0 take 6."""
     durations = scale * np.array([[4.0, 4.0], [9.0, 2.0], [6.0, 20.0]])
     workload = weft.Workload.of(weft.Problem.from_arrays(durations, [[0, 1]], [10.0 * scale]))
-    return Case(workload, weft.Scenario.of(workload))
+    return Instance(workload, weft.Scenario.of(workload))
 
 
 def draw_slow_start(ticket):
@@ -397,12 +399,12 @@ def draw_slow_start(ticket):
 
 def test_values_of_ways_to_plan_are_learned():
     sets = [weights_of({})]
-    settings = PlanValueSettings(
+    settings = SwitchSettings(
         rounds=2, alone=8, streams=0, judges=4, epochs=60, rate=1e-2, batch=16, processes=1, seed=1
     )
     draw = {
         "tickets": lambda seed, alone, _: [(seed, k) for k in range(alone)],
-        "case_of": draw_slow_start,
+        "instance_of": draw_slow_start,
     }
     first, second = (train_plan_values(sets, settings, **draw) for _ in range(2))
     assert first.score == pytest.approx(-np.log(2))  # 6 s for 16, cut off at two
@@ -414,7 +416,7 @@ def test_values_of_ways_to_plan_are_learned():
     case = draw_slow_start(99)
     trace = simulate(
         case.workload,
-        PlanDqn("bettering", first.arrays, [{}], caution=first.caution),
+        SwitchPolicy("bettering", first.arrays, [{}], caution=first.caution),
         scenario=case.scenario,
     )
     assert trace.device[np.argsort(trace.task)].tolist() == [1, 1, 0]
@@ -468,16 +470,18 @@ def test_rule_search_finds_what_looking_ahead_is_worth():
 
 def test_evolution_solves_an_ellipse():
     scale = np.array([1.0, 10.0, 100.0])
-    search = Evolution(np.full(3, 2.0), np.ones(3), population=10, rng=np.random.default_rng(3))
+    search = SeparableCma(np.full(3, 2.0), np.ones(3), population=10, rng=np.random.default_rng(3))
     for _ in range(150):
         candidates = search.ask()
         search.tell(candidates, (scale * candidates**2).sum(axis=1))
     assert (scale * search.mean**2).sum() < 1e-6
 
 
-@pytest.mark.parametrize("policy", ["rule", "portfolio"])
+@pytest.mark.parametrize("policy", ["tuned-list", "portfolio"])
 def test_fine_tuning_never_makes_its_own_cases_worse(policy):
-    cases = [draw_case("static", seed=s, tasks=20, structure="cholesky", ccr=5.0) for s in range(6)]
+    cases = [
+        draw_instance("static", seed=s, tasks=20, structure="cholesky", ccr=5.0) for s in range(6)
+    ]
     tuned = fine_tune(policy, cases, seconds=3.0, seed=0)
 
     def mean_log(policy, cases):
@@ -533,7 +537,7 @@ def test_environment_and_policy_see_the_same_bits():
     """The table of the environment holds the features the compiled policy scores, number by number."""
     from weft.learn.workflow.env import WorkflowEnv
 
-    case = draw_case("noisy", seed=5, tasks=20)
+    case = draw_instance("noisy", seed=5, tasks=20)
     env = WorkflowEnv(draw=lambda _: case)
     seen, _ = env.reset(seed=0)
     sim, plans, turn = start(case)

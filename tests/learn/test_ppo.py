@@ -102,7 +102,7 @@ def _greedy(weights, seen, units, actions):
 
 def test_identity_is_learned_and_masked_actions_are_never_chosen():
     env = Identity()
-    result = ppo.train(env, ppo.Settings(**QUICK), seed=1)
+    result = ppo.train(env, ppo.PpoSettings(**QUICK), seed=1)
     for a in range(4):
         for b in range(4):
             seen = np.eye(4, dtype=np.float32)[[a, b]].ravel()
@@ -113,13 +113,13 @@ def test_identity_is_learned_and_masked_actions_are_never_chosen():
 
 
 def test_credit_reaches_the_step_before():
-    result = ppo.train(Delayed(), ppo.Settings(**QUICK | {"samples": 15_000}), seed=0)
+    result = ppo.train(Delayed(), ppo.PpoSettings(**QUICK | {"samples": 15_000}), seed=0)
     assert _greedy(result.weights, np.array([1.0, 0.0]), 1, 3).tolist() == [2]
 
 
 def test_the_same_seed_gives_the_same_curve():
     def curve(seed):
-        found = ppo.train(Identity(), ppo.Settings(**QUICK | {"samples": 3000}), seed=seed)
+        found = ppo.train(Identity(), ppo.PpoSettings(**QUICK | {"samples": 3000}), seed=seed)
         return [
             {k: v for k, v in entry.items() if k != "cpu_seconds"} for entry in found.curve
         ], found.weights
@@ -140,7 +140,7 @@ def test_the_best_network_is_kept():
 
     result = ppo.train(
         Identity(),
-        ppo.Settings(**QUICK | {"samples": 4 * 16 * 32, "evaluations": 4}),
+        ppo.PpoSettings(**QUICK | {"samples": 4 * 16 * 32, "evaluations": 4}),
         evaluate=evaluate,
     )
     assert result.score == 1.0
@@ -155,7 +155,7 @@ def test_an_interrupt_keeps_what_was_learned():
 
     result = ppo.train(
         Identity(),
-        ppo.Settings(**QUICK | {"evaluations": 1000}),
+        ppo.PpoSettings(**QUICK | {"evaluations": 1000}),
         evaluate=lambda w: 1.0,
         watch=watch,
     )
@@ -242,4 +242,4 @@ def test_samples_follow_the_masked_softmax():
 @pytest.mark.parametrize("wrong", [{"samples": 0}, {"horizon": 0.0}, {"trace": 1.5}])
 def test_bad_settings_are_refused(wrong):
     with pytest.raises(InvalidInput, match=next(iter(wrong))):
-        ppo.Settings(**wrong)
+        ppo.PpoSettings(**wrong)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from weft.errors import InvalidInput
 from weft.learn.imitation.amortised.data import draw_problem, solve
-from weft.learn.imitation.amortised.training import Evolution, exercise_of, train
+from weft.learn.imitation.amortised.training import EvolutionSettings, exercise_of, train
 from weft.model import Problem, Schedule
 from weft.model.check import check
 from weft.planners import plan
@@ -36,11 +36,11 @@ from weft.planners.objective import Objective
 from weft.planners.search.annealing import CURRENT
 from weft.planners.search.clock import Clock
 from weft.planners.search.decoder import ANY, decode, make_decoder
-from weft.planners.search.warm_start import FRONTS, LISTS, REST, Start, quick_start
+from weft.planners.search.warm_start import FRONTS, LISTS, REST, WarmStart, quick_start
 from weft.sim.kernel.ranks import upward_rank
 
 
-def quick(problem: Problem) -> Start:
+def quick(problem: Problem) -> WarmStart:
     return quick_start(problem, Objective.of("makespan"), Clock(None))
 
 
@@ -164,7 +164,7 @@ def test_training_improves_where_transfers_are_long_and_repeats() -> None:
     exercises = [
         exercise_of(solve(draw_problem(seed, ccr=8.0, most=25), moves=2000)) for seed in range(16)
     ]
-    evolution = Evolution(generations=12, pairs=6, problems=12, every=4)
+    evolution = EvolutionSettings(generations=12, pairs=6, problems=12, every=4)
     found = train(exercises, evolution)
     assert found.score < found.start
     again = train(exercises, evolution, threads=1)

@@ -14,7 +14,7 @@ from weft.model.check import check
 from weft.planners import plan
 from weft.planners.objective import Objective
 from weft.planners.search.clock import Clock
-from weft.planners.search.genetic import ELITE, Evolution, breed, keep_elite
+from weft.planners.search.genetic import ELITE, GeneticSearch, breed, keep_elite
 
 
 @given(problems(max_tasks=9))
@@ -42,7 +42,7 @@ def test_children_respect_edges_and_devices():
         memory=[2.0] * 6 + [1.0] * 6,
         device_memory=[2.0, 1.0, 2.0],
     )
-    e = Evolution.of(
+    e = GeneticSearch.of(
         problem, Objective.of("makespan"), Clock(None), population=20, seeded=False, seed=3
     )
     keep_elite(e.people, 0)

@@ -71,7 +71,7 @@ def test_equal_to_reference_makespans():
     results = json.loads((data_dir() / "static_graphs" / "results.json").read_text())
     columns = {
         "heft": "heft",
-        "heft-self": "heft_selfloop_average",
+        "heft-saga-mean": "heft_selfloop_average",
         "cpop": "cpop",
         "lookahead": "lookahead",
     }

@@ -7,7 +7,7 @@ import pytest
 
 import weft
 from tests.support.by_view import assert_same_by_view
-from weft.generators import draw_case
+from weft.generators import draw_instance
 from weft.model import Cluster, Problem, Scenario, Workflow, Workload
 from weft.policies import simulate
 from weft.policies.replanning.affinity import (
@@ -18,7 +18,7 @@ from weft.policies.replanning.affinity import (
     find_homes,
     weigh_groups,
 )
-from weft.policies.replanning.policy import Foresight, weights_of
+from weft.policies.replanning.policy import ReplanningPolicy, weights_of
 from weft.policies.replanning.portfolio import make_plans, note_moment, plan_anew
 from weft.sim.kernel.events import advance
 from weft.sim.kernel.tables import make_sim
@@ -160,7 +160,8 @@ def test_staying_on_a_node_is_seen_and_done():
     join = Workflow(work=[4.0] * 6 + [1.0], src=range(6), dst=[6] * 6, data=[4.0] * 6)
     problem = Problem.bind(join, TWO_NODES)
     scattered, near = (
-        simulate(problem, Foresight("x", {}, homes=homes)).makespan for homes in (False, True)
+        simulate(problem, ReplanningPolicy("x", {}, homes=homes)).makespan
+        for homes in (False, True)
     )
     assert (scattered, near) == pytest.approx((8.5, 6.5), abs=1e-6)
     assert (
@@ -198,10 +199,12 @@ def test_a_task_its_home_cannot_run_goes_elsewhere():
     assert plans.stack.home[1].tolist() == [1]
     assert {d // 2 for d in plans.stack.device[1].tolist()[:5]} == {1}
     assert plans.stack.device[1][5] < 2
-    for name in ("heft-homes", "portfolio", "dqn"):
+    for name in ("heft-affinity", "portfolio", "replan-switch"):
         assert weft.check(problem, simulate(problem, name)) == []
     assert weft.check(problem, weft.plan(problem, "heft-node").schedule) == []
-    assert simulate(problem, "heft-homes").makespan <= simulate(problem, "heft-replanned").makespan
+    assert (
+        simulate(problem, "heft-affinity").makespan <= simulate(problem, "heft-replanned").makespan
+    )
 
 
 def test_one_job_does_not_take_a_home_from_the_others():
@@ -224,9 +227,9 @@ def test_small_jobs_are_not_planned_for_ages():
     cluster = Cluster(speed=[1.0, 2.0, 3.0, 4.0], bandwidth=1.0)
     chain = Problem.bind(Workflow(work=[1.0] * 3, src=[0, 1], dst=[1, 2], data=[1.0] * 2), cluster)
     workload = Workload.of([chain], template=np.zeros(500, np.int64), arrival=np.arange(500) * 0.6)
-    simulate(Workload.of(chain), "dqn")
+    simulate(Workload.of(chain), "replan-switch")
     began = time.process_time()
-    assert weft.check(workload, simulate(workload, "dqn")) == []
+    assert weft.check(workload, simulate(workload, "replan-switch")) == []
     assert time.process_time() - began < 5.0  # it was 21 s
 
 
@@ -234,10 +237,10 @@ def test_small_jobs_are_not_planned_for_ages():
 def test_views_and_compiled_path_agree(condition):
     for seed in range(4):
         jobs = 6 if condition == "stream" else 1 + seed % 2
-        case = draw_case(
+        case = draw_instance(
             condition, seed=seed, tasks=(8, 25), jobs=jobs, load=0.9, ccr=[1.0, 5.0][seed % 2]
         )
-        policy = Foresight("x", [{"ahead": 0.8, "trust": 0.5}, {}], homes=True)
+        policy = ReplanningPolicy("x", [{"ahead": 0.8, "trust": 0.5}, {}], homes=True)
         assert_same_by_view(case.workload, policy, case.scenario)
 
 
@@ -246,12 +249,13 @@ def test_where_data_is_dear_it_is_better_to_stay():
     change = {}
     for ccr in (0.1, 5.0):
         cases = [
-            draw_case("changing", seed=60_000 + seed, tasks=(20, 60), ccr=ccr) for seed in range(25)
+            draw_instance("changing", seed=60_000 + seed, tasks=(20, 60), ccr=ccr)
+            for seed in range(25)
         ]
         spans = [
             [
                 simulate(c.workload, name, scenario=c.scenario).makespan
-                for name in ("heft-replanned", "heft-homes")
+                for name in ("heft-replanned", "heft-affinity")
             ]
             for c in cases
         ]
@@ -262,7 +266,7 @@ def test_where_data_is_dear_it_is_better_to_stay():
 
 def test_heft_on_a_node_is_never_worse_than_heft():
     for seed in range(30):
-        problem = draw_case(
+        problem = draw_instance(
             "static", seed=61_000 + seed, tasks=(20, 60), ccr=[0.1, 1.0, 5.0][seed % 3]
         ).workload.problems[0]
         made = weft.plan(problem, "heft-node")

@@ -31,7 +31,7 @@ from weft.policies.conditional.networks import arrays_of, network_of
 from weft.policies.conditional.pair_network import PAIR_FEATURES
 from weft.policies.conditional.pair_policy import OBSERVATION, PairPolicy
 from weft.policies.conditional.rules import ConditionalRule
-from weft.sim.vector.batch import StepFleet, StepOptions
+from weft.sim.vector.batch import StepBatch, StepOptions
 
 EVENT = StepOptions(waiting="event", window=WINDOW)
 
@@ -50,7 +50,7 @@ def test_the_view_is_read_like_the_simulation(seed):
     stream = random_conditional_stream(seed, jobs=40)
     policy = policy_of(numbers(seed), 0)
     arrival, outcome = stream.draw_ticks(seed)
-    fleet = StepFleet(stream, 1, EVENT)
+    fleet = StepBatch(stream, 1, EVENT)
     fleet.place(0, arrival, outcome)
     policy.play(fleet)
     workload = Workload.of(
@@ -77,7 +77,7 @@ def test_a_widened_network_scores_as_the_linear_one():
     linear = numbers(1)
     wide = widened(linear, 5, np.random.default_rng(0))
     stream = random_conditional_stream(9, jobs=100)
-    fleet = StepFleet(stream, 1, EVENT)
+    fleet = StepBatch(stream, 1, EVENT)
     times = []
     for policy in (policy_of(linear, 0), policy_of(wide, 5)):
         fleet.place(0, *stream.draw_ticks(2))
@@ -98,7 +98,7 @@ def test_the_search_repeats():
 @pytest.mark.parametrize("waiting", ["event", "paper"])
 def test_it_plays_the_papers_stream_in_both_ways_of_waiting(waiting):
     stream = load_stream("conditional-paper").with_jobs(400)
-    fleet = StepFleet(stream, 1, dataclasses.replace(EVENT, waiting=waiting))
+    fleet = StepBatch(stream, 1, dataclasses.replace(EVENT, waiting=waiting))
     times = {}
     for name, who in {
         "any": policy_of(first_numbers(), 0),
@@ -112,7 +112,7 @@ def test_it_plays_the_papers_stream_in_both_ways_of_waiting(waiting):
 
 def test_chosen_actions_are_allowed():
     stream = load_stream("conditional-paper").with_jobs(100)
-    fleet = StepFleet(stream, 3, EVENT)
+    fleet = StepBatch(stream, 3, EVENT)
     steps, actions, policy = fleet.reset(1), np.zeros((3, 4), np.int64), policy_of(numbers(2), 0)
     for _ in range(150):
         policy.choose(fleet, actions)

@@ -11,18 +11,18 @@ from weft.policies.conditional.files import find_policy, read_policy
 from weft.policies.conditional.index import load_index
 from weft.policies.conditional.rollout import Rollout, live_on
 from weft.policies.conditional.rules import INDEX, choose_one
-from weft.policies.conditional.sampled_future import PRESENT, draw_future, imagine, take_in
+from weft.policies.conditional.sampled_future import PRESENT, draw_scenario, imagine, take_in
 from weft.sim.kernel.events import MOMENT
-from weft.sim.kernel.jit import lean
+from weft.sim.kernel.jit import njit_noalloc
 from weft.sim.kernel.tables import JOB_HERE
-from weft.sim.vector.batch import StepFleet, StepOptions
+from weft.sim.vector.batch import StepBatch, StepOptions
 from weft.sim.vector.step import act, desk_of, proceed, sim_of
 
 WEIGHTS = load_index().weights
 AHEAD = 20
 
 
-@lean
+@njit_noalloc
 def live(fleet, weights, actions, steps):
     """Job ticks in the system over some steps of the index."""
     sim, desk, cost = sim_of(fleet, 0), desk_of(fleet, 0), 0.0
@@ -36,19 +36,19 @@ def live(fleet, weights, actions, steps):
     return cost
 
 
-@lean
+@njit_noalloc
 def take_present(fleet, mind, ahead):
     return take_in(sim_of(fleet, 0), desk_of(fleet, 0), mind, ahead)
 
 
-@lean
+@njit_noalloc
 def draw_one(fleet, mind, jobs, ahead):
-    draw_future(sim_of(fleet, 0), mind, jobs, ahead)
+    draw_scenario(sim_of(fleet, 0), mind, jobs, ahead)
 
 
-def stepped(waiting: str, draw, steps: int) -> StepFleet:
+def stepped(waiting: str, draw, steps: int) -> StepBatch:
     """The paper's stream after some steps of the index."""
-    fleet = StepFleet(
+    fleet = StepBatch(
         load_stream("conditional-paper").with_jobs(len(draw[0])),
         1,
         StepOptions(waiting=waiting, window=500.0),
@@ -110,7 +110,7 @@ def test_the_real_future_is_not_read():
     policy = Rollout(weights=WEIGHTS, most=8)
     finished = []
     for draw in ((arrival, outcome), (later, other)):
-        fleet = StepFleet(stream, 1, policy.options("event"))
+        fleet = StepBatch(stream, 1, policy.options("event"))
         fleet.place(0, *draw)
         policy.play(fleet)
         finished.append(fleet.fleet.sim.job["finish"][0, :-1].copy())
@@ -123,7 +123,7 @@ def test_looking_ahead_is_better_than_the_index():
     stream = load_stream("conditional-paper").with_jobs(400)
     draw = stream.draw_ticks(5)
     policy = Rollout(weights=WEIGHTS, proposer=read_policy(find_policy("conditional-best")))
-    fleet = StepFleet(stream, 1, policy.options())
+    fleet = StepBatch(stream, 1, policy.options())
     fleet.place(0, *draw)
     load_index().play(fleet)
     alone = fleet.jct(0).mean()

@@ -13,7 +13,7 @@ from weft.formats.native.stream_toml import (
     stream_names,
 )
 from weft.generators.conditional import conditional_paper
-from weft.model.conditional_stream import Arrivals, Drift, Stream, in_ticks
+from weft.model.conditional_stream import Arrivals, ConditionalStream, ProbabilityDrift, in_ticks
 from weft.model.offered_load import offered_load
 
 GOOD = """
@@ -186,7 +186,7 @@ def test_load_of_the_paper():
     stream = load_stream("conditional-paper")
     assert offered_load(stream.with_probability("D", [1.0, 0.0])) == pytest.approx(3.5 / 8 / 1.75)
     assert offered_load(
-        stream.with_drift("D", Drift("uniform", np.array([[0.5, 0.5]])))
+        stream.with_drift("D", ProbabilityDrift("uniform", np.array([[0.5, 0.5]])))
     ) == pytest.approx(offered_load(stream.with_probability("D", [0.0, 1.0])))
 
 
@@ -241,16 +241,22 @@ def test_drifts():
     rng = np.random.default_rng(0)
     at = np.array([0.0, 1.0, 1.5, 2.0, 9.0])
     rows, times = np.array([[0.2, 0.8], [0.6, 0.4]]), np.array([0.0, 2.0])
-    assert Drift("steps", rows, times).at(at, rng)[:, 0].tolist() == [0.2, 0.2, 0.2, 0.6, 0.6]
+    assert ProbabilityDrift("steps", rows, times).at(at, rng)[:, 0].tolist() == [
+        0.2,
+        0.2,
+        0.2,
+        0.6,
+        0.6,
+    ]
     np.testing.assert_allclose(
-        Drift("ramps", rows, times).at(at, rng)[:, 0], [0.2, 0.4, 0.5, 0.6, 0.6]
+        ProbabilityDrift("ramps", rows, times).at(at, rng)[:, 0], [0.2, 0.4, 0.5, 0.6, 0.6]
     )
     start = np.array([[0.5, 0.3, 0.2]])
-    uniform = Drift("uniform", start, low=0.1, high=0.4).at(at, rng)
+    uniform = ProbabilityDrift("uniform", start, low=0.1, high=0.4).at(at, rng)
     assert (uniform == uniform[0]).all()
     assert 0.1 <= uniform[0, 0] <= 0.4
     assert uniform[0, 1] / uniform[0, 2] == pytest.approx(1.5)
-    walk = Drift("walk", start, spread=0.5, low=0.1, high=0.9).at(np.arange(2000.0), rng)
+    walk = ProbabilityDrift("walk", start, spread=0.5, low=0.1, high=0.9).at(np.arange(2000.0), rng)
     assert walk[:, 0].min() >= 0.1
     assert walk[:, 0].max() <= 0.9
     assert np.ptp(walk[:, 0]) > 0.7
@@ -259,7 +265,7 @@ def test_drifts():
 
 def test_outcomes_follow_their_probabilities():
     stream = load_stream("conditional-paper").with_drift(
-        "D", Drift("steps", np.array([[0.9, 0.1], [0.2, 0.8]]), np.array([0.0, 40.0]))
+        "D", ProbabilityDrift("steps", np.array([[0.9, 0.1], [0.2, 0.8]]), np.array([0.0, 40.0]))
     )
     arrival, outcome = stream.draw_ticks(2)
     early = arrival < 40_000
@@ -271,7 +277,7 @@ def test_outcomes_follow_their_probabilities():
 def test_streams_that_do_not_fit_together():
     paper = load_stream("conditional-paper")
     with pytest.raises(InvalidInput, match="has 2 choices but 0 drifts"):
-        Stream(paper.problem, paper.arrivals, (), 5)
+        ConditionalStream(paper.problem, paper.arrivals, (), 5)
     with pytest.raises(InvalidInput, match="has 2 branches, its drift 3"):
         paper.with_probability("D", [0.2, 0.3, 0.5])
     with pytest.raises(UnknownName, match="task 'A' of stream"):

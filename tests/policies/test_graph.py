@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from tests.sim.test_twin import assert_same
 from tests.support.strategies import futures
 from weft.errors import InvalidInput, Stuck, Unsupported
-from weft.generators.instances import CONDITIONS, Case, draw_case
+from weft.generators.instances import CONDITIONS, Instance, draw_instance
 from weft.learn.workflow.graph import (
     GraphModule,
-    Settings,
+    GraphSettings,
     advantages,
     make_batch,
     make_forest,
@@ -101,7 +101,7 @@ def test_deft_makes_no_copy_that_gains_nothing():
 def test_copies_help_where_data_is_dear():
     ratios, copies = [], 0
     for seed in range(6):
-        case = draw_case("static", seed=seed, tasks=40, ccr=5.0)
+        case = draw_instance("static", seed=seed, tasks=40, ccr=5.0)
         trace = simulate(case.workload, DeftPolicy(), scenario=case.scenario)
         assert check(case.workload, trace) == []
         copies += int(trace.copy.sum())
@@ -143,7 +143,9 @@ def test_compiled_decisions_are_those_of_views(name, future, eager):
 @pytest.mark.parametrize("name", POLICIES)
 @pytest.mark.parametrize("condition", list(CONDITIONS))
 def test_compiled_decisions_are_those_of_views_on_gpu_clusters(name, condition):
-    case = draw_case(condition, seed=5, tasks=25, jobs=4 if condition == "stream" else 1, ccr=3.0)
+    case = draw_instance(
+        condition, seed=5, tasks=25, jobs=4 if condition == "stream" else 1, ccr=3.0
+    )
     fast = simulate(case.workload, POLICIES[name](), scenario=case.scenario)
     assert_same(fast, simulate(case.workload, OneByOne(POLICIES[name]()), scenario=case.scenario))
     assert check(case.workload, fast) == []
@@ -256,7 +258,7 @@ def test_files_round_trip(tmp_path):
 def test_likelihood_of_an_order():
     # Ratings 1, 0, 2 drawn in the order third, first, second, of which two were placed:
     # log softmax(2 | 1, 0, 2) + log softmax(1 | 1, 0).
-    case = draw_case("static", seed=1, tasks=30)
+    case = draw_instance("static", seed=1, tasks=30)
     plays, board = play_case(
         case, GraphModule("decima", 0).network(), "decima", np.random.default_rng(0), times=1
     )
@@ -273,7 +275,7 @@ def test_likelihood_of_an_order():
 
 
 def test_advantages_cancel_over_the_plays_of_a_case():
-    case = draw_case("stream", seed=2, tasks=10, jobs=3)
+    case = draw_instance("stream", seed=2, tasks=10, jobs=3)
     plays, _ = play_case(
         case, GraphModule("decima", 0).network(), "decima", np.random.default_rng(0), times=4
     )
@@ -289,14 +291,14 @@ def _short_and_long(settings_, seed, update, progress):
     problems = [Problem.from_arrays([[seconds]]) for seconds in (10.0, 1.0, 10.0, 1.0, 10.0, 1.0)]
     problems = [replace(problem, cluster=problems[0].cluster) for problem in problems]
     workload = Workload.of(problems, template=np.arange(6), arrival=np.zeros(6))
-    return [Case(workload, Scenario.of(workload))] * 2
+    return [Instance(workload, Scenario.of(workload))] * 2
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_learns_to_let_the_short_jobs_go_first(kind):
     learned = train_graph(
         kind,
-        settings=Settings(updates=40, lessons=0, plays=8, rate=5e-3, every=100),
+        settings=GraphSettings(updates=40, lessons=0, plays=8, rate=5e-3, every=100),
         seed=1,
         draw=_short_and_long,
     )
@@ -307,7 +309,7 @@ def test_learns_to_let_the_short_jobs_go_first(kind):
 
 
 def test_imitation_and_same_seed_same_network():
-    small = Settings(updates=1, lessons=3, plays=2, small=(8, 10), jobs=(2, 2))
+    small = GraphSettings(updates=1, lessons=3, plays=2, small=(8, 10), jobs=(2, 2))
     one, two = (
         train_graph("decima", settings=small, seed=7, validation=validation_cases(each=1))
         for _ in range(2)

@@ -116,7 +116,7 @@ def test_conditional_workflows_are_refused_by_those_that_plan():
     problem = Problem.bind(b.build(), Cluster(speed=[1.0]))
     for name in POLICIES.names():
         if name.startswith(
-            ("heft", "srw", "fifo-deft", "rule", "dqn", "portfolio", "decima", "lachesis")
+            ("heft", "srw", "fifo-deft", "rule", "replan-switch", "portfolio", "decima", "lachesis")
         ):
             with pytest.raises(Unsupported, match="choices"):
                 simulate(problem, name)

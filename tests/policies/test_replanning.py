@@ -6,10 +6,10 @@ import pytest
 import weft
 from tests.support.by_view import assert_same_by_view
 from weft.errors import InvalidInput, UnknownName, Unsupported
-from weft.generators import CONDITIONS, draw_case
+from weft.generators import CONDITIONS, draw_instance
 from weft.policies import simulate
 from weft.policies.replanning.placement import WEIGHTS
-from weft.policies.replanning.policy import Foresight, weights_of
+from weft.policies.replanning.policy import ReplanningPolicy, weights_of
 from weft.policies.replanning.portfolio import live_by_plans, make_plans
 from weft.sim.kernel.events import ENDED
 from weft.sim.kernel.tables import make_sim
@@ -35,10 +35,10 @@ ODD = {
 }
 
 
-def case_of(condition, seed):
+def instance_of(condition, seed):
     if condition == "stream":
-        return draw_case(condition, seed=seed, jobs=6, tasks=(8, 20), load=0.9)
-    return draw_case(
+        return draw_instance(condition, seed=seed, jobs=6, tasks=(8, 20), load=0.9)
+    return draw_instance(
         condition, seed=seed, tasks=(15, 40), jobs=1 + seed % 2, ccr=[0.1, 1.0, 5.0][seed % 3]
     )
 
@@ -51,15 +51,17 @@ def case_of(condition, seed):
 @pytest.mark.parametrize("condition", list(CONDITIONS))
 def test_views_and_compiled_path_agree(condition, weights):
     for seed in range(4):
-        case = case_of(condition, seed)
-        assert_same_by_view(case.workload, Foresight("x", weights), case.scenario)
+        case = instance_of(condition, seed)
+        assert_same_by_view(case.workload, ReplanningPolicy("x", weights), case.scenario)
 
 
 @pytest.mark.parametrize("condition", list(CONDITIONS))
 def test_several_plans_by_view_and_compiled_agree(condition):
     for seed in range(2):
-        case = case_of(condition, seed)
-        policy = Foresight("x", [ODD, {}, {"ahead": 1.0, "trust": 0.5}], challengers=1 + seed)
+        case = instance_of(condition, seed)
+        policy = ReplanningPolicy(
+            "x", [ODD, {}, {"ahead": 1.0, "trust": 0.5}], challengers=1 + seed
+        )
         assert_same_by_view(case.workload, policy, case.scenario)
 
 
@@ -69,9 +71,9 @@ def test_views_tell_of_jobs_that_are_empty_cancelled_or_lost(kind):
     sets = {"heft": {}, "plans": [ODD, {}, {"ahead": 1.0}], "homes": [ODD, {}]}[kind]
     for seed in range(60):
         rng = np.random.default_rng(seed)
-        cluster = draw_case("static", seed=seed).workload.cluster
+        cluster = draw_instance("static", seed=seed).workload.cluster
         flows = [
-            draw_case(
+            draw_instance(
                 "static", seed=900 + 7 * seed + k, tasks=(3, 12), cluster=cluster
             ).workload.problems[0]
             for k in range(4)
@@ -87,26 +89,26 @@ def test_views_tell_of_jobs_that_are_empty_cancelled_or_lost(kind):
         changes += [(t + 1.0, d, 1.0) for t, d, _ in changes]
         factor = np.exp(0.3 * rng.standard_normal(workload.instances))
         future = weft.Scenario.of(workload, cancel=cancel, changes=sorted(changes), factor=factor)
-        assert_same_by_view(workload, Foresight("x", sets, homes=kind == "homes"), future)
+        assert_same_by_view(workload, ReplanningPolicy("x", sets, homes=kind == "homes"), future)
 
 
 def test_the_best_of_plans_made_once_is_no_worse_than_any():
     """Costs are exact and a lone plan is kept as it is, so that the first promise of the best one is kept or bettered."""
     for seed in range(5):
-        case = draw_case("static", seed=seed, tasks=50, ccr=2.0)
+        case = draw_instance("static", seed=seed, tasks=50, ccr=2.0)
         sets = [{}, {"ahead": 1.0}, {"together": 0.5}]
         alone = [
-            simulate(case.workload, Foresight("one", given), scenario=case.scenario).makespan
+            simulate(case.workload, ReplanningPolicy("one", given), scenario=case.scenario).makespan
             for given in sets
         ]
         assert simulate(
-            case.workload, Foresight("all", sets), scenario=case.scenario
+            case.workload, ReplanningPolicy("all", sets), scenario=case.scenario
         ).makespan <= min(alone) * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_without_changes_planning_anew_keeps_hefts_plan(seed):
-    case = draw_case("static", seed=seed, tasks=60)
+    case = draw_instance("static", seed=seed, tasks=60)
     planned = weft.plan(case.workload.problems[0], "heft").makespan
     assert simulate(
         case.workload, "heft-replanned", scenario=case.scenario
@@ -121,14 +123,14 @@ def test_looking_ahead_sees_the_slow_link():
     """
     problem = weft.Problem.from_arrays([[4.0, 4.0], [9.0, 2.0]], [[0, 1]], [10.0])
     assert simulate(problem, "heft-replanned").makespan == 13.0
-    assert simulate(problem, Foresight("ahead", {"ahead": 1.0})).makespan == 6.0
+    assert simulate(problem, ReplanningPolicy("ahead", {"ahead": 1.0})).makespan == 6.0
 
 
 def test_shortest_remaining_work_goes_first():
     """One device, jobs of 5 s and 1 s at once: the short one ends at 1, the long one at 6; in order of arrival at 5 and 6."""
     problems = [weft.Problem.from_arrays([[5.0]]), weft.Problem.from_arrays([[1.0]])]
     workload = weft.Workload.of(problems, arrival=[0.0, 0.0])
-    assert simulate(workload, "srw-replanned").job_finish.tolist() == [6.0, 1.0]
+    assert simulate(workload, "srpt-replanned").job_finish.tolist() == [6.0, 1.0]
     assert simulate(workload, "heft-arrival").job_finish.tolist() == [5.0, 6.0]
 
 
@@ -141,7 +143,7 @@ def test_aims_differ_where_jobs_compete():
     chain = weft.Problem.from_arrays([[2.0, 2.0], [2.0, 2.0]], [[0, 1]], [0.0])
     short = weft.Problem.from_arrays([[1.0, 1.0]])
     workload = weft.Workload.of([chain, short, short])
-    policy = Foresight("x", {"work": 10.0, "rank": 0.1})
+    policy = ReplanningPolicy("x", {"work": 10.0, "rank": 0.1})
     assert simulate(workload, policy).job_finish.tolist() == [5.0, 1.0, 1.0]
     assert simulate(workload, policy.aimed_at("makespan")).job_finish.tolist() == [4.0, 1.0, 2.0]
     with pytest.raises(UnknownName, match="unknown aim 'makspan'; did you mean 'makespan'"):
@@ -167,8 +169,8 @@ def test_energy_weight_moves_work_to_the_frugal_device():
     workload = weft.Workload.of(
         weft.Problem.bind(weft.Workflow(work=[1.0, 1.0], src=[0], dst=[1], data=[0.0]), cluster)
     )
-    assert simulate(workload, Foresight("plain", {})).device.tolist() == [0, 0]
-    assert simulate(workload, Foresight("frugal", {"energy": 0.5})).device.tolist() == [1, 1]
+    assert simulate(workload, ReplanningPolicy("plain", {})).device.tolist() == [0, 0]
+    assert simulate(workload, ReplanningPolicy("frugal", {"energy": 0.5})).device.tolist() == [1, 1]
 
 
 def test_weights_have_names():
@@ -193,7 +195,7 @@ def test_choices_are_refused():
 def test_breaking_off_changes_nothing(condition):
     """Once every idle device has something to start now, the rest of the plan cannot change that."""
     for seed in range(4):
-        case = draw_case(
+        case = draw_instance(
             condition, seed=seed, tasks=(15, 30), jobs=8, ccr=[0.1, 1.0, 5.0, 1.0][seed], load=0.9
         )
         for weights in (

@@ -135,7 +135,7 @@ def test_whoever_comes_early_waits_for_its_turn(monkeypatch):
     turns, left = dask_plugin.Turns(), []
     monkeypatch.setattr(dask_plugin, "secede", lambda: left.append(1))
     errand = partial(
-        dask_plugin.Errand,
+        dask_plugin.TaskMessage,
         "r",
         device="d",
         home="h",

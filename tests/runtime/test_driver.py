@@ -15,12 +15,12 @@ from weft.errors import Stuck
 from weft.model import Cluster, Problem, Scenario, Workload
 from weft.model.trace import CANCELLED, DONE, LOST
 from weft.planners import PLANNERS
-from weft.runtime import FakeBackend, TaskFailed, Terms
+from weft.runtime import FakeBackend, RunOptions, TaskFailed
 from weft.runtime.backends.protocol import DeviceAdded
-from weft.runtime.costs.drift import Drift
-from weft.runtime.deciders.plan import PlanGuide, remaining_problem
-from weft.runtime.deciders.policy import PolicyGuide, greedy
-from weft.runtime.deciders.shadow import ShadowedGuide
+from weft.runtime.costs.drift import DriftDetector
+from weft.runtime.deciders.plan import PlanDecider, remaining_problem
+from weft.runtime.deciders.policy import PolicyDecider, greedy
+from weft.runtime.deciders.shadow import ShadowedDecider
 from weft.runtime.engine.driver import Driver
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
 from weft.runtime.service.budgets import Budget, Reservations, Space
@@ -45,7 +45,7 @@ def drive(
         life,
         backend,
         guide or greedy(),
-        terms=Terms(**terms),
+        terms=RunOptions(**terms),
         drift=drift,
         reservations=reservations,
     )
@@ -54,7 +54,7 @@ def drive(
 
 
 def heft(**options):
-    return PlanGuide(PLANNERS.create("heft"), **options)
+    return PlanDecider(PLANNERS.create("heft"), **options)
 
 
 def independent(seconds, devices=1, jobs=1):
@@ -119,7 +119,9 @@ def test_a_task_that_hangs_meets_its_limit_and_others_do_not():
     calls = []
     backend.cancel = calls.append
     backend.begin(workload, None)
-    driver = Driver(LiveLifecycle(workload), backend, greedy(), terms=Terms(timeout={"t0": 3.0}))
+    driver = Driver(
+        LiveLifecycle(workload), backend, greedy(), terms=RunOptions(timeout={"t0": 3.0})
+    )
     with pytest.raises(Stuck):
         driver.run()  # this backend only takes notes
     assert calls == [0]
@@ -156,7 +158,7 @@ def test_the_story_of_a_task_is_kept():
 def test_terms_that_make_no_sense_are_refused():
     for bad in ({"window": 0}, {"retries": -1}, {"crashes": 0}, {"on_error": "ignore"}):
         with pytest.raises(weft.InvalidInput):
-            Terms(**bad)
+            RunOptions(**bad)
 
 
 def test_a_batch_that_lost_a_member_reports_on_the_others():
@@ -184,7 +186,7 @@ def test_a_batch_that_lost_a_member_reports_on_the_others():
 @given(problems(min_tasks=1), st.sampled_from(["heft", "cpop", "min-min", "round-robin"]))
 def test_a_plan_runs_as_planned_when_nothing_happens(problem, name):
     made = weft.plan(problem, name)
-    guide = PlanGuide(PLANNERS.create(name))
+    guide = PlanDecider(PLANNERS.create(name))
     workload = Workload.of(problem)
     backend = FakeBackend(problem.cluster)
     backend.begin(workload, None)
@@ -246,7 +248,7 @@ class Growing(FakeBackend):
 
 @pytest.mark.parametrize(
     "make",
-    [lambda: heft(ahead=1), greedy, lambda: PolicyGuide(weft.policies.POLICIES.create("eft"))],
+    [lambda: heft(ahead=1), greedy, lambda: PolicyDecider(weft.policies.POLICIES.create("eft"))],
 )
 def test_a_device_nobody_knew_of_is_used(make):
     # As above, but the second device is new: the run grows, and the trace tells of both.
@@ -258,20 +260,20 @@ def test_a_device_nobody_knew_of_is_used(make):
     workload = on(Cluster(speed=[1.0]))
     backend = Growing(workload.cluster, modelled=False)
     backend.begin(workload, None)
-    watched = ShadowedGuide(make(), weft.policies.POLICIES.create("eft"))
+    watched = ShadowedDecider(make(), weft.policies.POLICIES.create("eft"))
     driver = Driver(
         LiveLifecycle(workload),
         backend,
         watched,
-        terms=Terms(window=1),
-        drift=Drift(workload),
+        terms=RunOptions(window=1),
+        drift=DriftDetector(workload),
         grown=on,
     )
     driver.run()
     trace = driver.trace()
     assert trace.workload.cluster.p == 2
     assert weft.check(trace.workload, trace, timing=False) == []
-    if isinstance(watched.guide, PlanGuide):
+    if isinstance(watched.guide, PlanDecider):
         assert (
             trace.makespan == 6.0
         )  # a rule has committed all four to the first device before the second came
@@ -296,7 +298,9 @@ def test_estimates_that_were_wrong_are_corrected_and_planned_anew():
     scenario = Scenario.of(workload, bias=np.array([[1.0, 10.0]]))
     fixed = drive(workload, scenario=scenario, guide=heft(ahead=1, replan=False))[1]
     guide = heft(ahead=1)
-    adapted = drive(workload, scenario=scenario, guide=guide, drift=Drift(workload, least=2))[1]
+    adapted = drive(
+        workload, scenario=scenario, guide=guide, drift=DriftDetector(workload, least=2)
+    )[1]
     assert fixed.makespan == 200.0  # HEFT gives 20 tasks to device 1, of 10 s each
     assert guide.plans > 1
     # Two tasks of 10 s are enough to learn it, up to three more are under way: 60 s at most, against 30 * 2 = 60 on device 0 alone.
@@ -421,4 +425,4 @@ def test_a_stopped_run_says_what_failed(tmp_path):
 
 
 def test_policy_guides_keep_their_name():
-    assert PolicyGuide(weft.policies.POLICIES.create("fifo")).name == "fifo"
+    assert PolicyDecider(weft.policies.POLICIES.create("fifo")).name == "fifo"

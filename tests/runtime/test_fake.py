@@ -11,8 +11,8 @@ from tests.support.strategies import futures
 from weft.errors import Stuck
 from weft.policies import POLICIES
 from weft.runtime.backends.fake import FakeBackend
-from weft.runtime.deciders.policy import PolicyGuide, ReplayGuide, adaptive, batch_keys
-from weft.runtime.deciders.rules import RuleGuide
+from weft.runtime.deciders.policy import PolicyDecider, ReplayDecider, adaptive, batch_keys
+from weft.runtime.deciders.rules import RuleDecider
 from weft.runtime.engine.driver import Driver
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
 from weft.sim.reference import simulate_reference
@@ -20,7 +20,7 @@ from weft.sim.reference import simulate_reference
 
 def run_fake(workload, scenario, guide, *, eager=True, keys=None):
     life = LiveLifecycle(
-        workload, modelled=True, eager=eager, planned=isinstance(guide, ReplayGuide), keys=keys
+        workload, modelled=True, eager=eager, planned=isinstance(guide, ReplayDecider), keys=keys
     )
     backend = FakeBackend(workload.cluster, scenario)
     backend.begin(workload, None)
@@ -44,7 +44,7 @@ def assert_equal_events(workload, scenario, make_guide, decider, *, eager=True, 
 def test_a_policy_runs_as_it_is_simulated(future, eager):
     workload, scenario = future
     assert_equal_events(
-        workload, scenario, lambda: PolicyGuide(RandomPolicy()), RandomPolicy(), eager=eager
+        workload, scenario, lambda: PolicyDecider(RandomPolicy()), RandomPolicy(), eager=eager
     )
 
 
@@ -59,7 +59,7 @@ def test_a_rule_runs_as_it_is_simulated(future, name, eager):
     rule = POLICIES.create(name)
     keys = batch_keys(rule, workload)
     assert_equal_events(
-        workload, scenario, lambda: PolicyGuide(rule), rule.rule(workload), eager=eager, keys=keys
+        workload, scenario, lambda: PolicyDecider(rule), rule.rule(workload), eager=eager, keys=keys
     )
 
 
@@ -72,7 +72,7 @@ def test_a_rule_runs_as_it_is_simulated(future, name, eager):
 def test_a_rule_on_heaps_decides_as_it_is_simulated(future, name, eager):
     workload, scenario = future
     rule = POLICIES.create(name)
-    assert type(adaptive(rule)) is RuleGuide
+    assert type(adaptive(rule)) is RuleDecider
     keys = batch_keys(rule, workload)
     assert_equal_events(
         workload, scenario, lambda: adaptive(rule), rule.rule(workload), eager=eager, keys=keys
@@ -84,7 +84,7 @@ def test_a_rule_on_heaps_decides_as_it_is_simulated(future, name, eager):
 def test_a_policy_that_makes_copies_runs_as_it_is_simulated(future, eager):
     workload, scenario = future
     assert_equal_events(
-        workload, scenario, lambda: PolicyGuide(CopyingPolicy()), CopyingPolicy(), eager=eager
+        workload, scenario, lambda: PolicyDecider(CopyingPolicy()), CopyingPolicy(), eager=eager
     )
 
 
@@ -95,4 +95,6 @@ def test_a_schedule_runs_as_it_is_simulated(data, future, eager):
     schedules = [
         _any_plan(problem, data.draw(st.integers(0, 2**32 - 1))) for problem in workload.problems
     ]
-    assert_equal_events(workload, scenario, lambda: ReplayGuide(schedules), schedules, eager=eager)
+    assert_equal_events(
+        workload, scenario, lambda: ReplayDecider(schedules), schedules, eager=eager
+    )

@@ -16,7 +16,7 @@ from weft.model import Cluster, Workflow
 from weft.runtime import History
 from weft.runtime.costs.drift import filled
 from weft.runtime.costs.estimates import estimated_problem
-from weft.runtime.costs.history import KEPT, VERSION, Sample, drift_of, fit_link
+from weft.runtime.costs.history import KEPT, VERSION, Measurement, drift_of, fit_link
 
 
 @pytest.fixture
@@ -26,9 +26,9 @@ def history(tmp_path):
 
 def test_quartiles_by_kind_device_and_size(history):
     history.add(
-        [Sample("gemm", "cpu", s, work=8.0, output=100.0) for s in (1.0, 2.0, 3.0, 4.0, 5.0)]
+        [Measurement("gemm", "cpu", s, work=8.0, output=100.0) for s in (1.0, 2.0, 3.0, 4.0, 5.0)]
     )
-    history.add([Sample("gemm", "gpu", 0.5, work=8.0), Sample("trsm", "cpu", 7.0)])
+    history.add([Measurement("gemm", "gpu", 0.5, work=8.0), Measurement("trsm", "cpu", 7.0)])
     rows = {(d.kind, d.device): d for d in history.durations()}
     assert rows["gemm", "cpu"].quartiles == (2.0, 3.0, 4.0)
     assert rows["gemm", "cpu"].output == 100.0
@@ -38,8 +38,8 @@ def test_quartiles_by_kind_device_and_size(history):
 
 
 def test_only_the_newest_are_kept(history):
-    history.add([Sample("a", "cpu", 1.0)] * KEPT)
-    history.add([Sample("a", "cpu", 3.0)] * (KEPT - 10))
+    history.add([Measurement("a", "cpu", 1.0)] * KEPT)
+    history.add([Measurement("a", "cpu", 3.0)] * (KEPT - 10))
     (known,) = history.durations()
     assert known.count == KEPT
     assert known.quartiles[1] == 3.0
@@ -72,10 +72,10 @@ def test_links_are_never_negative(rows):
 
 WRITER = """
 import sys
-from weft.runtime.costs.history import History, Sample
+from weft.runtime.costs.history import History, Measurement
 history = History(sys.argv[1])
 for k in range(20):
-    history.add([Sample(sys.argv[2], "cpu", 1.0 + k)] * 3)
+    history.add([Measurement(sys.argv[2], "cpu", 1.0 + k)] * 3)
 """
 
 
@@ -124,13 +124,13 @@ def test_without_measurements_the_workflow_counts(history):
 
 
 def test_measurements_count_and_the_rest_follows_their_scale(history):
-    history.add([Sample("a", "cpu", 0.01, work=1.0)])
+    history.add([Measurement("a", "cpu", 0.01, work=1.0)])
     # a on cpu is known: 0.01. On gpu it is taken to be off by the same factor; b by that of all that is known.
     assert (
         estimated_problem(two_kinds(), CLUSTER, history).durations().round(12).tolist()
         == [[0.01, 0.01]] * 3
     )
-    history.add([Sample("a", "gpu", 0.04, work=1.0), Sample("b", "cpu", 0.5, work=1.0)])
+    history.add([Measurement("a", "gpu", 0.04, work=1.0), Measurement("b", "cpu", 0.5, work=1.0)])
     np.testing.assert_allclose(
         estimated_problem(two_kinds(), CLUSTER, history).durations(),
         [[0.01, 0.04]] * 2 + [[0.5, 0.5]],
@@ -139,8 +139,8 @@ def test_measurements_count_and_the_rest_follows_their_scale(history):
 
 def test_edges_that_say_nothing_carry_what_was_returned_before(history):
     # make returned 100 bytes at work 1 and 900 at work 9; what the user said stays, and what nobody knows is nothing.
-    samples = [Sample("make", "cpu", 1.0, work=w, output=100.0 * w) for w in (1.0, 9.0)]
-    history.add([*samples, Sample("none", "cpu", 1.0)])
+    samples = [Measurement("make", "cpu", 1.0, work=w, output=100.0 * w) for w in (1.0, 9.0)]
+    history.add([*samples, Measurement("none", "cpu", 1.0)])
     b = weft.WorkflowBuilder()
     for name, kind, work in (
         ("a", "make", 1.0),
@@ -181,7 +181,7 @@ def test_measured_links_are_the_links_of_the_cluster(history):
     slow = Workflow(work=[1.0, 1.0], src=[0], dst=[1], data=[20.0], kind=[0, 1], kinds=("a", "b"))
     history.add(
         [
-            Sample(kind, device, seconds, work=1.0, data=data)
+            Measurement(kind, device, seconds, work=1.0, data=data)
             for kind, device, seconds, data in LINKED
             for _ in range(3)
         ]
@@ -213,7 +213,7 @@ def test_a_size_never_seen_is_predicted_by_a_model_through_the_others(history):
     # seconds = 2 * work ** 1.5, at four sizes; the nearest size, scaled by the work, would say 2 * 8 ** 1.5 * 8 = 362.
     history.add(
         [
-            Sample("a", "cpu", 2.0 * work**1.5, work=work)
+            Measurement("a", "cpu", 2.0 * work**1.5, work=work)
             for work in (1.0, 2.0, 4.0, 8.0)
             for _ in range(5)
         ]

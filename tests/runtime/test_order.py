@@ -14,12 +14,12 @@ import weft
 from tests.support.strategies import problems
 from weft.model import Problem, Workload
 from weft.model.trace import DONE, LOST
-from weft.runtime import Terms
+from weft.runtime import RunOptions
 from weft.runtime.backends.protocol import DeviceAdded, DeviceLost, Failed, Finished, Started
 from weft.runtime.deciders.policy import greedy
 from weft.runtime.engine.driver import Driver
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
-from weft.runtime.journal import Record
+from weft.runtime.journal import JournalEntry
 
 
 class Scripted:
@@ -75,7 +75,7 @@ class Scripted:
 
 def drive(workload, script, **terms):
     driver = Driver(
-        LiveLifecycle(workload), Scripted(workload, script), greedy(), terms=Terms(**terms)
+        LiveLifecycle(workload), Scripted(workload, script), greedy(), terms=RunOptions(**terms)
     )
     driver.run()
     trace = driver.trace()
@@ -223,7 +223,7 @@ def test_a_journal_is_resumed_in_the_order_it_was_written(tmp_path):
     workload = Workload.of(Problem.from_arrays([[0.0], [0.0]], [[1, 0]]))
     driver = Driver(LiveLifecycle(workload), Scripted(workload, []), greedy())
     driver.resume(
-        [Record(i, "d0", 0.0, 0.0, 0.0, {}, f"{i}.result") for i in (1, 0)],
+        [JournalEntry(i, "d0", 0.0, 0.0, 0.0, {}, f"{i}.result") for i in (1, 0)],
         lambda i: tmp_path / str(i),
     )
     driver.run()
@@ -234,7 +234,7 @@ def test_a_journal_of_devices_that_are_gone_is_resumed(tmp_path):
     workload = chain()
     driver = Driver(LiveLifecycle(workload), Scripted(workload, [(2.0, [])]), greedy())
     driver.resume(
-        [Record(i, "old", 0.0, float(i), i + 1.0, {}, f"{i}.result") for i in (0, 1)],
+        [JournalEntry(i, "old", 0.0, float(i), i + 1.0, {}, f"{i}.result") for i in (0, 1)],
         lambda i: tmp_path / str(i),
     )
     driver.run()
@@ -283,7 +283,7 @@ def test_whatever_the_clocks_say_the_trace_could_have_happened(problem, seed, wi
         LiveLifecycle(workload),
         Skewed(workload, np.random.default_rng(seed)),
         greedy(),
-        terms=Terms(window=window, retries=1, backoff=0.01, on_error="continue"),
+        terms=RunOptions(window=window, retries=1, backoff=0.01, on_error="continue"),
     )
     driver.run()
     assert weft.check(workload, driver.trace(), timing=False) == []

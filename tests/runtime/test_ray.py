@@ -22,8 +22,8 @@ from tests.support import run_functions as f
 from weft.model.trace import DONE, LOST
 from weft.runtime import History, LocalDevice, RayBackend, RayDevice, TaskFailed
 from weft.runtime.backends.protocol import Finished, Transfer
-from weft.runtime.backends.ray.slots import Moves
-from weft.runtime.deciders.whole_plan import Row
+from weft.runtime.backends.ray.slots import TransferEstimator
+from weft.runtime.deciders.whole_plan import PlanRow
 from weft.runtime.service.service import Service
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'weft[ray]'")
@@ -181,7 +181,7 @@ def test_a_plan_reads_what_it_calls_itself():
 
     backend._call, backend.wait, backend._retract = call, wait, list
     told = []
-    rows = [Row(0, 0, (7,)), Row(1, 1, (0,))]
+    rows = [PlanRow(0, 0, (7,)), PlanRow(1, 1, (0,))]
     backend.run_plan(rows, lambda instance, _event: told.append(instance) or True, fixed=True)
     assert called == [(0, 0, ["from before"]), (1, 1, ["value of 0"])]
     assert told == [0, 1]
@@ -392,7 +392,7 @@ def test_a_plan_that_was_wrong_is_made_anew(two, run, monkeypatch):
 
 
 def test_what_moves_is_measured_by_how_late_it_starts():
-    moves = Moves()
+    moves = TransferEstimator()
     assert moves.started((7,), 1, since=0.0, free_at=0.0, start=1.0) == ()  # nothing is known of it
     for k in range(3):
         moves.made(k, 0, 100.0, 1.0)

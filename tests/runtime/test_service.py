@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import weft
 from tests.support import run_functions as f
-from weft.runtime import FakeBackend, LocalBackend, PolicyReplaced, TaskFailed, Terms
+from weft.runtime import FakeBackend, LocalBackend, PolicyReplaced, RunOptions, TaskFailed
 from weft.runtime.backends.protocol import DeviceAdded
 from weft.runtime.service.budgets import Budget
 from weft.runtime.service.queue import QueueFull, WaitQueue
@@ -235,7 +235,7 @@ def test_what_was_sent_ahead_counts_against_the_budget():
 def test_a_failure_is_of_its_submission_alone(on_error):
     # Instance 1 is the second of a's three tasks. Going on, the third runs; stopped, it does not. b is not concerned.
     backend = Scripted([(0.0, "a", [1.0] * 3), (0.0, "b", [1.0] * 2)], faults={1: ["raised"]})
-    ran = backend.serve(terms=Terms(on_error=on_error))
+    ran = backend.serve(terms=RunOptions(on_error=on_error))
     assert [who for _, who in ran].count("a") == (3 if on_error == "continue" else 2)
     assert [who for _, who in ran].count("b") == 2
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.runtime.costs.history import History, Sample
+from weft.runtime.costs.history import History, Measurement
 from weft.runtime.inputs.snakemake import DEVICE, Finish, finished_jobs, learn, seconds_by_rule
 
 SNAKEFILE = """
@@ -78,8 +78,8 @@ def test_the_long_chain_goes_first_once_it_is_known(tmp_path):
     other = tmp_path / "other.sqlite"
     History(other).add(
         [
-            Sample("decoy", DEVICE, 100.0),
-            *(Sample(rule, DEVICE, 0.1) for rule in ("head", "tail", "join")),
+            Measurement("decoy", DEVICE, 100.0),
+            *(Measurement(rule, DEVICE, 0.1) for rule in ("head", "tail", "join")),
         ]
     )
     (tmp_path / "order.log").unlink()
@@ -126,7 +126,7 @@ def test_the_contract_of_the_interface(tmp_path):
     assert (
         empty.select_jobs([dag._jobs[0]], dag._jobs, {"cpu": 1}, defaultdict(int)) is None
     )  # nothing known: greedy decides
-    History(path).add([Sample("any", DEVICE, 1.0)])
+    History(path).add([Measurement("any", DEVICE, 1.0)])
 
     class Contract(interface.TestSchedulerBase):
         def get_scheduler_cls(self):

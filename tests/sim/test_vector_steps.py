@@ -7,14 +7,14 @@ from tests.support.slow_steps import SlowSteps
 from weft.errors import InvalidInput, Stuck
 from weft.formats.native.stream_toml import load_stream
 from weft.model import Cluster, Device, Problem, WorkflowBuilder
-from weft.model.conditional_stream import Arrivals, Drift, Stream
+from weft.model.conditional_stream import Arrivals, ConditionalStream, ProbabilityDrift
 from weft.policies.conditional.rules import FEATURES, RULES, ConditionalRule
-from weft.sim.vector.batch import StepFleet, StepOptions
+from weft.sim.vector.batch import StepBatch, StepOptions
 
 PAPER = load_stream("conditional-paper")
 
 
-def any_stream(rng: np.random.Generator, jobs: int = 25) -> Stream:
+def any_stream(rng: np.random.Generator, jobs: int = 25) -> ConditionalStream:
     """A random graph with joins, choices, shared kinds, units that cannot run everything, and whole ticks: many ties."""
     units = int(rng.integers(1, 4))
     builder = WorkflowBuilder("any")
@@ -36,7 +36,7 @@ def any_stream(rng: np.random.Generator, jobs: int = 25) -> Stream:
                 builder.edge(name, target, when=f"b{k % branches}")
             if rng.random() < 0.7:
                 watched.append(len(drift))
-            drift.append(Drift("fixed", np.array([share])))
+            drift.append(ProbabilityDrift("fixed", np.array([share])))
         else:
             for target in targets:
                 builder.edge(name, target)
@@ -44,7 +44,7 @@ def any_stream(rng: np.random.Generator, jobs: int = 25) -> Stream:
     arrivals = Arrivals(
         "trace", gap=0.0, times=tuple(np.cumsum(rng.integers(0, 8, jobs)).astype(float))
     )
-    return Stream(
+    return ConditionalStream(
         Problem.bind(builder.build(), cluster), arrivals, tuple(drift), jobs, tuple(watched)
     )
 
@@ -55,7 +55,7 @@ def test_equals_the_slow_twin(seed, waiting):
     rng = np.random.default_rng(seed)
     stream = any_stream(rng)
     window = float(rng.choice([np.inf, 5.0]))
-    fleet = StepFleet(stream, 1, StepOptions(waiting=waiting, idle=3.0, window=window))
+    fleet = StepBatch(stream, 1, StepOptions(waiting=waiting, idle=3.0, window=window))
     arrival, outcome = stream.draw_ticks(0)
     slow = SlowSteps(stream, arrival, outcome, waiting=waiting, idle=3.0, window=window)
     state = slow.begin()
@@ -93,7 +93,7 @@ def test_equals_the_slow_twin(seed, waiting):
 )
 def test_published_baselines(rule, jct, steps):
     # Their own simulator, seed 1, p(c) = 0.5, 10,000 jobs.
-    fleet = StepFleet(PAPER, 1, authors=True)
+    fleet = StepBatch(PAPER, 1, authors=True)
     fleet.place(0, *PAPER.draw_ticks(1, authors=True))
     assert ConditionalRule(rule).play(fleet).tolist() == [steps]
     assert round(1000 * fleet.jct(0).mean(), 2) == jct
@@ -102,7 +102,7 @@ def test_published_baselines(rule, jct, steps):
 def test_what_a_job_alone_takes():
     # A, B and C on CPUs, one after the other: 24 ms. A, B, D and F: 104 ms. An idle first unit takes everything.
     stream = PAPER.with_jobs(2)
-    fleet = StepFleet(stream, 1)
+    fleet = StepBatch(stream, 1)
     fleet.place(0, np.array([0.0, 1000.0]), np.array([[0, 0], [1, 1]]))
     ConditionalRule("fifo").play(fleet)
     np.testing.assert_allclose(fleet.jct(0), [0.024, 0.104], rtol=1e-12)
@@ -114,7 +114,7 @@ def test_rules_keep_to_the_mask_and_rewards_add_up(rule, waiting):
     stream = PAPER.with_jobs(300)
     weights = np.random.default_rng(1).normal(0.3, 1.0, (3, 6, len(FEATURES)))
     decide = ConditionalRule(rule, weights) if rule == "index" else ConditionalRule(rule)
-    fleet = StepFleet(stream, 2, StepOptions(waiting=waiting))
+    fleet = StepBatch(stream, 2, StepOptions(waiting=waiting))
     steps = fleet.reset(5)
     actions, total, ended = np.zeros((2, 4), np.int64), np.zeros(2), np.zeros(2, bool)
     while not ended.all():
@@ -136,7 +136,7 @@ def test_nothing_leaks_before_a_choice_is_made():
     # The same jobs with opposite outcomes of D look the same until the first D has ended.
     stream = PAPER.with_jobs(200)
     arrival, outcome = stream.draw_ticks(3)
-    fleet = StepFleet(stream, 2)
+    fleet = StepBatch(stream, 2)
     fleet.reset(0)
     for s, flip in enumerate((False, True)):
         turned = outcome.copy()
@@ -162,11 +162,11 @@ def test_nothing_leaks_before_a_choice_is_made():
 
 def test_a_window_follows_a_change_and_the_mean_does_not():
     stream = PAPER.with_jobs(6000).with_drift(
-        "D", Drift("steps", np.array([[0.9, 0.1], [0.1, 0.9]]), np.array([0.0, 24.0]))
+        "D", ProbabilityDrift("steps", np.array([[0.9, 0.1], [0.1, 0.9]]), np.array([0.0, 24.0]))
     )
     ends = []
     for window in (200.0, np.inf):
-        fleet = StepFleet(stream, 1, StepOptions(window=window))
+        fleet = StepBatch(stream, 1, StepOptions(window=window))
         fleet.place(0, *stream.draw_ticks(4))
         ConditionalRule("shortest-remaining").play(fleet)
         ends.append(float(fleet.fleet.desk.estimate[0, 0]))
@@ -176,7 +176,7 @@ def test_a_window_follows_a_change_and_the_mean_does_not():
 
 def test_a_finished_simulation_begins_anew_with_the_next_draw():
     stream = PAPER.with_jobs(5)
-    fleet = StepFleet(stream, 2)
+    fleet = StepBatch(stream, 2)
     fleet.reset(10)
     rule, actions, ended = ConditionalRule("fifo"), np.zeros((2, 4), np.int64), False
     while not ended:
@@ -188,7 +188,7 @@ def test_a_finished_simulation_begins_anew_with_the_next_draw():
 
 def test_units_are_shown_where_asked_for():
     stream = PAPER.with_jobs(3)
-    fleet = StepFleet(stream, 1, StepOptions(units=True, waiting="event"))
+    fleet = StepBatch(stream, 1, StepOptions(units=True, waiting="event"))
     assert fleet.reset(0).observation.shape == (1, 31 + 4 * 7 + 1)
     fleet.place(0, np.array([0.0, 2.0, 500.0]), np.zeros((3, 2), np.int64))
     fleet.step(np.full((1, 4), 6))  # lives up to the first job, at 0
@@ -201,7 +201,7 @@ def test_units_are_shown_where_asked_for():
 
 
 def test_waiting_until_the_next_event_is_refused_when_there_is_none():
-    fleet = StepFleet(PAPER.with_jobs(1), 1, StepOptions(waiting="event"))
+    fleet = StepBatch(PAPER.with_jobs(1), 1, StepOptions(waiting="event"))
     mask = fleet.reset(1).mask.reshape(4, 7)
     assert not mask[:, 6].any()
     assert mask[:, 0].all()
@@ -224,7 +224,7 @@ def test_bad_options(change, message):
 
 
 def test_bad_actions_and_rules():
-    fleet = StepFleet(PAPER.with_jobs(2), 1)
+    fleet = StepBatch(PAPER.with_jobs(2), 1)
     fleet.reset(1)
     for actions in (np.zeros((1, 3)), np.full((1, 4), 7), np.full((1, 4), -1)):
         with pytest.raises(InvalidInput, match=r"\(1, 4\) array of numbers from 0 to 6"):

@@ -61,7 +61,7 @@ def _one_thread_each() -> Iterator[None]:
                 os.environ[name] = value
 
 
-class Progress:
+class Checkpoint:
     """Results in a file, line by line; only for the very same program and plan, which `mark` stands for."""
 
     def __init__(self, path: Path, mark: str) -> None:

@@ -8,14 +8,14 @@ from weft.generators.costs import related_speeds, unrelated_problem, with_affini
 from weft.generators.generators import GENERATORS, generate, generate_problem, generator_options
 from weft.generators.instances import (
     CONDITIONS,
-    Case,
     Condition,
-    case_of,
-    draw_case,
-    draw_future,
+    Instance,
+    draw_instance,
     draw_problem,
+    draw_scenario,
     fit_workflow,
-    unlike_gpus,
+    heterogeneous_gpus,
+    instance_of,
 )
 from weft.generators.layered import layered
 from weft.generators.linear_algebra import cholesky, lu, qr
@@ -43,14 +43,14 @@ from weft.generators.workloads import (
 __all__ = [
     "CONDITIONS",
     "GENERATORS",
-    "Case",
+    "Instance",
     "Condition",
     "DeviceModel",
     "arrivals",
     "bag",
     "cascade",
     "cascade_cluster",
-    "case_of",
+    "instance_of",
     "catalogue",
     "cholesky",
     "conditional",
@@ -59,8 +59,8 @@ __all__ = [
     "dag_jobs",
     "deadlines",
     "device_model",
-    "draw_case",
-    "draw_future",
+    "draw_instance",
+    "draw_scenario",
     "draw_problem",
     "epigenomics",
     "fft",
@@ -89,7 +89,7 @@ __all__ = [
     "related_speeds",
     "scale_ccr",
     "stream_of",
-    "unlike_gpus",
+    "heterogeneous_gpus",
     "unrelated_problem",
     "with_affinity",
 ]

@@ -11,7 +11,7 @@ from weft.generators.arguments import number, whole
 from weft.generators.catalogue import DeviceModel, LinkModel, catalogue, device_model, link_model
 from weft.generators.costs import related_speeds
 from weft.model import Cluster
-from weft.rng import stream
+from weft.rng import generator
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def mixed_cluster(
     >>> mixed_cluster(3).name
     '1xA10+1xM60+1xV100-32+1xEPYC-7763'
     """
-    rng = stream(seed, "clusters", "mixed")
+    rng = generator(seed, "clusters", "mixed")
     gpus = [
         name
         for name, model in catalogue().items()
@@ -132,7 +132,9 @@ def random_cluster(
     devices, nodes = whole(devices, "devices"), whole(nodes, "nodes")
     h = number(link_heterogeneity, "link_heterogeneity", high=1.999)
     node = np.arange(devices) * nodes // devices
-    draw = stream(seed, "clusters", "links").uniform(1.0 - h / 2, 1.0 + h / 2, (devices, devices))
+    draw = generator(seed, "clusters", "links").uniform(
+        1.0 - h / 2, 1.0 + h / 2, (devices, devices)
+    )
     upper = np.triu(draw, 1)
     within = np.where(node[:, None] == node, number(node_factor, "node_factor", above=True), 1.0)
     return Cluster(

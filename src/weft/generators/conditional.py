@@ -7,15 +7,15 @@ import dataclasses
 import numpy as np
 
 from weft.generators.arguments import number, whole
-from weft.generators.generators import generator
+from weft.generators.generators import register_generator
 from weft.generators.layered import layered
 from weft.model import Choices, Cluster, Device, Problem, Workflow, WorkflowBuilder
 from weft.model.columns import FloatArray, IntArray
 from weft.model.workflow import ALWAYS
-from weft.rng import stream
+from weft.rng import generator
 
 
-@generator("conditional", size="tasks")
+@register_generator("conditional", size="tasks")
 def conditional(
     *,
     tasks: int = 50,
@@ -57,7 +57,7 @@ def conditional(
         kinds=kinds,
         seed=seed,
     )
-    rng = stream(seed, "conditional", "choices")
+    rng = generator(seed, "conditional", "choices")
     edge_choice, edge_branch = np.full(plain.m, ALWAYS, np.int64), np.zeros(plain.m, np.int64)
     owners: list[int] = []
     labels: list[list[str]] = []

@@ -10,9 +10,9 @@ from weft.generators.arguments import number, whole
 from weft.generators.conditional import conditional
 from weft.model import Cluster, Problem, Workflow
 from weft.model.columns import FloatArray, frozen
-from weft.model.conditional_stream import Arrivals, Drift, Stream
+from weft.model.conditional_stream import Arrivals, ConditionalStream, ProbabilityDrift
 from weft.model.offered_load import offered_load
-from weft.rng import stream as random_stream
+from weft.rng import generator
 
 TYPICAL = 0.010
 """Seconds of a typical task."""
@@ -20,7 +20,7 @@ TYPICAL = 0.010
 
 def random_conditional_stream(
     seed: int, *, jobs: int = 500, least: int = 4, most: int = 14, load: float | None = None
-) -> Stream:
+) -> ConditionalStream:
     """Draw a conditional graph, units that batch, and arrivals that use a drawn share of what they can do (or `load`).
 
     The graph has `least` to `most` tasks; all its choices are watched.
@@ -31,7 +31,7 @@ def random_conditional_stream(
     >>> s.problem.n, s.problem.p, s.arrivals.process, round(offered_load(s), 2)
     (11, 4, 'normal', 0.85)
     """
-    rng = random_stream(seed, "conditional_stream")
+    rng = generator(seed, "conditional_stream")
     tasks = int(rng.integers(whole(least, "least", least=3), whole(most, "most", least=3) + 1))
     while True:
         graph = conditional(
@@ -57,7 +57,7 @@ def own_kinds(workflow: Workflow) -> Workflow:
 
 def stream_of(
     workflow: Workflow, rng: np.random.Generator, *, jobs: int, load: float | None = None
-) -> Stream:
+) -> ConditionalStream:
     """A stream of a graph with drawn units, durations and arrivals.
 
     Durations are log-normal around 10 ms, each task's own share of it slow on some kind of unit and quick on another; there are one
@@ -66,12 +66,12 @@ def stream_of(
     problem = _on_units(workflow, rng)
     choices = problem.workflow.choices
     drift = tuple(
-        Drift("fixed", np.array([choices.probability[choices.branches(c)]]))
+        ProbabilityDrift("fixed", np.array([choices.probability[choices.branches(c)]]))
         for c in range(len(choices))
     )
     asked = number(load, "load", above=True) if load is not None else float(rng.uniform(0.4, 0.85))
     process = str(rng.choice(["normal", "poisson", "regular"]))
-    plain = Stream(
+    plain = ConditionalStream(
         problem,
         Arrivals("regular", gap=1.0),
         drift,

@@ -9,7 +9,7 @@ import numpy as np
 from weft.generators.arguments import number, one_of, whole
 from weft.model import Cluster, Problem, Workflow
 from weft.model.columns import FloatArray
-from weft.rng import stream
+from weft.rng import generator
 
 METHODS = ("uniform", "gamma")
 
@@ -26,7 +26,7 @@ def related_speeds(
     """
     h = _heterogeneity(heterogeneity)
     low_high = (1.0 - h / 2, 1.0 + h / 2)
-    return number(speed, "speed", above=True) * stream(seed, "costs", "related").uniform(
+    return number(speed, "speed", above=True) * generator(seed, "costs", "related").uniform(
         *low_high, whole(devices, "devices")
     )
 
@@ -93,7 +93,7 @@ def with_affinity(
 
 
 def _factors(rows: int, columns: int, heterogeneity: float, method: str, seed: int) -> FloatArray:
-    rng = stream(seed, "costs", method)
+    rng = generator(seed, "costs", method)
     if method == "uniform":
         h = _heterogeneity(heterogeneity)
         return rng.uniform(1.0 - h / 2, 1.0 + h / 2, (rows, columns))

@@ -19,7 +19,7 @@ _SIZE: dict[str, str] = {}
 """Generator -> the option that makes it larger."""
 
 
-def generator(
+def register_generator(
     name: str, *, size: str
 ) -> Callable[[Callable[..., Workflow]], Callable[..., Workflow]]:
     """Enter a generator under a name; `size` is the option that makes the workflow larger (a decorator)."""

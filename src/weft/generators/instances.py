@@ -24,7 +24,7 @@ from weft.generators.generators import generate
 from weft.generators.layered import layered
 from weft.generators.workloads import minimum_path, stream_of
 from weft.model import Cluster, Problem, Scenario, Workflow, Workload
-from weft.rng import stream
+from weft.rng import generator
 
 TASK_KINDS = 4
 
@@ -50,14 +50,14 @@ CONDITIONS = {
 }
 
 
-class Case(NamedTuple):
+class Instance(NamedTuple):
     """A workload and one future of it."""
 
     workload: Workload
     scenario: Scenario
 
 
-def draw_case(
+def draw_instance(
     condition: str | Condition = "static",
     *,
     seed: int = 0,
@@ -67,7 +67,7 @@ def draw_case(
     load: float = 0.8,
     structure: str = "layered",
     cluster: Cluster | None = None,
-) -> Case:
+) -> Instance:
     """Draw a workload and its future.
 
     Parameters
@@ -76,41 +76,41 @@ def draw_case(
     tasks : of each job, or the closed range it is drawn from; at most so many for structures other than `layered`
     jobs : all at once; in a stream one after the other, so that the cluster is asked for `load` of what it can do
     structure : a generator's name
-    cluster : by default one drawn from the catalogue: see `unlike_gpus`
+    cluster : by default one drawn from the catalogue: see `heterogeneous_gpus`
 
     Examples
     --------
-    >>> case = draw_case("noisy", seed=1, tasks=30)
+    >>> case = draw_instance("noisy", seed=1, tasks=30)
     >>> case.workload.instances, len(set(case.workload.cluster.kinds)) > 1
     (30, True)
     """
-    machines = cluster or unlike_gpus(seed)
+    machines = cluster or heterogeneous_gpus(seed)
     problems = [
         draw_problem(machines, seed=_seed(seed, j), tasks=tasks, ccr=ccr, structure=structure)
         for j in range(whole(jobs, "jobs"))
     ]
-    return case_of(problems, condition, seed=seed, load=load)
+    return instance_of(problems, condition, seed=seed, load=load)
 
 
-def case_of(
+def instance_of(
     problems: Sequence[Problem],
     condition: str | Condition = "static",
     *,
     seed: int = 0,
     load: float = 0.8,
-) -> Case:
+) -> Instance:
     """A workload of these problems, one job each, and a future of it: in a stream one after the other, else all at once.
 
     Examples
     --------
-    >>> cluster = unlike_gpus(1)
-    >>> case = case_of([draw_problem(cluster, seed=seed, tasks=10, ccr=1.0) for seed in range(3)], "stream")
+    >>> cluster = heterogeneous_gpus(1)
+    >>> case = instance_of([draw_problem(cluster, seed=seed, tasks=10, ccr=1.0) for seed in range(3)], "stream")
     >>> case.workload.jobs, bool((case.workload.arrival[1:] > 0).all())
     (3, True)
     """
     kind = CONDITIONS[_known(condition)] if isinstance(condition, str) else condition
     workload = _stream(problems, load, seed) if kind.stream else Workload.of(problems)
-    return Case(workload, draw_future(workload, kind, seed=seed))
+    return Instance(workload, draw_scenario(workload, kind, seed=seed))
 
 
 def _known(condition: str) -> str:
@@ -118,7 +118,7 @@ def _known(condition: str) -> str:
     return condition
 
 
-def draw_future(workload: Workload, condition: Condition, *, seed: int = 0) -> Scenario:
+def draw_scenario(workload: Workload, condition: Condition, *, seed: int = 0) -> Scenario:
     """Draw what happens to a workload; changes of pace may come until all jobs should be done, and half as long again."""
     span = float(workload.arrival.max(initial=0.0)) + 1.5 * _busy_seconds(workload)
     amounts = {
@@ -138,7 +138,7 @@ def draw_problem(
     structure: str = "layered",
 ) -> Problem:
     """Draw one workflow on a cluster: its size, shape, density and spread of work at random, its CCR exactly as asked for."""
-    rng = stream(seed, "conditions", "problem")
+    rng = generator(seed, "conditions", "problem")
     low, high = _range(tasks)
     size = int(rng.integers(low, high + 1))
     if structure == "layered":
@@ -167,7 +167,7 @@ def fit_workflow(workflow: Workflow, cluster: Cluster) -> Workflow:
 
     Examples
     --------
-    >>> fit_workflow(Workflow(work=[2.0, 6.0], src=[0], dst=[1], data=[5.0]), unlike_gpus(1)).work.tolist()
+    >>> fit_workflow(Workflow(work=[2.0, 6.0], src=[0], dst=[1], data=[5.0]), heterogeneous_gpus(1)).work.tolist()
     [0.5, 1.5]
     """
     columns = [np.asarray(column, float) for column in workflow.durations.values()]
@@ -182,7 +182,7 @@ def fit_workflow(workflow: Workflow, cluster: Cluster) -> Workflow:
     return with_kinds(dataclasses.replace(workflow, **fields), cluster)
 
 
-def unlike_gpus(
+def heterogeneous_gpus(
     seed: int = 0, *, kinds: int | None = None, most: int = 4, spread: float = 0.3
 ) -> Cluster:
     """Draw a cluster of 2 to 4 GPU types, 1 to `most` of each, a node for each type.
@@ -190,7 +190,7 @@ def unlike_gpus(
     Types differ in speed, and by `spread` (a standard deviation of logarithms) in what they are good at: each task kind has its own
     throughput on each type, as measured for deep learning jobs (Narayanan et al. 2020, figure 1).
     """
-    rng = stream(seed, "conditions", "cluster")
+    rng = generator(seed, "conditions", "cluster")
     names = [name for name, model in catalogue().items() if model.cores == 1]
     chosen = sorted(
         rng.choice(len(names), size=kinds or int(rng.integers(2, 5)), replace=False).tolist()
@@ -224,7 +224,7 @@ def _stream(problems: Sequence[Problem], load: float, seed: int) -> Workload:
     )
     each = np.arange(len(problems))
     paths = np.array([minimum_path(p) for p in problems])
-    slack = stream(seed, "conditions", "slack").uniform(2.0, 6.0, len(problems))
+    slack = generator(seed, "conditions", "slack").uniform(2.0, 6.0, len(problems))
     return dataclasses.replace(drawn, template=each, deadline=drawn.arrival + slack * paths)
 
 
@@ -245,4 +245,4 @@ def _range(tasks: int | tuple[int, int]) -> tuple[int, int]:
 
 
 def _seed(seed: int, job: int) -> int:
-    return int(stream(seed, "conditions", "job", job).integers(0, 2**31))
+    return int(generator(seed, "conditions", "job", job).integers(0, 2**31))

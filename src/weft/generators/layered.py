@@ -12,14 +12,14 @@ import numpy as np
 
 from weft.generators.arguments import number, whole
 from weft.generators.ccr import REFERENCE_BANDWIDTH
-from weft.generators.generators import generator
+from weft.generators.generators import register_generator
 from weft.generators.sketch import lognormal
 from weft.model import Workflow
 from weft.model.columns import FloatArray, IntArray
-from weft.rng import stream
+from weft.rng import generator
 
 
-@generator("layered", size="tasks")
+@register_generator("layered", size="tasks")
 def layered(
     *,
     tasks: int = 100,
@@ -63,7 +63,7 @@ def layered(
         number(work, "work", above=True),
     )
     widths = layer_widths(
-        tasks, alpha=alpha, regularity=regularity, rng=stream(seed, "layered", "widths")
+        tasks, alpha=alpha, regularity=regularity, rng=generator(seed, "layered", "widths")
     )
     src, dst = _edges(
         widths,
@@ -72,15 +72,15 @@ def layered(
         whole(max_parents, "max_parents"),
         seed,
     )
-    units = work * lognormal(tasks, sigma, stream(seed, "layered", "work"))
-    data = lognormal(len(src), data_sigma, stream(seed, "layered", "data"))
+    units = work * lognormal(tasks, sigma, generator(seed, "layered", "work"))
+    data = lognormal(len(src), data_sigma, generator(seed, "layered", "data"))
     return Workflow(
         name=f"layered-{tasks}",
         work=units,
         src=src,
         dst=dst,
         data=data * (ccr * units.mean() * REFERENCE_BANDWIDTH / data.mean()) if len(data) else data,
-        kind=stream(seed, "layered", "kind").integers(0, kinds, tasks),
+        kind=generator(seed, "layered", "kind").integers(0, kinds, tasks),
         kinds=tuple(f"k{k}" for k in range(kinds)),
     )
 
@@ -92,7 +92,7 @@ def layer_widths(
 
     Examples
     --------
-    >>> layer_widths(10, alpha=1.0, regularity=1.0, rng=stream(0))
+    >>> layer_widths(10, alpha=1.0, regularity=1.0, rng=generator(0))
     array([3, 3, 3, 1])
     """
     mean = number(alpha, "alpha", above=True) * math.sqrt(tasks)
@@ -118,13 +118,13 @@ def _edges(
     layer = np.repeat(np.arange(len(widths)), widths)
     child = np.arange(widths[0], n)
     above = widths[layer[child] - 1]
-    parents = _parent_counts(above, density, max_parents, stream(seed, "layered", "parents"))
+    parents = _parent_counts(above, density, max_parents, generator(seed, "layered", "parents"))
     dst = np.repeat(child, parents)
     rank = np.arange(len(dst)) - np.repeat(np.cumsum(parents) - parents, parents)
     up = np.ones(len(dst), np.int64)
     if jump > 1:
         reach = np.minimum(jump, layer[dst])
-        up = np.where(rank == 0, 1, stream(seed, "layered", "jump").integers(1, reach + 1))
+        up = np.where(rank == 0, 1, generator(seed, "layered", "jump").integers(1, reach + 1))
     from_layer = layer[dst] - up
     src = begin[from_layer] + _spread(rank, parents, widths[from_layer], child, seed)
     key = np.sort(src * np.int64(n) + dst)
@@ -151,7 +151,7 @@ def _spread(
 
     Parents in one layer therefore differ, without drawing again.
     """
-    rng = stream(seed, "layered", "position")
+    rng = generator(seed, "layered", "position")
     count = np.repeat(parents, parents)
     turn: FloatArray = np.repeat(rng.random(len(child)), parents)
     low, high = rank * width // count, (rank + 1) * width // count

@@ -8,7 +8,7 @@ An edge carries the tiles that the one task wrote last and the other touches.
 from __future__ import annotations
 
 from weft.generators.arguments import whole
-from weft.generators.generators import generator
+from weft.generators.generators import register_generator
 from weft.generators.sketch import Sketch
 from weft.model import Workflow
 
@@ -28,7 +28,7 @@ KERNEL_COST = {
 Tile = tuple[str, int, int]
 
 
-@generator("cholesky", size="tiles")
+@register_generator("cholesky", size="tiles")
 def cholesky(
     *, tiles: int = 8, tile_size: int = 960, element: int = 8, sigma: float = 0.0, seed: int = 0
 ) -> Workflow:
@@ -52,7 +52,7 @@ def cholesky(
     return f.sketch.finish(sigma=sigma, seed=seed)
 
 
-@generator("lu", size="tiles")
+@register_generator("lu", size="tiles")
 def lu(
     *, tiles: int = 6, tile_size: int = 960, element: int = 8, sigma: float = 0.0, seed: int = 0
 ) -> Workflow:
@@ -76,7 +76,7 @@ def lu(
     return f.sketch.finish(sigma=sigma, seed=seed)
 
 
-@generator("qr", size="tiles")
+@register_generator("qr", size="tiles")
 def qr(
     *, tiles: int = 6, tile_size: int = 960, element: int = 8, sigma: float = 0.0, seed: int = 0
 ) -> Workflow:

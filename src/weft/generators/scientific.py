@@ -11,7 +11,7 @@ import math
 from typing import NamedTuple
 
 from weft.generators.arguments import whole
-from weft.generators.generators import generator
+from weft.generators.generators import register_generator
 from weft.generators.sketch import Sketch
 from weft.model import Workflow
 
@@ -78,7 +78,7 @@ class _Profiled(Sketch):
         return task
 
 
-@generator("montage", size="images")
+@register_generator("montage", size="images")
 def montage(*, images: int = 16, sigma: float = 0.5, seed: int = 0) -> Workflow:
     """Mosaics of the sky: project images, fit overlaps, correct backgrounds, add up.
 
@@ -112,7 +112,7 @@ def montage(*, images: int = 16, sigma: float = 0.5, seed: int = 0) -> Workflow:
     return s.finish(sigma=sigma, data_sigma=sigma, seed=seed)
 
 
-@generator("epigenomics", size="chunks")
+@register_generator("epigenomics", size="chunks")
 def epigenomics(*, chunks: int = 8, lanes: int = 2, sigma: float = 0.5, seed: int = 0) -> Workflow:
     """Mapping of DNA reads: each lane is split, its chunks pass four steps, then all is merged: lanes * (4 * chunks + 2) + 3 tasks.
 
@@ -139,7 +139,7 @@ def epigenomics(*, chunks: int = 8, lanes: int = 2, sigma: float = 0.5, seed: in
     return s.finish(sigma=sigma, data_sigma=sigma, seed=seed)
 
 
-@generator("cybershake", size="sites")
+@register_generator("cybershake", size="sites")
 def cybershake(
     *, sites: int = 4, variations: int = 10, sigma: float = 0.5, seed: int = 0
 ) -> Workflow:
@@ -162,7 +162,7 @@ def cybershake(
     return s.finish(sigma=sigma, data_sigma=sigma, seed=seed)
 
 
-@generator("genome", size="chromosomes")
+@register_generator("genome", size="chromosomes")
 def genome(
     *,
     chromosomes: int = 4,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from weft.generators.arguments import number, whole
-from weft.generators.generators import generator
+from weft.generators.generators import register_generator
 from weft.generators.sketch import Sketch
 from weft.model import Workflow
 
 
-@generator("bag", size="tasks")
+@register_generator("bag", size="tasks")
 def bag(*, tasks: int = 100, work: float = 1.0, sigma: float = 0.5, seed: int = 0) -> Workflow:
     """Independent tasks.
 
@@ -23,7 +23,7 @@ def bag(*, tasks: int = 100, work: float = 1.0, sigma: float = 0.5, seed: int = 
     return s.finish(sigma=sigma, seed=seed)
 
 
-@generator("fork_join", size="width")
+@register_generator("fork_join", size="width")
 def fork_join(
     *,
     width: int = 8,
@@ -54,7 +54,7 @@ def fork_join(
     return s.finish(sigma=sigma, seed=seed)
 
 
-@generator("pipeline", size="items")
+@register_generator("pipeline", size="items")
 def pipeline(
     *,
     items: int = 10,
@@ -87,7 +87,7 @@ def pipeline(
     return s.finish(sigma=sigma, seed=seed)
 
 
-@generator("map_reduce", size="maps")
+@register_generator("map_reduce", size="maps")
 def map_reduce(
     *,
     maps: int = 20,
@@ -120,7 +120,7 @@ def map_reduce(
     return s.finish(sigma=sigma, seed=seed)
 
 
-@generator("out_tree", size="depth")
+@register_generator("out_tree", size="depth")
 def out_tree(
     *,
     depth: int = 4,
@@ -149,7 +149,7 @@ def out_tree(
     return s.finish(sigma=sigma, seed=seed)
 
 
-@generator("in_tree", size="depth")
+@register_generator("in_tree", size="depth")
 def in_tree(
     *,
     depth: int = 4,
@@ -179,7 +179,7 @@ def in_tree(
     return s.finish(sigma=sigma, seed=seed)
 
 
-@generator("fft", size="levels")
+@register_generator("fft", size="levels")
 def fft(
     *, levels: int = 4, work: float = 1.0, data: float = 1e6, sigma: float = 0.0, seed: int = 0
 ) -> Workflow:
@@ -206,7 +206,7 @@ def fft(
     return s.finish(sigma=sigma, seed=seed)
 
 
-@generator("gauss", size="size")
+@register_generator("gauss", size="size")
 def gauss(*, size: int = 5, block: int = 256, sigma: float = 0.0, seed: int = 0) -> Workflow:
     """Gaussian elimination, column by column (Cosnard et al. 1988; Topcuoglu et al. 2002, section 5.3.1).
 

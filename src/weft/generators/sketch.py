@@ -7,7 +7,7 @@ import numpy as np
 from weft.generators.arguments import number
 from weft.model import Workflow
 from weft.model.columns import FloatArray
-from weft.rng import stream
+from weft.rng import generator
 
 
 def lognormal(size: int, sigma: float, rng: np.random.Generator) -> FloatArray:
@@ -51,7 +51,10 @@ class Sketch:
         n, m = len(self._work), len(self._edges)
         pairs = np.array(list(self._edges), np.int64).reshape(m, 2)
         by_pair = np.lexsort((pairs[:, 1], pairs[:, 0]))
-        draw_work, draw_data = stream(seed, self.name, "work"), stream(seed, self.name, "data")
+        draw_work, draw_data = (
+            generator(seed, self.name, "work"),
+            generator(seed, self.name, "data"),
+        )
         return Workflow(
             name=self.name,
             names=tuple(self._names),

@@ -27,7 +27,7 @@ from weft.generators.layered import layered
 from weft.model import Cluster, Problem, Workflow, Workload
 from weft.model.columns import FloatArray, IntArray
 from weft.model.workflow import ALWAYS
-from weft.rng import stream
+from weft.rng import generator
 
 PROCESSES = ("batch", "poisson", "regular", "normal", "trace")
 CAPACITIES = ("fluid", "mean", "best")
@@ -61,7 +61,7 @@ def arrivals(
     """
     jobs, rate = whole(jobs, "jobs"), number(rate, "rate", above=True)
     one_of(process, "process", PROCESSES)
-    rng = stream(seed, "arrivals", process)
+    rng = generator(seed, "arrivals", process)
     if process == "batch":
         return np.zeros(jobs)
     if process == "trace":
@@ -130,7 +130,7 @@ def deadlines(
 def priorities(jobs: int, *, levels: int = 3, seed: int = 0) -> FloatArray:
     """Priorities 0 to levels - 1, each as likely."""
     return (
-        stream(seed, "priorities")
+        generator(seed, "priorities")
         .integers(0, whole(levels, "levels"), whole(jobs, "jobs"))
         .astype(float)
     )
@@ -179,7 +179,7 @@ def stream_of(
         kind="stable",
     )
     template = (
-        stream(seed, "stream", "template")
+        generator(seed, "stream", "template")
         .choice(len(problems), size=jobs, p=share)
         .astype(np.int64)
     )
@@ -226,8 +226,8 @@ def dag_jobs(
     )
     low, high = whole(tasks[0], "tasks"), whole(tasks[1], "tasks", least=tasks[0])
     count = whole(jobs, "jobs") if templates is None else whole(templates, "templates")
-    sizes = stream(seed, "dag_jobs", "tasks").integers(low, high + 1, count).tolist()
-    seeds = stream(seed, "dag_jobs", "seeds").integers(0, 2**31, count).tolist()
+    sizes = generator(seed, "dag_jobs", "tasks").integers(low, high + 1, count).tolist()
+    seeds = generator(seed, "dag_jobs", "seeds").integers(0, 2**31, count).tolist()
     problems = [_job(cluster, n, ccr, s, shape) for n, s in zip(sizes, seeds, strict=True)]
     drawn = stream_of(
         problems,
@@ -282,7 +282,7 @@ def _run_probability(workflow: Workflow) -> FloatArray:
     """(n,) how often each task runs; estimated with a fixed number of draws where there are choices."""
     if not workflow.conditional:
         return np.ones(workflow.n)
-    choices, rng = workflow.choices, stream(0, "run_probability")
+    choices, rng = workflow.choices, generator(0, "run_probability")
     drawn = [
         rng.choice(len(choices.branches(c)), _DRAWS, p=choices.probability[choices.branches(c)])
         for c in range(len(choices))

@@ -10,7 +10,7 @@ from weft.errors import InvalidInput
 from weft.model.columns import FloatArray
 
 
-class Evolution:
+class SeparableCma:
     """Ask for candidates, tell their costs.
 
     Parameters
@@ -20,7 +20,7 @@ class Evolution:
 
     Examples
     --------
-    >>> search = Evolution(np.array([3.0, -2.0]), np.ones(2), population=8, rng=np.random.default_rng(0))
+    >>> search = SeparableCma(np.array([3.0, -2.0]), np.ones(2), population=8, rng=np.random.default_rng(0))
     >>> for _ in range(60):
     ...     candidates = search.ask()
     ...     search.tell(candidates, (candidates**2).sum(axis=1))

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from weft.errors import InvalidInput
 from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.policies.conditional.networks import CLIP, Numbers
-from weft.rng import stream
+from weft.rng import generator
 from weft.sim.kernel.jit import njit
 
 FORBIDDEN = -1e9
@@ -64,7 +64,7 @@ class VectorEnv(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class PpoSettings:
     """What the loop can be told.
 
     Attributes
@@ -111,12 +111,12 @@ class Settings:
 
 
 @dataclass
-class Training:
+class PpoProgress:
     """What a training gives: the best weights found, and how it went."""
 
     weights: dict[str, Numbers]
     seed: int
-    settings: Settings
+    settings: PpoSettings
     samples: int = 0
     cpu_seconds: float = 0.0
     score: float = math.nan
@@ -316,14 +316,14 @@ class _Returns:
 
 def train(
     env: VectorEnv,
-    settings: Settings = Settings(),  # noqa: B008  frozen
+    settings: PpoSettings = PpoSettings(),  # noqa: B008  frozen
     *,
     seed: int = 0,
     evaluate: Callable[[dict[str, Numbers]], float] | None = None,
-    watch: Callable[[Training], None] | None = None,
+    watch: Callable[[PpoProgress], None] | None = None,
     teacher: Callable[[], IntArray] | None = None,
     start: dict[str, Numbers] | None = None,
-) -> Training:
+) -> PpoProgress:
     """Train a masked policy; the same seed gives the same curve.
 
     Parameters
@@ -332,11 +332,11 @@ def train(
     watch : called after every update with the training so far: progress bars and checkpoints. A `KeyboardInterrupt` anywhere in the loop
         ends the training early with the best weights so far, and `interrupted` set.
     teacher : gives the actions (envs, units) of a known rule at the present state; `settings.imitation` says how long it is followed
-    start : weights of a network to go on from, of the same sizes (see `Training.weights`)
+    start : weights of a network to go on from, of the same sizes (see `PpoProgress.weights`)
     """
     torch.set_num_threads(1)
     torch.manual_seed(seed)
-    rng = stream(seed, "ppo")
+    rng = generator(seed, "ppo")
     net = ActorCritic(
         env.observation_size,
         getattr(env, "visible", env.observation_size),
@@ -352,7 +352,7 @@ def train(
     buffer, returns = _Rollout(env, settings.rollout), _Returns()
     observation, mask = env.reset(seed)
     net.observe(torch.from_numpy(np.array(observation, np.float32)))
-    result = Training(net.weights(), seed, settings)
+    result = PpoProgress(net.weights(), seed, settings)
     per_update = settings.rollout * env.envs
     updates = max(1, math.ceil(settings.samples / per_update))
     marks = (
@@ -404,7 +404,7 @@ def _collect(
     returns: _Returns,
     observation: Numbers,
     mask: BoolArray,
-    settings: Settings,
+    settings: PpoSettings,
     rng: np.random.Generator,
     teacher: Callable[[], IntArray] | None,
 ) -> tuple[Numbers, BoolArray]:
@@ -459,7 +459,7 @@ def _improve(
     optimiser: torch.optim.Optimizer,
     buffer: _Rollout,
     returns: _Returns,
-    settings: Settings,
+    settings: PpoSettings,
     progress: float,
     rng: np.random.Generator,
     *,
@@ -530,7 +530,7 @@ def _rate(buffer: _Rollout) -> float:
 
 
 def _keep_best(
-    result: Training,
+    result: PpoProgress,
     net: ActorCritic,
     entry: dict[str, float],
     evaluate: Callable[[dict[str, Numbers]], float] | None,

@@ -1,4 +1,4 @@
-"""`Stream`: one conditional problem that arrives again and again, and how its branch probabilities move."""
+"""`ConditionalStream`: one conditional problem that arrives again and again, and how its branch probabilities move."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from weft.model.scenario import Scenario
 from weft.model.workflow import ALWAYS
 from weft.model.workload import Workload
 from weft.registry import closest
-from weft.rng import stream
+from weft.rng import generator
 
 PROCESSES = ("regular", "normal", "poisson", "trace")
 DRIFTS = ("fixed", "steps", "ramps", "walk", "uniform")
@@ -79,7 +79,7 @@ class Arrivals:
 
 
 @dataclass(frozen=True, eq=False)
-class Drift:
+class ProbabilityDrift:
     """How the probabilities of one choice move with time; a job's branch is drawn by those at its arrival.
 
     Parameters
@@ -157,7 +157,7 @@ def _with_first(start: FloatArray, first: FloatArray) -> FloatArray:
 
 
 @dataclass(frozen=True, eq=False)
-class Stream:
+class ConditionalStream:
     """A problem with choices, its arrivals and the drift of its probabilities; `draw` gives one future.
 
     Parameters
@@ -170,7 +170,7 @@ class Stream:
 
     problem: Problem
     arrivals: Arrivals
-    drift: tuple[Drift, ...]
+    drift: tuple[ProbabilityDrift, ...]
     jobs: int
     watched: tuple[int, ...] = ()
     tick: float = 1.0
@@ -195,11 +195,11 @@ class Stream:
                 f"the tick of '{self.name}' is {self.tick} s; it must be a finite number above zero"
             )
 
-    def with_probability(self, task: str, probability: Sequence[float]) -> Stream:
+    def with_probability(self, task: str, probability: Sequence[float]) -> ConditionalStream:
         """The same stream with fixed probabilities for the choice of a task."""
-        return self.with_drift(task, Drift("fixed", np.array([probability], float)))
+        return self.with_drift(task, ProbabilityDrift("fixed", np.array([probability], float)))
 
-    def with_drift(self, task: str, drift: Drift) -> Stream:
+    def with_drift(self, task: str, drift: ProbabilityDrift) -> ConditionalStream:
         """The same stream with another drift for the choice of a task."""
         w = self.problem.workflow
         owners = [w.task_name(int(t)) for t in w.choices.task]
@@ -212,7 +212,7 @@ class Stream:
             drift=tuple(drift if o == task else d for o, d in zip(owners, self.drift, strict=True)),
         )
 
-    def with_jobs(self, jobs: int) -> Stream:
+    def with_jobs(self, jobs: int) -> ConditionalStream:
         """The same stream, longer or shorter."""
         return dataclasses.replace(self, jobs=jobs)
 
@@ -236,10 +236,10 @@ class Stream:
         if authors:
             return self._draw_as_authors(seed)
         arrival = self.arrivals.draw(
-            self.jobs, stream(seed, "arrivals", self.arrivals.process), tick=self.tick
+            self.jobs, generator(seed, "arrivals", self.arrivals.process), tick=self.tick
         )
         share = self.probabilities(arrival * self.tick, seed)
-        draws = stream(seed, "outcomes").random((self.jobs, len(self.drift)))
+        draws = generator(seed, "outcomes").random((self.jobs, len(self.drift)))
         outcome = np.zeros(draws.shape, np.int64)
         for c, rows in enumerate(share):
             outcome[:, c] = (np.cumsum(rows, axis=1)[:, :-1] <= draws[:, c, None]).sum(axis=1)
@@ -247,7 +247,9 @@ class Stream:
 
     def probabilities(self, arrival: FloatArray, seed: int) -> list[FloatArray]:
         """For each choice, the (jobs, branches) probabilities at the arrivals (seconds)."""
-        return [drift.at(arrival, stream(seed, "drift", c)) for c, drift in enumerate(self.drift)]
+        return [
+            drift.at(arrival, generator(seed, "drift", c)) for c, drift in enumerate(self.drift)
+        ]
 
     def _draw_as_authors(self, seed: int) -> tuple[FloatArray, IntArray]:
         if self.arrivals.process != "normal":

@@ -9,22 +9,22 @@ from __future__ import annotations
 import numpy as np
 
 from weft.model.columns import FloatArray
-from weft.model.conditional_stream import Drift, Stream
+from weft.model.conditional_stream import ConditionalStream, ProbabilityDrift
 from weft.model.problem import Problem
 from weft.model.workflow import ALWAYS, Workflow
-from weft.rng import stream as random_stream
+from weft.rng import generator
 
 _DRAWS = 4096
 
 
-def offered_load(stream: Stream) -> float:
+def offered_load(stream: ConditionalStream) -> float:
     """Arrival rate over the highest rate the units can keep up with, at the probabilities that ask for most.
 
     Examples
     --------
     >>> from weft.model.conditional_stream import Arrivals
     >>> problem = Problem.from_arrays([[2.0, 4.0]])
-    >>> offered_load(Stream(problem, Arrivals("regular", gap=1.0), (), jobs=5))  # 1 / (1 / 2 + 1 / 4)
+    >>> offered_load(ConditionalStream(problem, Arrivals("regular", gap=1.0), (), jobs=5))  # 1 / (1 / 2 + 1 / 4)
     1.3333333333333333
     """
     if stream.arrivals.process == "trace" and stream.arrivals.gap == 0:
@@ -39,7 +39,7 @@ def offered_load(stream: Stream) -> float:
     return max(rate / _capacity(stream.problem, visits) for visits in _extreme_visits(stream))
 
 
-def _extreme_visits(stream: Stream) -> list[FloatArray]:
+def _extreme_visits(stream: ConditionalStream) -> list[FloatArray]:
     """How often each task runs, at the corners between which the probabilities move (the choices moving together)."""
     corners = [_corners(drift) for drift in stream.drift]
     most = max((len(rows) for rows in corners), default=1)
@@ -49,7 +49,7 @@ def _extreme_visits(stream: Stream) -> list[FloatArray]:
     ]
 
 
-def _corners(drift: Drift) -> list[FloatArray]:
+def _corners(drift: ProbabilityDrift) -> list[FloatArray]:
     if drift.kind in {"walk", "uniform"}:
         rest = drift.probability[0, 1:]
         rest = rest / rest.sum() if rest.sum() > 0 else np.full(len(rest), 1.0 / max(len(rest), 1))
@@ -71,7 +71,7 @@ def run_probability(workflow: Workflow, probability: list[FloatArray]) -> FloatA
                     1.0 if c == ALWAYS else float(probability[c][choices.edge_branch[e]])
                 )
         return often
-    rng = random_stream(0, "run_probability")
+    rng = generator(0, "run_probability")
     drawn = [(np.cumsum(p)[:-1] <= rng.random(_DRAWS)[:, None]).sum(axis=1) for p in probability]
     runs = np.zeros((workflow.n, _DRAWS), bool)
     runs[np.diff(workflow.pred_ptr) == 0] = True

@@ -18,7 +18,7 @@ from weft.model.columns import (
     refuse_not_positive,
 )
 from weft.model.workload import Workload
-from weft.rng import stream
+from weft.rng import generator
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +128,7 @@ class Scenario:
         return cls.of(
             workload,
             outcome=_draw_outcomes(workload, seed),
-            factor=_log_normal(stream(seed, "noise"), noise, workload.instances),
+            factor=_log_normal(generator(seed, "noise"), noise, workload.instances),
             bias=_draw_bias(workload, seed, bias),
             changes=_draw_changes(workload, seed, slowdowns, failures, span),
             cancel=_draw_cancellations(workload, seed, cancellations, span),
@@ -179,7 +179,7 @@ def _likeliest(workload: Workload) -> IntArray:
 
 
 def _draw_outcomes(workload: Workload, seed: int) -> IntArray:
-    draws = stream(seed, "outcomes").random(int(workload.first_choice[-1]))
+    draws = generator(seed, "outcomes").random(int(workload.first_choice[-1]))
     outcome = np.zeros(len(draws), np.int64)
     for t, problem in enumerate(workload.problems):
         choices = problem.workflow.choices
@@ -197,7 +197,7 @@ def _log_normal(rng: np.random.Generator, sigma: float, size: int | tuple[int, .
 def _draw_bias(workload: Workload, seed: int, sigma: float) -> FloatArray:
     kinds = workload.cluster.kinds
     names = list(dict.fromkeys(kinds))
-    by_kind = _log_normal(stream(seed, "bias"), sigma, (len(workload.kinds), len(names)))
+    by_kind = _log_normal(generator(seed, "bias"), sigma, (len(workload.kinds), len(names)))
     return by_kind[:, [names.index(k) for k in kinds]]
 
 
@@ -211,7 +211,7 @@ def _draw_changes(
             ("slowdowns", slowdowns, span / 10),
             ("failures", failures, span / 20),
         ):
-            rng = stream(seed, what, d)
+            rng = generator(seed, what, d)
             for begin in np.sort(rng.random(rng.poisson(rate)) * span).tolist():
                 pace = float(rng.uniform(1.5, 4.0)) if what == "slowdowns" else np.inf
                 spells.append((begin, begin + float(rng.exponential(length)), pace))
@@ -236,7 +236,7 @@ def _worst_of(spells: list[tuple[float, float, float]]) -> list[tuple[float, flo
 
 
 def _draw_cancellations(workload: Workload, seed: int, share: float, span: float) -> FloatArray:
-    rng = stream(seed, "cancellations")
+    rng = generator(seed, "cancellations")
     off, after = rng.random(workload.jobs) < share, rng.random(workload.jobs) * span
     return np.where(off, workload.arrival + after, np.inf)
 

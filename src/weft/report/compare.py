@@ -19,7 +19,7 @@ from weft.planners import PLANNERS, Plan, plan
 from weft.planners.bounds import lower_bound
 from weft.policies import POLICIES, simulate
 from weft.registry import closest
-from weft.report.page import Block, Dag, Facts, Gantts, Section, Table, Text, write_report
+from weft.report.page import Dag, Facts, Gantts, PageBlock, Section, Table, Text, write_report
 from weft.report.quantities import format_seconds
 from weft.report.tables import Column, table_text
 
@@ -105,7 +105,7 @@ class Comparison:
 
     def _page_section(self, problem: Problem) -> Section:
         rows = self.of(problem.name)
-        blocks: list[Block] = [
+        blocks: list[PageBlock] = [
             Facts(dict(self._facts(problem))),
             Table([asdict(row) for row in rows], COLUMNS),
         ]

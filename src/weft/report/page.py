@@ -16,7 +16,7 @@ from weft.report.quantities import escaped
 from weft.report.tables import Columns, Row, table_html
 
 
-class Block(Protocol):
+class PageBlock(Protocol):
     """A part of a section; `mark` is a name no other part of the page has."""
 
     def html(self, mark: str) -> str:
@@ -134,7 +134,7 @@ class Section:
     """A heading and what stands below it."""
 
     title: str
-    blocks: Sequence[Block] = field(default_factory=tuple)
+    blocks: Sequence[PageBlock] = field(default_factory=tuple)
 
 
 def report_html(

@@ -13,7 +13,7 @@ import numpy as np
 from weft.model import Schedule, Trace
 from weft.model.trace import DONE
 from weft.policies import simulate
-from weft.report.page import Block, Dag, Facts, Gantts, Section, Table, Text, write_report
+from weft.report.page import Dag, Facts, Gantts, PageBlock, Section, Table, Text, write_report
 from weft.report.quantities import format_seconds
 from weft.report.tables import Column, table_text
 from weft.runtime.api import RunTrace
@@ -138,7 +138,7 @@ def run_text(trace: RunTrace, predicted: Trace | None = None) -> str:
 def write_run_report(trace: RunTrace, path: str | Path, predicted: Trace | None = None) -> Path:
     """Write a page: figures, charts of what happened and of what was predicted, and how far apart they are."""
     charts = {"measured": trace, **({"predicted": predicted} if predicted is not None else {})}
-    blocks: Sequence[Block] = [Facts(facts(trace, predicted)), Gantts(charts)]
+    blocks: Sequence[PageBlock] = [Facts(facts(trace, predicted)), Gantts(charts)]
     notes = [*([str(trace.shadow)] if trace.shadow else ()), *(str(f) for f in trace.failures)]
     if trace.replaced:
         notes.append(f"Greedy earliest finish time took over: {trace.replaced}.")

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from weft.errors import InvalidInput
 from weft.model.columns import FloatArray
-from weft.rng import stream
+from weft.rng import generator
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ def _bootstrap(
         raise InvalidInput(f"confidence is {confidence}; it must lie between 0 and 1")
     if draws < 1:
         raise InvalidInput(f"draws is {draws}; it must be 1 or more")
-    rng, n = stream(seed, "bootstrap", name), len(table)
+    rng, n = generator(seed, "bootstrap", name), len(table)
     # In portions of about a million numbers, so that long columns need no large memory.
     portion = max(1, 1_000_000 // n)
     sizes = [min(portion, draws - at) for at in range(0, draws, portion)]

@@ -1,18 +1,25 @@
 # The public names of weft.runtime, and where each lives.
 
-from .api import RunTrace as RunTrace, run as run
+from .api import RunTrace as RunTrace
+from .api import run as run
 from .backends.dask.backend import DaskBackend as DaskBackend
 from .backends.fake import FakeBackend as FakeBackend
 from .backends.local.backend import LocalBackend as LocalBackend
 from .backends.local.device import LocalDevice as LocalDevice
-from .backends.local.worker import Chosen as Chosen, current_device as current_device
+from .backends.local.worker import Chosen as Chosen
+from .backends.local.worker import current_device as current_device
 from .backends.ray.backend import RayBackend as RayBackend
 from .backends.ray.session import RayDevice as RayDevice
 from .costs.history import History as History
 from .engine.failure import (
     Failure as Failure,
+)
+from .engine.failure import (
     PolicyReplaced as PolicyReplaced,
+)
+from .engine.failure import (
     TaskFailed as TaskFailed,
 )
-from .inputs.functions import Application as Application, task as task
-from .options import Terms as Terms
+from .inputs.functions import Application as Application
+from .inputs.functions import task as task
+from .options import RunOptions as RunOptions

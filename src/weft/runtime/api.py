@@ -17,12 +17,12 @@ from weft.registry import closest
 from weft.runtime.backends.local.backend import LocalBackend, LocalDevice
 from weft.runtime.backends.protocol import Backend
 from weft.runtime.backends.ray.backend import RayBackend
-from weft.runtime.costs.drift import Drift
+from weft.runtime.costs.drift import DriftDetector
 from weft.runtime.costs.estimates import Recorder, estimated_problem
 from weft.runtime.costs.history import History
-from weft.runtime.deciders.plan import PlanGuide
-from weft.runtime.deciders.policy import Guide, ReplayGuide, adaptive, batch_keys
-from weft.runtime.deciders.shadow import ShadowedGuide, ShadowReport
+from weft.runtime.deciders.plan import PlanDecider
+from weft.runtime.deciders.policy import Decider, ReplayDecider, adaptive, batch_keys
+from weft.runtime.deciders.shadow import ShadowedDecider, ShadowReport
 from weft.runtime.deciders.whole_plan import run_whole
 from weft.runtime.engine.driver import Driver
 from weft.runtime.engine.failure import Failure, TaskFailed
@@ -30,7 +30,7 @@ from weft.runtime.engine.live_lifecycle import LiveLifecycle
 from weft.runtime.engine.observer import Observer
 from weft.runtime.inputs.functions import application_of
 from weft.runtime.journal import Journal, default_folder
-from weft.runtime.options import Terms
+from weft.runtime.options import RunOptions
 from weft.runtime.progress import Progress
 
 
@@ -102,7 +102,7 @@ def run(
     backend : "local", "dask", "ray", a `distributed.Client`, or a backend; devices : of a named one, how many or which
     history : what was measured before, and where to add to it; a path, or False for neither
     run_id, folder, keep : keep a journal under this name (and, with `keep`, every result), so that a killed run continues
-    retries, backoff, crashes, timeout, on_error, window : see `weft.runtime.engine.driver.Terms`
+    retries, backoff, crashes, timeout, on_error, window : see `weft.runtime.engine.driver.RunOptions`
     adapt : correct estimates while the run goes on, and plan anew when they were wrong or a device is lost
     shadow : a policy that is asked beside the first, without acting
     seconds : time limit of planners that search
@@ -113,7 +113,7 @@ def run(
         When a task is given up and `on_error` is "stop", `TaskFailed` is raised instead; with "continue" the trace says which failed.
     """
     app = application_of(what, functions)
-    terms = Terms(
+    terms = RunOptions(
         window=window,
         retries=retries,
         backoff=backoff,
@@ -131,10 +131,12 @@ def run(
         life = LiveLifecycle(
             workload,
             modelled=place.modelled,
-            planned=isinstance(guide, ReplayGuide),
+            planned=isinstance(guide, ReplayDecider),
             keys=batch_keys(decider, workload),
         )
-        shadowed = ShadowedGuide(guide, _policy(shadow), seed=seed) if shadow is not None else None
+        shadowed = (
+            ShadowedDecider(guide, _policy(shadow), seed=seed) if shadow is not None else None
+        )
         journal = (
             None if run_id is None else Journal(_folder(folder), run_id, workload, place, keep=keep)
         )
@@ -150,7 +152,7 @@ def run(
             place,
             shadowed or guide,
             terms=terms,
-            drift=Drift(workload) if adapt and not place.modelled else None,
+            drift=DriftDetector(workload) if adapt and not place.modelled else None,
             wanted=frozenset(app.wanted),
             observers=observers,
             grown=None
@@ -159,7 +161,7 @@ def run(
         )
         driver.prepare()
         watcher.predicted = (
-            guide.predicted if isinstance(guide, PlanGuide) and not driver.replaced else None
+            guide.predicted if isinstance(guide, PlanDecider) and not driver.replaced else None
         )
         try:
             place.begin(workload, app.calls, since=journal.last if journal else 0.0)
@@ -193,8 +195,8 @@ def new_run_id() -> str:
 
 def _trace(
     driver: Driver,
-    guide: Guide,
-    shadowed: ShadowedGuide | None,
+    guide: Decider,
+    shadowed: ShadowedDecider | None,
     results: Mapping[str, Any],
     run_id: str,
 ) -> RunTrace:
@@ -244,11 +246,11 @@ def _policy(policy: str | Policy) -> Policy:
 
 def _guide(
     decider: Any, problem: Problem, *, window: int, adapt: bool, seconds: float | None, seed: int
-) -> Guide:
+) -> Decider:
     if isinstance(decider, Schedule):
-        return ReplayGuide(decider)
+        return ReplayDecider(decider)
     if hasattr(decider, "solve"):
-        return PlanGuide(decider, ahead=window, replan=adapt, seconds=seconds, seed=seed)
+        return PlanDecider(decider, ahead=window, replan=adapt, seconds=seconds, seed=seed)
     if hasattr(decider, "decide"):
         return adaptive(decider, seed=seed)
     raise InvalidInput(

@@ -26,7 +26,7 @@ VERSION = 1
 
 
 @dataclass(frozen=True)
-class Record:
+class JournalEntry:
     """A finished task, as the journal remembers it."""
 
     instance: int
@@ -67,7 +67,7 @@ class Journal(Observer):
             raise
 
     @property
-    def finished_before(self) -> list[Record]:
+    def finished_before(self) -> list[JournalEntry]:
         """What need not run again: finished, with the result on disk, and all it needed so too."""
         return [
             r for r in self.records if r.result is not None and (self.folder / r.result).is_file()
@@ -146,7 +146,7 @@ class Journal(Observer):
         self._file.write(json.dumps(line) + "\n")
         self._file.flush()
 
-    def _read(self, mark: str) -> list[Record]:
+    def _read(self, mark: str) -> list[JournalEntry]:
         lines = list(read_lines(self.path))
         if not lines:
             self._file.truncate(0)
@@ -169,7 +169,7 @@ class Journal(Observer):
             if line.get("event") == "finished":
                 outcomes = {int(c): int(b) for c, b in line["outcomes"].items()}
                 times = (float(line["decided"]), float(line["start"]), float(line["finish"]))
-                found[int(line["instance"])] = Record(
+                found[int(line["instance"])] = JournalEntry(
                     int(line["instance"]), str(line["device"]), *times, outcomes, line["result"]
                 )
         return list(found.values())

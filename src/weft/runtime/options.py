@@ -12,7 +12,7 @@ from weft.model import Workflow
 
 
 @dataclass(frozen=True)
-class Terms:
+class RunOptions:
     """How much a run puts up with.
 
     Attributes

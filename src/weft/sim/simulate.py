@@ -12,19 +12,19 @@ from weft.model.columns import BoolArray, FloatArray, IntArray, frozen
 from weft.model.trace import DONE as X_DONE
 from weft.sim.kernel.commit import block, commit, commit_with_copy, free_at, is_idle
 from weft.sim.kernel.events import MOMENT, STUCK, advance
-from weft.sim.kernel.jit import lean, njit
+from weft.sim.kernel.jit import njit, njit_noalloc
 from weft.sim.kernel.rules import run_to_end
 from weft.sim.kernel.tables import DONE, JOB_HERE, READY, Sim, make_sim
 from weft.sim.rule import Rule
 from weft.sim.view import Block, CompiledPolicy, Decision, Policy, View
 
-Decider = Policy | Rule | Schedule | Sequence[Schedule]
+FallbackDecider = Policy | Rule | Schedule | Sequence[Schedule]
 """What can make the decisions of a simulation: a policy, a rule, or a plan to replay (one schedule for each problem)."""
 
 
 def simulate(
     workload: Workload,
-    decider: Decider,
+    decider: FallbackDecider,
     *,
     scenario: Scenario | None = None,
     eager: bool = True,
@@ -46,7 +46,7 @@ def simulate(
 
 def simulate_many(
     workload: Workload,
-    decider: Decider,
+    decider: FallbackDecider,
     scenarios: Sequence[Scenario],
     *,
     eager: bool = True,
@@ -75,7 +75,7 @@ def simulate_many(
     return traces
 
 
-def _name(decider: Decider) -> str:
+def _name(decider: FallbackDecider) -> str:
     return "replay" if isinstance(decider, Schedule | Sequence) else decider.name
 
 
@@ -204,7 +204,7 @@ class _Outlook:
         return found
 
 
-@lean
+@njit_noalloc
 def _note_starts(sim: Sim, started: FloatArray, known: IntArray) -> None:
     """Bring the column of starts up to date: executions recorded since, and what runs."""
     for x in range(known[0], sim.world[0].executions):
@@ -289,7 +289,7 @@ def _trace(workload: Workload, scenario: Scenario, sim: Sim, *, eager: bool, pol
     )
 
 
-def _stuck(workload: Workload, decider: Decider, sim: Sim) -> Stuck:
+def _stuck(workload: Workload, decider: FallbackDecider, sim: Sim) -> Stuck:
     left = int(np.isnan(sim.job["finish"][:-1]).sum())
     down = [workload.cluster.names[d] for d in np.flatnonzero(np.isinf(sim.device["pace"]))]
     why = (

@@ -15,7 +15,7 @@ from weft.cli.arguments import number, whole
 from weft.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from weft.learn.ppo import Training
+    from weft.learn.ppo import PpoProgress
     from weft.policies.conditional.files import Learned
 
 SUMMARY = "train a policy; every seed is a training of its own, the best one is kept"
@@ -24,7 +24,7 @@ EXAMPLE = """  weft train conditional --policy pi4 --samples 5e6 --seeds 3 --out
   weft train conditional --start trained/pi4 --rollouts 3 --out better
   weft train conditional --policy any --samples 2e7           # one for any graph and any units, by evolution on random ones
   weft evaluate trained/pi4 fifo
-  weft train workflow --policy rule --seconds 900             # also: portfolio, dqn, dqn-turns, dqn-document, decima, lachesis
+  weft train workflow --policy rule --seconds 900             # also: portfolio, dqn, dqn-turns, dqn, decima, lachesis
   weft train deepsched --out trained                          # as shipped; --batches 3000 for more
   weft train amortised --out trained                          # as shipped: 300 problems, 150 generations"""
 
@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="steps of the environment (default: 5e6)",
     )
-    told = "workflow: of processor time, for rule, dqn-turns and dqn-document (default: 1500)"
+    told = "workflow: of processor time, for rule, dqn-turns and dqn (default: 1500)"
     parser.add_argument("--seconds", type=number(least=1), default=1500.0, metavar="S", help=told)
     parser.add_argument(
         "--batches",
@@ -133,10 +133,10 @@ def _train_deepsched(args: argparse.Namespace) -> None:
 
     args.out.mkdir(parents=True, exist_ok=True)
     path = args.out / "deepsched.safetensors"
-    runs: list[deepsched.Training] = []
+    runs: list[deepsched.PpoProgress] = []
     for seed in range(args.seed, args.seed + args.seeds):
         with _Bar("deepsched", seed, args.batches, unit=" batches") as bar:
-            settings = deepsched.Settings(batches=args.batches)
+            settings = deepsched.DeepSchedSettings(batches=args.batches)
             runs.append(
                 deepsched.train(
                     settings, seed=seed, watch=lambda t, bar=bar: bar.show(t.batches, t.score)
@@ -179,9 +179,9 @@ def _train_amortised(args: argparse.Namespace) -> None:
             bar.show(len(exercises), math.nan)
     lessons_seconds = time.process_time() - used
     records = []
-    best: amortised.Trained | None = None
+    best: amortised.TrainedAmortised | None = None
     for seed in range(args.seed, args.seed + args.seeds):
-        evolution = amortised.Evolution(generations=args.generations, seed=seed)
+        evolution = amortised.EvolutionSettings(generations=args.generations, seed=seed)
         with _Bar("amortised", seed, args.generations, unit=" generations") as bar:
             found = amortised.train(
                 exercises,
@@ -226,7 +226,7 @@ def _train_conditional(args: argparse.Namespace) -> None:
         settings if args.hidden is None else dataclasses.replace(settings, hidden=args.hidden)
     )
     args.out.mkdir(parents=True, exist_ok=True)
-    runs: list[tuple[Learned, Training]] = []
+    runs: list[tuple[Learned, PpoProgress]] = []
     for seed in range(args.seed, args.seed + args.seeds):
         runs.append(_train_one(args, stream, settings, seed))
         best = min(runs, key=lambda found: (math.isnan(found[1].score), found[1].score))
@@ -312,7 +312,7 @@ def _train_any(args: argparse.Namespace) -> None:
 
 def _train_one(
     args: argparse.Namespace, stream: Any, settings: Any, seed: int
-) -> tuple[Learned, Training]:
+) -> tuple[Learned, PpoProgress]:
     from weft.learn.conditional.training import train_policy
     from weft.policies.conditional.files import find_policy, read_policy
 
@@ -354,11 +354,11 @@ class _Bar:
             self._bar.close()
 
     @property
-    def watch(self) -> Callable[[Training], None]:
+    def watch(self) -> Callable[[PpoProgress], None]:
         """What the training calls after every update."""
         return self._show
 
-    def _show(self, training: Training) -> None:
+    def _show(self, training: PpoProgress) -> None:
         self.show(training.samples, training.score)
 
     def show(self, done: int, score: float) -> None:
@@ -368,7 +368,7 @@ class _Bar:
             self._bar.update(done - self._bar.n)
 
 
-def _row(training: Training) -> dict[str, Any]:
+def _row(training: PpoProgress) -> dict[str, Any]:
     keep = ("samples", "score", "reward_rate", "cpu_seconds")
     curve = [
         {key: entry[key] for key in keep if key in entry}

@@ -17,7 +17,7 @@ Show = Callable[[float, float], None]
 """Takes how far the training is, and its score."""
 
 
-class Trained(NamedTuple):
+class TrainedModel(NamedTuple):
     """What came of a training."""
 
     score: float
@@ -25,10 +25,10 @@ class Trained(NamedTuple):
     save: Callable[[Path], Path]
 
 
-class Recipe(NamedTuple):
+class Trainable(NamedTuple):
     """How to train: a function of (seconds, seed, show), what it counts, up to how many (0: up to `--seconds`), and what scores mean."""
 
-    train: Callable[[float, int, Show], Trained]
+    train: Callable[[float, int, Show], TrainedModel]
     unit: str
     total: int
     score: str
@@ -38,7 +38,7 @@ def run(args: argparse.Namespace, bar: Callable[..., Any]) -> None:
     """Train one for each seed, keep the best, and print how it went."""
     from weft.cli.output import emit
 
-    name = "dqn" if args.policy == "pi4" else args.policy
+    name = "replan-switch" if args.policy == "pi4" else args.policy
     if name not in RECIPES:
         raise UnknownName(f"unknown workflow policy '{name}'{closest(name, tuple(RECIPES))}")
     recipe = RECIPES[name]
@@ -62,21 +62,21 @@ def run(args: argparse.Namespace, bar: Callable[..., Any]) -> None:
     print(f"best: score {min(row['score'] for row in rows):.4f} ({recipe.score})\nwrote {path}")
 
 
-def _rule(seconds: float, seed: int, show: Show) -> Trained:
+def _rule(seconds: float, seed: int, show: Show) -> TrainedModel:
     from weft.learn.workflow.rule import RuleSearch, search_rule
 
     found = search_rule(
         RuleSearch(seconds=seconds, seed=seed), watch=lambda row: show(row["seconds"], row["score"])
     )
-    card = _card("rule", "Weights found by evolution.", [found.weights], found.record())
-    return Trained(found.score, found.seconds, lambda path: _save(path, card))
+    card = _card("tuned-list", "Weights found by evolution.", [found.weights], found.record())
+    return TrainedModel(found.score, found.seconds, lambda path: _save(path, card))
 
 
-def _portfolio(seconds: float, seed: int, show: Show) -> Trained:  # noqa: ARG001
+def _portfolio(seconds: float, seed: int, show: Show) -> TrainedModel:  # noqa: ARG001
     from weft.learn.workflow.portfolio import PortfolioSearch, search_portfolio
     from weft.policies.replanning.files import SHIPPED, read_card
 
-    rule = read_card(SHIPPED / "rule").weights[0]
+    rule = read_card(SHIPPED / "tuned-list").weights[0]
     found = search_portfolio(
         rule, PortfolioSearch(seed=seed), watch=lambda row: show(row["step"] + 1, row["score"])
     )
@@ -87,33 +87,39 @@ def _portfolio(seconds: float, seed: int, show: Show) -> Trained:  # noqa: ARG00
         found.record(),
         homes=True,
     )
-    return Trained(found.score, found.seconds, lambda path: _save(path, card))
+    return TrainedModel(found.score, found.seconds, lambda path: _save(path, card))
 
 
-def _dqn(seconds: float, seed: int, show: Show) -> Trained:  # noqa: ARG001
-    from weft.learn.workflow.switch import PlanValueSettings, train_plan_values
+def _dqn(seconds: float, seed: int, show: Show) -> TrainedModel:  # noqa: ARG001
+    from weft.learn.workflow.switch import SwitchSettings, train_plan_values
     from weft.policies.replanning.files import SHIPPED, load_workflow_policy, read_card
 
     sets = load_workflow_policy(SHIPPED / "portfolio").sets
     found = train_plan_values(
-        sets, PlanValueSettings(seed=seed), watch=lambda row: show(row["round"], row["score"])
+        sets, SwitchSettings(seed=seed), watch=lambda row: show(row["round"], row["score"])
     )
     about, weights = (
         "A Q-network decides whether to keep a plan or to plan as 'portfolio' does.",
         read_card(SHIPPED / "portfolio").weights,
     )
     card = _card(
-        "dqn", about, weights, found.record(), homes=True, choice="plans", caution=found.caution
+        "replan-switch",
+        about,
+        weights,
+        found.record(),
+        homes=True,
+        choice="plans",
+        caution=found.caution,
     )
-    return Trained(found.score, found.seconds, lambda path: _save(path, card, found.arrays))
+    return TrainedModel(found.score, found.seconds, lambda path: _save(path, card, found.arrays))
 
 
-def _turns(name: str) -> Callable[[float, int, Show], Trained]:
-    def train(seconds: float, seed: int, show: Show) -> Trained:
+def _turns(name: str) -> Callable[[float, int, Show], TrainedModel]:
+    def train(seconds: float, seed: int, show: Show) -> TrainedModel:
         from weft.learn.workflow.two_stage import DOCUMENT, OURS, DqnSettings, train_dqn
         from weft.policies.replanning.files import SHIPPED, load_workflow_policy, read_card
 
-        reward = DOCUMENT if name == "dqn-document" else OURS
+        reward = DOCUMENT if name == "dqn" else OURS
         settings = DqnSettings(seconds=seconds, seed=seed, reward=dict(reward))
         sets = load_workflow_policy(SHIPPED / "portfolio").sets
         found = train_dqn(sets, settings, watch=lambda row: show(row["seconds"], row["score"]))
@@ -121,13 +127,15 @@ def _turns(name: str) -> Callable[[float, int, Show], Trained]:
         card = _card(
             name, about, read_card(SHIPPED / "portfolio").weights, found.record(), choice="turns"
         )
-        return Trained(found.score, found.seconds, lambda path: _save(path, card, found.arrays))
+        return TrainedModel(
+            found.score, found.seconds, lambda path: _save(path, card, found.arrays)
+        )
 
     return train
 
 
-def _graph(kind: str) -> Callable[[float, int, Show], Trained]:
-    def train(seconds: float, seed: int, show: Show) -> Trained:  # noqa: ARG001
+def _graph(kind: str) -> Callable[[float, int, Show], TrainedModel]:
+    def train(seconds: float, seed: int, show: Show) -> TrainedModel:  # noqa: ARG001
         from weft.learn.workflow.graph import train_graph, validation_cases
         from weft.policies.graph.policy import save_graph
 
@@ -138,7 +146,9 @@ def _graph(kind: str) -> Callable[[float, int, Show], Trained]:
             note=lambda row: show(row["update"], row["all"]),
         )
         score = min(row["all"] for row in found.training["curve"])
-        return Trained(score, found.training["cpu_seconds"], lambda path: save_graph(found, path))
+        return TrainedModel(
+            score, found.training["cpu_seconds"], lambda path: save_graph(found, path)
+        )
 
     return train
 
@@ -157,15 +167,15 @@ def _save(path: Path, card: Card, arrays: Any = None) -> Path:
 
 _LOG = "mean log of the objective against"
 RECIPES = {
-    "rule": Recipe(_rule, " s", 0, f"{_LOG} a strong hand-made rule"),
-    "portfolio": Recipe(_portfolio, " sets", 8, f"{_LOG} the rule alone"),
-    "dqn": Recipe(_dqn, " rounds", 3, f"{_LOG} planning as 'portfolio' does"),
-    "dqn-turns": Recipe(_turns("dqn-turns"), " s", 0, f"{_LOG} following the plan"),
-    "dqn-document": Recipe(_turns("dqn-document"), " s", 0, f"{_LOG} following the plan"),
-    "decima": Recipe(
+    "tuned-list": Trainable(_rule, " s", 0, f"{_LOG} a strong hand-made rule"),
+    "portfolio": Trainable(_portfolio, " sets", 8, f"{_LOG} the rule alone"),
+    "replan-switch": Trainable(_dqn, " rounds", 3, f"{_LOG} planning as 'portfolio' does"),
+    "dqn-turns": Trainable(_turns("dqn-turns"), " s", 0, f"{_LOG} following the plan"),
+    "dqn": Trainable(_turns("dqn"), " s", 0, f"{_LOG} following the plan"),
+    "decima": Trainable(
         _graph("decima"), " updates", 1500, "mean of the objective over that of HEFT planned anew"
     ),
-    "lachesis": Recipe(
+    "lachesis": Trainable(
         _graph("lachesis"), " updates", 1500, "mean of the objective over that of HEFT planned anew"
     ),
 }

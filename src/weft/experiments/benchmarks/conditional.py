@@ -14,16 +14,16 @@ from importlib.util import find_spec
 import numpy as np
 
 from weft.errors import MissingExtra
-from weft.experiments.benchmarks.speed import Measure
+from weft.experiments.benchmarks.speed import BenchMeasure
 from weft.formats.native.stream_toml import load_stream
 from weft.model.columns import BoolArray, IntArray
-from weft.model.conditional_stream import Stream
+from weft.model.conditional_stream import ConditionalStream
 from weft.policies.conditional.files import find_policy, read_policy
 from weft.policies.conditional.network_policy import LearnedPolicy
 from weft.policies.conditional.networks import Network, Numbers, choose, working_space
 from weft.policies.conditional.rules import ConditionalRule
-from weft.sim.kernel.jit import lean
-from weft.sim.vector.batch import StepFleet, StepOptions
+from weft.sim.kernel.jit import njit_noalloc
+from weft.sim.vector.batch import StepBatch, StepOptions
 
 STREAM = "conditional-paper"
 POLICIES = ("conditional-pi4", "conditional-best")
@@ -34,7 +34,7 @@ AUTHORS = "authors' environment: 6 to 7 thousand"
 """Their simulator with observations, as measured for the comparison; it is not run here."""
 
 
-def measures(*, quick: bool = False) -> Iterator[Measure]:
+def measures(*, quick: bool = False) -> Iterator[BenchMeasure]:
     """Run the measurements one by one; `quick` trains for a tenth of the samples and works out the rest."""
     if find_spec("torch") is None:
         raise MissingExtra("torch", "learn")
@@ -53,9 +53,9 @@ def count() -> int:
 # -- the environment -------------------------------------------------------------------
 
 
-def environment(stream: Stream, *, steps: int) -> Measure:
+def environment(stream: ConditionalStream, *, steps: int) -> BenchMeasure:
     """Steps a second of many simulations at once, and of one behind Gymnasium's interface."""
-    fleet = StepFleet(stream, SIMULATIONS, StepOptions(waiting="event"))
+    fleet = StepBatch(stream, SIMULATIONS, StepOptions(waiting="event"))
     many = steps * SIMULATIONS / _stepping(fleet, steps)
     figures: dict[str, object] = {"simulations": SIMULATIONS, "steps_per_second": many}
     beside = AUTHORS
@@ -63,7 +63,7 @@ def environment(stream: Stream, *, steps: int) -> Measure:
         one = _gymnasium_rate(stream, steps)
         figures["gymnasium_steps_per_second"] = one
         beside = f"one simulation in Gymnasium: {one:,.0f}; {beside}"
-    return Measure(
+    return BenchMeasure(
         "environment steps a second, with observations and masks",
         f"{many:,.0f}",
         "500,000",
@@ -72,7 +72,7 @@ def environment(stream: Stream, *, steps: int) -> Measure:
     )
 
 
-def _stepping(fleet: StepFleet, steps: int) -> float:
+def _stepping(fleet: StepBatch, steps: int) -> float:
     """Seconds that steps take; choosing what to do is not counted."""
     rule, actions = (
         ConditionalRule("shortest-remaining"),
@@ -88,7 +88,7 @@ def _stepping(fleet: StepFleet, steps: int) -> float:
     return spent
 
 
-def _gymnasium_rate(stream: Stream, steps: int) -> float:
+def _gymnasium_rate(stream: ConditionalStream, steps: int) -> float:
     from weft.learn.conditional.env import ConditionalEnv
 
     env = ConditionalEnv(stream, options=StepOptions(waiting="event"))
@@ -108,7 +108,9 @@ def _gymnasium_rate(stream: Stream, steps: int) -> float:
 # -- training --------------------------------------------------------------------------
 
 
-def training(stream: Stream, *, samples: int, peer_samples: int = 131_072) -> Measure:
+def training(
+    stream: ConditionalStream, *, samples: int, peer_samples: int = 131_072
+) -> BenchMeasure:
     """Samples a second of PPO, ours and sb3-contrib's, with the same environment, network and passes over the data."""
     from weft.learn.conditional.training import recipe_of, train_policy
 
@@ -135,13 +137,13 @@ def training(stream: Stream, *, samples: int, peer_samples: int = 131_072) -> Me
         theirs = reference_rate(stream, peer_samples, settings, size=SIMULATIONS)
         figures["reference_samples_per_second"] = theirs
         beside = f"sb3-contrib's MaskablePPO: {theirs:,.0f} ({rate / theirs:.1f} times slower)"
-    return Measure("PPO samples a second", told, "5 M in 240 s", beside, figures)
+    return BenchMeasure("PPO samples a second", told, "5 M in 240 s", beside, figures)
 
 
 # -- one decision ----------------------------------------------------------------------
 
 
-def decision(stream: Stream, name: str, *, times: int) -> Measure:
+def decision(stream: ConditionalStream, name: str, *, times: int) -> BenchMeasure:
     """Microseconds from an observation and a mask to the actions of all units."""
     from weft.learn.conditional.peers import with_onnxruntime, with_torch
 
@@ -160,7 +162,7 @@ def decision(stream: Stream, name: str, *, times: int) -> Measure:
         f"{how} {micro[how]:.1f} us" for how in ("torch", "onnxruntime") if how in micro
     )
     beside += "; authors: below 20 us"
-    return Measure(f"one decision of {name}", told, "5 us", beside, {"microseconds": micro})
+    return BenchMeasure(f"one decision of {name}", told, "5 us", beside, {"microseconds": micro})
 
 
 class Cases(tuple[Numbers, BoolArray, IntArray, IntArray]):
@@ -169,9 +171,9 @@ class Cases(tuple[Numbers, BoolArray, IntArray, IntArray]):
     __slots__ = ()
 
 
-def _cases(stream: Stream, policy: LearnedPolicy, size: int = 256) -> Cases:
+def _cases(stream: ConditionalStream, policy: LearnedPolicy, size: int = 256) -> Cases:
     """States of a working system."""
-    fleet = StepFleet(stream, size, policy.options)
+    fleet = StepBatch(stream, size, policy.options)
     rule, actions = ConditionalRule("shortest-remaining"), np.zeros((size, fleet.units), np.int64)
     steps = fleet.reset(0)
     for _ in range(300):
@@ -184,7 +186,7 @@ def _cases(stream: Stream, policy: LearnedPolicy, size: int = 256) -> Cases:
     )
 
 
-@lean
+@njit_noalloc
 def choose_again(
     network: Network,
     seen: Numbers,

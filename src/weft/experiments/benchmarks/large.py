@@ -11,7 +11,7 @@ import numpy as np
 from weft.experiments.machine import peak_memory
 from weft.model import Problem
 from weft.planners import plan
-from weft.rng import stream
+from weft.rng import generator
 
 
 def layered(
@@ -26,7 +26,7 @@ def layered(
     >>> Problem.from_arrays(**layered(100, 4)).n
     100
     """
-    rng = stream(seed, "layered", n, p)
+    rng = generator(seed, "layered", n, p)
     width = max(1, int(n**0.5))
     inner = np.arange(1, n - 1)
     above = (inner - 1) // width - 1

@@ -39,7 +39,7 @@ LENGTH = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
-class Case:
+class QualityCase:
     """A graph, what kind it is, and the best makespan known without copies."""
 
     name: str
@@ -70,7 +70,7 @@ class Score:
         return self.makespan / self.best - 1.0
 
 
-def static_cases(folder: Path) -> list[Case]:
+def static_cases(folder: Path) -> list[QualityCase]:
     """The graphs of a folder with their published best makespans."""
     file = folder / "results.json"
     if not file.is_file():
@@ -79,14 +79,16 @@ def static_cases(folder: Path) -> list[Case]:
         )
     rows = json.loads(file.read_text())
     return [
-        Case(name, load(folder / f"{name}.json"), float(row.get("ccr") or 1.0), float(row["best"]))
+        QualityCase(
+            name, load(folder / f"{name}.json"), float(row.get("ccr") or 1.0), float(row["best"])
+        )
         for name, row in rows.items()
     ]
 
 
 def generated_cases(
     *, tasks: Sequence[int] = (30, 100, 300), devices: int = 6, seed: int = 0
-) -> list[Case]:
+) -> list[QualityCase]:
     """Other graphs, so that nothing is fitted to one folder: layered, tiled and scientific shapes at three ratios of communication."""
     cases = []
     for n in tasks:
@@ -94,12 +96,14 @@ def generated_cases(
             for shape in ("layered", "cholesky", "montage"):
                 cluster = random_cluster(devices=devices, seed=seed + n)
                 problem = generate_problem(shape, cluster, seed=seed + n, ccr=ccr, tasks=n)
-                cases.append(Case(f"{shape}_n{problem.n}_P{devices}_ccr{ccr:g}", problem, ccr))
+                cases.append(
+                    QualityCase(f"{shape}_n{problem.n}_P{devices}_ccr{ccr:g}", problem, ccr)
+                )
     return cases
 
 
 def scores(
-    cases: Sequence[Case],
+    cases: Sequence[QualityCase],
     *,
     budgets: Sequence[float] = BUDGETS,
     searches: Sequence[str] = SEARCHES,
@@ -132,13 +136,16 @@ def scores(
 
 
 def count(
-    cases: Sequence[Case], *, budgets: Sequence[float] = BUDGETS, searches: Sequence[str] = SEARCHES
+    cases: Sequence[QualityCase],
+    *,
+    budgets: Sequence[float] = BUDGETS,
+    searches: Sequence[str] = SEARCHES,
 ) -> int:
     """How many scores there will be."""
     return len(cases) * (len(QUICK) + len(budgets) * len(searches))
 
 
-def _run(case: Case, name: str, seconds: float | None, seed: int) -> Plan:
+def _run(case: QualityCase, name: str, seconds: float | None, seed: int) -> Plan:
     planner, _, extra = name.partition("+")
     options = {"duplicate": True} if extra == "copies" else {}
     made = plan(case.problem, planner, seconds=seconds, seed=seed, **options)
@@ -192,7 +199,7 @@ def document(lines: Iterable[Score]) -> list[dict[str, object]]:
 # -- schedules better than the published ones ---------------------------------
 
 
-def improve(case: Case, folder: Path, *, seconds: float, seed: int = 0) -> float:
+def improve(case: QualityCase, folder: Path, *, seconds: float, seed: int = 0) -> float:
     """Search a graph and record the schedule if it is better than the published best and than the recorded one; returns the best now."""
     known = min(case.best, recorded(case.name, folder))
     made = _run(case, "anytime", seconds, seed)

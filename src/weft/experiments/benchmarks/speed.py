@@ -26,7 +26,7 @@ from weft.planners import plan
 
 
 @dataclass(frozen=True)
-class Measure:
+class BenchMeasure:
     """One line of the table: what was measured, the result and what it was measured against."""
 
     what: str
@@ -36,7 +36,7 @@ class Measure:
     figures: dict[str, object] = field(default_factory=dict)
 
 
-def measures(*, quick: bool = False) -> Iterator[Measure]:
+def measures(*, quick: bool = False) -> Iterator[BenchMeasure]:
     """Run the measurements one by one; `quick` keeps to those that take seconds."""
     yield import_time()
     yield help_time()
@@ -55,12 +55,12 @@ def count(*, quick: bool = False) -> int:
     return 8 if quick else 9
 
 
-def document(lines: list[Measure]) -> dict[str, object]:
+def document(lines: list[BenchMeasure]) -> dict[str, object]:
     """The measurements and the machine, for JSON."""
     return {"machine": describe(), "measures": [asdict(line) for line in lines]}
 
 
-def table(lines: list[Measure]) -> str:
+def table(lines: list[BenchMeasure]) -> str:
     """The measurements as aligned text."""
     rows = [
         ("measure", "result", "goal", "peer"),
@@ -73,18 +73,20 @@ def table(lines: list[Measure]) -> str:
     )
 
 
-def against_peer(n: int = 1000, p: int = 8) -> Measure:
+def against_peer(n: int = 1000, p: int = 8) -> BenchMeasure:
     """HEFT of weft and of anrg-saga on the same problem in the same process.
 
-    The peer counts a device's free transfers to itself when it averages; so does `heft-self`, and the makespans can be held side by side.
+    The peer counts a device's free transfers to itself when it averages; so does `heft-saga-mean`, and the makespans can be held side by side.
     """
     problem = Problem.from_arrays(**layered(n, p))  # type: ignore[arg-type]
-    ours = plan(problem, "heft-self").makespan
-    spent = _median_call(lambda: plan(problem, "heft-self"), 101)
+    ours = plan(problem, "heft-saga-mean").makespan
+    spent = _median_call(lambda: plan(problem, "heft-saga-mean"), 101)
     figures: dict[str, object] = {"tasks": n, "devices": p, "seconds": spent, "makespan": ours}
     what, goal = f"HEFT {n} x {p}", "1,000 times the peer"
     if not peer.installed():
-        return Measure(what, _ms(spent), goal, "not installed: pip install 'weft[bench]'", figures)
+        return BenchMeasure(
+            what, _ms(spent), goal, "not installed: pip install 'weft[bench]'", figures
+        )
     results = [peer.heft(problem) for _ in range(3)]
     theirs = statistics.median(r.seconds for r in results)
     figures |= {
@@ -93,10 +95,10 @@ def against_peer(n: int = 1000, p: int = 8) -> Measure:
         "ratio": theirs / spent,
     }
     beside = f"{theirs:.2f} s: {theirs / spent:,.0f} times as long (makespan {results[0].makespan:.6g}, ours {ours:.6g})"
-    return Measure(what, _ms(spent), goal, beside, figures)
+    return BenchMeasure(what, _ms(spent), goal, beside, figures)
 
 
-def small_problem(n: int = 10_000, p: int = 32) -> Measure:
+def small_problem(n: int = 10_000, p: int = 32) -> BenchMeasure:
     """HEFT with everything included, from a full matrix of durations and from work and speed."""
     spent = {}
     for form in ("matrix", "product"):
@@ -105,7 +107,7 @@ def small_problem(n: int = 10_000, p: int = 32) -> Measure:
             lambda given=arrays: plan(Problem.from_arrays(**given), "heft"), 11
         )  # type: ignore[misc]
     result = f"{_ms(spent['matrix'])} (work / speed: {_ms(spent['product'])})"
-    return Measure(
+    return BenchMeasure(
         f"HEFT {n:,} x {p}, Problem.from_arrays included",
         result,
         "50 ms",
@@ -113,15 +115,15 @@ def small_problem(n: int = 10_000, p: int = 32) -> Measure:
     )
 
 
-def large_problem(n: int, p: int, goal: str) -> Measure:
+def large_problem(n: int, p: int, goal: str) -> BenchMeasure:
     """HEFT on a large problem in a process of its own."""
     done = _child(["-m", "weft.experiments.benchmarks.large", str(n), str(p)])
     figures = json.loads(done.stdout)
     result = f"{figures['plan_seconds']:.2f} s, building {figures['build_seconds']:.2f} s, peak {figures['peak_bytes'] / 1e6:,.0f} MB"
-    return Measure(f"HEFT {n:,} x {p}", result, goal, figures=figures)
+    return BenchMeasure(f"HEFT {n:,} x {p}", result, goal, figures=figures)
 
 
-def growth(most: int, p: int = 8) -> Measure:
+def growth(most: int, p: int = 8) -> BenchMeasure:
     """Seconds against the number of tasks, and the exponent of the fitted power."""
     sizes = [n for n in (100, 1000, 10_000, 100_000, 1_000_000) if n <= most]
     spent = []
@@ -137,7 +139,7 @@ def growth(most: int, p: int = 8) -> Measure:
         np.polyfit(np.log([sizes[i] for i in grown]), np.log([spent[i] for i in grown]), 1)[0]
     )
     shown = ", ".join(f"{_count(n)} {_ms(s)}" for n, s in zip(sizes, spent, strict=True))
-    return Measure(
+    return BenchMeasure(
         f"HEFT growth with n, {p} devices",
         f"n^{exponent:.2f}: {shown}",
         "near-linear",
@@ -145,7 +147,7 @@ def growth(most: int, p: int = 8) -> Measure:
     )
 
 
-def rules(jobs: int = 2000, tasks: int = 100, p: int = 16) -> Measure:
+def rules(jobs: int = 2000, tasks: int = 100, p: int = 16) -> BenchMeasure:
     """Decisions a second of rules on one core: in the kernel alone, and with laying out the tables and making the trace."""
     from weft.policies import POLICIES, RulePolicy, simulate
     from weft.sim.kernel.rules import run_to_end
@@ -169,7 +171,7 @@ def rules(jobs: int = 2000, tasks: int = 100, p: int = 16) -> Measure:
         for name in kernel
     )
     what = f"rules in the kernel, {jobs * tasks:,} decisions, {p} devices"
-    return Measure(
+    return BenchMeasure(
         what, shown, "1 M/s", figures={"decisions_per_second": kernel, "whole_simulation": whole}
     )
 
@@ -180,7 +182,7 @@ def _cpu_seconds(work: Callable[[], object]) -> float:
     return time.process_time() - begin
 
 
-def import_time() -> Measure:
+def import_time() -> BenchMeasure:
     """Seconds of `import weft`, and with `weft.Problem`, which needs numpy, over an empty Python."""
     empty, bare, model = (
         _best_run(["-c", code]) for code in ("pass", "import weft", "import weft; weft.Problem")
@@ -190,7 +192,7 @@ def import_time() -> Measure:
         "with_numpy_seconds": model - empty,
         "python_seconds": empty,
     }
-    return Measure(
+    return BenchMeasure(
         "import weft",
         f"{_ms(bare - empty)}, with numpy {_ms(model - empty)}",
         "0.2 s",
@@ -198,20 +200,20 @@ def import_time() -> Measure:
     )
 
 
-def help_time() -> Measure:
+def help_time() -> BenchMeasure:
     """Seconds of `weft --help`, Python's own start included."""
     spent = _best_run(["-m", "weft", "--help"])
-    return Measure("weft --help", _ms(spent), "0.5 s", figures={"seconds": spent})
+    return BenchMeasure("weft --help", _ms(spent), "0.5 s", figures={"seconds": spent})
 
 
-def first_plan() -> Measure:
+def first_plan() -> BenchMeasure:
     """The first plan after installation compiles; later ones read the cache."""
     code = "import weft; weft.plan(weft.Problem.from_arrays([[2.0, 1.0], [3.0, 4.0]], [[0, 1]], [10.0]), 'heft')"
     with tempfile.TemporaryDirectory() as empty:
         cold = _timed_run(["-c", code], NUMBA_CACHE_DIR=empty)
         warm = min(_timed_run(["-c", code], NUMBA_CACHE_DIR=empty) for _ in range(3))
     figures: dict[str, object] = {"first_seconds": cold, "later_seconds": warm}
-    return Measure(
+    return BenchMeasure(
         "first plan, kernels not compiled yet",
         f"{cold:.1f} s, later {warm:.2f} s",
         "20 s, later 1.5 s",
@@ -219,7 +221,7 @@ def first_plan() -> Measure:
     )
 
 
-def write(lines: list[Measure], path: Path) -> None:
+def write(lines: list[BenchMeasure], path: Path) -> None:
     """Write the measurements and the machine as JSON."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(document(lines), indent=2) + "\n", encoding="utf-8")

@@ -8,9 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from weft.experiments.conditional.contenders import Arena, Contender, Field, half_width, number
+from weft.experiments.conditional.contenders import (
+    StreamContender,
+    StreamEntrants,
+    StreamEvaluator,
+    half_width,
+    number,
+)
 from weft.model.columns import FloatArray, IntArray
-from weft.model.conditional_stream import Drift, Stream
+from weft.model.conditional_stream import ConditionalStream, ProbabilityDrift
 from weft.policies.conditional.files import Learned
 from weft.sim.vector.batch import Waiting
 
@@ -29,18 +35,18 @@ ABOUT = {
 class Adaptation:
     """Contenders on draws whose p(c) moves, with waiting until the next event."""
 
-    stream: Stream
-    contenders: list[Contender]
+    stream: ConditionalStream
+    contenders: list[StreamContender]
     seeds: int
-    arena: Arena
-    pupil: Contender | None = None
+    arena: StreamEvaluator
+    pupil: StreamContender | None = None
     waiting: Waiting = "event"
     times: dict[str, dict[str, FloatArray]] = field(default_factory=dict)
     curves: dict[str, dict[str, list[FloatArray]]] = field(default_factory=dict)
     paths: dict[str, FloatArray] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, stream: Stream, entered: Field, *, seeds: int) -> Adaptation:
+    def of(cls, stream: ConditionalStream, entered: StreamEntrants, *, seeds: int) -> Adaptation:
         """Take those who say something here; the index and pi4 also with an estimate that forgets nothing."""
         chosen = [c for name in FOLLOWED if (c := entered.find(name)) is not None]
         chosen += [
@@ -49,7 +55,7 @@ class Adaptation:
             if c.name in {"index", "pi4"}
         ]
         pupil = entered.find(LEARNING) if find_spec("torch") is not None else None
-        found = cls(stream, chosen, seeds, Arena(stream), pupil=pupil)
+        found = cls(stream, chosen, seeds, StreamEvaluator(stream), pupil=pupil)
         names = [c.name for c in chosen] + ([f"{LEARNING}, learns on"] if pupil is not None else [])
         for kind in found.kinds:
             found.times[kind] = {name: np.full(seeds, np.nan) for name in names}
@@ -66,13 +72,18 @@ class Adaptation:
         """Seconds in which jobs arrive."""
         return self.stream.jobs * self.stream.arrivals.gap
 
-    def changed(self, kind: str) -> Stream:
+    def changed(self, kind: str) -> ConditionalStream:
         """The stream with a moving p(c)."""
         if kind == "walk":
-            return self.stream.with_drift("D", Drift("walk", np.array([[0.5, 0.5]]), spread=0.15))
+            return self.stream.with_drift(
+                "D", ProbabilityDrift("walk", np.array([[0.5, 0.5]]), spread=0.15)
+            )
         rows = np.array([[0.9, 0.1], [0.1, 0.9], [0.9, 0.1]])
         return self.stream.with_drift(
-            "D", Drift("steps", rows, times=np.array([0.0, self.span / 3, 2 * self.span / 3]))
+            "D",
+            ProbabilityDrift(
+                "steps", rows, times=np.array([0.0, self.span / 3, 2 * self.span / 3])
+            ),
         )
 
     def play(self, kind: str, seed: int) -> dict[str, Any]:
@@ -97,7 +108,9 @@ class Adaptation:
             self.times[kind][name][seed - 1] = row["mean"]
             self.curves[kind][name].append(np.array(row["curve"]))
 
-    def _learn(self, stream: Stream, draw: tuple[FloatArray, IntArray], seed: int) -> FloatArray:
+    def _learn(
+        self, stream: ConditionalStream, draw: tuple[FloatArray, IntArray], seed: int
+    ) -> FloatArray:
         from weft.learn.conditional.online import play_online
 
         assert self.pupil is not None

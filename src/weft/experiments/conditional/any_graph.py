@@ -17,12 +17,12 @@ from weft.experiments.conditional.contenders import half_width, number
 from weft.formats.graphs.callgraph import CallGraph, load_callgraph
 from weft.generators.conditional_streams import own_kinds, random_conditional_stream, stream_of
 from weft.model.columns import FloatArray, IntArray
-from weft.model.conditional_stream import Stream
+from weft.model.conditional_stream import ConditionalStream
 from weft.policies.conditional.evaluate import WINDOW
 from weft.policies.conditional.pair_policy import PairPolicy
 from weft.policies.conditional.rules import RULES, ConditionalRule
-from weft.rng import stream as random_stream
-from weft.sim.vector.batch import StepFleet, StepOptions
+from weft.rng import generator
+from weft.sim.vector.batch import StepBatch, StepOptions
 
 UNSEEN = 90_000_000
 """Seeds of the streams that judge begin here."""
@@ -66,7 +66,7 @@ class AnyGraph:
         """All contenders on one stream: logs of their mean times."""
         assert self.policy is not None
         stream, draws = self._stream(kind, at)
-        fleet = StepFleet(stream, len(draws), StepOptions(waiting="event", window=WINDOW))
+        fleet = StepBatch(stream, len(draws), StepOptions(waiting="event", window=WINDOW))
         contenders: dict[str, PairPolicy | ConditionalRule] = {ANY: self.policy}
         contenders |= {name: ConditionalRule(name) for name in RULES if name != "index"}
         logs = {}
@@ -83,16 +83,16 @@ class AnyGraph:
         for name, log in logs.items():
             self.logs.setdefault(kind, {}).setdefault(name, []).append(log)
 
-    def _stream(self, kind: str, at: int) -> tuple[Stream, list[tuple[FloatArray, IntArray]]]:
+    def _stream(
+        self, kind: str, at: int
+    ) -> tuple[ConditionalStream, list[tuple[FloatArray, IntArray]]]:
         seed = UNSEEN + at
         if kind != "call graphs":
             size = {"least": 4, "most": 14} if kind == "random" else {"least": 20, "most": 30}
             stream = random_conditional_stream(seed, jobs=self.jobs, **size)
             return stream, [stream.draw_ticks(seed + d) for d in range(self.draws)]
         graph = load_callgraph(callgraph_files()[at])
-        stream = stream_of(
-            own_kinds(graph.workflow), random_stream(seed, "call graph"), jobs=self.jobs
-        )
+        stream = stream_of(own_kinds(graph.workflow), generator(seed, "call graph"), jobs=self.jobs)
         return stream, [_requests(stream, graph, seed + d) for d in range(self.draws)]
 
     def document(self) -> dict[str, Any]:
@@ -107,9 +107,11 @@ class AnyGraph:
         }
 
 
-def _requests(stream: Stream, graph: CallGraph, seed: int) -> tuple[FloatArray, IntArray]:
+def _requests(
+    stream: ConditionalStream, graph: CallGraph, seed: int
+) -> tuple[FloatArray, IntArray]:
     """Arrivals of the stream, and calls of requests that were counted."""
-    return stream.draw_ticks(seed)[0], graph.draw(stream.jobs, random_stream(seed, "requests"))
+    return stream.draw_ticks(seed)[0], graph.draw(stream.jobs, generator(seed, "requests"))
 
 
 def _rows(logs: dict[str, list[float]]) -> list[dict[str, Any]]:

@@ -10,14 +10,14 @@ import numpy as np
 
 from weft.errors import Unsupported, WeftError
 from weft.model.columns import FloatArray, IntArray
-from weft.model.conditional_stream import Stream
+from weft.model.conditional_stream import ConditionalStream
 from weft.policies.conditional.evaluate import PATIENCE, WINDOW, options_of, play_out, reads_pairs
 from weft.policies.conditional.files import Learned, find_policy, read_policy, shipped
 from weft.policies.conditional.index import index_names, load_index
 from weft.policies.conditional.networks import working_space
 from weft.policies.conditional.pair_policy import PairPolicy
 from weft.policies.conditional.rules import RULES, ConditionalRule
-from weft.sim.vector.batch import StepFleet, StepOptions, Waiting
+from weft.sim.vector.batch import StepBatch, StepOptions, Waiting
 
 Group = Literal["paper rule", "rule", "fixed", "adaptive"]
 EXPECTED = tuple(
@@ -29,7 +29,7 @@ PAPER_RULES = ("fifo", "mru", "depth-first")
 
 
 @dataclass(frozen=True, eq=False)
-class Contender:
+class StreamContender:
     """A rule or a learned policy, with what it is shown."""
 
     name: str
@@ -46,30 +46,30 @@ class Contender:
             self.who.environment.get("waiting", "event") if isinstance(self.who, Learned) else None
         )
 
-    def remembering(self, window: float, name: str) -> Contender:
+    def remembering(self, window: float, name: str) -> StreamContender:
         """The same one, with an estimate over another number of outcomes."""
         return replace(self, name=name, options=replace(self.options, window=window))
 
 
 @dataclass(frozen=True, eq=False)
-class Field:
+class StreamEntrants:
     """All who take part; policies that were asked for and are not there; and those that are there but cannot play, with the reason."""
 
-    contenders: list[Contender]
+    contenders: list[StreamContender]
     missing: list[str]
     left_out: dict[str, str]
 
-    def find(self, name: str) -> Contender | None:
+    def find(self, name: str) -> StreamContender | None:
         """The contender of a name, if it is there."""
         return next((c for c in self.contenders if c.name == name), None)
 
 
-def gather(stream: Stream) -> Field:
+def gather(stream: ConditionalStream) -> StreamEntrants:
     """Rules, and every shipped policy for conditional streams that fits this one."""
     contenders = [_rule(name) for name in RULES if name != "index"]
     if stream.name in index_names():
         contenders.append(
-            Contender("index", "rule", load_index(stream.name), StepOptions(window=WINDOW))
+            StreamContender("index", "rule", load_index(stream.name), StepOptions(window=WINDOW))
         )
     left_out = {}
     there = [name for name in shipped() if name.startswith("conditional-")]
@@ -80,7 +80,9 @@ def gather(stream: Stream) -> Field:
             contenders.append(_learned(name, stream))
         except WeftError as error:
             left_out[short(name)] = str(error)
-    return Field(contenders, [short(name) for name in EXPECTED if name not in there], left_out)
+    return StreamEntrants(
+        contenders, [short(name) for name in EXPECTED if name not in there], left_out
+    )
 
 
 def short(name: str) -> str:
@@ -94,8 +96,8 @@ def short(name: str) -> str:
     return name.removeprefix("conditional-")
 
 
-def _rule(name: str) -> Contender:
-    return Contender(
+def _rule(name: str) -> StreamContender:
+    return StreamContender(
         name,
         "paper rule" if name in PAPER_RULES else "rule",
         ConditionalRule(name),
@@ -103,21 +105,21 @@ def _rule(name: str) -> Contender:
     )
 
 
-def _learned(name: str, stream: Stream) -> Contender:
+def _learned(name: str, stream: ConditionalStream) -> StreamContender:
     policy = read_policy(find_policy(name))
     if reads_pairs(policy):
-        return Contender(
+        return StreamContender(
             short(name), "adaptive", PairPolicy(policy.network, name), options_of(policy)
         )
     options, network = options_of(policy), policy.network
-    fleet = StepFleet(stream.with_jobs(1), 1, options)
+    fleet = StepBatch(stream.with_jobs(1), 1, options)
     wanted = (fleet.observation_size, fleet.units, fleet.kinds + 1)
     if wanted != (int(network.sizes[0]), network.units, network.actions):
         raise Unsupported(
             f"it reads {network.sizes[0]} numbers and is made for {network.units} units and {network.actions - 1} kinds"
         )
     fixed = isinstance(policy.environment.get("probability"), int | float)
-    return Contender(short(name), "fixed" if fixed else "adaptive", policy, options)
+    return StreamContender(short(name), "fixed" if fixed else "adaptive", policy, options)
 
 
 # -- one run ---------------------------------------------------------------------------
@@ -143,7 +145,7 @@ class Usage:
             np.zeros((self.units, self.kinds)),
         )
 
-    def add(self, fleet: StepFleet) -> None:
+    def add(self, fleet: StepBatch) -> None:
         """Add a run that has ended. Members of a batch share its number, so each stands for 1 / size of it."""
         sim = fleet.fleet.sim
         world = sim.world[0, 0]
@@ -181,13 +183,13 @@ class Usage:
         self.batches += parts[4].reshape(self.batches.shape)
 
 
-class Arena:
+class StreamEvaluator:
     """Plays contenders on draws of one stream; simulations are laid out once for each way of showing it."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: ConditionalStream) -> None:
         self.stream = stream
-        self._fleets: dict[StepOptions, StepFleet] = {}
-        fleet = StepFleet(stream.with_jobs(1), 1)
+        self._fleets: dict[StepOptions, StepBatch] = {}
+        fleet = StepBatch(stream.with_jobs(1), 1)
         self.kinds = list(fleet.kind_names)
         self.units = _like_units(stream.problem.cluster.names, fleet.fleet.desk.group)
         """Name -> numbers of units that are alike, together."""
@@ -197,12 +199,12 @@ class Arena:
         return Usage(self.stream.problem.p, len(self.kinds))
 
     def play(
-        self, contender: Contender, waiting: Waiting, draw: tuple[FloatArray, IntArray]
-    ) -> StepFleet | None:
+        self, contender: StreamContender, waiting: Waiting, draw: tuple[FloatArray, IntArray]
+    ) -> StepBatch | None:
         """Play to the end; the simulation as it then stands, or None where the policy never finishes."""
         options = replace(contender.options, waiting=waiting)
         if options not in self._fleets:
-            self._fleets[options] = StepFleet(self.stream, 1, options)
+            self._fleets[options] = StepBatch(self.stream, 1, options)
         fleet = self._fleets[options]
         fleet.place(0, *draw)
         if isinstance(contender.who, ConditionalRule | PairPolicy):
@@ -219,7 +221,7 @@ def _like_units(names: Sequence[str], group: IntArray) -> dict[str, list[int]]:
     return units
 
 
-def _play_learned(policy: Learned, fleet: StepFleet) -> bool:
+def _play_learned(policy: Learned, fleet: StepBatch) -> bool:
     network = policy.network
     seen = np.zeros(fleet.observation_size, np.float32)
     mask = np.zeros((fleet.units, fleet.kinds + 1), np.bool_)

@@ -16,26 +16,26 @@ from typing import Any
 import numpy as np
 
 from weft.experiments import machine
+from weft.experiments.conditional import report as conditional_report
 from weft.experiments.conditional.contenders import (
     PAPER_RULES,
-    Contender,
+    StreamContender,
     Usage,
     half_width,
     number,
 )
-from weft.experiments.conditional import report as conditional_report
 from weft.experiments.conditional.runs import (
     BASELINE_POINTS,
     PROBABILITIES,
     ROLLOUT,
     WAITINGS,
-    Plan,
+    ConditionalPlan,
     Stage,
     Step,
     carry_out,
     mean_times,
 )
-from weft.experiments.progress import Progress, fingerprint
+from weft.experiments.progress import Checkpoint, fingerprint
 from weft.model.columns import FloatArray
 from weft.report.tables import Column, Columns, table_text
 from weft.sim.vector.batch import Waiting
@@ -45,7 +45,7 @@ __all__ = [
     "PROBABILITIES",
     "PUBLISHED",
     "QUICK",
-    "Plan",
+    "ConditionalPlan",
     "mean_times",
     "reproduce",
     "table",
@@ -69,12 +69,14 @@ EXACT_ARRIVALS = (14.4974, 20.0504, 25.9377, 29.6458, 41.1074, 39.9013)
 EXACT_JOBS = {"ABC": 5080, "ABDE": 2471, "ABDF": 2449}
 SLOW = "F"
 """The task that takes ten times as long as the others."""
-FULL = Plan(jobs=10_000, seeds=40, changes=6, regular=5, streams=60, rollouts=1, processes=2)
-QUICK = Plan(jobs=4000, seeds=4, changes=3, regular=2, streams=16, processes=2)
+FULL = ConditionalPlan(
+    jobs=10_000, seeds=40, changes=6, regular=5, streams=60, rollouts=1, processes=2
+)
+QUICK = ConditionalPlan(jobs=4000, seeds=4, changes=3, regular=2, streams=16, processes=2)
 
 
 @dataclass(eq=False)
-class Findings:
+class ConditionalResults:
     """What the steps find, one after the other."""
 
     stage: Stage
@@ -137,15 +139,15 @@ def reproduce(
     folder: str | Path,
     *,
     quick: bool = False,
-    plan: Plan | None = None,
+    plan: ConditionalPlan | None = None,
     watch: Callable[[list[Any]], Iterable[Any]] = iter,
 ) -> dict[str, Any]:
     """Do everything, write results.json and report.html into the folder, and return the results; a run that was stopped goes on."""
     begin = time.perf_counter()
     plan, folder = plan or (QUICK if quick else FULL), Path(folder)
     stage = Stage(plan)
-    found = Findings(stage)
-    progress = Progress(
+    found = ConditionalResults(stage)
+    progress = Checkpoint(
         folder / "progress.jsonl", fingerprint(plan, [c.name for c in stage.entered.contenders])
     )
     for step, result in carry_out(stage, progress, watch):
@@ -188,7 +190,7 @@ def table(document: dict[str, Any]) -> str:
 # -- what was found, as plain values ---------------------------------------------------
 
 
-def _tell(found: Findings, *, quick: bool) -> None:
+def _tell(found: ConditionalResults, *, quick: bool) -> None:
     found.document |= {
         "experiment": "conditional",
         "quick": quick,
@@ -219,7 +221,7 @@ def _tell(found: Findings, *, quick: bool) -> None:
     }
 
 
-def _exact(found: Findings) -> dict[str, Any]:
+def _exact(found: ConditionalResults) -> dict[str, Any]:
     stream = found.stage.stream.with_jobs(found.stage.plan.checked)
     arrival, outcome = stream.with_probability("D", [0.5, 0.5]).draw_ticks(1, authors=True)
     to_d = outcome[:, 0] == 1
@@ -247,7 +249,7 @@ def _exact(found: Findings) -> dict[str, Any]:
     }
 
 
-def _baseline_rows(found: Findings) -> list[dict[str, Any]]:
+def _baseline_rows(found: ConditionalResults) -> list[dict[str, Any]]:
     return [
         {
             "probability": p,
@@ -261,7 +263,9 @@ def _baseline_rows(found: Findings) -> list[dict[str, Any]]:
     ]
 
 
-def _grid_rows(found: Findings, waiting: Waiting, contender: Contender) -> list[dict[str, Any]]:
+def _grid_rows(
+    found: ConditionalResults, waiting: Waiting, contender: StreamContender
+) -> list[dict[str, Any]]:
     ours, base = found.times[waiting][contender.name], found.times[waiting][found.reference]
     rows = []
     for i, p in enumerate(PROBABILITIES):
@@ -283,7 +287,9 @@ def _grid_rows(found: Findings, waiting: Waiting, contender: Contender) -> list[
     return rows
 
 
-def _summary_row(found: Findings, waiting: Waiting, contender: Contender) -> dict[str, Any]:
+def _summary_row(
+    found: ConditionalResults, waiting: Waiting, contender: StreamContender
+) -> dict[str, Any]:
     """Over the authors' pi4: the mean of the ratios at all p(c), its interval over seeds, and the worst of them."""
     ours, base = found.times[waiting][contender.name], found.times[waiting][found.reference]
     ratios = ours / np.array(PUBLISHED)[:, None]
@@ -303,7 +309,7 @@ def _summary_row(found: Findings, waiting: Waiting, contender: Contender) -> dic
     }
 
 
-def _regular_rows(found: Findings) -> list[dict[str, Any]]:
+def _regular_rows(found: ConditionalResults) -> list[dict[str, Any]]:
     return [
         {
             "policy": name,
@@ -317,7 +323,7 @@ def _regular_rows(found: Findings) -> list[dict[str, Any]]:
     ]
 
 
-def _rollout_rows(found: Findings) -> list[dict[str, Any]]:
+def _rollout_rows(found: ConditionalResults) -> list[dict[str, Any]]:
     """Means over seeds at each p(c): rollouts and those they are built on, over the authors' pi4; and what a decision costs."""
     rows = []
     for p, theirs in zip(PROBABILITIES, PUBLISHED, strict=True):
@@ -347,7 +353,9 @@ def _rollout_rows(found: Findings) -> list[dict[str, Any]]:
     return rows
 
 
-def _unit_rows(found: Findings, waiting: Waiting, contender: Contender) -> list[dict[str, Any]]:
+def _unit_rows(
+    found: ConditionalResults, waiting: Waiting, contender: StreamContender
+) -> list[dict[str, Any]]:
     """Tasks at a time and share of the time busy, like units together; and where the slow task F runs, in what batches."""
     slow, rows = found.stage.arena.kinds.index(SLOW), []
     for p, usage in zip(PROBABILITIES, found.usage[waiting][contender.name], strict=True):

@@ -11,7 +11,7 @@ import numpy as np
 from weft.experiments.conditional import report_parts as conditional_report_parts
 from weft.experiments.conditional.report_parts import SIZE, Document, column
 from weft.report.figures import Series, line_figure
-from weft.report.page import Block, Facts, Figure, Figures, Section, Table, Text, write_report
+from weft.report.page import Facts, Figure, Figures, PageBlock, Section, Table, Text, write_report
 from weft.report.tables import Column, Columns, Row
 
 WAITING = {"event": "waiting until the next event", "paper": "waiting as in the paper, 10 ms"}
@@ -179,7 +179,7 @@ index where no pi4 is shipped). Bands are 95 % intervals over seeds, of the rati
 draw. High p(c) means that the slow task F is rare. Note the different vertical axes."""
 
 
-def _figure_three(document: Document) -> list[Block]:
+def _figure_three(document: Document) -> list[PageBlock]:
     return [Figures(_panels(document, waiting)) for waiting in WAITING]
 
 
@@ -339,7 +339,7 @@ def _baseline_table(document: Document) -> Table:
 # -- Figure 4 --------------------------------------------------------------------------
 
 
-def _figure_four(document: Document) -> list[Block]:
+def _figure_four(document: Document) -> list[PageBlock]:
     trained = document["training"]
     if not trained:
         return [Text("No learned policy is shipped, so there are no records of trainings to draw.")]
@@ -406,7 +406,7 @@ def _curve(points: Sequence[Mapping[str, Any]], key: str) -> Series:
 # -- Figure 5 --------------------------------------------------------------------------
 
 
-def _figure_five(document: Document) -> list[Block]:
+def _figure_five(document: Document) -> list[PageBlock]:
     learned = [
         row["policy"]
         for row in document["summary"]

@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.model.columns import FloatArray
 from weft.report.figures import Series, line_figure
-from weft.report.page import Block, Figure, Figures, Table, Text
+from weft.report.page import Figure, Figures, PageBlock, Table, Text
 from weft.report.tables import Column, Columns, Row
 
 Document = Mapping[str, Any]
@@ -39,7 +39,7 @@ def column(values: Sequence[float | None]) -> FloatArray:
 # -- changes at run time ---------------------------------------------------------------
 
 
-def adaptation(document: Document) -> list[Block]:
+def adaptation(document: Document) -> list[PageBlock]:
     """Who follows a p(c) that moves."""
     found = document["adaptation"]
     told = (
@@ -54,7 +54,7 @@ def adaptation(document: Document) -> list[Block]:
             f' "{found["online_learning"]}" begins as that policy and goes on with PPO on the very run it is judged by: its decisions are '
             "drawn, so it pays for what it tries, and some 20,000 of them are all it sees, where a training sees millions."
         )
-    blocks: list[Block] = [Text(told)]
+    blocks: list[PageBlock] = [Text(told)]
     for kind, result in found["kinds"].items():
         columns: Columns = [
             "policy",
@@ -105,7 +105,7 @@ def _change_figures(time: Sequence[float], kind: str, result: Mapping[str, Any])
     ]
 
 
-def any_graph(document: Document) -> list[Block]:
+def any_graph(document: Document) -> list[PageBlock]:
     """One policy on graphs it has never seen."""
     found = document["any_graph"]
     if not found["sets"]:
@@ -122,7 +122,7 @@ def any_graph(document: Document) -> list[Block]:
     )
     if "call graphs" not in found["sets"]:
         told += " Call graphs of real services are tried too where WEFT_DATA names the folder that has them."
-    blocks: list[Block] = [Text(told)]
+    blocks: list[PageBlock] = [Text(told)]
     columns: Columns = [
         "policy",
         Column("over_any", "time / conditional-any", digits=4),
@@ -145,7 +145,7 @@ not looked at. The choice with the least time of jobs in the system is taken. Th
 are few seeds; waiting is until the next event, and all play the same draws."""
 
 
-def rollouts(document: Document) -> list[Block]:
+def rollouts(document: Document) -> list[PageBlock]:
     """One step of look-ahead beside what it is built on."""
     rows: list[Row] = []
     for found in document["rollouts"]:
@@ -182,7 +182,7 @@ def rollouts(document: Document) -> list[Block]:
     return [Text(ROLLOUTS), Table(rows, columns, caption=caption)]
 
 
-def regular(document: Document) -> list[Block]:
+def regular(document: Document) -> list[PageBlock]:
     """A job every 8 ms, as the text has it."""
     points = [f"{p:g}" for p in document["probabilities"]]
     rows: list[Row] = []
@@ -201,7 +201,7 @@ def regular(document: Document) -> list[Block]:
     return [Text(REGULAR), table]
 
 
-def waiting(document: Document) -> list[Block]:
+def waiting(document: Document) -> list[PageBlock]:
     """The two semantics side by side."""
     rows: dict[str, dict[str, Any]] = {}
     for found in document["summary"]:

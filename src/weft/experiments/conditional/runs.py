@@ -12,15 +12,21 @@ import numpy as np
 
 from weft.experiments.conditional.adaptation import Adaptation
 from weft.experiments.conditional.any_graph import ANY, AnyGraph
-from weft.experiments.conditional.contenders import PAPER_RULES, Arena, Contender, gather, number
-from weft.experiments.progress import Progress, Watch
+from weft.experiments.conditional.contenders import (
+    PAPER_RULES,
+    StreamContender,
+    StreamEvaluator,
+    gather,
+    number,
+)
+from weft.experiments.progress import Checkpoint, Watch
 from weft.formats.native.stream_toml import load_stream
 from weft.model.columns import FloatArray, IntArray
-from weft.model.conditional_stream import Arrivals, Stream
+from weft.model.conditional_stream import Arrivals, ConditionalStream
 from weft.policies.conditional.files import Learned
 from weft.policies.conditional.rollout import Rollout
 from weft.policies.conditional.rules import ConditionalRule
-from weft.sim.vector.batch import StepFleet, StepOptions, Waiting
+from weft.sim.vector.batch import StepBatch, StepOptions, Waiting
 
 PROBABILITIES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 BASELINE_POINTS = (0.0, 0.2, 0.5, 0.8, 1.0)
@@ -31,7 +37,7 @@ COMPARED = ("index", "best")
 
 
 @dataclass(frozen=True)
-class Plan:
+class ConditionalPlan:
     """How much is done: jobs and seeds of a draw at each p(c), and seeds of each change at run time."""
 
     jobs: int
@@ -64,16 +70,16 @@ class Step(NamedTuple):
 class Stage:
     """Everybody who plays, and what is played on."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: ConditionalPlan) -> None:
         self.plan, self.stream = plan, load_stream("conditional-paper").with_jobs(plan.jobs)
-        self.entered, self.arena = gather(self.stream), Arena(self.stream)
+        self.entered, self.arena = gather(self.stream), StreamEvaluator(self.stream)
         universal = self.entered.find(ANY)
         self.adaptation = Adaptation.of(self.stream, self.entered, seeds=plan.changes)
         self.any_graph = AnyGraph(
             universal.who if universal is not None else None, plan.streams, min(plan.jobs, 1000)
         )  # type: ignore[arg-type]
 
-    def players(self, waiting: Waiting) -> list[Contender]:
+    def players(self, waiting: Waiting) -> list[StreamContender]:
         """Who plays with a way of waiting: all but those trained for the paper's, which have siblings trained for the other."""
         return [
             c for c in self.entered.contenders if waiting == "paper" or c.trained_waiting != "paper"
@@ -158,7 +164,7 @@ class Stage:
         return {c.name: self._milliseconds(c, draw) for c in self.players("event")}
 
     def _milliseconds(
-        self, contender: Contender, draw: tuple[FloatArray, IntArray]
+        self, contender: StreamContender, draw: tuple[FloatArray, IntArray]
     ) -> float | None:
         fleet = self.arena.play(contender, "event", draw)
         return None if fleet is None else float(fleet.jct(0).mean()) * 1000
@@ -179,7 +185,7 @@ class Stage:
         policy = Rollout(
             weights=rule.weights, proposer=network.who if network is not None else None
         )  # type: ignore[arg-type]
-        fleet = StepFleet(self.stream, 1, policy.options("event"))
+        fleet = StepBatch(self.stream, 1, policy.options("event"))
         fleet.place(0, *draw)
         begin = time.process_time()
         steps, _, changed, futures = policy.play(fleet)[0].tolist()
@@ -228,7 +234,7 @@ class Stage:
 
 
 def mean_times(
-    stream: Stream,
+    stream: ConditionalStream,
     rule: ConditionalRule,
     *,
     task: str = "D",
@@ -246,7 +252,7 @@ def mean_times(
     >>> mean_times(stream, ConditionalRule("fifo"), probabilities=[0.0, 1.0], seeds=[1]).round(3).tolist()
     [[0.135], [0.036]]
     """
-    fleet = StepFleet(stream, 1, options, authors=authors)
+    fleet = StepBatch(stream, 1, options, authors=authors)
     times = np.zeros((len(probabilities), len(seeds)))
     for i, p in enumerate(probabilities):
         variant = stream.with_probability(task, [p, 1.0 - p])
@@ -257,7 +263,7 @@ def mean_times(
     return times
 
 
-def best_rule_score(stream: Stream, policy: Learned) -> float:
+def best_rule_score(stream: ConditionalStream, policy: Learned) -> float:
     """Mean log of seconds a job takes under the best of the paper's rules, at the p(c) a policy was trained for."""
     world = policy.environment
     fixed = isinstance(world.get("probability"), int | float)
@@ -283,17 +289,17 @@ def best_rule_score(stream: Stream, policy: Learned) -> float:
 # -- in several processes, taken up again ----------------------------------------------
 
 
-_STAGES: dict[Plan, Stage] = {}
+_STAGES: dict[ConditionalPlan, Stage] = {}
 """Of a process that was started for the steps: made once."""
 
 
-def _do_elsewhere(plan: Plan, step: Step) -> Any:
+def _do_elsewhere(plan: ConditionalPlan, step: Step) -> Any:
     if plan not in _STAGES:
         _STAGES[plan] = Stage(plan)
     return _STAGES[plan].do(step)
 
 
-def carry_out(stage: Stage, progress: Progress, watch: Watch) -> Iterator[tuple[Step, Any]]:
+def carry_out(stage: Stage, progress: Checkpoint, watch: Watch) -> Iterator[tuple[Step, Any]]:
     """Each step with its result, in order, in as many processes as the plan says."""
     function = stage.do if stage.plan.processes <= 1 else partial(_do_elsewhere, stage.plan)
     return progress.carry_out(function, stage.steps(), processes=stage.plan.processes, watch=watch)

@@ -11,7 +11,7 @@ from weft.policies import POLICIES
 from weft.sim.view import Policy
 
 YARDSTICK_MOVES = 15_000
-"""Moves of the search that says what can be gained at all: about a quarter of a second at 100 tasks, the same on any machine."""
+"""TransferEstimator of the search that says what can be gained at all: about a quarter of a second at 100 tasks, the same on any machine."""
 
 AXES = ("tasks", "jobs", "stream", "uniform", "devices")
 ONE_JOB = ("tasks",)
@@ -96,20 +96,20 @@ ROSTER = (
     ),
     _policy(
         "planning",
-        "heft-homes",
+        "heft-affinity",
         "HEFT planned anew, on all devices or with each job on a node or a device, whichever promises more",
         AT_ONCE,
     ),
     _policy("planning", "heft-arrival", "HEFT planned anew, jobs in order of arrival", ("stream",)),
     _policy(
         "planning",
-        "srw-replanned",
+        "srpt-replanned",
         "planned anew, the job with the least remaining work first",
         ("stream",),
     ),
     _policy(
         "planning",
-        "srw-homes",
+        "srpt-affinity",
         "the same, on all devices or each job on a node or a device, whichever promises more",
         ("stream",),
     ),
@@ -125,12 +125,12 @@ ROSTER = (
     _policy("learned", "lachesis", "Lachesis' graph network picks the task, DEFT the device"),
     _policy(
         "learned",
-        "dqn",
+        "replan-switch",
         "a deep Q-network decides at every event whether to keep a plan and better it or to plan as portfolio does",
     ),
     _policy(
         "learned",
-        "dqn-document",
+        "dqn",
         "the document's two stages and its reward: deep Q-networks choose a ready task, then a device",
         ONE_JOB,
     ),
@@ -149,7 +149,7 @@ FAIR = ("heft-replanned", "heft-observed")
 
 
 @dataclass(frozen=True)
-class Field:
+class Entrants:
     """Who plays, and who is not there."""
 
     contenders: tuple[Contender, ...]
@@ -161,7 +161,7 @@ class Field:
         return tuple(c.name for c in self.contenders)
 
 
-def gather(names: Sequence[str] | None = None) -> Field:
+def gather(names: Sequence[str] | None = None) -> Entrants:
     """Everybody whose planner or policy is registered, or those among them that are named.
 
     Examples
@@ -170,7 +170,9 @@ def gather(names: Sequence[str] | None = None) -> Field:
     ('heft', 'eft')
     """
     wanted = [c for c in ROSTER if names is None or c.name in names]
-    return Field(tuple(c for c in wanted if c.known), tuple(c.name for c in wanted if not c.known))
+    return Entrants(
+        tuple(c for c in wanted if c.known), tuple(c.name for c in wanted if not c.known)
+    )
 
 
 def contender(name: str) -> Contender:

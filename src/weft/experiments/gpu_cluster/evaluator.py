@@ -20,7 +20,7 @@ from weft.model.trace import DONE
 from weft.planners import PLANNERS, plan
 from weft.planners.bounds import lower_bound
 from weft.policies import simulate
-from weft.policies.replanning.policy import Foresight
+from weft.policies.replanning.policy import ReplanningPolicy
 from weft.sim.view import Policy
 
 FIGURES = (
@@ -34,13 +34,13 @@ FIGURES = (
     "utilisation",
     "over_bound",
 )
-"""What is measured of every play, in this order; see `Arena.measure`."""
+"""What is measured of every play, in this order; see `Evaluator.measure`."""
 
 Figures = dict[str, float]
 
 
 @dataclass(eq=False)
-class Arena:
+class Evaluator:
     """A workload, with all that depends on it alone worked out once: plans, paths, bounds."""
 
     workload: Workload
@@ -90,7 +90,7 @@ class Arena:
 
     def play_policy(self, decider: Policy, future: Scenario) -> Figures:
         """Let a policy play a future. Where all jobs are there at once the makespan is what counts; those that can aim at it are told."""
-        if self.workload.jobs > 1 and not self.stream and isinstance(decider, Foresight):
+        if self.workload.jobs > 1 and not self.stream and isinstance(decider, ReplanningPolicy):
             decider = decider.aimed_at("makespan")
         return self.measure(
             simulate(self.workload, decider, scenario=future), self.workload.first_instance

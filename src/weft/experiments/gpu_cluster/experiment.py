@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 
 from weft.experiments import machine
-from weft.experiments.gpu_cluster.contenders import Field, contender, gather
 from weft.experiments.gpu_cluster import report as gpu_cluster_report
+from weft.experiments.gpu_cluster.contenders import Entrants, contender, gather
 from weft.experiments.gpu_cluster.objectives import trade_off, weighted_policies
 from weft.experiments.gpu_cluster.runs import (
     FIRST_SEED,
     FULL,
     QUICK,
-    Plan,
+    ExperimentPlan,
     Point,
     as_arrays,
     play_point,
@@ -38,8 +38,8 @@ from weft.experiments.gpu_cluster.statistics import (
 )
 from weft.experiments.gpu_cluster.transfer import transfer
 from weft.experiments.gpu_cluster.verdict import judged, verdicts
-from weft.experiments.progress import Progress, Watch, fingerprint
-from weft.generators import unlike_gpus
+from weft.experiments.progress import Checkpoint, Watch, fingerprint
+from weft.generators import heterogeneous_gpus
 from weft.report.tables import Column, Columns, table_text
 
 SUMMARY = "the DQN scheduler for workflows on unlike GPUs, its rivals, and a verdict on every claim"
@@ -49,7 +49,7 @@ def reproduce(
     folder: str | Path,
     *,
     quick: bool = False,
-    plan: Plan | None = None,
+    plan: ExperimentPlan | None = None,
     names: Sequence[str] | None = None,
     watch: Watch = iter,
 ) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def reproduce(
     plan = plan or (QUICK if quick else FULL)
     folder, field = Path(folder), gather(names)
     units = points(plan, field.names)
-    progress = Progress(folder / "progress.jsonl", fingerprint(plan, field.names))
+    progress = Checkpoint(folder / "progress.jsonl", fingerprint(plan, field.names))
     arrays = as_arrays(progress.carry_out(play_point, units, processes=plan.processes, watch=watch))
     results = _describe(plan, field, units, quick=quick) | _findings(arrays)
     results["transfer"] = transfer(plan, field.names, watch=watch)
@@ -115,7 +115,9 @@ def _standings(results: dict[str, Any]) -> list[dict[str, Any]]:
     return rows
 
 
-def _describe(plan: Plan, field: Field, units: Sequence[Point], *, quick: bool) -> dict[str, Any]:
+def _describe(
+    plan: ExperimentPlan, field: Entrants, units: Sequence[Point], *, quick: bool
+) -> dict[str, Any]:
     seeds = sorted({unit.seed for unit in units})
     return {
         "experiment": "gpu-cluster",
@@ -133,10 +135,12 @@ def _describe(plan: Plan, field: Field, units: Sequence[Point], *, quick: bool) 
         "ccrs": list(plan.ccrs),
         "conditions": list(plan.conditions),
         "devices": {
-            "usual": float(np.mean([unlike_gpus(seed).p for seed in seeds])),
+            "usual": float(np.mean([heterogeneous_gpus(seed).p for seed in seeds])),
             **{
                 format(x, "g"): float(
-                    np.mean([unlike_gpus(s, kinds=4, most=x).p for s in seeds[: plan.job_seeds]])
+                    np.mean(
+                        [heterogeneous_gpus(s, kinds=4, most=x).p for s in seeds[: plan.job_seeds]]
+                    )
                 )
                 for x in plan.devices
             },
@@ -160,7 +164,7 @@ def _findings(arrays: Arrays) -> dict[str, Any]:
     }
 
 
-def _objectives(plan: Plan, field: Field) -> dict[str, list[dict[str, Any]]]:
+def _objectives(plan: ExperimentPlan, field: Entrants) -> dict[str, list[dict[str, Any]]]:
     return {
         against: trade_off(
             policies,

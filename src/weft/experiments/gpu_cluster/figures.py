@@ -10,7 +10,7 @@ import numpy as np
 from weft.experiments.gpu_cluster.contenders import AXES as EVERYWHERE
 from weft.experiments.gpu_cluster.contenders import ROSTER, contender
 from weft.report.figures import Series, line_figure, pareto_figure
-from weft.report.page import Block, Figure, Figures, Table, Text
+from weft.report.page import Figure, Figures, PageBlock, Table, Text
 from weft.report.tables import Column, Columns
 
 Results = Mapping[str, Any]
@@ -28,13 +28,13 @@ PANELS = (
 AXES = {"tasks": "tasks of one job", "jobs": "jobs of about 20 tasks, at once"}
 UNDRAWN = {"fifo-deft-apart", "rank-eft"}
 """In the tables only: there are lines enough."""
-BANDED = {"heft", "heft-replanned", "rule", "dqn"}
+BANDED = {"heft", "heft-replanned", "tuned-list", "replan-switch"}
 """Drawn with the interval of their mean; those of the others are in results.json."""
 
 
-def world_figures(results: Results, condition: str) -> list[Block]:
+def world_figures(results: Results, condition: str) -> list[PageBlock]:
     """Figure 3 against tasks and against jobs, at CCR 1; makespans relative to re-planned HEFT at every CCR; the numbers."""
-    blocks: list[Block] = []
+    blocks: list[PageBlock] = []
     for axis, label in AXES.items():
         rows = [r for r in results["points"] if r["condition"] == condition and r["axis"] == axis]
         if not rows:
@@ -60,7 +60,7 @@ def world_figures(results: Results, condition: str) -> list[Block]:
     return blocks or [Text("Not played.")]
 
 
-def stream_figures(results: Results) -> list[Block]:
+def stream_figures(results: Results) -> list[PageBlock]:
     """Mean completion time, deadlines missed and fairness against the load."""
     rows = [r for r in results["points"] if r["axis"] == "stream"]
     if not rows:
@@ -167,7 +167,7 @@ def _numbers(rows: Sequence[Point], axis: str, key: str, ccrs: Sequence[float]) 
     )
 
 
-def training_figures(results: Results) -> list[Block]:
+def training_figures(results: Results) -> list[PageBlock]:
     """Curves of the trainings, from the cards."""
     figures = [
         Figure(
@@ -185,7 +185,7 @@ def training_figures(results: Results) -> list[Block]:
     return [Figures(figures)] if figures else []
 
 
-def objective_figures(results: Results) -> list[Block]:
+def objective_figures(results: Results) -> list[PageBlock]:
     """Time against energy, time against fairness."""
     titles = {
         "energy": ("Makespan and energy", "makespan", "energy"),

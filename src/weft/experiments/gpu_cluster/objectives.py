@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from weft.experiments.gpu_cluster.evaluator import Arena
+from weft.experiments.gpu_cluster.evaluator import Evaluator
 from weft.experiments.gpu_cluster.runs import FIRST_SEED
-from weft.generators import draw_case
+from weft.generators import draw_instance
 from weft.policies import POLICIES
 from weft.policies.replanning.placement import WEIGHTS
-from weft.policies.replanning.policy import Foresight
+from weft.policies.replanning.policy import ReplanningPolicy
 from weft.report.figures import pareto_front
 from weft.sim.view import Policy
 
@@ -27,25 +27,28 @@ def weighted_policies(names: Sequence[str]) -> dict[str, list[Labelled]]:
     """Variants of the tuned rule (re-planned HEFT, shortest remaining work first, while there is none) by what they weigh."""
     if "heft-replanned" not in names:
         return {}
-    tuned = POLICIES.create("rule") if "rule" in names else None
-    base = _weights(tuned) if isinstance(tuned, Foresight) else {}
+    tuned = POLICIES.create("tuned-list") if "tuned-list" in names else None
+    base = _weights(tuned) if isinstance(tuned, ReplanningPolicy) else {}
     waiting = base or {"work": 1.0, "rank": 1e-3}
     return {
         "energy": [
             (
                 f"energy {w:g}",
-                Foresight("weighted", {**base, "energy": base.get("energy", 0.0) + w}),
+                ReplanningPolicy("weighted", {**base, "energy": base.get("energy", 0.0) + w}),
             )
             for w in ENERGY
         ],
         "fairness": [
-            (f"age {w:g}", Foresight("weighted", {**waiting, "age": waiting.get("age", 0.0) + w}))
+            (
+                f"age {w:g}",
+                ReplanningPolicy("weighted", {**waiting, "age": waiting.get("age", 0.0) + w}),
+            )
             for w in AGE
         ],
     }
 
 
-def _weights(policy: Foresight) -> dict[str, float]:
+def _weights(policy: ReplanningPolicy) -> dict[str, float]:
     return dict(zip(WEIGHTS, policy.sets[0].tolist(), strict=True))
 
 
@@ -61,10 +64,12 @@ def trade_off(
     logs = {label: [] for label, _ in policies}  # type: dict[str, list[list[float]]]
     for seed in range(seeds):
         if against == "energy":
-            case = draw_case("noisy", seed=FIRST_SEED + seed, jobs=max(1, jobs // 4), tasks=tasks)
+            case = draw_instance(
+                "noisy", seed=FIRST_SEED + seed, jobs=max(1, jobs // 4), tasks=tasks
+            )
         else:
-            case = draw_case("stream", seed=FIRST_SEED + seed, jobs=jobs, tasks=tasks, load=0.9)
-        arena = Arena(case.workload, stream=against != "energy")
+            case = draw_instance("stream", seed=FIRST_SEED + seed, jobs=jobs, tasks=tasks, load=0.9)
+        arena = Evaluator(case.workload, stream=against != "energy")
         for label, policy in policies:
             found = arena.play_policy(policy, case.scenario)
             second = found["energy"] if against == "energy" else 1.0 / found["fairness"]

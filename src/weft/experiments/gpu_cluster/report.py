@@ -15,7 +15,7 @@ from weft.experiments.gpu_cluster.figures import (
 )
 from weft.experiments.gpu_cluster.statistics import hardest_comparison
 from weft.experiments.gpu_cluster.verdict import CONFIRMED, NOT_CONFIRMED, NOT_MEASURED
-from weft.report.page import Block, Facts, Section, Table, Text, write_report
+from weft.report.page import Facts, PageBlock, Section, Table, Text, write_report
 from weft.report.tables import Column, Columns, Row
 
 Results = Mapping[str, Any]
@@ -80,8 +80,8 @@ could do, transfers aside."""
 # -- verdict ---------------------------------------------------------------------------
 
 
-def _verdict(results: Results) -> list[Block]:
-    blocks: list[Block] = []
+def _verdict(results: Results) -> list[PageBlock]:
+    blocks: list[PageBlock] = []
     if results["missing"]:
         gone = "; ".join(f"{name} ({about})" for name, about in results["missing_about"].items())
         blocks.append(
@@ -121,7 +121,7 @@ def _verdict(results: Results) -> list[Block]:
     return blocks
 
 
-def _roster(results: Results) -> list[Block]:
+def _roster(results: Results) -> list[PageBlock]:
     rows = [{"name": name, **told} for name, told in results["contenders"].items()]
     return [
         Table(
@@ -142,9 +142,9 @@ AXES = {
 }
 
 
-def _statistics(results: Results) -> list[Block]:
+def _statistics(results: Results) -> list[PageBlock]:
     """For each axis the ratios to everybody, and the tests against the better of the fair rivals."""
-    blocks: list[Block] = []
+    blocks: list[PageBlock] = []
     for axis, title in AXES.items():
         own = [r for r in results["comparisons"] if r["axis"] == axis and r["who"] in LEARNED]
         straw = [r for r in results["comparisons"] if r["axis"] == axis and r["who"] not in LEARNED]
@@ -229,10 +229,10 @@ def _straw(rows: Sequence[Mapping[str, Any]], title: str) -> Table:
 
 def _fair(rows: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     """In a stream also those who order the jobs."""
-    return (*FAIR, "heft-arrival", "srw-replanned") if rows[0]["axis"] == "stream" else FAIR
+    return (*FAIR, "heft-arrival", "srpt-replanned") if rows[0]["axis"] == "stream" else FAIR
 
 
-def _yardstick(results: Results) -> list[Block]:
+def _yardstick(results: Results) -> list[PageBlock]:
     names = list(dict.fromkeys(name for row in results["yardstick"] for name in row["gains"]))
     rows: list[Row] = [
         {
@@ -267,7 +267,7 @@ def _yardstick(results: Results) -> list[Block]:
 # -- transfer --------------------------------------------------------------------------
 
 
-def _transfer(results: Results) -> list[Block]:
+def _transfer(results: Results) -> list[PageBlock]:
     found = results["transfer"]
     notes = []
     if found["absent"]:
@@ -326,7 +326,7 @@ def _transfer(results: Results) -> list[Block]:
 # -- speed -----------------------------------------------------------------------------
 
 
-def _speed(results: Results) -> list[Block]:
+def _speed(results: Results) -> list[PageBlock]:
     columns: Columns = [
         "policy",
         "compiled",
@@ -337,7 +337,7 @@ def _speed(results: Results) -> list[Block]:
         "Median over runs of the processor time of a simulation over its decisions, at 32 ready tasks on 16 devices and up to 432 tasks "
         "behind them; the simulator's own time is in it. The document gives 8,500 µs."
     )
-    blocks: list[Block] = (
+    blocks: list[PageBlock] = (
         [Text(told), Table(results["decision"], columns, sort="microseconds")]
         if results["decision"]
         else []
@@ -365,7 +365,7 @@ def _speed(results: Results) -> list[Block]:
     return [*blocks, *training_figures(results)]
 
 
-def _objectives(results: Results) -> list[Block]:
+def _objectives(results: Results) -> list[PageBlock]:
     if not results["objectives"]:
         return [Text("No policy with weights for energy and fairness is registered.")]
     told = (
@@ -375,7 +375,7 @@ def _objectives(results: Results) -> list[Block]:
     return [Text(told), *objective_figures(results), *_objective_tables(results["objectives"])]
 
 
-def _objective_tables(found: Mapping[str, Sequence[Row]]) -> list[Block]:
+def _objective_tables(found: Mapping[str, Sequence[Row]]) -> list[PageBlock]:
     names = {
         "energy": ("makespan", "energy"),
         "fairness": ("mean completion time", "inequality of slowdowns"),

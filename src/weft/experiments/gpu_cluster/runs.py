@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from weft.experiments.gpu_cluster.contenders import contender
-from weft.experiments.gpu_cluster.evaluator import FIGURES, Arena, Figures
-from weft.generators import CONDITIONS, Case, draw_case, draw_future, unlike_gpus
+from weft.experiments.gpu_cluster.evaluator import FIGURES, Evaluator, Figures
+from weft.generators import CONDITIONS, Instance, draw_instance, draw_scenario, heterogeneous_gpus
 from weft.model import Cluster
 
 CCRS = (0.1, 1.0, 5.0)
@@ -35,7 +35,7 @@ JOB_TASKS = (15, 25)
 
 
 @dataclass(frozen=True)
-class Plan:
+class ExperimentPlan:
     """How much is done. Seeds are counted for each axis; with exact costs there are more of one job (`static_seeds`).
 
     The number of jobs varies at `job_ccrs` only: planning thousands of tasks anew at every event takes a baseline ten seconds a run.
@@ -64,7 +64,7 @@ class Plan:
     processes: int = 2
 
 
-FULL = Plan(
+FULL = ExperimentPlan(
     tasks=(20, 50, 80, 110, 150),
     jobs=(20, 60, 150),
     loads=(0.6, 0.8, 0.95),
@@ -78,7 +78,7 @@ FULL = Plan(
     transfer_seeds=10,
     uniform=(40, 100),
 )
-QUICK = Plan(
+QUICK = ExperimentPlan(
     tasks=(20, 60, 150),
     jobs=(20, 40),
     loads=(0.8, 0.95),
@@ -121,7 +121,7 @@ Played = dict[str, dict[str, list[float] | None]]
 """Condition -> contender -> figures, in the order of `FIGURES`; None: did not get to the end."""
 
 
-def points(plan: Plan, names: Sequence[str]) -> list[Point]:
+def points(plan: ExperimentPlan, names: Sequence[str]) -> list[Point]:
     """All points of a plan: seeds outermost, so that a run that is stopped has every point with fewer seeds."""
 
     def at(axis: str, x: float, ccr: float, seed: int, conditions: tuple[str, ...]) -> Point:
@@ -151,20 +151,20 @@ def points(plan: Plan, names: Sequence[str]) -> list[Point]:
     return made
 
 
-def draw(point: Point) -> tuple[Arena, dict[str, Any]]:
+def draw(point: Point) -> tuple[Evaluator, dict[str, Any]]:
     """The workload of a point, and its future in each condition; the workload does not depend on the condition."""
     case = _case(point)
     futures = {
-        name: draw_future(case.workload, CONDITIONS[name], seed=point.seed)
+        name: draw_scenario(case.workload, CONDITIONS[name], seed=point.seed)
         for name in point.conditions
     }
-    return Arena(case.workload, stream=point.axis == "stream"), futures
+    return Evaluator(case.workload, stream=point.axis == "stream"), futures
 
 
-def _case(point: Point) -> Case:
+def _case(point: Point) -> Instance:
     ccr, seed = point.ccr, point.seed
     if point.axis == "stream":
-        return draw_case(
+        return draw_instance(
             "stream",
             seed=seed,
             jobs=point.stream_jobs,
@@ -173,25 +173,25 @@ def _case(point: Point) -> Case:
             load=point.x,
         )
     if point.axis == "tasks":
-        return draw_case("static", seed=seed, tasks=int(point.x), ccr=ccr)
+        return draw_instance("static", seed=seed, tasks=int(point.x), ccr=ccr)
     if point.axis == "uniform":
-        return draw_case(
+        return draw_instance(
             "static",
             seed=seed,
             tasks=int(point.x),
             ccr=ccr,
-            cluster=uniform_links(unlike_gpus(seed)),
+            cluster=uniform_links(heterogeneous_gpus(seed)),
         )
     if point.axis == "devices":
-        return draw_case(
+        return draw_instance(
             "static",
             seed=seed,
             tasks=JOB_TASKS,
             jobs=40,
             ccr=ccr,
-            cluster=unlike_gpus(seed, kinds=4, most=int(point.x)),
+            cluster=heterogeneous_gpus(seed, kinds=4, most=int(point.x)),
         )
-    return draw_case("static", seed=seed, tasks=JOB_TASKS, jobs=int(point.x), ccr=ccr)
+    return draw_instance("static", seed=seed, tasks=JOB_TASKS, jobs=int(point.x), ccr=ccr)
 
 
 def uniform_links(cluster: Cluster) -> Cluster:
@@ -199,7 +199,7 @@ def uniform_links(cluster: Cluster) -> Cluster:
 
     Examples
     --------
-    >>> flat = uniform_links(unlike_gpus(1))
+    >>> flat = uniform_links(heterogeneous_gpus(1))
     >>> np.unique(flat.bandwidth[~np.eye(flat.p, dtype=bool)]).size
     1
     """

@@ -15,13 +15,13 @@ import numpy as np
 
 import weft
 from weft.experiments.gpu_cluster.contenders import LEARNED, contender
-from weft.generators import scale_ccr, unlike_gpus
+from weft.generators import heterogeneous_gpus, scale_ccr
 from weft.generators.instances import TASK_KINDS
 from weft.model import Cluster, Problem, Scenario, Workflow, Workload
 from weft.policies import POLICIES, simulate
-from weft.policies.replanning.policy import Foresight
+from weft.policies.replanning.policy import ReplanningPolicy
 from weft.policies.rules import RulePolicy
-from weft.rng import stream
+from weft.rng import generator
 from weft.sim.kernel.rules import run_to_end
 from weft.sim.kernel.tables import make_sim
 from weft.sim.view import CompiledPolicy, Policy
@@ -43,7 +43,7 @@ def busy_state(seed: int = 0) -> Workload:
     (16, 480)
     """
     chains = READY + DEVICES
-    rng, n = stream(seed, "busy state"), chains * LENGTH
+    rng, n = generator(seed, "busy state"), chains * LENGTH
     src = np.flatnonzero(np.arange(n) % LENGTH < LENGTH - 1)
     workflow = Workflow(
         name="chains",
@@ -60,7 +60,9 @@ def busy_state(seed: int = 0) -> Workload:
 
 def sixteen() -> Cluster:
     """The first drawn cluster with four of each of four types."""
-    return next(c for c in (unlike_gpus(seed, kinds=4) for seed in count()) if c.p == DEVICES)
+    return next(
+        c for c in (heterogeneous_gpus(seed, kinds=4) for seed in count()) if c.p == DEVICES
+    )
 
 
 def decision_rows(names: Sequence[str], *, rounds: int) -> list[dict[str, Any]]:
@@ -107,7 +109,7 @@ def _ready_to_run(policy: Policy, workload: Workload, future: Scenario) -> Calla
     if isinstance(policy, CompiledPolicy):
         policy.begin(workload, seed=0)
         sim = make_sim(workload, future, None, eager=True, copies=getattr(policy, "copies", False))
-        if isinstance(policy, Foresight):
+        if isinstance(policy, ReplanningPolicy):
             plans = policy.plans(sim)
             return lambda: policy.live_by(sim, plans)
         return lambda: policy.live(sim)

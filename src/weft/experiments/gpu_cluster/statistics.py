@@ -22,9 +22,9 @@ Arrays = Mapping[Group, Mapping[str, FloatArray]]
 
 HIGH_LOAD = 0.8
 """Streams are judged from this load on."""
-PLANNED_ANEW = (*FAIR, "heft-homes", "heft-arrival", "srw-replanned", "srw-homes")
+PLANNED_ANEW = (*FAIR, "heft-affinity", "heft-arrival", "srpt-replanned", "srpt-affinity")
 HAND_MADE = ("heft", "heft-node", *PLANNED_ANEW, "fifo-deft", "fifo-deft-online", "tdca", "eft")
-RIVALS = (*HAND_MADE, "rule")
+RIVALS = (*HAND_MADE, "tuned-list")
 STRAW = ("heft-replanned", "heft")
 """What re-planning alone takes off a replayed plan."""
 

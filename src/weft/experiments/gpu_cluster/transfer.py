@@ -20,16 +20,23 @@ from typing import Any
 import numpy as np
 
 from weft.experiments.gpu_cluster.contenders import FAIR, LEARNED, contender, policy
-from weft.experiments.gpu_cluster.evaluator import Arena
-from weft.experiments.gpu_cluster.runs import FIRST_SEED, Plan
+from weft.experiments.gpu_cluster.evaluator import Evaluator
+from weft.experiments.gpu_cluster.runs import FIRST_SEED, ExperimentPlan
 from weft.experiments.gpu_cluster.statistics import number
 from weft.experiments.progress import Watch, in_processes
 from weft.formats.loading import load_workflow
-from weft.generators import Case, case_of, draw_case, fit_workflow, scale_ccr, unlike_gpus
+from weft.generators import (
+    Instance,
+    draw_instance,
+    fit_workflow,
+    heterogeneous_gpus,
+    instance_of,
+    scale_ccr,
+)
 from weft.model import Cluster, Problem, Workflow
-from weft.policies.replanning.policy import Foresight
+from weft.policies.replanning.policy import ReplanningPolicy
 from weft.report.statistics import geometric_mean_ratio
-from weft.rng import stream
+from weft.rng import generator
 from weft.sim.view import Policy
 
 HOME = "layered"
@@ -42,7 +49,7 @@ TRANSFER_CCRS = (1.0, 5.0)
 LOAD, STREAM_JOBS = 0.9, 12
 SEARCH = "anytime"
 """Says, with exact costs, what there is to gain on a structure."""
-TUNABLE = "dqn"
+TUNABLE = "replan-switch"
 """Who is fine-tuned."""
 TUNER = "weft.learn.workflow.fine_tuning"
 """Where `fine_tune(policy_name, cases, seconds, seed)` lives, once it does."""
@@ -57,7 +64,7 @@ QUERIES = 8
 
 
 @dataclass(frozen=True)
-class Trial:
+class TransferTrial:
     """One draw of one structure in one condition."""
 
     structure: str
@@ -80,11 +87,11 @@ def available(structures: Sequence[str]) -> tuple[list[str], list[str]]:
     return [name for name in structures if name not in absent], absent
 
 
-def draw_structure(structure: str, condition: str, *, seed: int, ccr: float) -> Case:
+def draw_structure(structure: str, condition: str, *, seed: int, ccr: float) -> Instance:
     """Draw a case of a structure: a generator's, or a measured graph scaled to this CCR, on a cluster drawn as everywhere."""
     jobs = STREAM_JOBS if condition == STREAM else 1
     if structure not in FOLDERS:
-        return draw_case(
+        return draw_instance(
             condition,
             seed=seed,
             structure=structure,
@@ -93,22 +100,22 @@ def draw_structure(structure: str, condition: str, *, seed: int, ccr: float) -> 
             jobs=jobs,
             load=LOAD,
         )
-    cluster = unlike_gpus(seed)
+    cluster = heterogeneous_gpus(seed)
     graphs = [w for k in range(jobs) for w in _measured(structure, seed + k * APART)]
-    return case_of([_bound(w, cluster, ccr) for w in graphs], condition, seed=seed, load=LOAD)
+    return instance_of([_bound(w, cluster, ccr) for w in graphs], condition, seed=seed, load=LOAD)
 
 
-def play_trial(trial: Trial) -> dict[str, float]:
+def play_trial(trial: TransferTrial) -> dict[str, float]:
     """Makespan of everybody on one draw; in a stream the mean completion time."""
     case = draw_structure(trial.structure, trial.condition, seed=trial.seed, ccr=trial.ccr)
-    arena = Arena(case.workload, stream=trial.condition == STREAM)
+    arena = Evaluator(case.workload, stream=trial.condition == STREAM)
     figure = "jct" if arena.stream else "makespan"
     found = {name: arena.play_policy(policy(name), case.scenario)[figure] for name in trial.names}
     search = arena.play(contender(SEARCH), case.scenario) if trial.condition == "static" else None
     return found if search is None else {**found, SEARCH: search["makespan"]}
 
 
-def transfer(plan: Plan, names: Sequence[str], *, watch: Watch = iter) -> dict[str, Any]:
+def transfer(plan: ExperimentPlan, names: Sequence[str], *, watch: Watch = iter) -> dict[str, Any]:
     """Advantage over re-planned HEFT on every structure, as a share of that on layered graphs; in streams over that in arrival order."""
     learned = [name for name in LEARNED if name in names]
     present, absent = available(plan.structures)
@@ -121,7 +128,9 @@ def transfer(plan: Plan, names: Sequence[str], *, watch: Watch = iter) -> dict[s
             "note": "no learned policy, or no rival of it, takes part",
         }
     trials = [
-        Trial(structure, condition, ccr, FIRST_SEED + seed, (BASELINES[condition], *learned))
+        TransferTrial(
+            structure, condition, ccr, FIRST_SEED + seed, (BASELINES[condition], *learned)
+        )
         for seed in range(plan.transfer_seeds)
         for structure in (HOME, *present)
         for condition in BASELINES
@@ -170,7 +179,7 @@ def fit_and_try(fitting: Fitting) -> Fitted:
     assert tuner is not None
     worlds = [(condition, ccr) for condition in ALONE for ccr in TRANSFER_CCRS]
 
-    def case(condition: str, ccr: float, seed: int) -> Case:
+    def case(condition: str, ccr: float, seed: int) -> Instance:
         return draw_structure(fitting.structure, condition, seed=seed, ccr=ccr)
 
     samples = [case(*world, TUNING_SEED + k) for k in range(fitting.draws) for world in worlds]
@@ -180,12 +189,12 @@ def fit_and_try(fitting: Fitting) -> Fitted:
         for world in worlds
     }
     return {
-        world: [Arena(c.workload).play_policy(better, c.scenario)["makespan"] for c in found]
+        world: [Evaluator(c.workload).play_policy(better, c.scenario)["makespan"] for c in found]
         for world, found in cases.items()
     }
 
 
-def _tune(plan: Plan, present: Sequence[str]) -> dict[str, tuple[Fitted, Fitted]]:
+def _tune(plan: ExperimentPlan, present: Sequence[str]) -> dict[str, tuple[Fitted, Fitted]]:
     """Structure -> what comes of fine-tuning on a few samples, and of a native."""
     structures = [s for s in plan.tuned if s in present]
     amounts = ((FEW, plan.tuning_seconds), (MANY, plan.native_seconds))
@@ -201,7 +210,7 @@ def _tune(plan: Plan, present: Sequence[str]) -> dict[str, tuple[Fitted, Fitted]
 def _aimed(name: str) -> Policy:
     """The policy of a name, told that the makespan counts where it can be."""
     given = policy(name)
-    return given.aimed_at("makespan") if isinstance(given, Foresight) else given
+    return given.aimed_at("makespan") if isinstance(given, ReplanningPolicy) else given
 
 
 def _row(
@@ -245,7 +254,7 @@ def overall(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
     Examples
     --------
-    >>> row = {"policy": "dqn", "condition": "static", "ccr": 1.0, "home": 0.9, "tuned": None, "native": None, "search": 0.84}
+    >>> row = {"policy": "replan-switch", "condition": "static", "ccr": 1.0, "home": 0.9, "tuned": None, "native": None, "search": 0.84}
     >>> found = overall([{**row, "structure": "layered", "ratio": 0.9}, {**row, "structure": "lu", "ratio": 0.92}])
     >>> [(r["structure"], round(r["advantage"], 3), round(r["kept"], 3), round(r["captured"], 3)) for r in found]
     [('layered', 0.1, 1.0, 0.625), ('lu', 0.08, 0.8, 0.5)]
@@ -327,7 +336,7 @@ def _files(folder: Path) -> tuple[Path, ...]:
 
 def _measured(structure: str, seed: int) -> list[Workflow]:
     """A graph of a folder, drawn by the seed among those that are neither tiny nor huge; of TPC-H several queries."""
-    files, rng = _files(data_folder() / structure / "dev"), stream(seed, "transfer", structure)
+    files, rng = _files(data_folder() / structure / "dev"), generator(seed, "transfer", structure)
     if structure == "tpch_spark":
         return [
             _query(files[int(rng.integers(len(files)))], int(rng.integers(100)))

@@ -16,7 +16,7 @@ from weft.experiments.gpu_cluster.statistics import (
 )
 
 CONFIRMED, NOT_CONFIRMED, NOT_MEASURED = "confirmed", "not confirmed", "not measured"
-PREFERRED = ("dqn", *(name for name in LEARNED if name != "dqn"))
+PREFERRED = ("replan-switch", *(name for name in LEARNED if name != "replan-switch"))
 SIGNIFICANT = 0.001
 
 Results = Mapping[str, Any]
@@ -118,7 +118,7 @@ def _aims(results: Results, who: str) -> list[Verdict]:
         _reduction(
             "aim",
             "stream: 5 % below shortest remaining work, re-planned",
-            streams("srw-replanned"),
+            streams("srpt-replanned"),
             0.05,
         ),
         _reduction(
@@ -135,8 +135,8 @@ def _aims(results: Results, who: str) -> list[Verdict]:
         ),
         *(
             []
-            if who == "rule"
-            else [_reduction("aim", "stream: not above the tuned rule", streams("rule"), 0.0)]
+            if who == "tuned-list"
+            else [_reduction("aim", "stream: not above the tuned rule", streams("tuned-list"), 0.0)]
         ),
         *_transfer("aim", results, who),
         *_native(results, who),

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.experiments.benchmarks.quality import Case, static_cases
+from weft.experiments.benchmarks.quality import QualityCase, static_cases
 from weft.experiments.imitation.published_like import RECIPES, twin
 from weft.learn.imitation.amortised.data import draw_problem
 from weft.model import Problem
@@ -49,7 +49,7 @@ SEARCHES = ("anytime", "moves alone", "amortised")
 
 
 @dataclass(frozen=True)
-class Run:
+class AmortisedRun:
     """One contender on one graph with one seed; `seconds` is None for what takes no limit."""
 
     graph: str
@@ -67,34 +67,34 @@ class Run:
         return 1.0 - self.makespan / self.heft
 
 
-def twin_cases(draws: int = 4) -> list[Case]:
+def twin_cases(draws: int = 4) -> list[QualityCase]:
     """Fresh graphs like the published ones, so many of each kind."""
     return [
-        Case(f"{recipe.name}-{seed}", twin(recipe, seed), recipe.ccr)
+        QualityCase(f"{recipe.name}-{seed}", twin(recipe, seed), recipe.ccr)
         for recipe in RECIPES
         for seed in range(draws)
     ]
 
 
-def wide_cases(per_ratio: int = 12) -> list[Case]:
+def wide_cases(per_ratio: int = 12) -> list[QualityCase]:
     """Fresh graphs of many shapes, 20 to 150 tasks on 3 to 32 devices, at three ratios of communication."""
     seeds = [
         (ccr, FRESH_SEED + 1000 * i + k) for i, ccr in enumerate(RATIOS) for k in range(per_ratio)
     ]
     return [
-        Case(f"wide-{seed}", draw_problem(seed, ccr=ccr, least=20, most=150), ccr)
+        QualityCase(f"wide-{seed}", draw_problem(seed, ccr=ccr, least=20, most=150), ccr)
         for ccr, seed in seeds
     ]
 
 
 def compare(
-    cases: Sequence[Case],
+    cases: Sequence[QualityCase],
     *,
     seeds: Sequence[int],
     budgets: Sequence[float] = BUDGETS,
     wall: bool = False,
-) -> Iterator[Run]:
-    """Run all contenders in turn; every schedule is checked."""
+) -> Iterator[AmortisedRun]:
+    """AmortisedRun all contenders in turn; every schedule is checked."""
     for case in cases:
         heft = plan(case.problem, "heft").makespan
         for seed in seeds:
@@ -106,7 +106,9 @@ def compare(
             )
 
 
-def _run(case: Case, name: str, seconds: float | None, seed: int, heft: float, wall: bool) -> Run:
+def _run(
+    case: QualityCase, name: str, seconds: float | None, seed: int, heft: float, wall: bool
+) -> AmortisedRun:
     planner = _planner(name, None if wall else 1)
     with nullcontext() if wall else processor_time():
         begin = now()
@@ -114,7 +116,7 @@ def _run(case: Case, name: str, seconds: float | None, seed: int, heft: float, w
         took = now() - begin
     if faults := check(case.problem, made.schedule):
         raise AssertionError(f"{name} made an invalid schedule for {case.name}: {faults[0]}")
-    return Run(case.name, case.ccr, name, seconds, seed, made.makespan, heft, took)
+    return AmortisedRun(case.name, case.ccr, name, seconds, seed, made.makespan, heft, took)
 
 
 def _planner(name: str, threads: int | None) -> Amortised | Anytime:
@@ -133,7 +135,7 @@ def warm_up() -> None:
 # -- tables ------------------------------------------------------------------------------
 
 
-def table_of(runs: Sequence[Run]) -> list[dict[str, Any]]:
+def table_of(runs: Sequence[AmortisedRun]) -> list[dict[str, Any]]:
     """Rows: contender, limit, median time, and by ratio the mean share below HEFT."""
     rows = []
     for name, seconds in dict.fromkeys((run.contender, run.seconds) for run in runs):
@@ -152,7 +154,9 @@ def table_of(runs: Sequence[Run]) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: row["limit"] or 0.0)
 
 
-def differences(runs: Sequence[Run], one: str, other: str, seconds: float) -> dict[str, Any]:
+def differences(
+    runs: Sequence[AmortisedRun], one: str, other: str, seconds: float
+) -> dict[str, Any]:
     """Mean over graphs of log(makespan of one / of the other), by ratio and over all, each with its standard error."""
     value = {
         (run.graph, run.seed): np.log(run.makespan)
@@ -179,7 +183,7 @@ def differences(runs: Sequence[Run], one: str, other: str, seconds: float) -> di
 
 
 def room(
-    cases: Sequence[Case], *, seconds: Sequence[float] = LONG, ccr: float = 0.1
+    cases: Sequence[QualityCase], *, seconds: Sequence[float] = LONG, ccr: float = 0.1
 ) -> list[dict[str, Any]]:
     """Rows: how far below HEFT long searches come at one ratio, and how far no schedule can be; of many graphs, on some."""
     chosen = [case for case in cases if case.ccr == ccr]
@@ -220,7 +224,7 @@ def findings(
     wall: bool = False,
 ) -> dict[str, Any]:
     """All sets: name -> graphs, rows, differences and room."""
-    sets: dict[str, list[Case]] = (
+    sets: dict[str, list[QualityCase]] = (
         {} if folder is None else {"published graphs": static_cases(folder)}
     )
     sets |= {

@@ -21,8 +21,8 @@ from weft.experiments import machine
 from weft.experiments.imitation import amortised, amortised_report
 from weft.experiments.imitation import report as deepsched_report
 from weft.experiments.imitation.turnaround import (
-    Case,
     Contender,
+    TurnaroundCase,
     contenders,
     document_problems,
     list_cases,
@@ -44,7 +44,7 @@ LEAN = ("HEFT", "deepsched", "GA (waiting)")
 
 
 @dataclass(frozen=True)
-class Effort:
+class ImitationPlan:
     """How much of everything."""
 
     problems: int  # of each size and set
@@ -59,7 +59,7 @@ class Effort:
     long: tuple[float, ...]  # seconds of searches that show what there is to gain
 
 
-QUICK = Effort(
+QUICK = ImitationPlan(
     problems=4,
     samples=48,
     epochs=20,
@@ -71,7 +71,7 @@ QUICK = Effort(
     seeds=1,
     long=(1.0,),
 )
-FULL = Effort(
+FULL = ImitationPlan(
     problems=24,
     samples=240,
     epochs=50,
@@ -86,10 +86,10 @@ FULL = Effort(
 
 
 @dataclass(eq=False)
-class Findings:
+class ImitationResults:
     """What the steps find, one after the other."""
 
-    effort: Effort
+    effort: ImitationPlan
     document: dict[str, Any]
     example: tuple[Problem, dict[str, Schedule]] | None = None
     scores: list[dict[str, Any]] = field(default_factory=list)
@@ -105,7 +105,7 @@ def reproduce(
     begin, used = time.perf_counter(), time.process_time()
     training = json.loads(SHIPPED.with_suffix(".json").read_text(encoding="utf-8"))["training"]
     effort = QUICK if quick else FULL
-    found = Findings(
+    found = ImitationResults(
         effort,
         {
             "experiment": "deepsched",
@@ -117,7 +117,7 @@ def reproduce(
     )
     found.document["effort"] = asdict(effort)
 
-    def time_of(tasks: int, found: Findings) -> None:
+    def time_of(tasks: int, found: ImitationResults) -> None:
         speed.warm_up()
         found.document["speed"] += list(speed.measure(tasks))
 
@@ -181,9 +181,9 @@ def table(document: Mapping[str, Any]) -> str:
 
 
 def _enter(
-    found: Findings,
+    found: ImitationResults,
     name: str,
-    cases: Iterable[Case],
+    cases: Iterable[TurnaroundCase],
     planners: Mapping[str, Contender],
     *,
     by_size: bool = True,
@@ -198,7 +198,7 @@ def _enter(
 # -- the steps ---------------------------------------------------------------------------
 
 
-def _paper(found: Findings) -> None:
+def _paper(found: ImitationResults) -> None:
     """The document's network on its own ground: one set of machines, a fixed maximum, the same problems again and again."""
     from weft.learn.imitation.deepsched.paper import paper_schedule, sample_of, train_paper
 
@@ -229,7 +229,7 @@ def _paper(found: Findings) -> None:
     }
     count = 2 * effort.problems
     cases = [
-        Case.of(name, p)
+        TurnaroundCase.of(name, p)
         for name, problems in (("paper's seen", seen), ("paper's unseen", unseen))
         for p in problems[:count]
     ]
@@ -239,7 +239,7 @@ def _paper(found: Findings) -> None:
     found.example = problem, {name: planners[name](problem) for name in shown}
 
 
-def _streams(found: Findings) -> None:
+def _streams(found: ImitationResults) -> None:
     seed = int(found.document["training"]["seed"])
     _enter(
         found,
@@ -249,7 +249,7 @@ def _streams(found: Findings) -> None:
     )
 
 
-def _shapes(found: Findings) -> None:
+def _shapes(found: ImitationResults) -> None:
     _enter(
         found,
         "shapes",
@@ -259,14 +259,14 @@ def _shapes(found: Findings) -> None:
     )
 
 
-def _lists(found: Findings) -> None:
+def _lists(found: ImitationResults) -> None:
     cases, real = list_cases(found.effort.lists)
     every = contenders(seconds=found.effort.seconds / 4)
     _enter(found, "lists", cases, {name: every[name] for name in LEAN}, by_size=False)
     found.document["lists_from_repository"] = real
 
 
-def _amortised(found: Findings) -> None:
+def _amortised(found: ImitationResults) -> None:
     """The question behind it: a network that learned from a planner that is slow and better."""
     effort, folder = found.effort, Path(os.environ.get("WEFT_DATA") or "no-data") / "static_graphs"
     found.document["amortised"] = amortised.findings(

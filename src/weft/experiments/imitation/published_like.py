@@ -16,14 +16,14 @@ import numpy as np
 from weft.generators import generate
 from weft.model import Problem
 from weft.model.columns import IntArray
-from weft.rng import stream
+from weft.rng import generator
 
 LONG_SHARE, REACH = 0.4, (2, 3)
 """Share of tasks with a child further on; and how many layers on."""
 
 
 @dataclass(frozen=True)
-class Recipe:
+class GraphRecipe:
     """One kind of graph: `alpha` is the shape of a layered one."""
 
     shape: str
@@ -43,21 +43,21 @@ class Recipe:
 
 RECIPES = (
     *(
-        Recipe("layered", tasks, devices, ccr, related, 0.5, alpha)
+        GraphRecipe("layered", tasks, devices, ccr, related, 0.5, alpha)
         for ccr, alpha in ((0.1, 1.0), (1.0, 0.7), (5.0, 1.5))
         for related in (True, False)
         for tasks, devices in ((20, 4), (50, 4), (100, 8))
     ),
-    Recipe("cholesky", 56, 4, 0.1),
-    Recipe("fft", 40, 4, 0.1),
-    Recipe("gauss", 35, 4, 1.0),
-    Recipe("cholesky", 56, 4, 5.0),
-    Recipe("fft", 40, 4, 5.0),
+    GraphRecipe("cholesky", 56, 4, 0.1),
+    GraphRecipe("fft", 40, 4, 0.1),
+    GraphRecipe("gauss", 35, 4, 1.0),
+    GraphRecipe("cholesky", 56, 4, 5.0),
+    GraphRecipe("fft", 40, 4, 5.0),
 )
 """What the published graphs are, but the one of ten tasks from a paper."""
 
 
-def twin(recipe: Recipe, seed: int) -> Problem:
+def twin(recipe: GraphRecipe, seed: int) -> Problem:
     """Draw a graph.
 
     Examples
@@ -66,7 +66,7 @@ def twin(recipe: Recipe, seed: int) -> Problem:
     >>> problem.n, problem.p, int(problem.workflow.level.max()) + 1
     (50, 4, 9)
     """
-    rng = stream(seed, "twins", recipe.name)
+    rng = generator(seed, "twins", recipe.name)
     edges = (
         layered_edges(recipe.tasks, recipe.alpha, rng)
         if recipe.shape == "layered"

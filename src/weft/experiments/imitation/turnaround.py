@@ -29,7 +29,7 @@ from weft.planners import plan
 from weft.planners.lists.placements import ListPlanner
 from weft.planners.search.genetic import Genetic
 from weft.report.statistics import geometric_mean_ratio
-from weft.rng import stream
+from weft.rng import generator
 from weft.sim.simulate import simulate
 
 Contender = Callable[[Problem], Schedule]
@@ -45,7 +45,7 @@ SHAPES = ("cholesky", "lu", "fft", "gauss", "montage", "epigenomics", "cybershak
 
 
 @dataclass(frozen=True, eq=False)
-class Case:
+class TurnaroundCase:
     """One workload (mostly a single workflow at 0) of a set of the comparison."""
 
     group: str
@@ -53,7 +53,7 @@ class Case:
     workload: Workload
 
     @classmethod
-    def of(cls, group: str, problem: Problem) -> Case:
+    def of(cls, group: str, problem: Problem) -> TurnaroundCase:
         """A single workflow, arriving at 0."""
         return cls(group, size_of(problem.n), Workload.of(problem))
 
@@ -126,7 +126,7 @@ def contenders(*, seconds: float) -> dict[str, Contender]:
 # -- problems ----------------------------------------------------------------------------
 
 
-def stream_cases(count: int, *, training_seed: int) -> Iterator[Case]:
+def stream_cases(count: int, *, training_seed: int) -> Iterator[TurnaroundCase]:
     """`count` problems of each size that the shipped network was trained on, and as many it has never seen; 2 to 188 devices."""
     seen = (
         p
@@ -138,10 +138,10 @@ def stream_cases(count: int, *, training_seed: int) -> Iterator[Case]:
     yield from _by_size("unseen", problem_stream(FRESH, largest=SIZES[-1][1]), count)
 
 
-def _by_size(group: str, problems: Iterable[Problem], count: int) -> Iterator[Case]:
+def _by_size(group: str, problems: Iterable[Problem], count: int) -> Iterator[TurnaroundCase]:
     left = {size_of(low): count for low, _ in SIZES}
     for problem in problems:
-        case = Case.of(group, problem)
+        case = TurnaroundCase.of(group, problem)
         if left[case.size]:
             left[case.size] -= 1
             yield case
@@ -149,14 +149,14 @@ def _by_size(group: str, problems: Iterable[Problem], count: int) -> Iterator[Ca
             return
 
 
-def shape_cases(count: int) -> Iterator[Case]:
+def shape_cases(count: int) -> Iterator[TurnaroundCase]:
     """Structures of linear algebra and science on 4 to 32 machines, whole workflows of up to 2,000 tasks."""
     for k in range(count):
-        rng = stream(FRESH, "deepsched", "shapes", k)
+        rng = generator(FRESH, "deepsched", "shapes", k)
         tasks = int(np.exp(rng.uniform(np.log(30), np.log(2001))))
         ccr = float(np.exp(rng.uniform(np.log(0.1), np.log(5.0))))
         name = SHAPES[k % len(SHAPES)]
-        yield Case.of(
+        yield TurnaroundCase.of(
             "other structures",
             generate_problem(
                 name, draw_cluster(k, int(rng.integers(4, 33))), seed=k, tasks=tasks, ccr=ccr
@@ -164,14 +164,14 @@ def shape_cases(count: int) -> Iterator[Case]:
         )
 
 
-def list_cases(count: int) -> tuple[list[Case], bool]:
+def list_cases(count: int) -> tuple[list[TurnaroundCase], bool]:
     """Job lists on 16 machines, their workflows arriving one by one; whether the lists are the document's (else drawn like them)."""
     lists, real = job_lists(count)
     made = []
     for k, jobs in enumerate(lists):
         cluster = draw_cluster(k, 16)
         made.append(
-            Case(
+            TurnaroundCase(
                 "job lists",
                 "all",
                 list_workload(jobs, cluster, ccr=(0.1, 1.0)[k % 2], seed=1000 * k, name=f"list{k}"),
@@ -202,7 +202,7 @@ def document_problems(seed: int, count: int, *, tasks: int, machines: int = 16) 
     """Problems of 20 to `tasks` tasks on the machines of `document_cluster`."""
     cluster, made = document_cluster(machines), []
     for k in range(count):
-        rng = stream(seed, "deepsched", "document", k)
+        rng = generator(seed, "deepsched", "document", k)
         n = int(np.exp(rng.uniform(np.log(20), np.log(tasks + 1))))
         workflow = workflow_of(
             draw_job_list(int(rng.integers(2**31)), n), seed=int(rng.integers(2**31))
@@ -214,7 +214,9 @@ def document_problems(seed: int, count: int, *, tasks: int, machines: int = 16) 
 # -- the table ---------------------------------------------------------------------------
 
 
-def score_cases(cases: Iterable[Case], planners: Mapping[str, Contender]) -> list[dict[str, Any]]:
+def score_cases(
+    cases: Iterable[TurnaroundCase], planners: Mapping[str, Contender]
+) -> list[dict[str, Any]]:
     """Mean turnaround of every contender on every case."""
     return [
         {

@@ -14,8 +14,8 @@ from weft.experiments.shift.tasks import (
     FEATURES,
     GPU,
     LOGS,
-    Stream,
     Tasks,
+    TaskSequence,
     document_tasks,
     split_seconds,
 )
@@ -127,6 +127,6 @@ def make_dqn(tasks: Tasks, seed: int) -> OnlineDqn:
     return agent
 
 
-def play_stream(learner: Learner, stream: Stream) -> Played:
+def play_stream(learner: Learner, stream: TaskSequence) -> Played:
     """Give a learner a stream."""
     return play(learner, stream.features, stream.seconds)

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from weft.experiments import machine
+from weft.experiments.shift import report as shift_report
 from weft.experiments.shift.cluster import ClusterResult, run_cluster
 from weft.experiments.shift.contenders import (
     Learner,
@@ -33,12 +34,11 @@ from weft.experiments.shift.contenders import (
     train_forest,
     training_tasks,
 )
-from weft.experiments.shift import report as shift_report
 from weft.experiments.shift.tasks import (
     GPU,
     SHIFTED,
-    Stream,
     Tasks,
+    TaskSequence,
     document_tasks,
     split_seconds,
     streams,
@@ -71,7 +71,7 @@ FRESH = range(101, 106)
 
 
 @dataclass(eq=False)
-class Findings:
+class ShiftResults:
     """What the steps find, one after the other."""
 
     quick: bool
@@ -80,7 +80,7 @@ class Findings:
     forest: Forest
     curves: dict[str, list[FloatArray]] = field(default_factory=dict)
     clusters: dict[float, ClusterResult] = field(default_factory=dict)
-    streams: list[Stream] = field(default_factory=list)
+    streams: list[TaskSequence] = field(default_factory=list)
     stream_curves: dict[str, dict[str, list[FloatArray]]] = field(default_factory=dict)
     document: dict[str, Any] = field(default_factory=dict)
 
@@ -93,9 +93,9 @@ def reproduce(
     generator = np.random.RandomState(99)
     test = document_tasks(TASKS, SHIFTED, generator)
     training = training_tasks()
-    found = Findings(quick, training, test, train_forest(training))
+    found = ShiftResults(quick, training, test, train_forest(training))
     found.document = {"experiment": "shift", "quick": quick, "machine": machine.describe()}
-    steps: list[Callable[[Findings], None]] = [
+    steps: list[Callable[[ShiftResults], None]] = [
         lambda f: _fixed(f, generator),
         _hardware,
         _forest_speed,
@@ -151,7 +151,7 @@ def table(document: dict[str, Any]) -> str:
 # -- the document's pipeline ----------------------------------------------------------
 
 
-def _fixed(found: Findings, generator: np.random.RandomState) -> None:
+def _fixed(found: ShiftResults, generator: np.random.RandomState) -> None:
     """The strategies that do not learn, the forest among them: it is trained, and then stays."""
     test = found.test
     fractions = fixed_fractions(test, generator)
@@ -163,7 +163,7 @@ def _fixed(found: Findings, generator: np.random.RandomState) -> None:
         _enter(found, name, [spent], [int((fraction >= 0.5).sum())])
 
 
-def _enter(found: Findings, name: str, spent: list[FloatArray], gpu_tasks: list[int]) -> None:
+def _enter(found: ShiftResults, name: str, spent: list[FloatArray], gpu_tasks: list[int]) -> None:
     totals = [float(s.sum()) for s in spent]
     baseline = (
         float(found.curves["Round Robin"][0].sum())
@@ -185,7 +185,7 @@ def _enter(found: Findings, name: str, spent: list[FloatArray], gpu_tasks: list[
     )
 
 
-def _hardware(found: Findings) -> None:
+def _hardware(found: ShiftResults) -> None:
     rows = matrix_product.measure((128, 256, 512) if found.quick else matrix_product.SIZES)
     found.document["hardware"] = {
         "accelerator": rows[0]["accelerator_seconds"] is not None,
@@ -193,7 +193,7 @@ def _hardware(found: Findings) -> None:
     }
 
 
-def _forest_speed(found: Findings) -> None:
+def _forest_speed(found: ShiftResults) -> None:
     """Microseconds a prediction, of a forest that has something to decide: half of its tasks belong on the CPU."""
     shifted = document_tasks(TASKS, SHIFTED, np.random.RandomState(7))
     mixed = Tasks(*np.concatenate([found.training.features[:TASKS], shifted.features]).T)
@@ -235,7 +235,7 @@ def _microseconds(call: Callable[[int], object], times: int) -> float:
     return 1e6 * (time.process_time() - begin) / times
 
 
-def _dqn(found: Findings) -> None:
+def _dqn(found: ShiftResults) -> None:
     """Many agents, each with its own weights and draws; before the first task all prefer the GPU for everything."""
     played, starts = [], []
     for seed in range(SEEDS):
@@ -250,7 +250,7 @@ def _dqn(found: Findings) -> None:
     }
 
 
-def _hybrid(found: Findings) -> None:
+def _hybrid(found: ShiftResults) -> None:
     chooser = make_hybrid(found.training)
     played = play(chooser, found.test.features, found.test.seconds)
     found.curves["hybrid"] = [played.seconds]
@@ -270,7 +270,7 @@ def _on_gpu(played: Played) -> int:
 # -- beyond it ------------------------------------------------------------------------
 
 
-def _probing(found: Findings) -> None:
+def _probing(found: ShiftResults) -> None:
     """What it costs to look, and what it costs not to: the document's shift and a device that is slow for a while."""
     device = next(s for s in streams(found.test) if s.name == "device")
     rows = []
@@ -298,7 +298,7 @@ def _probing(found: Findings) -> None:
     found.document["probing"] = rows
 
 
-def _cluster(found: Findings) -> None:
+def _cluster(found: ShiftResults) -> None:
     for noise in (0.0, 0.3):
         found.clusters[noise] = run_cluster(found.test, found.training, found.forest, noise=noise)
     found.document["cluster"] = [
@@ -309,7 +309,7 @@ def _cluster(found: Findings) -> None:
     found.document["cluster_bound"] = found.clusters[0.0].bound
 
 
-def _streams(found: Findings) -> None:
+def _streams(found: ShiftResults) -> None:
     """Shifts that are undone, repeated, gradual, and a device that changes: time over the optimum, and after every change."""
     found.streams = streams(found.test)
     found.document["streams"] = []
@@ -342,7 +342,7 @@ def _streams(found: Findings) -> None:
             )
 
 
-def _fresh(found: Findings) -> None:
+def _fresh(found: ShiftResults) -> None:
     """The same kinds of streams, drawn anew: the settings of both learners were chosen on other draws."""
     draws = FRESH[:2] if found.quick else FRESH
     over: dict[tuple[str, str], list[float]] = {}

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from weft.experiments.shift.cluster import ClusterResult
-from weft.experiments.shift.tasks import CPU, GPU, Stream, Tasks
+from weft.experiments.shift.tasks import CPU, GPU, Tasks, TaskSequence
 from weft.model.columns import FloatArray
 from weft.report.figures import Series, bar_figure, line_figure
 from weft.report.page import Facts, Figure, Figures, Gantts, Section, Table, Text, write_report
@@ -27,7 +27,7 @@ def write(
     test: Tasks,
     curves: Curves,
     clusters: Mapping[float, ClusterResult],
-    streams: Sequence[Stream],
+    streams: Sequence[TaskSequence],
     stream_curves: Mapping[str, Curves],
 ) -> Path:
     """Write the page."""
@@ -332,7 +332,9 @@ def _fresh_blocks(document: Mapping[str, Any]) -> list[Any]:
     return [Text(told), Table(document["fresh_streams"], columns)]
 
 
-def _stream_figures(streams: Sequence[Stream], stream_curves: Mapping[str, Curves]) -> list[Figure]:
+def _stream_figures(
+    streams: Sequence[TaskSequence], stream_curves: Mapping[str, Curves]
+) -> list[Figure]:
     """Time over the optimum in windows of 25 tasks."""
     figures = []
     for stream in streams:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from weft.model.columns import FloatArray
-from weft.rng import stream
+from weft.rng import generator
 
 FEATURES = ("size", "intensity", "memory")
 LOGS = ("size", "memory")
@@ -104,7 +104,7 @@ def document_tasks(
 
 
 @dataclass(frozen=True, eq=False)
-class Stream:
+class TaskSequence:
     """Tasks one after the other, what each takes on either device, and before which of them something changed at once."""
 
     name: str
@@ -119,12 +119,12 @@ class Stream:
         return np.asarray(self.seconds.min(axis=1))
 
 
-def streams(test: Tasks, seed: int = 0) -> list[Stream]:
+def streams(test: Tasks, seed: int = 0) -> list[TaskSequence]:
     """What a learner has to survive: the shift of the document undone, done again and again, gradual, and devices that change."""
     return [_reversed(test, seed), _repeated(seed), _gradual(seed), _device(seed)]
 
 
-def _reversed(test: Tasks, seed: int) -> Stream:
+def _reversed(test: Tasks, seed: int) -> TaskSequence:
     features = np.concatenate([test.features, _draw(BIASED, 250, seed, "reversed")])
     return _stream(
         "reversed",
@@ -134,7 +134,7 @@ def _reversed(test: Tasks, seed: int) -> Stream:
     )
 
 
-def _repeated(seed: int) -> Stream:
+def _repeated(seed: int) -> TaskSequence:
     parts = [_draw(mix, 200, seed, "repeated", k) for k, mix in enumerate((SHIFTED, BIASED) * 3)]
     return _stream(
         "repeated",
@@ -144,7 +144,7 @@ def _repeated(seed: int) -> Stream:
     )
 
 
-def _gradual(seed: int) -> Stream:
+def _gradual(seed: int) -> TaskSequence:
     """From the training kind to the test kind, in the exponents; the devices are equal somewhere on the way."""
     share = np.linspace(0.0, 1.0, 1000)[:, None]
     begin, end = _draw(BIASED, 1000, seed, "gradual", 0), _draw(SHIFTED, 1000, seed, "gradual", 1)
@@ -156,7 +156,7 @@ def _gradual(seed: int) -> Stream:
     )
 
 
-def _device(seed: int) -> Stream:
+def _device(seed: int) -> TaskSequence:
     """Nothing about the tasks tells: the GPU itself is slow for a while."""
     plain = _stream(
         "device",
@@ -165,15 +165,17 @@ def _device(seed: int) -> Stream:
     )
     seconds = plain.seconds.copy()
     seconds[250:500, GPU] *= 30.0
-    return Stream(plain.name, plain.about, plain.features, seconds, (250, 500))
+    return TaskSequence(plain.name, plain.about, plain.features, seconds, (250, 500))
 
 
-def _stream(name: str, about: str, features: FloatArray, changes: tuple[int, ...] = ()) -> Stream:
-    return Stream(name, about, features, Tasks(*features.T).seconds, changes)
+def _stream(
+    name: str, about: str, features: FloatArray, changes: tuple[int, ...] = ()
+) -> TaskSequence:
+    return TaskSequence(name, about, features, Tasks(*features.T).seconds, changes)
 
 
 def _draw(mix: Mix, count: int, seed: int, *names: str | int) -> FloatArray:
-    rng = stream(seed, "shift", *names)
+    rng = generator(seed, "shift", *names)
     return np.column_stack(
         [
             rng.integers(*mix.size, count),
@@ -184,7 +186,7 @@ def _draw(mix: Mix, count: int, seed: int, *names: str | int) -> FloatArray:
 
 
 def within(
-    stream_: Stream, spent: FloatArray, change: int, *, after: int = 50, window: int = 50
+    stream_: TaskSequence, spent: FloatArray, change: int, *, after: int = 50, window: int = 50
 ) -> float:
     """Time spent over the optimum in a window that begins so many tasks after a change."""
     part = slice(change + after, change + after + window)

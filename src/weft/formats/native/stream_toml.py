@@ -52,7 +52,7 @@ from weft.formats.parsing.quantity import quantity
 from weft.formats.parsing.record import Record, shown
 from weft.formats.parsing.source import decode_text, naming, read_bytes
 from weft.model import Cluster, Device, Problem, Workflow, WorkflowBuilder
-from weft.model.conditional_stream import Arrivals, Drift, Stream
+from weft.model.conditional_stream import Arrivals, ConditionalStream, ProbabilityDrift
 from weft.model.offered_load import offered_load
 from weft.registry import closest
 
@@ -79,7 +79,7 @@ def stream_names() -> list[str]:
     )
 
 
-def load_stream(source: str | os.PathLike[str]) -> Stream:
+def load_stream(source: str | os.PathLike[str]) -> ConditionalStream:
     """Load a stream: a TOML file, or the name of one that ships with weft.
 
     Warns with `UnstableLoad` when the units cannot keep up.
@@ -113,7 +113,7 @@ def load_stream(source: str | os.PathLike[str]) -> Stream:
     return stream
 
 
-def read_stream_toml(text: str, *, name: str) -> Stream:
+def read_stream_toml(text: str, *, name: str) -> ConditionalStream:
     """Return the stream a TOML text describes; `name` is used where the text has none."""
     record = Record(parse_toml(text))
     record.only(_KEYS)
@@ -124,7 +124,7 @@ def read_stream_toml(text: str, *, name: str) -> Stream:
     workflow, drift, watched = _workflow(record, tasks, title)
     _refuse_unreachable(workflow, _names(record, "start", [str(workflow.task_name(0))]))
     tick = quantity(record.raw("tick", 1.0), "seconds", "tick")
-    return Stream(
+    return ConditionalStream(
         problem=Problem.bind(workflow, _units(record, title)),
         arrivals=_arrivals(record),
         drift=tuple(drift),
@@ -154,7 +154,7 @@ def _arrivals(record: Record) -> Arrivals:
 
 def _workflow(
     record: Record, tasks: list[Record], title: str
-) -> tuple[Workflow, list[Drift], list[int]]:
+) -> tuple[Workflow, list[ProbabilityDrift], list[int]]:
     builder = WorkflowBuilder(title)
     units = _unit_rows(record)
     for r in tasks:
@@ -188,7 +188,7 @@ def _workflow(
     return builder.build(), drift, watched
 
 
-def _choice(r: Record, builder: WorkflowBuilder, known: list[str]) -> Drift:
+def _choice(r: Record, builder: WorkflowBuilder, known: list[str]) -> ProbabilityDrift:
     change = r.text("change", "fixed")
     if change not in _CHANGE_KEYS:
         raise UnknownName(f"{r.path('change')} is '{change}'{closest(change, _CHANGE_KEYS)}")
@@ -222,7 +222,7 @@ def _choice(r: Record, builder: WorkflowBuilder, known: list[str]) -> Drift:
     limits = {
         key: _number(r.raw(key), r.path(key)) for key in ("spread", "low", "high") if key in r
     }
-    return Drift(change, np.array(rows, float), np.array(times, float), **limits)
+    return ProbabilityDrift(change, np.array(rows, float), np.array(times, float), **limits)
 
 
 def _branches(r: Record) -> dict[str, float]:

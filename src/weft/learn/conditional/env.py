@@ -1,7 +1,7 @@
 """Streams of conditional jobs as Gymnasium environments: ``gymnasium.make("weft/Conditional-v0")`` after ``import weft.learn``.
 
 Observations, actions and rewards are those of Debner, Krahn and Hirvisalo (2024), for any stream; see `weft.sim.vector.batch`. Learners that
-want no layer in between step a `StepFleet` themselves.
+want no layer in between step a `StepBatch` themselves.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import numpy as np
 from weft.errors import MissingExtra
 from weft.formats.native.stream_toml import load_stream
 from weft.model.columns import BoolArray, IntArray
-from weft.model.conditional_stream import Stream
-from weft.sim.vector.batch import StepFleet, StepOptions
+from weft.model.conditional_stream import ConditionalStream
+from weft.sim.vector.batch import StepBatch, StepOptions
 
 try:
     import gymnasium
@@ -29,16 +29,16 @@ Seen = np.ndarray[Any, np.dtype[np.float32]]
 
 
 def _fleet(
-    stream: str | os.PathLike[str] | Stream,
+    stream: str | os.PathLike[str] | ConditionalStream,
     size: int,
     jobs: int | None,
     options: StepOptions | None,
-) -> StepFleet:
-    found = stream if isinstance(stream, Stream) else load_stream(stream)
-    return StepFleet(found if jobs is None else found.with_jobs(jobs), size, options)
+) -> StepBatch:
+    found = stream if isinstance(stream, ConditionalStream) else load_stream(stream)
+    return StepBatch(found if jobs is None else found.with_jobs(jobs), size, options)
 
 
-def _spaces(fleet: StepFleet) -> tuple[Any, Any]:
+def _spaces(fleet: StepBatch) -> tuple[Any, Any]:
     seen = spaces.Box(0.0, 1.0, (fleet.observation_size,), np.float32)
     return seen, spaces.MultiDiscrete(np.full(fleet.units, fleet.kinds + 1))
 
@@ -48,7 +48,7 @@ class ConditionalEnv(gymnasium.Env[Seen, IntArray]):
 
     Parameters
     ----------
-    stream : a `Stream`, a TOML file, or the name of a stream that ships with weft
+    stream : a `ConditionalStream`, a TOML file, or the name of a stream that ships with weft
     jobs : of one episode; by default those of the stream
     options : `StepOptions`: semantics of waiting, what is seen
     """
@@ -57,7 +57,7 @@ class ConditionalEnv(gymnasium.Env[Seen, IntArray]):
 
     def __init__(
         self,
-        stream: str | os.PathLike[str] | Stream = "conditional-paper",
+        stream: str | os.PathLike[str] | ConditionalStream = "conditional-paper",
         *,
         jobs: int | None = None,
         options: StepOptions | None = None,
@@ -99,7 +99,7 @@ class ConditionalVectorEnv(VectorEnv[Seen, IntArray, np.ndarray[Any, Any]]):
     def __init__(
         self,
         num_envs: int = 64,
-        stream: str | os.PathLike[str] | Stream = "conditional-paper",
+        stream: str | os.PathLike[str] | ConditionalStream = "conditional-paper",
         *,
         jobs: int | None = None,
         options: StepOptions | None = None,

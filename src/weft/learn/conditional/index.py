@@ -15,10 +15,10 @@ import numpy as np
 
 from weft.errors import InvalidInput
 from weft.model.columns import FloatArray
-from weft.model.conditional_stream import Stream
+from weft.model.conditional_stream import ConditionalStream
 from weft.policies.conditional.rules import FEATURES, ConditionalRule
-from weft.rng import stream as random_stream
-from weft.sim.vector.batch import StepFleet, StepOptions
+from weft.rng import generator
+from weft.sim.vector.batch import StepBatch, StepOptions
 
 OWN = ("one", "queue", "estimate")
 """Features with weights for each kind."""
@@ -83,7 +83,7 @@ class Found:
 class Ties:
     """Few numbers for many weights: kinds of like tasks share all weights but those of `OWN`."""
 
-    def __init__(self, fleet: StepFleet) -> None:
+    def __init__(self, fleet: StepBatch) -> None:
         sim, desk = fleet.fleet.sim, fleet.fleet.desk
         kind = sim.task["kind"][:-1]
         times = [tuple(desk.duration[kind == k].max(axis=0)) for k in range(fleet.kinds)]
@@ -116,12 +116,14 @@ class Ties:
         return numbers
 
 
-class Trial:
+class IndexTrial:
     """Plays rules on the same futures of several variants of a stream (one for each probability, say)."""
 
-    def __init__(self, variants: Sequence[Stream], draws: int, options: StepOptions) -> None:
+    def __init__(
+        self, variants: Sequence[ConditionalStream], draws: int, options: StepOptions
+    ) -> None:
         self.variants, self.draws = list(variants), draws
-        self.fleet = StepFleet(variants[0], len(self.variants) * draws, options)
+        self.fleet = StepBatch(variants[0], len(self.variants) * draws, options)
         self._futures: list[tuple[FloatArray, np.ndarray]] = []
         self._reference = np.zeros(len(self.variants))
 
@@ -148,7 +150,7 @@ class Trial:
         )
 
 
-def first_weights(fleet: StepFleet) -> FloatArray:
+def first_weights(fleet: StepBatch) -> FloatArray:
     """A start that works: tasks with little left to do first, full batches first."""
     sim, desk = fleet.fleet.sim, fleet.fleet.desk
     quickest = desk.duration.min(axis=1)
@@ -169,7 +171,7 @@ def first_weights(fleet: StepFleet) -> FloatArray:
 
 
 def search_index(
-    variants: Sequence[Stream],
+    variants: Sequence[ConditionalStream],
     search: Search | None = None,
     *,
     options: StepOptions | None = None,
@@ -179,13 +181,16 @@ def search_index(
     """Tune the index for variants of a stream that differ in arrivals and probabilities only; the same seed gives the same weights."""
     search, options = search or Search(), options or StepOptions()
     short = [variant.with_jobs(search.jobs) for variant in variants]
-    trial, judge = Trial(short, search.draws, options), Trial(short, search.validation, options)
+    trial, judge = (
+        IndexTrial(short, search.draws, options),
+        IndexTrial(short, search.validation, options),
+    )
     judge.prepare(VALIDATION)
     weights = first_weights(trial.fleet) if start is None else start
     ties = Ties(trial.fleet)
     evolution = Evolution(ties.gather(weights), population=search.population, sigma=search.sigma)
     best = Found(weights, judge.score(weights), [], search)
-    rng = random_stream(search.seed, "index_search")
+    rng = generator(search.seed, "index_search")
     for generation in range(1, search.generations + 1):
         trial.prepare(
             1_000_000 + search.seed * 7919 * search.generations + generation * search.draws

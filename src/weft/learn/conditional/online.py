@@ -13,13 +13,13 @@ import numpy as np
 from weft.learn import ppo
 from weft.learn.conditional.training import longest_path
 from weft.model.columns import BoolArray, FloatArray, IntArray
-from weft.model.conditional_stream import Stream
+from weft.model.conditional_stream import ConditionalStream
 from weft.policies.conditional.evaluate import options_of
 from weft.policies.conditional.files import Learned
 from weft.policies.conditional.networks import Numbers, arrays_of
-from weft.sim.vector.batch import StepFleet, Waiting
+from weft.sim.vector.batch import StepBatch, Waiting
 
-ONLINE = ppo.Settings(
+ONLINE = ppo.PpoSettings(
     samples=10**9,  # as long as the run lasts
     warm_up=3000,
     rollout=1000,
@@ -37,7 +37,7 @@ class OnlineEnv:
 
     envs = 1
 
-    def __init__(self, fleet: StepFleet, draw: tuple[FloatArray, IntArray], visible: int) -> None:
+    def __init__(self, fleet: StepBatch, draw: tuple[FloatArray, IntArray], visible: int) -> None:
         self.fleet, self.draw, self.visible = fleet, draw, visible
         self.units, self.actions = fleet.units, fleet.kinds + 1
         self.observation_size = fleet.observation_size
@@ -82,17 +82,17 @@ class OnlineEnv:
 
 def play_online(
     policy: Learned,
-    stream: Stream,
+    stream: ConditionalStream,
     draw: tuple[FloatArray, IntArray],
     *,
     waiting: Waiting = "event",
-    settings: ppo.Settings = ONLINE,
+    settings: ppo.PpoSettings = ONLINE,
     seed: int = 0,
 ) -> FloatArray:
     """Seconds each job of a draw takes while the policy learns; it begins as it is on disk."""
     own = options_of(policy, waiting)
     whole = replace(own, estimate=True, units=True, detail=own.detail or not own.units)
-    fleet = StepFleet(stream, 1, whole)
+    fleet = StepBatch(stream, 1, whole)
     env = OnlineEnv(fleet, draw, int(policy.network.sizes[0]))
     hidden = tuple(policy.network.sizes[1:-1].tolist())
     ppo.train(env, replace(settings, hidden=hidden), seed=seed, start=arrays_of(policy.network))

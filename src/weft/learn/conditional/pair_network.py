@@ -16,14 +16,14 @@ from weft.errors import InvalidInput
 from weft.generators.conditional_streams import random_conditional_stream
 from weft.learn.conditional.index import Evolution
 from weft.model.columns import FloatArray, IntArray
-from weft.model.conditional_stream import Stream
+from weft.model.conditional_stream import ConditionalStream
 from weft.policies.conditional.evaluate import WINDOW
 from weft.policies.conditional.files import Learned
 from weft.policies.conditional.networks import network_of
 from weft.policies.conditional.pair_network import PAIR_FEATURES
 from weft.policies.conditional.pair_policy import OBSERVATION, PairPolicy
-from weft.rng import stream as random_stream
-from weft.sim.vector.batch import StepFleet, StepOptions
+from weft.rng import generator
+from weft.sim.vector.batch import StepBatch, StepOptions
 
 VALIDATION = 50_000_000
 """Seeds of the streams that compare means of generations begin here."""
@@ -133,14 +133,14 @@ def widened(linear: FloatArray, hidden: int, rng: np.random.Generator) -> FloatA
     return np.concatenate((first.reshape(-1), last))
 
 
-class Trials:
+class PairTrials:
     """Random streams, each with one draw, that candidates play in turn."""
 
     def __init__(self, seeds: Sequence[int], jobs: int, options: StepOptions) -> None:
-        self.fleets: list[tuple[StepFleet, FloatArray, IntArray]] = []
+        self.fleets: list[tuple[StepBatch, FloatArray, IntArray]] = []
         for seed in seeds:
-            stream: Stream = random_conditional_stream(seed, jobs=jobs)
-            self.fleets.append((StepFleet(stream, 1, options), *stream.draw_ticks(seed)))
+            stream: ConditionalStream = random_conditional_stream(seed, jobs=jobs)
+            self.fleets.append((StepBatch(stream, 1, options), *stream.draw_ticks(seed)))
 
     def score(self, policy: PairPolicy) -> float:
         """Mean log of the mean job completion time in seconds: lower is better."""
@@ -202,17 +202,17 @@ def search_pairs(
 ) -> FoundPairs:
     """Tune the policy for any graph; the same seed gives the same numbers."""
     search, options = search or PairSearch(), options or StepOptions(waiting="event", window=WINDOW)
-    rng = random_stream(search.seed, "pair_search")
+    rng = generator(search.seed, "pair_search")
     mean = first_numbers() if start is None else start
     if search.hidden and len(mean) == len(PAIR_FEATURES) + 1:
         mean = widened(mean, search.hidden, rng)
-    judge = Trials(range(VALIDATION, VALIDATION + search.validation), search.jobs * 2, options)
+    judge = PairTrials(range(VALIDATION, VALIDATION + search.validation), search.jobs * 2, options)
     best = FoundPairs(mean, judge.score(policy_of(mean, search.hidden)), [], search)
     report({"generation": 0.0, "validation": best.score})
     evolution = Evolution(mean, population=search.population, sigma=search.sigma)
     for generation in range(1, search.generations + 1):
         base = 1_000_000 + (search.seed * search.generations + generation) * search.streams
-        trials = Trials(range(base, base + search.streams), search.jobs, options)
+        trials = PairTrials(range(base, base + search.streams), search.jobs, options)
         steps = rng.standard_normal((search.population, len(mean)))
         scores = np.array(
             [

@@ -11,19 +11,21 @@ from typing import Any
 import numpy as np
 import torch
 
-from weft.learn.ppo import Settings
+from weft.learn.ppo import PpoSettings
 from weft.model.columns import BoolArray, IntArray
-from weft.model.conditional_stream import Stream
+from weft.model.conditional_stream import ConditionalStream
 from weft.policies.conditional.networks import Network, Numbers, arrays_of
 from weft.policies.conditional.onnx_export import export_onnx
-from weft.sim.vector.batch import StepFleet, StepOptions
+from weft.sim.vector.batch import StepBatch, StepOptions
 
 
-def reference_rate(stream: Stream, samples: int, settings: Settings, *, size: int) -> float:
+def reference_rate(
+    stream: ConditionalStream, samples: int, settings: PpoSettings, *, size: int
+) -> float:
     """Samples a second of sb3-contrib's MaskablePPO with our settings."""
     from sb3_contrib import MaskablePPO
 
-    fleet = StepFleet(stream, size, StepOptions(waiting="event", window=500.0))
+    fleet = StepBatch(stream, size, StepOptions(waiting="event", window=500.0))
     model = MaskablePPO(
         "MlpPolicy",
         _vector(fleet),
@@ -39,7 +41,7 @@ def reference_rate(stream: Stream, samples: int, settings: Settings, *, size: in
     return int(model.num_timesteps) / (time.process_time() - begin)
 
 
-def _vector(fleet: StepFleet) -> Any:
+def _vector(fleet: StepBatch) -> Any:
     """The compiled simulations as Stable-Baselines3 wants them, so that its learner, not our loop in Python, is timed."""
     from gymnasium import spaces
     from stable_baselines3.common.vec_env import VecEnv

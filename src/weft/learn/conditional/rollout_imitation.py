@@ -22,16 +22,16 @@ from weft.learn.conditional.index import first_weights
 from weft.learn.conditional.training import GRID, JOBS, VALIDATION
 from weft.learn.ppo import FORBIDDEN, ActorCritic, follow
 from weft.model.columns import BoolArray, FloatArray, IntArray
-from weft.model.conditional_stream import Stream
+from weft.model.conditional_stream import ConditionalStream
 from weft.policies.conditional.evaluate import options_of, play, watched_task, with_first
 from weft.policies.conditional.files import Learned
 from weft.policies.conditional.index import index_names, load_index
 from weft.policies.conditional.networks import Numbers, arrays_of, network_of
 from weft.policies.conditional.rollout import (
     ROOM,
-    Effort,
     Proposer,
-    Trials,
+    RolloutBudget,
+    RolloutBuffers,
     gather_candidates,
     make_proposer,
     make_trials,
@@ -39,11 +39,11 @@ from weft.policies.conditional.rollout import (
     try_candidates,
 )
 from weft.policies.conditional.rules import ConditionalRule
-from weft.policies.conditional.sampled_future import Imagination, imagine
-from weft.rng import stream as random_stream
+from weft.policies.conditional.sampled_future import FutureSampler, imagine
+from weft.rng import generator
 from weft.sim.kernel.events import MOMENT
-from weft.sim.kernel.jit import lean
-from weft.sim.vector.batch import StepFleet
+from weft.sim.kernel.jit import njit_noalloc
+from weft.sim.vector.batch import StepBatch
 from weft.sim.vector.step import Fleet, act, desk_of, proceed, sim_of
 
 DRAWN = 30_000_000
@@ -129,7 +129,7 @@ def _together(parts: list[Seen]) -> Seen:
 
 
 def improve(
-    stream: Stream,
+    stream: ConditionalStream,
     policy: Learned,
     lessons: Lessons | None = None,
     *,
@@ -176,7 +176,7 @@ def improve(
 # -- looking -------------------------------------------------------------------------
 
 
-def index_for(stream: Stream, fleet: StepFleet) -> ConditionalRule:
+def index_for(stream: ConditionalStream, fleet: StepBatch) -> ConditionalRule:
     """Return the index that plays on: the tuned one, or where there is none for the stream, what a tuning would begin with."""
     return (
         load_index(stream.name)
@@ -186,11 +186,11 @@ def index_for(stream: Stream, fleet: StepFleet) -> ConditionalRule:
 
 
 def _look(
-    stream: Stream, policy: Learned, lessons: Lessons, number: int
+    stream: ConditionalStream, policy: Learned, lessons: Lessons, number: int
 ) -> tuple[Seen, FloatArray]:
     """Play, and try other choices; with each step the probability it was played at."""
     short = stream.with_jobs(lessons.jobs)
-    fleet = StepFleet(short, 1, options_of(policy))
+    fleet = StepBatch(short, 1, options_of(policy))
     weights = index_for(stream, fleet).weights
     seed = lessons.seed * 100 + number
     mind, proposer, trials = (
@@ -198,8 +198,8 @@ def _look(
         make_proposer(policy, fleet),
         make_trials(fleet.units),
     )
-    rng = random_stream(seed, "rollout lessons")
-    effort = Effort(lessons.ahead, lessons.futures, lessons.futures, 1.0)
+    rng = generator(seed, "rollout lessons")
+    effort = RolloutBudget(lessons.ahead, lessons.futures, lessons.futures, 1.0)
     seen, probability, at, run = _room(fleet, lessons.steps), np.zeros(lessons.steps), 0, 0
     while at < lessons.steps:
         variant, p = _variant(short, policy, rng, run)
@@ -220,8 +220,8 @@ def _look(
 
 
 def _variant(
-    stream: Stream, policy: Learned, rng: np.random.Generator, run: int
-) -> tuple[Stream, float]:
+    stream: ConditionalStream, policy: Learned, rng: np.random.Generator, run: int
+) -> tuple[ConditionalStream, float]:
     """The stream as the policy was trained on it; of random probabilities, every eighth is an extreme one."""
     probability = policy.environment.get("probability", "own")
     if probability == "own":
@@ -236,7 +236,7 @@ def _variant(
     return with_first(stream, watched_task(stream), p), p
 
 
-def _room(fleet: StepFleet, steps: int) -> Seen:
+def _room(fleet: StepBatch, steps: int) -> Seen:
     return Seen(
         np.zeros((steps, fleet.observation_size), np.float32),
         np.zeros((steps, fleet.units, fleet.kinds + 1), np.bool_),
@@ -247,14 +247,14 @@ def _room(fleet: StepFleet, steps: int) -> Seen:
     )
 
 
-@lean
+@njit_noalloc
 def look(
     fleet: Fleet,
-    mind: Imagination,
+    mind: FutureSampler,
     weights: FloatArray,
     proposer: Proposer,
-    trials: Trials,
-    effort: Effort,
+    trials: RolloutBuffers,
+    effort: RolloutBudget,
     follows: bool,
     seen: Seen,
 ) -> int:
@@ -279,8 +279,8 @@ def look(
     return noted
 
 
-@lean
-def _note(seen: Seen, at: int, proposer: Proposer, trials: Trials, candidates: int) -> None:
+@njit_noalloc
+def _note(seen: Seen, at: int, proposer: Proposer, trials: RolloutBuffers, candidates: int) -> None:
     for i in range(len(proposer.seen)):
         seen.observation[at, i] = proposer.seen[i]
     for d in range(proposer.mask.shape[0]):
@@ -299,7 +299,7 @@ def _note(seen: Seen, at: int, proposer: Proposer, trials: Trials, candidates: i
 class _Pupil:
     """The network that learns, with draws to judge it by."""
 
-    def __init__(self, policy: Learned, stream: Stream, lessons: Lessons) -> None:
+    def __init__(self, policy: Learned, stream: ConditionalStream, lessons: Lessons) -> None:
         self.policy, self.lessons = policy, lessons
         short = stream.with_jobs(min(JOBS, stream.jobs))
         probability = policy.environment.get("probability", "own")
@@ -348,7 +348,7 @@ class _Pupil:
         seen = _together([part for part, _ in parts])
         cost, penalty, action = self._prepared(seen, np.concatenate([p for _, p in parts]))
         inputs = self.net.scaled(torch.from_numpy(seen.observation))
-        rng = random_stream(self.lessons.seed * 100 + number, "rollout batches")
+        rng = generator(self.lessons.seed * 100 + number, "rollout batches")
         optimiser = torch.optim.Adam(self.net.actor.parameters(), lr=self.lessons.rate)
         batches = max(len(cost) // self.lessons.batch, 1)
         for epoch in range(self.lessons.epochs):

@@ -8,7 +8,7 @@ import numpy as np
 
 from weft.errors import UnknownName
 from weft.model.columns import FloatArray
-from weft.model.conditional_stream import Stream
+from weft.model.conditional_stream import ConditionalStream
 from weft.policies.conditional.evaluate import (
     WINDOW,
     options_of,
@@ -23,7 +23,7 @@ from weft.policies.conditional.pair_policy import PairPolicy
 from weft.policies.conditional.rollout import Rollout, load_rollout
 from weft.policies.conditional.rules import RULES, ConditionalRule
 from weft.registry import closest
-from weft.sim.vector.batch import StepFleet, StepOptions, Waiting
+from weft.sim.vector.batch import StepBatch, StepOptions, Waiting
 
 Contender = Learned | ConditionalRule | PairPolicy | Rollout
 ROLLOUT = "rollout"
@@ -43,7 +43,9 @@ def contender(name: str) -> Contender:
         raise UnknownName(f"unknown policy '{name}'{closest(name, known)}") from None
 
 
-def variants(stream: Stream, probabilities: Sequence[float] | None) -> list[Stream]:
+def variants(
+    stream: ConditionalStream, probabilities: Sequence[float] | None
+) -> list[ConditionalStream]:
     """Return the stream at each probability of the first branch of its watched choice; as it is without any."""
     if probabilities is None:
         return [stream]
@@ -52,7 +54,7 @@ def variants(stream: Stream, probabilities: Sequence[float] | None) -> list[Stre
 
 def completion_times(
     who: Contender,
-    streams: Sequence[Stream],
+    streams: Sequence[ConditionalStream],
     seeds: Sequence[int],
     *,
     waiting: Waiting | None = None,
@@ -72,7 +74,7 @@ def completion_times(
 
 
 def _one(
-    who: Contender, stream: Stream, seed: int, waiting: Waiting | None, *, authors: bool
+    who: Contender, stream: ConditionalStream, seed: int, waiting: Waiting | None, *, authors: bool
 ) -> float:
     if isinstance(who, Learned):
         return float(
@@ -83,7 +85,7 @@ def _one(
         if isinstance(who, Rollout)
         else StepOptions(waiting=waiting or "event", window=WINDOW)
     )
-    fleet = StepFleet(stream, 1, options, authors=authors)
+    fleet = StepBatch(stream, 1, options, authors=authors)
     fleet.place(0, *stream.draw_ticks(seed, authors=authors))
     who.play(fleet)
     return float(fleet.jct(0).mean())

@@ -11,7 +11,7 @@ import numpy as np
 from weft.errors import InvalidInput, UnknownName
 from weft.learn import ppo
 from weft.model.columns import BoolArray, FloatArray, IntArray
-from weft.model.conditional_stream import Stream
+from weft.model.conditional_stream import ConditionalStream
 from weft.policies.conditional.evaluate import (
     WINDOW,
     forbid_standstills,
@@ -27,8 +27,8 @@ from weft.policies.conditional.index import index_names, load_index
 from weft.policies.conditional.networks import Numbers, arrays_of, network_of
 from weft.policies.conditional.rules import ConditionalRule
 from weft.registry import closest
-from weft.rng import stream as stream_of_numbers
-from weft.sim.vector.batch import StepFleet, StepOptions
+from weft.rng import generator as stream_of_numbers
+from weft.sim.vector.batch import StepBatch, StepOptions
 
 ENVS = 256
 JOBS = 2000
@@ -39,8 +39,8 @@ VALIDATION = 20_000_000
 GRID = tuple(i / 10 for i in range(11))
 
 
-class FleetEnv:
-    """A `StepFleet` as the vector environment of `ppo`: time is counted in spans of the longest path of a job, stocks are the queues.
+class BatchEnv:
+    """A `StepBatch` as the vector environment of `ppo`: time is counted in spans of the longest path of a job, stocks are the queues.
 
     An episode is cut off when its last job has arrived: what comes after that, a system that runs empty, is no part of a stream. The
     first ones are shorter, each by another length, so that simulations do not begin together ever after. With `relative`, rewards are
@@ -50,14 +50,14 @@ class FleetEnv:
 
     def __init__(
         self,
-        stream: Stream,
+        stream: ConditionalStream,
         envs: int,
         options: StepOptions,
         *,
         relative: bool = False,
         visible: int | None = None,
     ) -> None:
-        self.fleet = StepFleet(stream, envs, options)
+        self.fleet = StepBatch(stream, envs, options)
         self.envs, self.units, self.actions = envs, self.fleet.units, self.fleet.kinds + 1
         self.observation_size = self.fleet.observation_size
         self.visible = self.observation_size if visible is None else visible
@@ -133,9 +133,9 @@ class FleetEnv:
         return shaped
 
 
-def reference_times(stream: Stream, options: StepOptions) -> FloatArray:
+def reference_times(stream: ConditionalStream, options: StepOptions) -> FloatArray:
     """Mean job completion time of a simple rule at each probability of `GRID`, in seconds."""
-    fleet = StepFleet(stream, 1, options)
+    fleet = StepBatch(stream, 1, options)
     task = watched_task(stream)
     times = np.zeros(len(GRID))
     for i, p in enumerate(GRID):
@@ -146,7 +146,7 @@ def reference_times(stream: Stream, options: StepOptions) -> FloatArray:
     return relative
 
 
-def longest_path(stream: Stream) -> float:
+def longest_path(stream: ConditionalStream) -> float:
     """Seconds of the longest way through a job, each task on its fastest unit."""
     w = stream.problem.workflow
     best = stream.problem.durations().min(axis=1)
@@ -157,7 +157,7 @@ def longest_path(stream: Stream) -> float:
     return float(ahead.max(initial=0.0))
 
 
-DEFAULT = ppo.Settings(
+DEFAULT = ppo.PpoSettings(
     horizon=5.0, rollout=128, imitation=600_000, learning_rate=(4e-4, 1e-5), entropy=(2e-3, 0.0)
 )
 
@@ -178,7 +178,7 @@ class Recipe:
     estimate: bool = True
     units: bool = False
     detail: bool = False
-    settings: ppo.Settings = DEFAULT
+    settings: ppo.PpoSettings = DEFAULT
 
 
 RECIPES = {
@@ -215,16 +215,16 @@ def recipe_of(name: str) -> Recipe:
 
 
 def train_policy(
-    stream: Stream,
+    stream: ConditionalStream,
     name: str = "pi4",
     *,
-    settings: ppo.Settings | None = None,
+    settings: ppo.PpoSettings | None = None,
     seed: int = 0,
     waiting: Literal["paper", "event"] = "event",
     envs: int = ENVS,
-    watch: Callable[[ppo.Training], None] | None = None,
+    watch: Callable[[ppo.PpoProgress], None] | None = None,
     start: Learned | None = None,
-) -> tuple[Learned, ppo.Training]:
+) -> tuple[Learned, ppo.PpoProgress]:
     """Train one policy by one seed; checkpoints are compared by the mean log of the job completion time on draws of their own.
 
     With `start`, go on from a policy of the same recipe, trained with the other waiting, say, in place of imitating a rule.
@@ -249,8 +249,8 @@ def train_policy(
     whole = replace(
         options, estimate=True, units=True, detail=recipe.detail or not recipe.units
     )  # the critic sees all
-    size = StepFleet(short, 1, options).observation_size  # the actor's part comes first in it
-    env = FleetEnv(
+    size = StepBatch(short, 1, options).observation_size  # the actor's part comes first in it
+    env = BatchEnv(
         _training_stream(short, recipe),
         envs,
         whole,
@@ -304,12 +304,12 @@ def train_policy(
     return Learned(name, network, shown, world, told_how, recipe.about), training
 
 
-def teacher_of(stream: Stream) -> ConditionalRule:
+def teacher_of(stream: ConditionalStream) -> ConditionalRule:
     """Return the rule that is imitated at first: the tuned index where there is one for the stream, else a simple one."""
     return load_index(stream.name) if stream.name in index_names() else ConditionalRule(REFERENCE)
 
 
-def _teacher(env: FleetEnv) -> Callable[[], IntArray]:
+def _teacher(env: BatchEnv) -> Callable[[], IntArray]:
     """The teacher at work in the environment."""
     rule = teacher_of(env.fleet.stream)
     actions = np.zeros((env.envs, env.units), np.int64)
@@ -321,7 +321,7 @@ def _teacher(env: FleetEnv) -> Callable[[], IntArray]:
     return choose
 
 
-def record(training: ppo.Training, envs: int, teacher: str) -> dict[str, Any]:
+def record(training: ppo.PpoProgress, envs: int, teacher: str) -> dict[str, Any]:
     """Return how a policy was trained, as plain values."""
     kept = ("samples", "cpu_seconds", "reward_rate", "entropy", "score")
     curve = [
@@ -345,7 +345,7 @@ def record(training: ppo.Training, envs: int, teacher: str) -> dict[str, Any]:
     }
 
 
-def _training_stream(stream: Stream, recipe: Recipe) -> Stream:
+def _training_stream(stream: ConditionalStream, recipe: Recipe) -> ConditionalStream:
     if recipe.probability == "own":
         return stream
     task = watched_task(stream)
@@ -354,7 +354,7 @@ def _training_stream(stream: Stream, recipe: Recipe) -> Stream:
     return with_first(stream, task, recipe.probability)
 
 
-def _trials(stream: Stream, recipe: Recipe) -> Sequence[Stream]:
+def _trials(stream: ConditionalStream, recipe: Recipe) -> Sequence[ConditionalStream]:
     if recipe.probability == "own":
         return [stream]
     points = GRID if recipe.probability == "random" else (recipe.probability,)

@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike
 from weft.errors import InvalidInput
 from weft.learn.durations.model import SHORTEST
 from weft.model.columns import FloatArray, IntArray
-from weft.rng import stream
+from weft.rng import generator
 
 Layers = list[FloatArray]
 """Weights (members, devices, in, out) and biases (members, devices, 1, out), in turn."""
@@ -74,13 +74,13 @@ class OnlineDqn:
 
     def __post_init__(self) -> None:
         """Draw the initial weights, and those of the fixed random functions."""
-        rng = stream(self.seed, "dqn", "weights")
+        rng = generator(self.seed, "dqn", "weights")
         widths = (self.features, self.hidden, self.hidden, 1)
         self._layers, self._fixed = (
             _drawn_layers(rng, (self.members, self.devices), widths) for _ in range(2)
         )
         self._adam = _Adam(self._layers, self.rate)
-        self._rng = stream(self.seed, "dqn", "draws")
+        self._rng = generator(self.seed, "dqn", "draws")
         self._centre, self._spread = np.zeros(self.features), np.ones(self.features)
         self._level, self._unit = 0.0, 1.0
         self._data: tuple[FloatArray, FloatArray] | None = None

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from weft.rng import stream
+from weft.rng import generator
 
 SIZES = (128, 256, 512, 1024)
 
@@ -24,7 +24,7 @@ def measure(sizes: Sequence[int] = SIZES, *, repeats: int = 3) -> list[dict[str,
     rows: list[dict[str, object]] = []
     for size in sizes:
         a, b = (
-            stream(size, name).standard_normal((size, size)).astype(np.float32)
+            generator(size, name).standard_normal((size, size)).astype(np.float32)
             for name in ("left", "right")
         )
         cpu = _best(lambda a=a, b=b: a @ b, repeats)  # type: ignore[misc]

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import InvalidInput, MissingExtra, UnknownName
-from weft.generators import Case, draw_case
+from weft.generators import Instance, draw_instance
 from weft.model.columns import BoolArray, FloatArray
 from weft.policies.replanning.policy import weights_of
 from weft.policies.replanning.portfolio import SIGHT, Plans, make_plans
@@ -28,10 +28,10 @@ from weft.policies.two_stage.candidates import (
     take_turn,
 )
 from weft.registry import closest
-from weft.rng import stream
+from weft.rng import generator
 from weft.sim.kernel.commit import commit
 from weft.sim.kernel.events import MOMENT
-from weft.sim.kernel.jit import lean
+from weft.sim.kernel.jit import njit_noalloc
 from weft.sim.kernel.tables import Sim, make_sim
 
 try:
@@ -48,7 +48,7 @@ class WorkflowEnv(gymnasium.Env[Seen, np.int64]):
 
     Parameters
     ----------
-    condition, draw : what is played: a condition of `weft.generate.CONDITIONS`, with options for `draw_case`; or a function seed -> Case
+    condition, draw : what is played: a condition of `weft.generate.CONDITIONS`, with options for `draw_instance`; or a function seed -> Instance
     reward : weights by name, see `weft.policies.two_stage.candidates.REWARDS`; the document's are in `weft.learn.workflow.two_stage.DOCUMENT`
     weights : of the plan the observation speaks of (`weft.policies.replanning.placement.WEIGHTS`); by default HEFT's
     width : rows of the observation; of more candidates the first are shown, and the last, which is to wait or to hold
@@ -62,7 +62,7 @@ class WorkflowEnv(gymnasium.Env[Seen, np.int64]):
         self,
         condition: str = "static",
         *,
-        draw: Callable[[int], Case] | None = None,
+        draw: Callable[[int], Instance] | None = None,
         reward: Mapping[str, float] | None = None,
         weights: Mapping[str, float] | None = None,
         width: int = 64,
@@ -74,7 +74,7 @@ class WorkflowEnv(gymnasium.Env[Seen, np.int64]):
                 raise UnknownName(f"unknown reward '{name}'{closest(name, REWARDS)}")
         if width < 2:
             raise InvalidInput(f"width is {width}; it must be 2 or more")
-        self._draw = draw or (lambda seed: draw_case(condition, seed=seed, **options))
+        self._draw = draw or (lambda seed: draw_instance(condition, seed=seed, **options))
         self._reward = np.array([(reward or {"promise": 1.0}).get(name, 0.0) for name in REWARDS])
         self._weights, self.width, self.render_mode = weights_of(weights or {}), width, render_mode
         self.observation_space = spaces.Dict(
@@ -134,7 +134,7 @@ class WorkflowEnv(gymnasium.Env[Seen, np.int64]):
         return {"candidates": table, "kind": np.int64(self._turn.state[0])}
 
 
-@lean
+@njit_noalloc
 def play_at_random(
     sim: Sim, plans: Plans, turn: Turn, chance: FloatArray, seen: NDArray[np.float32]
 ) -> int:
@@ -153,11 +153,11 @@ def play_at_random(
 
 def decisions_per_second(seconds: float = 2.0, *, condition: str = "noisy", seed: int = 0) -> float:
     """Turns a second of processor time, observations included: random choices, 20 to 150 tasks; drawing cases is not counted."""
-    weights, rng = weights_of({}), stream(seed, "decisions per second")
+    weights, rng = weights_of({}), generator(seed, "decisions per second")
     spent, turns, k = 0.0, 0, 0
     seen = np.zeros((256, FEATURES), np.float32)
     while spent < seconds:
-        case = draw_case(condition, seed=seed + k)
+        case = draw_instance(condition, seed=seed + k)
         sim = make_sim(case.workload, case.scenario, None, eager=True)
         plans, turn, chance = (
             make_plans(case.workload, sim, [weights], most=SIGHT, hurry=False),

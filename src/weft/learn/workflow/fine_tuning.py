@@ -9,14 +9,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from weft.errors import InvalidInput, Unsupported
-from weft.generators import Case
-from weft.learn.cma import Evolution
+from weft.generators import Instance
+from weft.learn.cma import SeparableCma
 from weft.learn.workflow.rule import TUNED, copied
 from weft.model.columns import BoolArray, FloatArray
 from weft.policies import POLICIES
 from weft.policies.replanning.placement import WEIGHTS
-from weft.policies.replanning.policy import Foresight
-from weft.rng import stream
+from weft.policies.replanning.policy import ReplanningPolicy
+from weft.rng import generator
 from weft.sim.kernel.events import ENDED
 from weft.sim.kernel.tables import Sim, make_sim
 
@@ -25,30 +25,30 @@ HELD_BACK = 3
 
 
 def fine_tune(
-    policy: str | Foresight, cases: Sequence[Case], seconds: float = 60.0, seed: int = 0
-) -> Foresight:
+    policy: str | ReplanningPolicy, cases: Sequence[Instance], seconds: float = 60.0, seed: int = 0
+) -> ReplanningPolicy:
     """Return the policy with weights that suit the cases better, or as they were where none were found in the time.
 
     All sets of weights move together. What is found on two thirds of the cases is taken if it is better on the others too.
 
     Parameters
     ----------
-    policy : "rule", "portfolio", "dqn", or one of your own
+    policy : "tuned-list", "portfolio", "replan-switch", or one of your own
     cases : samples of what it is to be used for, at least three
     seconds : of processor time
     """
     if len(cases) < HELD_BACK:
         raise InvalidInput(f"fine-tuning needs at least {HELD_BACK} cases; got {len(cases)}")
     given = POLICIES.create(policy) if isinstance(policy, str) else policy
-    if not isinstance(given, Foresight):
+    if not isinstance(given, ReplanningPolicy):
         raise Unsupported(
-            f"policy '{given.name}' has no weights to tune; those of 'rule', 'portfolio' and 'dqn' can be"
+            f"policy '{given.name}' has no weights to tune; those of 'tuned-list', 'portfolio' and 'replan-switch' can be"
         )
     at = [WEIGHTS.index(name) for name in TUNED]
     judge = np.arange(len(cases)) % HELD_BACK == HELD_BACK - 1
     blank = [make_sim(case.workload, case.scenario, None, eager=True) for case in cases]
 
-    def moved(step: FloatArray) -> Foresight:
+    def moved(step: FloatArray) -> ReplanningPolicy:
         policy = copy.copy(given)
         policy.sets = tuple(weights.copy() for weights in given.sets)
         for weights in policy.sets:
@@ -68,8 +68,8 @@ def fine_tune(
     best, still = np.zeros(len(at)), np.zeros(len(at))
     own, judged = times(still, ~judge), times(still, judge)
     least = 0.0
-    evolution = Evolution(
-        still, np.full(len(at), 0.05), population=10, rng=stream(seed, "fine-tuning")
+    evolution = SeparableCma(
+        still, np.full(len(at), 0.05), population=10, rng=generator(seed, "fine-tuning")
     )
     while time.process_time() - began < seconds:
         candidates = evolution.ask()

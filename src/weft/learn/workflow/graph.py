@@ -23,14 +23,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from weft.generators.instances import CONDITIONS, Case, draw_case
+from weft.generators.instances import CONDITIONS, Instance, draw_instance
 from weft.learn.workflow.graph_episodes import SAMPLED, TEACHER, Episode, play_case
 from weft.model.columns import FloatArray, IntArray
 from weft.policies.conditional.networks import CLIP, Numbers
-from weft.policies.graph.network import Board, GraphNetwork, graph_network_of, layer_sizes
+from weft.policies.graph.network import GraphNetwork, GraphState, graph_network_of, layer_sizes
 from weft.policies.graph.policy import GraphPolicy, LearnedGraph
 from weft.policies.policy import POLICIES
-from weft.rng import stream
+from weft.rng import generator
 from weft.sim.simulate import simulate
 
 VALIDATION = 900_000
@@ -41,7 +41,7 @@ FAR = -1e9
 
 
 @dataclass(frozen=True)
-class Settings:
+class GraphSettings:
     """How to train.
 
     `lessons` updates of imitation, then `updates` of REINFORCE; every update draws one case of each condition and plays it `plays` times.
@@ -101,7 +101,7 @@ class GraphModule(nn.Module):
         """Return what compiled code takes."""
         return graph_network_of(self.arrays())
 
-    def embed(self, forest: Forest) -> tuple[Tensor, Tensor]:
+    def embed(self, forest: JobForest) -> tuple[Tensor, Tensor]:
         """Return e and job_message([prepare(x), e]) of all tasks, level by level from the leaves."""
         base = self.apply_part("prepare", forest.given)
         levels = [base[: forest.levels[0]]]
@@ -117,7 +117,7 @@ class GraphModule(nn.Module):
         embedding = torch.cat(levels)
         return embedding, self.apply_part("job_message", torch.cat((base, embedding), dim=1))
 
-    def forward(self, forest: Forest, batch: Batch) -> Tensor:
+    def forward(self, forest: JobForest, batch: Batch) -> Tensor:
         """Rate the rows of a batch."""
         embedding, part = self.embed(forest)
         sums = torch.cat(
@@ -141,7 +141,7 @@ class GraphModule(nn.Module):
         return self.apply_part("score", row).squeeze(1)
 
 
-class Forest(NamedTuple):
+class JobForest(NamedTuple):
     """The task graphs of some cases, tasks sorted by height above the leaves: level k ends at `levels[k]`.
 
     `parent[k]` and `child[k]` are the edges out of level k + 1 (the parent counted from the level's first), `children[k]` how many each
@@ -156,7 +156,7 @@ class Forest(NamedTuple):
     where: list[IntArray]
 
 
-def make_forest(cases: Sequence[Case], boards: Sequence[Board]) -> Forest:
+def make_forest(cases: Sequence[Instance], boards: Sequence[GraphState]) -> JobForest:
     """Sort the tasks of all cases by height."""
     starts = np.concatenate(([0], np.cumsum([len(b.order) for b in boards]))).astype(np.int64)
     src, dst = [], []
@@ -184,13 +184,13 @@ def make_forest(cases: Sequence[Case], boards: Sequence[Board]) -> Forest:
             torch.from_numpy(np.bincount(above, minlength=end - begin).astype(np.float32))
         )
     given = torch.from_numpy(np.concatenate([b.given for b in boards])[order])
-    return Forest(
+    return JobForest(
         given, levels, parent, child, children, [place[a:b] for a, b in pairwise(starts.tolist())]
     )
 
 
 def _heights(
-    boards: Sequence[Board], starts: IntArray, source: IntArray, target: IntArray
+    boards: Sequence[GraphState], starts: IntArray, source: IntArray, target: IntArray
 ) -> IntArray:
     height = np.zeros(int(starts[-1]), np.int64)
     by_source = np.argsort(source, kind="stable")
@@ -225,7 +225,7 @@ class Batch(NamedTuple):
 
 
 def make_batch(
-    cases: Sequence[Case], episodes: Sequence[Sequence[Episode]], forest: Forest
+    cases: Sequence[Instance], episodes: Sequence[Sequence[Episode]], forest: JobForest
 ) -> Batch:
     """Put all episodes of all cases behind one another."""
     parts: dict[str, list[Any]] = {name: [] for name in Batch._fields}
@@ -273,7 +273,7 @@ def order_likelihood(score: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
     return ((table - left) * counts).sum(1), -(log_choice.exp() * log_choice).sum(1)
 
 
-def advantages(case: Case, plays: Sequence[Episode]) -> list[FloatArray]:
+def advantages(case: Instance, plays: Sequence[Episode]) -> list[FloatArray]:
     """For every event of every play: how much sooner than on average, from that time on, jobs left; as a share of a whole play."""
     arrival = case.workload.arrival
 
@@ -295,10 +295,10 @@ def advantages(case: Case, plays: Sequence[Episode]) -> list[FloatArray]:
 def train_graph(
     kind: str,
     *,
-    settings: Settings | None = None,
+    settings: GraphSettings | None = None,
     seed: int = 0,
-    validation: Sequence[Case] = (),
-    draw: Callable[[Settings, int, int, float], list[Case]] | None = None,
+    validation: Sequence[Instance] = (),
+    draw: Callable[[GraphSettings, int, int, float], list[Instance]] | None = None,
     note: Callable[[dict[str, float]], None] | None = None,
 ) -> LearnedGraph:
     """Train a graph network of a kind ("decima" or "lachesis"); the one that did best on the validation cases is returned.
@@ -306,10 +306,10 @@ def train_graph(
     Without validation cases it is the last one. `draw` makes the cases of an update from (settings, seed, update, progress); by default
     one of each condition.
     """
-    s, began = settings or Settings(), time.process_time()
+    s, began = settings or GraphSettings(), time.process_time()
     torch.set_num_threads(1)
     module = GraphModule(kind, seed)
-    judge = Judge(validation)
+    judge = GraphJudge(validation)
     curve: list[dict[str, float]] = []
     best, best_arrays = math.inf, module.arrays()
     adam = torch.optim.Adam(module.parameters(), lr=s.lesson_rate)
@@ -329,7 +329,7 @@ def train_graph(
             adam,
             cases,
             s,
-            stream(seed, "graph training", "plays", update + s.lessons),
+            generator(seed, "graph training", "plays", update + s.lessons),
             who,
             entropy=1 - 0.9 * progress,
         )
@@ -353,8 +353,8 @@ def train_graph(
 def _improve(
     module: GraphModule,
     adam: torch.optim.Optimizer,
-    cases: list[Case],
-    s: Settings,
+    cases: list[Instance],
+    s: GraphSettings,
     rng: np.random.Generator,
     who: int,
     *,
@@ -390,9 +390,9 @@ def _improve(
     adam.step()
 
 
-def draw_cases(s: Settings, seed: int, update: int, progress: float) -> list[Case]:
+def draw_cases(s: GraphSettings, seed: int, update: int, progress: float) -> list[Instance]:
     """One case of each condition; the longer the training, the larger."""
-    rng = stream(seed, "graph training", "cases", update)
+    rng = generator(seed, "graph training", "cases", update)
     low, high = (round(a + (b - a) * progress) for a, b in zip(s.small, s.large, strict=True))
     cases = []
     for name, condition in CONDITIONS.items():
@@ -402,7 +402,7 @@ def draw_cases(s: Settings, seed: int, update: int, progress: float) -> list[Cas
             float(rng.uniform(0.6, 0.95)),
         )
         cases.append(
-            draw_case(
+            draw_instance(
                 name,
                 seed=int(rng.integers(VALIDATION)),
                 tasks=(low, high),
@@ -414,10 +414,10 @@ def draw_cases(s: Settings, seed: int, update: int, progress: float) -> list[Cas
     return cases
 
 
-class Judge:
+class GraphJudge:
     """Scores networks on fixed cases: makespan of a workflow, or mean completion time in a stream, over that of HEFT planned anew."""
 
-    def __init__(self, cases: Sequence[Case]) -> None:
+    def __init__(self, cases: Sequence[Instance]) -> None:
         self.cases = list(cases)
         self.usual = [self._cost(case, "heft-replanned") for case in self.cases]
 
@@ -436,20 +436,20 @@ class Judge:
         return {name: float(values.mean()) for name, values in parts.items() if len(values)}
 
     @staticmethod
-    def _cost(case: Case, policy: str | GraphPolicy) -> float:
+    def _cost(case: Instance, policy: str | GraphPolicy) -> float:
         decider = POLICIES.create(policy) if isinstance(policy, str) else policy
         trace = simulate(case.workload, decider, scenario=case.scenario)
         return float(trace.jct if case.workload.jobs > 1 else trace.makespan)
 
 
-def validation_cases(*, each: int = 18) -> list[Case]:
+def validation_cases(*, each: int = 18) -> list[Instance]:
     """Cases no training and no evaluation draws: `each` of every condition, with CCR 0.1, 1 and 5 in turn."""
     cases = []
     for name, condition in CONDITIONS.items():
         for k in range(each):
             ccr = (0.1, 1.0, 5.0)[k % 3]
             cases.append(
-                draw_case(
+                draw_instance(
                     name,
                     seed=VALIDATION + k,
                     tasks=(20, 80),

@@ -6,13 +6,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from weft.generators.instances import Case
+from weft.generators.instances import Instance
 from weft.model.columns import FloatArray, IntArray
 from weft.policies.conditional.networks import Numbers
-from weft.policies.graph.deft import Desk, carry_out, dispatch, look, make_desk, sort_ready
-from weft.policies.graph.network import SEEN, Board, GraphNetwork, make_board, rate
+from weft.policies.graph.deft import (
+    PlacementBuffers,
+    carry_out,
+    dispatch,
+    look,
+    make_desk,
+    sort_ready,
+)
+from weft.policies.graph.network import SEEN, GraphNetwork, GraphState, make_board, rate
 from weft.sim.kernel.events import ENDED, MOMENT, advance
-from weft.sim.kernel.jit import inline, lean
+from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.queues import task_of
 from weft.sim.kernel.tables import DONE, JOB_HERE, Sim, make_sim
 
@@ -71,9 +78,15 @@ def make_log(instances: int, jobs: int, seen: int) -> Log:
     )
 
 
-@lean
+@njit_noalloc
 def play_recorded(
-    sim: Sim, desk: Desk, network: GraphNetwork, board: Board, noise: FloatArray, log: Log, who: int
+    sim: Sim,
+    desk: PlacementBuffers,
+    network: GraphNetwork,
+    board: GraphState,
+    noise: FloatArray,
+    log: Log,
+    who: int,
 ) -> int:
     """Play an episode to its end; Gumbel noise on the ratings draws an order with the probabilities of repeated softmax choices."""
     at = 0
@@ -106,8 +119,8 @@ def play_recorded(
         carry_out(sim, desk)
 
 
-@inline
-def _lesson(sim: Sim, board: Board, i: int) -> float:
+@njit_inline
+def _lesson(sim: Sim, board: GraphState, i: int) -> float:
     """The job with the least work left first, in it the task with the highest upward rank."""
     j = sim.inst[i].job
     total = 0.0
@@ -120,8 +133,8 @@ def _lesson(sim: Sim, board: Board, i: int) -> float:
     )
 
 
-@inline
-def _write_event(sim: Sim, desk: Desk, board: Board, log: Log) -> bool:
+@njit_inline
+def _write_event(sim: Sim, desk: PlacementBuffers, board: GraphState, log: Log) -> bool:
     event, row, pair = log.sizes[0], log.sizes[1], log.sizes[2]
     here = 0
     for j in range(len(sim.job) - 1):
@@ -175,14 +188,14 @@ class Episode(NamedTuple):
 
 
 def play_case(
-    case: Case,
+    case: Instance,
     network: GraphNetwork,
     kind: str,
     rng: np.random.Generator,
     *,
     times: int,
     who: int = SAMPLED,
-) -> tuple[list[Episode], Board]:
+) -> tuple[list[Episode], GraphState]:
     """Play a case several times with orders drawn anew; also return the board, which knows its tasks."""
     workload = case.workload
     desk, log = make_desk(workload), make_log(workload.instances, workload.jobs, SEEN[kind])

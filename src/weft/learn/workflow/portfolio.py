@@ -14,13 +14,13 @@ from dataclasses import asdict, dataclass, field
 import numpy as np
 
 from weft.errors import InvalidInput
-from weft.generators import Case, draw_case
+from weft.generators import Instance, draw_instance
 from weft.learn.workflow.rule import copied, draw_cases
 from weft.model.columns import FloatArray
 from weft.policies.replanning.placement import WEIGHTS
 from weft.policies.replanning.policy import weights_of
 from weft.policies.replanning.portfolio import SIGHT, live_by_plans, make_plans
-from weft.rng import stream
+from weft.rng import generator
 from weft.sim.kernel.events import ENDED
 from weft.sim.kernel.tables import make_sim
 
@@ -114,7 +114,7 @@ class FoundPortfolio:
 class Games:
     """Cases that are played by several portfolios."""
 
-    def __init__(self, cases: Sequence[Case]) -> None:
+    def __init__(self, cases: Sequence[Instance]) -> None:
         self.cases = list(cases)
         self._blank = [
             make_sim(case.workload, case.scenario, None, eager=True) for case in self.cases
@@ -137,7 +137,7 @@ def search_portfolio(
     rule: Mapping[str, float],
     search: PortfolioSearch | None = None,
     *,
-    draw: Callable[[int, int, int], list[Case]] | None = None,
+    draw: Callable[[int, int, int], list[Instance]] | None = None,
     watch: Callable[[dict[str, float]], None] | None = None,
 ) -> FoundPortfolio:
     """Choose until there are enough; `draw(seed, alone, streams)` gives the cases, `watch` gets each step."""
@@ -188,7 +188,7 @@ def _best_lead_first(
         return sets
     games = Games(
         [
-            draw_case("stream", seed=LEADS + k, jobs=40, ccr=CCRS[k % 3], load=LOADS[k % 2])
+            draw_instance("stream", seed=LEADS + k, jobs=40, ccr=CCRS[k % 3], load=LOADS[k % 2])
             for k in range(search.leads)
         ]
     )
@@ -200,7 +200,7 @@ def _best_lead_first(
 
 def draw_pool(rule: Mapping[str, float], search: PortfolioSearch) -> list[dict[str, float]]:
     """The rule itself, changes by hand, and changes at random."""
-    rng = stream(search.seed, "portfolio search")
+    rng = generator(search.seed, "portfolio search")
     full = dict(zip(WEIGHTS, weights_of(rule).tolist(), strict=True))
     pool = [full, *({**full, **change} for change in HAND)]
     for _ in range(search.pool):

@@ -1,4 +1,4 @@
-"""Tuning the weights of planning in sight by evolution: the policy `rule`. The whole loop in one file.
+"""Tuning the weights of planning in sight by evolution: the policy `tuned-list`. The whole loop in one file.
 
 Every candidate of a generation plays the same cases; the next generation plays new ones, so that nothing is learned by heart. What is
 minimised is the mean, over the cases, of log(objective / that of a strong hand-made rule): the makespan of one workflow against HEFT
@@ -15,13 +15,13 @@ from dataclasses import asdict, dataclass, field
 import numpy as np
 
 from weft.errors import InvalidInput
-from weft.generators import Case, draw_case
-from weft.learn.cma import Evolution
+from weft.generators import Instance, draw_instance
+from weft.learn.cma import SeparableCma
 from weft.model.columns import FloatArray
 from weft.policies.replanning.placement import WEIGHTS
 from weft.policies.replanning.policy import weights_of
 from weft.policies.replanning.portfolio import FAR, SIGHT, live_by_plans, make_plans
-from weft.rng import stream
+from weft.rng import generator
 from weft.sim.kernel.events import ENDED
 from weft.sim.kernel.tables import Sim, make_sim
 
@@ -96,10 +96,10 @@ class FoundRule:
         }
 
 
-class Trial:
+class WeightTrial:
     """Cases that are played again and again: laid out once, copied for every game."""
 
-    def __init__(self, cases: Sequence[Case]) -> None:
+    def __init__(self, cases: Sequence[Instance]) -> None:
         self.cases = list(cases)
         self._blank = [
             make_sim(case.workload, case.scenario, None, eager=True) for case in self.cases
@@ -138,17 +138,17 @@ def copied(sim: Sim) -> Sim:
     )
 
 
-def draw_cases(seed: int, alone: int, streams: int, *, jobs: int = 15) -> list[Case]:
+def draw_cases(seed: int, alone: int, streams: int, *, jobs: int = 15) -> list[Instance]:
     """Single workflows under all conditions in turn, and streams of some jobs; CCR 0.1 to 6, load 0.7 to 0.95."""
-    rng = stream(seed, "rule search", "cases")
+    rng = generator(seed, "rule search", "cases")
     cases = []
     for k in range(alone + streams):
         ccr, load = float(10 ** rng.uniform(-1.0, 0.8)), float(rng.uniform(0.7, 0.95))
         if k < alone:
-            cases.append(draw_case(ALONE[k % len(ALONE)], seed=seed * 1000 + k, ccr=ccr))
+            cases.append(draw_instance(ALONE[k % len(ALONE)], seed=seed * 1000 + k, ccr=ccr))
         else:
             cases.append(
-                draw_case(
+                draw_instance(
                     "stream", seed=seed * 1000 + k, jobs=jobs, tasks=(20, 80), ccr=ccr, load=load
                 )
             )
@@ -159,7 +159,7 @@ def search_rule(
     search: RuleSearch | None = None,
     *,
     start: Mapping[str, float] = START,
-    draw: Callable[[int, int, int], list[Case]] = draw_cases,
+    draw: Callable[[int, int, int], list[Instance]] = draw_cases,
     watch: Callable[[dict[str, float]], None] | None = None,
 ) -> FoundRule:
     """Search until the time or the generations are up; `draw(seed, alone, streams)` gives the cases, `watch` gets each validation."""
@@ -175,18 +175,18 @@ def search_rule(
     def named(numbers: FloatArray) -> dict[str, float]:
         return dict(zip(TUNED, numbers.round(4).tolist(), strict=True))
 
-    evolution = Evolution(
+    evolution = SeparableCma(
         weights_of(start)[at],
         np.full(len(at), 0.12),
         population=search.population,
-        rng=stream(search.seed, "rule search"),
+        rng=generator(search.seed, "rule search"),
     )
-    trial = Trial(
+    trial = WeightTrial(
         draw(VALIDATION, search.alone * search.validation, search.streams * search.validation)
     )
     found = FoundRule(named(evolution.mean), trial.score(expand(evolution.mean)), search, 0.0)
     for generation in range(1, search.generations + 1):
-        cases = Trial(draw(search.seed * 100_000 + generation, search.alone, search.streams))
+        cases = WeightTrial(draw(search.seed * 100_000 + generation, search.alone, search.streams))
         candidates = evolution.ask()
         evolution.tell(
             candidates, np.array([cases.score(expand(numbers)) for numbers in candidates])

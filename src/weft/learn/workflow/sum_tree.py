@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from weft.model.columns import FloatArray, IntArray
-from weft.sim.kernel.jit import lean
+from weft.sim.kernel.jit import njit_noalloc
 
 
 class SumTree:
@@ -44,7 +44,7 @@ class SumTree:
         return found
 
 
-@lean
+@njit_noalloc
 def _set(tree: FloatArray, leaves: int, places: IntArray, priorities: FloatArray) -> None:
     for k in range(len(places)):
         node = places[k] + leaves
@@ -55,7 +55,7 @@ def _set(tree: FloatArray, leaves: int, places: IntArray, priorities: FloatArray
             node //= 2
 
 
-@lean
+@njit_noalloc
 def _draw(tree: FloatArray, leaves: int, shares: FloatArray, places: IntArray) -> None:
     for k in range(len(shares)):
         left, node = shares[k] * tree[1], 1

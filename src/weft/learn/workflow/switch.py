@@ -1,4 +1,4 @@
-"""Values of keeping a plan and of making plans anew, for `dqn`: a Q-network learns them from outcomes. The whole loop in one file.
+"""Values of keeping a plan and of making plans anew, for `replan-switch`: a Q-network learns them from outcomes. The whole loop in one file.
 
 A round plays cases by the policy so far. Each is stopped here and there; from where it stands both ways of planning are followed to the
 end, in the same future. What either was worth, against the mean of both, is what the network learns to tell from what it is told of the
@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from weft.errors import InvalidInput
-from weft.generators import Case, draw_case
+from weft.generators import Instance, draw_instance
 from weft.learn.workflow.rule import ALONE, VALIDATION, copied
 from weft.model.columns import FloatArray
 from weft.policies.replanning.placement import TRUST, learn_durations
@@ -44,9 +44,9 @@ from weft.policies.replanning.portfolio import (
 )
 from weft.policies.replanning.switch import TOLD, describe_world, no_judge, plan_judge
 from weft.policies.two_stage.policy import MOVES
-from weft.rng import stream
+from weft.rng import generator
 from weft.sim.kernel.events import ENDED, MOMENT
-from weft.sim.kernel.jit import lean
+from weft.sim.kernel.jit import njit_noalloc
 from weft.sim.kernel.tables import Sim, make_sim
 
 CAUTIONS = (0.0, 0.05, 0.1, 0.2)
@@ -58,7 +58,7 @@ Numbers = NDArray[np.float32]
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlanValueSettings:
+class SwitchSettings:
     """What the loop can be told.
 
     Parameters
@@ -96,7 +96,7 @@ class PlanValueSettings:
             )
 
 
-class Judge(NamedTuple):
+class SwitchJudge(NamedTuple):
     """A network that decides between the two ways: its arrays, and the caution it acts with."""
 
     arrays: Mapping[str, Numbers]
@@ -104,12 +104,12 @@ class Judge(NamedTuple):
 
 
 @dataclass
-class TrainedPlanValues:
+class TrainedSwitch:
     """The best network by validation, and how it went; the score is the mean log of the objective over that of making plans anew."""
 
     arrays: dict[str, Numbers]
     caution: float
-    settings: PlanValueSettings
+    settings: SwitchSettings
     score: float = math.inf
     seconds: float = 0.0
     lessons: int = 0
@@ -129,7 +129,7 @@ class TrainedPlanValues:
 # -- cases ----------------------------------------------------------------------
 
 
-class Ticket(NamedTuple):
+class ValueSample(NamedTuple):
     """Which case to draw."""
 
     condition: str
@@ -139,24 +139,24 @@ class Ticket(NamedTuple):
     load: float
 
 
-def draw_tickets(seed: int, alone: int, streams: int) -> list[Ticket]:
+def draw_tickets(seed: int, alone: int, streams: int) -> list[ValueSample]:
     """Single workflows under all conditions in turn, and streams of 6 to 16 jobs; CCR 0.1 to 6, load 0.7 to 0.95."""
-    rng = stream(seed, "plan values", "cases")
+    rng = generator(seed, "plan values", "cases")
     tickets = []
     for k in range(alone + streams):
         ccr, load = float(10 ** rng.uniform(-1.0, 0.8)), float(rng.uniform(0.7, 0.95))
         jobs = int(rng.integers(6, 17)) if k >= alone else 1
         tickets.append(
-            Ticket(
+            ValueSample(
                 ALONE[k % len(ALONE)] if k < alone else "stream", seed * 10_000 + k, ccr, jobs, load
             )
         )
     return tickets
 
 
-def draw(ticket: Ticket) -> Case:
+def draw(ticket: ValueSample) -> Instance:
     """The case of a ticket, with jobs of 20 to 150 tasks."""
-    return draw_case(
+    return draw_instance(
         ticket.condition, seed=ticket.seed, jobs=ticket.jobs, ccr=ticket.ccr, load=ticket.load
     )
 
@@ -164,7 +164,7 @@ def draw(ticket: Ticket) -> Case:
 # -- playing --------------------------------------------------------------------
 
 
-@lean
+@njit_noalloc
 def describe(sim: Sim, plans: Plans) -> None:
     """Fill in what the network is told at this moment."""
     kept = desk_at(plans.stack, len(plans.weights))
@@ -189,14 +189,14 @@ def time_left(sim: Sim, plans: Plans, way: int) -> float:
 
 
 def learn_from(
-    case: Case,
+    case: Instance,
     sets: Sequence[FloatArray],
-    judge: Judge | None,
-    settings: PlanValueSettings,
+    judge: SwitchJudge | None,
+    settings: SwitchSettings,
     seed: int,
 ) -> list[FloatArray]:
     """Lessons of one case: (ways, what is told, and what it was worth)."""
-    rng = stream(seed, "plan values", "stops")
+    rng = generator(seed, "plan values", "stops")
     sim = make_sim(case.workload, case.scenario, None, eager=True)
     plans = _plans_of(case, sim, sets, judge)
     chance = settings.stops * (1 if case.workload.jobs == 1 else 2) / (0.7 * len(sim.inst))
@@ -216,7 +216,7 @@ def learn_from(
     return lessons
 
 
-def outcome(case: Case, sets: Sequence[FloatArray], judge: Judge | None) -> float:
+def outcome(case: Instance, sets: Sequence[FloatArray], judge: SwitchJudge | None) -> float:
     """Log of the mean completion time."""
     sim = make_sim(case.workload, case.scenario, None, eager=True)
     if live_by_plans(sim, _plans_of(case, sim, sets, judge)) != ENDED:
@@ -224,7 +224,9 @@ def outcome(case: Case, sets: Sequence[FloatArray], judge: Judge | None) -> floa
     return float(np.log((sim.job["finish"][:-1] - sim.job["arrival"][:-1]).mean()))
 
 
-def _plans_of(case: Case, sim: Sim, sets: Sequence[FloatArray], judge: Judge | None) -> Plans:
+def _plans_of(
+    case: Instance, sim: Sim, sets: Sequence[FloatArray], judge: SwitchJudge | None
+) -> Plans:
     plans = make_plans(case.workload, sim, sets, most=SIGHT, moves=MOVES, homes=True)
     return plans if judge is None else judged_by(plans, plan_judge(judge.arrays), judge.caution)
 
@@ -232,7 +234,7 @@ def _plans_of(case: Case, sim: Sim, sets: Sequence[FloatArray], judge: Judge | N
 # -- the network ----------------------------------------------------------------
 
 
-class PlanValues(nn.Module):
+class SwitchValues(nn.Module):
     """The torch twin of the compiled network."""
 
     def __init__(self, features: int, hidden: int) -> None:
@@ -261,12 +263,12 @@ class PlanValues(nn.Module):
         }
 
 
-def fit(lessons: Numbers, settings: PlanValueSettings, round_: int) -> tuple[PlanValues, float]:
+def fit(lessons: Numbers, settings: SwitchSettings, round_: int) -> tuple[SwitchValues, float]:
     """A network for lessons (places, ways, told and worth), and its last loss: the variance it leaves, over that there is."""
     torch.manual_seed(settings.seed * 1000 + round_)
     torch.set_num_threads(1)
     feature, worth = torch.from_numpy(lessons[..., :-1]), torch.from_numpy(lessons[..., -1])
-    net = PlanValues(feature.shape[-1], settings.hidden)
+    net = SwitchValues(feature.shape[-1], settings.hidden)
     batches = math.ceil(len(feature) / settings.batch)
     optimizer = torch.optim.AdamW(net.parameters(), lr=settings.rate, weight_decay=settings.decay)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, settings.epochs * batches)
@@ -290,25 +292,25 @@ def fit(lessons: Numbers, settings: PlanValueSettings, round_: int) -> tuple[Pla
 
 def train_plan_values(
     sets: Sequence[FloatArray],
-    settings: PlanValueSettings | None = None,
+    settings: SwitchSettings | None = None,
     *,
     tickets: Callable[[int, int, int], list[Any]] = draw_tickets,
-    case_of: Callable[[Any], Case] = draw,
+    instance_of: Callable[[Any], Instance] = draw,
     watch: Callable[[dict[str, float]], None] | None = None,
-) -> TrainedPlanValues:
-    """Learn when to keep one of the plans that sets of weights make; `tickets(seed, alone, streams)` and `case_of` give the cases."""
-    s = settings or PlanValueSettings()
+) -> TrainedSwitch:
+    """Learn when to keep one of the plans that sets of weights make; `tickets(seed, alone, streams)` and `instance_of` give the cases."""
+    s = settings or SwitchSettings()
     lessons: list[FloatArray] = []
-    judge: Judge | None = None
-    blank = PlanValues(len(TOLD), s.hidden)
-    trained = TrainedPlanValues(blank.arrays(), 0.0, s)
+    judge: SwitchJudge | None = None
+    blank = SwitchValues(len(TOLD), s.hidden)
+    trained = TrainedSwitch(blank.arrays(), 0.0, s)
     with _playing(s.processes) as play:
-        exam = _Exam(tickets(VALIDATION + 3, s.judges, s.judges // 8), case_of, sets, play)
+        exam = _Exam(tickets(VALIDATION + 3, s.judges, s.judges // 8), instance_of, sets, play)
         trained.seconds += exam.seconds
         for round_ in range(s.rounds):
             drawn = tickets(s.seed * 100 + round_ + 40, s.alone, s.streams)
             jobs = [
-                (case_of, ticket, sets, judge, s, (s.seed * 100 + round_) * 100_000 + k)
+                (instance_of, ticket, sets, judge, s, (s.seed * 100 + round_) * 100_000 + k)
                 for k, ticket in enumerate(drawn)
             ]
             for found, seconds in play(_lessons_of, jobs):
@@ -318,9 +320,9 @@ def train_plan_values(
             net, left = fit(np.stack(lessons).astype(np.float32), s, round_)
             trained.seconds += time.process_time() - began
             arrays = net.arrays()
-            scores = {caution: exam.score(Judge(arrays, caution)) for caution in CAUTIONS}
+            scores = {caution: exam.score(SwitchJudge(arrays, caution)) for caution in CAUTIONS}
             caution = min(scores, key=lambda c: (scores[c], c))
-            judge = Judge(arrays, caution)
+            judge = SwitchJudge(arrays, caution)
             trained.seconds, trained.lessons, exam.seconds = (
                 trained.seconds + exam.seconds,
                 len(lessons),
@@ -349,20 +351,20 @@ class _Exam:
     def __init__(
         self,
         tickets: Sequence[Any],
-        case_of: Callable[[Any], Case],
+        instance_of: Callable[[Any], Instance],
         sets: Sequence[FloatArray],
         play: _Play,
     ) -> None:
         self._tickets, self._case_of, self._sets, self._play, self.seconds = (
             tickets,
-            case_of,
+            instance_of,
             sets,
             play,
             0.0,
         )
         self._usual = self._outcomes(None)
 
-    def _outcomes(self, judge: Judge | None) -> FloatArray:
+    def _outcomes(self, judge: SwitchJudge | None) -> FloatArray:
         found = list(
             self._play(
                 _outcome_of,
@@ -373,7 +375,7 @@ class _Exam:
         self._weight = np.array([1.0 if lone else 1.6 for _, lone, _ in found])
         return np.array([value for value, *_ in found])
 
-    def score(self, judge: Judge) -> float:
+    def score(self, judge: SwitchJudge) -> float:
         """Mean log of the objective over that of making plans anew; a case counts for a factor of two at most."""
         change = np.clip(self._outcomes(judge) - self._usual, -math.log(2), math.log(2))
         return float((change * self._weight).sum() / self._weight.sum())
@@ -393,12 +395,12 @@ def _playing(processes: int) -> Iterator[_Play]:
 
 
 def _lessons_of(job: tuple[Any, ...]) -> tuple[list[FloatArray], float]:
-    case_of, ticket, sets, judge, settings, seed = job
+    instance_of, ticket, sets, judge, settings, seed = job
     began = time.process_time()
-    return learn_from(case_of(ticket), sets, judge, settings, seed), time.process_time() - began
+    return learn_from(instance_of(ticket), sets, judge, settings, seed), time.process_time() - began
 
 
 def _outcome_of(job: tuple[Any, ...]) -> tuple[float, bool, float]:
-    case_of, ticket, sets, judge = job
-    began, case = time.process_time(), case_of(ticket)
+    instance_of, ticket, sets, judge = job
+    began, case = time.process_time(), instance_of(ticket)
     return outcome(case, sets, judge), case.workload.jobs == 1, time.process_time() - began

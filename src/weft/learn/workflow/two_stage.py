@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from weft.errors import InvalidInput, UnknownName
-from weft.generators import Case
+from weft.generators import Instance
 from weft.learn.workflow.rule import VALIDATION, copied, draw_cases
 from weft.learn.workflow.sum_tree import SumTree
 from weft.model.columns import FloatArray, IntArray
@@ -39,10 +39,10 @@ from weft.policies.two_stage.choose import (
 )
 from weft.policies.two_stage.q_network import QNetwork
 from weft.registry import closest
-from weft.rng import stream
+from weft.rng import generator
 from weft.sim.kernel.commit import commit
 from weft.sim.kernel.events import ENDED, MOMENT
-from weft.sim.kernel.jit import lean
+from weft.sim.kernel.jit import njit_noalloc
 from weft.sim.kernel.tables import Sim, make_sim
 
 OURS: Mapping[str, float] = {"promise": 1.0}
@@ -130,7 +130,7 @@ def make_tape(turns: int, offered: int) -> Tape:
     )
 
 
-@lean
+@njit_noalloc
 def play_episode(
     sim: Sim,
     plans: Plans,
@@ -317,7 +317,7 @@ class TrainedDqn:
         return {**known, **counts, "settings": asdict(self.settings), "curve": self.curve}
 
 
-def plans_for(case: Case, sim: Sim, sets: Sequence[FloatArray]) -> Plans:
+def plans_for(case: Instance, sim: Sim, sets: Sequence[FloatArray]) -> Plans:
     """Plans of a case, with sight of all of a lone workflow and of the most urgent tasks of a stream."""
     return make_plans(
         case.workload, sim, sets, most=SIGHT if case.workload.jobs > 1 else FAR, hurry=False
@@ -327,7 +327,7 @@ def plans_for(case: Case, sim: Sim, sets: Sequence[FloatArray]) -> Plans:
 class Validation:
     """The same cases every time: log(objective / that of following the plan)."""
 
-    def __init__(self, sets: Sequence[FloatArray], cases: list[Case]) -> None:
+    def __init__(self, sets: Sequence[FloatArray], cases: list[Instance]) -> None:
         self.sets, self.cases = sets, cases
         self._blank = [make_sim(case.workload, case.scenario, None, eager=True) for case in cases]
         self.plan = np.array([self._log(k, None) for k in range(len(cases))])
@@ -354,7 +354,7 @@ def train_dqn(
     sets: Sequence[FloatArray],
     settings: DqnSettings | None = None,
     *,
-    draw: Callable[[int, int, int], list[Case]] = draw_cases,
+    draw: Callable[[int, int, int], list[Instance]] = draw_cases,
     start: Mapping[str, NDArray[np.float32]] | None = None,
     watch: Callable[[dict[str, float]], None] | None = None,
 ) -> TrainedDqn:
@@ -362,7 +362,7 @@ def train_dqn(
     settings = settings or DqnSettings()
     torch.manual_seed(settings.seed)
     torch.set_num_threads(1)
-    rng = stream(settings.seed, "dqn")
+    rng = generator(settings.seed, "replan-switch")
     online, target = (
         Values(settings.hidden, dueling=settings.dueling),
         Values(settings.hidden, dueling=settings.dueling),
@@ -376,7 +376,7 @@ def train_dqn(
     tape = make_tape(settings.memory // 8, settings.offered)
     trained = TrainedDqn(online.arrays(), settings)
     began, updates = time.process_time(), 0
-    pool: list[Case] = []
+    pool: list[Instance] = []
     for episode in range(settings.episodes):
         if not pool:
             pool = draw(settings.seed * 100_000 + 50_000 + episode, 22, 2)

@@ -24,7 +24,7 @@ from weft.model import Problem, ProblemArrays
 from weft.model.columns import FloatArray, IntArray
 from weft.planners.lists.duplication import (
     NONE,
-    Executions,
+    CopyTable,
     as_schedule,
     copy_before,
     execute,
@@ -108,7 +108,7 @@ def clusters(a: ProblemArrays, critical: IntArray) -> IntArray:
 @njit
 def _cluster_device(
     a: ProblemArrays,
-    runs: Executions,
+    runs: CopyTable,
     timeline: Timeline,
     head: int,
     below: IntArray,
@@ -152,7 +152,7 @@ def _seconds_or_none(a: ProblemArrays, task: int, device: int) -> float:
 
 @njit
 def _run_with_copies(
-    a: ProblemArrays, runs: Executions, timeline: Timeline, task: int, device: int
+    a: ProblemArrays, runs: CopyTable, timeline: Timeline, task: int, device: int
 ) -> None:
     """Run a task on a device, after copies of the parents that hold it up, as long as each lets it end sooner."""
     duration = a.work[task] * a.pace[a.row[task], device]
@@ -172,7 +172,7 @@ def _run_with_copies(
 
 
 @njit
-def _anywhere(a: ProblemArrays, runs: Executions, timeline: Timeline, task: int) -> int:
+def _anywhere(a: ProblemArrays, runs: CopyTable, timeline: Timeline, task: int) -> int:
     p = a.pace.shape[1]
     ready, seconds = np.empty(p), np.empty(p)
     durations_of(a, task, seconds)
@@ -182,7 +182,7 @@ def _anywhere(a: ProblemArrays, runs: Executions, timeline: Timeline, task: int)
 
 
 @njit
-def _place_clusters(a: ProblemArrays, order: IntArray, below: IntArray) -> Executions:
+def _place_clusters(a: ProblemArrays, order: IntArray, below: IntArray) -> CopyTable:
     n, p = len(a.work), a.pace.shape[1]
     rows = n + len(a.pred)  # a parent is copied at most once for each child
     runs, timeline = no_executions(n, rows), idle_timeline(p, rows)

@@ -20,7 +20,7 @@ from weft.sim.kernel.jit import njit
 NONE = -1
 
 
-class Executions(NamedTuple):
+class CopyTable(NamedTuple):
     """Runs of tasks, originals and copies; those of a task are a chain: `newest[task]`, then `older`."""
 
     task: IntArray
@@ -32,7 +32,7 @@ class Executions(NamedTuple):
     size: IntArray  # (1,)
 
 
-class Inputs(NamedTuple):
+class CopyInputs(NamedTuple):
     """For each device: when all inputs of a task are there, which parent's come last, and when all others' are there.
 
     Of each parent, the run that serves the device soonest counts.
@@ -43,7 +43,7 @@ class Inputs(NamedTuple):
     others: FloatArray
 
 
-def as_schedule(runs: Executions) -> Schedule:
+def as_schedule(runs: CopyTable) -> Schedule:
     """Freeze what a kernel filled in; the first run of a task is the original."""
     count = int(runs.size[0])
     task = runs.task[:count]
@@ -63,10 +63,10 @@ def _is_copy(task: IntArray, n: int) -> BoolArray:
 
 
 @njit
-def no_executions(n: int, rows: int) -> Executions:
+def no_executions(n: int, rows: int) -> CopyTable:
     """Nothing has run yet; memory for `rows` runs."""
     chain = np.full(n, NONE)
-    return Executions(
+    return CopyTable(
         np.empty(rows, np.int64),
         np.empty(rows, np.int64),
         np.empty(rows),
@@ -79,7 +79,7 @@ def no_executions(n: int, rows: int) -> Executions:
 
 @njit
 def execute(
-    runs: Executions, timeline: Timeline, task: int, device: int, start: float, duration: float
+    runs: CopyTable, timeline: Timeline, task: int, device: int, start: float, duration: float
 ) -> None:
     """Enter one run of a task."""
     row = runs.size[0]
@@ -96,9 +96,9 @@ def execute(
 
 @njit
 def inputs_on(
-    a: ProblemArrays, runs: Executions, task: int, device: int
+    a: ProblemArrays, runs: CopyTable, task: int, device: int
 ) -> tuple[float, int, float]:
-    """The entry of `Inputs` for one device: (ready, last, others)."""
+    """The entry of `CopyInputs` for one device: (ready, last, others)."""
     ready, last, others = 0.0, NONE, 0.0
     for i in range(a.pred_ptr[task], a.pred_ptr[task + 1]):
         soonest = np.inf
@@ -120,7 +120,7 @@ def inputs_on(
 
 @njit
 def _gather(
-    a: ProblemArrays, runs: Executions, task: int, inputs: Inputs, soonest: FloatArray
+    a: ProblemArrays, runs: CopyTable, task: int, inputs: CopyInputs, soonest: FloatArray
 ) -> None:
     inputs.ready[:] = 0.0
     inputs.others[:] = 0.0
@@ -147,7 +147,7 @@ def _gather(
 
 
 @njit
-def _runs_on(runs: Executions, task: int, device: int) -> bool:
+def _runs_on(runs: CopyTable, task: int, device: int) -> bool:
     run = runs.newest[task]
     while run != NONE:
         if runs.device[run] == device:
@@ -158,7 +158,7 @@ def _runs_on(runs: Executions, task: int, device: int) -> bool:
 
 @njit
 def copy_before(
-    a: ProblemArrays, runs: Executions, timeline: Timeline, task: int, device: int, limit: float
+    a: ProblemArrays, runs: CopyTable, timeline: Timeline, task: int, device: int, limit: float
 ) -> tuple[float, float]:
     """(start, duration) of a further run of a task on a device that ends before `limit`; (inf, inf) when there is none."""
     if task == NONE or not a.pace[a.row[task], device] < np.inf or _runs_on(runs, task, device):
@@ -171,11 +171,11 @@ def copy_before(
 
 
 @njit
-def insert_with_copies(a: ProblemArrays, order: IntArray) -> Executions:
+def insert_with_copies(a: ProblemArrays, order: IntArray) -> CopyTable:
     """Give each task in turn the device with the earliest finish, with a copy of one parent there if that is sooner."""
     n, p = len(a.work), a.pace.shape[1]
     runs, timeline = no_executions(n, 2 * n), idle_timeline(p, 2 * n)
-    inputs = Inputs(np.empty(p), np.empty(p, np.int64), np.empty(p))
+    inputs = CopyInputs(np.empty(p), np.empty(p, np.int64), np.empty(p))
     soonest, seconds = np.empty(p), np.empty(p)
     for task in order:
         _gather(a, runs, task, inputs, soonest)

@@ -9,7 +9,7 @@ import numpy as np
 from weft.model import Problem
 from weft.model.columns import FloatArray, IntArray
 from weft.planners.lists.insertion import ANYWHERE
-from weft.rng import stream
+from weft.rng import generator
 from weft.sim.kernel.ranks import mean_transfer, upward_rank
 
 
@@ -108,7 +108,7 @@ def pin_at_random(problem: Problem, seed: int) -> IntArray:
     """Each task goes to any of the devices that can run it, all equally likely."""
     can = np.isfinite(problem.pace)
     number = np.argsort(~can, axis=1, kind="stable")  # the devices that can, first
-    choice = (stream(seed, "device").random(problem.n) * can.sum(axis=1)[problem.row]).astype(
+    choice = (generator(seed, "device").random(problem.n) * can.sum(axis=1)[problem.row]).astype(
         np.int64
     )
     return np.asarray(number[problem.row, choice], np.int64)

@@ -145,7 +145,7 @@ def _available(problem: Problem, order: IntArray, _seed: int) -> Schedule:
 
 COMBINATIONS = {
     "heft": ("upward", "earliest"),
-    "heft-self": ("upward-self", "earliest"),
+    "heft-saga-mean": ("upward-self", "earliest"),
     "heft-node": ("upward", "one-node"),
     "heft-deft": ("upward", "duplicate"),
     "cpop": ("through", "critical-path"),

@@ -10,7 +10,7 @@ from weft.model import Problem, ProblemArrays
 from weft.model.columns import FloatArray, IntArray
 from weft.planners.lists.optimistic import optimistic_rank
 from weft.registry import Registry
-from weft.rng import stream
+from weft.rng import generator
 from weft.sim.kernel.jit import njit
 from weft.sim.kernel.ranks import downward_rank, upward_rank
 
@@ -61,7 +61,7 @@ def _fifo(problem: Problem, _seed: int) -> FloatArray:
 
 @RANKS.register("random")
 def _random(problem: Problem, seed: int) -> FloatArray:
-    return stream(seed, "rank").random(problem.n)
+    return generator(seed, "rank").random(problem.n)
 
 
 def rank_order(problem: Problem, rank: FloatArray) -> IntArray:

@@ -17,7 +17,7 @@ from weft.planners.search.team import Progress, Team, reporting
 from weft.planners.search.warm_start import quick_copies, quick_start
 
 DEFAULT_MOVES, DEFAULT_CELLS = 400_000, 150_000_000
-"""Moves of a run without any limit, and most moves x tasks x devices: about a second."""
+"""TransferEstimator of a run without any limit, and most moves x tasks x devices: about a second."""
 
 CHAINS = 4
 """Chains of a run with an iteration budget, whatever the machine, so that its result is the same everywhere."""

@@ -26,7 +26,7 @@ from weft.planners.search.clock import Clock
 from weft.planners.search.decoder import Decoder, decode, make_decoder
 from weft.planners.search.team import reporting
 from weft.planners.search.warm_start import order_by_start
-from weft.rng import stream
+from weft.rng import generator
 from weft.sim.kernel.jit import njit
 
 GENERATIONS = 300
@@ -97,7 +97,7 @@ class Genetic:
         if problem.n == 0:
             return Solution(Schedule.of(device=[], start=[], finish=[]))
         clock = Clock(seconds)
-        evolution = Evolution.of(
+        evolution = GeneticSearch.of(
             problem, objective, clock, population=self.population, seeded=self.seeded, seed=seed
         )
         limit = self.generations or (GENERATIONS if seconds is None else sys.maxsize)
@@ -112,7 +112,7 @@ PLANNERS.register("genetic-waiting")(
 
 
 @dataclass
-class Evolution:
+class GeneticSearch:
     """One run of the algorithm."""
 
     problem: Problem
@@ -132,10 +132,10 @@ class Evolution:
         population: int,
         seeded: bool,
         seed: int,
-    ) -> Evolution:
+    ) -> GeneticSearch:
         """The first generation: HEFT's schedule if asked for, then random ones; fewer of them when time is short."""
         n = problem.n
-        first = int(stream(seed, "genetic").integers(1, 2**63))
+        first = int(generator(seed, "genetic").integers(1, 2**63))
         people = Population(
             np.zeros((2, population, n), np.int64),
             np.zeros((2, population, n), np.int64),

@@ -26,8 +26,8 @@ from weft.planners.search.duplicating import (
     decode_copies,
     make_copier,
 )
-from weft.planners.search.warm_start import Start
-from weft.rng import stream
+from weft.planners.search.warm_start import WarmStart
+from weft.rng import generator
 from weft.sim.kernel.ranks import upward_rank
 
 HOT, GROWTH, COLD = 0.0003, 0.42, 40.0
@@ -35,7 +35,7 @@ HOT, GROWTH, COLD = 0.0003, 0.42, 40.0
 with few moves only a cool search gets anywhere. Fitted on graphs of 20 to 2,000 tasks from 25 ms to 5 s."""
 
 CYCLE = 25_000
-"""Moves per task in one run: more time means more runs, not slower ones."""
+"""TransferEstimator per task in one run: more time means more runs, not slower ones."""
 
 STEPS = 64
 """Temperatures of a run."""
@@ -66,7 +66,7 @@ class Worker:
         return float(self.chain.value[BEST])
 
     def begin(self, order: IntArray, choice: IntArray) -> None:
-        """Start a run here; the best so far is kept."""
+        """WarmStart a run here; the best so far is kept."""
         begin(self.problem.arrays, self.goal, self.tail, self.chain, self.decoder, order, choice)
 
     def anneal(self, count: int, share: float, target: float) -> None:
@@ -130,7 +130,7 @@ class CopyingWorker(Worker):
     copier: Copier = field(kw_only=True)
 
     def begin(self, order: IntArray, choice: IntArray) -> None:
-        """Start a run here; the best so far is kept."""
+        """WarmStart a run here; the best so far is kept."""
         begin_copies(self.problem.arrays, self.tail, self.chain, self.copier, order, choice)
 
     def anneal(self, count: int, share: float, target: float) -> None:
@@ -159,11 +159,11 @@ class Team:
 
     @classmethod
     def of(
-        cls, problem: Problem, objective: Objective, start: Start, *, chains: int, seed: int
+        cls, problem: Problem, objective: Objective, start: WarmStart, *, chains: int, seed: int
     ) -> Team:
         """As many workers as chains, all at the start."""
         tail, scale = device_tails(problem), start.value
-        seeds = stream(seed, "anytime").integers(1, 2**63, chains).tolist()
+        seeds = generator(seed, "anytime").integers(1, 2**63, chains).tolist()
         workers = [
             Worker(
                 problem,
@@ -180,7 +180,7 @@ class Team:
     def copying(self, problem: Problem, clock: Clock, *, seed: int) -> Team:
         """As many workers for schedules with copies: from where this team stands, or with no device chosen, whichever is better."""
         best, tail, free = self.leader, chain_tails(problem), np.full(problem.n, ANY)
-        seeds = stream(seed, "copies").integers(1, 2**63, len(self.workers)).tolist()
+        seeds = generator(seed, "copies").integers(1, 2**63, len(self.workers)).tolist()
         rank = np.argsort(-upward_rank(problem), kind="stable")
         workers: list[Worker] = [
             CopyingWorker(
@@ -283,7 +283,7 @@ class Team:
 
 
 def _begin_all(workers: Sequence[Worker], order: IntArray, choice: IntArray) -> float:
-    """Start all workers at one place; returns what that takes one of them, generously."""
+    """WarmStart all workers at one place; returns what that takes one of them, generously."""
     begun = now()
     for worker in workers:
         worker.begin(order, choice)

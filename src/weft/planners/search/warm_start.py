@@ -12,7 +12,7 @@ from weft.planners.objective import Objective
 from weft.planners.planner import PLANNERS
 from weft.planners.search.clock import Clock
 
-LISTS = ("heft", "heft-self", "heft-node", "peft", "greedy", "cpop")
+LISTS = ("heft", "heft-saga-mean", "heft-node", "peft", "greedy", "cpop")
 FRONTS = ("dls", "etf", "sufferage", "min-min", "max-min", "lookahead")
 REST = ("mct", "met", "olb", "fastest", "round-robin", "random")
 COPIES = ("heft-deft", "peft-deft", "cpop-deft", "fifo-deft", "tdca")
@@ -30,7 +30,7 @@ START_SHARE = 0.4
 """Share of the time after which no further quick planner is asked."""
 
 
-class Start(NamedTuple):
+class WarmStart(NamedTuple):
     """An order of tasks by start, the device of each, and the schedule they come from."""
 
     order: IntArray
@@ -46,7 +46,7 @@ def quick_start(
     *,
     seed: int = 0,
     names: tuple[str, ...] = (*LISTS, *FRONTS, *REST),
-) -> Start:
+) -> WarmStart:
     """The best of the quick planners without copies: of all named for small problems, else of those there is time for, one at least."""
     left_out = () if problem.n <= FRONT_LIMIT else FRONTS
     if (
@@ -54,14 +54,16 @@ def quick_start(
     ):  # on one node it would be HEFT once more
         left_out = (*left_out, "heft-node")
     names = tuple(name for name in names if name not in left_out)
-    best: Start | None = None
+    best: WarmStart | None = None
     for name in names:
         if best is not None and problem.n * problem.p > SMALL and clock.share() > START_SHARE:
             break
         schedule = PLANNERS.create(name).solve(problem, seed=seed).schedule
         value = objective.value(problem, schedule)
         if best is None or value < best.value:
-            best = Start(order_by_start(problem, schedule), schedule.device.copy(), schedule, value)
+            best = WarmStart(
+                order_by_start(problem, schedule), schedule.device.copy(), schedule, value
+            )
     assert best is not None
     return best
 

@@ -8,16 +8,25 @@ import numpy as np
 
 from weft.errors import InvalidInput, Unsupported
 from weft.model.columns import BoolArray, FloatArray, IntArray
-from weft.model.conditional_stream import Drift, Stream
+from weft.model.conditional_stream import ConditionalStream, ProbabilityDrift
 from weft.policies.conditional.files import Learned
 from weft.policies.conditional.networks import Network, Numbers, choose, working_space
 from weft.policies.conditional.pair_network import PAIR_FEATURES
 from weft.sim.kernel.commit import is_idle
 from weft.sim.kernel.events import MOMENT, next_time
-from weft.sim.kernel.jit import inline, lean
+from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.tables import Sim
-from weft.sim.vector.batch import StepFleet, StepOptions, Waiting
-from weft.sim.vector.step import Desk, Fleet, act, desk_of, mask_actions, observe, proceed, sim_of
+from weft.sim.vector.batch import StepBatch, StepOptions, Waiting
+from weft.sim.vector.step import (
+    Fleet,
+    StepState,
+    act,
+    desk_of,
+    mask_actions,
+    observe,
+    proceed,
+    sim_of,
+)
 
 WINDOW = 500.0
 """Outcomes an estimate remembers: a deviation of 0.016 at most, and it follows a change within some seconds."""
@@ -55,7 +64,7 @@ def reads_pairs(policy: Learned) -> bool:
     return True
 
 
-def watched_task(stream: Stream) -> str:
+def watched_task(stream: ConditionalStream) -> str:
     """Return the task whose choice is estimated; there must be one."""
     if not stream.watched:
         raise InvalidInput(
@@ -64,27 +73,27 @@ def watched_task(stream: Stream) -> str:
     return task_name(stream, stream.watched[0])
 
 
-def task_name(stream: Stream, choice: int) -> str:
+def task_name(stream: ConditionalStream, choice: int) -> str:
     """Return the name of the task that makes a choice."""
     w = stream.problem.workflow
     return w.task_name(int(w.choices.task[choice]))
 
 
-def with_first(stream: Stream, task: str, p: float) -> Stream:
+def with_first(stream: ConditionalStream, task: str, p: float) -> ConditionalStream:
     """Return the stream with probability p for the first branch of a task's choice; the others share the rest as before."""
     return stream.with_drift(task, dataclasses.replace(random_drift(stream, task), low=p, high=p))
 
 
-def random_drift(stream: Stream, task: str) -> Drift:
+def random_drift(stream: ConditionalStream, task: str) -> ProbabilityDrift:
     """Return a drift that draws the probability of the first branch once for each run, uniform in [0, 1]."""
     w = stream.problem.workflow
     owners = [w.task_name(int(t)) for t in w.choices.task]
-    return Drift("uniform", stream.drift[owners.index(task)].probability[:1])
+    return ProbabilityDrift("uniform", stream.drift[owners.index(task)].probability[:1])
 
 
 def play(
     network: Network,
-    stream: Stream,
+    stream: ConditionalStream,
     seeds: list[int],
     *,
     options: StepOptions,
@@ -94,7 +103,7 @@ def play(
 
     The policy acts greedily: each idle unit, in order, takes its best allowed action among what the units before it left.
     """
-    fleet = StepFleet(stream, 1, options, authors=authors)
+    fleet = StepBatch(stream, 1, options, authors=authors)
     if fleet.observation_size != network.sizes[0] or (fleet.units, fleet.kinds + 1) != (
         network.units,
         network.actions,
@@ -128,7 +137,7 @@ def play(
     return found
 
 
-@lean
+@njit_noalloc
 def play_out(
     fleet: Fleet,
     s: int,
@@ -163,7 +172,7 @@ def play_out(
 # -- the paper's waiting ---------------------------------------------------------------
 
 
-@inline
+@njit_inline
 def forbid_standstill(sim: Sim, mask: BoolArray) -> None:
     """Take waiting from units that have something to do when nothing is in flight or due; the paper's mask would let all wait for ever."""
     kinds = mask.shape[1] - 1
@@ -175,8 +184,8 @@ def forbid_standstill(sim: Sim, mask: BoolArray) -> None:
                 mask[d, kinds] = False
 
 
-@inline
-def shorten_waits(sim: Sim, desk: Desk, actions: IntArray) -> None:
+@njit_inline
+def shorten_waits(sim: Sim, desk: StepState, actions: IntArray) -> None:
     """Where waiting holds a unit for 10 ms, name a queue that an earlier unit empties in this step: that binds to the next event only.
 
     The paper's environment takes such an action for nothing at all, so every policy could give it; here they all do.
@@ -198,14 +207,14 @@ def shorten_waits(sim: Sim, desk: Desk, actions: IntArray) -> None:
                 actions[d] = k
 
 
-@lean
+@njit_noalloc
 def forbid_standstills(fleet: Fleet, mask: BoolArray) -> None:
     """`forbid_standstill` in all simulations."""
     for s in range(len(mask)):
         forbid_standstill(sim_of(fleet, s), mask[s])
 
 
-@lean
+@njit_noalloc
 def shorten_all_waits(fleet: Fleet, actions: IntArray) -> None:
     """`shorten_waits` in all simulations."""
     for s in range(len(actions)):

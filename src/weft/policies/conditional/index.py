@@ -15,7 +15,7 @@ from weft.formats.parsing.record import Record
 from weft.formats.parsing.source import decode_text, naming, parse_json, read_bytes, write_bytes
 from weft.policies.conditional.rules import FEATURES, ConditionalRule
 from weft.registry import closest
-from weft.sim.vector.batch import StepFleet
+from weft.sim.vector.batch import StepBatch
 
 FORMAT = "weft-index-1"
 
@@ -74,7 +74,7 @@ def _read(
 
 
 def save_index(
-    path: str | os.PathLike[str], rule: ConditionalRule, fleet: StepFleet, *, tuned: dict[str, Any]
+    path: str | os.PathLike[str], rule: ConditionalRule, fleet: StepBatch, *, tuned: dict[str, Any]
 ) -> None:
     """Write the weights of an index tuned for the stream of `fleet`, with a record of how."""
     rule.check_fits(fleet)

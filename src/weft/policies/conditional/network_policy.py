@@ -36,12 +36,12 @@ def load_policy(name_or_path: str | Path = "conditional") -> Policy:
     """Load a learned policy that comes with weft, by name, or one from a file (see `weft train`). Loading runs no code.
 
     "conditional" is the best one for the stream `conditional-paper`; "conditional-any" plays on any conditional graph and any units;
-    "rule", "dqn", "decima" and "lachesis" are for workflows.
+    "tuned-list", "replan-switch", "decima" and "lachesis" are for workflows.
 
     Examples
     --------
-    >>> load_policy("conditional-pi4").name, load_policy("rule").name
-    ('conditional-pi4', 'rule')
+    >>> load_policy("conditional-pi4").name, load_policy("tuned-list").name
+    ('conditional-pi4', 'tuned-list')
     """
     if str(name_or_path) in GRAPHS:
         return GRAPHS[str(name_or_path)]()

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from weft.errors import InvalidInput
 from weft.model.columns import BoolArray, IntArray
-from weft.sim.kernel.jit import lean
+from weft.sim.kernel.jit import njit_noalloc
 
 Numbers: TypeAlias = npt.NDArray[np.floating[Any]]
 """Float32 here: half the memory, twice the speed, and enough for a preference."""
@@ -111,7 +111,7 @@ def _check_shapes(arrays: Mapping[str, Numbers], sizes: list[int], outputs: int)
             raise InvalidInput(f"network: array '{name}' holds values that are not finite")
 
 
-@lean
+@njit_noalloc
 def forward(network: Network, observation: Numbers, space: Numbers) -> int:
     """Compute the outputs; `space` is (2, largest size) to work in. Returns the row of it in which they are."""
     sizes = network.sizes
@@ -135,7 +135,7 @@ def forward(network: Network, observation: Numbers, space: Numbers) -> int:
     return here
 
 
-@lean
+@njit_noalloc
 def choose(
     network: Network,
     observation: Numbers,

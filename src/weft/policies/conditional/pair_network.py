@@ -15,13 +15,13 @@ from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.policies.conditional.networks import Network, Numbers, forward
 from weft.sim.kernel.commit import can_run, is_idle
 from weft.sim.kernel.events import next_time
-from weft.sim.kernel.jit import inline, lean
+from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.queues import task_of
 from weft.sim.kernel.ready_heap import pool_top
 from weft.sim.kernel.rules import first_runnable
 from weft.sim.kernel.tables import Sim
 from weft.sim.vector.step import (
-    Desk,
+    StepState,
     busy_for,
     chance_of,
     jobs_here,
@@ -111,8 +111,8 @@ def make_situation(tasks: int, kinds: int, units: int) -> Situation:
 # -- from a simulation -----------------------------------------------------------------
 
 
-@lean
-def fill_situation(sim: Sim, desk: Desk, now: Situation) -> None:
+@njit_noalloc
+def fill_situation(sim: Sim, desk: StepState, now: Situation) -> None:
     """Read off the simulation what the policy may know."""
     kinds, units = len(sim.kind), len(sim.device)
     if desk.tally[0].fresh == 1 or now.visit[desk.order[0]] == 0.0:
@@ -148,8 +148,8 @@ def fill_situation(sim: Sim, desk: Desk, now: Situation) -> None:
         now.flow[sim.task[t].kind] += now.visit[t] * rate
 
 
-@inline
-def _update_flow(sim: Sim, desk: Desk, now: Situation) -> None:
+@njit_inline
+def _update_flow(sim: Sim, desk: StepState, now: Situation) -> None:
     """How often a job runs each task, as far as known; parents count as independent."""
     for at in range(len(desk.order)):
         t = desk.order[at]
@@ -164,7 +164,7 @@ def _update_flow(sim: Sim, desk: Desk, now: Situation) -> None:
 # -- the choice ------------------------------------------------------------------------
 
 
-@lean
+@njit_noalloc
 def choose_pairs(now: Situation, network: Network, space: Numbers, actions: IntArray) -> None:
     """Give units kinds, the pair of the highest score first; `now` is used up. The number of kinds stands for waiting."""
     kinds, units = len(now.left), len(now.idle)
@@ -194,7 +194,7 @@ def choose_pairs(now: Situation, network: Network, space: Numbers, actions: IntA
         chosen += 1
 
 
-@inline
+@njit_inline
 def _best_paces(now: Situation) -> None:
     """For each unit, the shortest time that a task of any kind takes there, its batch as full as it can be."""
     for d in range(len(now.idle)):
@@ -204,7 +204,7 @@ def _best_paces(now: Situation) -> None:
                 now.score[d] = min(now.score[d], now.seconds[k, d] / min(now.left[k], now.batch[d]))
 
 
-@inline
+@njit_inline
 def _log(x: float, most: float) -> float:
     """A logarithm within limits; zero times are as short as it gets."""
     if x <= 0.0:
@@ -212,7 +212,7 @@ def _log(x: float, most: float) -> float:
     return float(min(max(np.log(x), -most), most))
 
 
-@inline
+@njit_inline
 def _describe(now: Situation, d: int, k: int) -> None:
     """Write the features of a pair."""
     units, span, f = len(now.idle), now.scalar[0], now.feature

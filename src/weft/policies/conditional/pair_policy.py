@@ -18,8 +18,8 @@ from weft.policies.conditional.pair_network import (
     make_situation,
 )
 from weft.sim.kernel.events import ENDED, MOMENT, STUCK
-from weft.sim.kernel.jit import lean
-from weft.sim.vector.batch import StepFleet
+from weft.sim.kernel.jit import njit_noalloc
+from weft.sim.vector.batch import StepBatch
 from weft.sim.vector.step import Fleet, act, desk_of, proceed, sim_of
 
 OBSERVATION = {"name": "pairs", "version": 1, "features": list(PAIR_FEATURES)}
@@ -42,7 +42,7 @@ class PairPolicy:
             )
         object.__setattr__(self, "_space", working_space(self.network))
 
-    def play(self, fleet: StepFleet) -> IntArray:
+    def play(self, fleet: StepBatch) -> IntArray:
         """Play every simulation, laid out by `fleet.place`, to its end; returns the number of steps of each."""
         steps, actions = np.zeros(fleet.size, np.int64), np.zeros(fleet.units, np.int64)
         now = make_situation(fleet.stream.problem.n, fleet.kinds, fleet.units)
@@ -52,13 +52,13 @@ class PairPolicy:
             )
         return steps
 
-    def choose(self, fleet: StepFleet, actions: IntArray) -> None:
+    def choose(self, fleet: StepBatch, actions: IntArray) -> None:
         """Write the actions of all simulations, (size, units), as they stand now."""
         now = make_situation(fleet.stream.problem.n, fleet.kinds, fleet.units)
         choose_pairs_many(fleet.fleet, now, self.network, self._space, actions)
 
 
-@lean
+@njit_noalloc
 def play_pairs(
     fleet: Fleet,
     now: Situation,
@@ -85,7 +85,7 @@ def play_pairs(
     return -1
 
 
-@lean
+@njit_noalloc
 def choose_pairs_many(
     fleet: Fleet, now: Situation, network: Network, space: Numbers, actions: IntArray
 ) -> None:

@@ -22,19 +22,28 @@ from weft.policies.conditional.networks import Network, Numbers, choose, working
 from weft.policies.conditional.rules import INDEX, choose_around, choose_one, runs_here
 from weft.policies.conditional.sampled_future import (
     TRIAL,
-    Imagination,
+    FutureSampler,
     begin_trial,
-    draw_future,
+    draw_scenario,
     imagine,
     limited,
     take_in,
 )
 from weft.sim.kernel.commit import is_idle
 from weft.sim.kernel.events import MOMENT, STUCK, next_time
-from weft.sim.kernel.jit import inline, lean
+from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.tables import Sim
-from weft.sim.vector.batch import StepFleet, StepOptions, Waiting
-from weft.sim.vector.step import Desk, Fleet, act, desk_of, mask_actions, observe, proceed, sim_of
+from weft.sim.vector.batch import StepBatch, StepOptions, Waiting
+from weft.sim.vector.step import (
+    Fleet,
+    StepState,
+    act,
+    desk_of,
+    mask_actions,
+    observe,
+    proceed,
+    sim_of,
+)
 
 ROOM = 512
 MOST = 48
@@ -52,7 +61,7 @@ class Proposer(NamedTuple):
     space: Numbers
 
 
-class Effort(NamedTuple):
+class RolloutBudget(NamedTuple):
     """How hard to think; see `Rollout`."""
 
     ahead: int
@@ -61,7 +70,7 @@ class Effort(NamedTuple):
     doubt: float
 
 
-class Trials(NamedTuple):
+class RolloutBuffers(NamedTuple):
     """How candidates fared at one decision."""
 
     action: IntArray  # (MOST, units)
@@ -110,9 +119,9 @@ class Rollout:
             return options_of(self.proposer, waiting)
         return StepOptions(waiting=waiting or "event", window=WINDOW)
 
-    def play(self, fleet: StepFleet) -> IntArray:
+    def play(self, fleet: StepBatch) -> IntArray:
         """Play every simulation to its end; (size, 4): steps, decisions with a choice, decisions changed, futures played."""
-        effort = Effort(self.ahead, self.least, self.most, self.doubt)
+        effort = RolloutBudget(self.ahead, self.least, self.most, self.doubt)
         mind = imagine(fleet.stream, fleet, room=ROOM, seed=self.seed)
         counts = np.zeros((fleet.size, 4), np.int64)
         proposer = make_proposer(self.proposer, fleet)
@@ -139,7 +148,7 @@ def load_rollout() -> Rollout:
     )
 
 
-def make_proposer(policy: Learned | None, fleet: StepFleet) -> Proposer:
+def make_proposer(policy: Learned | None, fleet: StepBatch) -> Proposer:
     """Prepare a policy that reads what a fleet shows; without one, an empty network."""
     if policy is None:
         none = np.zeros(0, np.float32)
@@ -156,9 +165,9 @@ def make_proposer(policy: Learned | None, fleet: StepFleet) -> Proposer:
     )
 
 
-def make_trials(units: int) -> Trials:
+def make_trials(units: int) -> RolloutBuffers:
     """Room for the candidates of a decision."""
-    return Trials(
+    return RolloutBuffers(
         np.zeros((MOST, units), np.int64),
         np.zeros(MOST, np.int64),
         np.zeros(MOST),
@@ -167,15 +176,15 @@ def make_trials(units: int) -> Trials:
     )
 
 
-@lean
+@njit_noalloc
 def play_rollouts(
     fleet: Fleet,
     s: int,
-    mind: Imagination,
+    mind: FutureSampler,
     weights: FloatArray,
     proposer: Proposer,
-    trials: Trials,
-    effort: Effort,
+    trials: RolloutBuffers,
+    effort: RolloutBudget,
 ) -> int:
     """Play one simulation from its beginning to its end."""
     sim, desk = sim_of(fleet, s), desk_of(fleet, s)
@@ -188,15 +197,15 @@ def play_rollouts(
     return answer
 
 
-@lean
+@njit_noalloc
 def decide(
     sim: Sim,
-    desk: Desk,
-    mind: Imagination,
+    desk: StepState,
+    mind: FutureSampler,
     weights: FloatArray,
     proposer: Proposer,
-    trials: Trials,
-    effort: Effort,
+    trials: RolloutBuffers,
+    effort: RolloutBudget,
 ) -> int:
     """The number of the candidate to take."""
     candidates = gather_candidates(sim, desk, weights, proposer, trials)
@@ -211,15 +220,15 @@ def decide(
     return best
 
 
-@lean
+@njit_noalloc
 def try_candidates(
     sim: Sim,
-    desk: Desk,
-    mind: Imagination,
+    desk: StepState,
+    mind: FutureSampler,
     weights: FloatArray,
-    trials: Trials,
+    trials: RolloutBuffers,
     candidates: int,
-    effort: Effort,
+    effort: RolloutBudget,
 ) -> int:
     """Play the candidates in futures; returns in how many the first was played, 0 where there are too many jobs to imagine any."""
     jobs = take_in(sim, desk, mind, effort.ahead)
@@ -231,7 +240,7 @@ def try_candidates(
         trials.square[c] = 0.0
     played, others = 0, candidates - 1
     while played < effort.most and others > 0:
-        draw_future(sim, mind, jobs, effort.ahead)
+        draw_scenario(sim, mind, jobs, effort.ahead)
         own = live_on(mind, jobs, weights, trials.action[0], trials.action[MOST - 1])
         played += 1
         trials.tally[3] += 1
@@ -247,8 +256,8 @@ def try_candidates(
     return played
 
 
-@lean
-def pick(trials: Trials, candidates: int, played: int, doubt: float) -> int:
+@njit_noalloc
+def pick(trials: RolloutBuffers, candidates: int, played: int, doubt: float) -> int:
     """The best candidate that is clearly better than the first, or the first."""
     best = 0
     if played == 0:
@@ -263,13 +272,13 @@ def pick(trials: Trials, candidates: int, played: int, doubt: float) -> int:
     return best
 
 
-@inline
-def _error(trials: Trials, c: int, played: int) -> float:
+@njit_inline
+def _error(trials: RolloutBuffers, c: int, played: int) -> float:
     return float(np.sqrt(trials.square[c] / (played * (played - 1.0))))
 
 
-@inline
-def _drop(trials: Trials, candidates: int, played: int, doubt: float) -> int:
+@njit_inline
+def _drop(trials: RolloutBuffers, candidates: int, played: int, doubt: float) -> int:
     """Drop what is clearly worse than the index's choice, or than the best; how many are left beside the first."""
     best = 0
     for c in range(1, candidates):
@@ -285,9 +294,9 @@ def _drop(trials: Trials, candidates: int, played: int, doubt: float) -> int:
     return others
 
 
-@lean
+@njit_noalloc
 def gather_candidates(
-    sim: Sim, desk: Desk, weights: FloatArray, proposer: Proposer, trials: Trials
+    sim: Sim, desk: StepState, weights: FloatArray, proposer: Proposer, trials: RolloutBuffers
 ) -> int:
     """The index's own choice first, then it with one unit's action changed; like units count once."""
     kinds, units, found = len(sim.kind), len(sim.device), 1
@@ -317,8 +326,8 @@ def gather_candidates(
     return found
 
 
-@lean
-def propose(sim: Sim, desk: Desk, proposer: Proposer, actions: IntArray) -> None:
+@njit_noalloc
+def propose(sim: Sim, desk: StepState, proposer: Proposer, actions: IntArray) -> None:
     """What the network would do; units that are not idle wait."""
     observe(sim, desk, proposer.seen)
     mask_actions(sim, desk, proposer.mask.reshape(proposer.mask.size))
@@ -337,8 +346,8 @@ def propose(sim: Sim, desk: Desk, proposer: Proposer, actions: IntArray) -> None
     shorten_waits(sim, desk, actions)
 
 
-@inline
-def _seen_before(sim: Sim, desk: Desk, trials: Trials, d: int) -> bool:
+@njit_inline
+def _seen_before(sim: Sim, desk: StepState, trials: RolloutBuffers, d: int) -> bool:
     for other in range(d):
         if (
             is_idle(sim, other)
@@ -349,8 +358,8 @@ def _seen_before(sim: Sim, desk: Desk, trials: Trials, d: int) -> bool:
     return False
 
 
-@inline
-def _known(trials: Trials, found: int) -> bool:
+@njit_inline
+def _known(trials: RolloutBuffers, found: int) -> bool:
     for c in range(found):
         same = True
         for d in range(trials.action.shape[1]):
@@ -360,9 +369,9 @@ def _known(trials: Trials, found: int) -> bool:
     return False
 
 
-@lean
+@njit_noalloc
 def live_on(
-    mind: Imagination, jobs: int, weights: FloatArray, first: IntArray, actions: IntArray
+    mind: FutureSampler, jobs: int, weights: FloatArray, first: IntArray, actions: IntArray
 ) -> float:
     """Job ticks in the system when an action is carried out and the index plays on."""
     begin_trial(mind, jobs)

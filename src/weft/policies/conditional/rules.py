@@ -16,15 +16,15 @@ from weft.model.columns import FloatArray, IntArray
 from weft.registry import closest
 from weft.sim.kernel.commit import can_run, is_idle
 from weft.sim.kernel.events import ENDED, MOMENT, STUCK, next_time
-from weft.sim.kernel.jit import inline, lean
+from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.queues import task_of
 from weft.sim.kernel.ready_heap import pool_top
 from weft.sim.kernel.rules import first_runnable
 from weft.sim.kernel.tables import Sim
-from weft.sim.vector.batch import StepFleet
+from weft.sim.vector.batch import StepBatch
 from weft.sim.vector.step import (
-    Desk,
     Fleet,
+    StepState,
     act,
     busy_for,
     desk_of,
@@ -93,7 +93,7 @@ class ConditionalRule:
                 f"the index needs weights of shape (groups of units, kinds, {len(FEATURES)}); got {self.weights.shape}"
             )
 
-    def check_fits(self, fleet: StepFleet) -> None:
+    def check_fits(self, fleet: StepBatch) -> None:
         """Raise unless there are weights for every group of units and every kind."""
         shape = (int(fleet.fleet.desk.group.max()) + 1, fleet.kinds)
         if self.name == "index" and self.weights.shape[:2] != shape:
@@ -101,12 +101,12 @@ class ConditionalRule:
                 f"the index has weights for {self.weights.shape[:2]} groups and kinds; '{fleet.stream.name}' has {shape}"
             )
 
-    def choose(self, fleet: StepFleet, actions: IntArray) -> None:
+    def choose(self, fleet: StepBatch, actions: IntArray) -> None:
         """Write the actions of all simulations, (size, units), as they stand now."""
         self.check_fits(fleet)
         choose_many(fleet.fleet, RULES.index(self.name), self.weights, actions)
 
-    def play(self, fleet: StepFleet) -> IntArray:
+    def play(self, fleet: StepBatch) -> IntArray:
         """Play every simulation, laid out by `fleet.place`, to its end; returns the number of steps of each."""
         self.check_fits(fleet)
         steps = np.zeros(fleet.size, np.int64)
@@ -119,7 +119,7 @@ class ConditionalRule:
         return steps
 
 
-@lean
+@njit_noalloc
 def play_many(
     fleet: Fleet, rule: int, weights: FloatArray, actions: IntArray, steps: IntArray
 ) -> int:
@@ -138,15 +138,17 @@ def play_many(
     return -1
 
 
-@lean
+@njit_noalloc
 def choose_many(fleet: Fleet, rule: int, weights: FloatArray, actions: IntArray) -> None:
     """Choose for all simulations."""
     for s in range(len(actions)):
         choose_one(sim_of(fleet, s), desk_of(fleet, s), rule, weights, actions[s])
 
 
-@lean
-def choose_one(sim: Sim, desk: Desk, rule: int, weights: FloatArray, actions: IntArray) -> None:
+@njit_noalloc
+def choose_one(
+    sim: Sim, desk: StepState, rule: int, weights: FloatArray, actions: IntArray
+) -> None:
     """Choose one action a unit. `desk.scratch` counts what this step has left of each kind."""
     kinds, left = len(sim.kind), desk.scratch
     for k in range(kinds):
@@ -168,9 +170,9 @@ def choose_one(sim: Sim, desk: Desk, rule: int, weights: FloatArray, actions: In
             actions[d] = _wait(sim, desk, actions, d)
 
 
-@lean
+@njit_noalloc
 def choose_around(
-    sim: Sim, desk: Desk, weights: FloatArray, unit: int, kind: int, actions: IntArray
+    sim: Sim, desk: StepState, weights: FloatArray, unit: int, kind: int, actions: IntArray
 ) -> None:
     """Choose by the index for all units but one, whose kind is given (the number of kinds: it waits)."""
     for k in range(len(sim.kind)):
@@ -179,7 +181,7 @@ def choose_around(
     _choose_pairs(sim, desk, weights, actions, unit, kind)
 
 
-@inline
+@njit_inline
 def runs_here(sim: Sim, left: IntArray, kind: int, d: int) -> bool:
     """Whether a unit can take a task of a kind."""
     return left[kind] > 0 and (
@@ -187,8 +189,8 @@ def runs_here(sim: Sim, left: IntArray, kind: int, d: int) -> bool:
     )
 
 
-@inline
-def _wait(sim: Sim, desk: Desk, actions: IntArray, d: int) -> int:
+@njit_inline
+def _wait(sim: Sim, desk: StepState, actions: IntArray, d: int) -> int:
     """How a unit waits: with a queue that an earlier unit empties in this step, which binds it no longer than to the next event.
 
     In the paper's semantics the action "idle" holds the unit for 10 ms, so this is worth having; a learned policy can find it too.
@@ -204,8 +206,8 @@ def _wait(sim: Sim, desk: Desk, actions: IntArray, d: int) -> int:
 # -- one unit after the other ------------------------------------------------
 
 
-@inline
-def _choose_kind(sim: Sim, desk: Desk, rule: int, d: int) -> int:
+@njit_inline
+def _choose_kind(sim: Sim, desk: StepState, rule: int, d: int) -> int:
     """The kind a unit takes, or -1 where nothing is left for it."""
     kinds, left = len(sim.kind), desk.scratch
     best, least = -1, np.inf
@@ -228,8 +230,8 @@ def _choose_kind(sim: Sim, desk: Desk, rule: int, d: int) -> int:
     return best
 
 
-@inline
-def _cost(sim: Sim, desk: Desk, rule: int, d: int, kind: int) -> float:
+@njit_inline
+def _cost(sim: Sim, desk: StepState, rule: int, d: int, kind: int) -> float:
     left = desk.scratch[kind]
     task = task_of(sim, pool_top(sim, kind))
     taken = min(left, sim.device[d].batch)
@@ -244,7 +246,7 @@ def _cost(sim: Sim, desk: Desk, rule: int, d: int, kind: int) -> float:
     return _reserved(sim, desk, d, task, taken)
 
 
-@inline
+@njit_inline
 def _arrival_after(sim: Sim, kind: int, skipped: int) -> float:
     """Arrival of the job of the first task of a queue after so many."""
     base, size = sim.kind[kind].pool, sim.kind[kind].ready
@@ -259,8 +261,8 @@ def _arrival_after(sim: Sim, kind: int, skipped: int) -> float:
     return float(sim.job[sim.inst[last].job].arrival)
 
 
-@inline
-def _reserved(sim: Sim, desk: Desk, d: int, task: int, taken: int) -> float:
+@njit_inline
+def _reserved(sim: Sim, desk: StepState, d: int, task: int, taken: int) -> float:
     """Slow tasks belong to units with large batches, quick ones to the others; within that, work done for the time."""
     batch = 1
     for other in range(len(sim.device)):
@@ -273,9 +275,9 @@ def _reserved(sim: Sim, desk: Desk, d: int, task: int, taken: int) -> float:
 # -- the best pair of unit and kind first ------------------------------------
 
 
-@inline
+@njit_inline
 def _choose_pairs(
-    sim: Sim, desk: Desk, weights: FloatArray, actions: IntArray, told: int, what: int
+    sim: Sim, desk: StepState, weights: FloatArray, actions: IntArray, told: int, what: int
 ) -> None:
     """Take the (unit, kind) pair of highest index, again and again while it is above zero; the other units wait.
 
@@ -338,10 +340,10 @@ def _choose_pairs(
             actions[d] = _wait(sim, desk, actions, d)
 
 
-@inline
+@njit_inline
 def _index(
     sim: Sim,
-    desk: Desk,
+    desk: StepState,
     w: FloatArray,
     d: int,
     kind: int,

@@ -11,12 +11,12 @@ from typing import NamedTuple
 import numpy as np
 
 from weft.model.columns import FloatArray, IntArray
-from weft.model.conditional_stream import Stream, in_ticks
-from weft.rng import stream as random_stream
-from weft.sim.kernel.jit import inline, lean
+from weft.model.conditional_stream import ConditionalStream, in_ticks
+from weft.rng import generator
+from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.tables import DONE, JOB_HERE, SKIPPED, Sim
-from weft.sim.vector.batch import StepFleet
-from weft.sim.vector.step import Desk, Fleet, chance_of, desk_of, sim_of
+from weft.sim.vector.batch import StepBatch
+from weft.sim.vector.step import Fleet, StepState, chance_of, desk_of, sim_of
 
 DRAWS = 1 << 18
 """Random numbers laid in beforehand; they are gone through again and again."""
@@ -25,7 +25,7 @@ PRISTINE, PRESENT, TRIAL = range(3)
 """Simulations of an imagination: untouched, as things stand, and the one futures are played in."""
 
 
-class Imagination(NamedTuple):
+class FutureSampler(NamedTuple):
     """Room for `size` jobs in three simulations, and what futures are drawn from."""
 
     fleet: Fleet
@@ -38,9 +38,9 @@ class Imagination(NamedTuple):
     at: IntArray  # (3,) next gap, next chance, oldest open job
 
 
-def imagine(stream: Stream, like: StepFleet, *, room: int, seed: int) -> Imagination:
+def imagine(stream: ConditionalStream, like: StepBatch, *, room: int, seed: int) -> FutureSampler:
     """Make room for the jobs of a stream that is stepped and shown as in another fleet."""
-    fleet = StepFleet(stream.with_jobs(room), 3, like.options)
+    fleet = StepBatch(stream.with_jobs(room), 3, like.options)
     for s in range(3):
         fleet.place(s, np.full(room, np.inf), np.zeros((room, len(stream.drift)), np.int64))
     choices = stream.problem.workflow.choices
@@ -52,8 +52,8 @@ def imagine(stream: Stream, like: StepFleet, *, room: int, seed: int) -> Imagina
     for e in range(stream.problem.m):
         if choices.edge_choice[e] >= 0:
             branch[choices.edge_choice[e], choices.edge_branch[e]] = e
-    rng = random_stream(seed, "imagination")
-    return Imagination(
+    rng = generator(seed, "imagination")
+    return FutureSampler(
         fleet=fleet.fleet,
         gap=_gaps(stream, rng),
         chance=rng.random(DRAWS),
@@ -65,7 +65,7 @@ def imagine(stream: Stream, like: StepFleet, *, room: int, seed: int) -> Imagina
     )
 
 
-def _gaps(stream: Stream, rng: np.random.Generator) -> FloatArray:
+def _gaps(stream: ConditionalStream, rng: np.random.Generator) -> FloatArray:
     """Gaps in ticks; of a trace, which nobody knows beforehand, as if it were a Poisson process of the same rate."""
     arrivals, gap = stream.arrivals, in_ticks(stream.arrivals.gap, stream.tick)
     if arrivals.process == "regular":
@@ -80,7 +80,7 @@ def _gaps(stream: Stream, rng: np.random.Generator) -> FloatArray:
 # -- the present ---------------------------------------------------------------------
 
 
-@inline
+@njit_inline
 def limited(sim: Sim, jobs: int) -> Sim:
     """The same simulation with the first jobs only."""
     return Sim(
@@ -100,8 +100,8 @@ def limited(sim: Sim, jobs: int) -> Sim:
     )
 
 
-@lean
-def take_in(sim: Sim, desk: Desk, mind: Imagination, ahead: int) -> int:
+@njit_noalloc
+def take_in(sim: Sim, desk: StepState, mind: FutureSampler, ahead: int) -> int:
     """Copy what is here into the present; returns the number of its jobs, `ahead` of them still to come, or 0 when there is no room."""
     blank, here, mine = (
         sim_of(mind.fleet, PRISTINE),
@@ -148,7 +148,7 @@ def take_in(sim: Sim, desk: Desk, mind: Imagination, ahead: int) -> int:
     return total
 
 
-@inline
+@njit_inline
 def _copy_job(sim: Sim, here: Sim, blank: Sim, j: int, i: int, tasks: int) -> None:
     """Job j of the simulation is to be job i here; what its choices will come to stays unknown."""
     first, choice = blank.job[i].first, blank.job[i].choice
@@ -172,7 +172,7 @@ def _copy_job(sim: Sim, here: Sim, blank: Sim, j: int, i: int, tasks: int) -> No
         here.outcome[choice + c] = -1
 
 
-@inline
+@njit_inline
 def _moved(sim: Sim, instance: int, oldest: int, place: IntArray, tasks: int) -> int:
     """Number of an instance's copy."""
     if instance < 0:
@@ -181,7 +181,7 @@ def _moved(sim: Sim, instance: int, oldest: int, place: IntArray, tasks: int) ->
     return int(place[job - oldest] * tasks + instance - sim.job[job].first)
 
 
-@inline
+@njit_inline
 def _link(sim: Sim, here: Sim, oldest: int, live: int, place: IntArray, tasks: int) -> None:
     """Queues, groups and units: the same ones, by the numbers of the copies."""
     for i in range(live * tasks):
@@ -211,7 +211,7 @@ def _link(sim: Sim, here: Sim, oldest: int, live: int, place: IntArray, tasks: i
             entry = sim.entry[entry].next
 
 
-@inline
+@njit_inline
 def _is_here(sim: Sim, instance: int) -> bool:
     return bool(sim.job[sim.inst[instance].job].state == JOB_HERE)
 
@@ -219,8 +219,8 @@ def _is_here(sim: Sim, instance: int) -> bool:
 # -- futures -------------------------------------------------------------------------
 
 
-@lean
-def draw_future(sim: Sim, mind: Imagination, jobs: int, ahead: int) -> None:
+@njit_noalloc
+def draw_scenario(sim: Sim, mind: FutureSampler, jobs: int, ahead: int) -> None:
     """Draw arrivals, and the branches of all choices that have not been made."""
     here, mine = sim_of(mind.fleet, PRESENT), desk_of(mind.fleet, PRESENT)
     live, now = jobs - ahead, here.world[0].now
@@ -255,15 +255,15 @@ def draw_future(sim: Sim, mind: Imagination, jobs: int, ahead: int) -> None:
             real += 1
 
 
-@inline
+@njit_inline
 def _next(numbers: FloatArray, at: IntArray, which: int) -> float:
     value = numbers[at[which]]
     at[which] = (at[which] + 1) % len(numbers)
     return float(value)
 
 
-@inline
-def _branch(desk: Desk, mind: Imagination, choice: int) -> int:
+@njit_inline
+def _branch(desk: StepState, mind: FutureSampler, choice: int) -> int:
     """A branch by what is known of its probability; what is left over belongs to a branch without edges."""
     left, other = _next(mind.chance, mind.at, 1), 0
     for b in range(mind.branch.shape[1]):
@@ -276,8 +276,8 @@ def _branch(desk: Desk, mind: Imagination, choice: int) -> int:
     return other
 
 
-@lean
-def begin_trial(mind: Imagination, jobs: int) -> None:
+@njit_noalloc
+def begin_trial(mind: FutureSampler, jobs: int) -> None:
     """Copy the present, with the future drawn for it, into the trial."""
     here, there = sim_of(mind.fleet, PRESENT), sim_of(mind.fleet, TRIAL)
     mine, its = desk_of(mind.fleet, PRESENT), desk_of(mind.fleet, TRIAL)

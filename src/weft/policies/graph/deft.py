@@ -21,7 +21,7 @@ from weft.model.columns import FloatArray, IntArray
 from weft.policies.policy import POLICIES
 from weft.sim.kernel.commit import commit, commit_with_copy, free_at, is_idle
 from weft.sim.kernel.events import MOMENT, advance
-from weft.sim.kernel.jit import inline, lean
+from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.queues import input_arrival, task_of, transfer_time
 from weft.sim.kernel.tables import DONE, JOB_AHEAD, JOB_HERE, READY, Sim, make_sim
 from weft.sim.view import Decision, View
@@ -29,7 +29,7 @@ from weft.sim.view import Decision, View
 NONE = -1
 
 
-class Desk(NamedTuple):
+class PlacementBuffers(NamedTuple):
     """Where the decisions of a moment are worked out.
 
     Attributes
@@ -52,14 +52,14 @@ class Desk(NamedTuple):
     sizes: IntArray
 
 
-def make_desk(workload: Workload) -> Desk:
+def make_desk(workload: Workload) -> PlacementBuffers:
     """Memory for the decisions of a moment."""
     n, p = workload.instances, workload.cluster.p
     numbers = [np.zeros(size, np.int64) for size in (p, n, n, n, n, 3)]
-    return Desk(np.zeros(p), np.zeros(n), *numbers)
+    return PlacementBuffers(np.zeros(p), np.zeros(n), *numbers)
 
 
-@inline
+@njit_inline
 def place(sim: Sim, instance: int, free: FloatArray) -> tuple[int, int, float]:
     """The device on which a ready instance should finish first, the parent to copy there (or -1), and that finish."""
     now, g = sim.world[0].now, task_of(sim, instance)
@@ -82,7 +82,7 @@ def place(sim: Sim, instance: int, free: FloatArray) -> tuple[int, int, float]:
     return best, best_copy, least
 
 
-@inline
+@njit_inline
 def _inputs(sim: Sim, instance: int, d: int) -> tuple[int, float, float]:
     """The parent whose data is last on a device, when that is, and when all others' data is there."""
     shift = sim.job[sim.inst[instance].job].shift
@@ -107,7 +107,7 @@ def _inputs(sim: Sim, instance: int, d: int) -> tuple[int, float, float]:
     return last, latest, others
 
 
-@inline
+@njit_inline
 def _copy_finish(sim: Sim, parent: int, d: int, begin: float) -> float:
     g = task_of(sim, parent)
     pace = sim.grid[sim.task[g].row, d]
@@ -117,8 +117,8 @@ def _copy_finish(sim: Sim, parent: int, d: int, begin: float) -> float:
     return float(there + sim.task[g].work * pace * sim.device[d].pace)
 
 
-@inline
-def dispatch(sim: Sim, desk: Desk) -> None:
+@njit_inline
+def dispatch(sim: Sim, desk: PlacementBuffers) -> None:
     """Place the ready instances in their order; write down those that go to an idle device."""
     waiting = 0
     for d in range(len(desk.idle)):
@@ -141,8 +141,8 @@ def dispatch(sim: Sim, desk: Desk) -> None:
     desk.sizes[1], desk.sizes[2] = made, placed
 
 
-@inline
-def look(sim: Sim, desk: Desk) -> bool:
+@njit_inline
+def look(sim: Sim, desk: PlacementBuffers) -> bool:
     """Write down what is ready (by number) and when devices are free; False when no device is idle."""
     any_idle = False
     for d in range(len(desk.free)):
@@ -161,8 +161,8 @@ def look(sim: Sim, desk: Desk) -> bool:
     return True
 
 
-@lean
-def sort_ready(desk: Desk) -> None:
+@njit_noalloc
+def sort_ready(desk: PlacementBuffers) -> None:
     """Order the ready instances by (key, number): heap sort, in place."""
     ready, key, size = desk.ready, desk.key, desk.sizes[0]
     for root in range(size // 2 - 1, -1, -1):
@@ -172,7 +172,7 @@ def sort_ready(desk: Desk) -> None:
         _sink(ready, key, 0, end)
 
 
-@inline
+@njit_inline
 def _sink(ready: IntArray, key: FloatArray, at: int, size: int) -> None:
     mine = ready[at]
     while 2 * at + 1 < size:
@@ -186,13 +186,13 @@ def _sink(ready: IntArray, key: FloatArray, at: int, size: int) -> None:
     ready[at] = mine
 
 
-@inline
+@njit_inline
 def _before(key: FloatArray, a: int, b: int) -> bool:
     return bool(key[a] < key[b] or (key[a] == key[b] and a < b))
 
 
-@inline
-def carry_out(sim: Sim, desk: Desk) -> None:
+@njit_inline
+def carry_out(sim: Sim, desk: PlacementBuffers) -> None:
     """Commit what was decided; a batch may have taken some of it along."""
     for k in range(desk.sizes[1]):
         instance, d = desk.instance[k], desk.device[k]
@@ -322,13 +322,13 @@ class DeftPolicy:
         return int(_play_fifo(sim, self._mirror.desk))
 
 
-@lean
-def _dispatch(sim: Sim, desk: Desk) -> None:
+@njit_noalloc
+def _dispatch(sim: Sim, desk: PlacementBuffers) -> None:
     dispatch(sim, desk)
 
 
-@lean
-def _play_fifo(sim: Sim, desk: Desk) -> int:
+@njit_noalloc
+def _play_fifo(sim: Sim, desk: PlacementBuffers) -> int:
     while True:
         answer = advance(sim)
         if answer != MOMENT:

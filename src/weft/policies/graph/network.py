@@ -27,8 +27,8 @@ from weft.errors import InvalidInput
 from weft.model import Problem, Workload
 from weft.model.columns import FloatArray, IntArray
 from weft.policies.conditional.networks import Network, Numbers, arrays_of, forward, network_of
-from weft.policies.graph.deft import Desk, place, sort_ready
-from weft.sim.kernel.jit import inline, lean
+from weft.policies.graph.deft import PlacementBuffers, place, sort_ready
+from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.queues import task_of
 from weft.sim.kernel.ranks import downward_rank, mean_durations, mean_transfer, upward_rank
 from weft.sim.kernel.tables import DONE, JOB_HERE, Sim
@@ -187,7 +187,7 @@ def _ratio(values: FloatArray, over: FloatArray) -> FloatArray:
     return np.divide(values, over, out=np.ones_like(values), where=over > 0)
 
 
-class Board(NamedTuple):
+class GraphState(NamedTuple):
     """What a graph network knows of a workload, and where it works out its ratings. Tasks are numbered over all problems, as in `Sim`.
 
     Attributes
@@ -222,7 +222,7 @@ class Board(NamedTuple):
     space: Numbers
 
 
-def make_board(workload: Workload, network: GraphNetwork, sim: Sim, kind: str) -> Board:
+def make_board(workload: Workload, network: GraphNetwork, sim: Sim, kind: str) -> GraphState:
     """Lay out the memory and embed every task."""
     problems, width = workload.problems, int(network.prepare.sizes[-1])
     starts = np.concatenate(([0], np.cumsum([p.n for p in problems]))).astype(np.int64)
@@ -244,7 +244,7 @@ def make_board(workload: Workload, network: GraphNetwork, sim: Sim, kind: str) -
     def single(*shape: int) -> Numbers:
         return np.zeros(shape, np.float32)
 
-    board = Board(
+    board = GraphState(
         order=np.concatenate(
             [
                 np.zeros(0, np.int64),
@@ -274,34 +274,34 @@ def make_board(workload: Workload, network: GraphNetwork, sim: Sim, kind: str) -
 # -- passes ------------------------------------------------------------------
 
 
-@inline
-def _apply(network: Network, board: Board, out: Numbers) -> None:
+@njit_inline
+def _apply(network: Network, board: GraphState, out: Numbers) -> None:
     """Run one part on `board.line`."""
     row = forward(network, board.line[: network.sizes[0]], board.space)
     for k in range(len(out)):
         out[k] = board.space[row, k]
 
 
-@inline
+@njit_inline
 def _put(line: Numbers, at: int, row: Numbers) -> None:
     for k in range(len(row)):
         line[at + k] = row[k]
 
 
-@inline
+@njit_inline
 def _add(total: Numbers, row: Numbers) -> None:
     for k in range(len(total)):
         total[k] += row[k]
 
 
-@inline
+@njit_inline
 def _put_mean(line: Numbers, total: Numbers, count: int) -> None:
     for k in range(len(total)):
         line[k] = total[k] / np.float32(count)
 
 
-@lean
-def embed(sim: Sim, network: GraphNetwork, board: Board) -> None:
+@njit_noalloc
+def embed(sim: Sim, network: GraphNetwork, board: GraphState) -> None:
     """Embed all tasks, children before parents; `part` serves as memory for messages on the way."""
     width = board.base.shape[1]
     for g in board.order:
@@ -325,8 +325,8 @@ def embed(sim: Sim, network: GraphNetwork, board: Board) -> None:
         _apply(network.job_message, board, board.part[g])
 
 
-@lean
-def rate(sim: Sim, desk: Desk, network: GraphNetwork, board: Board) -> None:
+@njit_noalloc
+def rate(sim: Sim, desk: PlacementBuffers, network: GraphNetwork, board: GraphState) -> None:
     """Rate the ready tasks on the desk; the ratings are in `board.score`, in the order of `desk.ready`."""
     _summarise(sim, network, board)
     _look_closer(sim, desk, board)
@@ -343,8 +343,8 @@ def rate(sim: Sim, desk: Desk, network: GraphNetwork, board: Board) -> None:
         ]
 
 
-@inline
-def _summarise(sim: Sim, network: GraphNetwork, board: Board) -> None:
+@njit_inline
+def _summarise(sim: Sim, network: GraphNetwork, board: GraphState) -> None:
     width = board.base.shape[1]
     whole, count = board.whole[0], 0
     whole[:] = 0
@@ -371,8 +371,8 @@ def _summarise(sim: Sim, network: GraphNetwork, board: Board) -> None:
     _apply(network.all_update, board, whole)
 
 
-@inline
-def _look_closer(sim: Sim, desk: Desk, board: Board) -> None:
+@njit_inline
+def _look_closer(sim: Sim, desk: PlacementBuffers, board: GraphState) -> None:
     """Write down what is seen now of each ready task."""
     now, ready, devices = sim.world[0].now, desk.sizes[0], len(desk.free)
     here, left, idle = 0, 0.0, 0
@@ -407,8 +407,10 @@ def _look_closer(sim: Sim, desk: Desk, board: Board) -> None:
             _ask_deft(sim, desk, board, i, seen)
 
 
-@inline
-def _ask_deft(sim: Sim, desk: Desk, board: Board, instance: int, seen: Numbers) -> None:
+@njit_inline
+def _ask_deft(
+    sim: Sim, desk: PlacementBuffers, board: GraphState, instance: int, seen: Numbers
+) -> None:
     g = task_of(sim, instance)
     seen[9:13] = 0
     d, copy, finish = place(sim, instance, desk.free)
@@ -421,13 +423,13 @@ def _ask_deft(sim: Sim, desk: Desk, board: Board, instance: int, seen: Numbers) 
     seen[12] = _part(sim.task[g].work * sim.grid[sim.task[g].row, d] * sim.device[d].pace, span)
 
 
-@inline
+@njit_inline
 def _part(value: float, whole: float) -> float:
     return value / whole if whole > 0 else 0.0
 
 
-@lean
-def arrange(sim: Sim, desk: Desk, network: GraphNetwork, board: Board) -> None:
+@njit_noalloc
+def arrange(sim: Sim, desk: PlacementBuffers, network: GraphNetwork, board: GraphState) -> None:
     """Order the ready tasks by rating, the highest first; ties by number."""
     if desk.sizes[0] > 1:
         rate(sim, desk, network, board)

@@ -10,10 +10,10 @@ from typing import Any
 from weft.errors import InvalidInput
 from weft.formats.safetensors_file import read_arrays, write_arrays
 from weft.model import Workload
-from weft.policies.graph.deft import DeftPolicy, Desk, carry_out, dispatch, look
+from weft.policies.graph.deft import DeftPolicy, PlacementBuffers, carry_out, dispatch, look
 from weft.policies.graph.network import (
-    Board,
     GraphNetwork,
+    GraphState,
     arrange,
     graph_arrays_of,
     graph_network_of,
@@ -22,7 +22,7 @@ from weft.policies.graph.network import (
 )
 from weft.policies.policy import POLICIES
 from weft.sim.kernel.events import MOMENT, advance
-from weft.sim.kernel.jit import lean
+from weft.sim.kernel.jit import njit_noalloc
 from weft.sim.kernel.tables import Sim
 
 FORMAT, VERSION = "weft-graph-policy", 1
@@ -72,14 +72,16 @@ class GraphPolicy(DeftPolicy):
         return int(_play(sim, self._mirror.desk, self.learned.network, self._board))
 
 
-@lean
-def _arrange_and_dispatch(sim: Sim, desk: Desk, network: GraphNetwork, board: Board) -> None:
+@njit_noalloc
+def _arrange_and_dispatch(
+    sim: Sim, desk: PlacementBuffers, network: GraphNetwork, board: GraphState
+) -> None:
     arrange(sim, desk, network, board)
     dispatch(sim, desk)
 
 
-@lean
-def _play(sim: Sim, desk: Desk, network: GraphNetwork, board: Board) -> int:
+@njit_noalloc
+def _play(sim: Sim, desk: PlacementBuffers, network: GraphNetwork, board: GraphState) -> int:
     while True:
         answer = advance(sim)
         if answer != MOMENT:

@@ -11,7 +11,7 @@ import numpy as np
 
 from weft.model import Cluster
 from weft.model.columns import FloatArray, IntArray
-from weft.sim.kernel.jit import inline, lean
+from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.tables import JOB_HERE, Sim
 
 ANYWHERE = -1
@@ -52,7 +52,7 @@ def transfer_within(cluster: Cluster, group: IntArray) -> tuple[float, float]:
     ) / pairs
 
 
-@lean
+@njit_noalloc
 def weigh_groups(
     sim: Sim,
     topological: IntArray,
@@ -94,7 +94,7 @@ def weigh_groups(
             toil[w, g, AREA] /= max(devices, 1)
 
 
-@inline
+@njit_inline
 def _weigh_task(
     sim: Sim, u: int, group: IntArray, able: FloatArray, total: FloatArray, least: FloatArray
 ) -> float:
@@ -110,7 +110,7 @@ def _weigh_task(
     return float(anywhere)
 
 
-@lean
+@njit_noalloc
 def find_homes(
     sim: Sim, free: FloatArray, group: IntArray, toil: FloatArray, home: IntArray, load: FloatArray
 ) -> None:

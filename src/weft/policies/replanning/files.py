@@ -1,4 +1,4 @@
-"""Policies for workflows on disk: a card in JSON, with the weights of the plans; for `dqn` the numbers of its networks beside it."""
+"""Policies for workflows on disk: a card in JSON, with the weights of the plans; for `replan-switch` the numbers of its networks beside it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from weft.formats.parsing.record import Record
 from weft.formats.parsing.source import decode_text, naming, parse_json, read_bytes
 from weft.formats.safetensors_file import read_arrays, write_arrays
 from weft.policies.policy import POLICIES
-from weft.policies.replanning.policy import Foresight
+from weft.policies.replanning.policy import ReplanningPolicy
 from weft.policies.replanning.portfolio import SIGHT
-from weft.policies.two_stage.policy import MOVES, PlanDqn, TurnDqn
+from weft.policies.two_stage.policy import MOVES, SwitchPolicy, TwoStageDqn
 
 FORMAT = "weft-workflow-policy-1"
 SHIPPED = Path(__file__).parents[1] / "bundled"
@@ -41,8 +41,8 @@ KEYS = (
 class Card:
     """What is known of a policy: what it is called and good for, the weights of its plans, and how they came about.
 
-    `homes`: there are plans in which every job stays in a group of devices. `choice` says what Q-networks choose: "plans" (`PlanDqn`, with
-    `caution` and `moves`) or "turns" (`TurnDqn`). Their numbers are in a file of their own.
+    `homes`: there are plans in which every job stays in a group of devices. `choice` says what Q-networks choose: "plans" (`SwitchPolicy`, with
+    `caution` and `moves`) or "turns" (`TwoStageDqn`). Their numbers are in a file of their own.
     """
 
     name: str
@@ -133,7 +133,7 @@ def _moves(given: Any) -> tuple[int, int]:
     return given[0], given[1]
 
 
-def load_workflow_policy(path: str | Path) -> Foresight:
+def load_workflow_policy(path: str | Path) -> ReplanningPolicy:
     """Load a policy from its card; nothing in it is run."""
     card, place = read_card(path), Path(path).with_suffix(".safetensors")
     plans: Mapping[str, Any] = {
@@ -143,12 +143,12 @@ def load_workflow_policy(path: str | Path) -> Foresight:
     }
     if card.choice is None:
         with naming(str(place.with_suffix(".json"))):
-            return Foresight(card.name, card.weights, **plans)
+            return ReplanningPolicy(card.name, card.weights, **plans)
     with naming(str(place)):
         arrays = read_arrays(place)
         if card.choice == "turns":
-            return TurnDqn(card.name, arrays, card.weights, **plans)
-        return PlanDqn(
+            return TwoStageDqn(card.name, arrays, card.weights, **plans)
+        return SwitchPolicy(
             card.name, arrays, card.weights, moves=card.moves, caution=card.caution, **plans
         )
 
@@ -169,33 +169,33 @@ def find_card(name_or_path: str | Path) -> Path | None:
         return place if f'"{FORMAT}"' in decode_text(read_bytes(place))[:200] else None
 
 
-@POLICIES.register("rule")
-def rule() -> Foresight:
+@POLICIES.register("tuned-list")
+def rule() -> ReplanningPolicy:
     """Planning in sight at every event, with weights found by evolution."""
-    return load_workflow_policy(SHIPPED / "rule")
+    return load_workflow_policy(SHIPPED / "tuned-list")
 
 
 @POLICIES.register("portfolio")
-def portfolio() -> Foresight:
+def portfolio() -> ReplanningPolicy:
     """Several plans at every event, by different weights; the one that promises most is followed."""
     return load_workflow_policy(SHIPPED / "portfolio")
 
 
 @POLICIES.register("portfolio-makespan")
-def portfolio_makespan() -> Foresight:
+def portfolio_makespan() -> ReplanningPolicy:
     """As `portfolio`, for the makespan of all jobs in place of the completion of each."""
     aimed = load_workflow_policy(SHIPPED / "portfolio").aimed_at("makespan")
     aimed.name = "portfolio-makespan"
     return aimed
 
 
-@POLICIES.register("dqn")
-def dqn() -> Foresight:
+@POLICIES.register("replan-switch")
+def dqn() -> ReplanningPolicy:
     """A Q-network decides at every event whether to keep a plan and better it, or to plan as `portfolio` does."""
-    return load_workflow_policy(SHIPPED / "dqn")
+    return load_workflow_policy(SHIPPED / "replan-switch")
 
 
-@POLICIES.register("dqn-document")
-def dqn_document() -> Foresight:
+@POLICIES.register("dqn")
+def dqn_document() -> ReplanningPolicy:
     """Q-networks choose a ready task, then a device, or to wait; trained with the document's reward, and greedy."""
-    return load_workflow_policy(SHIPPED / "dqn-document")
+    return load_workflow_policy(SHIPPED / "dqn")

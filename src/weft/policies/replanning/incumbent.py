@@ -11,14 +11,14 @@ import numpy as np
 
 from weft.model.columns import IntArray
 from weft.policies.replanning.placement import (
-    Desk,
+    PlanState,
     expect_ends,
     first_after,
     insert,
     learn_durations,
     note_rates,
 )
-from weft.sim.kernel.jit import inline, lean
+from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.queues import task_of, transfer_time
 from weft.sim.kernel.tables import DONE, JOB_HERE, READY, WAITING, Sim
 
@@ -26,8 +26,8 @@ FARTHEST = 12
 """Places in the order a task is moved by, at most."""
 
 
-@lean
-def keep(source: Desk, kept: Desk) -> None:
+@njit_noalloc
+def keep(source: PlanState, kept: PlanState) -> None:
     """Take over a plan that was made: the order in which tasks were placed, and where."""
     kept.note[1] = source.note[1]
     for k in range(source.note[1]):
@@ -35,8 +35,8 @@ def keep(source: Desk, kept: Desk) -> None:
         kept.sequence[k], kept.device[i] = i, source.device[i]
 
 
-@lean
-def look_again(sim: Sim, kept: Desk, trust: float, overdue: float) -> bool:
+@njit_noalloc
+def look_again(sim: Sim, kept: PlanState, trust: float, overdue: float) -> bool:
     """Drop what has been committed, and time the rest anew; False where the plan does not hold: a task is new, or its device is down."""
     learn_durations(sim, kept, trust)
     note_rates(sim, kept)
@@ -51,8 +51,8 @@ def look_again(sim: Sim, kept: Desk, trust: float, overdue: float) -> bool:
     return count == _to_be_planned(sim, kept) and set_times(sim, kept)
 
 
-@inline
-def _to_be_planned(sim: Sim, kept: Desk) -> int:
+@njit_inline
+def _to_be_planned(sim: Sim, kept: PlanState) -> int:
     """How many tasks of the jobs here are not committed; and where each job's list of what is left begins."""
     count = 0
     for j in range(len(sim.job) - 1):
@@ -68,8 +68,8 @@ def _to_be_planned(sim: Sim, kept: Desk) -> int:
     return count
 
 
-@lean
-def set_times(sim: Sim, kept: Desk) -> bool:
+@njit_noalloc
+def set_times(sim: Sim, kept: PlanState) -> bool:
     """Time the plan: each task in order, on its device, in the first gap that fits; False where a device cannot run its task."""
     for d in range(len(sim.device)):
         kept.used[d], kept.first[d] = 0, -1
@@ -90,16 +90,16 @@ def set_times(sim: Sim, kept: Desk) -> bool:
     return True
 
 
-@inline
-def _seconds(sim: Sim, kept: Desk, i: int, d: int) -> float:
+@njit_inline
+def _seconds(sim: Sim, kept: PlanState, i: int, d: int) -> float:
     g = task_of(sim, i)
     if d < 0 or kept.free[d] == np.inf or sim.grid[sim.task[g].row, d] == np.inf:
         return np.inf
     return float(sim.task[g].work * sim.grid[sim.task[g].row, d] * kept.rate[sim.task[g].kind, d])
 
 
-@inline
-def _arrival(sim: Sim, kept: Desk, i: int, d: int) -> float:
+@njit_inline
+def _arrival(sim: Sim, kept: PlanState, i: int, d: int) -> float:
     """When the inputs of a task are on a device."""
     g, latest = task_of(sim, i), 0.0
     for k in range(sim.task[g].pred, sim.task[g + 1].pred):
@@ -122,8 +122,8 @@ def _arrival(sim: Sim, kept: Desk, i: int, d: int) -> float:
 # -- small changes --------------------------------------------------------------
 
 
-@lean
-def move_one(sim: Sim, kept: Desk, move: IntArray) -> bool:
+@njit_noalloc
+def move_one(sim: Sim, kept: PlanState, move: IntArray) -> bool:
     """Move a task drawn at random: elsewhere, in the order, both, or elsewhere together with a child; False where nothing has changed.
 
     `move` notes how to take it back: place before and after, device before; the child and its device before, or -1.
@@ -142,8 +142,8 @@ def move_one(sim: Sim, kept: Desk, move: IntArray) -> bool:
     return bool(move[1] != k or kept.device[i] != move[2] or move[3] >= 0)
 
 
-@inline
-def _take_along(sim: Sim, kept: Desk, i: int, d: int, move: IntArray) -> None:
+@njit_inline
+def _take_along(sim: Sim, kept: PlanState, i: int, d: int, move: IntArray) -> None:
     """Move a child to the same device: where data is dear, neither would go alone."""
     g = task_of(sim, i)
     children = sim.task[g + 1].succ - sim.task[g].succ
@@ -155,8 +155,8 @@ def _take_along(sim: Sim, kept: Desk, i: int, d: int, move: IntArray) -> None:
         kept.device[child] = d
 
 
-@lean
-def take_back(kept: Desk, move: IntArray) -> None:
+@njit_noalloc
+def take_back(kept: PlanState, move: IntArray) -> None:
     """Undo a move."""
     at, i = move[1], kept.sequence[move[1]]
     kept.device[i] = move[2]
@@ -171,8 +171,8 @@ def take_back(kept: Desk, move: IntArray) -> None:
     kept.sequence[at] = i
 
 
-@inline
-def _shift(sim: Sim, kept: Desk, k: int, steps: int, earlier: bool) -> int:
+@njit_inline
+def _shift(sim: Sim, kept: PlanState, k: int, steps: int, earlier: bool) -> int:
     """Move what is at a place earlier or later, but not past a parent or a child; where it is then."""
     i, at = kept.sequence[k], k
     for _ in range(steps):
@@ -190,7 +190,7 @@ def _shift(sim: Sim, kept: Desk, k: int, steps: int, earlier: bool) -> int:
     return at
 
 
-@inline
+@njit_inline
 def _precedes(sim: Sim, i: int, other: int) -> bool:
     """Whether the second is a child of the first."""
     if sim.inst[i].job != sim.inst[other].job:
@@ -202,8 +202,8 @@ def _precedes(sim: Sim, i: int, other: int) -> bool:
     return False
 
 
-@inline
-def _draw(kept: Desk, below: int) -> int:
+@njit_inline
+def _draw(kept: PlanState, below: int) -> int:
     """A number by chance (a linear congruential generator: the same in every run)."""
     kept.note[2] = (kept.note[2] * 1103515245 + 12345) % 2147483648
     return int(kept.note[2] // 65536 % below)

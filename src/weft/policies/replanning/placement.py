@@ -15,7 +15,7 @@ import numpy as np
 from weft.model.columns import FloatArray, IntArray
 from weft.policies.replanning.affinity import ANYWHERE, find_homes
 from weft.sim.kernel.commit import free_at, is_idle
-from weft.sim.kernel.jit import inline, lean
+from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.queues import task_of, transfer_time
 from weft.sim.kernel.tables import COMMITTED, DONE, JOB_HERE, READY, WAITING, Sim
 
@@ -70,7 +70,7 @@ _PRIOR = 3.0
 """Observations the estimate counts for, against those of a task kind on a device kind; and theirs against all on that device kind."""
 
 
-class Desk(NamedTuple):
+class PlanState(NamedTuple):
     """What planning in sight keeps beside a simulation.
 
     Tasks are global tasks (see `sim/kernel/tables.py`). `order` lists the instances of each job by rank, the highest first; `cursor` is how much
@@ -117,11 +117,11 @@ class Desk(NamedTuple):
     )
 
 
-@lean
+@njit_noalloc
 def rank_tasks(
     sim: Sim,
     topological: IntArray,
-    desk: Desk,
+    desk: PlanState,
     latency: float,
     per_byte: float,
     weights: FloatArray,
@@ -146,8 +146,8 @@ def rank_tasks(
                 desk.ahead[u, d] = _remainder(sim, desk, u, d)
 
 
-@inline
-def _remainder(sim: Sim, desk: Desk, u: int, d: int) -> float:
+@njit_inline
+def _remainder(sim: Sim, desk: PlanState, u: int, d: int) -> float:
     """Seconds from the end of a task on a device to the end of its workflow, if every descendant ran where it suits this path best.
 
     Of the devices of the same group, where one of them can.
@@ -172,8 +172,8 @@ def _remainder(sim: Sim, desk: Desk, u: int, d: int) -> float:
 # -- what is known now --------------------------------------------------------
 
 
-@inline
-def note_devices(sim: Sim, desk: Desk) -> None:
+@njit_inline
+def note_devices(sim: Sim, desk: PlanState) -> None:
     """Write down when devices are free, and what they are busy with."""
     for d in range(len(sim.device)):
         desk.free[d], desk.busy[d], desk.began[d] = free_at(sim, d), -1, np.nan
@@ -186,8 +186,8 @@ def note_devices(sim: Sim, desk: Desk) -> None:
             desk.busy[d] = sim.entry[sim.device[d].head].instance
 
 
-@lean
-def learn_durations(sim: Sim, desk: Desk, trust: float) -> None:
+@njit_noalloc
+def learn_durations(sim: Sim, desk: PlanState, trust: float) -> None:
     """Compare what has ended with its estimate; pooled over devices of one kind, and drawn towards that kind's mean over all tasks."""
     x, known = desk.note[0], sim.world[0].executions
     if x == known:
@@ -208,8 +208,8 @@ def learn_durations(sim: Sim, desk: Desk, trust: float) -> None:
             desk.factor[kind, d] = np.exp(trust * mean)
 
 
-@inline
-def _learn_from(sim: Sim, desk: Desk, x: int) -> None:
+@njit_inline
+def _learn_from(sim: Sim, desk: PlanState, x: int) -> None:
     d, g = sim.execution[x].device, task_of(sim, sim.execution[x].instance)
     estimate = sim.task[g].work * sim.grid[sim.task[g].row, d] * sim.device[d].pace
     observed = sim.execution[x].finish - sim.execution[x].start
@@ -225,16 +225,16 @@ def _learn_from(sim: Sim, desk: Desk, x: int) -> None:
             desk.seen[sim.task[g].kind, other, 2] += ratio * ratio
 
 
-@inline
-def note_rates(sim: Sim, desk: Desk) -> None:
+@njit_inline
+def note_rates(sim: Sim, desk: PlanState) -> None:
     """Write down how many times its estimate a task of a kind should take on a device now."""
     for kind in range(len(desk.factor)):
         for d in range(len(sim.device)):
             desk.rate[kind, d] = sim.device[d].pace * desk.factor[kind, d]
 
 
-@inline
-def expect_ends(sim: Sim, desk: Desk, overdue: float) -> bool:
+@njit_inline
+def expect_ends(sim: Sim, desk: PlanState, overdue: float) -> bool:
     """When devices will really be free, given what was observed; False when all are down."""
     now, up = sim.world[0].now, False
     for d in range(len(sim.device)):
@@ -258,8 +258,8 @@ def expect_ends(sim: Sim, desk: Desk, overdue: float) -> bool:
 # -- the plan -----------------------------------------------------------------
 
 
-@lean
-def plan_in_sight(sim: Sim, desk: Desk, weights: FloatArray, most: int, hurry: bool) -> bool:
+@njit_noalloc
+def plan_in_sight(sim: Sim, desk: PlanState, weights: FloatArray, most: int, hurry: bool) -> bool:
     """Plan up to `most` tasks from what `note_devices` wrote down; whether these were all.
 
     In a hurry only what starts now is asked for: a device that has something to start now keeps it, whatever is planned after that, so
@@ -303,16 +303,16 @@ def plan_in_sight(sim: Sim, desk: Desk, weights: FloatArray, most: int, hurry: b
     return bool(jobs == 0)
 
 
-@inline
-def _count_idle(sim: Sim, desk: Desk) -> int:
+@njit_inline
+def _count_idle(sim: Sim, desk: PlanState) -> int:
     count = 0
     for d in range(len(desk.busy)):
         count += 1 if desk.busy[d] < 0 and desk.free[d] <= sim.world[0].now else 0
     return count
 
 
-@inline
-def _weigh_jobs(sim: Sim, desk: Desk, weights: FloatArray) -> int:
+@njit_inline
+def _weigh_jobs(sim: Sim, desk: PlanState, weights: FloatArray) -> int:
     """List the jobs in the system that have tasks to be planned, with their keys; how many."""
     now, p, count = sim.world[0].now, len(sim.device), 0
     for j in range(len(sim.job) - 1):
@@ -340,8 +340,8 @@ def _weigh_jobs(sim: Sim, desk: Desk, weights: FloatArray) -> int:
     return count
 
 
-@inline
-def _is_planned(sim: Sim, desk: Desk, k: int) -> bool:
+@njit_inline
+def _is_planned(sim: Sim, desk: PlanState, k: int) -> bool:
     """Go on to the next task of a job that is not committed; True when there is none."""
     at, last = desk.heads[k, 0], sim.job[desk.heads[k, 1] + 1].first
     while at < last:
@@ -353,8 +353,8 @@ def _is_planned(sim: Sim, desk: Desk, k: int) -> bool:
     return bool(at == last)
 
 
-@lean
-def _sink(sim: Sim, desk: Desk, weights: FloatArray, jobs: int, k: int) -> None:
+@njit_noalloc
+def _sink(sim: Sim, desk: PlanState, weights: FloatArray, jobs: int, k: int) -> None:
     """Let a job sink in the heap until the next tasks of both jobs below it come later; among equals the lower number comes first."""
     at, job = desk.heads[k, 0], desk.heads[k, 1]
     own = _key(sim, desk, weights, at, job)
@@ -372,14 +372,14 @@ def _sink(sim: Sim, desk: Desk, weights: FloatArray, jobs: int, k: int) -> None:
     desk.heads[k, 0], desk.heads[k, 1] = at, job
 
 
-@inline
-def _key(sim: Sim, desk: Desk, weights: FloatArray, at: int, job: int) -> float:
+@njit_inline
+def _key(sim: Sim, desk: PlanState, weights: FloatArray, at: int, job: int) -> float:
     """How urgent a task is: that of the job, and its rank."""
     return float(desk.job[job, 3] + weights[RANK] * desk.rank[desk.order[at] - sim.job[job].shift])
 
 
-@lean
-def place_task(sim: Sim, desk: Desk, weights: FloatArray, i: int) -> None:
+@njit_noalloc
+def place_task(sim: Sim, desk: PlanState, weights: FloatArray, i: int) -> None:
     """Give a task the device with the lowest score, in the first gap that fits; -1 where no device that is up can run it."""
     note_arrivals(sim, desk, i)
     if weights[TOGETHER] != 0.0:
@@ -394,8 +394,10 @@ def place_task(sim: Sim, desk: Desk, weights: FloatArray, i: int) -> None:
         insert(desk, i, best, slot)
 
 
-@inline
-def _best_device(sim: Sim, desk: Desk, weights: FloatArray, home: int) -> tuple[int, float, int]:
+@njit_inline
+def _best_device(
+    sim: Sim, desk: PlanState, weights: FloatArray, home: int
+) -> tuple[int, float, int]:
     """Of the devices of a group, the one with the lowest score for the task at hand; when it begins there, and before what."""
     best, lowest, begin, slot = -1, np.inf, np.inf, 0
     for d in range(len(sim.device)):
@@ -418,8 +420,8 @@ def _best_device(sim: Sim, desk: Desk, weights: FloatArray, home: int) -> tuple[
     return best, begin, slot
 
 
-@inline
-def _weigh_devices(sim: Sim, desk: Desk, weights: FloatArray, i: int) -> None:
+@njit_inline
+def _weigh_devices(sim: Sim, desk: PlanState, weights: FloatArray, i: int) -> None:
     """For each device, the seconds of a task there, and what counts against it beside the finish and the gap before it."""
     g = task_of(sim, i)
     work, row, kind, least = sim.task[g].work, sim.task[g].row, sim.task[g].kind, desk.least[g]
@@ -438,8 +440,8 @@ def _weigh_devices(sim: Sim, desk: Desk, weights: FloatArray, i: int) -> None:
             desk.beyond[d] += weights[MOVED] * desk.mean[g] if d != desk.device[i] else 0.0
 
 
-@inline
-def first_after(desk: Desk, d: int, at: float) -> int:
+@njit_inline
+def first_after(desk: PlanState, d: int, at: float) -> int:
     """The first of what is planned on a device that ends after a time."""
     low, high = 0, desk.used[d]
     while low < high:
@@ -451,8 +453,8 @@ def first_after(desk: Desk, d: int, at: float) -> int:
     return low
 
 
-@lean
-def note_arrivals(sim: Sim, desk: Desk, i: int) -> None:
+@njit_noalloc
+def note_arrivals(sim: Sim, desk: PlanState, i: int) -> None:
     """Write down when the inputs of a task are on each device: from where parents ran, or are planned to."""
     g, p = task_of(sim, i), len(sim.device)
     for d in range(p):
@@ -472,8 +474,8 @@ def note_arrivals(sim: Sim, desk: Desk, i: int) -> None:
             desk.arrival[d] = max(there, desk.arrival[d])
 
 
-@lean
-def _note_distances(sim: Sim, desk: Desk, i: int) -> None:
+@njit_noalloc
+def _note_distances(sim: Sim, desk: PlanState, i: int) -> None:
     """For each device, the seconds of the cheaper transfer for each pair of this task, there, and another parent of a child, committed."""
     g, p = task_of(sim, i), len(sim.device)
     for d in range(p):
@@ -497,8 +499,8 @@ def _note_distances(sim: Sim, desk: Desk, i: int) -> None:
                     )
 
 
-@inline
-def insert(desk: Desk, i: int, d: int, slot: int) -> None:
+@njit_inline
+def insert(desk: PlanState, i: int, d: int, slot: int) -> None:
     """Put a task that has its times into the list of a device."""
     for k in range(desk.used[d], slot, -1):
         desk.begins[d, k], desk.ends[d, k] = desk.begins[d, k - 1], desk.ends[d, k - 1]
@@ -511,7 +513,7 @@ def insert(desk: Desk, i: int, d: int, slot: int) -> None:
 # -- asking it ----------------------------------------------------------------
 
 
-@inline
+@njit_inline
 def any_idle(sim: Sim) -> bool:
     """Whether a device could start something now."""
     for d in range(len(sim.device)):  # noqa: SIM110 (a generator expression does not compile)
@@ -520,8 +522,8 @@ def any_idle(sim: Sim) -> bool:
     return False
 
 
-@lean
-def promised_finish(sim: Sim, desk: Desk, j: int) -> float:
+@njit_noalloc
+def promised_finish(sim: Sim, desk: PlanState, j: int) -> float:
     """When a job should end by the plan: the latest of its tasks that are not done and in sight."""
     latest = sim.world[0].now
     for k in range(desk.cursor[j], sim.job[j + 1].first):

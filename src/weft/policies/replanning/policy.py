@@ -70,7 +70,7 @@ def _by_rank_alone(weights: FloatArray) -> FloatArray:
     return changed
 
 
-class Foresight:
+class ReplanningPolicy:
     """At every event, plan all tasks in sight by the weights, and start what the plan starts now.
 
     Parameters
@@ -88,7 +88,7 @@ class Foresight:
     >>> from weft.model import Problem
     >>> from weft.policies import simulate
     >>> problem = Problem.from_arrays([[4.0, 4.0], [9.0, 2.0]], [[0, 1]], [10.0])
-    >>> [simulate(problem, Foresight("mine", weights)).makespan for weights in ({}, {"ahead": 1.0}, [{}, {"ahead": 1.0}])]
+    >>> [simulate(problem, ReplanningPolicy("mine", weights)).makespan for weights in ({}, {"ahead": 1.0}, [{}, {"ahead": 1.0}])]
     [13.0, 6.0, 6.0]
     """
 
@@ -260,39 +260,39 @@ class Mirror:
 
 
 @POLICIES.register("heft-replanned")
-def heft_replanned() -> Foresight:
+def heft_replanned() -> ReplanningPolicy:
     """HEFT planned anew at every event, from the estimates and the present pace of each device."""
-    return Foresight("heft-replanned", {})
+    return ReplanningPolicy("heft-replanned", {})
 
 
 @POLICIES.register("heft-observed")
-def heft_observed() -> Foresight:
+def heft_observed() -> ReplanningPolicy:
     """HEFT planned anew at every event, estimates corrected by the durations observed so far."""
-    return Foresight("heft-observed", {"trust": 1.0})
+    return ReplanningPolicy("heft-observed", {"trust": 1.0})
 
 
-@POLICIES.register("heft-homes")
-def heft_homes() -> Foresight:
+@POLICIES.register("heft-affinity")
+def heft_homes() -> ReplanningPolicy:
     """HEFT planned anew at every event, on all devices or with every job on a node or on a device, whichever promises more.
 
     While more tasks wait than are in sight it is plain HEFT.
     """
-    return Foresight("heft-homes", {}, most=SIGHT, homes=True)
+    return ReplanningPolicy("heft-affinity", {}, most=SIGHT, homes=True)
 
 
 @POLICIES.register("heft-arrival")
-def heft_arrival() -> Foresight:
+def heft_arrival() -> ReplanningPolicy:
     """HEFT planned anew at every event, job by job in order of arrival."""
-    return Foresight("heft-arrival", {"age": 1e6})
+    return ReplanningPolicy("heft-arrival", {"age": 1e6})
 
 
-@POLICIES.register("srw-homes")
-def srw_homes() -> Foresight:
-    """The job with the shortest remaining work first, on all devices or with every job on a node or on a device; see `heft-homes`."""
-    return Foresight("srw-homes", {"work": 1.0, "rank": 1e-3}, most=SIGHT, homes=True)
+@POLICIES.register("srpt-affinity")
+def srw_homes() -> ReplanningPolicy:
+    """The job with the shortest remaining work first, on all devices or with every job on a node or on a device; see `heft-affinity`."""
+    return ReplanningPolicy("srpt-affinity", {"work": 1.0, "rank": 1e-3}, most=SIGHT, homes=True)
 
 
-@POLICIES.register("srw-replanned")
-def srw_replanned() -> Foresight:
+@POLICIES.register("srpt-replanned")
+def srw_replanned() -> ReplanningPolicy:
     """The job with the shortest remaining work first, by rank within it, planned anew at every event."""
-    return Foresight("srw-replanned", {"work": 1.0, "rank": 1e-3})
+    return ReplanningPolicy("srpt-replanned", {"work": 1.0, "rank": 1e-3})

@@ -24,7 +24,7 @@ from weft.policies.replanning.placement import (
     MOVED,
     OVERDUE,
     TRUST,
-    Desk,
+    PlanState,
     any_idle,
     learn_durations,
     note_devices,
@@ -36,7 +36,7 @@ from weft.policies.replanning.switch import TOLD, log_moving, no_judge, prefers_
 from weft.policies.two_stage.q_network import Numbers, QNetwork
 from weft.sim.kernel.commit import commit, is_idle
 from weft.sim.kernel.events import MOMENT, advance
-from weft.sim.kernel.jit import inline, lean
+from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.tables import JOB_AHEAD, JOB_HERE, READY, Sim
 
 FAR = 2**31
@@ -59,7 +59,7 @@ AIMS = ("completion", "makespan")
 class Plans(NamedTuple):
     """A desk and weights for each plan, one above the other, and how the contest stands."""
 
-    stack: Desk  # every array with an axis in front: the plans
+    stack: PlanState  # every array with an axis in front: the plans
     weights: FloatArray  # (plans, weights)
     contest: IntArray  # (10,)
     promise: FloatArray  # (plans, 3) by `REST`, `END`, `WHOLE`; the last one is that of the plan that is kept
@@ -100,7 +100,7 @@ def make_plans(
         given += [(sets[0], group) for group in divisions(workload.cluster)]
     kept = [(sets[0], one)] if max(moves) > 0 else []
     desks = [_make_desk(workload, sim, weights, limit, group) for weights, group in given + kept]
-    stack = Desk._make(np.stack(arrays) for arrays in zip(*desks, strict=True))
+    stack = PlanState._make(np.stack(arrays) for arrays in zip(*desks, strict=True))
     return Plans(
         stack=stack,
         weights=np.stack([weights for weights, _ in given]),
@@ -126,12 +126,12 @@ def copy_plans(plans: Plans) -> Plans:
         name: getattr(plans, name).copy()
         for name in ("contest", "promise", "told", "known", "move")
     }
-    return plans._replace(stack=Desk._make(array.copy() for array in plans.stack), **own)
+    return plans._replace(stack=PlanState._make(array.copy() for array in plans.stack), **own)
 
 
 def _make_desk(
     workload: Workload, sim: Sim, weights: FloatArray, most: int, group: IntArray
-) -> Desk:
+) -> PlanState:
     cluster, tasks, instances, jobs = (
         workload.cluster,
         len(sim.task) - 1,
@@ -145,7 +145,7 @@ def _make_desk(
     )
     slots = min(most * FARTHER, instances) + 1
     power = np.asarray(cluster.power, float)
-    desk = Desk(
+    desk = PlanState(
         rank=np.zeros(tasks),
         ahead=np.zeros((tasks, p)),
         least=np.zeros(tasks),
@@ -207,10 +207,10 @@ def _make_desk(
     return desk
 
 
-@inline
-def desk_at(stack: Desk, m: int) -> Desk:
+@njit_inline
+def desk_at(stack: PlanState, m: int) -> PlanState:
     """The desk of one plan."""
-    return Desk(
+    return PlanState(
         stack.rank[m],
         stack.ahead[m],
         stack.least[m],
@@ -247,14 +247,14 @@ def desk_at(stack: Desk, m: int) -> Desk:
     )
 
 
-@lean
+@njit_noalloc
 def note_moment(sim: Sim, plans: Plans) -> None:
     """Write down on every desk when devices are free."""
     for m in range(len(plans.promise)):
         note_devices(sim, desk_at(plans.stack, m))
 
 
-@lean
+@njit_noalloc
 def plan_anew(sim: Sim, plans: Plans) -> int:
     """Decide which plan to follow, and make it; which one it is."""
     contest, count = plans.contest, len(plans.weights)
@@ -280,7 +280,7 @@ def plan_anew(sim: Sim, plans: Plans) -> int:
     )
 
 
-@lean
+@njit_noalloc
 def _lead(sim: Sim, plans: Plans) -> int:
     """Plan with the first weights alone: there are no others, or too many tasks are waiting for promises to be compared."""
     hurry = (
@@ -297,7 +297,7 @@ def _lead(sim: Sim, plans: Plans) -> int:
     return 0
 
 
-@lean
+@njit_noalloc
 def _contend(sim: Sim, plans: Plans, tries: int) -> int:
     """Plan with the weights followed so far and with challengers; the best of these plans is followed from now on."""
     contest, count = plans.contest, len(plans.weights)
@@ -316,7 +316,7 @@ def _contend(sim: Sim, plans: Plans, tries: int) -> int:
     return int(contest[FOLLOWED])
 
 
-@inline
+@njit_inline
 def _next_challenger(contest: IntArray, count: int) -> int:
     other = (contest[TRIED] + 1) % count
     if other == contest[FOLLOWED]:
@@ -325,7 +325,7 @@ def _next_challenger(contest: IntArray, count: int) -> int:
     return int(other)
 
 
-@lean
+@njit_noalloc
 def _go_on(sim: Sim, plans: Plans, arrived: bool, tries: int) -> int:
     """Go on with the plan that is kept, where it holds and no challenger is better; else keep a new one. Then try changes of it."""
     contest, count = plans.contest, len(plans.weights)
@@ -364,7 +364,7 @@ def _go_on(sim: Sim, plans: Plans, arrived: bool, tries: int) -> int:
     return count
 
 
-@lean
+@njit_noalloc
 def _promise(sim: Sim, plans: Plans, m: int) -> float:
     """Make a plan; what it promises. Of what is out of sight there is no completion to compare."""
     whole = plan_in_sight(
@@ -376,7 +376,7 @@ def _promise(sim: Sim, plans: Plans, m: int) -> float:
     return np.inf
 
 
-@lean
+@njit_noalloc
 def _measure(sim: Sim, plans: Plans, m: int, whole: bool) -> float:
     """Note what a plan promises the jobs that are here."""
     desk, now, rest, last = desk_at(plans.stack, m), sim.world[0].now, 0.0, 0.0
@@ -392,7 +392,7 @@ def _measure(sim: Sim, plans: Plans, m: int, whole: bool) -> float:
     return float(plans.promise[m, END if plans.contest[AIM] != 0 else REST])
 
 
-@lean
+@njit_noalloc
 def start_planned(sim: Sim, plans: Plans, m: int) -> None:
     """Commit what a plan starts now."""
     first = plans.stack.first[m]
@@ -402,7 +402,7 @@ def start_planned(sim: Sim, plans: Plans, m: int) -> None:
             commit(sim, i, d)
 
 
-@lean
+@njit_noalloc
 def live_by_plans(sim: Sim, plans: Plans) -> int:
     """Live moments to the end, committing what the plan followed starts now; returns ENDED or STUCK."""
     while True:
@@ -412,7 +412,7 @@ def live_by_plans(sim: Sim, plans: Plans) -> int:
         start_planned(sim, plans, plan_anew(sim, plans))
 
 
-@lean
+@njit_noalloc
 def live_to_choice(sim: Sim, plans: Plans) -> int:
     """Live on to the next moment with a ready task and an idle device, and write down how devices are; answers as `advance` does."""
     while True:

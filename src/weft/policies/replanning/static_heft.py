@@ -22,7 +22,7 @@ from weft.sim.kernel.tables import Sim, make_sim
 from weft.sim.view import Decision, View
 
 
-class HeftOnce:
+class StaticHeft:
     """HEFT as a static plan: each job is planned when it arrives, behind what was planned before, and the plan is kept.
 
     Noise, slowdowns and failures do not change it: tasks wait for their device and their turn.
@@ -165,6 +165,6 @@ def _plan_from_here(
 
 
 @POLICIES.register("heft")
-def heft_once() -> HeftOnce:
+def heft_once() -> StaticHeft:
     """HEFT's plan of each job, made when it arrives and kept."""
-    return HeftOnce()
+    return StaticHeft()

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from weft.model import Workload
 from weft.model.columns import FloatArray
-from weft.policies.replanning.placement import Desk
+from weft.policies.replanning.placement import PlanState
 from weft.policies.two_stage.q_network import Numbers, QNetwork, q_network, q_value
-from weft.sim.kernel.jit import inline, lean
+from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.ranks import mean_transfer
 from weft.sim.kernel.tables import JOB_HERE, Sim
 
@@ -62,17 +62,17 @@ def log_moving(workload: Workload, mean: FloatArray) -> float:
     return float(np.clip(np.log(ratio), -3.0, 3.0) / 3.0)
 
 
-@lean
+@njit_noalloc
 def prefers_keeping(
-    sim: Sim, desk: Desk, judge: QNetwork, told: Numbers, known: FloatArray, keeping: int
+    sim: Sim, desk: PlanState, judge: QNetwork, told: Numbers, known: FloatArray, keeping: int
 ) -> bool:
     """Whether keeping a plan looks better than making plans anew, by more than the caution."""
     describe_world(sim, desk, known[1], keeping, told)
     return bool(q_value(judge, 0, told[1]) > q_value(judge, 0, told[0]) + known[0])
 
 
-@lean
-def describe_world(sim: Sim, desk: Desk, moving: float, keeping: int, told: Numbers) -> None:
+@njit_noalloc
+def describe_world(sim: Sim, desk: PlanState, moving: float, keeping: int, told: Numbers) -> None:
     """Fill in what is told of both options."""
     p, jobs, left, share, slowed, down, later = len(sim.device), 0, 0, 0.0, 0, 0, 0
     for j in range(len(sim.job) - 1):
@@ -101,8 +101,8 @@ def describe_world(sim: Sim, desk: Desk, moving: float, keeping: int, told: Numb
         f[13] = later / max(jobs, 1)
 
 
-@inline
-def _observed(desk: Desk) -> tuple[float, float, float]:
+@njit_inline
+def _observed(desk: PlanState) -> tuple[float, float, float]:
     """How many durations were observed, the sum of the squares of their log ratios, and that part of it that kinds account for."""
     count, square, bias = 0.0, 0.0, 0.0
     for d in range(len(desk.alike)):

@@ -19,11 +19,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.model.columns import FloatArray, IntArray
-from weft.policies.replanning.placement import RANK, Desk, any_idle, note_arrivals, promised_finish
+from weft.policies.replanning.placement import (
+    RANK,
+    PlanState,
+    any_idle,
+    note_arrivals,
+    promised_finish,
+)
 from weft.policies.replanning.portfolio import FOLLOWED, Plans, desk_at, note_moment, plan_anew
 from weft.sim.kernel.commit import is_idle
 from weft.sim.kernel.events import MOMENT, advance
-from weft.sim.kernel.jit import inline, lean
+from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.queues import task_of
 from weft.sim.kernel.tables import JOB_HERE, READY, Sim
 
@@ -71,7 +77,7 @@ def make_turn(sim: Sim) -> Turn:
 # -- when a turn is due -------------------------------------------------------
 
 
-@lean
+@njit_noalloc
 def next_turn(sim: Sim, plans: Plans, turn: Turn) -> int:
     """Go on to the next turn, living moments as needed; answers as `advance` does."""
     turn.reward[:] = 0.0
@@ -92,7 +98,7 @@ def next_turn(sim: Sim, plans: Plans, turn: Turn) -> int:
         _note_ready(sim, plans, turn)
 
 
-@lean
+@njit_noalloc
 def _note_ready(sim: Sim, plans: Plans, turn: Turn) -> None:
     """List what is ready, in no certain order, and which devices are idle."""
     count, idle = 0, 0
@@ -106,7 +112,7 @@ def _note_ready(sim: Sim, plans: Plans, turn: Turn) -> None:
     begin_turns(sim, plans, turn, count, idle)
 
 
-@lean
+@njit_noalloc
 def begin_turns(sim: Sim, plans: Plans, turn: Turn, ready: int, idle: int) -> None:
     """The first turn of a moment, with `turn.ready` and `turn.idle` filled in."""
     turn.state[0], turn.state[3], turn.state[4], turn.state[5] = TASK, ready, idle, 0
@@ -117,7 +123,7 @@ def begin_turns(sim: Sim, plans: Plans, turn: Turn, ready: int, idle: int) -> No
         turn.state[6] += 1 if sim.job[j].state == JOB_HERE else 0
 
 
-@lean
+@njit_noalloc
 def take_turn(turn: Turn, choice: int) -> tuple[int, int]:
     """Take a candidate. Returns the task and the device to commit, or (-1, -1)."""
     chosen = turn.offer[choice]
@@ -138,7 +144,7 @@ def take_turn(turn: Turn, choice: int) -> tuple[int, int]:
     return task, chosen
 
 
-@inline
+@njit_inline
 def _set_aside(turn: Turn, task: int) -> None:
     at, count = 0, turn.state[3]
     for k in range(count):
@@ -151,7 +157,7 @@ def _set_aside(turn: Turn, task: int) -> None:
 # -- what is offered ----------------------------------------------------------
 
 
-@lean
+@njit_noalloc
 def offer(sim: Sim, plans: Plans, turn: Turn) -> bool:
     """Fill in the candidates of the turn, as the plan that is followed sees them; False when there is nothing to decide in this moment."""
     if turn.state[3] == 0 or turn.state[4] == 0:
@@ -164,8 +170,8 @@ def offer(sim: Sim, plans: Plans, turn: Turn) -> bool:
     return bool(turn.state[2] > 0)
 
 
-@inline
-def _offer_tasks(sim: Sim, desk: Desk, turn: Turn, weights: FloatArray) -> int:
+@njit_inline
+def _offer_tasks(sim: Sim, desk: PlanState, turn: Turn, weights: FloatArray) -> int:
     now, p, count = sim.world[0].now, len(sim.device), 0
     highest, rank, seconds, ready = -np.inf, 1e-300, 0.0, turn.state[3]
     for k in range(ready):
@@ -214,8 +220,8 @@ def _offer_tasks(sim: Sim, desk: Desk, turn: Turn, weights: FloatArray) -> int:
     return count
 
 
-@inline
-def _offer_devices(sim: Sim, desk: Desk, turn: Turn) -> int:
+@njit_inline
+def _offer_devices(sim: Sim, desk: PlanState, turn: Turn) -> int:
     now, i, count = sim.world[0].now, turn.state[1], 0
     g = task_of(sim, i)
     mean, where = max(desk.mean[g], 1e-300), desk.device[i]
@@ -264,7 +270,7 @@ def _offer_devices(sim: Sim, desk: Desk, turn: Turn) -> int:
     return count + 1
 
 
-@inline
+@njit_inline
 def _say_state(sim: Sim, turn: Turn, f: Features) -> None:
     """What is the same for all candidates: how much is ready and idle, and how many jobs are there."""
     p = len(sim.device)
@@ -275,13 +281,13 @@ def _say_state(sim: Sim, turn: Turn, f: Features) -> None:
     f[15] = 1.0
 
 
-@inline
+@njit_inline
 def _within(x: float, low: float, high: float) -> float:
     return high if not x < high else max(x, low)  # NaN and inf are the most there is
 
 
-@inline
-def _seconds_there(sim: Sim, desk: Desk, i: int, d: int) -> float:
+@njit_inline
+def _seconds_there(sim: Sim, desk: PlanState, i: int, d: int) -> float:
     g = task_of(sim, i)
     return float(
         sim.task[g].work
@@ -291,14 +297,14 @@ def _seconds_there(sim: Sim, desk: Desk, i: int, d: int) -> float:
     )
 
 
-@inline
-def _finish_there(sim: Sim, desk: Desk, i: int, d: int) -> float:
+@njit_inline
+def _finish_there(sim: Sim, desk: PlanState, i: int, d: int) -> float:
     """When it would end if it started there now; `note_arrivals` must have been asked about this task."""
     return float(max(sim.world[0].now, desk.arrival[d]) + _seconds_there(sim, desk, i, d))
 
 
-@inline
-def _next_end(desk: Desk, now: float) -> float:
+@njit_inline
+def _next_end(desk: PlanState, now: float) -> float:
     soonest = np.inf
     for d in range(len(desk.free)):
         if desk.busy[d] >= 0:
@@ -309,8 +315,8 @@ def _next_end(desk: Desk, now: float) -> float:
 # -- what it was worth --------------------------------------------------------
 
 
-@lean
-def _reward(sim: Sim, desk: Desk, turn: Turn) -> None:
+@njit_noalloc
+def _reward(sim: Sim, desk: PlanState, turn: Turn) -> None:
     """Compare what the plan promises now with what the last one did, for the jobs that were there then."""
     change, paths, count = 0.0, 0.0, 0
     for j in range(len(sim.job) - 1):
@@ -328,24 +334,26 @@ def _reward(sim: Sim, desk: Desk, turn: Turn) -> None:
         turn.reward[PROMISE] -= change * count / max(paths, 1e-300)
 
 
-@inline
-def _at_work(sim: Sim, desk: Desk) -> float:
+@njit_inline
+def _at_work(sim: Sim, desk: PlanState) -> float:
     busy = 0
     for d in range(len(desk.busy)):
         busy += 1 if sim.device[d].running >= 0 else 0
     return busy / len(desk.busy)
 
 
-@inline
-def _power(sim: Sim, desk: Desk) -> float:
+@njit_inline
+def _power(sim: Sim, desk: PlanState) -> float:
     drawn = 0.0
     for d in range(len(desk.power)):
         drawn += desk.power[d] if sim.device[d].running >= 0 else 0.0
     return drawn / len(desk.power)
 
 
-@inline
-def _account(sim: Sim, desk: Desk, turn: Turn, seconds: float, busy: float, drawn: float) -> None:
+@njit_inline
+def _account(
+    sim: Sim, desk: PlanState, turn: Turn, seconds: float, busy: float, drawn: float
+) -> None:
     """Count the time that has passed, by the terms of the document."""
     paths, count, late = 0.0, 0, 0
     for j in range(len(sim.job) - 1):

@@ -13,7 +13,7 @@ from weft.policies.two_stage.candidates import FEATURES, Turn, next_turn, take_t
 from weft.policies.two_stage.q_network import QNetwork, q_network, q_value
 from weft.sim.kernel.commit import commit
 from weft.sim.kernel.events import MOMENT
-from weft.sim.kernel.jit import inline, lean
+from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.tables import Sim
 
 
@@ -22,7 +22,7 @@ def turn_networks(arrays: Mapping[str, NDArray[Any]]) -> QNetwork:
     return q_network(arrays, networks=2, features=FEATURES)
 
 
-@lean
+@njit_noalloc
 def planned_choice(turn: Turn) -> int:
     """The candidate the plan would take: of several tasks the most urgent, by number among equals; none: to wait, or to hold."""
     best, urgent = turn.state[2] - 1, -np.inf
@@ -36,12 +36,12 @@ def planned_choice(turn: Turn) -> int:
     return int(best)
 
 
-@inline
+@njit_inline
 def _before(value: float, offer: int, highest: float, holder: int) -> bool:
     return value > highest or (value == highest and offer < holder)
 
 
-@lean
+@njit_noalloc
 def greedy_choice(network: QNetwork, turn: Turn) -> int:
     """The candidate with the highest value; among equals the planned one."""
     planned = planned_choice(turn)
@@ -56,7 +56,7 @@ def greedy_choice(network: QNetwork, turn: Turn) -> int:
     return best
 
 
-@lean
+@njit_noalloc
 def live_by_values(sim: Sim, plans: Plans, turn: Turn, network: QNetwork) -> int:
     """Live a simulation to its end, turn by turn; returns ENDED or STUCK."""
     while True:

@@ -1,4 +1,4 @@
-"""Policies of Q-networks: `PlanDqn` chooses how to plan, `TurnDqn` a ready task and then a device."""
+"""Policies of Q-networks: `SwitchPolicy` chooses how to plan, `TwoStageDqn` a ready task and then a device."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.model import Scenario, Workload
-from weft.policies.replanning.policy import Foresight, Mirror
+from weft.policies.replanning.policy import Mirror, ReplanningPolicy
 from weft.policies.replanning.portfolio import FAR, HURRY, Plans, judged_by, plan_anew
 from weft.policies.replanning.switch import plan_judge
 from weft.policies.two_stage.candidates import Turn, begin_turns, make_turn, offer, take_turn
@@ -21,13 +21,13 @@ MOVES = (4, 100_000)
 """Changes of a plan that is kept at an event; and how many tasks may be timed in trying changes when it is new (about 8 ms)."""
 
 
-class PlanDqn(Foresight):
-    """Plans as `Foresight` does, or keeps a plan and betters it by small changes: whichever a Q-network says is worth more now.
+class SwitchPolicy(ReplanningPolicy):
+    """Plans as `ReplanningPolicy` does, or keeps a plan and betters it by small changes: whichever a Q-network says is worth more now.
 
     Parameters
     ----------
     arrays : of the network, see `weft.policies.replanning.switch`
-    weights, most, challengers, aim, homes : of the plans, see `Foresight`
+    weights, most, challengers, aim, homes : of the plans, see `ReplanningPolicy`
     moves : changes of the plan that is kept, tried at every event; and tasks timed in trying changes when it is new
     caution : by how much keeping must look better, in tenths of the logarithm of the time jobs have left in the system
     """
@@ -53,13 +53,13 @@ class PlanDqn(Foresight):
         return judged_by(super().plans(sim), self.judge, self.caution)
 
 
-class TurnDqn(Foresight):
+class TwoStageDqn(ReplanningPolicy):
     """Takes the candidate with the highest value, turn by turn; among equals the one of the plan.
 
     Parameters
     ----------
     arrays : of the networks for tasks and for devices, see `weft.policies.two_stage.candidates`
-    weights, most, challengers, aim, homes : of the plan, see `Foresight`
+    weights, most, challengers, aim, homes : of the plan, see `ReplanningPolicy`
     """
 
     def __init__(

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import InvalidInput
-from weft.sim.kernel.jit import lean
+from weft.sim.kernel.jit import njit_noalloc
 
 Numbers = NDArray[np.float32]
 
@@ -51,7 +51,7 @@ def q_network(arrays: Mapping[str, NDArray[Any]], *, networks: int, features: in
     return QNetwork(**parts, space=np.zeros((2, h), np.float32))
 
 
-@lean
+@njit_noalloc
 def q_value(network: QNetwork, which: int, feature: Numbers) -> float:
     """The value of one candidate."""
     h = network.b1.shape[1]

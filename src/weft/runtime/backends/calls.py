@@ -11,7 +11,7 @@ from typing import Any
 
 from weft.errors import InvalidInput
 from weft.runtime.backends.local.worker import Slot
-from weft.runtime.backends.payload import Parcel, drop, pack
+from weft.runtime.backends.payload import Payload, drop, pack
 from weft.runtime.backends.protocol import Call, Input
 
 
@@ -26,7 +26,7 @@ class Calls:
     def __init__(self, calls: Sequence[Call], where: str) -> None:
         self._calls: list[Call] = []
         self._where = where
-        self._arguments: dict[int, Parcel] = {}
+        self._arguments: dict[int, Payload] = {}
         self.functions: list[bytes] = []
         """Pickled, by number."""
         self.function: list[int] = []
@@ -47,7 +47,7 @@ class Calls:
         self._calls.extend(calls)
         self.function.extend(self._numbers[id(call.function)] for call in calls)
 
-    def arguments(self, instance: int) -> Parcel:
+    def arguments(self, instance: int) -> Payload:
         """Arguments with slots for the results of others; packed once, however often the instance runs."""
         call = self._calls[instance]
         if not call.kwargs and all(
@@ -102,5 +102,5 @@ def pickled_function(function: Any, *, richer: str = "cloudpickle") -> bytes:
 
 
 @lru_cache(maxsize=1000)
-def _slots_only(args: tuple[Input, ...]) -> Parcel:
+def _slots_only(args: tuple[Input, ...]) -> Payload:
     return pack((with_slots(args), {}), "never-written", shared_from=sys.maxsize)

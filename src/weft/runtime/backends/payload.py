@@ -21,7 +21,7 @@ SHARED_FROM = 65536
 _ALIGNED = 64
 
 
-class Parcel(NamedTuple):
+class Payload(NamedTuple):
     """A pickled value. `spans` are the places of its buffers in the file; when `data` is empty, the first span is the pickle itself."""
 
     data: bytes
@@ -34,7 +34,7 @@ class Parcel(NamedTuple):
         return len(self.data) + sum(end - begin for begin, end in self.spans)
 
 
-def pack(value: Any, path: str | Path, *, shared_from: int = SHARED_FROM) -> Parcel:
+def pack(value: Any, path: str | Path, *, shared_from: int = SHARED_FROM) -> Payload:
     """Pickle a value; large buffers go to a file at `path`, which is only written if there are some.
 
     Examples
@@ -56,12 +56,12 @@ def pack(value: Any, path: str | Path, *, shared_from: int = SHARED_FROM) -> Par
         large.insert(0, memoryview(data))
         data = b""
     if not large:
-        return Parcel(data)
+        return Payload(data)
     where, spans = _write(Path(path), large)
-    return Parcel(data, str(where), spans)
+    return Payload(data, str(where), spans)
 
 
-def unpack(parcel: Parcel) -> Any:
+def unpack(parcel: Payload) -> Any:
     """The value; its large arrays are views of the file, read-only."""
     if parcel.path is None:
         return pickle.loads(parcel.data)
@@ -72,7 +72,7 @@ def unpack(parcel: Parcel) -> Any:
     return pickle.loads(data, buffers=views)
 
 
-def save(parcel: Parcel, path: Path) -> None:
+def save(parcel: Payload, path: Path) -> None:
     """Write a parcel to one file that outlives the run: a header of lengths, then the bytes. Either all of it is there or nothing."""
     blob = b"" if parcel.path is None else Path(parcel.path).read_bytes()
     header = pickle.dumps((parcel.data, parcel.spans))
@@ -81,18 +81,18 @@ def save(parcel: Parcel, path: Path) -> None:
     draft.replace(path)
 
 
-def load(path: Path, into: Path) -> Parcel:
+def load(path: Path, into: Path) -> Payload:
     """Read what `save` wrote; buffers go to the file `into`."""
     raw = path.read_bytes()
     size = int.from_bytes(raw[:8], "little")
     data, spans = pickle.loads(raw[8 : 8 + size])
     if not spans:
-        return Parcel(data)
+        return Payload(data)
     into.write_bytes(raw[8 + size :])
-    return Parcel(data, str(into), spans)
+    return Payload(data, str(into), spans)
 
 
-def drop(parcel: Parcel) -> None:
+def drop(parcel: Payload) -> None:
     """Remove its file; readers that have it mapped keep it until they are done."""
     if parcel.path is not None:
         Path(parcel.path).unlink(missing_ok=True)

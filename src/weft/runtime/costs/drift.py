@@ -19,7 +19,7 @@ LARGEST = 20_000_000
 """Entries of a duration matrix above which estimates are left as they are."""
 
 
-class Drift:
+class DriftDetector:
     """Keeps log(measured / estimated) by task kind and device, and says when the estimates in use are off by more than `threshold`.
 
     Parameters
@@ -29,7 +29,7 @@ class Drift:
     Examples
     --------
     >>> workload = Workload.of(Problem.from_arrays([[1.0, 1.0], [1.0, 1.0]]))
-    >>> drift = Drift(workload, least=1)
+    >>> drift = DriftDetector(workload, least=1)
     >>> drift.finished(0, 0, 3.0, 1.0)
     True
     >>> drift.corrected().problems[0].durations().round(9).tolist()

@@ -14,7 +14,7 @@ from weft.model import Cluster, Problem, Workflow
 from weft.model.columns import FloatArray, IntArray, frozen
 from weft.runtime.backends.protocol import Finished
 from weft.runtime.costs.drift import filled
-from weft.runtime.costs.history import Durations, History, Sample
+from weft.runtime.costs.history import Durations, History, Measurement
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
 from weft.runtime.engine.observer import Observer
 from weft.sim.device_state import Group
@@ -162,7 +162,7 @@ class Recorder(Observer):
     def __init__(self, history: History, said: Sequence[Workflow]) -> None:
         self.history = history
         self.said = list(said)
-        self._samples: list[Sample] = []
+        self._samples: list[Measurement] = []
         self._links: list[tuple[str, str, float, float]] = []
         self._bytes: dict[int, FloatArray] = {}
 
@@ -181,7 +181,7 @@ class Recorder(Observer):
             work, data = float(w.work[task]), float(self._bytes[template][task])
             kind, device = w.kinds[w.kind[task]], cluster.kinds[event.device]
             self._samples.append(
-                Sample(kind, device, event.finish - event.start, work, data, output)
+                Measurement(kind, device, event.finish - event.start, work, data, output)
             )
         for moved in event.transfers:
             source = cluster.kinds[moved.source] if moved.source >= 0 else "disk"

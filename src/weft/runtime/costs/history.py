@@ -40,7 +40,7 @@ CREATE INDEX IF NOT EXISTS link_key ON link (source, target, id);
 
 
 @dataclass(frozen=True)
-class Sample:
+class Measurement:
     """One finished task."""
 
     kind: str
@@ -84,7 +84,7 @@ class History:
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
     >>> history = History(Path(folder.name) / "history.sqlite")
-    >>> history.add([Sample("gemm", "cpu", seconds) for seconds in (1.0, 2.0, 9.0)])
+    >>> history.add([Measurement("gemm", "cpu", seconds) for seconds in (1.0, 2.0, 9.0)])
     >>> history.predict("gemm", "cpu")
     2.0
     >>> folder.cleanup()
@@ -100,7 +100,7 @@ class History:
     # -- writing ------------------------------------------------------------
 
     def add(
-        self, samples: Iterable[Sample], links: Iterable[tuple[str, str, float, float]] = ()
+        self, samples: Iterable[Measurement], links: Iterable[tuple[str, str, float, float]] = ()
     ) -> None:
         """Add finished tasks, and (source kind, target kind, bytes, seconds) of transfers; drop the oldest."""
         now = time.time()

@@ -40,7 +40,7 @@ class FoundDevice:
 
 
 @dataclass(frozen=True)
-class Measure:
+class ProfileMeasure:
     """One micro-benchmark on one device: median and quartiles, in `unit`."""
 
     device: str
@@ -153,7 +153,7 @@ def _optional(name: str) -> Any:
 # -- micro-benchmarks ---------------------------------------------------------
 
 
-def measure(device: FoundDevice, *, quick: bool = False) -> list[Measure]:
+def measure(device: FoundDevice, *, quick: bool = False) -> list[ProfileMeasure]:
     """Matrix products, memory bandwidth, copies and launch latency of a device."""
     repeats = 3 if quick else 9
     if device.kind == "cpu":
@@ -162,7 +162,7 @@ def measure(device: FoundDevice, *, quick: bool = False) -> list[Measure]:
     return [] if torch is None else list(_measure_torch(torch, device, repeats))
 
 
-def _measure_processor(device: FoundDevice, repeats: int) -> Iterator[Measure]:
+def _measure_processor(device: FoundDevice, repeats: int) -> Iterator[ProfileMeasure]:
     rng = np.random.default_rng(0)
     for n in MATRICES:
         a = rng.random((n, n), dtype=np.float32)
@@ -187,7 +187,7 @@ def _measure_processor(device: FoundDevice, repeats: int) -> Iterator[Measure]:
     yield _latency(device, repeats)
 
 
-def _latency(device: FoundDevice, repeats: int) -> Measure:
+def _latency(device: FoundDevice, repeats: int) -> ProfileMeasure:
     """Seconds from handing an empty task to a process until its answer is here."""
     from weft.model import Problem, Workload
     from weft.runtime.backends.local.backend import LocalBackend
@@ -213,7 +213,7 @@ def _nothing() -> None:
     """An empty task."""
 
 
-def _measure_torch(torch: Any, device: FoundDevice, repeats: int) -> Iterator[Measure]:
+def _measure_torch(torch: Any, device: FoundDevice, repeats: int) -> Iterator[ProfileMeasure]:
     kind = "cuda" if device.name.startswith(("gpu", "cuda")) else device.name.rstrip("0123456789")
     place = torch.device(kind, device.index)
     wait = getattr(torch, kind).synchronize
@@ -266,7 +266,7 @@ def _rate(
     amount: float,
     repeats: int,
     work: Callable[[], object],
-) -> Measure:
+) -> ProfileMeasure:
     return _summary(device, what, unit, [amount / s for s in _seconds(work, repeats)])
 
 
@@ -280,9 +280,9 @@ def _seconds(work: Callable[[], object], repeats: int) -> list[float]:
     return found
 
 
-def _summary(device: FoundDevice, what: str, unit: str, values: list[float]) -> Measure:
+def _summary(device: FoundDevice, what: str, unit: str, values: list[float]) -> ProfileMeasure:
     low, median, high = np.quantile(values, (0.25, 0.5, 0.75)).tolist()
-    return Measure(device.name, what, unit, median, low, high, len(values))
+    return ProfileMeasure(device.name, what, unit, median, low, high, len(values))
 
 
 # -- kept as a prior ----------------------------------------------------------
@@ -294,7 +294,7 @@ def profile_path() -> Path:
 
 
 def save_profile(
-    found: list[FoundDevice], measures: list[Measure], path: Path | None = None
+    found: list[FoundDevice], measures: list[ProfileMeasure], path: Path | None = None
 ) -> Path:
     """Keep what was found and measured."""
     where = path or profile_path()

@@ -6,17 +6,17 @@ import warnings
 from collections.abc import Callable
 from math import inf
 
-from weft.runtime.deciders.policy import Guide, greedy
+from weft.runtime.deciders.policy import Decider, greedy
 from weft.runtime.engine.failure import PolicyReplaced
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
 from weft.sim.view import Block, Decision
 
 
-class Decider:
+class FallbackDecider:
     """Who decides in a run, for as long as it does so sensibly."""
 
     def __init__(
-        self, life: LiveLifecycle, guide: Guide, spare: Callable[[], Guide] = greedy
+        self, life: LiveLifecycle, guide: Decider, spare: Callable[[], Decider] = greedy
     ) -> None:
         self.life = life
         self.guide = guide

@@ -21,7 +21,7 @@ REPLAN_SECONDS = 1.0
 """Time limit of planners that search, when they plan while others wait."""
 
 
-class PlanGuide:
+class PlanDecider:
     """The plan of a planner: every device gets its tasks in the planned order, a few ahead of time.
 
     Jobs are planned as they arrive, behind what was planned before. Copies of a plan are left out: data is where it is needed soon enough.

@@ -8,12 +8,12 @@ from typing import Protocol
 from weft.errors import InvalidInput
 from weft.model import Schedule, Workload
 from weft.policies import POLICIES, RulePolicy
-from weft.runtime.deciders.rules import RuleGuide
+from weft.runtime.deciders.rules import RuleDecider
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
 from weft.sim.view import Block, Decision, Policy
 
 
-class Guide(Protocol):
+class Decider(Protocol):
     """Decides what runs where, one decision at a time."""
 
     @property
@@ -38,7 +38,7 @@ class Guide(Protocol):
         ...
 
 
-class PolicyGuide:
+class PolicyDecider:
     """Adaptive: a policy is asked at every event."""
 
     def __init__(self, policy: Policy, *, seed: int = 0) -> None:
@@ -64,7 +64,7 @@ class PolicyGuide:
         return self.policy.decide(life.view(now))
 
 
-class ReplayGuide:
+class ReplayDecider:
     """A schedule for each problem, carried out as it is: devices, order and copies. A lost device is waited for."""
 
     name = "replay"
@@ -97,12 +97,12 @@ class ReplayGuide:
         return
 
 
-def adaptive(policy: Policy, *, seed: int = 0) -> RuleGuide | PolicyGuide:
+def adaptive(policy: Policy, *, seed: int = 0) -> RuleDecider | PolicyDecider:
     """A policy as a guide; rules have one of their own, which decides the same more quickly."""
-    return RuleGuide(policy) if type(policy) is RulePolicy else PolicyGuide(policy, seed=seed)
+    return RuleDecider(policy) if type(policy) is RulePolicy else PolicyDecider(policy, seed=seed)
 
 
-def greedy() -> RuleGuide | PolicyGuide:
+def greedy() -> RuleDecider | PolicyDecider:
     """What takes over when a policy fails: earliest finish time."""
     return adaptive(POLICIES.create("eft"))
 

@@ -11,7 +11,7 @@ from weft.sim.story import POOL
 from weft.sim.view import Decision
 
 
-class RuleGuide:
+class RuleDecider:
     """A rule is asked at every event: the first ready instance in its order for which its placement finds a device.
 
     What becomes ready is put on the heap of its kind; what was committed or held back since is dropped when it comes to the top.

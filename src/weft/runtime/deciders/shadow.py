@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from weft.runtime.deciders.policy import Guide
+from weft.runtime.deciders.policy import Decider
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
 from weft.sim.view import Block, Decision, Policy, View
 
@@ -40,10 +40,10 @@ class ShadowReport:
         )
 
 
-class ShadowedGuide:
+class ShadowedDecider:
     """A guide that decides, and a policy that is only asked."""
 
-    def __init__(self, guide: Guide, shadow: Policy, *, seed: int = 0) -> None:
+    def __init__(self, guide: Decider, shadow: Policy, *, seed: int = 0) -> None:
         self.guide = guide
         self.shadow = shadow
         self.seed = seed

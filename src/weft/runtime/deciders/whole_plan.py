@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from weft.runtime.backends.protocol import Finished
-from weft.runtime.deciders.plan import OPEN, PlanGuide
+from weft.runtime.deciders.plan import OPEN, PlanDecider
 from weft.runtime.engine.driver import Driver
-from weft.runtime.journal import Record
+from weft.runtime.journal import JournalEntry
 from weft.sim.device_state import Group
 
 GAIN, CHANGE = 0.1, 0.05
@@ -23,7 +23,7 @@ Tell = Callable[[int, Finished], bool]
 """Told of every instance that is finished, parents first; False: no more of this plan, let what runs end."""
 
 
-class Row(NamedTuple):
+class PlanRow(NamedTuple):
     """A task of a plan: the instance, its device, and the instances it reads, parents by number."""
 
     instance: int
@@ -37,7 +37,7 @@ class WholePlans(Protocol):
 
     whole: bool | None
 
-    def run_plan(self, rows: Sequence[Row], tell: Tell, *, fixed: bool) -> None:
+    def run_plan(self, rows: Sequence[PlanRow], tell: Tell, *, fixed: bool) -> None:
         """Run a plan, or as much of it as goes as planned; unless it is `fixed`, only until there is a new device."""
         ...
 
@@ -48,7 +48,7 @@ def run_whole(driver: Driver, guide: object) -> None:
     if (
         not isinstance(backend, WholePlans)
         or backend.whole is False
-        or not isinstance(guide, PlanGuide)
+        or not isinstance(guide, PlanDecider)
         or driver.replaced
     ):
         return
@@ -66,7 +66,7 @@ def run_whole(driver: Driver, guide: object) -> None:
         ]  # without what ended since it was made
         watch.plan = []
         backend.run_plan(
-            [Row(i, device, watch.parents(i)) for i, device in plan],
+            [PlanRow(i, device, watch.parents(i)) for i, device in plan],
             watch.teller(plan),
             fixed=not guide.replan,
         )
@@ -75,7 +75,7 @@ def run_whole(driver: Driver, guide: object) -> None:
 class _Watch:
     """Tells the driver what happens; when it is not as predicted, looks whether another plan would be better."""
 
-    def __init__(self, driver: Driver, guide: PlanGuide) -> None:
+    def __init__(self, driver: Driver, guide: PlanDecider) -> None:
         self.driver = driver
         self.guide = guide
         self.plan = guide.first_plan()
@@ -103,7 +103,8 @@ class _Watch:
         expected = life.expected([instance], event.device)
         device = life.workload.cluster.names[event.device]
         driver.resume(
-            [Record(instance, device, 0.0, event.start, event.finish, {}, None)], lambda _: Path()
+            [JournalEntry(instance, device, 0.0, event.start, event.finish, {}, None)],
+            lambda _: Path(),
         )
         group = Group([instance], event.device, 0.0, start=event.start)
         for observer in driver.observers:

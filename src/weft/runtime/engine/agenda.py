@@ -10,7 +10,7 @@ from weft.model import Workload
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
 
 
-class Agenda:
+class JobTimers:
     """When jobs come and go.
 
     Parameters
@@ -21,7 +21,7 @@ class Agenda:
     --------
     >>> from weft.model import Problem, Workload
     >>> life = LiveLifecycle(Workload.of(Problem.from_arrays([[1.0]]), arrival=[0.0, 2.0]))
-    >>> agenda = Agenda(life, [inf, 3.0])
+    >>> agenda = JobTimers(life, [inf, 3.0])
     >>> agenda.arrivals(0.0), agenda.next(), agenda.arrivals(2.5), agenda.next()
     ([0], 2.0, [1], 3.0)
     """

@@ -21,7 +21,7 @@ RESERVED = -2
 
 
 @dataclass(eq=False, slots=True)
-class Sent:
+class SentOrder:
     """An order a device has, and since when."""
 
     order: Order
@@ -46,7 +46,7 @@ class Dispatch:
         self.reservations = reservations
         self.window = 1 if life.modelled or life.planned else window
         devices = range(len(life.machines))
-        self.sent: list[deque[Sent]] = [deque() for _ in devices]
+        self.sent: list[deque[SentOrder]] = [deque() for _ in devices]
         self.wakes = [inf for _ in devices]
         """When to look at each device again."""
         self._free = [0.0 for _ in devices]
@@ -122,17 +122,17 @@ class Dispatch:
             tuple([bool(life.choices_of(i)) for i in members]),
         )
         self._numbers += 1
-        self.sent[device].append(Sent(order, group, now))
+        self.sent[device].append(SentOrder(order, group, now))
         self.backend.submit(order, device, float(order.number))
 
     # -- and come back ------------------------------------------------------
 
-    def take(self, event: Finished | Failed) -> Sent | None:
+    def take(self, event: Finished | Failed) -> SentOrder | None:
         """The order an event ends; None if it was called off before."""
         sent = self.sent[event.device]
         return sent.popleft() if sent and sent[0].order.number == event.number else None
 
-    def take_all(self, device: int) -> deque[Sent]:
+    def take_all(self, device: int) -> deque[SentOrder]:
         """All that a device had, and has no more."""
         gone, self.sent[device] = self.sent[device], deque()
         return gone
@@ -161,7 +161,7 @@ class Dispatch:
         ):
             running.start = max(running.start, min(event.time, now))
 
-    def strays(self) -> list[tuple[int, Sent, bool]]:
+    def strays(self) -> list[tuple[int, SentOrder, bool]]:
         """(device, order, whether it ran) of every order whose group is no longer on its device; they are out no more."""
         found = []
         for device, machine in enumerate(self.life.machines):
@@ -184,7 +184,7 @@ class Dispatch:
                 first, group.device, job=self.life.place[first][0], seconds=seconds, now=now
             )
 
-    def release(self, sent: Sent, device: int) -> None:
+    def release(self, sent: SentOrder, device: int) -> None:
         """What was sent and never ran gives back what it reserved."""
         if self.reservations is not None:
             self.reservations.release(sent.order.members[0], device)

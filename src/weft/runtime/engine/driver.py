@@ -23,20 +23,20 @@ from weft.runtime.backends.protocol import (
     Finished,
     Started,
 )
-from weft.runtime.costs.drift import Drift
-from weft.runtime.deciders.fallback import Decider
-from weft.runtime.deciders.policy import Guide, greedy
-from weft.runtime.engine.agenda import Agenda
-from weft.runtime.engine.dispatch import Dispatch, Sent
+from weft.runtime.costs.drift import DriftDetector
+from weft.runtime.deciders.fallback import FallbackDecider
+from weft.runtime.deciders.policy import Decider, greedy
+from weft.runtime.engine.agenda import JobTimers
+from weft.runtime.engine.dispatch import Dispatch, SentOrder
 from weft.runtime.engine.failure import Failure
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
 from weft.runtime.engine.observer import Observer
 from weft.runtime.engine.outcome import in_turn, of_members, outcomes_of
-from weft.runtime.engine.patience import Patience
-from weft.runtime.engine.readers import Readers
+from weft.runtime.engine.patience import RetryTracker
+from weft.runtime.engine.readers import ResultRefs
 from weft.runtime.engine.resume import take_over
-from weft.runtime.journal import Record
-from weft.runtime.options import Terms
+from weft.runtime.journal import JournalEntry
+from weft.runtime.options import RunOptions
 from weft.runtime.service.budgets import Reservations
 from weft.sim.device_state import Group
 from weft.sim.view import Block
@@ -64,17 +64,17 @@ class Driver:
         self,
         life: LiveLifecycle,
         backend: Backend,
-        guide: Guide,
+        guide: Decider,
         *,
-        terms: Terms | None = None,
+        terms: RunOptions | None = None,
         cancels: Sequence[float] | None = None,
-        drift: Drift | None = None,
+        drift: DriftDetector | None = None,
         reservations: Reservations | None = None,
         wanted: frozenset[int] = frozenset(),
         observers: Sequence[Observer] = (),
         grown: Callable[[Cluster], Workload] | None = None,
         intake: Intake | None = None,
-        spare: Callable[[], Guide] = greedy,
+        spare: Callable[[], Decider] = greedy,
     ) -> None:
         """`grown` makes the same workload for more devices; without it, those that were not there from the start are left alone.
 
@@ -84,7 +84,7 @@ class Driver:
         self.life = life
         self.backend = backend
         self.name = guide.name
-        self.terms = terms or Terms()
+        self.terms = terms or RunOptions()
         self.workload = life.workload
         self.drift = drift
         self.grown = grown
@@ -93,11 +93,11 @@ class Driver:
         self.failures: list[Failure] = []
         self.changes: list[tuple[float, int, float]] = []
         self.now = 0.0
-        self.decider = Decider(life, guide, spare)
+        self.decider = FallbackDecider(life, guide, spare)
         self.dispatch = Dispatch(life, backend, window=self.terms.window, reservations=reservations)
-        self.patience = Patience(self.terms, life)
-        self.readers = Readers(life, wanted)
-        self.agenda = Agenda(life, [inf] * self.workload.jobs if cancels is None else cancels)
+        self.patience = RetryTracker(self.terms, life)
+        self.readers = ResultRefs(life, wanted)
+        self.agenda = JobTimers(life, [inf] * self.workload.jobs if cancels is None else cancels)
         self._devices = range(self.workload.cluster.p)
         self._sacrificed: set[int] = set()
         """Devices the driver ended itself, with an order it called off: nobody else is to blame for their loss."""
@@ -141,7 +141,7 @@ class Driver:
         for observer in self.observers:
             observer.ended(self.life, self.now)
 
-    def resume(self, records: Sequence[Record], path: Callable[[int], Path]) -> None:
+    def resume(self, records: Sequence[JournalEntry], path: Callable[[int], Path]) -> None:
         """Take over what an earlier process finished; `path` tells where each result is. Comes after the backend has begun."""
         self.now = self.backend.clock()
         self._early += self._take_arrivals()
@@ -430,7 +430,7 @@ class Driver:
 
     def _call_off_strays(self) -> None:
         """Tell the backend of every order whose group is no longer on its device."""
-        strays: list[tuple[int, Sent, bool]] = self.dispatch.strays()
+        strays: list[tuple[int, SentOrder, bool]] = self.dispatch.strays()
         for device, sent, ran in strays:
             self.dispatch.release(sent, device)
             if ran and not self.life.modelled:

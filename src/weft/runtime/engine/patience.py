@@ -6,14 +6,14 @@ from math import inf
 
 from weft.runtime.backends.protocol import DeviceLost, Fault
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
-from weft.runtime.options import Terms
+from weft.runtime.options import RunOptions
 from weft.sim.device_state import Group
 
 
-class Patience:
+class RetryTracker:
     """Counts what went wrong with each instance, and holds it against the terms of the run."""
 
-    def __init__(self, terms: Terms, life: LiveLifecycle) -> None:
+    def __init__(self, terms: RunOptions, life: LiveLifecycle) -> None:
         self.terms = terms
         self.held: dict[int, float] = {}
         """Instance -> when its next attempt is due."""

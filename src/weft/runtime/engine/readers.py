@@ -10,7 +10,7 @@ from weft.model import Workflow
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
 
 
-class Readers:
+class ResultRefs:
     """Counts for every instance the tasks that have yet to read its result.
 
     Parameters
@@ -21,7 +21,7 @@ class Readers:
     --------
     >>> from weft.model import Problem, Workload
     >>> life = LiveLifecycle(Workload.of(Problem.from_arrays([[1.0], [1.0]], [[0, 1]])))
-    >>> readers = Readers(life, frozenset({1}))
+    >>> readers = ResultRefs(life, frozenset({1}))
     >>> life.inputs[1].append((0, 0))
     >>> readers.done([1]), readers.needed(0), readers.needed(1)
     ([0], False, True)

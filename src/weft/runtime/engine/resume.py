@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
-from weft.runtime.journal import Record
+from weft.runtime.journal import JournalEntry
 from weft.sim.device_state import Group
 
 
-def take_over(life: LiveLifecycle, records: Sequence[Record]) -> list[Group]:
+def take_over(life: LiveLifecycle, records: Sequence[JournalEntry]) -> list[Group]:
     """Live through what is on record again; return what was taken over. What a task needed must come before it, as in a journal."""
     names = {name: d for d, name in enumerate(life.workload.cluster.names)}
     groups = []
@@ -23,7 +23,7 @@ def take_over(life: LiveLifecycle, records: Sequence[Record]) -> list[Group]:
     return groups
 
 
-def _device(life: LiveLifecycle, record: Record, names: dict[str, int]) -> int | None:
+def _device(life: LiveLifecycle, record: JournalEntry, names: dict[str, int]) -> int | None:
     """The device a task ran on; if that is gone, one that could have run it: the trace must say something."""
     own = names.get(record.device, -1)
     if own >= 0 and life.can_run(record.instance, own):

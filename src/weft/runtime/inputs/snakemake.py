@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, TypeVar
 
-from weft.runtime.costs.history import History, Sample
+from weft.runtime.costs.history import History, Measurement
 
 DEVICE = "snakemake"
 """Rules are kept in the history as kinds of tasks on this kind of device."""
@@ -48,7 +48,7 @@ def learn(folder: Path, history: History) -> int:
     mark = folder / MARK
     jobs = finished_jobs(folder, after=float(mark.read_text()) if mark.exists() else 0.0)
     if jobs:
-        history.add(Sample(job.rule, DEVICE, job.end - job.start) for job in jobs)
+        history.add(Measurement(job.rule, DEVICE, job.end - job.start) for job in jobs)
         draft = mark.with_suffix(".draft")
         draft.write_text(repr(jobs[-1].end))
         draft.replace(mark)

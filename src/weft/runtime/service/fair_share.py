@@ -21,7 +21,7 @@ TRIES = 16
 """Tasks of a job that are tried when the device a policy wants for them has no room."""
 
 
-class SharedGuide(Observer):
+class FairShareDecider(Observer):
     """The job of the highest priority first; among equals, of the application that got least device time for its share.
 
     Within a job the policy decides, which sees nothing else that is ready. A device is given little ahead of time, so that whoever comes

@@ -18,10 +18,10 @@ from weft.policies import Policy
 from weft.runtime.backends.protocol import Backend
 from weft.runtime.costs.history import History
 from weft.runtime.inputs.functions import application_of
-from weft.runtime.options import Terms
+from weft.runtime.options import RunOptions
 from weft.runtime.service.budgets import Budget, Reservations
 from weft.runtime.service.queue import Waiting, WaitQueue
-from weft.runtime.service.session import BusyPeriod, Rules, Ticket
+from weft.runtime.service.session import ServiceConfig, ServiceSession, ValueSample
 from weft.runtime.service.shares import Shares
 
 
@@ -44,22 +44,22 @@ class Service:
         backend: Backend,
         *,
         policy: str | Policy = "eft",
-        queue: WaitQueue[Ticket] | None = None,
+        queue: WaitQueue[ValueSample] | None = None,
         budgets: Mapping[str, Budget] | None = None,
         together: int = 4,
         history: History | None = None,
-        terms: Terms | None = None,
+        terms: RunOptions | None = None,
     ) -> None:
         if together < 1:
             raise InvalidInput(
                 f"together is {together}; an application needs room for one submission at least"
             )
         self.backend = backend
-        self.queue: WaitQueue[Ticket] = queue if queue is not None else WaitQueue()
+        self.queue: WaitQueue[ValueSample] = queue if queue is not None else WaitQueue()
         self.together = together
-        self._rules = Rules(
+        self._rules = ServiceConfig(
             policy=policy,
-            terms=terms or Terms(on_error="continue"),
+            terms=terms or RunOptions(on_error="continue"),
             shares=Shares(self.queue.shares.of),
             reservations=Reservations([], budgets) if budgets else None,
             history=history,
@@ -111,11 +111,13 @@ class Service:
                 return
             if self._rules.reservations is not None:
                 self._rules.reservations.begin()
-            period = BusyPeriod(self.backend, self._rules, self._following, together=self.together)
+            period = ServiceSession(
+                self.backend, self._rules, self._following, together=self.together
+            )
             period.run(first, self._since())
             self._clock = max(self._clock, self.backend.clock())
 
-    def _following(self, allowed: Callable[[str], bool]) -> Waiting[Ticket] | None:
+    def _following(self, allowed: Callable[[str], bool]) -> Waiting[ValueSample] | None:
         try:
             return self._take(0.0, allowed)
         except IndexError:
@@ -123,7 +125,7 @@ class Service:
 
     def _take(
         self, timeout: float | None, allowed: Callable[[str], bool] = lambda _: True
-    ) -> Waiting[Ticket]:
+    ) -> Waiting[ValueSample]:
         """The next submission that nobody has cancelled."""
         while True:
             waiting = self.queue.take(timeout, allowed=allowed)

@@ -19,9 +19,9 @@ from weft.runtime.engine.failure import TaskFailed
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
 from weft.runtime.engine.observer import Observer
 from weft.runtime.inputs.functions import Application
-from weft.runtime.options import Terms
+from weft.runtime.options import RunOptions
 from weft.runtime.service.budgets import Reservations
-from weft.runtime.service.fair_share import SharedGuide
+from weft.runtime.service.fair_share import FairShareDecider
 from weft.runtime.service.queue import Waiting
 from weft.runtime.service.shares import Shares
 from weft.sim.device_state import Group
@@ -29,21 +29,21 @@ from weft.sim.device_state import Group
 MOST = 200_000
 """Instances of a busy period; whoever comes then waits for the next one. It bounds the memory of a service that is never idle."""
 
-Ticket = tuple[Application, "Future[dict[str, Any]]"]
+ValueSample = tuple[Application, "Future[dict[str, Any]]"]
 
 
 @dataclass(frozen=True)
-class Rules:
+class ServiceConfig:
     """How a service runs what it is given: see `weft.runtime.service.service.Service`."""
 
     policy: str | Policy
-    terms: Terms
+    terms: RunOptions
     shares: Shares
     reservations: Reservations | None
     history: History | None
 
 
-class BusyPeriod(Observer):
+class ServiceSession(Observer):
     """Submissions under way on a backend; others join while they run.
 
     Parameters
@@ -55,8 +55,8 @@ class BusyPeriod(Observer):
     def __init__(
         self,
         backend: Backend,
-        rules: Rules,
-        following: Callable[[Callable[[str], bool]], Waiting[Ticket] | None],
+        rules: ServiceConfig,
+        following: Callable[[Callable[[str], bool]], Waiting[ValueSample] | None],
         *,
         together: int,
     ) -> None:
@@ -64,13 +64,13 @@ class BusyPeriod(Observer):
         self.rules = rules
         self.together = together
         self._following = following
-        self._jobs: list[Waiting[Ticket]] = []
+        self._jobs: list[Waiting[ValueSample]] = []
         """By number."""
         self._running: list[int] = []
         self._guide = self._make_guide(rules.policy)
         self._recorder = Recorder(rules.history, []) if rules.history is not None else None
 
-    def run(self, first: Waiting[Ticket], since: float) -> None:
+    def run(self, first: Waiting[ValueSample], since: float) -> None:
         """Live through it, from one submission on."""
         self._join(first)
         try:
@@ -136,20 +136,20 @@ class BusyPeriod(Observer):
             sum(self._jobs[job].application == application for job in self._running) < self.together
         )
 
-    def _make_guide(self, policy: str | Policy) -> SharedGuide:
+    def _make_guide(self, policy: str | Policy) -> FairShareDecider:
         ahead = 1 if self.backend.modelled else self.rules.terms.window
         decides = POLICIES.create(policy) if isinstance(policy, str) else policy
-        guide = SharedGuide(
+        guide = FairShareDecider(
             decides, self.rules.shares, ahead=ahead, reservations=self.rules.reservations
         )
         guide.applications = [waiting.application for waiting in self._jobs]
         self._guide = guide
         return guide
 
-    def _problem(self, waiting: Waiting[Ticket], cluster: Cluster) -> Problem:
+    def _problem(self, waiting: Waiting[ValueSample], cluster: Cluster) -> Problem:
         return estimated_problem(waiting.item[0].workflow, cluster, self.rules.history)
 
-    def _join(self, waiting: Waiting[Ticket]) -> None:
+    def _join(self, waiting: Waiting[ValueSample]) -> None:
         if not any(self._jobs[job].application == waiting.application for job in self._running):
             self.rules.shares.join(waiting.application)
         if self.rules.reservations is not None:
@@ -160,7 +160,7 @@ class BusyPeriod(Observer):
             self._recorder.said.append(waiting.item[0].workflow)
         self._guide.applications.append(waiting.application)
 
-    def _add(self, driver: Driver, waiting: Waiting[Ticket]) -> bool:
+    def _add(self, driver: Driver, waiting: Waiting[ValueSample]) -> bool:
         """Let a submission begin; one that cannot is told why, and nobody else."""
         (app, future), known = waiting.item, driver.workload
         try:

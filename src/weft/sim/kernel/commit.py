@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from weft.sim.kernel.jit import inline, lean
+from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.queues import enqueue, expected_arrival, input_arrival, task_of, try_start
 from weft.sim.kernel.ready_heap import pool_add, pool_remove, pool_top
 from weft.sim.kernel.tables import COMMITTED, Sim
 
 
-@inline
+@njit_inline
 def is_idle(sim: Sim, d: int) -> bool:
     """Up, not blocked, nothing running, nothing queued."""
     device = sim.device[d]
@@ -25,20 +25,20 @@ def is_idle(sim: Sim, d: int) -> bool:
     )
 
 
-@inline
+@njit_inline
 def can_run(sim: Sim, instance: int, d: int) -> bool:
     """Whether a device can run an instance at all."""
     return bool(sim.grid[sim.task[task_of(sim, instance)].row, d] < np.inf)
 
 
-@inline
+@njit_inline
 def expected_seconds(sim: Sim, instance: int, d: int) -> float:
     """Expected duration at the present pace of the device."""
     g = task_of(sim, instance)
     return float(sim.task[g].work * sim.grid[sim.task[g].row, d] * sim.device[d].pace)
 
 
-@inline
+@njit_inline
 def free_at(sim: Sim, d: int) -> float:
     """When a device is expected to have finished all that is committed to it; inf when it is down."""
     if sim.device[d].pace == np.inf:
@@ -59,7 +59,7 @@ def free_at(sim: Sim, d: int) -> float:
     return float(sim.device[d].free)
 
 
-@inline
+@njit_inline
 def _group_seconds(sim: Sim, entry: int, d: int) -> float:
     longest = 0.0
     instance = sim.entry[entry].instance
@@ -69,7 +69,7 @@ def _group_seconds(sim: Sim, entry: int, d: int) -> float:
     return longest
 
 
-@inline
+@njit_inline
 def expected_finish(sim: Sim, instance: int, d: int) -> float:
     """Expected finish of a ready instance if it is committed to a device now."""
     now = sim.world[0].now
@@ -77,7 +77,7 @@ def expected_finish(sim: Sim, instance: int, d: int) -> float:
     return float(begin + expected_seconds(sim, instance, d))
 
 
-@inline
+@njit_inline
 def commit(sim: Sim, instance: int, d: int) -> None:
     """Commit a ready instance to a device, fill its batch from the pool, and start it if the device is free."""
     if sim.world[0].copies == 1:
@@ -85,7 +85,7 @@ def commit(sim: Sim, instance: int, d: int) -> None:
     _commit_group(sim, instance, d)
 
 
-@lean
+@njit_noalloc
 def commit_with_copy(sim: Sim, instance: int, d: int, parent: int) -> None:
     """Commit a copy of a done parent to a device, and the instance behind it. The simulation must have room for copies."""
     copy = len(sim.inst) + instance
@@ -96,7 +96,7 @@ def commit_with_copy(sim: Sim, instance: int, d: int, parent: int) -> None:
     _commit_group(sim, instance, d)
 
 
-@inline
+@njit_inline
 def _commit_group(sim: Sim, instance: int, d: int) -> None:
     kind = sim.task[task_of(sim, instance)].kind
     _claim(sim, kind, instance)
@@ -107,7 +107,7 @@ def _commit_group(sim: Sim, instance: int, d: int) -> None:
     _append(sim, instance, d)
 
 
-@inline
+@njit_inline
 def _append(sim: Sim, entry: int, d: int) -> None:
     queued = sim.device[d].running >= 0 or sim.device[d].head >= 0
     if queued:  # `free` before the queue grows: then one addition keeps it true, to the last bit
@@ -119,7 +119,7 @@ def _append(sim: Sim, entry: int, d: int) -> None:
     try_start(sim, d)
 
 
-@inline
+@njit_inline
 def _claim(sim: Sim, kind: int, instance: int) -> None:
     pool_remove(sim, kind, instance)
     sim.inst[instance].status = COMMITTED
@@ -127,7 +127,7 @@ def _claim(sim: Sim, kind: int, instance: int) -> None:
     sim.inst[instance].partner = -1
 
 
-@lean
+@njit_noalloc
 def _fill_batch(sim: Sim, kind: int, instance: int, d: int) -> None:
     room = sim.device[d].memory - sim.task[task_of(sim, instance)].memory
     size, last, put_aside = 1, instance, 0
@@ -150,7 +150,7 @@ def _fill_batch(sim: Sim, kind: int, instance: int, d: int) -> None:
         pool_add(sim, kind, sim.inst[k].aside)
 
 
-@lean
+@njit_noalloc
 def block(sim: Sim, d: int, until: float) -> None:
     """Keep a device idle until a time; its end is an event."""
     sim.device[d].blocked_until = until

@@ -11,7 +11,7 @@ import numpy as np
 from weft.model.trace import CANCELLED as X_CANCELLED
 from weft.model.trace import DONE as X_DONE
 from weft.model.trace import LOST as X_LOST
-from weft.sim.kernel.jit import inline, lean
+from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.queues import decided_at, edge_taken, enqueue, task_of, try_start
 from weft.sim.kernel.ready_heap import pool_add, pool_remove
 from weft.sim.kernel.tables import (
@@ -31,7 +31,7 @@ MOMENT, ENDED, STUCK = 0, 1, 2
 """What `advance` answers."""
 
 
-@inline
+@njit_inline
 def advance(sim: Sim) -> int:
     """Live the next moment, up to its decisions."""
     if sim.world[0].open_jobs == 0:
@@ -55,7 +55,7 @@ def advance(sim: Sim) -> int:
     return MOMENT
 
 
-@inline
+@njit_inline
 def next_time(sim: Sim) -> float:
     """When the next moment is; inf: never."""
     due = np.inf
@@ -82,7 +82,7 @@ def next_time(sim: Sim) -> float:
 # -- 1. finishes -------------------------------------------------------------
 
 
-@inline
+@njit_inline
 def _finish(sim: Sim, d: int) -> None:
     entry = sim.device[d].running
     sim.device[d].running = -1
@@ -104,7 +104,7 @@ def _finish(sim: Sim, d: int) -> None:
         instance = sim.inst[instance].partner
 
 
-@inline
+@njit_inline
 def _record(sim: Sim, entry: int, instance: int, d: int, status: int) -> int:
     x = sim.world[0].executions
     sim.world[0].executions = x + 1
@@ -120,7 +120,7 @@ def _record(sim: Sim, entry: int, instance: int, d: int, status: int) -> int:
     return int(x)
 
 
-@inline
+@njit_inline
 def _settle(sim: Sim, instance: int) -> None:
     """Decide the outgoing edges of an instance that is done; skipped tasks decide theirs, depth first."""
     job = sim.inst[instance].job
@@ -151,7 +151,7 @@ def _settle(sim: Sim, instance: int) -> None:
         sim.world[0].open_jobs -= 1
 
 
-@inline
+@njit_inline
 def make_ready(sim: Sim, instance: int) -> None:
     """All inputs exist: into the pool, unless a plan has committed it already."""
     sim.inst[instance].status = READY
@@ -162,7 +162,7 @@ def make_ready(sim: Sim, instance: int) -> None:
 # -- 2. changes of pace ------------------------------------------------------
 
 
-@lean
+@njit_noalloc
 def _change(sim: Sim) -> None:
     while (
         sim.world[0].next_change < len(sim.change)
@@ -189,7 +189,7 @@ def _change(sim: Sim) -> None:
             sim.due[d] = sim.world[0].now  # up again: look at its queue
 
 
-@lean
+@njit_noalloc
 def _fail(sim: Sim, d: int) -> None:
     entry = sim.device[d].running
     sim.due[d] = np.inf
@@ -207,7 +207,7 @@ def _fail(sim: Sim, d: int) -> None:
         _give_back(sim, d)
 
 
-@lean
+@njit_noalloc
 def _give_back(sim: Sim, d: int) -> None:
     """Everything queued on a failed device is ready again; copies are dropped."""
     entry = sim.device[d].head
@@ -226,7 +226,7 @@ def _give_back(sim: Sim, d: int) -> None:
 # -- 3. cancellations --------------------------------------------------------
 
 
-@lean
+@njit_noalloc
 def _cancel(sim: Sim) -> None:
     while sim.world[0].next_cancel < len(sim.job) - 1:
         job = sim.job[sim.world[0].next_cancel].called_off
@@ -247,7 +247,7 @@ def _cancel(sim: Sim) -> None:
             _drop_cancelled(sim, d)
 
 
-@lean
+@njit_noalloc
 def _drop_cancelled(sim: Sim, d: int) -> None:
     sim.device[d].stale = 1
     entry = sim.device[d].running
@@ -274,7 +274,7 @@ def _drop_cancelled(sim: Sim, d: int) -> None:
         sim.due[d] = sim.world[0].now  # what it ran or waited for may be gone
 
 
-@lean
+@njit_noalloc
 def _keep_members(sim: Sim, entry: int) -> bool:
     """Take cancelled members out of a group; False when none is left."""
     first, last, instance = -1, -1, sim.entry[entry].instance
@@ -297,7 +297,7 @@ def _keep_members(sim: Sim, entry: int) -> bool:
 # -- 4. arrivals -------------------------------------------------------------
 
 
-@inline
+@njit_inline
 def _arrive(sim: Sim) -> None:
     while (
         sim.world[0].next_arrival < len(sim.job) - 1

@@ -47,13 +47,13 @@ def njit(function: F) -> F:
     return _compiled(function, _OPTIONS)
 
 
-def lean(function: F) -> F:
+def njit_noalloc(function: F) -> F:
     """Like `njit`, for functions that allocate nothing: without reference counting, calls that hand over many arrays cost a tenth."""
     return _compiled(function, _LEAN)
 
 
-def inline(function: F) -> F:
-    """Like `lean`, compiled into every caller: for small functions of hot loops."""
+def njit_inline(function: F) -> F:
+    """Like `njit_noalloc`, compiled into every caller: for small functions of hot loops."""
     return _compiled(function, {"forceinline": True, **_LEAN})
 
 

@@ -7,24 +7,24 @@ from __future__ import annotations
 
 import numpy as np
 
-from weft.sim.kernel.jit import inline
+from weft.sim.kernel.jit import njit_inline
 from weft.sim.kernel.tables import DONE, REPLAY, RUNNING, SKIPPED, Sim
 
 
-@inline
+@njit_inline
 def task_of(sim: Sim, instance: int) -> int:
     """The global task of an instance."""
     return int(instance - sim.job[sim.inst[instance].job].shift)
 
 
-@inline
+@njit_inline
 def edge_taken(sim: Sim, job: int, edge: int) -> bool:
     """Whether a finished source takes this edge."""
     choice = sim.edge[edge].choice
     return bool(choice < 0 or sim.outcome[sim.job[job].choice + choice] == sim.edge[edge].branch)
 
 
-@inline
+@njit_inline
 def enqueue(sim: Sim, entry: int, d: int) -> None:
     """Put an entry at the end of a device's queue."""
     sim.entry[entry].next = -1
@@ -35,7 +35,7 @@ def enqueue(sim: Sim, entry: int, d: int) -> None:
     sim.device[d].tail = entry
 
 
-@inline
+@njit_inline
 def try_start(sim: Sim, d: int) -> None:
     """Start the head of a device's queue, or note when to look again."""
     now = sim.world[0].now
@@ -68,7 +68,7 @@ def try_start(sim: Sim, d: int) -> None:
     _start(sim, entry, d)
 
 
-@inline
+@njit_inline
 def _start(sim: Sim, entry: int, d: int) -> None:
     now, pace = sim.world[0].now, sim.device[d].pace
     longest, expected = 0.0, 0.0
@@ -96,19 +96,19 @@ def _start(sim: Sim, entry: int, d: int) -> None:
     sim.world[0].groups += 1
 
 
-@inline
+@njit_inline
 def transfer_time(sim: Sim, origin: int, d: int, data: float) -> float:
     """Seconds to move data from one device to another; nothing on one device."""
     return float(sim.grid[origin, d] + data * sim.grid[len(sim.device) + origin, d])
 
 
-@inline
+@njit_inline
 def group_arrival(sim: Sim, entry: int, d: int) -> float:
     """When the inputs of all members of a queued group are on a device."""
     return _latest_arrival(sim, entry, d, -1)
 
 
-@inline
+@njit_inline
 def expected_arrival(sim: Sim, entry: int, d: int) -> float:
     """The same for a group in the queue, where the parent copied ahead of it counts as there."""
     copied = -1
@@ -117,7 +117,7 @@ def expected_arrival(sim: Sim, entry: int, d: int) -> float:
     return _latest_arrival(sim, entry, d, copied)
 
 
-@inline
+@njit_inline
 def _latest_arrival(sim: Sim, entry: int, d: int, copied: int) -> float:
     latest = 0.0
     instance = sim.entry[entry].instance
@@ -129,7 +129,7 @@ def _latest_arrival(sim: Sim, entry: int, d: int, copied: int) -> float:
     return latest
 
 
-@inline
+@njit_inline
 def decided_at(sim: Sim, entry: int, instance: int) -> float:
     """When a member of an entry was committed; a copy, together with the instance it goes ahead of."""
     if sim.world[0].copies == 1 and entry >= len(sim.inst):
@@ -137,13 +137,13 @@ def decided_at(sim: Sim, entry: int, instance: int) -> float:
     return float(sim.inst[instance].decided)
 
 
-@inline
+@njit_inline
 def input_arrival(sim: Sim, instance: int, d: int, decided: float) -> float:
     """When the inputs of an instance are on a device, if it is (or was) committed there at `decided`."""
     return _arrival_without(sim, instance, d, decided, -1)
 
 
-@inline
+@njit_inline
 def _arrival_without(sim: Sim, instance: int, d: int, decided: float, copied: int) -> float:
     job = sim.inst[instance].job
     shift = sim.job[job].shift

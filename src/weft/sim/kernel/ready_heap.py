@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from weft.sim.kernel.jit import inline, lean
+from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.tables import Sim, Table
 
 
-@inline
+@njit_inline
 def before(inst: Table, a: int, b: int) -> bool:
     """Whether instance a comes before instance b."""
     return bool(inst[a].key < inst[b].key or (inst[a].key == inst[b].key and a < b))
 
 
-@lean
+@njit_noalloc
 def _rise(inst: Table, base: int, at: int) -> None:
     mine = inst[base + at].pool
     while at > 0:
@@ -27,7 +27,7 @@ def _rise(inst: Table, base: int, at: int) -> None:
     inst[mine].place = at
 
 
-@lean
+@njit_noalloc
 def _sink(inst: Table, base: int, size: int, at: int) -> None:
     mine = inst[base + at].pool
     while True:
@@ -46,7 +46,7 @@ def _sink(inst: Table, base: int, size: int, at: int) -> None:
     inst[mine].place = at
 
 
-@inline
+@njit_inline
 def pool_add(sim: Sim, kind: int, instance: int) -> None:
     """Put an instance into the pool."""
     base, size = sim.kind[kind].pool, sim.kind[kind].ready
@@ -56,7 +56,7 @@ def pool_add(sim: Sim, kind: int, instance: int) -> None:
     _rise(sim.inst, base, size)
 
 
-@inline
+@njit_inline
 def pool_remove(sim: Sim, kind: int, instance: int) -> None:
     """Take an instance out of the pool, wherever it stands."""
     base, at = sim.kind[kind].pool, sim.inst[instance].place
@@ -72,13 +72,13 @@ def pool_remove(sim: Sim, kind: int, instance: int) -> None:
         _rise(sim.inst, base, sim.inst[moved].place)
 
 
-@inline
+@njit_inline
 def pool_top(sim: Sim, kind: int) -> int:
     """The first ready instance of a kind that has any."""
     return int(sim.inst[sim.kind[kind].pool].pool)
 
 
-@inline
+@njit_inline
 def pool_first(sim: Sim) -> int:
     """The first ready instance over all kinds, or -1."""
     best = -1

@@ -13,7 +13,7 @@ from weft.sim.kernel.commit import (
     is_idle,
 )
 from weft.sim.kernel.events import MOMENT, advance
-from weft.sim.kernel.jit import inline, lean
+from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.queues import task_of
 from weft.sim.kernel.ready_heap import before, pool_add, pool_first, pool_remove
 from weft.sim.kernel.tables import OUTSIDE, REPLAY, Sim
@@ -23,7 +23,7 @@ FIRST, FASTEST, EARLIEST, EFT, MRU = range(5)
 assert PLACEMENTS == ("first", "fastest", "earliest", "eft", "mru")
 
 
-@lean
+@njit_noalloc
 def run_to_end(sim: Sim) -> int:
     """Live moments and make their decisions until the end; returns ENDED or STUCK."""
     while True:
@@ -34,7 +34,7 @@ def run_to_end(sim: Sim) -> int:
             decide(sim)
 
 
-@inline
+@njit_inline
 def decide(sim: Sim) -> None:
     """Make all decisions of this moment by the simulation's rule."""
     placement = sim.world[0].mode
@@ -45,7 +45,7 @@ def decide(sim: Sim) -> None:
             return
 
 
-@inline
+@njit_inline
 def _decide_by_instance(sim: Sim, placement: int) -> bool:
     if placement != EFT and not _any_idle(sim):
         return False
@@ -66,7 +66,7 @@ def _decide_by_instance(sim: Sim, placement: int) -> bool:
     return device >= 0
 
 
-@inline
+@njit_inline
 def _any_idle(sim: Sim) -> bool:
     for d in range(len(sim.device)):  # noqa: SIM110 (a generator expression does not compile)
         if is_idle(sim, d):
@@ -74,7 +74,7 @@ def _any_idle(sim: Sim) -> bool:
     return False
 
 
-@inline
+@njit_inline
 def _place(sim: Sim, instance: int, placement: int) -> int:
     best, least = -1, np.inf
     for d in range(len(sim.device)):
@@ -95,7 +95,7 @@ def _place(sim: Sim, instance: int, placement: int) -> int:
     return best
 
 
-@inline
+@njit_inline
 def _decide_by_device(sim: Sim) -> bool:
     """Most recently used: a device stays with its kind while it can."""
     kinds = len(sim.kind)
@@ -111,7 +111,7 @@ def _decide_by_device(sim: Sim) -> bool:
     return False
 
 
-@inline
+@njit_inline
 def first_runnable(sim: Sim, kind: int, d: int) -> int:
     """The first ready instance of a kind that a device can run, or -1. Usually the top of the heap; otherwise look at all of them."""
     best = -1

@@ -1,4 +1,4 @@
-"""`StepFleet`: many step-wise simulations of one stream, stepped together; what learners and rules run on."""
+"""`StepBatch`: many step-wise simulations of one stream, stepped together; what learners and rules run on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from weft.errors import InvalidInput, Stuck
 from weft.model import Scenario, Workload
 from weft.model.columns import BoolArray, FloatArray, IntArray
-from weft.model.conditional_stream import Stream, in_ticks, ticked
+from weft.model.conditional_stream import ConditionalStream, in_ticks, ticked
 from weft.sim.kernel.events import ENDED
 from weft.sim.kernel.tables import Sim, Table, make_sim
 from weft.sim.vector.step import (
@@ -19,9 +19,9 @@ from weft.sim.vector.step import (
     SETTING,
     TALLY,
     WATCH,
-    Desk,
     Fleet,
     Observation,
+    StepState,
     begin_one,
     observation_size,
     step_many,
@@ -80,7 +80,7 @@ class Steps(NamedTuple):
     done: BoolArray  # the episode ended; observation and mask are those of the next one
 
 
-class StepFleet:
+class StepBatch:
     """Simulations of a stream side by side. A simulation that ends is begun anew at once, with the next draw.
 
     Simulation s plays draws seed + s, seed + s + size, seed + s + 2 * size, and so on.
@@ -88,7 +88,7 @@ class StepFleet:
     Examples
     --------
     >>> from weft.formats.native.stream_toml import load_stream
-    >>> fleet = StepFleet(load_stream("conditional-paper").with_jobs(10), 2)
+    >>> fleet = StepBatch(load_stream("conditional-paper").with_jobs(10), 2)
     >>> first = fleet.reset(seed=1)
     >>> first.observation.shape, first.mask.shape
     ((2, 31), (2, 28))
@@ -99,7 +99,7 @@ class StepFleet:
 
     def __init__(
         self,
-        stream: Stream,
+        stream: ConditionalStream,
         size: int,
         options: StepOptions | None = None,
         *,
@@ -217,7 +217,7 @@ def _stack(blank: Sim, size: int) -> Sim:
     return blank._replace(**own, **width)
 
 
-def _stack_desk(start: Desk, size: int) -> Desk:
+def _stack_desk(start: StepState, size: int) -> StepState:
     return start._replace(
         **{
             name: np.stack([getattr(start, name)] * size)
@@ -226,7 +226,7 @@ def _stack_desk(start: Desk, size: int) -> Desk:
     )
 
 
-def _desk(stream: Stream, blank: Sim, options: StepOptions) -> Desk:
+def _desk(stream: ConditionalStream, blank: Sim, options: StepOptions) -> StepState:
     w = stream.problem.workflow
     setting = np.zeros(1, SETTING)
     setting["idle"], setting["tick"] = in_ticks(options.idle, stream.tick), stream.tick
@@ -254,7 +254,7 @@ def _desk(stream: Stream, blank: Sim, options: StepOptions) -> Desk:
     owners = w.choices.task[watched] if watched else np.zeros(0, np.int64)
     tally = np.zeros(1, TALLY)
     tally["fresh"] = 1
-    return Desk(
+    return StepState(
         setting=setting,
         watch=watch,
         watch_ptr=np.searchsorted(owners, np.arange(w.n + 1)).astype(np.int64),
@@ -272,7 +272,7 @@ def _desk(stream: Stream, blank: Sim, options: StepOptions) -> Desk:
     )
 
 
-def _chances(stream: Stream, watched: list[int], slot: IntArray) -> Table:
+def _chances(stream: ConditionalStream, watched: list[int], slot: IntArray) -> Table:
     choices = stream.problem.workflow.choices
     table = np.zeros(stream.problem.m, CHANCE)
     for e in range(stream.problem.m):
@@ -289,14 +289,14 @@ def _chances(stream: Stream, watched: list[int], slot: IntArray) -> Table:
     return table
 
 
-def _depth_order(stream: Stream, blank: Sim) -> IntArray:
+def _depth_order(stream: ConditionalStream, blank: Sim) -> IntArray:
     """Kinds from the first level to the last, in the order of their numbers within one."""
     level = np.full(len(blank.kind), -1)
     np.maximum.at(level, blank.task["kind"][:-1], stream.problem.workflow.level)
     return np.argsort(level, kind="stable").astype(np.int64)
 
 
-def _alike(stream: Stream) -> IntArray:
+def _alike(stream: ConditionalStream) -> IntArray:
     problem = stream.problem
     columns = [
         (

@@ -16,7 +16,7 @@ from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.model.trace import DONE as X_DONE
 from weft.sim.kernel.commit import can_run, commit, is_idle
 from weft.sim.kernel.events import ENDED, MOMENT, STUCK, advance, next_time
-from weft.sim.kernel.jit import inline, lean
+from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.queues import task_of
 from weft.sim.kernel.ready_heap import pool_top
 from weft.sim.kernel.rules import first_runnable
@@ -48,7 +48,7 @@ TALLY = _record(
 )  # fresh: estimates moved since `remaining` was worked out; memory: of a rule
 
 
-class Desk(NamedTuple):
+class StepState(NamedTuple):
     """What steps keep beside the simulation; `estimate`, `seen`, `remaining`, `tally` and `scratch` belong to one simulation each."""
 
     setting: Table  # (1,)
@@ -73,10 +73,10 @@ class Fleet(NamedTuple):
     """Many simulations: tables that differ have one more axis in front."""
 
     sim: Sim
-    desk: Desk
+    desk: StepState
 
 
-@inline
+@njit_inline
 def sim_of(fleet: Fleet, s: int) -> Sim:
     """One simulation of many."""
     f = fleet.sim
@@ -97,11 +97,11 @@ def sim_of(fleet: Fleet, s: int) -> Sim:
     )
 
 
-@inline
-def desk_of(fleet: Fleet, s: int) -> Desk:
+@njit_inline
+def desk_of(fleet: Fleet, s: int) -> StepState:
     """Its desk."""
     f = fleet.desk
-    return Desk(
+    return StepState(
         f.setting,
         f.watch,
         f.watch_ptr,
@@ -122,8 +122,8 @@ def desk_of(fleet: Fleet, s: int) -> Desk:
 # -- what a step does --------------------------------------------------------
 
 
-@inline
-def act(sim: Sim, desk: Desk, actions: IntArray) -> None:
+@njit_inline
+def act(sim: Sim, desk: StepState, actions: IntArray) -> None:
     """Carry out one action a unit."""
     for d in range(len(sim.device)):
         if not is_idle(sim, d):
@@ -138,15 +138,15 @@ def act(sim: Sim, desk: Desk, actions: IntArray) -> None:
                 commit(sim, instance, d)
 
 
-@inline
+@njit_inline
 def hold(sim: Sim, d: int, until: float) -> None:
     """Keep an idle unit from being asked until a time. Unlike that of `block`, its end is no event: it is asked at the next one."""
     sim.device[d].blocked_until = until
     sim.device[d].stale = 1
 
 
-@lean
-def proceed(sim: Sim, desk: Desk) -> int:
+@njit_noalloc
+def proceed(sim: Sim, desk: StepState) -> int:
     """Live moments up to the next decision; counts jobs in the system times ticks on the way."""
     desk.tally[0].cost = 0.0
     begin = sim.world[0].now
@@ -169,13 +169,13 @@ def proceed(sim: Sim, desk: Desk) -> int:
     return answer
 
 
-@inline
+@njit_inline
 def jobs_here(sim: Sim) -> int:
     """Jobs in the system: arrived and not finished (streams call no job off)."""
     return int(sim.world[0].next_arrival - (len(sim.job) - 1 - sim.world[0].open_jobs))
 
 
-@inline
+@njit_inline
 def _any_idle(sim: Sim) -> bool:
     for d in range(len(sim.device)):  # noqa: SIM110 (a generator expression does not compile)
         if is_idle(sim, d):
@@ -183,8 +183,8 @@ def _any_idle(sim: Sim) -> bool:
     return False
 
 
-@inline
-def _rouse(sim: Sim, desk: Desk) -> bool:
+@njit_inline
+def _rouse(sim: Sim, desk: StepState) -> bool:
     """Nothing is due: the first unit that is held back makes a moment when it is free again. Where waiting holds units, all wait."""
     first = -1
     for d in range(len(sim.device)):
@@ -201,8 +201,8 @@ def _rouse(sim: Sim, desk: Desk) -> bool:
 # -- estimates ---------------------------------------------------------------
 
 
-@inline
-def _learn_outcomes(sim: Sim, desk: Desk) -> None:
+@njit_inline
+def _learn_outcomes(sim: Sim, desk: StepState) -> None:
     """Take in the outcomes of tasks that ended: never earlier, so that nothing leaks."""
     for x in range(desk.tally[0].scanned, sim.world[0].executions):
         instance = sim.execution[x].instance
@@ -212,8 +212,8 @@ def _learn_outcomes(sim: Sim, desk: Desk) -> None:
     desk.tally[0].scanned = sim.world[0].executions
 
 
-@inline
-def _take_in(sim: Sim, desk: Desk, g: int, first_choice: int) -> None:
+@njit_inline
+def _take_in(sim: Sim, desk: StepState, g: int, first_choice: int) -> None:
     for w in range(desk.watch_ptr[g], desk.watch_ptr[g + 1]):
         branch = sim.outcome[first_choice + desk.watch[w].choice]
         desk.seen[w] += 1
@@ -224,8 +224,8 @@ def _take_in(sim: Sim, desk: Desk, g: int, first_choice: int) -> None:
     desk.tally[0].fresh = 1
 
 
-@inline
-def chance_of(desk: Desk, edge: int) -> float:
+@njit_inline
+def chance_of(desk: StepState, edge: int) -> float:
     """How probable an edge is taken, as far as known."""
     c = desk.chance[edge]
     if c.slot >= 0:
@@ -238,8 +238,8 @@ def chance_of(desk: Desk, edge: int) -> float:
     return rest
 
 
-@inline
-def update_remaining(sim: Sim, desk: Desk) -> None:
+@njit_inline
+def update_remaining(sim: Sim, desk: StepState) -> None:
     """Expected ticks from each task to the end, one after the other on the fastest units."""
     if desk.tally[0].fresh == 0:
         return
@@ -254,8 +254,8 @@ def update_remaining(sim: Sim, desk: Desk) -> None:
         desk.remaining[t] = total
 
 
-@inline
-def update_coming(sim: Sim, desk: Desk, within: float) -> None:
+@njit_inline
+def update_coming(sim: Sim, desk: StepState, within: float) -> None:
     """Expected number of tasks of each kind made ready by what ends within so many ticks (a task with several parents counts for each)."""
     for k in range(len(desk.coming)):
         desk.coming[k] = 0.0
@@ -273,8 +273,8 @@ def update_coming(sim: Sim, desk: Desk, within: float) -> None:
 # -- what a policy sees ------------------------------------------------------
 
 
-@inline
-def observe(sim: Sim, desk: Desk, seen: Observation) -> None:
+@njit_inline
+def observe(sim: Sim, desk: StepState, seen: Observation) -> None:
     """Queue lengths, mean ages, ages of the first tasks, each by kind; then, where asked for, estimates and units."""
     kinds, now, setting = len(sim.kind), sim.world[0].now, desk.setting[0]
     ages = setting.ages
@@ -302,7 +302,7 @@ def observe(sim: Sim, desk: Desk, seen: Observation) -> None:
         _observe_units(sim, desk, seen, at)
 
 
-@inline
+@njit_inline
 def _insert(first: IntArray, held: int, most: int, instance: int) -> int:
     """Keep the `most` lowest instance numbers, sorted."""
     if held == most and (most == 0 or instance > first[most - 1]):
@@ -315,8 +315,8 @@ def _insert(first: IntArray, held: int, most: int, instance: int) -> int:
     return held + 1 if held < most else held
 
 
-@inline
-def _observe_units(sim: Sim, desk: Desk, seen: Observation, at: int) -> None:
+@njit_inline
+def _observe_units(sim: Sim, desk: StepState, seen: Observation, at: int) -> None:
     """For each unit: how long until it is free, as t / (t + a typical task), and the kind it runs; then jobs in the system.
 
     In detail the kind is marked by how full the batch is, not by 1, and the time since the last arrival comes last.
@@ -338,7 +338,7 @@ def _observe_units(sim: Sim, desk: Desk, seen: Observation, at: int) -> None:
         seen[at + 1] = ago / (ago + desk.setting[0].span)
 
 
-@inline
+@njit_inline
 def members(sim: Sim, d: int) -> int:
     """Tasks in what a unit runs."""
     size, instance = 0, sim.entry[sim.device[d].running].instance
@@ -347,7 +347,7 @@ def members(sim: Sim, d: int) -> int:
     return size
 
 
-@inline
+@njit_inline
 def busy_for(sim: Sim, d: int) -> float:
     """Ticks until a unit is expected to be free."""
     until = sim.device[d].blocked_until
@@ -356,8 +356,8 @@ def busy_for(sim: Sim, d: int) -> float:
     return float(max(until - sim.world[0].now, 0.0))
 
 
-@inline
-def mask_actions(sim: Sim, desk: Desk, mask: BoolArray) -> None:
+@njit_inline
+def mask_actions(sim: Sim, desk: StepState, mask: BoolArray) -> None:
     """Which of (units x (kinds + 1)) actions are allowed: an idle unit may take what is ready and runs there; all may wait.
 
     Where waiting blocks nothing it is not allowed when nothing is in flight or due, to a unit that has something to do.
@@ -380,7 +380,7 @@ def mask_actions(sim: Sim, desk: Desk, mask: BoolArray) -> None:
 # -- many at once ------------------------------------------------------------
 
 
-@lean
+@njit_noalloc
 def step_many(
     fleet: Fleet,
     actions: IntArray,
@@ -407,7 +407,7 @@ def step_many(
     return stuck
 
 
-@lean
+@njit_noalloc
 def begin_one(fleet: Fleet, s: int, seen: Observation, mask: BoolArray) -> int:
     """Live up to the first decision of a simulation that was laid out anew."""
     sim, desk = sim_of(fleet, s), desk_of(fleet, s)

@@ -15,7 +15,7 @@ from weft.model.columns import IntArray
 from weft.planners import plan
 from weft.planners.search.anytime import Anytime
 from weft.planners.search.warm_start import order_by_start
-from weft.rng import stream
+from weft.rng import generator
 
 SHAPES = (
     "cholesky",
@@ -39,11 +39,11 @@ FIRST_SEED = 1000
 """Seeds of the problems to learn from begin here; those below are for validation."""
 
 MOVES = 300_000
-"""Moves of the search for one problem: about a second on one core."""
+"""TransferEstimator of the search for one problem: about a second on one core."""
 
 
 @dataclass(frozen=True, eq=False)
-class Lesson:
+class SearchedExample:
     """A problem with the best schedule the search found: an order, the device of each task, and the makespans of it and of HEFT."""
 
     problem: Problem
@@ -64,7 +64,7 @@ def draw_problem(
     >>> problem.n == draw_problem(3).n
     True
     """
-    rng = stream(seed, "amortised", "problem")
+    rng = generator(seed, "amortised", "problem")
     tasks = round(math.exp(rng.uniform(math.log(least), math.log(most))))
     devices = round(math.exp(rng.uniform(math.log(3), math.log(32))))
     ratio = float(np.exp(rng.uniform(math.log(0.1), math.log(10.0)))) if ccr is None else ccr
@@ -105,14 +105,16 @@ def _draw_workflow(rng: np.random.Generator, tasks: int, seed: int) -> Workflow:
     )
 
 
-def solve(problem: Problem, *, moves: int, seed: int = 0) -> Lesson:
+def solve(problem: Problem, *, moves: int, seed: int = 0) -> SearchedExample:
     """What the search makes of a problem with so many moves."""
     best = Anytime(iterations=moves).solve(problem, seed=seed).schedule
     heft = plan(problem, "heft").makespan
-    return Lesson(problem, order_by_start(problem, best), best.device.copy(), best.makespan, heft)
+    return SearchedExample(
+        problem, order_by_start(problem, best), best.device.copy(), best.makespan, heft
+    )
 
 
-def lessons(seeds: range, *, moves: int = MOVES) -> Iterator[Lesson]:
+def lessons(seeds: range, *, moves: int = MOVES) -> Iterator[SearchedExample]:
     """Problems drawn from the seeds, solved one by one."""
     for seed in seeds:
         yield solve(draw_problem(seed), moves=moves, seed=seed)

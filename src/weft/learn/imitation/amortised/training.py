@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.learn.imitation.amortised.data import MOVES, Lesson
+from weft.learn.imitation.amortised.data import MOVES, SearchedExample
 from weft.model.columns import FloatArray
 from weft.planners.imitation.amortised.features import SIZE
 from weft.planners.imitation.amortised.network import SHAPES, Weights, one_pass, weights_of
@@ -28,14 +28,14 @@ from weft.planners.objective import Objective
 from weft.planners.search.clock import Clock
 from weft.planners.search.decoder import Decoder, make_decoder
 from weft.planners.search.warm_start import quick_start
-from weft.rng import stream
+from weft.rng import generator
 
 LEARNED = ("hidden", "offset", "output", "skip")
 """The arrays that evolve; mean and scale of the inputs are those of the training problems."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evolution:
+class EvolutionSettings:
     """What the loop can be told."""
 
     generations: int = 150
@@ -69,7 +69,7 @@ class Exercise:
         )
 
 
-def exercise_of(lesson: Lesson) -> Exercise:
+def exercise_of(lesson: SearchedExample) -> Exercise:
     """Observe a problem, as the planner does."""
     start = quick_start(lesson.problem, Objective.of("makespan"), Clock(None))
     return Exercise(
@@ -81,7 +81,7 @@ def exercise_of(lesson: Lesson) -> Exercise:
 
 
 @dataclass
-class Trained:
+class TrainedAmortised:
     """The best weights by validation, and how it went."""
 
     weights: Weights
@@ -90,7 +90,9 @@ class Trained:
     curve: list[dict[str, float]] = field(default_factory=list)
     cpu_seconds: float = 0.0
 
-    def record(self, evolution: Evolution, lessons: int, lessons_seconds: float) -> dict[str, Any]:
+    def record(
+        self, evolution: EvolutionSettings, lessons: int, lessons_seconds: float
+    ) -> dict[str, Any]:
         """Plain values for the card; `lessons_seconds` is the processor time it took to solve the problems."""
         return {
             "method": "antithetic evolution strategy on log(makespan / makespan of anytime)",
@@ -108,20 +110,20 @@ class Trained:
 
 def train(
     exercises: Sequence[Exercise],
-    evolution: Evolution | None = None,
+    evolution: EvolutionSettings | None = None,
     *,
     threads: int = 2,
     report: Callable[[dict[str, float]], None] = lambda row: None,  # noqa: ARG005
-    keep: Callable[[Trained], None] = lambda best: None,  # noqa: ARG005
-) -> Trained:
+    keep: Callable[[TrainedAmortised], None] = lambda best: None,  # noqa: ARG005
+) -> TrainedAmortised:
     """Evolve the weights; the same seed and exercises give the same weights. `keep` gets the best so far after every validation."""
-    evolution, begun = evolution or Evolution(), time.process_time()
+    evolution, begun = evolution or EvolutionSettings(), time.process_time()
     held = max(1, round(len(exercises) * evolution.validation))
     judged, taught = exercises[:held], exercises[held:]
     form = _Form(taught)
-    rng = stream(evolution.seed, "amortised", "evolution")
+    rng = generator(evolution.seed, "amortised", "evolution")
     mean = form.first(rng)
-    best = Trained(form.weights(mean), np.inf, 0.0)
+    best = TrainedAmortised(form.weights(mean), np.inf, 0.0)
     best.start = best.score = _mean_score(judged, best.weights)
     first, second = np.zeros_like(mean), np.zeros_like(mean)
     with ThreadPoolExecutor(threads) as pool:

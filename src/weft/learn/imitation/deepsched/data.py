@@ -19,7 +19,7 @@ from weft.errors import InvalidInput
 from weft.generators import layered, scale_ccr, unrelated_problem, with_affinity
 from weft.model import Cluster, Problem, Workflow, Workload
 from weft.model.columns import FloatArray, IntArray
-from weft.rng import stream
+from weft.rng import generator
 
 LARGEST, MOST_DEVICES = 84_654, 188
 """Tasks and processors of the document."""
@@ -83,7 +83,7 @@ def draw_job_list(seed: int, jobs: int | None = None) -> JobList:
     >>> 110 <= len(jobs) <= 485, float(jobs.burst.min()) >= 1.0
     (True, True)
     """
-    rng = stream(seed, "deepsched", "jobs")
+    rng = generator(seed, "deepsched", "jobs")
     n = int(rng.integers(110, 486)) if jobs is None else jobs
     burst = np.exp(
         rng.normal(6.0, 2.3) + np.clip(rng.normal(2.65, 1.25), 0.0, 6.0) * rng.standard_normal(n)
@@ -118,7 +118,7 @@ def draw_cluster(seed: int, devices: int) -> Cluster:
     >>> draw_cluster(0, 188).p
     188
     """
-    rng = stream(seed, "deepsched", "cluster")
+    rng = generator(seed, "deepsched", "cluster")
     spread = rng.uniform(0.0, 1.6)
     speed = rng.uniform(1.0 - spread / 2, 1.0 + spread / 2, devices)
     memory = rng.choice([8e9, 16e9, 32e9, 64e9], devices)
@@ -136,7 +136,7 @@ def draw_cluster(seed: int, devices: int) -> Cluster:
 
 def workflow_of(jobs: JobList, *, seed: int, name: str = "jobs") -> Workflow:
     """Give jobs the dependencies the lists lack: a layered graph in the order of arrival, random data, and memory."""
-    rng = stream(seed, "deepsched", "graph")
+    rng = generator(seed, "deepsched", "graph")
     n = len(jobs)
     shape = layered(
         tasks=n,
@@ -166,7 +166,7 @@ def draw_problem(seed: int, *, tasks: int, devices: int, jobs: JobList | None = 
     >>> a.n, a.p, bool((a.workflow.data == b.workflow.data).all())
     (60, 5, True)
     """
-    rng = stream(seed, "deepsched", "problem")
+    rng = generator(seed, "deepsched", "problem")
     cluster = draw_cluster(int(rng.integers(2**31)), devices)
     graph, costs = int(rng.integers(2**31)), int(rng.integers(2**31))
     if jobs is None:
@@ -204,7 +204,7 @@ def _bind(
         data=workflow.data,
         memory=workflow.memory,
         kinds=kinds,
-        kind=stream(seed, "deepsched", "kinds").integers(0, len(kinds), workflow.n),
+        kind=generator(seed, "deepsched", "kinds").integers(0, len(kinds), workflow.n),
     )
     return Problem.bind(typed, with_affinity(models, kinds, heterogeneity=heterogeneity, seed=seed))
 
@@ -223,7 +223,7 @@ def problem_stream(
     """
     i = first
     while True:
-        rng = stream(seed, "deepsched", "stream", i)
+        rng = generator(seed, "deepsched", "stream", i)
         tasks = int(np.exp(rng.uniform(np.log(10), np.log(largest + 1))))
         count = int(np.exp(rng.uniform(np.log(devices[0]), np.log(devices[1] + 1))))
         jobs = draw_job_list(int(rng.integers(2**31)), tasks) if i % 4 == 3 else None

@@ -33,7 +33,7 @@ from weft.planners.lists.insertion import (
 from weft.planners.lists.pins import nowhere
 from weft.planners.lists.ranks import rank_order
 from weft.planners.lists.timeline import earliest_start, free_from, idle_timeline
-from weft.rng import stream
+from weft.rng import generator
 from weft.sim.kernel.jit import njit
 from weft.sim.kernel.ranks import upward_rank
 
@@ -44,7 +44,7 @@ STRAY = (0.0, 0.05, 0.3)
 """Shares of tasks that are put anywhere, problem by problem in turn."""
 
 
-class Lesson(NamedTuple):
+class RankExample(NamedTuple):
     """Some steps of one plan. Float32 but for the masks; p may be padded, and then nothing can run on what was added."""
 
     tasks: Numbers  # (k, features) of the task that is placed
@@ -56,7 +56,7 @@ class Lesson(NamedTuple):
     good: BoolArray  # (k, p) those with the earliest finish
 
 
-def lesson_of(problem: Problem, *, steps: int, stray: float = 0.0, seed: int = 0) -> Lesson:
+def lesson_of(problem: Problem, *, steps: int, stray: float = 0.0, seed: int = 0) -> RankExample:
     """Follow HEFT through a problem and keep some of its steps; a share `stray` of the tasks goes to any device.
 
     Examples
@@ -65,7 +65,7 @@ def lesson_of(problem: Problem, *, steps: int, stray: float = 0.0, seed: int = 0
     >>> lesson_of(problem, steps=2).good.tolist()  # 1 s on the second; then 1 + 4 there, 1 + 2 + 3 on the first
     [[False, True], [False, True]]
     """
-    rng = stream(seed, "deepsched", "lesson")
+    rng = generator(seed, "deepsched", "lesson")
     features, a, rank = task_features(problem), problem.arrays, upward_rank(problem)
     order = rank_order(problem, rank)
     heft = insert_in_order(a, order, nowhere(problem))
@@ -76,7 +76,7 @@ def lesson_of(problem: Problem, *, steps: int, stray: float = 0.0, seed: int = 0
     task = order[take]
     times = np.stack([heft.start[task], heft.finish[task]]) / features.horizon
     targets = np.stack([rank[task] / max(float(rank.max()), 1e-300), *times], axis=1)
-    return Lesson(features.rows[task], targets.astype(np.float32), pairs, can, good)
+    return RankExample(features.rows[task], targets.astype(np.float32), pairs, can, good)
 
 
 @njit
@@ -112,7 +112,7 @@ def _follow(
     return pairs, can, good
 
 
-def stacked(lessons: Sequence[Lesson]) -> Lesson:
+def stacked(lessons: Sequence[RankExample]) -> RankExample:
     """One lesson of several; devices are padded to the largest number.
 
     Examples
@@ -127,7 +127,7 @@ def stacked(lessons: Sequence[Lesson]) -> Lesson:
         room = [(0, 0)] * (array.ndim - 1) + [(0, p - array.shape[-1])]
         return np.pad(array, room)
 
-    return Lesson(
+    return RankExample(
         np.concatenate([lesson.tasks for lesson in lessons]),
         np.concatenate([lesson.targets for lesson in lessons]),
         np.concatenate([wide(lesson.pairs) for lesson in lessons]),
@@ -140,7 +140,7 @@ def batch_problems(
     seed: int, batch: int, *, problems: int = 12, largest: int = 2000
 ) -> Iterator[Problem]:
     """Problems of one batch of `lesson_stream`: about as many devices each. Every 50th batch is one problem of up to 84,654 tasks."""
-    rng = stream(seed, "deepsched", "batch", batch)
+    rng = generator(seed, "deepsched", "batch", batch)
     if batch % 50 == 49:
         number, most, devices = 1, LARGEST, (150, MOST_DEVICES)
     else:
@@ -154,7 +154,7 @@ def batch_problems(
 
 def lesson_stream(
     seed: int, *, problems: int = 12, rows: int = 40_000, largest: int = 2000
-) -> Iterator[Lesson]:
+) -> Iterator[RankExample]:
     """Batches without end, each of about `rows` pairs of task and device from new problems."""
     for batch in count():
         drawn = list(batch_problems(seed, batch, problems=problems, largest=largest))

@@ -1,4 +1,4 @@
-"""Training the network of `deepsched`: the whole loop."""
+"""DeepSchedProgress the network of `deepsched`: the whole loop."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import nn
 
 from weft.formats.safetensors_file import Numbers
 from weft.learn.imitation.deepsched.data import problem_stream
-from weft.learn.imitation.deepsched.examples import Lesson, lesson_stream
+from weft.learn.imitation.deepsched.examples import RankExample, lesson_stream
 from weft.learn.imitation.deepsched.networks import DeepNet
 from weft.model import Problem
 from weft.planners.imitation.deepsched.network import DeepNetwork
@@ -26,7 +26,7 @@ VALIDATION = 10_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class DeepSchedSettings:
     """How to train.
 
     Attributes
@@ -47,10 +47,10 @@ class Settings:
 
 
 @dataclass
-class Training:
+class DeepSchedProgress:
     """A training so far."""
 
-    settings: Settings
+    settings: DeepSchedSettings
     seed: int
     batches: int = 0
     score: float = float("nan")
@@ -76,18 +76,18 @@ class Training:
 
 
 def train(
-    settings: Settings | None = None,
+    settings: DeepSchedSettings | None = None,
     *,
     seed: int = 0,
-    lessons: Iterator[Lesson] | None = None,
-    watch: Callable[[Training], None] | None = None,
-) -> Training:
+    lessons: Iterator[RankExample] | None = None,
+    watch: Callable[[DeepSchedProgress], None] | None = None,
+) -> DeepSchedProgress:
     """Train on lessons from HEFT (drawn as needed if none are given); the network closest to HEFT in a validation is kept.
 
     An interrupt ends the training; what was best so far is kept.
     """
-    told = settings or Settings()
-    made = Training(told, seed)
+    told = settings or DeepSchedSettings()
+    made = DeepSchedProgress(told, seed)
     torch.manual_seed(seed)
     source = lesson_stream(seed, largest=told.largest) if lessons is None else lessons
     begin = time.process_time()
@@ -117,7 +117,7 @@ def train(
 
 
 def update(
-    net: DeepNet, optimiser: torch.optim.Optimizer, lesson: Lesson, told: Settings
+    net: DeepNet, optimiser: torch.optim.Optimizer, lesson: RankExample, told: DeepSchedSettings
 ) -> dict[str, float]:
     """One step of Adam: cross entropy of the machine, squared error of the times. Returns both, and how often HEFT's choice was met."""
     tasks, targets, pairs = (torch.as_tensor(column) for column in lesson[:3])
@@ -154,7 +154,7 @@ def turnaround_ratio(problem: Problem, network: DeepNetwork) -> float:
 
 
 def _validate(
-    made: Training, network: DeepNetwork, trials: list[Problem], losses: dict[str, float]
+    made: DeepSchedProgress, network: DeepNetwork, trials: list[Problem], losses: dict[str, float]
 ) -> None:
     logs = [np.log(turnaround_ratio(problem, network)) for problem in trials]
     score = float(np.exp(np.mean(np.abs(logs))))

@@ -12,7 +12,7 @@ import numpy as np
 from weft.formats.safetensors_file import Numbers
 from weft.model import Problem, ProblemArrays
 from weft.model.columns import FloatArray, IntArray
-from weft.planners.search.warm_start import Start
+from weft.planners.search.warm_start import WarmStart
 from weft.sim.kernel.jit import njit
 from weft.sim.kernel.ranks import mean_durations, mean_transfer
 
@@ -39,7 +39,7 @@ NAMES = (
 SIZE = len(NAMES)
 
 
-def pair_features(problem: Problem, start: Start, tail: FloatArray) -> Numbers:
+def pair_features(problem: Problem, start: WarmStart, tail: FloatArray) -> Numbers:
     """(n, p, SIZE) features of every task on every device.
 
     Parameters

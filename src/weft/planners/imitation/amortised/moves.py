@@ -33,8 +33,8 @@ from weft.planners.search.annealing import (
 )
 from weft.planners.search.decoder import ANY, NONE, Decoder, decode_from, make_decoder
 from weft.planners.search.team import COLD, Team, Worker, _begin_all
-from weft.planners.search.warm_start import Start
-from weft.rng import stream
+from weft.planners.search.warm_start import WarmStart
+from weft.rng import generator
 from weft.sim.kernel.jit import njit
 
 CRITICAL, DIRECT = 0.3, 0.8
@@ -225,7 +225,7 @@ class GuidedWorker(Worker):
     path: Path = field(kw_only=True)
 
     def begin(self, order: IntArray, choice: IntArray) -> None:
-        """Start a run here; the best so far is kept."""
+        """WarmStart a run here; the best so far is kept."""
         begin(self.problem.arrays, self.goal, self.tail, self.chain, self.decoder, order, choice)
         trace_path(self.problem.arrays, self.decoder, self.path)
 
@@ -245,7 +245,7 @@ class GuidedWorker(Worker):
         )
 
 
-def guided_team(problem: Problem, start: Start, *, chains: int, seed: int) -> Team:
+def guided_team(problem: Problem, start: WarmStart, *, chains: int, seed: int) -> Team:
     """As many workers as chains, all at the start."""
     tail, goal = device_tails(problem), Objective.of("makespan").goal(problem)
     workers: list[Worker] = [
@@ -258,6 +258,6 @@ def guided_team(problem: Problem, start: Start, *, chains: int, seed: int) -> Te
             start.value,
             path=make_path(problem.n),
         )
-        for s in stream(seed, "amortised", "chains").integers(1, 2**63, chains).tolist()
+        for s in generator(seed, "amortised", "chains").integers(1, 2**63, chains).tolist()
     ]
     return Team(workers, _begin_all(workers, start.order, start.device))

@@ -29,8 +29,8 @@ from weft.planners.search.anytime import BOUND_CELLS, CHAINS, DEFAULT_CELLS, DEF
 from weft.planners.search.clock import Clock
 from weft.planners.search.decoder import make_decoder
 from weft.planners.search.team import Progress, reporting
-from weft.planners.search.warm_start import Start, order_by_start, quick_start
-from weft.rng import stream
+from weft.planners.search.warm_start import WarmStart, order_by_start, quick_start
+from weft.rng import generator
 from weft.sim.kernel.ranks import mean_durations, mean_transfer, upward_rank
 
 NETWORK_CELLS = 200_000
@@ -39,7 +39,7 @@ NETWORK_CELLS = 200_000
 CELL_SECONDS, NETWORK_SHARE = 1e-6, 0.1
 """Time of network and samples for one task on one device; and the share of what is left of a time limit that they may take at most."""
 
-HURRY, FEW = 0.2, ("heft", "heft-self", "heft-node", "peft", "dls", "lookahead")
+HURRY, FEW = 0.2, ("heft", "heft-saga-mean", "heft-node", "peft", "dls", "lookahead")
 """Below so many seconds only these quick planners are asked, which are the best ones most often, and of bounds only the quickest: the
 others take up to a third of 25 ms, which moves are worth more."""
 
@@ -144,7 +144,7 @@ def in_a_hurry(clock: Clock) -> bool:
 
 def first_plan(
     problem: Problem, network: Weights | None, clock: Clock, *, samples: int, seed: int
-) -> Start:
+) -> WarmStart:
     """The best of the quick planners, one pass of the network, and samples around it."""
     objective = Objective.of("makespan")
     few = in_a_hurry(clock)
@@ -161,15 +161,17 @@ def first_plan(
     ):
         return start
     seen, decoder = observe(problem, start), make_decoder(problem.n, problem.p)
-    random = np.array([int(stream(seed, "amortised", "samples").integers(1, 2**63)) | 1], np.uint64)
+    random = np.array(
+        [int(generator(seed, "amortised", "samples").integers(1, 2**63)) | 1], np.uint64
+    )
     value = sample_passes(network, *seen, samples, NOISE, random, decoder)
     if value >= start.value:
         return start
     schedule = Schedule.of(device=decoder.device, start=decoder.start, finish=decoder.finish)
-    return Start(order_by_start(problem, schedule), schedule.device.copy(), schedule, value)
+    return WarmStart(order_by_start(problem, schedule), schedule.device.copy(), schedule, value)
 
 
-def observe(problem: Problem, start: Start) -> Observation:
+def observe(problem: Problem, start: WarmStart) -> Observation:
     """What the network and the decoder need to know."""
     tail = device_tails(problem)
     return Observation(

@@ -13,7 +13,7 @@ from weft.formats.safetensors_file import Numbers
 from weft.model import Problem, ProblemArrays
 from weft.model.columns import FloatArray
 from weft.planners.lists.timeline import Timeline, earliest_start
-from weft.sim.kernel.jit import inline, njit
+from weft.sim.kernel.jit import njit, njit_inline
 from weft.sim.kernel.ranks import downward_rank, mean_durations, mean_transfer, upward_rank
 
 TASK_FEATURES = (
@@ -127,7 +127,7 @@ def _neighbours(
     return found
 
 
-@inline
+@njit_inline
 def pair_features(
     ready: FloatArray,
     start: FloatArray,
@@ -148,7 +148,7 @@ def pair_features(
         x[3, d] = min(seconds[d] / scale, FAR)
 
 
-@inline
+@njit_inline
 def earliest_starts(
     timeline: Timeline, ready: FloatArray, seconds: FloatArray, start: FloatArray
 ) -> None:

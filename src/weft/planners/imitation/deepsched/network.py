@@ -19,7 +19,7 @@ from weft.errors import InvalidInput
 from weft.formats.safetensors_file import Numbers, read_arrays, write_arrays
 from weft.model.columns import FloatArray
 from weft.planners.imitation.deepsched.features import PAIR_FEATURES, TASK_FEATURES
-from weft.sim.kernel.jit import inline, njit
+from weft.sim.kernel.jit import njit, njit_inline
 
 HEADS = 3
 """Outputs of the encoder before the context: priority, start, finish."""
@@ -142,7 +142,7 @@ def encode(net: DeepNetwork, rows: Numbers) -> Numbers:
     return result
 
 
-@inline
+@njit_inline
 def score_devices(net: DeepNetwork, context: Numbers, x: Numbers, score: Numbers) -> None:
     """Fill the score of a task with this context on every device; x is (features, p) as `pair_features` fills it."""
     p = x.shape[1]
@@ -160,7 +160,7 @@ def score_devices(net: DeepNetwork, context: Numbers, x: Numbers, score: Numbers
             )
 
 
-@inline
+@njit_inline
 def best_device(score: Numbers, seconds: FloatArray) -> int:
     """The highest score among the devices that can run the task; the lower number among equals."""
     best = -1

@@ -32,17 +32,17 @@ from weft.runtime.backends.protocol import (
     Started,
     Transfer,
 )
-from weft.runtime.deciders.whole_plan import Row, Tell
+from weft.runtime.deciders.whole_plan import PlanRow, Tell
 
 try:
     from distributed import Client
 
     from weft.runtime.backends.dask import plugin as remote
-    from weft.runtime.backends.dask.cluster import Line, Site
-    from weft.runtime.backends.dask.messages import Errands, quietly
+    from weft.runtime.backends.dask.cluster import DeviceThread, WorkerSite
+    from weft.runtime.backends.dask.messages import TaskMessages, quietly
     from weft.runtime.backends.dask.plan import WholeGraph
     from weft.runtime.backends.dask.results import Results
-    from weft.runtime.backends.dask.workers import TICK, Inbox, Roster
+    from weft.runtime.backends.dask.workers import TICK, Inbox, WorkerRegistry
 except ImportError as error:
     raise MissingExtra("distributed", "dask") from error
 
@@ -65,7 +65,7 @@ class DaskBackend:
     name = "dask"
     modelled = False
     _news: list[Event]
-    _doomed: list[Site]
+    _doomed: list[WorkerSite]
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class DaskBackend:
         self.whole = whole
         self.recomputed = 0
         """Results that Dask computed again, or elsewhere than it was told, since a worker died."""
-        self.roster = Roster(where, kinds=kinds, patience=patience)
+        self.roster = WorkerRegistry(where, kinds=kinds, patience=patience)
         self.client = self.roster.client
         self._run = ""
         self._pace: float | None = None
@@ -106,7 +106,7 @@ class DaskBackend:
         """Wait for the workers, and listen to the scheduler; then the clock starts."""
         self._reset()
         run = f"weft{uuid.uuid4().hex[:12]}"
-        self._errands = Errands(run, workload, calls)
+        self._errands = TaskMessages(run, workload, calls)
         self._known = workload.cluster.p
         inbox = self._inbox
         self.roster.attend(inbox, self._errands.lessons)
@@ -235,7 +235,7 @@ class DaskBackend:
         """End the workers if they are ours."""
         self.roster.close()
 
-    def run_plan(self, rows: Sequence[Row], tell: Tell, *, fixed: bool) -> None:
+    def run_plan(self, rows: Sequence[PlanRow], tell: Tell, *, fixed: bool) -> None:
         """Run a whole plan as one graph.
 
         When something is not as planned (a task fails, a worker is lost or, unless it is `fixed`, joins), the rest is for the driver, and
@@ -306,7 +306,7 @@ class DaskBackend:
             self.roster.lines[device].last = -1
             self._news.append(DeviceAdded(device, self.clock()))
 
-    def _lose(self, site: Site) -> None:
+    def _lose(self, site: WorkerSite) -> None:
         text, fault = self.roster.lose(site)
         for device in site.devices:
             line = self.roster.lines[device]
@@ -368,7 +368,7 @@ class DaskBackend:
             moved,
         )
 
-    def _tell(self, line: Line, device: int) -> None:
+    def _tell(self, line: DeviceThread, device: int) -> None:
         """Report the ends of a device in the order of its orders."""
         while line.orders and line.orders[0].number in line.early:
             order = line.orders.popleft()
@@ -397,7 +397,7 @@ class DaskBackend:
             comm.interval = self._pace
         self._pace = None
 
-    def _skip(self, line: Line, number: int) -> None:
+    def _skip(self, line: DeviceThread, number: int) -> None:
         """What waits for an order waits no longer."""
         self.roster.ask(remote.drop, self._run, number, self._before[number], site=line.site)
 

@@ -13,7 +13,7 @@ from weft.runtime.backends.protocol import Failed, Finished, Order
 
 
 @dataclass(eq=False)
-class Site:
+class WorkerSite:
     """A worker, whichever process and address it has now."""
 
     name: str
@@ -33,11 +33,11 @@ class Site:
 
 
 @dataclass(eq=False)
-class Line:
+class DeviceThread:
     """A device: the orders it has, as they shall run."""
 
     name: str
-    site: Site
+    site: WorkerSite
     orders: deque[Order] = field(default_factory=deque)
     last: int = -1
     """The order it was sent last; what comes next waits for it."""
@@ -45,11 +45,11 @@ class Line:
     """Ends that were reported before those of orders ahead of them."""
 
 
-def site_of(facts: remote.Facts, spec: LocalDevice | None = None) -> Site:
+def site_of(facts: remote.Facts, spec: LocalDevice | None = None) -> WorkerSite:
     """A worker as the scheduler knows it; `spec` is what it was started from."""
     memory = float(facts["memory"] or inf)
     cores = spec.cores if spec is not None else ()
-    return Site(
+    return WorkerSite(
         facts["name"],
         facts["host"],
         facts["threads"],
@@ -61,14 +61,14 @@ def site_of(facts: remote.Facts, spec: LocalDevice | None = None) -> Site:
     )
 
 
-def lines_of(site: Site, first: int) -> list[Line]:
+def lines_of(site: WorkerSite, first: int) -> list[DeviceThread]:
     """A device for each thread of a worker, numbered from `first`."""
     names = [site.name] if site.threads == 1 else [f"{site.name}.{k}" for k in range(site.threads)]
     site.devices = list(range(first, first + len(names)))
-    return [Line(name, site) for name in names]
+    return [DeviceThread(name, site) for name in names]
 
 
-def kinds_of(sites: Sequence[Site], said: Mapping[str, str]) -> dict[str, str]:
+def kinds_of(sites: Sequence[WorkerSite], said: Mapping[str, str]) -> dict[str, str]:
     """Name of a worker -> kind: as said, or the same for all on one host."""
     hosts = dict.fromkeys(site.host for site in sites)
     return {

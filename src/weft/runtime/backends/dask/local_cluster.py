@@ -25,7 +25,7 @@ MOST_STARTS = 3
 """Times in a row a worker may die before it can work."""
 
 
-class Crew:
+class LocalDaskCluster:
     """Workers of one thread each, on loopback, without a dashboard and without stealing."""
 
     def __init__(self, specs: Sequence[LocalDevice]) -> None:

@@ -15,7 +15,7 @@ from weft.errors import InvalidInput
 from weft.model import Workload
 from weft.runtime.backends.calls import with_slots
 from weft.runtime.backends.dask import plugin as remote
-from weft.runtime.backends.dask.cluster import Line
+from weft.runtime.backends.dask.cluster import DeviceThread
 from weft.runtime.backends.protocol import Call, Input
 from weft.runtime.inputs.functions import Body
 
@@ -23,7 +23,7 @@ LARGE = 1 << 20
 """Bytes of arguments about which Dask may want to warn."""
 
 
-class Errands:
+class TaskMessages:
     """The calls of a run as errands for workers.
 
     Parameters
@@ -73,15 +73,15 @@ class Errands:
         self,
         instance: int,
         number: int,
-        line: Line,
+        line: DeviceThread,
         inputs: tuple[str | None, ...],
         *,
         before: int = -1,
         chooses: bool = False,
-    ) -> remote.Errand:
+    ) -> remote.TaskMessage:
         """What the Dask task of an instance is told."""
         call = self._calls[instance]
-        return remote.Errand(
+        return remote.TaskMessage(
             run=self.run,
             number=number,
             device=line.name,

@@ -9,11 +9,11 @@ from typing import Any
 import dask
 
 from weft.runtime.backends.dask import plugin as remote
-from weft.runtime.backends.dask.cluster import Line, Site
-from weft.runtime.backends.dask.messages import Errands, quietly
+from weft.runtime.backends.dask.cluster import DeviceThread, WorkerSite
+from weft.runtime.backends.dask.messages import TaskMessages, quietly
 from weft.runtime.backends.dask.results import Results
 from weft.runtime.backends.protocol import Finished
-from weft.runtime.deciders.whole_plan import Row
+from weft.runtime.deciders.whole_plan import PlanRow
 
 
 class WholeGraph:
@@ -28,9 +28,9 @@ class WholeGraph:
     def __init__(
         self,
         client: Any,
-        errands: Errands,
-        lines: Sequence[Line],
-        rows: Sequence[Row],
+        errands: TaskMessages,
+        lines: Sequence[DeviceThread],
+        rows: Sequence[PlanRow],
         results: Results,
         *,
         number: int = 0,
@@ -55,10 +55,10 @@ class WholeGraph:
                 *(keys[i] if i in keys else results[i] for i in row.parents),
             )
             size += len(errand.arguments)
-        pins = remote.Table(
+        pins = remote.DeviceTable(
             {key: [self.lines[row.device].site.address] for key, row in self._rows.items()}
         )
-        ranks = remote.Table({key: -k for k, key in enumerate(self._rows)})
+        ranks = remote.DeviceTable({key: -k for k, key in enumerate(self._rows)})
         with dask.annotate(workers=pins, priority=ranks, allow_other_workers=True), quietly(size):
             self._futures = dict(
                 zip(self._rows, client.get(graph, list(self._rows), sync=False), strict=True)
@@ -69,12 +69,12 @@ class WholeGraph:
         """Whether nothing of it is left."""
         return not self._futures
 
-    def row(self, message: dict[str, Any]) -> Row | None:
+    def row(self, message: dict[str, Any]) -> PlanRow | None:
         """The task a message is about; None: it is about something else, or about what was taken back."""
         key = message.get("key", "")
         return self._rows[key] if key in self._futures else None
 
-    def took(self, row: Row, key: str, site: Site | None, event: Finished) -> Finished:
+    def took(self, row: PlanRow, key: str, site: WorkerSite | None, event: Finished) -> Finished:
         """A task ended on a worker: when and where, as far as clocks can be believed."""
         placed = self._placed(row, site, event)
         self._free[placed.device] = self._ended[row.instance] = placed.finish
@@ -98,7 +98,7 @@ class WholeGraph:
             future.release()
         self._futures.clear()
 
-    def _placed(self, row: Row, site: Site | None, event: Finished) -> Finished:
+    def _placed(self, row: PlanRow, site: WorkerSite | None, event: Finished) -> Finished:
         """The end of a task on a thread of its worker that was free then."""
         begin = max([event.start, *(self._ended.get(parent, 0.0) for parent in row.parents)])
         devices = (

@@ -37,7 +37,7 @@ Report = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Errand:
+class TaskMessage:
     """What a Dask task is told.
 
     Attributes
@@ -82,7 +82,7 @@ class Turns:
         self._dropped: dict[tuple[str, int], int] = {}
         self._over: dict[str, None] = {}
 
-    def take(self, errand: Errand) -> bool:
+    def take(self, errand: TaskMessage) -> bool:
         """Wait for the turn; False: it was called off meanwhile."""
         with self._changed:
             early = not self._may(errand)
@@ -92,7 +92,7 @@ class Turns:
             self._changed.wait_for(lambda: self._may(errand))
             return errand.run not in self._over and (errand.run, errand.number) not in self._dropped
 
-    def end(self, errand: Errand) -> None:
+    def end(self, errand: TaskMessage) -> None:
         """The next one, please."""
         device = (errand.run, errand.device)
         with self._changed:
@@ -113,7 +113,7 @@ class Turns:
             self._dropped = {key: before for key, before in self._dropped.items() if key[0] != run}
             self._changed.notify_all()
 
-    def _may(self, errand: Errand) -> bool:
+    def _may(self, errand: TaskMessage) -> bool:
         before = errand.before
         while (errand.run, before) in self._dropped:
             before = self._dropped[errand.run, before]
@@ -131,7 +131,7 @@ class Faulty(Exception):
     """A task of a plan came to nothing; so do those that depend on it."""
 
 
-def perform(errand: Errand, *values: Any) -> Any:
+def perform(errand: TaskMessage, *values: Any) -> Any:
     """Do what an errand says; the value stays here, a report goes to the scheduler with Dask's own message that the task is done."""
     worker = get_worker()
     home = worker.id == errand.home
@@ -150,7 +150,7 @@ def perform(errand: Errand, *values: Any) -> Any:
     return value
 
 
-def _result(errand: Errand, values: Sequence[Any]) -> tuple[Any, Report]:
+def _result(errand: TaskMessage, values: Sequence[Any]) -> tuple[Any, Report]:
     begin = time.perf_counter()
     function = _function(errand.function)
     if isinstance(function, str):
@@ -200,7 +200,7 @@ def size_of(value: Any) -> int:
     )
 
 
-def _transfers(worker: Any, errand: Errand) -> list[tuple[str, float, float]]:
+def _transfers(worker: Any, errand: TaskMessage) -> list[tuple[str, float, float]]:
     """(worker, bytes, seconds) of what was brought here for this errand, and not told before."""
     found = []
     try:
@@ -349,7 +349,7 @@ async def leave(dask_scheduler: Any, run: str) -> None:
         broker.truncate(run)
 
 
-class Table:
+class DeviceTable:
     """An annotation of many tasks: key -> value."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:

@@ -13,14 +13,14 @@ from distributed.protocol.pickle import dumps
 from weft.errors import WeftError
 from weft.runtime.backends.dask import plugin as remote
 from weft.runtime.backends.dask.messages import quietly
-from weft.runtime.backends.dask.workers import TICK, Roster
+from weft.runtime.backends.dask.workers import TICK, WorkerRegistry
 from weft.runtime.backends.payload import load, unpack
 
 
 class Results:
     """Instance -> what it returned, wherever that is; if it was lost, Dask computes it again."""
 
-    def __init__(self, roster: Roster) -> None:
+    def __init__(self, roster: WorkerRegistry) -> None:
         self._roster = roster
         self._futures: dict[int, Any] = {}
         self._here: dict[int, Any] = {}

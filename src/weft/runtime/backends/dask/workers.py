@@ -17,8 +17,8 @@ from distributed import Client
 from weft.errors import InvalidInput, WeftError
 from weft.model import Cluster
 from weft.runtime.backends.dask import plugin as remote
-from weft.runtime.backends.dask.cluster import Line, Site, kinds_of, lines_of, site_of
-from weft.runtime.backends.dask.local_cluster import Crew
+from weft.runtime.backends.dask.cluster import DeviceThread, WorkerSite, kinds_of, lines_of, site_of
+from weft.runtime.backends.dask.local_cluster import LocalDaskCluster
 from weft.runtime.backends.local.device import LocalDevice, local_devices
 from weft.runtime.backends.local.process import START_LIMIT, TAUGHT, cause_of
 
@@ -29,7 +29,7 @@ TICK = 1.0
 """Seconds after which a look is taken whether the scheduler is still there."""
 
 
-class Roster:
+class WorkerRegistry:
     """The workers as devices.
 
     Parameters
@@ -47,7 +47,7 @@ class Roster:
         patience: float,
     ) -> None:
         self.own_client = not isinstance(where, Client)
-        self.crew: Crew | None = None
+        self.crew: LocalDaskCluster | None = None
         """Workers of our own."""
         self._patience = patience
         self._specs: dict[str, LocalDevice] = {}
@@ -61,7 +61,7 @@ class Roster:
             raise InvalidInput(
                 f"the Dask cluster at {self.client.scheduler.address} has no workers; start some first"
             )
-        self.lines: list[Line] = []
+        self.lines: list[DeviceThread] = []
         for site in self.sites:
             self.lines.extend(lines_of(site, len(self.lines)))
         self._said = {**{name: spec.kind for name, spec in self._specs.items()}, **(kinds or {})}
@@ -79,7 +79,7 @@ class Roster:
             line.early.clear()
             line.last = -1
 
-    def muster(self) -> list[Site]:
+    def muster(self) -> list[WorkerSite]:
         """Learn which workers are there, and greet them; those of our own are waited for. Returns the ones that are new."""
         deadline = time.perf_counter() + START_LIMIT
         dead = [site.dead for site in self.sites]
@@ -114,7 +114,7 @@ class Roster:
             thread.join(START_LIMIT)
         return [self.join(facts) for facts in new]
 
-    def settle(self, facts: remote.Facts, here: Container[str] = ()) -> Site | None:
+    def settle(self, facts: remote.Facts, here: Container[str] = ()) -> WorkerSite | None:
         """The site of a worker: its own by name; one with a new name takes the place of one that is gone; None: there is none.
 
         `here` are the ids of workers that are there, greeted or not.
@@ -135,7 +135,7 @@ class Roster:
             site.address, site.id, site.host = facts["worker"], facts["id"], facts["host"]
         return site
 
-    def join(self, facts: remote.Facts) -> Site:
+    def join(self, facts: remote.Facts) -> WorkerSite:
         """A worker that was not there before: its threads are devices from now on, behind the others."""
         site = site_of(facts)
         site.up = False  # until it was greeted
@@ -152,20 +152,20 @@ class Roster:
         """Whether a worker has its site."""
         return any(site.id == facts["id"] for site in self.sites)
 
-    def greet(self, site: Site) -> threading.Thread:
+    def greet(self, site: WorkerSite) -> threading.Thread:
         """Greet a worker, beside the driver, since one that was just started is slow; the answer goes to the inbox."""
         thread = threading.Thread(target=self._greet, args=(site, site.id), daemon=True)
         thread.start()
         return thread
 
-    def kill(self, site: Site) -> None:
+    def kill(self, site: WorkerSite) -> None:
         """End a worker, whatever it does."""
         if self.crew is None:
             self.ask(remote.die, site=site)
         else:
             self.crew.kill(site.name)
 
-    def lose(self, site: Site) -> tuple[str, str]:
+    def lose(self, site: WorkerSite) -> tuple[str, str]:
         """A worker is gone; why, and whose fault that is."""
         site.up, site.dead = False, site.id
         self._bereft = time.perf_counter()
@@ -173,7 +173,7 @@ class Roster:
             return cause_of(self.crew.exit_code(site.name, site.pid))
         return f"Dask lost its worker '{site.name}'", "killed"
 
-    def ask(self, function: Any, *args: Any, site: Site | None = None) -> None:
+    def ask(self, function: Any, *args: Any, site: WorkerSite | None = None) -> None:
         """Have something done on workers, without waiting for it."""
         addresses = [s.address for s in self.sites if s.up] if site is None else [site.address]
         with contextlib.suppress(OSError, ValueError, TimeoutError):
@@ -217,7 +217,7 @@ class Roster:
             except (OSError, ValueError) as error:
                 raise InvalidInput(f"no Dask scheduler answers at '{where}': {error}") from None
         self._specs = {spec.name: spec for spec in local_devices(where)}
-        self.crew = Crew(list(self._specs.values()))
+        self.crew = LocalDaskCluster(list(self._specs.values()))
         return Client(self.crew.address, set_as_default=False)
 
     def _roll_call(self) -> list[remote.Facts]:
@@ -252,7 +252,7 @@ class Roster:
             memory=[line.site.memory for line in self.lines],  # type: ignore[arg-type]
         )
 
-    def _greet(self, site: Site, name: str) -> None:
+    def _greet(self, site: WorkerSite, name: str) -> None:
         """Have a worker get ready, and compare clocks."""
         lessons = self._lessons()
         inbox, address, run = self.inbox, [site.address], self.client.run

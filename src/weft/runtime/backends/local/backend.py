@@ -25,7 +25,7 @@ from weft.runtime.backends.local.process import (
     WorkerProcess,
     cause_of,
 )
-from weft.runtime.backends.payload import Parcel, drop, load, make_folder, save, unpack
+from weft.runtime.backends.payload import Payload, drop, load, make_folder, save, unpack
 from weft.runtime.backends.protocol import (
     Call,
     DeviceAdded,
@@ -77,7 +77,7 @@ class LocalBackend:
         self._at: dict[int, WorkerProcess] = {}
         """Whose file a number is: the mailbox and the sentinel of each worker."""
         self._owner = os.getpid()
-        self._results: dict[int, Parcel] = {}
+        self._results: dict[int, Payload] = {}
         self._news: list[Event] = []
         self._unsent: dict[WorkerProcess, None] = {}
         """Workers with something in their mailbox that has not gone yet."""
@@ -359,7 +359,7 @@ class LocalBackend:
         device: int,
         start: float,
         finish: float,
-        parcel: Parcel,
+        parcel: Payload,
         branches: tuple[Any, ...],
         loads: list[Any],
     ) -> Finished:

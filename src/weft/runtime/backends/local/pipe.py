@@ -17,7 +17,7 @@ CHUNK = 1 << 18
 """Bytes taken in one read."""
 
 
-class Mailbox:
+class MessagePipe:
     """One end of a connection between two processes.
 
     Parameters
@@ -27,7 +27,7 @@ class Mailbox:
     Examples
     --------
     >>> import multiprocessing
-    >>> here, there = (Mailbox(end, patient=False) for end in multiprocessing.Pipe())
+    >>> here, there = (MessagePipe(end, patient=False) for end in multiprocessing.Pipe())
     >>> here.put(b"one"), here.put(b"two"), here.flush()
     (None, None, True)
     >>> there.take(), there.take()

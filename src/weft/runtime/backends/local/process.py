@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from weft.runtime.backends.local import worker
 from weft.runtime.backends.local.device import LocalDevice
-from weft.runtime.backends.local.pipe import Mailbox
+from weft.runtime.backends.local.pipe import MessagePipe
 from weft.runtime.backends.protocol import Order
 
 START_LIMIT = 120.0
@@ -47,7 +47,7 @@ class WorkerProcess:
         there.close()
         self.device = device
         self.process = process
-        self.box = Mailbox(here, patient=False)
+        self.box = MessagePipe(here, patient=False)
         self.ready = False
         self.ended = False
         self.orders: deque[Order] = deque()

@@ -22,8 +22,8 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from weft.runtime.backends.local.pipe import Mailbox
-from weft.runtime.backends.payload import Parcel, pack, unpack
+from weft.runtime.backends.local.pipe import MessagePipe
+from weft.runtime.backends.payload import Payload, pack, unpack
 
 Functions = dict[int, Callable[..., Any] | str]
 """Number -> function, or why it could not be loaded."""
@@ -85,13 +85,13 @@ class Setting:
     path: tuple[str, ...] = ()
 
 
-class Run(NamedTuple):
+class TaskRun(NamedTuple):
     """Call a function: arguments with slots, and a parcel for each slot (None: not taken)."""
 
     number: int
     function: int
-    arguments: Parcel
-    inputs: tuple[Parcel | None, ...]
+    arguments: Payload
+    inputs: tuple[Payload | None, ...]
     chooses: bool
     result: str
 
@@ -105,14 +105,14 @@ def main(pipe: Connection, setting: Setting) -> None:
     sys.path.extend(p for p in setting.path if p not in sys.path)
     _confine(setting)
     threading.Thread(target=_end_with_parent, args=(setting.folder,), daemon=True).start()
-    box = Mailbox(pipe, patient=True)
+    box = MessagePipe(pipe, patient=True)
     _send(box, pickle.dumps(("hello", os.getpid())))
     with contextlib.suppress(EOFError):  # the driver is gone
         _serve(box)
     os._exit(0)  # whatever threads or exit handlers a task left behind
 
 
-def _serve(box: Mailbox) -> None:
+def _serve(box: MessagePipe) -> None:
     functions: Functions = {}
     dropped: set[int] = set()
     inbox: deque[bytes] = deque()
@@ -130,7 +130,7 @@ def _serve(box: Mailbox) -> None:
         word, *rest = pickle.loads(inbox.popleft())
         if word == "run":
             if rest[0] not in dropped:
-                _send(box, _perform(Run(*rest), functions))
+                _send(box, _perform(TaskRun(*rest), functions))
         elif word == "function":
             functions[rest[0]] = loaded(rest[1])
         elif word == "clear":
@@ -140,12 +140,12 @@ def _serve(box: Mailbox) -> None:
             _send(box, pickle.dumps(("hello", os.getpid())))
 
 
-def _send(box: Mailbox, message: bytes) -> None:
+def _send(box: MessagePipe, message: bytes) -> None:
     box.put(message)
     box.flush()
 
 
-def _perform(run: Run, functions: Functions) -> bytes:
+def _perform(run: TaskRun, functions: Functions) -> bytes:
     begin = time.perf_counter()
     function = functions[run.function]
     if isinstance(function, str):
@@ -196,7 +196,7 @@ def loaded(data: bytes) -> Callable[..., Any] | str:
     return function
 
 
-def _load(run: Run, transfers: list[tuple[int, float, float]]) -> list[Any]:
+def _load(run: TaskRun, transfers: list[tuple[int, float, float]]) -> list[Any]:
     values: list[Any] = []
     for k, parcel in enumerate(run.inputs):
         begin = time.perf_counter()
@@ -245,7 +245,7 @@ def _split(value: Any) -> tuple[tuple[Any, ...], Any]:
     return plain, rest
 
 
-def _failure(run: Run, begin: float, fault: str, text: str, trace: str) -> bytes:
+def _failure(run: TaskRun, begin: float, fault: str, text: str, trace: str) -> bytes:
     return pickle.dumps(
         ("failed", run.number, begin, time.perf_counter(), fault, " ".join(text.split()), trace)
     )

@@ -79,7 +79,7 @@ def machine() -> str:
     return boot.read_text() if boot.exists() else platform.node()
 
 
-class Station:
+class DeviceActor:
     """Runs the calls of one device, one after the other, in the order they were sent.
 
     `drop` and `watch` are called in concurrency groups of their own, beside what runs.

@@ -34,12 +34,12 @@ from weft.runtime.backends.protocol import (
     Started,
     Transfer,
 )
-from weft.runtime.backends.ray.actor import Station, machine, packed, unpacked
+from weft.runtime.backends.ray.actor import DeviceActor, machine, packed, unpacked
 from weft.runtime.backends.ray.calls import Functions, first_line
 from weft.runtime.backends.ray.plan import WholeCalls
 from weft.runtime.backends.ray.session import Devices, Session
-from weft.runtime.backends.ray.slots import Moves, Seat, Sent
-from weft.runtime.deciders.whole_plan import Row, Tell
+from weft.runtime.backends.ray.slots import ActorSlot, SentCall, TransferEstimator
+from weft.runtime.deciders.whole_plan import PlanRow, Tell
 
 START_LIMIT = 120.0
 """Seconds an actor may take to say hello."""
@@ -94,16 +94,16 @@ class RayBackend:
         )
         self._remote = self._ray.remote(
             max_restarts=0, max_task_retries=0, concurrency_groups=GROUPS
-        )(Station)
+        )(DeviceActor)
         self._dead = (self._ray.exceptions.RayActorError, self._ray.exceptions.OutOfMemoryError)
-        self._seats: list[Seat | None] = [None] * len(self.specs)
+        self._seats: list[ActorSlot | None] = [None] * len(self.specs)
         self._starts = [0] * len(self.specs)
         """How often in a row the process of a device died before it could work."""
         self._results: dict[int, Any] = {}
-        self._orders: dict[int, tuple[Sent, Seat]] = {}
+        self._orders: dict[int, tuple[SentCall, ActorSlot]] = {}
         self._news: list[Event] = []
         self._plan_calls = 0
-        self._moves = Moves()
+        self._moves = TransferEstimator()
         self._origin = time.perf_counter()
 
     def __enter__(self) -> Self:
@@ -135,7 +135,7 @@ class RayBackend:
             )
         self._functions = Functions(calls)  # one that cannot be sent is told before anything runs
         self._news = []
-        self._moves = Moves()
+        self._moves = TransferEstimator()
         for device, seat in enumerate(self._seats):
             if seat is None:
                 self._seats[device] = self._spawn(device)
@@ -238,14 +238,14 @@ class RayBackend:
         self._orders.clear()
         self._session.close()
 
-    def run_plan(self, rows: Sequence[Row], tell: Tell, *, fixed: bool) -> None:  # noqa: ARG002  # no device is ever new
+    def run_plan(self, rows: Sequence[PlanRow], tell: Tell, *, fixed: bool) -> None:  # noqa: ARG002  # no device is ever new
         """Make the calls of a plan before what they need is there; Ray hands results from one to the other.
 
         When something is not as planned (a task fails, an actor is lost), the rest is for the driver; what happened is told next.
         """
         values: dict[int, Any] = {}
 
-        def call(row: Row) -> Sent:
+        def call(row: PlanRow) -> SentCall:
             self._plan_calls -= 1  # numbers of the driver's own orders begin at 0
             order = Order(self._plan_calls, (row.instance,), (row.parents,), (False,))
             # A result may be there of a call that was taken back and ran all the same: what this plan calls comes first.
@@ -272,7 +272,7 @@ class RayBackend:
 
     # -- inside -------------------------------------------------------------
 
-    def _call(self, order: Order, device: int, inputs: list[Any]) -> Sent:
+    def _call(self, order: Order, device: int, inputs: list[Any]) -> SentCall:
         seat = self._seats[device]
         assert seat is not None
         number, data = self._functions.of(order.members[0])
@@ -283,16 +283,16 @@ class RayBackend:
         report, value = seat.perform.remote(
             order.number, number, data if new else None, arguments, order.chooses[0], *inputs
         )
-        sent = Sent(order, report, value, at)
+        sent = SentCall(order, report, value, at)
         if seat.first is None:
             self._news.append(Started(order.number, device, sent.at))
         seat.orders.append(sent)
         self._orders[order.number] = (sent, seat)
         return sent
 
-    def _retract(self, orders: Iterable[Sent]) -> None:
+    def _retract(self, orders: Iterable[SentCall]) -> None:
         """Take back orders that actors still have; should one run already, nobody listens to what comes of it."""
-        numbers: dict[Seat, list[int]] = {}
+        numbers: dict[ActorSlot, list[int]] = {}
         for sent in orders:
             _, seat = self._orders.pop(sent.order.number, (sent, None))
             if seat is not None:
@@ -301,7 +301,7 @@ class RayBackend:
         for seat, gone in numbers.items():
             seat.actor.drop.options(concurrency_group="control").remote(gone)
 
-    def _spawn(self, device: int) -> Seat:
+    def _spawn(self, device: int) -> ActorSlot:
         spec = self.specs[device]
         surroundings = (
             {"runtime_env": {"env_vars": dict(spec.environment)}} if spec.environment else {}
@@ -313,7 +313,7 @@ class RayBackend:
             **surroundings,
         ).remote(spec.name, spec.cores)
         watch = actor.watch.options(concurrency_group="watch").remote()
-        seat = Seat(
+        seat = ActorSlot(
             device, actor, actor.perform.options(num_returns=2), actor.hello.remote(), watch
         )
         self._teach(seat)
@@ -338,14 +338,14 @@ class RayBackend:
         self.close()
         raise WeftError(f"the actor of device '{self.specs[device].name}' did not start: {text}")
 
-    def _greet(self, seat: Seat, limit: float) -> None:
+    def _greet(self, seat: ActorSlot, limit: float) -> None:
         self._ray.get(seat.taught, timeout=limit)
         seat.pid, where, _ = self._ray.get(seat.hello)
         if where != machine() and not seat.ready:
             seat.offset = self._offset(seat)
         seat.ready = True
 
-    def _offset(self, seat: Seat) -> float:
+    def _offset(self, seat: ActorSlot) -> float:
         """From the clock of an actor to ours: the middle of a round trip is when it looked, as in NTP."""
         trips: list[tuple[float, float]] = []
         for _ in range(PINGS):
@@ -355,7 +355,7 @@ class RayBackend:
             trips.append((end - begin, (begin + end) / 2 - there))
         return min(trips)[1]
 
-    def _teach(self, seat: Seat) -> None:
+    def _teach(self, seat: ActorSlot) -> None:
         """Send the functions beforehand, so that the import of their modules is not part of the run; many of them one by one, in time."""
         functions = self._functions.all()
         functions = functions if len(functions) <= TAUGHT else {}
@@ -363,7 +363,7 @@ class RayBackend:
         seat.knows = set(functions)
         seat.free_at = -inf
 
-    def _hear(self, seat: Seat, ref: Any) -> None:
+    def _hear(self, seat: ActorSlot, ref: Any) -> None:
         if self._seats[seat.device] is not seat:
             return  # buried a moment ago
         if ref == seat.watch:
@@ -382,7 +382,7 @@ class RayBackend:
         elif seat.orders and ref == seat.orders[0].report:
             self._collect(seat)
 
-    def _collect(self, seat: Seat) -> None:
+    def _collect(self, seat: ActorSlot) -> None:
         """Take the report of the first order of an actor."""
         sent = seat.orders[0]
         with self._burial(seat):
@@ -415,7 +415,7 @@ class RayBackend:
 
     def _event(
         self,
-        sent: Sent,
+        sent: SentCall,
         device: int,
         start: float,
         finish: float,
@@ -434,13 +434,13 @@ class RayBackend:
         )
 
     @contextlib.contextmanager
-    def _burial(self, seat: Seat) -> Any:
+    def _burial(self, seat: ActorSlot) -> Any:
         try:
             yield
         except self._dead as error:
             self._bury(seat, error)
 
-    def _bury(self, seat: Seat, error: Any) -> None:
+    def _bury(self, seat: ActorSlot, error: Any) -> None:
         """An actor is dead: say so, and start another."""
         if not isinstance(error, BaseException):
             try:
@@ -460,7 +460,7 @@ class RayBackend:
             )
         self._seats[seat.device] = self._spawn(seat.device)
 
-    def _end(self, seat: Seat) -> None:
+    def _end(self, seat: ActorSlot) -> None:
         seat.ended = True
         with contextlib.suppress(self._ray.exceptions.RayError, ValueError):
             self._ray.kill(seat.actor, no_restart=True)

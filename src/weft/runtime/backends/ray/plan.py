@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from math import inf
 
 from weft.runtime.backends.protocol import DeviceLost, Event, Failed, Finished
-from weft.runtime.backends.ray.slots import Sent
-from weft.runtime.deciders.whole_plan import Row, Tell
+from weft.runtime.backends.ray.slots import SentCall
+from weft.runtime.deciders.whole_plan import PlanRow, Tell
 
 AHEAD = 12
 """Calls an actor has at a time."""
@@ -29,19 +29,19 @@ class WholeCalls:
 
     def __init__(
         self,
-        rows: Sequence[Row],
-        call: Callable[[Row], Sent],
-        call_off: Callable[[Iterable[Sent]], None],
+        rows: Sequence[PlanRow],
+        call: Callable[[PlanRow], SentCall],
+        call_off: Callable[[Iterable[SentCall]], None],
     ) -> None:
         self._call = call
         self._call_off = call_off
         self._parents = {row.instance: row.parents for row in rows}
-        self._lines: dict[int, deque[Row]] = {}
+        self._lines: dict[int, deque[PlanRow]] = {}
         """Device -> what is still to be called there, in planned order."""
         for row in rows:
             self._lines.setdefault(row.device, deque()).append(row)
         self._called: set[int] = set()
-        self._out: dict[int, dict[int, Sent]] = {device: {} for device in self._lines}
+        self._out: dict[int, dict[int, SentCall]] = {device: {} for device in self._lines}
         """Device -> order -> call that is to be heard of."""
         self._untold = dict.fromkeys(self._parents)
         self._heard: dict[int, Finished] = {}
@@ -49,7 +49,7 @@ class WholeCalls:
     def follow(
         self,
         wait: Callable[[float], list[Event]],
-        running: Callable[[], list[Sent | None]],
+        running: Callable[[], list[SentCall | None]],
         tell: Tell,
     ) -> list[Event]:
         """Listen until all of it is done, or something is not as planned; return what happened to actors."""
@@ -104,7 +104,7 @@ class WholeCalls:
                 go_on &= tell(i, self._heard.pop(i))
         return go_on
 
-    def _retract(self, running: list[Sent | None]) -> None:
+    def _retract(self, running: list[SentCall | None]) -> None:
         """Take back all but what runs."""
         self._lines.clear()
         for out in self._out.values():

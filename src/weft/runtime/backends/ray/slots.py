@@ -15,7 +15,7 @@ LEAST = 3
 
 
 @dataclass(eq=False)
-class Sent:
+class SentCall:
     """An order an actor has. `report` is for the driver, `value` stays where it is."""
 
     order: Order
@@ -27,7 +27,7 @@ class Sent:
 
 
 @dataclass(eq=False)
-class Seat:
+class ActorSlot:
     """The actor of a device."""
 
     device: int
@@ -45,11 +45,11 @@ class Seat:
     """Seconds from its clock to ours."""
     free_at: float = -inf
     """When it finished its last order."""
-    orders: deque[Sent] = field(default_factory=deque)
+    orders: deque[SentCall] = field(default_factory=deque)
     knows: set[int] = field(default_factory=set)
 
     @property
-    def first(self) -> Sent | None:
+    def first(self) -> SentCall | None:
         """What runs, or runs next."""
         return next((sent for sent in self.orders if not sent.off), None)
 
@@ -61,7 +61,7 @@ class Seat:
         return [self.orders[0].report, self.watch] if self.orders else [self.watch]
 
 
-class Moves:
+class TransferEstimator:
     """What it takes to bring inputs to an actor, from how late it starts.
 
     Ray brings inputs before it calls, and does not tell what that took. An actor that had nothing else to do starts a little after its
@@ -69,7 +69,7 @@ class Moves:
 
     Examples
     --------
-    >>> moves = Moves()
+    >>> moves = TransferEstimator()
     >>> for k in range(3):
     ...     moves.made(k, 0, 1000.0, 1.0)
     ...     _ = moves.started((k,), 0, since=1.0, free_at=0.5, start=1.001)  # on the same device: 1 ms late
