@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable
-from typing import Generic, TypeVar
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, Generic, Self, TypeVar
 
 from weft.errors import UnknownName
 
@@ -12,7 +14,7 @@ T = TypeVar("T")
 
 
 def closest(name: str, known: Iterable[str]) -> str:
-    """Return ``"; did you mean 'x'?"`` for the closest known name, or the whole list when none is close.
+    """Return ``"; did you mean 'x'?"`` for the closest known name, or all names if none is close.
 
     Examples
     --------
@@ -26,30 +28,52 @@ def closest(name: str, known: Iterable[str]) -> str:
     return f"; known: {', '.join(known)}" if known else ""
 
 
+class Entry(str):
+    """A name in a table, with the sentence that describes it and the family it belongs to."""
+
+    __slots__ = ("family", "summary")
+    summary: str
+    family: str
+
+    def __new__(cls, name: str, *, summary: str = "", family: str = "") -> Self:
+        """Make a name that carries its description."""
+        entry = super().__new__(cls, name)
+        entry.summary, entry.family = summary, family
+        return entry
+
+
 class Registry(Generic[T]):
-    """A table of factories. Being registered is being tested: the contract tests run over every entry.
+    """A table of factories. Being registered is being tested: contract tests run over every entry.
+
+    `renamed` maps former names to present ones, for the error message.
 
     Examples
     --------
     >>> tools = Registry("tool")
     >>> @tools.register("hammer")
     ... def hammer() -> str:
+    ...     '''Hit a nail.'''
     ...     return "bang"
-    >>> tools.create("hammer"), tools.names()
-    ('bang', ['hammer'])
+    >>> tools.create("hammer"), tools.names(), tools.entries()[0].summary
+    ('bang', ['hammer'], 'Hit a nail.')
     """
 
-    def __init__(self, noun: str) -> None:
+    def __init__(self, noun: str, *, renamed: Mapping[str, str] | None = None) -> None:
         self.noun = noun
+        self._renamed = dict(renamed or {})
         self._factories: dict[str, Callable[..., T]] = {}
+        self._entries: dict[str, Entry] = {}
 
-    def register(self, name: str) -> Callable[[Callable[..., T]], Callable[..., T]]:
-        """Enter a factory under a name (a decorator)."""
+    def register(
+        self, name: str, *, family: str = "", summary: str = ""
+    ) -> Callable[[Callable[..., T]], Callable[..., T]]:
+        """Enter a factory under a name (a decorator); its summary is by default its first line."""
 
         def enter(factory: Callable[..., T]) -> Callable[..., T]:
             if name in self._factories:
                 raise ValueError(f"{self.noun} '{name}' is registered twice")
             self._factories[name] = factory
+            self._entries[name] = Entry(name, summary=summary or first_line(factory), family=family)
             return factory
 
         return enter
@@ -57,6 +81,8 @@ class Registry(Generic[T]):
     def factory(self, name: str) -> Callable[..., T]:
         """Return the factory of a name, or raise `UnknownName` with the closest known one."""
         if name not in self._factories:
+            if name in self._renamed:
+                raise UnknownName(f"{self.noun} '{name}' is now called '{self._renamed[name]}'")
             raise UnknownName(f"unknown {self.noun} '{name}'{closest(name, self.names())}")
         return self._factories[name]
 
@@ -65,5 +91,18 @@ class Registry(Generic[T]):
         return self.factory(name)(**options)
 
     def names(self) -> list[str]:
-        """All names, sorted."""
+        """List all names, sorted."""
         return sorted(self._factories)
+
+    def entries(self) -> list[Entry]:
+        """List all names with their descriptions, sorted."""
+        return [self._entries[name] for name in self.names()]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._factories
+
+
+def first_line(factory: Callable[..., Any]) -> str:
+    """Return the first line of the docstring of a function, class or partial of one."""
+    target = factory.func if isinstance(factory, partial) else factory
+    return (inspect.getdoc(target) or "").split("\n", maxsplit=1)[0]

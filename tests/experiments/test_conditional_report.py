@@ -16,8 +16,8 @@ from weft.experiments.conditional.runs import Step, carry_out
 from weft.experiments.progress import Checkpoint
 from weft.formats.native.stream_toml import load_stream
 from weft.policies.conditional import files
-from weft.policies.conditional.files import Learned, save_policy
 from weft.policies.conditional.networks import network_of
+from weft.policies.conditional.trained_network import TrainedNetwork, save_network
 
 TINY = conditional.ConditionalPlan(jobs=80, seeds=2, changes=2, checked=100)
 AUTHORS = conditional.ConditionalPlan(jobs=80, seeds=2, changes=1, checked=10_000)
@@ -36,7 +36,7 @@ def level_network(inputs: int):
 
 def learned(
     inputs: int = 31, *, probability: float | str = "random", waiting: str = "event"
-) -> Learned:
+) -> TrainedNetwork:
     shown = {
         "name": "steps",
         "version": 1,
@@ -62,7 +62,9 @@ def learned(
         "settings": {"imitation": 0},
         "curve": curve,
     }
-    return Learned("any", level_network(inputs), shown, world, training, about="prefers nothing")
+    return TrainedNetwork(
+        "any", level_network(inputs), shown, world, training, about="prefers nothing"
+    )
 
 
 @pytest.fixture
@@ -81,9 +83,9 @@ def tiny(monkeypatch):
 
 def test_the_command_writes_numbers_and_a_page(tmp_path, shipped, monkeypatch, capsys):
     monkeypatch.setattr(conditional, "QUICK", AUTHORS)
-    save_policy(learned(), shipped / "conditional-pi4")
-    save_policy(learned(30, probability=0.5), shipped / "conditional-pi1")
-    save_policy(learned(29), shipped / "conditional-odd")
+    save_network(learned(), shipped / "conditional-pi4")
+    save_network(learned(30, probability=0.5), shipped / "conditional-pi1")
+    save_network(learned(29), shipped / "conditional-odd")
     out = tmp_path / "out"
     assert main(["reproduce", "conditional", "--quick", "--out", str(out), "--json"]) == 0
     results = json.loads(capsys.readouterr().out)
@@ -91,9 +93,9 @@ def test_the_command_writes_numbers_and_a_page(tmp_path, shipped, monkeypatch, c
 
     # The authors' means for seed 1 at p(c) = 0.5, to the digit, and what they were drawn from.
     assert {row["rule"]: round(row["ours"], 2) for row in results["exact"]["rows"]} == {
-        "fifo": 87.98,
-        "mru": 93.80,
-        "depth-first": 89.99,
+        "unit-fifo": 87.98,
+        "unit-mru": 93.80,
+        "unit-depth-first": 89.99,
     }
     assert all(row["same"] for row in results["exact"]["rows"])
     assert results["exact"]["jobs"]["ours"] == {"ABC": 5080, "ABDE": 2471, "ABDF": 2449}
@@ -115,7 +117,7 @@ def test_the_command_writes_numbers_and_a_page(tmp_path, shipped, monkeypatch, c
     assert grid["event", "pi4", 0.3]["relative"] == 1.0
     # Both networks prefer nothing and act alike; only one of them would have been shown an estimate.
     assert grid["event", "pi1", 0.3]["seeds"] == grid["event", "pi4", 0.3]["seeds"]
-    row = grid["event", "fifo", 0.5]
+    row = grid["event", "unit-fifo", 0.5]
     assert row["mean"] == pytest.approx(np.mean(row["seeds"]))
     assert row["over_authors"] == pytest.approx(row["mean"] / 74.58)
     # t(0.975, 1) = 12.706; the deviation of a mean of two is half their distance
@@ -155,7 +157,7 @@ def test_without_any_policy_the_rules_are_compared_with_the_index(tmp_path, ship
         best = min(rows, key=lambda row: row["mean"])
         assert (best["over_best"], best["over_best_half_width"]) == (1.0, 0.0)
         assert {row["policy"] for row in rows} == {
-            "fifo",
+            "unit-fifo",
             "shortest-remaining",
             "index",
             "index, never forgets",
@@ -171,7 +173,7 @@ def test_units_are_counted_by_tasks_and_by_batches(shipped):
     """One job A B C at a time on four units: each task runs alone, 8 ms on a CPU."""
     stream = load_stream("conditional-paper").with_jobs(2)
     arena = StreamEvaluator(stream)
-    fifo = next(c for c in gather(stream).contenders if c.name == "fifo")
+    fifo = next(c for c in gather(stream).contenders if c.name == "unit-fifo")
     fleet = arena.play(fifo, "event", (np.array([0.0, 100.0]), np.zeros((2, 2), np.int64)))
     usage = arena.usage()
     usage.add(fleet)
@@ -186,7 +188,7 @@ def test_a_batch_counts_once_as_busy_time(shipped):
     """Five jobs at once: units in order take 1, 1 and 3 of the A's; GPU1 is busy 10 ms with three tasks."""
     stream = load_stream("conditional-paper").with_jobs(5)
     arena = StreamEvaluator(stream)
-    fifo = next(c for c in gather(stream).contenders if c.name == "fifo")
+    fifo = next(c for c in gather(stream).contenders if c.name == "unit-fifo")
     usage = arena.usage()
     usage.add(arena.play(fifo, "event", (np.zeros(5), np.zeros((5, 2), np.int64))))
     a = arena.kinds.index("A")
@@ -206,14 +208,14 @@ def test_a_policy_that_only_waits_gets_things_done_late(tmp_path, shipped, tiny)
         "0.weight": np.zeros((28, 31)),
         "0.bias": bias,
     }
-    lazy = Learned(
+    lazy = TrainedNetwork(
         "any",
         network_of(arrays, units=4, actions=7),
         policy.observation,
         policy.environment,
         policy.training,
     )
-    save_policy(lazy, shipped / "conditional-best")
+    save_network(lazy, shipped / "conditional-best")
     results = conditional.reproduce(tmp_path / "out", quick=True)
     rows = [row for row in results["summary"] if row["policy"] == "best"]
     assert [row["waiting"] for row in rows] == ["paper"]  # trained for it, and played with it only

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from weft.formats.safetensors_file import read_arrays
 
 import weft
-from weft.formats.safetensors_file import read_arrays
 
 ROOT = Path(weft.__file__).parent
 SHIPPED = sorted(path for path in ROOT.rglob("shipped/*") if path.is_file())

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from weft.formats.safetensors_file import read_arrays, write_arrays
 
 from weft.errors import InvalidInput, UnknownName
-from weft.formats.safetensors_file import read_arrays, write_arrays
 from weft.policies.conditional import files, networks
 from weft.policies.conditional.onnx_export import export_onnx
 

@@ -14,8 +14,8 @@ from weft.model.conditional_stream import ticked
 from weft.policies import simulate
 from weft.policies.conditional import networks
 from weft.policies.conditional.evaluate import options_of, play, with_first
-from weft.policies.conditional.files import Learned, shipped
-from weft.policies.conditional.network_policy import LearnedPolicy, load_policy
+from weft.policies.conditional.network_policy import NetworkPolicy, load_policy
+from weft.policies.conditional.trained_network import TrainedNetwork, shipped
 from weft.sim.vector.batch import StepBatch, StepOptions
 
 
@@ -41,7 +41,7 @@ def make_learned(*, units, estimate=True, detail=False, seed=0, window=50.0):
         "detail": detail,
         "window": window,
     }
-    return Learned(
+    return TrainedNetwork(
         "random", networks.network_of(arrays, units=4, actions=7), shown, {"waiting": "event"}, {}
     )
 
@@ -58,7 +58,7 @@ def test_the_view_shows_the_same_as_the_steps(stream, units, detail, seed):
     workload = Workload.of(problem, arrival=ticks, template=np.zeros(short.jobs, np.int64))
     trace = simulate(
         workload,
-        LearnedPolicy(learned, tick=short.tick),
+        NetworkPolicy(learned, tick=short.tick),
         scenario=Scenario.of(workload, outcome=outcome.reshape(-1)),
     )
     assert trace.jct.mean() * short.tick == pytest.approx(times[0], rel=1e-12)
@@ -87,7 +87,7 @@ def test_a_policy_of_another_shape_is_refused(stream):
     other = Workload.of(load_stream("conditional-paper").problem)
     odd = dataclasses.replace(learned, observation=learned.observation | {"watched": ["B", "D"]})
     with pytest.raises(Unsupported, match="train one for it"):
-        simulate(other, LearnedPolicy(odd))
+        simulate(other, NetworkPolicy(odd))
     for change in ({"version": 2}, {"windw": 3}):
         with pytest.raises(InvalidInput, match="observation"):
             options_of(dataclasses.replace(learned, observation=learned.observation | change))
@@ -106,7 +106,7 @@ def test_shipped_policies_beat_the_authors_rules(stream, name):
 
     fleet = StepBatch(variant, 1, StepOptions(waiting="paper"))
     best = np.inf
-    for rule in ("fifo", "mru", "depth-first"):
+    for rule in ("unit-fifo", "unit-mru", "unit-depth-first"):
         fleet.place(0, *variant.draw_ticks(7))
         ConditionalRule(rule).play(fleet)
         best = min(best, float(fleet.jct(0).mean()))

@@ -8,7 +8,6 @@ from tests.support.by_view import assert_same_by_view
 from weft.errors import InvalidInput, UnknownName
 from weft.generators import Instance, draw_instance
 from weft.policies import simulate
-from weft.policies.replanning.files import Card, load_workflow_policy, save_policy
 from weft.policies.replanning.policy import ReplanningPolicy, weights_of
 from weft.policies.replanning.portfolio import (
     FAR,
@@ -20,6 +19,7 @@ from weft.policies.replanning.portfolio import (
     start_planned,
 )
 from weft.policies.replanning.switch import TOLD, plan_judge
+from weft.policies.replanning.trained import Card, load_workflow_policy, save_policy
 from weft.policies.two_stage.candidates import (
     DEVICE,
     FEATURES,

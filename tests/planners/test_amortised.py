@@ -22,12 +22,12 @@ from weft.planners.imitation.amortised.moves import guided_team, make_path, trac
 from weft.planners.imitation.amortised.network import (
     SHIPPED,
     Weights,
+    bundled_weights,
     free_order,
     one_pass,
     read_weights,
     save_weights,
     score_pairs,
-    shipped_weights,
     zero_weights,
 )
 from weft.planners.imitation.amortised.planner import FEW, Amortised, Observation, observe
@@ -186,11 +186,11 @@ def test_weights_survive_the_file_and_bad_ones_are_refused(tmp_path: Path) -> No
         Amortised(weights=tmp_path / "none.safetensors").solve(problem)
 
 
-def test_shipped_weights_have_a_card_with_these_features() -> None:
+def test_bundled_weights_have_a_card_with_these_features() -> None:
     card = json.loads(SHIPPED.with_suffix(".json").read_text())
     assert card["features"] == list(NAMES)
     assert card["training"]["score"] < card["training"]["score_of_heft"]
-    assert all(np.isfinite(array).all() for array in shipped_weights())
+    assert all(np.isfinite(array).all() for array in bundled_weights())
 
 
 @pytest.mark.parametrize(("option", "value"), [("iterations", 0), ("threads", 0), ("samples", -1)])

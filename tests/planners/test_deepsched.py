@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from weft.formats.safetensors_file import write_arrays
 
 from tests.support.strategies import problems
 from weft.errors import InvalidInput
-from weft.formats.safetensors_file import write_arrays
 from weft.learn.imitation.deepsched import data
 from weft.learn.imitation.deepsched.examples import lesson_of, stacked
 from weft.model import Problem
@@ -22,9 +22,9 @@ from weft.planners.imitation.deepsched.network import (
     HEADS,
     SHIPPED,
     DeepNetwork,
+    bundled_network,
     encode,
     network_of,
-    shipped_network,
 )
 from weft.planners.imitation.deepsched.planner import plan_rows
 from weft.planners.lists.insertion import as_schedule
@@ -93,7 +93,7 @@ def test_features_are_finite_and_free_of_units(problem):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_shipped_network_stays_close_to_heft(seed):
+def test_the_bundled_network_stays_close_to_heft(seed):
     problem = data.draw_problem(seed, tasks=300, devices=8)
     ratio = (
         plan(problem, "deepsched").schedule.finish.mean()
@@ -252,4 +252,4 @@ def test_encode_is_what_the_arrays_say():
     assert np.allclose(
         encode(net, rows), hidden @ net.out + x @ net.skip + net.out_bias, rtol=1e-4, atol=1e-3
     )
-    assert shipped_network() is shipped_network()
+    assert bundled_network() is bundled_network()

@@ -25,12 +25,12 @@ from weft.model.conditional_stream import ticked
 from weft.model.offered_load import offered_load
 from weft.policies import simulate
 from weft.policies.conditional.evaluate import WINDOW
-from weft.policies.conditional.files import Learned, read_policy, save_policy
-from weft.policies.conditional.network_policy import PairViewPolicy, load_policy
+from weft.policies.conditional.network_policy import PairNetworkPolicy, load_policy
 from weft.policies.conditional.networks import arrays_of, network_of
 from weft.policies.conditional.pair_network import PAIR_FEATURES
 from weft.policies.conditional.pair_policy import OBSERVATION, PairPolicy
 from weft.policies.conditional.rules import ConditionalRule
+from weft.policies.conditional.trained_network import TrainedNetwork, read_network, save_network
 from weft.sim.vector.batch import StepBatch, StepOptions
 
 EVENT = StepOptions(waiting="event", window=WINDOW)
@@ -41,8 +41,8 @@ def numbers(seed: int):
     return first_numbers() + np.random.default_rng(seed).normal(0.0, 0.3, len(PAIR_FEATURES) + 1)
 
 
-def card(policy: PairPolicy) -> Learned:
-    return Learned("any", policy.network, OBSERVATION, {"waiting": "event"}, {"samples": 1})
+def card(policy: PairPolicy) -> TrainedNetwork:
+    return TrainedNetwork("any", policy.network, OBSERVATION, {"waiting": "event"}, {"samples": 1})
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -59,7 +59,7 @@ def test_the_view_is_read_like_the_simulation(seed):
         template=np.zeros(stream.jobs, np.int64),
     )
     scenario = Scenario.of(workload, outcome=outcome.reshape(-1))
-    trace = simulate(workload, PairViewPolicy(card(policy), tick=stream.tick), scenario=scenario)
+    trace = simulate(workload, PairNetworkPolicy(card(policy), tick=stream.tick), scenario=scenario)
     assert trace.jct.mean() * stream.tick == pytest.approx(fleet.jct(0).mean(), rel=1e-9)
 
 
@@ -102,12 +102,12 @@ def test_it_plays_the_papers_stream_in_both_ways_of_waiting(waiting):
     times = {}
     for name, who in {
         "any": policy_of(first_numbers(), 0),
-        "fifo": ConditionalRule("fifo"),
+        "unit-fifo": ConditionalRule("unit-fifo"),
     }.items():
         fleet.place(0, *stream.draw_ticks(3))
         who.play(fleet)
         times[name] = fleet.jct(0).mean()
-    assert times["any"] < times["fifo"]
+    assert times["any"] < times["unit-fifo"]
 
 
 def test_chosen_actions_are_allowed():
@@ -122,10 +122,10 @@ def test_chosen_actions_are_allowed():
 
 def test_cards(tmp_path):
     policy = policy_of(numbers(0), 0)
-    save_policy(card(policy), tmp_path / "any")
-    assert isinstance(load_policy(tmp_path / "any"), PairViewPolicy)
+    save_network(card(policy), tmp_path / "any")
+    assert isinstance(load_policy(tmp_path / "any"), PairNetworkPolicy)
     np.testing.assert_array_equal(
-        read_policy(tmp_path / "any").network.weight, policy.network.weight
+        read_network(tmp_path / "any").network.weight, policy.network.weight
     )
     other = json.loads((tmp_path / "any.json").read_text())
     other["observation"]["features"][0] = "fil"

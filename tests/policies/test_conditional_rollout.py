@@ -7,11 +7,11 @@ import pytest
 
 from weft.errors import InvalidInput
 from weft.formats.native.stream_toml import load_stream
-from weft.policies.conditional.files import find_policy, read_policy
 from weft.policies.conditional.index import load_index
 from weft.policies.conditional.rollout import Rollout, live_on
 from weft.policies.conditional.rules import INDEX, choose_one
 from weft.policies.conditional.sampled_future import PRESENT, draw_scenario, imagine, take_in
+from weft.policies.conditional.trained_network import read_network
 from weft.sim.kernel.events import MOMENT
 from weft.sim.kernel.jit import njit_noalloc
 from weft.sim.kernel.tables import JOB_HERE
@@ -122,7 +122,7 @@ def test_the_real_future_is_not_read():
 def test_looking_ahead_is_better_than_the_index():
     stream = load_stream("conditional-paper").with_jobs(400)
     draw = stream.draw_ticks(5)
-    policy = Rollout(weights=WEIGHTS, proposer=read_policy(find_policy("conditional-best")))
+    policy = Rollout(weights=WEIGHTS, proposer=read_network("conditional-best"))
     fleet = StepBatch(stream, 1, policy.options())
     fleet.place(0, *draw)
     load_index().play(fleet)
@@ -144,7 +144,7 @@ def test_a_network_learns_from_rollouts(tmp_path, capsys):
     from weft.learn.conditional.rollout_imitation import Lessons, improve
 
     stream = load_stream("conditional-paper")
-    policy = read_policy(find_policy("conditional-pi4"))
+    policy = read_network("conditional-pi4")
     rows = []
     better = improve(
         stream,

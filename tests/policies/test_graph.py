@@ -27,7 +27,7 @@ from weft.model import Problem, Scenario, WorkflowBuilder, Workload
 from weft.model.check import check
 from weft.policies.graph.deft import DeftPolicy
 from weft.policies.graph.network import graph_arrays_of, graph_network_of, make_board, task_features
-from weft.policies.graph.policy import GraphPolicy, LearnedGraph, read_graph, save_graph
+from weft.policies.graph.policy import GraphPolicy, TrainedGraph, read_graph, save_graph
 from weft.sim.kernel.tables import make_sim
 from weft.sim.reference import simulate_reference
 from weft.sim.simulate import simulate
@@ -37,7 +37,7 @@ KINDS = ("decima", "lachesis")
 
 def untrained(kind, seed=0):
     module = GraphModule(kind, seed)
-    return GraphPolicy(LearnedGraph(kind, kind, module.network(), {}))
+    return GraphPolicy(TrainedGraph(kind, kind, module.network(), {}))
 
 
 POLICIES = {
@@ -233,7 +233,7 @@ def test_a_network_that_does_not_fit_is_refused():
 
 
 def test_files_round_trip(tmp_path):
-    learned = LearnedGraph(
+    learned = TrainedGraph(
         "mine", "lachesis", GraphModule("lachesis", 3).network(), {"seed": 3}, "for a test"
     )
     path = save_graph(learned, tmp_path / "mine")

@@ -89,7 +89,7 @@ def test_equals_the_slow_twin(seed, waiting):
 
 @pytest.mark.parametrize(
     ("rule", "jct", "steps"),
-    [("fifo", 87.98, 16608), ("mru", 93.80, 17806), ("depth-first", 89.99, 18022)],
+    [("unit-fifo", 87.98, 16608), ("unit-mru", 93.80, 17806), ("unit-depth-first", 89.99, 18022)],
 )
 def test_published_baselines(rule, jct, steps):
     # Their own simulator, seed 1, p(c) = 0.5, 10,000 jobs.
@@ -104,7 +104,7 @@ def test_what_a_job_alone_takes():
     stream = PAPER.with_jobs(2)
     fleet = StepBatch(stream, 1)
     fleet.place(0, np.array([0.0, 1000.0]), np.array([[0, 0], [1, 1]]))
-    ConditionalRule("fifo").play(fleet)
+    ConditionalRule("unit-fifo").play(fleet)
     np.testing.assert_allclose(fleet.jct(0), [0.024, 0.104], rtol=1e-12)
 
 
@@ -178,7 +178,7 @@ def test_a_finished_simulation_begins_anew_with_the_next_draw():
     stream = PAPER.with_jobs(5)
     fleet = StepBatch(stream, 2)
     fleet.reset(10)
-    rule, actions, ended = ConditionalRule("fifo"), np.zeros((2, 4), np.int64), False
+    rule, actions, ended = ConditionalRule("unit-fifo"), np.zeros((2, 4), np.int64), False
     while not ended:
         rule.choose(fleet, actions)
         ended = bool(fleet.step(actions).done[0])

@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,7 @@ from weft.formats.parsing.record import Record, shown
 from weft.formats.parsing.source import decode_text, naming, parse_json, read_bytes, write_bytes
 from weft.registry import closest
 
-Array = npt.NDArray[Any]
+Numbers: TypeAlias = npt.NDArray[np.floating[Any]]
 
 FORMAT, VERSION = "weft-model", 2
 KEYS = ("format", "version", "kind", "name", "about", "settings", "arrays", "training")
@@ -52,7 +52,7 @@ class Model:
     kind: str
     about: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    arrays: Mapping[str, Array] = field(default_factory=dict)
+    arrays: Mapping[str, Numbers] = field(default_factory=dict)
     training: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -106,7 +106,9 @@ def read_model(path: str | Path, *kinds: str) -> Model:
         arrays = _unpack(_bounded(numbers, MAX_ARRAY_BYTES))
         found = {name: list(array.shape) for name, array in arrays.items()}
         if found != shapes:
-            names = sorted(name for name in {*found, *shapes} if found.get(name) != shapes.get(name))
+            names = sorted(
+                name for name in {*found, *shapes} if found.get(name) != shapes.get(name)
+            )
             raise InvalidInput(
                 f"does not fit its card: arrays {', '.join(map(shown, names[:4]))} differ"
             )
@@ -122,7 +124,9 @@ def find_model(name_or_path: str | Path) -> Path:
     if card.is_file():
         return card
     if card.parent != Path() or name.endswith((".safetensors", ".json")):
-        raise InvalidInput(f"{card}: no such file; a model is a .json card, with its numbers beside")
+        raise InvalidInput(
+            f"{card}: no such file; a model is a .json card, with its numbers beside"
+        )
     raise UnknownName(f"unknown model '{name}'{closest(name, bundled_models())}")
 
 
@@ -181,16 +185,18 @@ def _bounded(path: Path, limit: int) -> bytes:
     return read_bytes(path)
 
 
-def _pack(arrays: Mapping[str, Array]) -> bytes:
+def _pack(arrays: Mapping[str, Numbers]) -> bytes:
     from safetensors.numpy import save
 
     for name, array in arrays.items():
         if array.dtype not in DTYPES.values():
-            raise InvalidInput(f"array '{name}' is of {array.dtype}; models hold float32 or float64")
+            raise InvalidInput(
+                f"array '{name}' is of {array.dtype}; models hold float32 or float64"
+            )
     return bytes(save({name: arrays[name] for name in sorted(arrays)}))
 
 
-def _unpack(content: bytes) -> dict[str, Array]:
+def _unpack(content: bytes) -> dict[str, Numbers]:
     from safetensors import SafetensorError, deserialize
 
     try:
@@ -200,12 +206,14 @@ def _unpack(content: bytes) -> dict[str, Array]:
     return {name: _array(name, entry) for name, entry in tensors}
 
 
-def _array(name: str, entry: Mapping[str, Any]) -> Array:
+def _array(name: str, entry: Mapping[str, Any]) -> Numbers:
     shape = list(entry["shape"])
     if entry["dtype"] not in DTYPES:
         raise InvalidInput(f"array {shown(name)} has type {entry['dtype']}; weft reads F32 and F64")
     if not _is_shape(shape):
-        raise InvalidInput(f"array {shown(name)} has {len(shape)} axes; at most {MAX_RANK} are read")
+        raise InvalidInput(
+            f"array {shown(name)} has {len(shape)} axes; at most {MAX_RANK} are read"
+        )
     array = np.frombuffer(bytes(entry["data"]), DTYPES[entry["dtype"]]).reshape(shape).copy()
     if not np.isfinite(array).all():
         raise InvalidInput(f"array {shown(name)} holds values that are not finite")

@@ -12,12 +12,13 @@
 """
 
 from weft.policies import rules as _rules  # noqa: F401 (registers)
+from weft.policies.conditional import table as _conditional  # noqa: F401 (registers)
 from weft.policies.graph import deft as _deft  # noqa: F401 (registers)
 from weft.policies.graph import policy as _graph  # noqa: F401 (registers)
 from weft.policies.policy import POLICIES
-from weft.policies.replanning import files as _files  # noqa: F401 (registers)
 from weft.policies.replanning import policy as _replanning  # noqa: F401 (registers)
 from weft.policies.replanning import static_heft as _static_heft  # noqa: F401 (registers)
+from weft.policies.replanning import trained as _trained  # noqa: F401 (registers)
 from weft.policies.rules import RulePolicy
 from weft.policies.simulate import simulate
 from weft.sim.view import Block, Decision, Policy, View

@@ -1,12 +1,71 @@
-"""temporary"""
+"""A policy by name, path or object: the one loader that every function and verb uses."""
 
-from weft.policies.conditional.network_policy import load_policy
+from __future__ import annotations
 
-__all__ = ["list_policies", "load_policy"]
+import os
+from pathlib import Path
+
+from weft.errors import InvalidInput, Unsupported
+from weft.formats.model_file import card_path
+from weft.model import Problem, Workload
+from weft.model.conditional_stream import ConditionalStream
+from weft.policies.policy import POLICIES, read_policy
+from weft.registry import Entry
+from weft.sim.view import Policy
 
 
-def list_policies() -> list[str]:
-    """List the names of all policies, sorted."""
-    from weft.policies import POLICIES
+def load_policy(policy: str | os.PathLike[str] | Policy) -> Policy:
+    """Load a policy by its name in `weft.list_policies()`, or from a file that `weft train` wrote.
 
-    return POLICIES.names()
+    An object with `begin` and `decide` is a policy already and is returned. Loading runs no code.
+
+    Examples
+    --------
+    >>> load_policy("conditional-pi4").name, load_policy("tuned-list").name
+    ('conditional-pi4', 'tuned-list')
+    """
+    if not isinstance(policy, str | os.PathLike):
+        if callable(getattr(policy, "begin", None)) and callable(getattr(policy, "decide", None)):
+            return policy
+        raise InvalidInput(
+            f"policy is {type(policy).__name__}; it must be a name, a path, or have begin and decide"
+        )
+    name = os.fspath(policy)
+    if name in POLICIES:
+        return POLICIES.create(name)
+    looks_like_path = Path(name).parent != Path() or name.endswith((".json", ".safetensors"))
+    if looks_like_path or card_path(name).is_file():
+        return read_policy(name)
+    return POLICIES.create(name)  # raises, with the closest name
+
+
+class PolicyEntry(Entry):
+    """The name of a policy, with its sentence, its family and what it supports."""
+
+    __slots__ = ()
+
+    def supports(self, workload: Workload | Problem | ConditionalStream) -> bool:
+        """Return whether the policy can decide for a workload."""
+        try:
+            load_policy(str(self)).begin(as_workload(workload))
+        except Unsupported:
+            return False
+        return True
+
+
+def as_workload(workload: Workload | Problem | ConditionalStream) -> Workload:
+    """Return a problem, or one job of a stream, as a workload."""
+    if isinstance(workload, ConditionalStream):
+        workload = workload.problem
+    return Workload.of(workload) if isinstance(workload, Problem) else workload
+
+
+def list_policies() -> list[PolicyEntry]:
+    """List all policies: names with `.summary`, `.family` and `.supports(workload)`.
+
+    Examples
+    --------
+    >>> [name for name in list_policies() if name.family == "rules"][:3]
+    ['depth-first', 'eft', 'fifo']
+    """
+    return [PolicyEntry(e, summary=e.summary, family=e.family) for e in POLICIES.entries()]

@@ -1,8 +1,61 @@
-"""The table of policies: View -> Decision, one at a time."""
+"""The one table of policies, and the builders of those that are trained models."""
 
 from __future__ import annotations
 
-from weft.registry import Registry
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from weft.errors import InvalidInput
+from weft.formats.model_file import Model, find_model, read_model
+from weft.formats.parsing.source import naming
+from weft.registry import Registry, closest
 from weft.sim.view import Policy
 
-POLICIES: Registry[Policy] = Registry("policy")
+POLICIES: Registry[Policy] = Registry(
+    "policy",
+    renamed={
+        "dqn-document": "dqn",
+        "rule": "tuned-list",
+        "heft-homes": "heft-affinity",
+        "srw-homes": "srpt-affinity",
+        "srw-replanned": "srpt-replanned",
+        "conditional": "conditional-best",
+    },
+)
+"""Name -> policy, for workflows and for conditional streams."""
+
+P = TypeVar("P", bound=Policy)
+_BUILDERS: dict[str, Callable[[Model], Policy]] = {}
+
+
+def register_kind(kind: str) -> Callable[[Callable[[Model], P]], Callable[[Model], P]]:
+    """Enter the builder of a kind of model (a decorator)."""
+
+    def enter(build: Callable[[Model], P]) -> Callable[[Model], P]:
+        _BUILDERS[kind] = build
+        return build
+
+    return enter
+
+
+def policy_kinds() -> list[str]:
+    """List the kinds of model that are policies."""
+    return sorted(_BUILDERS)
+
+
+def bundled_policy(name: str) -> Policy:
+    """Build a policy that ships with weft."""
+    return read_policy(find_model(name))
+
+
+def read_policy(path: str | Path) -> Policy:
+    """Build the policy of a model file; nothing in it is run."""
+    card = find_model(path)
+    model = read_model(card)
+    with naming(str(card)):
+        if model.kind not in _BUILDERS:
+            raise InvalidInput(
+                f"is a model of kind '{model.kind}', which is no policy{closest(model.kind, _BUILDERS)}"
+            )
+        return _BUILDERS[model.kind](model)

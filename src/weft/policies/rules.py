@@ -101,43 +101,43 @@ def _rank(problem: Problem) -> FloatArray:
     return -upward_rank(problem)
 
 
-@POLICIES.register("fifo")
+@POLICIES.register("fifo", family="rules")
 def fifo() -> RulePolicy:
     """Oldest job first, on the first idle device."""
     return RulePolicy("fifo", "first", _arrival)
 
 
-@POLICIES.register("depth-first")
+@POLICIES.register("depth-first", family="rules")
 def depth_first() -> RulePolicy:
     """The task furthest along its graph first, on the first idle device."""
     return RulePolicy("depth-first", "first", _depth)
 
 
-@POLICIES.register("mru")
+@POLICIES.register("mru", family="rules")
 def most_recently_used() -> RulePolicy:
     """A device stays with the kind of task it last ran while there is one."""
     return RulePolicy("mru", "mru", _arrival)
 
 
-@POLICIES.register("shortest")
+@POLICIES.register("shortest", family="rules")
 def shortest() -> RulePolicy:
     """The shortest task first, on the idle device that is fastest for it."""
     return RulePolicy("shortest", "fastest", _shortest)
 
 
-@POLICIES.register("rank-first")
+@POLICIES.register("rank-first", family="rules")
 def rank_first() -> RulePolicy:
     """The task with the longest way to go (upward rank) first, on the idle device that finishes it first."""
     return RulePolicy("rank-first", "earliest", _rank)
 
 
-@POLICIES.register("eft")
+@POLICIES.register("eft", family="rules")
 def earliest_finish() -> RulePolicy:
     """Greedy: oldest job first, on the device, busy or not, that is expected to finish it first."""
     return RulePolicy("eft", "eft", _arrival)
 
 
-@POLICIES.register("rank-eft")
+@POLICIES.register("rank-eft", family="rules")
 def rank_earliest_finish() -> RulePolicy:
     """The task with the longest way to go first, on the device, busy or not, that is expected to finish it first."""
     return RulePolicy("rank-eft", "eft", _rank)

@@ -3,19 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from os import PathLike
+from typing import Protocol
 
 from weft.errors import InvalidInput
 from weft.model import Problem, Scenario, Schedule, Trace, Workload
-from weft.policies.policy import POLICIES
+from weft.policies.load import load_policy
 from weft.policies.rules import RulePolicy
 from weft.sim import simulate as simulator
 from weft.sim.rule import Rule
 from weft.sim.view import Policy
 
 
+class HasSchedule(Protocol):
+    """A plan: anything with a schedule to replay."""
+
+    @property
+    def schedule(self) -> Schedule:
+        """The schedule."""
+        ...
+
+
 def simulate(
     workload: Workload | Problem,
-    policy: str | Policy | Rule | Schedule | Sequence[Schedule] = "fifo",
+    policy: str
+    | PathLike[str]
+    | Policy
+    | Rule
+    | HasSchedule
+    | Schedule
+    | Sequence[Schedule] = "fifo",
     *,
     scenario: Scenario | None = None,
     seed: int = 0,
@@ -48,6 +65,16 @@ def simulate(
     if scenario is not None and any(drawn.values()):
         raise InvalidInput("give either a scenario or what to draw one from, not both")
     future = scenario or Scenario.draw(work, seed=seed, **drawn)
-    chosen = POLICIES.create(policy) if isinstance(policy, str) else policy
-    decider = chosen.rule(work) if isinstance(chosen, RulePolicy) else chosen
+    decider = _decider(policy, work)
     return simulator.simulate(work, decider, scenario=future, eager=eager, seed=seed)
+
+
+def _decider(policy: object, workload: Workload) -> Policy | Rule | Schedule | Sequence[Schedule]:
+    """Return what the simulator takes: a rule, a schedule to replay, or a policy."""
+    if isinstance(policy, Rule | Schedule | list | tuple):
+        return policy
+    schedule = getattr(policy, "schedule", None)
+    if isinstance(schedule, Schedule):  # a Plan: planners and policies do not import each other
+        return schedule
+    chosen = load_policy(policy)  # type: ignore[arg-type]  # anything else is refused there
+    return chosen.rule(workload) if isinstance(chosen, RulePolicy) else chosen

@@ -16,7 +16,7 @@ from weft.errors import InvalidInput
 
 if TYPE_CHECKING:
     from weft.learn.ppo import PpoProgress
-    from weft.policies.conditional.files import Learned
+    from weft.policies.conditional.trained_network import TrainedNetwork
 
 SUMMARY = "train a policy; every seed is a training of its own, the best one is kept"
 EXAMPLE = """  weft train conditional --policy pi4 --samples 5e6 --seeds 3 --out trained
@@ -209,7 +209,7 @@ def _train_amortised(args: argparse.Namespace) -> None:
 def _train_conditional(args: argparse.Namespace) -> None:
     from weft.cli.output import emit
     from weft.formats.native.stream_toml import load_stream
-    from weft.policies.conditional.files import save_policy
+    from weft.policies.conditional.trained_network import save_network
 
     if args.policy == "any":
         _train_any(args)
@@ -226,11 +226,11 @@ def _train_conditional(args: argparse.Namespace) -> None:
         settings if args.hidden is None else dataclasses.replace(settings, hidden=args.hidden)
     )
     args.out.mkdir(parents=True, exist_ok=True)
-    runs: list[tuple[Learned, PpoProgress]] = []
+    runs: list[tuple[TrainedNetwork, PpoProgress]] = []
     for seed in range(args.seed, args.seed + args.seeds):
         runs.append(_train_one(args, stream, settings, seed))
         best = min(runs, key=lambda found: (math.isnan(found[1].score), found[1].score))
-        path = save_policy(
+        path = save_network(
             dataclasses.replace(
                 best[0], training=best[0].training | {"seeds": [t.seed for _, t in runs]}
             ),
@@ -259,11 +259,11 @@ def _learn_from_rollouts(args: argparse.Namespace, stream: Any) -> None:
     """A policy that is there already takes over what rollouts find."""
     from weft.cli.output import emit
     from weft.learn.conditional.rollout_imitation import Lessons, improve
-    from weft.policies.conditional.files import find_policy, read_policy, save_policy
+    from weft.policies.conditional.trained_network import read_network, save_network
 
     if args.start is None:
         raise InvalidInput("--rollouts needs a policy that learns from them; name one with --start")
-    policy = read_policy(find_policy(args.start))
+    policy = read_network(args.start)
     lessons = Lessons(rounds=args.rollouts, seed=args.seed)
     with _Bar(policy.name, args.seed, lessons.rounds * lessons.epochs, unit=" epochs") as bar:
 
@@ -272,7 +272,7 @@ def _learn_from_rollouts(args: argparse.Namespace, stream: Any) -> None:
 
         better = improve(stream, policy, lessons, watch=show)
     args.out.mkdir(parents=True, exist_ok=True)
-    path = save_policy(better, args.out / Path(policy.name).name)
+    path = save_network(better, args.out / Path(policy.name).name)
     record = better.training["lessons"]
     if args.json:
         emit({"policy": policy.name, "stream": stream.name, "file": str(path), "lessons": record})
@@ -287,7 +287,7 @@ def _train_any(args: argparse.Namespace) -> None:
     """The policy for any graph: by evolution, without torch; `--stream` and `--waiting` say nothing to it."""
     from weft.cli.output import emit
     from weft.learn.conditional.pair_network import train_any
-    from weft.policies.conditional.files import save_policy
+    from weft.policies.conditional.trained_network import save_network
 
     args.out.mkdir(parents=True, exist_ok=True)
     best: tuple[float, Path] | None = None
@@ -300,7 +300,7 @@ def _train_any(args: argparse.Namespace) -> None:
         )
         rows.append({"seed": seed, "score": found.score, "samples": learned.training["samples"]})
         if best is None or found.score < best[0]:
-            best = found.score, save_policy(learned, args.out / args.policy)
+            best = found.score, save_network(learned, args.out / args.policy)
     assert best is not None
     if args.json:
         emit({"policy": args.policy, "file": str(best[1]), "trainings": rows})
@@ -312,11 +312,11 @@ def _train_any(args: argparse.Namespace) -> None:
 
 def _train_one(
     args: argparse.Namespace, stream: Any, settings: Any, seed: int
-) -> tuple[Learned, PpoProgress]:
+) -> tuple[TrainedNetwork, PpoProgress]:
     from weft.learn.conditional.training import train_policy
-    from weft.policies.conditional.files import find_policy, read_policy
+    from weft.policies.conditional.trained_network import read_network
 
-    start = read_policy(find_policy(args.start)) if args.start is not None else None
+    start = read_network(args.start) if args.start is not None else None
     with _Bar(args.policy, seed, settings.samples) as bar:
         return train_policy(
             stream,

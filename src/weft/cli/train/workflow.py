@@ -11,7 +11,7 @@ from weft.errors import UnknownName
 from weft.registry import closest
 
 if TYPE_CHECKING:
-    from weft.policies.replanning.files import Card
+    from weft.policies.replanning.trained import Card
 
 Show = Callable[[float, float], None]
 """Takes how far the training is, and its score."""
@@ -74,7 +74,7 @@ def _rule(seconds: float, seed: int, show: Show) -> TrainedModel:
 
 def _portfolio(seconds: float, seed: int, show: Show) -> TrainedModel:  # noqa: ARG001
     from weft.learn.workflow.portfolio import PortfolioSearch, search_portfolio
-    from weft.policies.replanning.files import SHIPPED, read_card
+    from weft.policies.replanning.trained import SHIPPED, read_card
 
     rule = read_card(SHIPPED / "tuned-list").weights[0]
     found = search_portfolio(
@@ -92,7 +92,7 @@ def _portfolio(seconds: float, seed: int, show: Show) -> TrainedModel:  # noqa: 
 
 def _dqn(seconds: float, seed: int, show: Show) -> TrainedModel:  # noqa: ARG001
     from weft.learn.workflow.switch import SwitchSettings, train_plan_values
-    from weft.policies.replanning.files import SHIPPED, load_workflow_policy, read_card
+    from weft.policies.replanning.trained import SHIPPED, load_workflow_policy, read_card
 
     sets = load_workflow_policy(SHIPPED / "portfolio").sets
     found = train_plan_values(
@@ -117,7 +117,7 @@ def _dqn(seconds: float, seed: int, show: Show) -> TrainedModel:  # noqa: ARG001
 def _turns(name: str) -> Callable[[float, int, Show], TrainedModel]:
     def train(seconds: float, seed: int, show: Show) -> TrainedModel:
         from weft.learn.workflow.two_stage import DOCUMENT, OURS, DqnSettings, train_dqn
-        from weft.policies.replanning.files import SHIPPED, load_workflow_policy, read_card
+        from weft.policies.replanning.trained import SHIPPED, load_workflow_policy, read_card
 
         reward = DOCUMENT if name == "dqn" else OURS
         settings = DqnSettings(seconds=seconds, seed=seed, reward=dict(reward))
@@ -154,13 +154,13 @@ def _graph(kind: str) -> Callable[[float, int, Show], TrainedModel]:
 
 
 def _card(name: str, about: str, weights: Any, training: Any, **others: Any) -> Card:
-    from weft.policies.replanning.files import Card
+    from weft.policies.replanning.trained import Card
 
     return Card(name=name, about=about, weights=weights, training=training, **others)
 
 
 def _save(path: Path, card: Card, arrays: Any = None) -> Path:
-    from weft.policies.replanning.files import save_policy
+    from weft.policies.replanning.trained import save_policy
 
     return save_policy(path, card, arrays)
 

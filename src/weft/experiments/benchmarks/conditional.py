@@ -18,10 +18,10 @@ from weft.experiments.benchmarks.speed import BenchMeasure
 from weft.formats.native.stream_toml import load_stream
 from weft.model.columns import BoolArray, IntArray
 from weft.model.conditional_stream import ConditionalStream
-from weft.policies.conditional.files import find_policy, read_policy
-from weft.policies.conditional.network_policy import LearnedPolicy
+from weft.policies.conditional.network_policy import NetworkPolicy
 from weft.policies.conditional.networks import Network, Numbers, choose, working_space
 from weft.policies.conditional.rules import ConditionalRule
+from weft.policies.conditional.trained_network import read_network
 from weft.sim.kernel.jit import njit_noalloc
 from weft.sim.vector.batch import StepBatch, StepOptions
 
@@ -147,7 +147,7 @@ def decision(stream: ConditionalStream, name: str, *, times: int) -> BenchMeasur
     """Microseconds from an observation and a mask to the actions of all units."""
     from weft.learn.conditional.peers import with_onnxruntime, with_torch
 
-    policy = LearnedPolicy(read_policy(find_policy(name)))
+    policy = NetworkPolicy(read_network(name))
     cases = _cases(stream, policy)
     spent = {
         "compiled loop": _compiled(policy.network, cases, times),
@@ -171,7 +171,7 @@ class Cases(tuple[Numbers, BoolArray, IntArray, IntArray]):
     __slots__ = ()
 
 
-def _cases(stream: ConditionalStream, policy: LearnedPolicy, size: int = 256) -> Cases:
+def _cases(stream: ConditionalStream, policy: NetworkPolicy, size: int = 256) -> Cases:
     """States of a working system."""
     fleet = StepBatch(stream, size, policy.options)
     rule, actions = ConditionalRule("shortest-remaining"), np.zeros((size, fleet.units), np.int64)
@@ -221,7 +221,7 @@ def _compiled(network: Network, cases: Cases, times: int) -> float:
     return _seconds(lambda: run(times * 10), times * 10)
 
 
-def _from_python(policy: LearnedPolicy, cases: Cases, times: int) -> float:
+def _from_python(policy: NetworkPolicy, cases: Cases, times: int) -> float:
     seen, mask, ready, capacity = cases
     policy.act(seen[0], mask[0], ready[0], capacity)
 

@@ -17,12 +17,12 @@ from weft.experiments.conditional.contenders import (
 )
 from weft.model.columns import FloatArray, IntArray
 from weft.model.conditional_stream import ConditionalStream, ProbabilityDrift
-from weft.policies.conditional.files import Learned
+from weft.policies.conditional.trained_network import TrainedNetwork
 from weft.sim.vector.batch import Waiting
 
 BINS = 40
 """Parts of a run for which mean completion times are told."""
-FOLLOWED = ("fifo", "shortest-remaining", "index", "pi0", "pi1", "pi2", "pi3", "pi4", "best")
+FOLLOWED = ("unit-fifo", "shortest-remaining", "index", "pi0", "pi1", "pi2", "pi3", "pi4", "best")
 LEARNING = "pi3"
 """Who also goes on learning: the one that was trained for every p(c) but cannot see which it is."""
 ABOUT = {
@@ -114,7 +114,7 @@ class Adaptation:
         from weft.learn.conditional.online import play_online
 
         assert self.pupil is not None
-        assert isinstance(self.pupil.who, Learned)
+        assert isinstance(self.pupil.who, TrainedNetwork)
         return play_online(self.pupil.who, stream, draw, waiting=self.waiting, seed=seed)
 
     def document(self) -> dict[str, Any]:

@@ -9,14 +9,15 @@ from typing import Literal
 import numpy as np
 
 from weft.errors import Unsupported, WeftError
+from weft.formats.model_file import bundled_models
 from weft.model.columns import FloatArray, IntArray
 from weft.model.conditional_stream import ConditionalStream
 from weft.policies.conditional.evaluate import PATIENCE, WINDOW, options_of, play_out, reads_pairs
-from weft.policies.conditional.files import Learned, find_policy, read_policy, shipped
-from weft.policies.conditional.index import index_names, load_index
+from weft.policies.conditional.index import index_for
 from weft.policies.conditional.networks import working_space
 from weft.policies.conditional.pair_policy import PairPolicy
 from weft.policies.conditional.rules import RULES, ConditionalRule
+from weft.policies.conditional.trained_network import TrainedNetwork, read_network
 from weft.sim.vector.batch import StepBatch, StepOptions, Waiting
 
 Group = Literal["paper rule", "rule", "fixed", "adaptive"]
@@ -25,7 +26,7 @@ EXPECTED = tuple(
     for name in ("pi0", "pi1", "pi2", "pi3", "pi4", "best", "any", "paper-best")
 )
 """Policies the experiment asks for."""
-PAPER_RULES = ("fifo", "mru", "depth-first")
+PAPER_RULES = ("unit-fifo", "unit-mru", "unit-depth-first")
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +35,7 @@ class StreamContender:
 
     name: str
     group: Group
-    who: ConditionalRule | Learned | PairPolicy
+    who: ConditionalRule | TrainedNetwork | PairPolicy
     options: StepOptions
 
     @property
@@ -43,7 +44,9 @@ class StreamContender:
         if isinstance(self.who, PairPolicy):
             return "event"
         return (
-            self.who.environment.get("waiting", "event") if isinstance(self.who, Learned) else None
+            self.who.environment.get("waiting", "event")
+            if isinstance(self.who, TrainedNetwork)
+            else None
         )
 
     def remembering(self, window: float, name: str) -> StreamContender:
@@ -67,12 +70,11 @@ class StreamEntrants:
 def gather(stream: ConditionalStream) -> StreamEntrants:
     """Rules, and every shipped policy for conditional streams that fits this one."""
     contenders = [_rule(name) for name in RULES if name != "index"]
-    if stream.name in index_names():
-        contenders.append(
-            StreamContender("index", "rule", load_index(stream.name), StepOptions(window=WINDOW))
-        )
+    index = index_for(stream.name)
+    if index is not None:
+        contenders.append(StreamContender("index", "rule", index, StepOptions(window=WINDOW)))
     left_out = {}
-    there = [name for name in shipped() if name.startswith("conditional-")]
+    there = [name for name in bundled_models() if name.startswith("conditional-")]
     for name in sorted(
         there, key=lambda n: (n not in EXPECTED, EXPECTED.index(n) if n in EXPECTED else 0, n)
     ):
@@ -106,7 +108,7 @@ def _rule(name: str) -> StreamContender:
 
 
 def _learned(name: str, stream: ConditionalStream) -> StreamContender:
-    policy = read_policy(find_policy(name))
+    policy = read_network(name)
     if reads_pairs(policy):
         return StreamContender(
             short(name), "adaptive", PairPolicy(policy.network, name), options_of(policy)
@@ -221,7 +223,7 @@ def _like_units(names: Sequence[str], group: IntArray) -> dict[str, list[int]]:
     return units
 
 
-def _play_learned(policy: Learned, fleet: StepBatch) -> bool:
+def _play_learned(policy: TrainedNetwork, fleet: StepBatch) -> bool:
     network = policy.network
     seen = np.zeros(fleet.observation_size, np.float32)
     mask = np.zeros((fleet.units, fleet.kinds + 1), np.bool_)

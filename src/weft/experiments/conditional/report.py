@@ -412,7 +412,7 @@ def _figure_five(document: Document) -> list[PageBlock]:
         for row in document["summary"]
         if row["waiting"] == "event" and row["group"] in {"fixed", "adaptive"}
     ]
-    names = [*learned, "index"] if learned else ["fifo", "shortest-remaining", "index"]
+    names = [*learned, "index"] if learned else ["unit-fifo", "shortest-remaining", "index"]
     rows = [
         row for row in document["units"] if row["waiting"] == "event" and row["policy"] in names
     ]

@@ -75,7 +75,7 @@ def adaptation(document: Document) -> list[PageBlock]:
 
 
 def _change_figures(time: Sequence[float], kind: str, result: Mapping[str, Any]) -> list[Figure]:
-    hidden = {"fifo", "pi1"}
+    hidden = {"unit-fifo", "pi1"}
     lines = {
         name: Series(time, column(line))
         for name, line in result["curves"].items()

@@ -23,9 +23,9 @@ from weft.experiments.progress import Checkpoint, Watch
 from weft.formats.native.stream_toml import load_stream
 from weft.model.columns import FloatArray, IntArray
 from weft.model.conditional_stream import Arrivals, ConditionalStream
-from weft.policies.conditional.files import Learned
 from weft.policies.conditional.rollout import Rollout
 from weft.policies.conditional.rules import ConditionalRule
+from weft.policies.conditional.trained_network import TrainedNetwork
 from weft.sim.vector.batch import StepBatch, StepOptions, Waiting
 
 PROBABILITIES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -176,7 +176,11 @@ class Stage:
         for contender in compared:
             found[contender.name] = self._milliseconds(contender, draw)
         network = next(
-            (c for c in compared if isinstance(c.who, Learned) and c.trained_waiting == "event"),
+            (
+                c
+                for c in compared
+                if isinstance(c.who, TrainedNetwork) and c.trained_waiting == "event"
+            ),
             None,
         )
         rule = next((c.who for c in compared if isinstance(c.who, ConditionalRule)), None)
@@ -201,7 +205,7 @@ class Stage:
         """Learning curves from the records of the trainings; scores over the best of the paper's rules on draws of the same length."""
         rows = []
         for contender in self.entered.contenders:
-            if isinstance(contender.who, Learned):
+            if isinstance(contender.who, TrainedNetwork):
                 best = best_rule_score(self.stream, contender.who)
                 record = contender.who.training
                 points = [
@@ -249,7 +253,7 @@ def mean_times(
     --------
     >>> from weft.formats.native.stream_toml import load_stream
     >>> stream = load_stream("conditional-paper").with_jobs(500)
-    >>> mean_times(stream, ConditionalRule("fifo"), probabilities=[0.0, 1.0], seeds=[1]).round(3).tolist()
+    >>> mean_times(stream, ConditionalRule("unit-fifo"), probabilities=[0.0, 1.0], seeds=[1]).round(3).tolist()
     [[0.135], [0.036]]
     """
     fleet = StepBatch(stream, 1, options, authors=authors)
@@ -263,7 +267,7 @@ def mean_times(
     return times
 
 
-def best_rule_score(stream: ConditionalStream, policy: Learned) -> float:
+def best_rule_score(stream: ConditionalStream, policy: TrainedNetwork) -> float:
     """Mean log of seconds a job takes under the best of the paper's rules, at the p(c) a policy was trained for."""
     world = policy.environment
     fixed = isinstance(world.get("probability"), int | float)

@@ -15,8 +15,8 @@ from weft.learn.conditional.training import longest_path
 from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.model.conditional_stream import ConditionalStream
 from weft.policies.conditional.evaluate import options_of
-from weft.policies.conditional.files import Learned
 from weft.policies.conditional.networks import Numbers, arrays_of
+from weft.policies.conditional.trained_network import TrainedNetwork
 from weft.sim.vector.batch import StepBatch, Waiting
 
 ONLINE = ppo.PpoSettings(
@@ -81,7 +81,7 @@ class OnlineEnv:
 
 
 def play_online(
-    policy: Learned,
+    policy: TrainedNetwork,
     stream: ConditionalStream,
     draw: tuple[FloatArray, IntArray],
     *,

@@ -18,10 +18,10 @@ from weft.learn.conditional.index import Evolution
 from weft.model.columns import FloatArray, IntArray
 from weft.model.conditional_stream import ConditionalStream
 from weft.policies.conditional.evaluate import WINDOW
-from weft.policies.conditional.files import Learned
 from weft.policies.conditional.networks import network_of
 from weft.policies.conditional.pair_network import PAIR_FEATURES
 from weft.policies.conditional.pair_policy import OBSERVATION, PairPolicy
+from weft.policies.conditional.trained_network import TrainedNetwork
 from weft.rng import generator
 from weft.sim.vector.batch import StepBatch, StepOptions
 
@@ -157,7 +157,7 @@ def train_any(
     samples: int = 20_000_000,
     seed: int = 0,
     report: Callable[[dict[str, float]], None] = lambda row: None,  # noqa: ARG005
-) -> tuple[Learned, FoundPairs]:
+) -> tuple[TrainedNetwork, FoundPairs]:
     """Tune a linear score, then a network that begins with it; `samples` is how many jobs candidates play in all."""
     linear = PairSearch(seed=seed)
     network = PairSearch(population=32, sigma=0.1, streams=20, hidden=12, seed=seed + 1)
@@ -190,7 +190,7 @@ def train_any(
         "jobs": linear.jobs,
     }
     about = "any conditional graph, any units: one small network over pairs of unit and kind"
-    return Learned("any", best.policy.network, OBSERVATION, world, training, about), best
+    return TrainedNetwork("any", best.policy.network, OBSERVATION, world, training, about), best
 
 
 def search_pairs(

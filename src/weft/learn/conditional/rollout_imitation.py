@@ -24,8 +24,7 @@ from weft.learn.ppo import FORBIDDEN, ActorCritic, follow
 from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.model.conditional_stream import ConditionalStream
 from weft.policies.conditional.evaluate import options_of, play, watched_task, with_first
-from weft.policies.conditional.files import Learned
-from weft.policies.conditional.index import index_names, load_index
+from weft.policies.conditional.index import index_for
 from weft.policies.conditional.networks import Numbers, arrays_of, network_of
 from weft.policies.conditional.rollout import (
     ROOM,
@@ -40,6 +39,7 @@ from weft.policies.conditional.rollout import (
 )
 from weft.policies.conditional.rules import ConditionalRule
 from weft.policies.conditional.sampled_future import FutureSampler, imagine
+from weft.policies.conditional.trained_network import TrainedNetwork
 from weft.rng import generator
 from weft.sim.kernel.events import MOMENT
 from weft.sim.kernel.jit import njit_noalloc
@@ -130,11 +130,11 @@ def _together(parts: list[Seen]) -> Seen:
 
 def improve(
     stream: ConditionalStream,
-    policy: Learned,
+    policy: TrainedNetwork,
     lessons: Lessons | None = None,
     *,
     watch: Callable[[dict[str, float]], None] = lambda row: None,  # noqa: ARG005
-) -> Learned:
+) -> TrainedNetwork:
     """Return a network that has learned from rollouts; the one given, where none is better on draws kept for that."""
     lessons = lessons or Lessons()
     torch.set_num_threads(1)
@@ -176,22 +176,18 @@ def improve(
 # -- looking -------------------------------------------------------------------------
 
 
-def index_for(stream: ConditionalStream, fleet: StepBatch) -> ConditionalRule:
+def playing_index(stream: ConditionalStream, fleet: StepBatch) -> ConditionalRule:
     """Return the index that plays on: the tuned one, or where there is none for the stream, what a tuning would begin with."""
-    return (
-        load_index(stream.name)
-        if stream.name in index_names()
-        else ConditionalRule("index", first_weights(fleet))
-    )
+    return index_for(stream.name) or ConditionalRule("index", first_weights(fleet))
 
 
 def _look(
-    stream: ConditionalStream, policy: Learned, lessons: Lessons, number: int
+    stream: ConditionalStream, policy: TrainedNetwork, lessons: Lessons, number: int
 ) -> tuple[Seen, FloatArray]:
     """Play, and try other choices; with each step the probability it was played at."""
     short = stream.with_jobs(lessons.jobs)
     fleet = StepBatch(short, 1, options_of(policy))
-    weights = index_for(stream, fleet).weights
+    weights = playing_index(stream, fleet).weights
     seed = lessons.seed * 100 + number
     mind, proposer, trials = (
         imagine(short, fleet, room=ROOM, seed=seed),
@@ -220,7 +216,7 @@ def _look(
 
 
 def _variant(
-    stream: ConditionalStream, policy: Learned, rng: np.random.Generator, run: int
+    stream: ConditionalStream, policy: TrainedNetwork, rng: np.random.Generator, run: int
 ) -> tuple[ConditionalStream, float]:
     """The stream as the policy was trained on it; of random probabilities, every eighth is an extreme one."""
     probability = policy.environment.get("probability", "own")
@@ -299,7 +295,7 @@ def _note(seen: Seen, at: int, proposer: Proposer, trials: RolloutBuffers, candi
 class _Pupil:
     """The network that learns, with draws to judge it by."""
 
-    def __init__(self, policy: Learned, stream: ConditionalStream, lessons: Lessons) -> None:
+    def __init__(self, policy: TrainedNetwork, stream: ConditionalStream, lessons: Lessons) -> None:
         self.policy, self.lessons = policy, lessons
         short = stream.with_jobs(min(JOBS, stream.jobs))
         probability = policy.environment.get("probability", "own")

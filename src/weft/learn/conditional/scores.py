@@ -3,44 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from os import PathLike
+from typing import Any
 
 import numpy as np
 
-from weft.errors import UnknownName
+from weft.errors import Unsupported
 from weft.model.columns import FloatArray
 from weft.model.conditional_stream import ConditionalStream
-from weft.policies.conditional.evaluate import (
-    WINDOW,
-    options_of,
-    play,
-    reads_pairs,
-    watched_task,
-    with_first,
-)
-from weft.policies.conditional.files import ALIASES, Learned, find_policy, read_policy, shipped
-from weft.policies.conditional.index import load_index
-from weft.policies.conditional.pair_policy import PairPolicy
-from weft.policies.conditional.rollout import Rollout, load_rollout
-from weft.policies.conditional.rules import RULES, ConditionalRule
-from weft.registry import closest
+from weft.policies.conditional.evaluate import WINDOW, options_of, play, watched_task, with_first
+from weft.policies.conditional.rollout import Rollout
+from weft.policies.conditional.trained_network import TrainedNetwork
+from weft.policies.load import load_policy
+from weft.policies.simulate import simulate
 from weft.sim.vector.batch import StepBatch, StepOptions, Waiting
-
-Contender = Learned | ConditionalRule | PairPolicy | Rollout
-ROLLOUT = "rollout"
-
-
-def contender(name: str) -> Contender:
-    """Return a rule, rollouts or a learned policy by name, or a learned policy by path."""
-    if name == ROLLOUT:
-        return load_rollout()
-    if name in RULES:
-        return load_index() if name == "index" else ConditionalRule(name)
-    try:
-        learned = read_policy(find_policy(name))
-        return PairPolicy(learned.network, learned.name) if reads_pairs(learned) else learned
-    except UnknownName:
-        known = [*RULES, ROLLOUT, *ALIASES, *shipped()]
-        raise UnknownName(f"unknown policy '{name}'{closest(name, known)}") from None
+from weft.sim.view import Policy
 
 
 def variants(
@@ -53,7 +30,7 @@ def variants(
 
 
 def completion_times(
-    who: Contender,
+    policy: str | PathLike[str] | Policy,
     streams: Sequence[ConditionalStream],
     seeds: Sequence[int],
     *,
@@ -65,27 +42,50 @@ def completion_times(
 
     `waiting` is by default that a policy was trained with, and "event" for rules.
     """
+    policy = load_policy(policy)
     found = np.zeros((len(streams), len(seeds)))
     for i, stream in enumerate(streams):
         for j, seed in enumerate(seeds):
-            found[i, j] = _one(who, stream, seed, waiting, authors=authors)
+            found[i, j] = _one(policy, stream, seed, waiting, authors=authors)
             watch()
     return found
 
 
 def _one(
-    who: Contender, stream: ConditionalStream, seed: int, waiting: Waiting | None, *, authors: bool
+    policy: Policy,
+    stream: ConditionalStream,
+    seed: int,
+    waiting: Waiting | None,
+    *,
+    authors: bool,
 ) -> float:
-    if isinstance(who, Learned):
-        return float(
-            play(who.network, stream, [seed], options=options_of(who, waiting), authors=authors)[0]
-        )
+    stepwise: Any = getattr(policy, "stepwise", None)
+    if stepwise is None:
+        return _simulated(policy, stream, seed, waiting, authors=authors)
+    if isinstance(stepwise, TrainedNetwork):
+        options = options_of(stepwise, waiting)
+        return float(play(stepwise.network, stream, [seed], options=options, authors=authors)[0])
     options = (
-        who.options(waiting)
-        if isinstance(who, Rollout)
+        stepwise.options(waiting)
+        if isinstance(stepwise, Rollout)
         else StepOptions(waiting=waiting or "event", window=WINDOW)
     )
-    fleet = StepBatch(stream, 1, options, authors=authors)
-    fleet.place(0, *stream.draw_ticks(seed, authors=authors))
-    who.play(fleet)
-    return float(fleet.jct(0).mean())
+    batch = StepBatch(stream, 1, options, authors=authors)
+    batch.place(0, *stream.draw_ticks(seed, authors=authors))
+    stepwise.play(batch)
+    return float(batch.jct(0).mean())
+
+
+def _simulated(
+    policy: Policy,
+    stream: ConditionalStream,
+    seed: int,
+    waiting: Waiting | None,
+    *,
+    authors: bool,
+) -> float:
+    """Simulate a policy that has no step-wise form; its waiting is always until the next event."""
+    if waiting == "paper":
+        raise Unsupported(f"policy '{policy.name}' cannot block idle units; leave out the option")
+    workload, scenario = stream.draw(seed, authors=authors)
+    return float(simulate(workload, policy, scenario=scenario).jct)

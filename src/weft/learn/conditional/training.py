@@ -22,10 +22,10 @@ from weft.policies.conditional.evaluate import (
     watched_task,
     with_first,
 )
-from weft.policies.conditional.files import Learned
-from weft.policies.conditional.index import index_names, load_index
+from weft.policies.conditional.index import index_for
 from weft.policies.conditional.networks import Numbers, arrays_of, network_of
 from weft.policies.conditional.rules import ConditionalRule
+from weft.policies.conditional.trained_network import TrainedNetwork
 from weft.registry import closest
 from weft.rng import generator as stream_of_numbers
 from weft.sim.vector.batch import StepBatch, StepOptions
@@ -223,8 +223,8 @@ def train_policy(
     waiting: Literal["paper", "event"] = "event",
     envs: int = ENVS,
     watch: Callable[[ppo.PpoProgress], None] | None = None,
-    start: Learned | None = None,
-) -> tuple[Learned, ppo.PpoProgress]:
+    start: TrainedNetwork | None = None,
+) -> tuple[TrainedNetwork, ppo.PpoProgress]:
     """Train one policy by one seed; checkpoints are compared by the mean log of the job completion time on draws of their own.
 
     With `start`, go on from a policy of the same recipe, trained with the other waiting, say, in place of imitating a rule.
@@ -301,12 +301,12 @@ def train_policy(
         told_how["start"] |= {
             key: start.training.get(key) for key in ("seed", "samples", "teacher", "settings")
         }
-    return Learned(name, network, shown, world, told_how, recipe.about), training
+    return TrainedNetwork(name, network, shown, world, told_how, recipe.about), training
 
 
 def teacher_of(stream: ConditionalStream) -> ConditionalRule:
     """Return the rule that is imitated at first: the tuned index where there is one for the stream, else a simple one."""
-    return load_index(stream.name) if stream.name in index_names() else ConditionalRule(REFERENCE)
+    return index_for(stream.name) or ConditionalRule(REFERENCE)
 
 
 def _teacher(env: BatchEnv) -> Callable[[], IntArray]:

@@ -28,7 +28,7 @@ from weft.learn.workflow.graph_episodes import SAMPLED, TEACHER, Episode, play_c
 from weft.model.columns import FloatArray, IntArray
 from weft.policies.conditional.networks import CLIP, Numbers
 from weft.policies.graph.network import GraphNetwork, GraphState, graph_network_of, layer_sizes
-from weft.policies.graph.policy import GraphPolicy, LearnedGraph
+from weft.policies.graph.policy import GraphPolicy, TrainedGraph
 from weft.policies.policy import POLICIES
 from weft.rng import generator
 from weft.sim.simulate import simulate
@@ -300,7 +300,7 @@ def train_graph(
     validation: Sequence[Instance] = (),
     draw: Callable[[GraphSettings, int, int, float], list[Instance]] | None = None,
     note: Callable[[dict[str, float]], None] | None = None,
-) -> LearnedGraph:
+) -> TrainedGraph:
     """Train a graph network of a kind ("decima" or "lachesis"); the one that did best on the validation cases is returned.
 
     Without validation cases it is the last one. `draw` makes the cases of an update from (settings, seed, update, progress); by default
@@ -334,7 +334,7 @@ def train_graph(
             entropy=1 - 0.9 * progress,
         )
         if update == 0 or (update > 0 and (update + 1) % s.every == 0) or update == s.updates - 1:
-            scores = judge.score(LearnedGraph(kind, kind, module.network(), {}))
+            scores = judge.score(TrainedGraph(kind, kind, module.network(), {}))
             curve.append({"update": float(update + 1), **scores})
             if note is not None:
                 note(curve[-1])
@@ -347,7 +347,7 @@ def train_graph(
         "settings": asdict(s),
         "curve": curve,
     }
-    return LearnedGraph(kind, kind, graph_network_of(best_arrays), training)
+    return TrainedGraph(kind, kind, graph_network_of(best_arrays), training)
 
 
 def _improve(
@@ -421,7 +421,7 @@ class GraphJudge:
         self.cases = list(cases)
         self.usual = [self._cost(case, "heft-replanned") for case in self.cases]
 
-    def score(self, learned: LearnedGraph) -> dict[str, float]:
+    def score(self, learned: TrainedGraph) -> dict[str, float]:
         """Mean ratio over single workflows, over streams, and over all."""
         if not self.cases:
             return {}

@@ -9,9 +9,9 @@ import numpy as np
 from weft.errors import InvalidInput, Unsupported
 from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.model.conditional_stream import ConditionalStream, ProbabilityDrift
-from weft.policies.conditional.files import Learned
 from weft.policies.conditional.networks import Network, Numbers, choose, working_space
 from weft.policies.conditional.pair_network import PAIR_FEATURES
+from weft.policies.conditional.trained_network import TrainedNetwork
 from weft.sim.kernel.commit import is_idle
 from weft.sim.kernel.events import MOMENT, next_time
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
@@ -34,7 +34,7 @@ PATIENCE = 40
 """Steps per job after which a run is given up: a policy that only ever waits would never end (good ones take 2 or 3)."""
 
 
-def options_of(policy: Learned, waiting: Waiting | None = None) -> StepOptions:
+def options_of(policy: TrainedNetwork, waiting: Waiting | None = None) -> StepOptions:
     """Return how a stream is to be stepped and shown for a policy."""
     seen = policy.observation
     if reads_pairs(policy):
@@ -53,7 +53,7 @@ def options_of(policy: Learned, waiting: Waiting | None = None) -> StepOptions:
         ) from None
 
 
-def reads_pairs(policy: Learned) -> bool:
+def reads_pairs(policy: TrainedNetwork) -> bool:
     """Whether a policy scores pairs of unit and kind (`pairs.py`) and so plays on any graph."""
     if policy.observation.get("name") != "pairs" or policy.observation.get("version") != 1:
         return False
@@ -104,14 +104,7 @@ def play(
     The policy acts greedily: each idle unit, in order, takes its best allowed action among what the units before it left.
     """
     fleet = StepBatch(stream, 1, options, authors=authors)
-    if fleet.observation_size != network.sizes[0] or (fleet.units, fleet.kinds + 1) != (
-        network.units,
-        network.actions,
-    ):
-        raise Unsupported(
-            f"the policy reads {network.sizes[0]} numbers for {network.units} units and {network.actions - 1} kinds of task; "
-            f"stream '{stream.name}' shows {fleet.observation_size} for {fleet.units} and {fleet.kinds}; train one for it: weft train"
-        )
+    check_network_fits(network, fleet)
     seen, mask = (
         np.zeros(fleet.observation_size, np.float32),
         np.zeros((fleet.units, fleet.kinds + 1), np.bool_),
@@ -135,6 +128,17 @@ def play(
         )
         found[i] = float(fleet.jct(0).mean()) if steps >= 0 else np.inf
     return found
+
+
+def check_network_fits(network: Network, batch: StepBatch) -> None:
+    """Raise unless a network reads what a stream shows and acts on its units."""
+    shown = (batch.observation_size, batch.units, batch.kinds + 1)
+    if shown != (int(network.sizes[0]), network.units, network.actions):
+        raise Unsupported(
+            f"the network reads {network.sizes[0]} numbers for {network.units} units and "
+            f"{network.actions - 1} kinds of task; stream '{batch.stream.name}' shows {shown[0]} "
+            f"for {batch.units} and {batch.kinds}; train one for it: weft train conditional"
+        )
 
 
 @njit_noalloc

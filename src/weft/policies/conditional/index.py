@@ -1,94 +1,82 @@
-"""Weights of the index as JSON: numbers only, with the names they belong to and a record of how they were tuned."""
+"""The tuned index as a model: weights for each group of like units, kind and feature."""
 
 from __future__ import annotations
 
-import json
-import os
-from importlib.resources import files
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from weft.errors import InvalidInput, UnknownName
+from weft.errors import InvalidInput
+from weft.formats.model_file import Model, find_model, read_model, save_model
 from weft.formats.parsing.record import Record
-from weft.formats.parsing.source import decode_text, naming, parse_json, read_bytes, write_bytes
+from weft.formats.parsing.source import naming
 from weft.policies.conditional.rules import FEATURES, ConditionalRule
-from weft.registry import closest
 from weft.sim.vector.batch import StepBatch
 
-FORMAT = "weft-index-1"
+KIND = "conditional-index"
+BUNDLED_INDEX = "index"
+"""The name of the index that ships, tuned for the stream `conditional-paper`."""
 
 
-def index_names() -> list[str]:
-    """Names of the streams for which weights ship with weft."""
-    return ["conditional-paper"]
-
-
-def load_index(source: str | os.PathLike[str] = "conditional-paper") -> ConditionalRule:
-    """Load an index from a JSON file, or the one that ships for a stream.
+def load_index(name_or_path: str | Path = BUNDLED_INDEX) -> ConditionalRule:
+    """Load the bundled index, or one from its files.
 
     Examples
     --------
-    >>> load_index("conditional-paper").name
-    'index'
+    >>> load_index().weights.shape
+    (3, 6, 17)
     """
-    return ConditionalRule("index", _read(source)[0])
+    card = find_model(name_or_path)
+    model = read_model(card, KIND)
+    with naming(str(card)):
+        return index_of_model(model)
 
 
-def index_record(source: str | os.PathLike[str] = "conditional-paper") -> dict[str, Any]:
-    """How the weights were tuned."""
-    return _read(source)[1]
+def index_for(stream: str) -> ConditionalRule | None:
+    """Return the bundled index if it was tuned for the stream of this name."""
+    model = read_model(find_model(BUNDLED_INDEX), KIND)
+    return index_of_model(model) if model.settings.get("stream") == stream else None
 
 
-def _read(
-    source: str | os.PathLike[str],
-) -> tuple[np.ndarray[Any, np.dtype[np.float64]], dict[str, Any]]:
-    where, shipped = os.fspath(source), index_names()
-    if where in shipped:
-        text = (
-            files("weft.policies").joinpath("bundled", f"{where}.json").read_text(encoding="utf-8")
-        )
-    elif not where.endswith(".json"):
-        raise UnknownName(f"unknown index '{where}'{closest(where, shipped)}; or give a JSON file")
-    else:
-        with naming(where):
-            text = decode_text(read_bytes(Path(where)))
-    with naming(where):
-        record = Record(parse_json(text))
-        record.only(("format", "stream", "groups", "kinds", "features", "weights", "tuned"))
-        if record.text("format") != FORMAT:
-            raise InvalidInput(f"is of format '{record.text('format')}'; expected '{FORMAT}'")
-        if tuple(record.strings("features")) != FEATURES:
-            raise InvalidInput(
-                "its features are not those of this version of weft; tune the weights again"
-            )
-        groups, kinds = record.raw("groups"), record.strings("kinds")
-        flat = record.floats("weights")
-        shape = (len(groups), len(kinds), len(FEATURES))
-        if flat.shape != (int(np.prod(shape)),) or not np.isfinite(flat).all():
-            raise InvalidInput(
-                f"weights must be {int(np.prod(shape))} finite numbers, {shape[0]} x {shape[1]} x {shape[2]}"
-            )
-        return flat.reshape(shape), record.child("tuned").content if "tuned" in record else {}
+def index_of_model(model: Model) -> ConditionalRule:
+    """Build the index of a model, or say what is wrong with its card."""
+    settings = Record(dict(model.settings))
+    settings.only(("stream", "groups", "kinds", "features", "watched"))
+    if tuple(settings.strings("features")) != FEATURES:
+        raise InvalidInput("its features are not those of this version of weft; tune it again")
+    weights = model.arrays.get("weights")
+    if weights is None or set(model.arrays) != {"weights"} or weights.ndim != 3:
+        raise InvalidInput("an index has one array 'weights': groups of units x kinds x features")
+    watched = tuple(settings.strings("watched"))
+    return ConditionalRule("index", np.asarray(weights, float), watched=watched)
 
 
 def save_index(
-    path: str | os.PathLike[str], rule: ConditionalRule, fleet: StepBatch, *, tuned: dict[str, Any]
-) -> None:
-    """Write the weights of an index tuned for the stream of `fleet`, with a record of how."""
-    rule.check_fits(fleet)
-    group, names = fleet.fleet.desk.group, fleet.stream.problem.cluster.names
-    content = {
-        "format": FORMAT,
-        "stream": fleet.stream.name,
+    path: str | Path, rule: ConditionalRule, batch: StepBatch, *, training: Mapping[str, Any]
+) -> Path:
+    """Write an index that was tuned for the stream of `batch`; return the path of its card."""
+    rule.check_fits(batch)
+    group, names = batch.fleet.desk.group, batch.stream.problem.cluster.names
+    workflow = batch.stream.problem.workflow
+    settings = {
+        "stream": batch.stream.name,
         "groups": [
             [names[d] for d in np.flatnonzero(group == g)] for g in range(int(group.max()) + 1)
         ],
-        "kinds": list(fleet.kind_names),
+        "kinds": list(batch.kind_names),
         "features": list(FEATURES),
-        "weights": [round(float(w), 6) for w in rule.weights.reshape(-1)],
-        "tuned": tuned,
+        "watched": [
+            workflow.task_name(int(workflow.choices.task[c])) for c in batch.stream.watched
+        ],
     }
-    with naming(os.fspath(path)):
-        write_bytes(Path(path), (json.dumps(content, indent=1) + "\n").encode())
+    model = Model(
+        name=Path(path).stem,
+        kind=KIND,
+        about=f"An index for each pair of unit and kind, tuned for {batch.stream.name}.",
+        settings=settings,
+        arrays={"weights": rule.weights},
+        training=training,
+    )
+    return save_model(model, path)

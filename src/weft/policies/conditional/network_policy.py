@@ -5,22 +5,17 @@ The observation is the one of `weft.sim.vector.step`, number by number, read fro
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 
-from weft.errors import Unsupported
+from weft.errors import InvalidInput, Unsupported
 from weft.model import Workload
 from weft.model.columns import BoolArray, FloatArray, IntArray
-from weft.policies.conditional.evaluate import options_of, reads_pairs
-from weft.policies.conditional.files import Learned, find_policy, read_policy
+from weft.policies.conditional.evaluate import options_of
 from weft.policies.conditional.networks import Network, Numbers, choose, working_space
 from weft.policies.conditional.pair_network import SOON, choose_pairs, make_situation
-from weft.policies.graph.policy import decima, lachesis
-from weft.policies.replanning.files import find_card, load_workflow_policy
-from weft.sim.view import Decision, Policy, View
-
-GRAPHS = {"decima": decima, "lachesis": lachesis}
+from weft.policies.conditional.pair_policy import PairPolicy
+from weft.policies.conditional.trained_network import TrainedNetwork
+from weft.sim.view import Decision, View
 
 
 def nothing_due(view: View) -> bool:
@@ -32,37 +27,7 @@ def nothing_due(view: View) -> bool:
     )
 
 
-def load_policy(name_or_path: str | Path = "conditional") -> Policy:
-    """Load a learned policy that comes with weft, by name, or one from a file (see `weft train`). Loading runs no code.
-
-    "conditional" is the best one for the stream `conditional-paper`; "conditional-any" plays on any conditional graph and any units;
-    "tuned-list", "replan-switch", "decima" and "lachesis" are for workflows.
-
-    Examples
-    --------
-    >>> load_policy("conditional-pi4").name, load_policy("tuned-list").name
-    ('conditional-pi4', 'tuned-list')
-    """
-    if str(name_or_path) in GRAPHS:
-        return GRAPHS[str(name_or_path)]()
-    card = find_card(name_or_path)
-    return load_learned(name_or_path) if card is None else load_workflow_policy(card)
-
-
-def load_learned(name_or_path: str | Path = "conditional") -> LearnedPolicy:
-    """Load one for conditional jobs.
-
-    Examples
-    --------
-    >>> policy = load_learned("conditional-pi4")
-    >>> policy.network.sizes.tolist(), policy.learned.training["algorithm"]
-    ([31, 64, 64, 28], 'PPO with masked actions (weft.learn.ppo)')
-    """
-    learned = read_policy(find_policy(name_or_path))
-    return PairViewPolicy(learned) if reads_pairs(learned) else LearnedPolicy(learned)
-
-
-class LearnedPolicy:
+class NetworkPolicy:
     """A network at work. Waiting is until the next event.
 
     Parameters
@@ -71,8 +36,9 @@ class LearnedPolicy:
     tick : seconds in one unit of the workload's clock
     """
 
-    def __init__(self, learned: Learned, *, tick: float = 1.0) -> None:
+    def __init__(self, learned: TrainedNetwork, *, tick: float = 1.0) -> None:
         self.learned, self.tick = learned, tick
+        self.stepwise: TrainedNetwork | PairPolicy = learned
         self.options = options_of(learned)
         self._space = working_space(learned.network)
 
@@ -90,14 +56,23 @@ class LearnedPolicy:
         self, observation: Numbers, mask: BoolArray, remaining: IntArray, capacity: IntArray
     ) -> IntArray:
         """Return the action of each unit: a kind, or the number of kinds to wait."""
-        action = np.zeros(self.network.units, np.int64)
-        seen = np.ascontiguousarray(observation, dtype=np.float32)
+        n, kinds = self.network, self.network.actions - 1
+        shapes = {
+            "observation": (np.shape(observation), (int(n.sizes[0]),)),
+            "mask": (np.shape(mask), (n.units, n.actions)),
+            "remaining": (np.shape(remaining), (kinds,)),
+            "capacity": (np.shape(capacity), (n.units,)),
+        }
+        for what, (given, needed) in shapes.items():
+            if given != needed:
+                raise InvalidInput(f"{what} has shape {given}; '{self.name}' needs {needed}")
+        action = np.zeros(n.units, np.int64)
         choose(
-            self.network,
-            seen,
-            mask,
+            n,
+            np.ascontiguousarray(observation, dtype=np.float32),
+            np.ascontiguousarray(mask, dtype=np.bool_),
             np.array(remaining, np.int64),
-            np.asarray(capacity, np.int64),
+            np.ascontiguousarray(capacity, np.int64),
             self._space,
             action,
         )
@@ -274,8 +249,18 @@ class LearnedPolicy:
             )
 
 
-class PairViewPolicy(LearnedPolicy):
-    """A policy over pairs of unit and kind (`pairs.py`), for any workload. It watches all choices."""
+class PairNetworkPolicy(NetworkPolicy):
+    """A policy over pairs of unit and kind, for any workload. It watches all choices."""
+
+    def __init__(self, learned: TrainedNetwork, *, tick: float = 1.0) -> None:
+        super().__init__(learned, tick=tick)
+        self.stepwise = PairPolicy(learned.network, learned.name)
+
+    def act(
+        self, observation: Numbers, mask: BoolArray, remaining: IntArray, capacity: IntArray
+    ) -> IntArray:
+        """Refuse: this policy reads pairs of unit and kind, not one observation."""
+        raise Unsupported(f"policy '{self.name}' reads no single observation; use decide")
 
     def begin(self, workload: Workload, *, seed: int = 0) -> None:
         """Forget all estimates."""

@@ -15,11 +15,22 @@ import numpy as np
 
 from weft.errors import InvalidInput, Stuck
 from weft.model.columns import BoolArray, FloatArray, IntArray
-from weft.policies.conditional.evaluate import WINDOW, forbid_standstill, options_of, shorten_waits
-from weft.policies.conditional.files import Learned, find_policy, read_policy
+from weft.policies.conditional.evaluate import (
+    WINDOW,
+    check_network_fits,
+    forbid_standstill,
+    options_of,
+    shorten_waits,
+)
 from weft.policies.conditional.index import load_index
 from weft.policies.conditional.networks import Network, Numbers, choose, working_space
-from weft.policies.conditional.rules import INDEX, choose_around, choose_one, runs_here
+from weft.policies.conditional.rules import (
+    INDEX,
+    ConditionalRule,
+    choose_around,
+    choose_one,
+    runs_here,
+)
 from weft.policies.conditional.sampled_future import (
     TRIAL,
     FutureSampler,
@@ -29,6 +40,7 @@ from weft.policies.conditional.sampled_future import (
     limited,
     take_in,
 )
+from weft.policies.conditional.trained_network import TrainedNetwork, read_network
 from weft.sim.kernel.commit import is_idle
 from weft.sim.kernel.events import MOMENT, STUCK, next_time
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
@@ -99,7 +111,7 @@ class Rollout:
     most: int = 64
     doubt: float = 1.0
     seed: int = 0
-    proposer: Learned | None = None
+    proposer: TrainedNetwork | None = None
 
     def __post_init__(self) -> None:
         """Refuse what cannot work."""
@@ -121,6 +133,9 @@ class Rollout:
 
     def play(self, fleet: StepBatch) -> IntArray:
         """Play every simulation to its end; (size, 4): steps, decisions with a choice, decisions changed, futures played."""
+        ConditionalRule("index", self.weights).check_fits(fleet)
+        if self.proposer is not None:
+            check_network_fits(self.proposer.network, fleet)
         effort = RolloutBudget(self.ahead, self.least, self.most, self.doubt)
         mind = imagine(fleet.stream, fleet, room=ROOM, seed=self.seed)
         counts = np.zeros((fleet.size, 4), np.int64)
@@ -143,12 +158,10 @@ def load_rollout() -> Rollout:
     >>> load_rollout().ahead
     6
     """
-    return Rollout(
-        weights=load_index().weights, proposer=read_policy(find_policy("conditional-best"))
-    )
+    return Rollout(weights=load_index().weights, proposer=read_network("conditional-best"))
 
 
-def make_proposer(policy: Learned | None, fleet: StepBatch) -> Proposer:
+def make_proposer(policy: TrainedNetwork | None, fleet: StepBatch) -> Proposer:
     """Prepare a policy that reads what a fleet shows; without one, an empty network."""
     if policy is None:
         none = np.zeros(0, np.float32)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from weft.errors import InvalidInput, Stuck, UnknownName
+from weft.errors import InvalidInput, Stuck, UnknownName, Unsupported
 from weft.model.columns import FloatArray, IntArray
 from weft.registry import closest
 from weft.sim.kernel.commit import can_run, is_idle
@@ -42,9 +42,9 @@ FIFO, MRU, DEPTH_FIRST, LONGEST_QUEUE, BATCH_AWARE, SHORTEST_REMAINING, RESERVAT
     8
 )
 RULES = (
-    "fifo",
-    "mru",
-    "depth-first",
+    "unit-fifo",
+    "unit-mru",
+    "unit-depth-first",
     "longest-queue",
     "batch-aware",
     "shortest-remaining",
@@ -81,6 +81,8 @@ class ConditionalRule:
 
     name: str
     weights: FloatArray = field(default_factory=lambda: np.zeros((0, 0, 0)))
+    watched: tuple[str, ...] | None = None
+    """Tasks whose choices are estimated when the rule decides by views; None for all of them."""
 
     def __post_init__(self) -> None:
         """Refuse unknown names, and weights where there are none or the wrong ones."""
@@ -93,12 +95,17 @@ class ConditionalRule:
                 f"the index needs weights of shape (groups of units, kinds, {len(FEATURES)}); got {self.weights.shape}"
             )
 
-    def check_fits(self, fleet: StepBatch) -> None:
+    def check_fits(self, batch: StepBatch) -> None:
         """Raise unless there are weights for every group of units and every kind."""
-        shape = (int(fleet.fleet.desk.group.max()) + 1, fleet.kinds)
+        self.check_shape(batch.fleet.desk.group, batch.kinds, batch.stream.name)
+
+    def check_shape(self, group: IntArray, kinds: int, workload: str) -> None:
+        """Raise unless there are weights for every group of units and every kind."""
+        shape = (int(group.max(initial=-1)) + 1, kinds)
         if self.name == "index" and self.weights.shape[:2] != shape:
-            raise InvalidInput(
-                f"the index has weights for {self.weights.shape[:2]} groups and kinds; '{fleet.stream.name}' has {shape}"
+            raise Unsupported(
+                f"the index has weights for {self.weights.shape[:2]} groups of units and kinds; "
+                f"'{workload}' has {shape}; tune one for it: weft train index"
             )
 
     def choose(self, fleet: StepBatch, actions: IntArray) -> None:

@@ -338,7 +338,7 @@ def _play_fifo(sim: Sim, desk: PlacementBuffers) -> int:
             carry_out(sim, desk)
 
 
-@POLICIES.register("fifo-deft-online")
+@POLICIES.register("fifo-deft-online", family="graph")
 def fifo_deft_online() -> DeftPolicy:
     """The oldest job's ready task first, where it finishes first, with or without one parent copied there."""
     return DeftPolicy()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from weft.errors import InvalidInput
-from weft.formats.safetensors_file import read_arrays, write_arrays
+from weft.formats.model_file import Model, find_model, read_model, save_model
+from weft.formats.parsing.record import Record
+from weft.formats.parsing.source import naming
 from weft.model import Workload
 from weft.policies.graph.deft import DeftPolicy, PlacementBuffers, carry_out, dispatch, look
 from weft.policies.graph.network import (
@@ -20,20 +22,16 @@ from weft.policies.graph.network import (
     layer_sizes,
     make_board,
 )
-from weft.policies.policy import POLICIES
+from weft.policies.policy import POLICIES, bundled_policy, register_kind
 from weft.sim.kernel.events import MOMENT, advance
 from weft.sim.kernel.jit import njit_noalloc
 from weft.sim.kernel.tables import Sim
 
-FORMAT, VERSION = "weft-graph-policy", 1
-GRAPHS = Path(__file__).parents[1] / "bundled"
-"""Where the networks that come with weft are."""
-
-_KEYS = {"format", "version", "name", "kind", "about", "layers", "training"}
+KIND = "graph-network"
 
 
 @dataclass(frozen=True, eq=False)
-class LearnedGraph:
+class TrainedGraph:
     """A graph network with its card: its kind ("decima" or "lachesis") and how it was trained."""
 
     name: str
@@ -50,7 +48,7 @@ class GraphPolicy(DeftPolicy):
     most probable order.
     """
 
-    def __init__(self, learned: LearnedGraph) -> None:
+    def __init__(self, learned: TrainedGraph) -> None:
         self.learned = learned
         self.name = learned.name
 
@@ -91,79 +89,62 @@ def _play(sim: Sim, desk: PlacementBuffers, network: GraphNetwork, board: GraphS
             carry_out(sim, desk)
 
 
-# -- on disk -----------------------------------------------------------------
+# -- as a model ----------------------------------------------------------------
 
 
-def save_graph(learned: LearnedGraph, path: str | Path) -> Path:
-    """Write the numbers (.safetensors) and the card (.json) beside them; return the path of the numbers."""
-    numbers = Path(path).with_suffix(".safetensors")
-    numbers.parent.mkdir(parents=True, exist_ok=True)
-    write_arrays(numbers, graph_arrays_of(learned.network))
-    card = {
-        "format": FORMAT,
-        "version": VERSION,
-        "name": learned.name,
-        "kind": learned.kind,
-        "about": learned.about,
-        "layers": {
-            part: one.sizes.tolist()
-            for part, one in zip(GraphNetwork._fields, learned.network, strict=True)
-        },
-        "training": learned.training,
-    }
-    numbers.with_suffix(".json").write_text(
-        json.dumps(card, indent=1, allow_nan=False, ensure_ascii=False) + "\n", encoding="utf-8"
+def save_graph(learned: TrainedGraph, path: str | Path) -> Path:
+    """Write a graph network as a model; return the path of its card."""
+    model = Model(
+        name=learned.name,
+        kind=KIND,
+        about=learned.about,
+        settings={"architecture": learned.kind, "layers": _layers(learned.network)},
+        arrays=graph_arrays_of(learned.network),
+        training=learned.training,
     )
-    return numbers
+    return save_model(model, path)
 
 
-def read_graph(path: str | Path) -> LearnedGraph:
-    """Read a graph network from its two files; nothing in them is run."""
-    numbers = Path(path).with_suffix(".safetensors")
-    card = _read_card(numbers.with_suffix(".json"))
-    network = graph_network_of(read_arrays(numbers))
-    layers = {
+def read_graph(path: str | Path) -> TrainedGraph:
+    """Read a graph network from its files; nothing in them is run."""
+    card = find_model(path)
+    model = read_model(card, KIND)
+    with naming(str(card)):
+        return graph_of(model)
+
+
+def graph_of(model: Model) -> TrainedGraph:
+    """Build the graph network of a model, or say what is wrong with its card."""
+    settings = Record(dict(model.settings))
+    settings.only(("architecture", "layers"))
+    kind = settings.text("architecture")
+    needed = {part: (sizes[0], sizes[-1]) for part, sizes in layer_sizes(kind).items()}
+    network = graph_network_of(model.arrays)
+    layers = _layers(network)
+    if layers != settings.child("layers").content:
+        raise InvalidInput("its layers are not those that its card lists")
+    if {part: (sizes[0], sizes[-1]) for part, sizes in layers.items()} != needed:
+        raise InvalidInput(f"its layers do not fit a network of kind '{kind}'; train it again")
+    return TrainedGraph(model.name, kind, network, dict(model.training), model.about)
+
+
+def _layers(network: GraphNetwork) -> dict[str, list[int]]:
+    return {
         part: one.sizes.tolist() for part, one in zip(GraphNetwork._fields, network, strict=True)
     }
-    needed = layer_sizes(card["kind"])
-    ends = {part: (sizes[0], sizes[-1]) for part, sizes in needed.items()}
-    if (
-        layers != card["layers"]
-        or {part: (sizes[0], sizes[-1]) for part, sizes in layers.items()} != ends
-    ):
-        raise InvalidInput(
-            f"{numbers}: its layers are {layers}; the card says {card['layers']}, and '{card['kind']}' needs {ends}"
-        )
-    return LearnedGraph(card["name"], card["kind"], network, card["training"], card["about"])
 
 
-def _read_card(place: Path) -> dict[str, Any]:
-    try:
-        card = json.loads(place.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InvalidInput(
-            f"{place}: no such file; a graph policy is a .safetensors file with its .json beside it"
-        ) from None
-    except (ValueError, RecursionError) as error:
-        raise InvalidInput(f"{place}: not readable as JSON ({error})") from None
-    if not isinstance(card, dict) or (card.get("format"), card.get("version")) != (FORMAT, VERSION):
-        raise InvalidInput(
-            f"{place}: not the card of a graph policy (format '{FORMAT}', version {VERSION})"
-        )
-    if set(card) != _KEYS:
-        raise InvalidInput(
-            f"{place}: its keys are {', '.join(sorted(card))}; expected {', '.join(sorted(_KEYS))}"
-        )
-    return card
+@register_kind(KIND)
+def graph_policy_of(model: Model) -> GraphPolicy:
+    """Build the policy of a graph network."""
+    return GraphPolicy(graph_of(model))
 
 
-@POLICIES.register("decima")
-def decima() -> GraphPolicy:
-    """Decima-DEFT: a graph network over mean durations picks the task, DEFT the device."""
-    return GraphPolicy(read_graph(GRAPHS / "decima"))
-
-
-@POLICIES.register("lachesis")
-def lachesis() -> GraphPolicy:
-    """Lachesis: a graph network that also sees how devices differ picks the task, DEFT the device."""
-    return GraphPolicy(read_graph(GRAPHS / "lachesis"))
+for _name, _summary in (
+    ("decima", "Decima-DEFT: a graph network over mean durations picks the task, DEFT the device."),
+    (
+        "lachesis",
+        "Lachesis: a graph network that sees how devices differ picks the task, DEFT the device.",
+    ),
+):
+    POLICIES.register(_name, family="graph", summary=_summary)(partial(bundled_policy, _name))

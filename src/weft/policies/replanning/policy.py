@@ -259,19 +259,19 @@ class Mirror:
         self.sim.world["executions"] = at + len(new)
 
 
-@POLICIES.register("heft-replanned")
+@POLICIES.register("heft-replanned", family="replanning")
 def heft_replanned() -> ReplanningPolicy:
     """HEFT planned anew at every event, from the estimates and the present pace of each device."""
     return ReplanningPolicy("heft-replanned", {})
 
 
-@POLICIES.register("heft-observed")
+@POLICIES.register("heft-observed", family="replanning")
 def heft_observed() -> ReplanningPolicy:
     """HEFT planned anew at every event, estimates corrected by the durations observed so far."""
     return ReplanningPolicy("heft-observed", {"trust": 1.0})
 
 
-@POLICIES.register("heft-affinity")
+@POLICIES.register("heft-affinity", family="replanning")
 def heft_homes() -> ReplanningPolicy:
     """HEFT planned anew at every event, on all devices or with every job on a node or on a device, whichever promises more.
 
@@ -280,19 +280,19 @@ def heft_homes() -> ReplanningPolicy:
     return ReplanningPolicy("heft-affinity", {}, most=SIGHT, homes=True)
 
 
-@POLICIES.register("heft-arrival")
+@POLICIES.register("heft-arrival", family="replanning")
 def heft_arrival() -> ReplanningPolicy:
     """HEFT planned anew at every event, job by job in order of arrival."""
     return ReplanningPolicy("heft-arrival", {"age": 1e6})
 
 
-@POLICIES.register("srpt-affinity")
+@POLICIES.register("srpt-affinity", family="replanning")
 def srw_homes() -> ReplanningPolicy:
     """The job with the shortest remaining work first, on all devices or with every job on a node or on a device; see `heft-affinity`."""
     return ReplanningPolicy("srpt-affinity", {"work": 1.0, "rank": 1e-3}, most=SIGHT, homes=True)
 
 
-@POLICIES.register("srpt-replanned")
+@POLICIES.register("srpt-replanned", family="replanning")
 def srw_replanned() -> ReplanningPolicy:
     """The job with the shortest remaining work first, by rank within it, planned anew at every event."""
     return ReplanningPolicy("srpt-replanned", {"work": 1.0, "rank": 1e-3})

@@ -164,7 +164,7 @@ def _plan_from_here(
             used[best] += 1
 
 
-@POLICIES.register("heft")
+@POLICIES.register("heft", family="replanning")
 def heft_once() -> StaticHeft:
     """HEFT's plan of each job, made when it arrives and kept."""
     return StaticHeft()

@@ -117,7 +117,7 @@ class StepBatch:
         self._blank = make_sim(workload, Scenario.of(workload), None, eager=True)
         self.units, self.kinds = problem.p, len(workload.kinds)
         self.kind_names = workload.kinds
-        self._start = _desk(stream, self._blank, self.options)
+        self._start = make_state(stream, self._blank, self.options)
         self.fleet = Fleet(_stack(self._blank, size), _stack_desk(self._start, size))
         self._next = np.zeros(size, np.int64)
         self.playing = np.zeros(size, np.int64)
@@ -226,7 +226,7 @@ def _stack_desk(start: StepState, size: int) -> StepState:
     )
 
 
-def _desk(stream: ConditionalStream, blank: Sim, options: StepOptions) -> StepState:
+def make_state(stream: ConditionalStream, blank: Sim, options: StepOptions) -> StepState:
     w = stream.problem.workflow
     setting = np.zeros(1, SETTING)
     setting["idle"], setting["tick"] = in_ticks(options.idle, stream.tick), stream.tick

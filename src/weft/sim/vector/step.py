@@ -159,7 +159,7 @@ def proceed(sim: Sim, desk: StepState) -> int:
         if answer != MOMENT:
             break
         desk.tally[0].cost += (sim.world[0].now - before) * jobs
-        _learn_outcomes(sim, desk)
+        learn_outcomes(sim, desk)
         if sim.world[0].open_jobs == 0:
             answer = ENDED
             break
@@ -202,7 +202,7 @@ def _rouse(sim: Sim, desk: StepState) -> bool:
 
 
 @njit_inline
-def _learn_outcomes(sim: Sim, desk: StepState) -> None:
+def learn_outcomes(sim: Sim, desk: StepState) -> None:
     """Take in the outcomes of tasks that ended: never earlier, so that nothing leaks."""
     for x in range(desk.tally[0].scanned, sim.world[0].executions):
         instance = sim.execution[x].instance

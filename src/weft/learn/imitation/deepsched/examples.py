@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.formats.safetensors_file import Numbers
+from weft.formats.model_file import Numbers
 from weft.learn.imitation.deepsched.data import LARGEST, MOST_DEVICES, problem_stream
 from weft.model import Problem, ProblemArrays
 from weft.model.columns import BoolArray, FloatArray, IntArray

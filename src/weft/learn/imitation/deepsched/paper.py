@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from weft.errors import InvalidInput
-from weft.formats.safetensors_file import Numbers
+from weft.formats.model_file import Numbers
 from weft.learn.imitation.deepsched.networks import PaperNet
 from weft.model import Problem, Schedule
 from weft.model.columns import IntArray

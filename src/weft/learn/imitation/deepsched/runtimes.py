@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from weft.formats.model_file import Numbers
 from weft.formats.onnx_graph import node, write_model
-from weft.formats.safetensors_file import Numbers
 from weft.learn.imitation.deepsched.networks import DeepNet, PaperNet
 from weft.learn.onnx_session import onnx_session
 from weft.model import Problem, ProblemArrays

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from weft.formats.safetensors_file import Numbers
+from weft.formats.model_file import Numbers
 from weft.learn.imitation.deepsched.data import problem_stream
 from weft.learn.imitation.deepsched.examples import RankExample, lesson_stream
 from weft.learn.imitation.deepsched.networks import DeepNet

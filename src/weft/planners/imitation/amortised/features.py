@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from weft.formats.safetensors_file import Numbers
+from weft.formats.model_file import Numbers
 from weft.model import Problem, ProblemArrays
 from weft.model.columns import FloatArray, IntArray
 from weft.planners.search.warm_start import WarmStart

@@ -7,7 +7,6 @@ transfer. With all weights zero the decoder is HEFT.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.errors import InvalidInput
-from weft.formats.safetensors_file import Numbers, read_arrays, write_arrays
+from weft.formats.model_file import Model, Numbers, find_model, read_model, save_model
 from weft.model import ProblemArrays
 from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.planners.imitation.amortised.decoder import place_all
@@ -27,7 +26,7 @@ from weft.planners.search.decoder import ANY, NONE, Decoder
 from weft.sim.kernel.jit import njit
 
 HIDDEN = 16
-SHIPPED = Path(__file__).parents[3] / "policies" / "bundled" / "amortised.safetensors"
+KIND = "amortised"
 
 
 class Weights(NamedTuple):
@@ -80,31 +79,31 @@ def zero_weights() -> Weights:
 
 
 @cache
-def shipped_weights() -> Weights:
-    """The network that comes with weft."""
-    return read_weights(SHIPPED)
+def bundled_weights() -> Weights:
+    """Return the network that ships with weft."""
+    return read_weights("amortised")
 
 
-def read_weights(path: Path) -> Weights:
-    """Read a network from a safetensors file; nothing in it is run."""
-    if not path.is_file():
-        raise InvalidInput(f"{path}: no such file; make one with: weft train amortised")
-    return weights_of(read_arrays(path), source=str(path))
+def read_weights(name_or_path: str | Path) -> Weights:
+    """Read a network from its model files; nothing in them is run."""
+    card = find_model(name_or_path)
+    model = read_model(card, KIND)
+    if dict(model.settings) != {"features": list(NAMES)}:
+        raise InvalidInput(f"{card}: its features are not those of this version of weft")
+    return weights_of(model.arrays, source=str(card))
 
 
-def save_weights(weights: Weights, path: Path, record: Mapping[str, Any]) -> Path:
-    """Write the numbers to `path` (.safetensors), and what they are and how they came about beside it (.json)."""
-    write_arrays(path, weights._asdict())
-    card = {
-        "format": "weft-amortised",
-        "version": 1,
-        "features": list(NAMES),
-        "training": dict(record),
-    }
-    path.with_suffix(".json").write_text(
-        json.dumps(card, indent=1, allow_nan=False) + "\n", encoding="utf-8"
+def save_weights(weights: Weights, path: str | Path, record: Mapping[str, Any]) -> Path:
+    """Write a network as a model; return the path of its card."""
+    model = Model(
+        name=Path(path).stem,
+        kind=KIND,
+        about="A network that corrects ranks and finish times, learned from the search planner.",
+        settings={"features": list(NAMES)},
+        arrays=weights._asdict(),
+        training=record,
     )
-    return path
+    return save_model(model, path)
 
 
 @njit

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from weft.errors import InvalidInput
-from weft.formats.safetensors_file import Numbers
+from weft.formats.model_file import Numbers
 from weft.model import Problem, ProblemArrays, Schedule
 from weft.model.columns import BoolArray, FloatArray
 from weft.planners.bounds import device_tails, lower_bound, path_bound
@@ -19,9 +19,9 @@ from weft.planners.imitation.amortised.features import pair_features
 from weft.planners.imitation.amortised.moves import guided_team
 from weft.planners.imitation.amortised.network import (
     Weights,
+    bundled_weights,
     read_weights,
     sample_passes,
-    shipped_weights,
 )
 from weft.planners.objective import Objective
 from weft.planners.planner import EXACT, PLANNERS, QUICK, Solution, refuse_choices
@@ -98,7 +98,7 @@ class Amortised:
         network = None
         if self.network:
             network = (
-                shipped_weights() if self.weights is None else read_weights(Path(self.weights))
+                bundled_weights() if self.weights is None else read_weights(Path(self.weights))
             )
         warm_up()  # compiling is not planning: the clock starts afterwards
         limit = (
@@ -195,4 +195,4 @@ def time_unit(problem: Problem) -> float:
 def warm_up() -> None:
     """Load or compile every kernel, on a problem of two tasks."""
     problem = Problem.from_arrays([[1.0, 2.0], [2.0, 1.0]], [[0, 1]], 1.0)
-    Amortised(iterations=8, threads=1)._plan(problem, shipped_weights(), Clock(None), 0)  # noqa: SLF001
+    Amortised(iterations=8, threads=1)._plan(problem, bundled_weights(), Clock(None), 0)  # noqa: SLF001

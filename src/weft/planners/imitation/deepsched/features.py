@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.formats.safetensors_file import Numbers
+from weft.formats.model_file import Numbers
 from weft.model import Problem, ProblemArrays
 from weft.model.columns import FloatArray
 from weft.planners.lists.timeline import Timeline, earliest_start

@@ -7,7 +7,6 @@ devices, whose biases are the context. So neither the number of tasks nor that o
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.errors import InvalidInput
-from weft.formats.safetensors_file import Numbers, read_arrays, write_arrays
+from weft.formats.model_file import Model, Numbers, find_model, read_model, save_model
 from weft.model.columns import FloatArray
 from weft.planners.imitation.deepsched.features import PAIR_FEATURES, TASK_FEATURES
 from weft.sim.kernel.jit import njit, njit_inline
@@ -24,7 +23,7 @@ from weft.sim.kernel.jit import njit, njit_inline
 HEADS = 3
 """Outputs of the encoder before the context: priority, start, finish."""
 
-SHIPPED = Path(__file__).parents[3] / "policies" / "bundled" / "deepsched.safetensors"
+KIND = "deepsched"
 
 
 class DeepNetwork(NamedTuple):
@@ -83,32 +82,34 @@ def network_of(arrays: Mapping[str, Numbers]) -> DeepNetwork:
     return made
 
 
-def save_network(network: DeepNetwork, path: Path, record: Mapping[str, Any]) -> Path:
-    """Write the numbers to `path` (.safetensors), and what they are and how they came about beside it (.json)."""
-    write_arrays(path, network._asdict())
-    card = {
-        "format": "weft-deepsched",
-        "version": 1,
-        "task_features": list(TASK_FEATURES),
-        "pair_features": list(PAIR_FEATURES),
-        "training": dict(record),
-    }
-    path.with_suffix(".json").write_text(
-        json.dumps(card, indent=1, allow_nan=False) + "\n", encoding="utf-8"
+def save_network(network: DeepNetwork, path: str | Path, record: Mapping[str, Any]) -> Path:
+    """Write a network as a model; return the path of its card."""
+    model = Model(
+        name=Path(path).stem,
+        kind=KIND,
+        about="A network that imitates HEFT.",
+        settings=_features(),
+        arrays=network._asdict(),
+        training=record,
     )
-    return path
+    return save_model(model, path)
 
 
-def load_network(path: str | Path = SHIPPED) -> DeepNetwork:
-    """Read a network; nothing in the file is run."""
-    place = Path(path)
-    if not place.is_file():
-        raise InvalidInput(f"{place}: no such file; a network of deepsched is a .safetensors file")
-    return network_of(read_arrays(place))
+def load_network(name_or_path: str | Path = "deepsched") -> DeepNetwork:
+    """Read a network from its model files; nothing in them is run."""
+    card = find_model(name_or_path)
+    model = read_model(card, KIND)
+    if dict(model.settings) != _features():
+        raise InvalidInput(f"{card}: its features are not those of this version of weft")
+    return network_of(model.arrays)
+
+
+def _features() -> dict[str, list[str]]:
+    return {"task_features": list(TASK_FEATURES), "pair_features": list(PAIR_FEATURES)}
 
 
 @cache
-def shipped_network() -> DeepNetwork:
+def bundled_network() -> DeepNetwork:
     """Return the network that comes with weft."""
     return load_network()
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from weft.formats.safetensors_file import Numbers
+from weft.formats.model_file import Numbers
 from weft.model import Problem, ProblemArrays
 from weft.model.columns import FloatArray, IntArray
 from weft.planners.imitation.deepsched.features import (
@@ -25,10 +25,10 @@ from weft.planners.imitation.deepsched.network import (
     HEADS,
     DeepNetwork,
     best_device,
+    bundled_network,
     encode,
     load_network,
     score_devices,
-    shipped_network,
 )
 from weft.planners.lists.insertion import (
     Rows,
@@ -71,7 +71,7 @@ class DeepSched:
     def solve(self, problem: Problem, *, seconds: float | None = None, seed: int = 0) -> Solution:  # noqa: ARG002
         """Plan the problem."""
         refuse_choices(problem, self.name)
-        network = load_network(self.weights) if self.weights else shipped_network()
+        network = load_network(self.weights) if self.weights else bundled_network()
         return Solution(as_schedule(plan_rows(problem, network)))
 
 

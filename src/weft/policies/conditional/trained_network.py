@@ -1,0 +1,116 @@
+"""Networks for conditional streams with their card, as a `Model` and back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from weft.errors import InvalidInput
+from weft.formats.model_file import Model, find_model, read_model, save_model
+from weft.formats.parsing.record import Record, shown
+from weft.formats.parsing.source import naming
+from weft.policies.conditional.networks import Network, arrays_of, network_of
+
+NETWORK, PAIRS = "conditional-network", "conditional-pairs"
+"""Kinds of model: a network for one stream, and a network over pairs of unit and kind for any."""
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedNetwork:
+    """A network with its card.
+
+    Attributes
+    ----------
+    name : the name of the policy
+    network : the arrays it acts through (see `weft.policies.conditional.networks`)
+    observation : name and version of what it reads, e.g. ``{"name": "steps", "version": 1}``
+    environment : the environment it was trained in
+    training : seeds, samples, seconds, settings, curve
+    """
+
+    name: str
+    network: Network
+    observation: dict[str, Any]
+    environment: dict[str, Any]
+    training: dict[str, Any]
+    about: str = ""
+
+    def to_model(self) -> Model:
+        """Return the network as a model to be written."""
+        sizes = self.network.sizes.tolist()
+        architecture = {
+            "layers": "relu",
+            "inputs": sizes[0],
+            "hidden": sizes[1:-1],
+            "units": self.network.units,
+            "actions": self.network.actions,
+        }
+        return Model(
+            name=self.name,
+            kind=PAIRS if self.observation.get("name") == "pairs" else NETWORK,
+            about=self.about,
+            settings={
+                "architecture": architecture,
+                "observation": self.observation,
+                "environment": self.environment,
+            },
+            arrays=arrays_of(self.network),
+            training=self.training,
+        )
+
+
+def network_of_model(model: Model) -> TrainedNetwork:
+    """Build the network of a model, or say what is wrong with its card."""
+    settings = Record(dict(model.settings))
+    settings.only(("architecture", "observation", "environment"))
+    shape = settings.child("architecture")
+    shape.only(("layers", "inputs", "hidden", "units", "actions"))
+    if shape.text("layers") != "relu":
+        raise InvalidInput(f"architecture.layers is '{shape.text('layers')}'; it must be 'relu'")
+    units, actions = (_count(shape, key) for key in ("units", "actions"))
+    network = network_of(model.arrays, units=units, actions=actions)
+    if network.sizes[:-1].tolist() != [shape.raw("inputs"), *_hidden(shape)]:
+        raise InvalidInput(
+            f"architecture does not fit the arrays, whose layers are {network.sizes.tolist()}"
+        )
+    observation = settings.child("observation").content
+    if (observation.get("name") == "pairs") != (model.kind == PAIRS):
+        raise InvalidInput(f"a model of kind '{model.kind}' cannot read {shown(observation)}")
+    environment = settings.child("environment").content
+    return TrainedNetwork(
+        model.name, network, observation, environment, dict(model.training), model.about
+    )
+
+
+def _count(record: Record, key: str) -> int:
+    value = record.raw(key)
+    if type(value) is not int or not 1 <= value <= 10**6:
+        raise InvalidInput(f"{record.path(key)} is {shown(value)}; it must be 1 to 1,000,000")
+    return value
+
+
+def _hidden(shape: Record) -> list[Any]:
+    hidden = shape.raw("hidden")
+    if not isinstance(hidden, list):
+        raise InvalidInput(f"{shape.path('hidden')} is {shown(hidden)}; it must be a list of sizes")
+    return hidden
+
+
+def read_network(name_or_path: str | Path) -> TrainedNetwork:
+    """Read a bundled network by name, or one from its files.
+
+    Examples
+    --------
+    >>> read_network("conditional-pi4").network.sizes.tolist()
+    [31, 64, 64, 28]
+    """
+    card = find_model(name_or_path)
+    model = read_model(card, NETWORK, PAIRS)
+    with naming(str(card)):
+        return network_of_model(model)
+
+
+def save_network(network: TrainedNetwork, path: str | Path) -> Path:
+    """Write a network as a model; return the path of its card."""
+    return save_model(network.to_model(), path)

@@ -1,0 +1,151 @@
+"""Rules of step-wise streams behind the protocol of all policies: they decide by a `View`.
+
+The view is written into the tables of a simulation, so that the same compiled rule decides in
+`weft evaluate`, in `weft.simulate` and in real runs.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from weft.errors import Unsupported
+from weft.model import Problem, Scenario, Workload
+from weft.model.columns import IntArray
+from weft.model.conditional_stream import Arrivals, ConditionalStream, ProbabilityDrift
+from weft.policies.conditional.evaluate import WINDOW
+from weft.policies.conditional.rules import RULES, ConditionalRule, choose_one
+from weft.sim.kernel.tables import JOB_AHEAD, JOB_HERE, make_sim
+from weft.sim.vector.batch import StepOptions, make_state
+from weft.sim.vector.step import learn_outcomes
+from weft.sim.view import Decision, View
+
+
+class RuleViewPolicy:
+    """A rule for conditional streams. Waiting is until the next event."""
+
+    def __init__(self, rule: ConditionalRule) -> None:
+        self.stepwise = rule
+        self.name = rule.name
+
+    def begin(self, workload: Workload, *, seed: int = 0) -> None:  # noqa: ARG002
+        """Reset all estimates."""
+        if len(workload.problems) != 1:
+            raise Unsupported(
+                f"policy '{self.name}' is for jobs of one workflow; "
+                f"'{workload.name}' has {len(workload.problems)}; try 'conditional-any'"
+            )
+        problem = workload.problems[0]
+        self._sim = make_sim(workload, Scenario.of(workload), None, eager=True)
+        self._state = make_state(
+            _stream_of(workload, problem, self.stepwise.watched),
+            self._sim,
+            StepOptions(waiting="event", window=WINDOW),
+        )
+        self.stepwise.check_shape(self._state.group, len(workload.kinds), workload.name)
+        self._kind = np.tile(self._sim.task["kind"][:-1], workload.jobs)
+        self._runs = np.isfinite(problem.durations())
+        self._tasks = problem.n
+        self._members: list[list[int]] = [[] for _ in range(workload.cluster.p)]
+        self._reported = np.zeros(workload.instances, bool)
+        self._actions = np.zeros(workload.cluster.p, np.int64)
+        self._pending: list[tuple[int, int]] | None = None
+        self._moment = -np.inf
+
+    def decide(self, view: View) -> Decision | None:
+        """Choose for all idle units at once, then commit one by one."""
+        if self._pending is None or view.now != self._moment:
+            self._pending, self._moment = self._choose(view), view.now
+        while self._pending:
+            device, kind = self._pending.pop(0)
+            ready = self._runnable(view.ready, kind, device)
+            if len(ready):
+                batch = int(self._sim.device[device]["batch"])
+                self._members[device] = ready[:batch].tolist()
+                return Decision(int(ready[0]), device)
+        self._pending = None
+        return None
+
+    def _runnable(self, ready: IntArray, kind: int, device: int) -> IntArray:
+        mine = ready[self._kind[ready] == kind]
+        return mine[self._runs[mine % self._tasks, device]]
+
+    def _choose(self, view: View) -> list[tuple[int, int]]:
+        if not view.idle.any():
+            return []
+        self._write_view(view)
+        rule = self.stepwise
+        choose_one(self._sim, self._state, RULES.index(rule.name), rule.weights, self._actions)
+        kinds = len(self._sim.kind)
+        return [
+            (d, int(self._actions[d]))
+            for d in np.flatnonzero(view.idle).tolist()
+            if self._actions[d] < kinds
+        ]
+
+    def _write_view(self, view: View) -> None:
+        """Write what the view shows into the tables that the rule reads."""
+        sim = self._sim
+        sim.world["now"], sim.world["ready"] = view.now, len(view.ready)
+        for k in range(len(sim.kind)):
+            mine = view.ready[self._kind[view.ready] == k]
+            base = int(sim.kind[k]["pool"])
+            sim.kind[k]["ready"] = len(mine)
+            sim.inst["pool"][base : base + len(mine)] = mine  # sorted numbers are a heap
+        job = sim.job
+        arrived = int(np.searchsorted(view.workload.arrival, view.now, side="right"))
+        job["state"][:-1] = JOB_HERE
+        job["state"][arrived:-1] = JOB_AHEAD
+        sim.world["next_arrival"] = arrived
+        self._write_devices(view)
+        self._write_outcomes(view)
+
+    def _write_devices(self, view: View) -> None:
+        sim, device = self._sim, self._sim.device
+        device["pace"], device["head"] = view.pace, -1
+        device["running"] = np.where(view.idle, -1, np.arange(len(device)))
+        device["expected"] = device["blocked_until"] = np.where(
+            np.isfinite(view.free_at), view.free_at, view.now
+        )
+        device["blocked_until"][view.idle] = view.now
+        sim.due[:] = np.where(view.running >= 0, np.maximum(view.free_at, view.now), np.inf)
+        for d in np.flatnonzero(view.running >= 0).tolist():
+            members = self._members[d] or [int(view.running[d])]
+            sim.entry[d]["instance"] = members[0]
+            sim.inst["partner"][members] = [*members[1:], -1]
+            device[d]["last_kind"] = self._kind[members[0]]
+
+    def _write_outcomes(self, view: View) -> None:
+        """Append the tasks that finished since the last look, in order, and learn from them."""
+        new = np.flatnonzero(~np.isnan(view.finished_at) & ~self._reported)
+        if not len(new) or view.outcome is None:
+            return
+        self._reported[new] = True
+        new = new[np.lexsort((view.ran_on[new], view.finished_at[new]))]
+        at = int(self._sim.world["executions"][0])
+        rows = self._sim.execution[at : at + len(new)]
+        rows["instance"], rows["device"], rows["status"] = new, view.ran_on[new], 0
+        self._sim.world["executions"] = at + len(new)
+        known = view.outcome >= 0
+        self._sim.outcome[known] = view.outcome[known]
+        learn_outcomes(self._sim, self._state)
+
+
+def _stream_of(
+    workload: Workload, problem: Problem, watched: tuple[str, ...] | None
+) -> ConditionalStream:
+    """Return a stream with the workload's graph; its arrivals are not used."""
+    w = problem.workflow
+    owners = [w.task_name(int(t)) for t in w.choices.task]
+    numbers = [c for c, owner in enumerate(owners) if watched is None or owner in watched]
+    drift = [
+        ProbabilityDrift("fixed", w.choices.probability[w.choices.branches(c)][None, :])
+        for c in range(len(w.choices))
+    ]
+    return ConditionalStream(
+        problem,
+        Arrivals("regular", gap=1.0),
+        tuple(drift),
+        jobs=max(workload.jobs, 1),
+        watched=tuple(numbers),
+        name=workload.name,
+    )

@@ -1,0 +1,147 @@
+"""Replanning policies with tuned weights or trained networks, as a `Model` and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from weft.errors import InvalidInput
+from weft.formats.model_file import Model, Numbers
+from weft.formats.parsing.record import Record, shown
+from weft.policies.policy import POLICIES, bundled_policy, register_kind
+from weft.policies.replanning.policy import ReplanningPolicy
+from weft.policies.replanning.portfolio import SIGHT
+from weft.policies.two_stage.policy import MOVES, SwitchPolicy, TwoStageDqn
+
+REPLANNING, SWITCH, TWO_STAGE = "replanning", "replan-switch", "two-stage-dqn"
+KEYS = ("weights", "window", "challengers", "affinity")
+
+
+def replanning_model(
+    name: str,
+    about: str,
+    weights: Sequence[Mapping[str, float]],
+    *,
+    kind: str = REPLANNING,
+    window: int = SIGHT,
+    challengers: int = 1,
+    affinity: bool = False,
+    arrays: Mapping[str, Numbers] | None = None,
+    training: Mapping[str, Any] | None = None,
+    **settings: Any,
+) -> Model:
+    """Return a replanning policy as a model to be written.
+
+    `weights` are the sets of weights it plans with, `window` the tasks planned per 16 devices,
+    `challengers` the plans compared with the incumbent, and `affinity` whether jobs may be kept in
+    a group of devices. A switch has `margin` and `moves` too.
+    """
+    own = {
+        "weights": [dict(one) for one in weights],
+        "window": window,
+        "challengers": challengers,
+        "affinity": affinity,
+        **settings,
+    }
+    return Model(
+        name=name,
+        kind=kind,
+        about=about,
+        settings=own,
+        arrays=arrays or {},
+        training=training or {},
+    )
+
+
+def _options(settings: Record) -> dict[str, Any]:
+    for key, least in (("window", 1), ("challengers", 0)):
+        number = settings.raw(key)
+        if type(number) is not int or not least <= number <= 10**9:
+            raise InvalidInput(f"{key} is {shown(number)}; it must be a whole number from {least}")
+    if not isinstance(settings.raw("affinity"), bool):
+        raise InvalidInput(
+            f"affinity is {shown(settings.raw('affinity'))}; it must be true or false"
+        )
+    return {
+        "most": settings.raw("window"),
+        "challengers": settings.raw("challengers"),
+        "homes": settings.raw("affinity"),
+    }
+
+
+def _weights(settings: Record) -> list[dict[str, float]]:
+    sets = settings.raw("weights")
+    if not isinstance(sets, list) or not all(isinstance(one, dict) for one in sets) or not sets:
+        raise InvalidInput("weights must be a list of sets, each with numbers by name")
+    for key, value in (pair for one in sets for pair in one.items()):
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise InvalidInput(f"weight {shown(key)} is {shown(value)}; it must be a number")
+    return sets
+
+
+def _moves(given: object) -> tuple[int, int]:
+    if (
+        not isinstance(given, list)
+        or [type(x) for x in given] != [int, int]
+        or not 0 <= min(given) <= max(given) <= 10**9
+        or max(given) == 0
+    ):
+        raise InvalidInput(f"moves is {shown(given)}; it must be two whole numbers, not both 0")
+    return given[0], given[1]
+
+
+@register_kind(REPLANNING)
+def replanning_of(model: Model) -> ReplanningPolicy:
+    """Build a replanning policy from its model."""
+    settings = Record(dict(model.settings))
+    settings.only(KEYS)
+    return ReplanningPolicy(model.name, _weights(settings), **_options(settings))
+
+
+@register_kind(SWITCH)
+def switch_of(model: Model) -> SwitchPolicy:
+    """Build a learned switch between keeping and replanning from its model."""
+    settings = Record(dict(model.settings))
+    settings.only((*KEYS, "margin", "moves"))
+    margin = float(settings.floats("margin").reshape(())) if "margin" in settings else 0.0
+    moves = _moves(settings.raw("moves")) if "moves" in settings else MOVES
+    return SwitchPolicy(
+        model.name,
+        model.arrays,
+        _weights(settings),
+        moves=moves,
+        caution=margin,
+        **_options(settings),
+    )
+
+
+@register_kind(TWO_STAGE)
+def two_stage_of(model: Model) -> TwoStageDqn:
+    """Build the two-stage DQN from its model."""
+    settings = Record(dict(model.settings))
+    settings.only(KEYS)
+    return TwoStageDqn(model.name, model.arrays, _weights(settings), **_options(settings))
+
+
+@POLICIES.register("portfolio-makespan", family="replanning")
+def portfolio_makespan() -> ReplanningPolicy:
+    """As `portfolio`, for the makespan of all jobs instead of the completion of each."""
+    policy = bundled_policy("portfolio")
+    assert isinstance(policy, ReplanningPolicy)
+    aimed = policy.aimed_at("makespan")
+    aimed.name = "portfolio-makespan"
+    return aimed
+
+
+for _name, _family, _summary in (
+    ("tuned-list", "replanning", "Replanning at every event, with weights tuned by evolution."),
+    ("portfolio", "replanning", "Several plans at every event; follows the best predicted one."),
+    (
+        "replan-switch",
+        "replanning",
+        "A network chooses at every event: improve the incumbent plan, or replan as `portfolio`.",
+    ),
+    ("dqn", "two-stage", "Two-stage DQN: Q-networks choose a ready task, then a device, or wait."),
+):
+    POLICIES.register(_name, family=_family, summary=_summary)(partial(bundled_policy, _name))
