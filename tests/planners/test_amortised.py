@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft.errors import InvalidInput
+from weft.formats.model_file import find_model, read_model
 from weft.learn.imitation.amortised.data import draw_problem, solve
 from weft.learn.imitation.amortised.training import EvolutionSettings, exercise_of, train
 from weft.model import Problem, Schedule
@@ -20,7 +20,6 @@ from weft.planners.bounds import device_tails
 from weft.planners.imitation.amortised.features import NAMES, SIZE
 from weft.planners.imitation.amortised.moves import guided_team, make_path, trace_path
 from weft.planners.imitation.amortised.network import (
-    SHIPPED,
     Weights,
     bundled_weights,
     free_order,
@@ -172,24 +171,24 @@ def test_training_improves_where_transfers_are_long_and_repeats() -> None:
 
 
 def test_weights_survive_the_file_and_bad_ones_are_refused(tmp_path: Path) -> None:
-    path = save_weights(random_weights(1), tmp_path / "w.safetensors", {"seconds": 1.0})
+    path = save_weights(random_weights(1), tmp_path / "w", {"seconds": 1.0})
     assert all((a == b).all() for a, b in zip(read_weights(path), random_weights(1), strict=True))
-    assert json.loads(path.with_suffix(".json").read_text())["features"] == list(NAMES)
+    assert read_model(path).settings["features"] == list(NAMES)
     problem = draw_problem(2, most=30)
     assert check(problem, plan(problem, "amortised", search=False, weights=path).schedule) == []
     broken = random_weights(1)
     broken.skip[0, 0] = np.nan
     save_weights(broken, path, {})
-    with pytest.raises(InvalidInput, match="'skip' must be finite"):
+    with pytest.raises(InvalidInput, match="'skip' holds values that are not finite"):
         read_weights(path)
     with pytest.raises(InvalidInput, match="no such file"):
         Amortised(weights=tmp_path / "none.safetensors").solve(problem)
 
 
 def test_bundled_weights_have_a_card_with_these_features() -> None:
-    card = json.loads(SHIPPED.with_suffix(".json").read_text())
-    assert card["features"] == list(NAMES)
-    assert card["training"]["score"] < card["training"]["score_of_heft"]
+    card = read_model(find_model("amortised"))
+    assert card.settings["features"] == list(NAMES)
+    assert card.training["score"] < card.training["score_of_heft"]
     assert all(np.isfinite(array).all() for array in bundled_weights())
 
 

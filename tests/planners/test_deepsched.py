@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from weft.formats.safetensors_file import write_arrays
 
 from tests.support.strategies import problems
 from weft.errors import InvalidInput
+from weft.formats.model_file import find_model, read_model
 from weft.learn.imitation.deepsched import data
 from weft.learn.imitation.deepsched.examples import lesson_of, stacked
 from weft.model import Problem
@@ -20,11 +18,11 @@ from weft.planners import plan
 from weft.planners.imitation.deepsched.features import PAIR_FEATURES, TASK_FEATURES, task_features
 from weft.planners.imitation.deepsched.network import (
     HEADS,
-    SHIPPED,
     DeepNetwork,
     bundled_network,
     encode,
     network_of,
+    save_network,
 )
 from weft.planners.imitation.deepsched.planner import plan_rows
 from weft.planners.lists.insertion import as_schedule
@@ -103,8 +101,7 @@ def test_the_bundled_network_stays_close_to_heft(seed):
 
 
 def test_weights_from_a_file(tmp_path):
-    path = tmp_path / "mine.safetensors"
-    write_arrays(path, random_network(1)._asdict())
+    path = save_network(random_network(1), tmp_path / "mine", {})
     problem = data.draw_problem(1, tasks=40, devices=3)
     own = PLANNERS.create("deepsched", weights=str(path)).solve(problem).schedule
     assert check(problem, own) == []
@@ -126,11 +123,11 @@ def test_broken_weights_are_refused(tmp_path):
 
 
 def test_the_card_says_how_it_was_trained():
-    card = json.loads(SHIPPED.with_suffix(".json").read_text(encoding="utf-8"))
-    assert card["task_features"] == list(TASK_FEATURES)
-    assert card["pair_features"] == list(PAIR_FEATURES)
-    assert card["training"]["cpu_seconds"] < 3600
-    assert card["training"]["score"] < 1.03
+    card = read_model(find_model("deepsched"))
+    assert card.settings["task_features"] == list(TASK_FEATURES)
+    assert card.settings["pair_features"] == list(PAIR_FEATURES)
+    assert card.training["cpu_seconds"] < 3600
+    assert card.training["score"] < 1.03
 
 
 # -- data ----------------------------------------------------------------------------

@@ -25,12 +25,13 @@ from weft.model.conditional_stream import ticked
 from weft.model.offered_load import offered_load
 from weft.policies import simulate
 from weft.policies.conditional.evaluate import WINDOW
-from weft.policies.conditional.network_policy import PairNetworkPolicy, load_policy
+from weft.policies.conditional.network_policy import PairNetworkPolicy
 from weft.policies.conditional.networks import arrays_of, network_of
 from weft.policies.conditional.pair_network import PAIR_FEATURES
 from weft.policies.conditional.pair_policy import OBSERVATION, PairPolicy
 from weft.policies.conditional.rules import ConditionalRule
 from weft.policies.conditional.trained_network import TrainedNetwork, read_network, save_network
+from weft.policies.load import load_policy
 from weft.sim.vector.batch import StepBatch, StepOptions
 
 EVENT = StepOptions(waiting="event", window=WINDOW)
@@ -128,7 +129,7 @@ def test_cards(tmp_path):
         read_network(tmp_path / "any").network.weight, policy.network.weight
     )
     other = json.loads((tmp_path / "any.json").read_text())
-    other["observation"]["features"][0] = "fil"
+    other["settings"]["observation"]["features"][0] = "fil"
     (tmp_path / "any.json").write_text(json.dumps(other))
     with pytest.raises(InvalidInput, match="train it again"):
         load_policy(tmp_path / "any")

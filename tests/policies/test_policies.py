@@ -8,11 +8,14 @@ from hypothesis import strategies as st
 from tests.sim.test_twin import assert_same
 from tests.support.strategies import futures, problems
 from weft.errors import InvalidInput, Stuck, UnknownName, Unsupported
+from weft.formats.model_file import bundled_models, find_model, read_model
 from weft.model import Problem, Scenario, WorkflowBuilder, Workload
 from weft.model.check import check
 from weft.model.cluster import Cluster
 from weft.planners import plan
 from weft.policies import POLICIES, RulePolicy, simulate
+from weft.policies.load import list_policies, load_policy
+from weft.policies.policy import policy_kinds
 from weft.sim import simulate as simulator
 from weft.sim.reference import simulate_reference
 from weft.sim.view import Decision
@@ -42,10 +45,14 @@ SMALL = {
 }
 
 
-@pytest.mark.parametrize("name", POLICIES.names())
+@pytest.mark.parametrize("name", list_policies())
 @pytest.mark.parametrize("case", SMALL)
 def test_contract(name, case):
     workload = Workload.of(SMALL[case], arrival=[0.0, 3.0, 3.0])
+    if not name.supports(workload):
+        with pytest.raises(Unsupported):
+            simulate(workload, name)
+        return
     for options in (
         {},
         {"noise": 0.3, "bias": 0.3, "slowdowns": 1.0, "failures": 1.0, "cancellations": 0.4},
@@ -114,14 +121,27 @@ def test_conditional_workflows_are_refused_by_those_that_plan():
     b.choice("a", {"yes": 0.5, "no": 0.5})
     b.edge("a", "b", when="yes")
     problem = Problem.bind(b.build(), Cluster(speed=[1.0]))
-    for name in POLICIES.names():
-        if name.startswith(
-            ("heft", "srw", "fifo-deft", "rule", "replan-switch", "portfolio", "decima", "lachesis")
-        ):
+    for name in list_policies():
+        if name.family in {"replanning", "graph", "two-stage"}:
             with pytest.raises(Unsupported, match="choices"):
                 simulate(problem, name)
-        else:
+        elif name.supports(problem):
             assert check(Workload.of(problem), simulate(problem, name, seed=1)) == []
+
+
+def test_the_table_describes_every_policy():
+    entries = list_policies()
+    assert all(entry.summary and entry.family for entry in entries)
+    assert len({entry.summary for entry in entries}) == len(entries)
+    models = {
+        name for name in bundled_models() if read_model(find_model(name)).kind in policy_kinds()
+    }
+    assert models <= set(entries)
+
+
+def test_a_former_name_is_explained():
+    with pytest.raises(UnknownName, match="'rule' is now called 'tuned-list'"):
+        load_policy("rule")
 
 
 class Stubborn:

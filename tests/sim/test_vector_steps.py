@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.support.slow_steps import SlowSteps
-from weft.errors import InvalidInput, Stuck
+from weft.errors import InvalidInput, Stuck, Unsupported
 from weft.formats.native.stream_toml import load_stream
 from weft.model import Cluster, Device, Problem, WorkflowBuilder
 from weft.model.conditional_stream import Arrivals, ConditionalStream, ProbabilityDrift
@@ -229,9 +229,9 @@ def test_bad_actions_and_rules():
     for actions in (np.zeros((1, 3)), np.full((1, 4), 7), np.full((1, 4), -1)):
         with pytest.raises(InvalidInput, match=r"\(1, 4\) array of numbers from 0 to 6"):
             fleet.step(actions)
-    with pytest.raises(InvalidInput, match="did you mean 'fifo'"):
-        ConditionalRule("fifa")
+    with pytest.raises(InvalidInput, match="did you mean 'unit-fifo'"):
+        ConditionalRule("unit-fifa")
     with pytest.raises(InvalidInput, match="index needs weights"):
         ConditionalRule("index")
-    with pytest.raises(InvalidInput, match="has weights for"):
+    with pytest.raises(Unsupported, match="has weights for"):
         ConditionalRule("index", np.zeros((1, 6, len(FEATURES)))).play(fleet)

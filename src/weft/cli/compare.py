@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> None:
     from weft.cli.inputs import read_problem
     from weft.cli.output import emit, progress
     from weft.planners import PLANNERS
-    from weft.policies import POLICIES
+    from weft.policies.load import load_policy
     from weft.report.compare import compare
 
     chosen = (
@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> None:
         else ([] if args.policies else ["heft", "cpop", "peft"])
     )
     contenders = [PLANNERS.create(name) for name in chosen] + [
-        POLICIES.create(name) for name in args.policies or []
+        load_policy(name) for name in args.policies or []
     ]
     table = compare(
         [read_problem(path, args) for path in args.file],

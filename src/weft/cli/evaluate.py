@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "policy",
         nargs="+",
         metavar="POLICY",
-        help="a learned policy by name or file, a rule (fifo, mru, ...) or rollout",
+        help="a policy by name (see: weft list policies) or file",
     )
     parser.add_argument(
         "--stream",
@@ -50,8 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--jobs", type=whole(1), metavar="N", help="jobs in each draw (default: as the stream says)"
     )
     parser.add_argument(
-        "--waiting",
-        choices=("event", "paper"),
+        "--idle",
+        choices=("event", "block"),
         help="default: as the policy was trained; event for rules",
     )
 
@@ -63,11 +63,12 @@ def run(args: argparse.Namespace) -> None:
 
     stream = load_stream(args.stream)
     stream = stream if args.jobs is None else stream.with_jobs(args.jobs)
-    from weft.learn.conditional.scores import completion_times, contender, variants
+    from weft.learn.conditional.scores import completion_times, variants
+    from weft.policies.load import load_policy
 
     points = None if args.own else (args.probabilities or [i / 10 for i in range(11)])
     names = list(dict.fromkeys(args.policy))
-    who = {name: contender(name) for name in names}
+    who = {name: load_policy(name) for name in names}
     authors = (
         stream.name == "conditional-paper"
     )  # their draws, so that the figures stand beside theirs
@@ -77,7 +78,11 @@ def run(args: argparse.Namespace) -> None:
     for name, i in progress(work, total=len(work), what="evaluate"):
         parts[name].append(
             completion_times(
-                who[name], streams[i : i + 1], seeds, waiting=args.waiting, authors=authors
+                who[name],
+                streams[i : i + 1],
+                seeds,
+                waiting={"block": "paper"}.get(args.idle, args.idle),
+                authors=authors,
             )[0]
         )
     if args.json:

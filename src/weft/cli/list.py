@@ -1,29 +1,20 @@
-"""`weft list`: what there is to choose from."""
+"""`weft list`: the names to choose from, each with a sentence."""
 
 from __future__ import annotations
 
 import argparse
-import inspect
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
-SUMMARY = "list planners, policies, generators, devices and formats"
-EXAMPLE = "  weft list planners\n  weft list devices --json"
+if TYPE_CHECKING:
+    from weft.registry import Entry
 
-FORMATS = {
-    "weft JSON (.json)": "problems, workflows, clusters, workloads, schedules, traces; read and written",
-    "weft NPZ (.npz)": "the same in binary columns; read and written",
-    "TOML (.toml)": "clusters; read and written",
-    "WfFormat 1.5 (.json)": "workflows of WfCommons; read",
-    "taskgraph-v1 (.json)": "workflows in columns; read",
-    "static graphs (.json)": "cost matrices of the scheduling literature; read",
-    "STG (.stg)": "the Standard Task Graph Set; read",
-    "DOT (.dot, .gv)": "Graphviz; read and written",
-    "Chrome trace (.json)": "schedules and traces for ui.perfetto.dev; written",
-}
+SUMMARY = "list planners, policies, streams, backends, generators, devices and formats"
+EXAMPLE = "  weft list planners\n  weft list policies\n  weft list devices --json"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say the arguments of the verb."""
+    """Add the arguments."""
     parser.add_argument(
         "topic",
         nargs="?",
@@ -34,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Print the names, each with a line about it."""
+    """Print the names, each with its sentence."""
     from weft.cli.output import emit
 
     topics = list(TOPICS) if args.topic is None else [args.topic]
@@ -42,30 +33,54 @@ def run(args: argparse.Namespace) -> None:
     if args.json:
         emit(found)
         return
-    for topic in topics:
-        if len(topics) > 1:
-            print(f"{topic}:")
+    for number, topic in enumerate(topics):
+        print(f"{'' if number == 0 else chr(10)}{topic}:")
         width = max((len(name) for name in found[topic]), default=0)
         for name, text in found[topic].items():
             print(f"  {name:<{width}}  {text}".rstrip())
 
 
+def _described(entries: Iterable[Entry]) -> dict[str, str]:
+    return {str(entry): entry.summary for entry in entries}
+
+
 def _planners() -> dict[str, str]:
     from weft.planners import PLANNERS
 
-    return {name: _about_planner(PLANNERS.create(name)) for name in PLANNERS.names()}
+    return {
+        str(entry): f"{entry.summary} [{', '.join(sorted(PLANNERS.create(entry).supports))}]"
+        for entry in PLANNERS.entries()
+    }
 
 
 def _policies() -> dict[str, str]:
-    from weft.policies import POLICIES
+    from weft.policies.load import list_policies
 
-    return {name: _about_policy(POLICIES.create(name)) for name in POLICIES.names()}
+    entries = sorted(list_policies(), key=lambda entry: (entry.family, entry))
+    return {str(entry): f"{entry.family}: {entry.summary}" for entry in entries}
+
+
+def _streams() -> dict[str, str]:
+    from weft.formats.native.stream_toml import load_stream, stream_names
+
+    found = {}
+    for name in stream_names():
+        stream = load_stream(name)
+        problem = stream.problem
+        found[name] = f"{problem.n} tasks, {problem.p} units, {stream.jobs:,} jobs per draw"
+    return found
+
+
+def _backends() -> dict[str, str]:
+    from weft.runtime.api import BACKENDS
+
+    return dict(BACKENDS)
 
 
 def _generators() -> dict[str, str]:
     from weft.generators import GENERATORS
 
-    return {name: _about(GENERATORS.factory(name)) for name in GENERATORS.names()}
+    return _described(GENERATORS.entries())
 
 
 def _devices() -> dict[str, str]:
@@ -79,36 +94,16 @@ def _devices() -> dict[str, str]:
 
 
 def _formats() -> dict[str, str]:
-    return FORMATS
+    from weft.formats.loading import list_formats
+
+    return {str(name): getattr(name, "summary", "") for name in list_formats()}
 
 
-def _about_planner(planner: Any) -> str:
-    """A list planner is its rank and its placement; others speak for themselves. All say what they support."""
-    supports = f"Supports {', '.join(sorted(planner.supports))}."
-    if not hasattr(planner, "rank") or not hasattr(planner, "placement"):
-        return f"{_about(planner)} {supports}"
-    from weft.planners.lists.placements import PLACEMENTS
-
-    placement = _about(PLACEMENTS.factory(planner.placement))
-    return f"Rank '{planner.rank}', placement '{planner.placement}'. {placement} {supports}"
-
-
-def _about_policy(policy: Any) -> str:
-    """A rule is its order and its placement; others speak for themselves."""
-    if not hasattr(policy, "key") or not hasattr(policy, "placement"):
-        return _about(policy)
-    order = _about(policy.key) or f"Order '{policy.key.__name__.strip('_')}'."
-    return f"{order} Placement '{policy.placement}', inside the kernel."
-
-
-def _about(factory: Any) -> str:
-    """The first line of a docstring."""
-    return (inspect.getdoc(factory) or "").split("\n", maxsplit=1)[0]
-
-
-TOPICS = {
+TOPICS: dict[str, Callable[[], dict[str, str]]] = {
     "planners": _planners,
     "policies": _policies,
+    "streams": _streams,
+    "backends": _backends,
     "generators": _generators,
     "devices": _devices,
     "formats": _formats,

@@ -117,7 +117,7 @@ def _dispatch(argv: list[str]) -> None:
         extend(parser, rest)
     args, unknown = parser.parse_known_args(rest)
     if unknown:
-        _refuse(unknown[0], parser)
+        _refuse(unknown[0], _innermost(parser, rest))
     _module(verb).run(args)
 
 
@@ -141,7 +141,17 @@ def _verb_parser(verb: str) -> Parser:
     return parser
 
 
-def _refuse(argument: str, parser: Parser) -> NoReturn:
+def _innermost(parser: argparse.ArgumentParser, rest: Sequence[str]) -> argparse.ArgumentParser:
+    """Return the parser of the subcommand that was given, or the parser itself."""
+    for action in parser._subparsers._group_actions if parser._subparsers else ():  # noqa: SLF001
+        for word in rest:
+            if isinstance(action.choices, dict) and word in action.choices:
+                found: argparse.ArgumentParser = action.choices[word]
+                return found
+    return parser
+
+
+def _refuse(argument: str, parser: argparse.ArgumentParser) -> NoReturn:
     name = argument.split("=", maxsplit=1)[0]
     if not name.startswith("-"):
         raise InvalidInput(f"unexpected argument '{argument}'; see: {parser.prog} --help")

@@ -1,5 +1,54 @@
-"""`weft train`."""
+"""`weft train WHAT`: one subcommand per trainable, each with its own options only.
 
-from weft.cli.train.command import EXAMPLE, SUMMARY, add_arguments, run
+- `conditional`: policies for conditional streams: PPO networks, pairs, rollouts, index
+- `workflow`: policies for workflows: tuned-list, portfolio, replan-switch, dqn, decima, lachesis
+- `imitation`: networks of planners: deepsched, amortised
+- `trainable`: what a subcommand offers, the progress bar, the loop over seeds
+"""
 
-__all__ = ["EXAMPLE", "SUMMARY", "add_arguments", "run"]
+from __future__ import annotations
+
+import argparse
+
+from weft.cli.train import conditional, imitation, workflow
+from weft.cli.train.trainable import Trainable
+
+__all__ = ["EXAMPLE", "SUMMARY", "TRAINABLES", "add_arguments", "run"]
+
+SUMMARY = "train a policy or a planner's network; keep the best of several seeds"
+EXAMPLE = """  weft train conditional --stream mine.toml --policy own --samples 2e6 --out trained
+  weft evaluate trained/own fifo --stream mine.toml            # every verb takes the result
+  weft train tuned-list --seconds 900
+  weft train deepsched --batches 3000"""
+
+TRAINABLES: dict[str, Trainable] = {
+    **conditional.TRAINABLES,
+    **workflow.TRAINABLES,
+    **imitation.TRAINABLES,
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add one subcommand per trainable."""
+    commands = parser.add_subparsers(dest="what", metavar="WHAT", required=True)
+    for name, trainable in TRAINABLES.items():
+        command = commands.add_parser(
+            name,
+            help=trainable.summary,
+            description=trainable.summary,
+            epilog=f"example:\n  {trainable.example}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        trainable.add_arguments(command)
+        command.add_argument(
+            "--json",
+            action="store_true",
+            default=argparse.SUPPRESS,
+            help="print one JSON document and nothing else",
+        )
+
+
+def run(args: argparse.Namespace) -> None:
+    """Train, keep checkpoints, and print the result."""
+    TRAINABLES[args.what].run(args)

@@ -1,184 +1,234 @@
-"""`weft train workflow`: policies for workflows on unlike devices."""
+"""`weft train` for workflow policies: weights by evolution, Q-networks, graph networks."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from weft.errors import UnknownName
-from weft.registry import closest
+from weft.cli.arguments import number
+from weft.cli.train.trainable import (
+    Bar,
+    Outcome,
+    Trainable,
+    add_common_arguments,
+    need_torch,
+    train_seeds,
+)
 
 if TYPE_CHECKING:
-    from weft.policies.replanning.trained import Card
+    from weft.formats.model_file import Model
 
-Show = Callable[[float, float], None]
-"""Takes how far the training is, and its score."""
-
-
-class TrainedModel(NamedTuple):
-    """What came of a training."""
-
-    score: float
-    seconds: float
-    save: Callable[[Path], Path]
+_LOG = "mean log of the objective relative to"
 
 
-class Trainable(NamedTuple):
-    """How to train: a function of (seconds, seed, show), what it counts, up to how many (0: up to `--seconds`), and what scores mean."""
-
-    train: Callable[[float, int, Show], TrainedModel]
-    unit: str
-    total: int
-    score: str
-
-
-def run(args: argparse.Namespace, bar: Callable[..., Any]) -> None:
-    """Train one for each seed, keep the best, and print how it went."""
-    from weft.cli.output import emit
-
-    name = "replan-switch" if args.policy == "pi4" else args.policy
-    if name not in RECIPES:
-        raise UnknownName(f"unknown workflow policy '{name}'{closest(name, tuple(RECIPES))}")
-    recipe = RECIPES[name]
-    args.out.mkdir(parents=True, exist_ok=True)
-    rows: list[dict[str, Any]] = []
-    for seed in range(args.seed, args.seed + args.seeds):
-        with bar(name, seed, recipe.total or int(args.seconds), unit=recipe.unit) as shown:
-            found = recipe.train(
-                args.seconds, seed, lambda done, score, shown=shown: shown.show(int(done), score)
-            )  # type: ignore[misc]
-        if not rows or found.score < min(row["score"] for row in rows):
-            path = found.save(args.out / name)
-        rows.append({"seed": seed, "score": found.score, "cpu_seconds": found.seconds})
-    if args.json:
-        emit({"policy": name, "file": str(path), "trainings": rows})
-        return
-    for row in rows:
-        print(
-            f"  seed {row['seed']}: score {row['score']:.4f} in {row['cpu_seconds']:.0f} s of processor time"
-        )
-    print(f"best: score {min(row['score'] for row in rows):.4f} ({recipe.score})\nwrote {path}")
+def _timed(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--seconds",
+        type=number(least=1),
+        default=1500.0,
+        metavar="S",
+        help="processor time per training, in seconds (default: 1500)",
+    )
+    add_common_arguments(parser)
 
 
-def _rule(seconds: float, seed: int, show: Show) -> TrainedModel:
+def _saved(model: Model) -> Callable[[Any], Any]:
+    from weft.formats.model_file import save_model
+
+    return partial(save_model, model)
+
+
+def _train_tuned_list(args: argparse.Namespace) -> None:
     from weft.learn.workflow.rule import RuleSearch, search_rule
+    from weft.policies.replanning.trained import replanning_model
 
-    found = search_rule(
-        RuleSearch(seconds=seconds, seed=seed), watch=lambda row: show(row["seconds"], row["score"])
+    def train(seed: int, bar: Bar) -> Outcome:
+        found = search_rule(
+            RuleSearch(seconds=args.seconds, seed=seed),
+            watch=lambda row: bar.show(row["seconds"], row["score"]),
+        )
+        model = replanning_model(
+            "tuned-list", "Weights tuned by evolution.", [found.weights], training=found.record()
+        )
+        return Outcome(found.score, found.seconds, _saved(model))
+
+    train_seeds(
+        args,
+        "tuned-list",
+        train,
+        total=int(args.seconds),
+        unit=" s",
+        meaning=f"{_LOG} a strong hand-made rule",
     )
-    card = _card("tuned-list", "Weights found by evolution.", [found.weights], found.record())
-    return TrainedModel(found.score, found.seconds, lambda path: _save(path, card))
 
 
-def _portfolio(seconds: float, seed: int, show: Show) -> TrainedModel:  # noqa: ARG001
+def _bundled_weights(name: str) -> Any:
+    from weft.formats.model_file import find_model, read_model
+
+    return read_model(find_model(name)).settings["weights"]
+
+
+def _train_portfolio(args: argparse.Namespace) -> None:
     from weft.learn.workflow.portfolio import PortfolioSearch, search_portfolio
-    from weft.policies.replanning.trained import SHIPPED, read_card
+    from weft.policies.replanning.trained import replanning_model
 
-    rule = read_card(SHIPPED / "tuned-list").weights[0]
-    found = search_portfolio(
-        rule, PortfolioSearch(seed=seed), watch=lambda row: show(row["step"] + 1, row["score"])
+    def train(seed: int, bar: Bar) -> Outcome:
+        found = search_portfolio(
+            _bundled_weights("tuned-list")[0],
+            PortfolioSearch(seed=seed),
+            watch=lambda row: bar.show(row["step"] + 1, row["score"]),
+        )
+        model = replanning_model(
+            "portfolio",
+            "Sets of weights that complement each other.",
+            found.sets,
+            affinity=True,
+            training=found.record(),
+        )
+        return Outcome(found.score, found.seconds, _saved(model))
+
+    train_seeds(
+        args, "portfolio", train, total=8, unit=" sets", meaning=f"{_LOG} `tuned-list` alone"
     )
-    card = _card(
-        "portfolio",
-        "Sets of weights that complete one another.",
-        found.sets,
-        found.record(),
-        homes=True,
-    )
-    return TrainedModel(found.score, found.seconds, lambda path: _save(path, card))
 
 
-def _dqn(seconds: float, seed: int, show: Show) -> TrainedModel:  # noqa: ARG001
+def _train_switch(args: argparse.Namespace) -> None:
     from weft.learn.workflow.switch import SwitchSettings, train_plan_values
-    from weft.policies.replanning.trained import SHIPPED, load_workflow_policy, read_card
+    from weft.policies.policy import bundled_policy
+    from weft.policies.replanning.trained import SWITCH, replanning_model
 
-    sets = load_workflow_policy(SHIPPED / "portfolio").sets
-    found = train_plan_values(
-        sets, SwitchSettings(seed=seed), watch=lambda row: show(row["round"], row["score"])
-    )
-    about, weights = (
-        "A Q-network decides whether to keep a plan or to plan as 'portfolio' does.",
-        read_card(SHIPPED / "portfolio").weights,
-    )
-    card = _card(
+    portfolio: Any = bundled_policy("portfolio")
+
+    def train(seed: int, bar: Bar) -> Outcome:
+        found = train_plan_values(
+            portfolio.sets,
+            SwitchSettings(seed=seed),
+            watch=lambda row: bar.show(row["round"], row["score"]),
+        )
+        model = replanning_model(
+            "replan-switch",
+            "A network chooses whether to keep a plan or to plan as `portfolio` does.",
+            _bundled_weights("portfolio"),
+            kind=SWITCH,
+            affinity=True,
+            arrays=found.arrays,
+            training=found.record(),
+            margin=found.caution,
+        )
+        return Outcome(found.score, found.seconds, _saved(model))
+
+    train_seeds(
+        args,
         "replan-switch",
-        about,
-        weights,
-        found.record(),
-        homes=True,
-        choice="plans",
-        caution=found.caution,
+        train,
+        total=3,
+        unit=" rounds",
+        meaning=f"{_LOG} planning as `portfolio` does",
     )
-    return TrainedModel(found.score, found.seconds, lambda path: _save(path, card, found.arrays))
 
 
-def _turns(name: str) -> Callable[[float, int, Show], TrainedModel]:
-    def train(seconds: float, seed: int, show: Show) -> TrainedModel:
-        from weft.learn.workflow.two_stage import DOCUMENT, OURS, DqnSettings, train_dqn
-        from weft.policies.replanning.trained import SHIPPED, load_workflow_policy, read_card
+def _dqn_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--reward",
+        choices=("document", "completion"),
+        default="document",
+        help="the source document's weighted reward, or the change of predicted completion",
+    )
+    _timed(parser)
 
-        reward = DOCUMENT if name == "dqn" else OURS
-        settings = DqnSettings(seconds=seconds, seed=seed, reward=dict(reward))
-        sets = load_workflow_policy(SHIPPED / "portfolio").sets
-        found = train_dqn(sets, settings, watch=lambda row: show(row["seconds"], row["score"]))
-        about = "Q-networks choose a ready task, then a device; what they see comes from the plans of 'portfolio'."
-        card = _card(
-            name, about, read_card(SHIPPED / "portfolio").weights, found.record(), choice="turns"
+
+def _train_dqn(args: argparse.Namespace) -> None:
+    from weft.learn.workflow.two_stage import DOCUMENT, OURS, DqnSettings, train_dqn
+    from weft.policies.policy import bundled_policy
+    from weft.policies.replanning.trained import TWO_STAGE, replanning_model
+
+    need_torch()
+    portfolio: Any = bundled_policy("portfolio")
+    reward = dict(DOCUMENT if args.reward == "document" else OURS)
+
+    def train(seed: int, bar: Bar) -> Outcome:
+        found = train_dqn(
+            portfolio.sets,
+            DqnSettings(seconds=args.seconds, seed=seed, reward=reward),
+            watch=lambda row: bar.show(row["seconds"], row["score"]),
         )
-        return TrainedModel(
-            found.score, found.seconds, lambda path: _save(path, card, found.arrays)
+        model = replanning_model(
+            "dqn",
+            "Q-networks choose a ready task, then a device; they read the plans of `portfolio`.",
+            _bundled_weights("portfolio"),
+            kind=TWO_STAGE,
+            arrays=found.arrays,
+            training=found.record(),
         )
+        return Outcome(found.score, found.seconds, _saved(model))
 
-    return train
+    train_seeds(
+        args,
+        "dqn",
+        train,
+        total=int(args.seconds),
+        unit=" s",
+        meaning=f"{_LOG} following the plan",
+    )
 
 
-def _graph(kind: str) -> Callable[[float, int, Show], TrainedModel]:
-    def train(seconds: float, seed: int, show: Show) -> TrainedModel:  # noqa: ARG001
-        from weft.learn.workflow.graph import train_graph, validation_cases
-        from weft.policies.graph.policy import save_graph
+def _train_graph(kind: str, args: argparse.Namespace) -> None:
+    from weft.learn.workflow.graph import train_graph, validation_cases
+    from weft.policies.graph.policy import save_graph
 
+    need_torch()
+
+    def train(seed: int, bar: Bar) -> Outcome:
         found = train_graph(
             kind,
             seed=seed,
             validation=validation_cases(),
-            note=lambda row: show(row["update"], row["all"]),
+            note=lambda row: bar.show(row["update"], row["all"]),
         )
         score = min(row["all"] for row in found.training["curve"])
-        return TrainedModel(
-            score, found.training["cpu_seconds"], lambda path: save_graph(found, path)
-        )
+        return Outcome(score, found.training["cpu_seconds"], partial(save_graph, found))
 
-    return train
-
-
-def _card(name: str, about: str, weights: Any, training: Any, **others: Any) -> Card:
-    from weft.policies.replanning.trained import Card
-
-    return Card(name=name, about=about, weights=weights, training=training, **others)
+    meaning = "mean of the objective relative to HEFT replanned at every event"
+    train_seeds(args, kind, train, total=1500, unit=" updates", meaning=meaning)
 
 
-def _save(path: Path, card: Card, arrays: Any = None) -> Path:
-    from weft.policies.replanning.trained import save_policy
-
-    return save_policy(path, card, arrays)
-
-
-_LOG = "mean log of the objective against"
-RECIPES = {
-    "tuned-list": Trainable(_rule, " s", 0, f"{_LOG} a strong hand-made rule"),
-    "portfolio": Trainable(_portfolio, " sets", 8, f"{_LOG} the rule alone"),
-    "replan-switch": Trainable(_dqn, " rounds", 3, f"{_LOG} planning as 'portfolio' does"),
-    "dqn-turns": Trainable(_turns("dqn-turns"), " s", 0, f"{_LOG} following the plan"),
-    "dqn": Trainable(_turns("dqn"), " s", 0, f"{_LOG} following the plan"),
+TRAINABLES = {
+    "tuned-list": Trainable(
+        "tune the weights of replanning by evolution (separable CMA-ES)",
+        "weft train tuned-list --seconds 900 --seeds 2",
+        _timed,
+        _train_tuned_list,
+    ),
+    "portfolio": Trainable(
+        "choose sets of weights that complement each other",
+        "weft train portfolio --out trained",
+        add_common_arguments,
+        _train_portfolio,
+    ),
+    "replan-switch": Trainable(
+        "train the network that chooses between the incumbent plan and replanning",
+        "weft train replan-switch --out trained",
+        add_common_arguments,
+        _train_switch,
+    ),
+    "dqn": Trainable(
+        "train the two-stage DQN of the source document",
+        "weft train dqn --seconds 1500 --reward document",
+        _dqn_arguments,
+        _train_dqn,
+    ),
     "decima": Trainable(
-        _graph("decima"), " updates", 1500, "mean of the objective over that of HEFT planned anew"
+        "train the graph network of Decima-DEFT",
+        "weft train decima --seeds 2",
+        add_common_arguments,
+        partial(_train_graph, "decima"),
     ),
     "lachesis": Trainable(
-        _graph("lachesis"), " updates", 1500, "mean of the objective over that of HEFT planned anew"
+        "train the graph network of Lachesis",
+        "weft train lachesis --seeds 2",
+        add_common_arguments,
+        partial(_train_graph, "lachesis"),
     ),
 }
-"""What can be trained: weights by evolution; sets of weights that complete one another; a Q-network that decides when to
-keep a plan; Q-networks that
-choose tasks and devices, with our reward and with the document's; graph networks."""

@@ -18,6 +18,12 @@ from weft.policies.conditional.trained_network import TrainedNetwork
 from weft.sim.view import Decision, View
 
 
+def moment_of(view: View) -> object:
+    """Return a key that differs between two views unless only own decisions lie between them."""
+    finished = int(np.count_nonzero(~np.isnan(view.finished_at)))
+    return view.now, finished, view.jobs.tobytes(), view.pace.tobytes()
+
+
 def nothing_due(view: View) -> bool:
     """Whether nothing runs and no job is to come: then waiting would never end."""
     return bool(
@@ -89,27 +95,29 @@ class NetworkPolicy:
         quickest = np.concatenate(
             [problem.durations().min(axis=1) for problem in workload.problems]
         )
-        self._typical = max(float(np.median(quickest)), 1e-12)
+        self._typical = max(float(np.median(quickest)), 1e-12) if quickest.size else 1.0
         self._capacity = np.asarray(workload.cluster.batch, np.int64).copy()
         self._members = np.ones(workload.cluster.p, np.int64)
-        self._pending: list[tuple[int, int]] | None = None
-        self._moment = -np.inf
+        self._pending: list[tuple[int, int]] = []
+        self._moment: object = None
         self._watch_choices(workload)
         self._check_fits(workload)
 
     def decide(self, view: View) -> Decision | None:
         """Choose for all idle units at once, then commit one by one."""
-        if (
-            self._pending is None or view.now != self._moment
-        ):  # nobody asks again once nothing is ready
-            self._pending, self._moment = self._choose(view), view.now
+        moment = moment_of(view)
+        if moment != self._moment:
+            self._pending, self._moment = self._choose(view), moment
         while self._pending:
             device, kind = self._pending.pop(0)
-            ready = view.ready[self._kind[view.ready] == kind]
-            if len(ready):
+            ready = [
+                i
+                for i in view.ready[self._kind[view.ready] == kind].tolist()
+                if view.duration(i, device) < np.inf
+            ]
+            if ready:
                 self._members[device] = min(len(ready), int(self._capacity[device]))
-                return Decision(int(ready[0]), device)
-        self._pending = None
+                return Decision(ready[0], device)
         return None
 
     def _choose(self, view: View) -> list[tuple[int, int]]:

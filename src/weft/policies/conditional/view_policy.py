@@ -13,6 +13,7 @@ from weft.model import Problem, Scenario, Workload
 from weft.model.columns import IntArray
 from weft.model.conditional_stream import Arrivals, ConditionalStream, ProbabilityDrift
 from weft.policies.conditional.evaluate import WINDOW
+from weft.policies.conditional.network_policy import moment_of
 from weft.policies.conditional.rules import RULES, ConditionalRule, choose_one
 from weft.sim.kernel.tables import JOB_AHEAD, JOB_HERE, make_sim
 from weft.sim.vector.batch import StepOptions, make_state
@@ -48,13 +49,14 @@ class RuleViewPolicy:
         self._members: list[list[int]] = [[] for _ in range(workload.cluster.p)]
         self._reported = np.zeros(workload.instances, bool)
         self._actions = np.zeros(workload.cluster.p, np.int64)
-        self._pending: list[tuple[int, int]] | None = None
-        self._moment = -np.inf
+        self._pending: list[tuple[int, int]] = []
+        self._moment: object = None
 
     def decide(self, view: View) -> Decision | None:
         """Choose for all idle units at once, then commit one by one."""
-        if self._pending is None or view.now != self._moment:
-            self._pending, self._moment = self._choose(view), view.now
+        moment = moment_of(view)
+        if moment != self._moment:
+            self._pending, self._moment = self._choose(view), moment
         while self._pending:
             device, kind = self._pending.pop(0)
             ready = self._runnable(view.ready, kind, device)
@@ -62,7 +64,6 @@ class RuleViewPolicy:
                 batch = int(self._sim.device[device]["batch"])
                 self._members[device] = ready[:batch].tolist()
                 return Decision(int(ready[0]), device)
-        self._pending = None
         return None
 
     def _runnable(self, ready: IntArray, kind: int, device: int) -> IntArray:

@@ -243,7 +243,7 @@ def make_state(stream: ConditionalStream, blank: Sim, options: StepOptions) -> S
     )
     setting["detail"] = options.detail
     duration = ticked(stream.problem, stream.tick).durations()
-    setting["span"] = max(float(np.median(duration.min(axis=1))), 1e-12)
+    setting["span"] = max(float(np.median(duration.min(axis=1))), 1e-12) if len(duration) else 1.0
     watched = sorted(stream.watched, key=lambda c: int(w.choices.task[c]))
     branches = [len(w.choices.branches(c)) for c in watched]
     slot = np.concatenate(([0], np.cumsum(branches) - np.arange(1, len(branches) + 1))).astype(

@@ -1,0 +1,300 @@
+"""`weft train` for conditional streams: PPO networks, pairs for any stream, rollouts, the index."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import math
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from weft.cli.arguments import number, whole
+from weft.cli.train.trainable import Bar, Outcome, Trainable, add_common_arguments, need_torch
+from weft.cli.train.trainable import train_seeds as train_each
+
+if TYPE_CHECKING:
+    from weft.learn.ppo import PpoProgress
+    from weft.model.conditional_stream import ConditionalStream
+    from weft.policies.conditional.trained_network import TrainedNetwork
+
+
+def _stream_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--stream",
+        default="conditional-paper",
+        metavar="TOML",
+        help="a stream file, or a name (default: conditional-paper)",
+    )
+
+
+def _samples_argument(parser: argparse.ArgumentParser, what: str) -> None:
+    parser.add_argument(
+        "--samples", type=number(least=1), default=5e6, metavar="N", help=f"{what} (default: 5e6)"
+    )
+
+
+# -- PPO -----------------------------------------------------------------------
+
+
+def _ppo_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--policy",
+        default="pi4",
+        metavar="NAME",
+        help="pi0 to pi4 of Debner et al., best, detailed, or own (default: pi4)",
+    )
+    _stream_argument(parser)
+    _samples_argument(parser, "steps of the environment")
+    parser.add_argument(
+        "--idle",
+        choices=("event", "block"),
+        default="event",
+        help="idle units wait for the next event, or block for 10 ms as in the paper",
+    )
+    parser.add_argument(
+        "--start", metavar="POLICY", help="continue from a network of the same shape"
+    )
+    parser.add_argument(
+        "--hidden", type=_sizes, metavar="N,N", help="sizes of the hidden layers (default: 64,64)"
+    )
+    add_common_arguments(parser)
+
+
+def _train_ppo(args: argparse.Namespace) -> None:
+    from weft.cli.output import emit
+    from weft.formats.native.stream_toml import load_stream
+
+    stream = load_stream(args.stream)
+    need_torch()
+    from weft.learn.conditional.training import recipe_of
+    from weft.policies.conditional.trained_network import save_network
+
+    settings = dataclasses.replace(recipe_of(args.policy).settings, samples=int(args.samples))
+    if args.hidden is not None:
+        settings = dataclasses.replace(settings, hidden=args.hidden)
+    runs: list[tuple[TrainedNetwork, PpoProgress]] = []
+    for seed in range(args.seed, args.seed + args.seeds):
+        runs.append(_train_one(args, stream, settings, seed))
+        best = min(runs, key=lambda run: (math.isnan(run[1].score), run[1].score))
+        training = best[0].training | {"seeds": [progress.seed for _, progress in runs]}
+        path = save_network(dataclasses.replace(best[0], training=training), args.out / args.policy)
+        if runs[-1][1].interrupted:
+            print(
+                f"weft: stopped after {runs[-1][1].samples:,} samples; "
+                f"the best so far is in {path}",
+                file=sys.stderr,
+            )
+            raise KeyboardInterrupt
+    rows = [_row(progress) for _, progress in runs]
+    if args.json:
+        emit({"policy": args.policy, "stream": stream.name, "file": str(path), "trainings": rows})
+        return
+    for row in rows:
+        print(
+            f"  seed {row['seed']}: score {row['score']:.4f}, {row['samples']:,} samples "
+            f"in {row['cpu_seconds']:.0f} s of processor time"
+        )
+    print(
+        f"best: seed {best[1].seed}, score {best[1].score:.4f} "
+        f"(mean log of seconds per job)\nwrote {path}"
+    )
+
+
+def _train_one(
+    args: argparse.Namespace, stream: ConditionalStream, settings: Any, seed: int
+) -> tuple[TrainedNetwork, PpoProgress]:
+    from weft.learn.conditional.training import train_policy
+    from weft.policies.conditional.trained_network import read_network
+
+    start = read_network(args.start) if args.start is not None else None
+    with Bar(args.policy, seed, settings.samples, unit=" samples") as bar:
+        return train_policy(
+            stream,
+            args.policy,
+            settings=settings,
+            seed=seed,
+            waiting="paper" if args.idle == "block" else "event",
+            watch=lambda progress: bar.show(progress.samples, progress.score),
+            start=start,
+        )
+
+
+def _row(progress: PpoProgress) -> dict[str, Any]:
+    keep = ("samples", "score", "reward_rate", "cpu_seconds")
+    curve = [
+        {key: entry[key] for key in keep if key in entry}
+        for entry in progress.curve
+        if "score" in entry
+    ]
+    return {
+        "seed": progress.seed,
+        "score": progress.score,
+        "samples": progress.samples,
+        "cpu_seconds": progress.cpu_seconds,
+        "curve": curve,
+    }
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    read = whole(1)
+    return tuple(read(part) for part in text.split(",") if part.strip())
+
+
+# -- rollouts --------------------------------------------------------------------
+
+
+def _rollout_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--start", metavar="POLICY", required=True, help="the network to improve, by name or file"
+    )
+    _stream_argument(parser)
+    parser.add_argument(
+        "--rounds", type=whole(1), default=3, metavar="N", help="rounds of imitation (default: 3)"
+    )
+    parser.add_argument("--seed", type=whole(0), default=0, metavar="N", help="seed (default: 0)")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("trained"),
+        metavar="DIR",
+        help="folder for the model (default: trained)",
+    )
+
+
+def _train_rollouts(args: argparse.Namespace) -> None:
+    """Let a network imitate the choices that rollouts find better than its own."""
+    from weft.cli.output import emit
+    from weft.formats.native.stream_toml import load_stream
+
+    stream = load_stream(args.stream)
+    need_torch()
+    from weft.learn.conditional.rollout_imitation import Lessons, improve
+    from weft.policies.conditional.trained_network import read_network, save_network
+
+    policy = read_network(args.start)
+    settings = Lessons(rounds=args.rounds, seed=args.seed)
+    with Bar(policy.name, args.seed, settings.rounds * settings.epochs, unit=" epochs") as bar:
+
+        def show(row: dict[str, float]) -> None:
+            bar.show(int((row["round"] - 1) * settings.epochs + row["epoch"]), row["score"])
+
+        better = improve(stream, policy, settings, watch=show)
+    path = save_network(better, args.out / Path(policy.name).name)
+    record = better.training["lessons"]
+    if args.json:
+        emit({"policy": policy.name, "stream": stream.name, "file": str(path), "lessons": record})
+        return
+    gain = 1 - math.exp(record["score"] - record["start"])
+    print(
+        f"{policy.name}: jobs take {gain:.2%} less time than before, "
+        f"after {record['cpu_seconds']:.0f} s of processor time\nwrote {path}"
+    )
+
+
+# -- pairs and the index -----------------------------------------------------------
+
+
+def _pair_arguments(parser: argparse.ArgumentParser) -> None:
+    _samples_argument(parser, "jobs played")
+    add_common_arguments(parser)
+
+
+def _train_pairs(args: argparse.Namespace) -> None:
+    """Train the network over pairs of unit and kind on random streams, by evolution."""
+    from weft.learn.conditional.pair_network import train_any
+    from weft.policies.conditional.trained_network import save_network
+
+    def train(seed: int, bar: Bar) -> Outcome:
+        learned, found = train_any(
+            samples=int(args.samples),
+            seed=seed,
+            report=lambda row: bar.show(
+                row.get("generation", 0.0), row.get("validation", math.nan)
+            ),
+        )
+        seconds = float(learned.training.get("cpu_seconds", math.nan))
+        return Outcome(found.score, seconds, lambda path: save_network(learned, path))
+
+    train_each(
+        args, "pairs", train, total=0, unit=" generations", meaning="mean log of seconds per job"
+    )
+
+
+def _index_arguments(parser: argparse.ArgumentParser) -> None:
+    _stream_argument(parser)
+    parser.add_argument(
+        "--generations", type=whole(1), default=300, metavar="N", help="generations (default: 300)"
+    )
+    parser.add_argument(
+        "--jobs", type=whole(1), default=2000, metavar="N", help="jobs per draw (default: 2000)"
+    )
+    add_common_arguments(parser)
+
+
+def _train_index(args: argparse.Namespace) -> None:
+    """Tune the weights of the index for a stream, over the probabilities of its watched choice."""
+    import time
+
+    from weft.formats.native.stream_toml import load_stream
+    from weft.learn.conditional.index import Search, search_index
+    from weft.learn.conditional.scores import variants
+    from weft.policies.conditional.index import save_index
+    from weft.policies.conditional.rules import ConditionalRule
+    from weft.sim.vector.batch import StepBatch
+
+    stream = load_stream(args.stream)
+    points = [i / 10 for i in range(11)] if stream.watched else None
+
+    def train(seed: int, bar: Bar) -> Outcome:
+        used = time.process_time()
+        found = search_index(
+            variants(stream, points),
+            Search(generations=args.generations, jobs=args.jobs, seed=seed),
+            report=lambda row: bar.show(row["generation"], row["validation"]),
+        )
+        seconds = time.process_time() - used
+        record = {"seed": seed, "cpu_seconds": seconds, "score": found.score, "curve": found.curve}
+        rule = ConditionalRule("index", found.weights)
+
+        def save(path: Path) -> Path:
+            return save_index(path, rule, StepBatch(stream, 1), training=record)
+
+        return Outcome(found.score, seconds, save)
+
+    train_each(
+        args,
+        "index",
+        train,
+        total=args.generations,
+        unit=" generations",
+        meaning="mean log of seconds per job",
+    )
+
+
+TRAINABLES = {
+    "conditional": Trainable(
+        "train a network for a conditional stream (PPO with masked actions)",
+        "weft train conditional --stream mine.toml --policy own --samples 2e6",
+        _ppo_arguments,
+        _train_ppo,
+    ),
+    "rollouts": Trainable(
+        "improve a network for a conditional stream by imitating rollouts",
+        "weft train rollouts --start trained/pi4 --rounds 3 --out better",
+        _rollout_arguments,
+        _train_rollouts,
+    ),
+    "pairs": Trainable(
+        "train the network for any conditional stream, by evolution on random ones",
+        "weft train pairs --samples 2e7",
+        _pair_arguments,
+        _train_pairs,
+    ),
+    "index": Trainable(
+        "tune the index for a conditional stream (separable CMA-ES)",
+        "weft train index --stream mine.toml --generations 100",
+        _index_arguments,
+        _train_index,
+    ),
+}

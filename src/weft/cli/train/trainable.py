@@ -1,0 +1,116 @@
+"""What a subcommand of `weft train` offers, its progress bar, and the loop over seeds."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from weft.cli.arguments import whole
+
+
+class Trainable(NamedTuple):
+    """One subcommand: its help, its options and what it does."""
+
+    summary: str
+    example: str
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], None]
+
+
+class Outcome(NamedTuple):
+    """The result of one training: its score (lower is better), its cost, and how to write it."""
+
+    score: float
+    seconds: float
+    save: Callable[[Path], Path]
+
+
+def add_common_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options that every training has."""
+    parser.add_argument(
+        "--seeds", type=whole(1), default=1, metavar="N", help="number of trainings (default: 1)"
+    )
+    parser.add_argument(
+        "--seed", type=whole(0), default=0, metavar="N", help="first seed (default: 0)"
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("trained"),
+        metavar="DIR",
+        help="folder for the model (default: trained)",
+    )
+
+
+def need_torch() -> None:
+    """Raise `MissingExtra` if torch is not installed."""
+    from importlib.util import find_spec
+
+    from weft.errors import MissingExtra
+
+    if find_spec("torch") is None:
+        raise MissingExtra("torch", "learn")
+
+
+class Bar:
+    """A progress bar on the terminal, with the best score so far."""
+
+    def __init__(self, name: str, seed: int, total: int, *, unit: str) -> None:
+        self._bar: Any = None
+        if sys.stderr.isatty():
+            from tqdm import tqdm
+
+            self._bar = tqdm(
+                total=total,
+                desc=f"{name}, seed {seed}",
+                unit=unit,
+                unit_scale=True,
+                file=sys.stderr,
+                leave=False,
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+    def show(self, done: float, score: float) -> None:
+        """Move on to `done` units."""
+        if self._bar is not None:
+            self._bar.set_postfix(best=f"{score:.4f}", refresh=False)
+            self._bar.update(done - self._bar.n)
+
+
+def train_seeds(
+    args: argparse.Namespace,
+    name: str,
+    train: Callable[[int, Bar], Outcome],
+    *,
+    total: int,
+    unit: str,
+    meaning: str,
+) -> None:
+    """Train once per seed, keep the model with the lowest score, and print a table."""
+    from weft.cli.output import emit
+
+    rows: list[dict[str, Any]] = []
+    for seed in range(args.seed, args.seed + args.seeds):
+        with Bar(name, seed, total, unit=unit) as bar:
+            outcome = train(seed, bar)
+        if not rows or outcome.score < min(row["score"] for row in rows):
+            path = outcome.save(args.out / name)
+        rows.append({"seed": seed, "score": outcome.score, "cpu_seconds": outcome.seconds})
+    if args.json:
+        emit({"policy": name, "file": str(path), "trainings": rows})
+        return
+    for row in rows:
+        print(
+            f"  seed {row['seed']}: score {row['score']:.4f} "
+            f"in {row['cpu_seconds']:.0f} s of processor time"
+        )
+    print(f"best: score {min(row['score'] for row in rows):.4f} ({meaning})\nwrote {path}")

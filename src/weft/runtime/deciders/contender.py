@@ -1,0 +1,34 @@
+"""A planner or a policy by name, path or object: what `weft.run` and `weft.compare` take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from weft.errors import UnknownName
+from weft.planners import PLANNERS
+from weft.policies import POLICIES
+from weft.policies.load import load_policy
+from weft.registry import closest
+
+
+def load_contender(given: Any) -> Any:
+    """Return a planner or a policy; a name that is both means the planner.
+
+    Examples
+    --------
+    >>> load_contender("heft").name, load_contender("tuned-list").name
+    ('heft', 'tuned-list')
+    """
+    if not isinstance(given, str | Path):
+        return given
+    name = str(given)
+    if name in PLANNERS:
+        return PLANNERS.create(name)
+    try:
+        return load_policy(given)
+    except UnknownName as error:
+        if " is now called " in str(error):
+            raise
+        known = [*PLANNERS.names(), *POLICIES.names()]
+        raise UnknownName(f"unknown planner or policy '{name}'{closest(name, known)}") from None
