@@ -22,7 +22,7 @@ from weft.planners import PLANNERS, plan
 from weft.planners.lists.pins import critical_path, pin_to_best
 from weft.planners.lists.placements import COMBINATIONS, PLACEMENTS, ListPlanner
 from weft.planners.lists.ranks import RANKS, rank_order
-from weft.planners.lists.timeline import earliest_start, free_from, idle_timeline, occupy
+from weft.sim.kernel.gaps import earliest_start, free_from, idle_timeline, occupy
 from weft.sim.kernel.ranks import upward_rank
 
 CLASSIC = (*COMBINATIONS, "dls", "etf", "min-min", "max-min", "sufferage", "tdca")

@@ -33,7 +33,7 @@ from weft.planners.lists.duplication import (
 )
 from weft.planners.lists.insertion import durations_of, earliest_finish
 from weft.planners.lists.ranks import rank_order
-from weft.planners.lists.timeline import Timeline, earliest_start, idle_timeline
+from weft.sim.kernel.gaps import Timeline, earliest_start, idle_timeline
 from weft.planners.planner import PLANNERS, QUICK, Solution, refuse_choices
 from weft.sim.kernel.jit import njit
 from weft.sim.kernel.ranks import mean_transfer, upward_rank

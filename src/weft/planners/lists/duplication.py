@@ -14,7 +14,7 @@ import numpy as np
 from weft.model import ProblemArrays, Schedule
 from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.planners.lists.insertion import durations_of, earliest_finish
-from weft.planners.lists.timeline import Timeline, earliest_start, idle_timeline, occupy
+from weft.sim.kernel.gaps import Timeline, earliest_start, idle_timeline, occupy
 from weft.sim.kernel.jit import njit
 
 NONE = -1

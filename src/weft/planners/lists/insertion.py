@@ -8,7 +8,7 @@ import numpy as np
 
 from weft.model import ProblemArrays, Schedule
 from weft.model.columns import FloatArray, IntArray
-from weft.planners.lists.timeline import Timeline, earliest_start, free_from, idle_timeline, occupy
+from weft.sim.kernel.gaps import Timeline, earliest_start, free_from, idle_timeline, occupy
 from weft.sim.kernel.jit import njit
 
 ANYWHERE = -1

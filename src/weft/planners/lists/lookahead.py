@@ -14,7 +14,7 @@ from weft.planners.lists.insertion import (
     empty_rows,
     place,
 )
-from weft.planners.lists.timeline import Timeline, earliest_start, idle_timeline
+from weft.sim.kernel.gaps import Timeline, earliest_start, idle_timeline
 from weft.sim.kernel.jit import njit
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from weft.model import Problem, ProblemArrays
 from weft.model.columns import FloatArray, IntArray
 from weft.planners.lists.insertion import Rows, arrivals, durations_of, empty_rows, place
-from weft.planners.lists.timeline import earliest_start, idle_timeline
+from weft.sim.kernel.gaps import earliest_start, idle_timeline
 from weft.sim.kernel.jit import njit
 from weft.sim.kernel.ranks import mean_transfer
 

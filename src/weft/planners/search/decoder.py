@@ -16,12 +16,11 @@ import numpy as np
 from weft.model import ProblemArrays
 from weft.model.columns import FloatArray, IntArray
 from weft.planners.objective import Goal, score
+from weft.sim.kernel.gaps import NONE, gap_in_chain, link
 from weft.sim.kernel.jit import njit
 
 ANY = -1
 """The choice of a task that goes where it finishes first."""
-
-NONE = -1
 
 
 class Decoder(NamedTuple):
@@ -108,27 +107,13 @@ def decode_from(
             seconds = units * costs[d] if costs[d] < np.inf else np.inf
             if ready[d] + seconds >= finish:
                 continue
-            # The earliest gap that fits: walk back from the latest task as long as tasks end after the inputs are there.
-            soonest, behind, k = ready[d], NONE, latest[d]
-            if k != NONE and end[k] > ready[d]:
-                soonest = end[k]
-                while k != NONE and end[k] > ready[d]:
-                    earlier = before[k]
-                    gap = end[earlier] if earlier != NONE and end[earlier] > ready[d] else ready[d]
-                    if gap + seconds <= begin[k]:
-                        soonest, behind = gap, k
-                    k = earlier
+            soonest, behind = gap_in_chain(latest[d], before, begin, end, ready[d], seconds)
             if soonest + seconds < finish:
                 finish, device, start, after = soonest + seconds, d, soonest, behind
         if finish + tail[t, device if wide else 0] > cut:
             _go_back(order, first, j, w)
             return np.inf
-        if after == NONE:
-            before[t] = latest[device]
-            latest[device] = t
-        else:
-            before[t] = before[after]
-            before[after] = t
+        link(t, device, after, latest, before)
         same = same and device == w.kept_device[t] and start == w.kept_start[t]
         on[t], begin[t], end[t] = device, start, finish
         makespan = max(makespan, finish)

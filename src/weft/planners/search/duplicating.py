@@ -26,9 +26,8 @@ from weft.planners.search.annealing import (
     shift,
     uniform,
 )
+from weft.sim.kernel.gaps import NONE, gap_in_chain, link
 from weft.sim.kernel.jit import njit
-
-NONE = -1
 
 ROOM = 4
 """Runs of a task there is memory for, on average."""
@@ -89,23 +88,6 @@ def make_copier(n: int, p: int) -> Copier:
 
 
 @njit
-def _gap(
-    latest: int, before: IntArray, begin: FloatArray, end: FloatArray, ready: float, seconds: float
-) -> tuple[float, int]:
-    """Start of the earliest gap that fits, and the run after it."""
-    start, after, k = ready, NONE, latest
-    if k != NONE and end[k] > ready:
-        start = end[k]
-        while k != NONE and end[k] > ready:
-            earlier = before[k]
-            gap = end[earlier] if earlier != NONE and end[earlier] > ready else ready
-            if gap + seconds <= begin[k]:
-                start, after = gap, k
-            k = earlier
-    return start, after
-
-
-@njit
 def _gather(a: ProblemArrays, w: Copier, t: int, low: int, high: int) -> None:
     """Fill ready, others and last of devices low to high - 1."""
     finish, device, older, soon = w.finish, w.device, w.older, w.soon
@@ -151,7 +133,7 @@ def _copy_start(a: ProblemArrays, w: Copier, u: int, d: int) -> tuple[float, int
             soon = min(soon, w.finish[run] + (a.latency[x, d] + a.pred_data[e] * a.per_byte[x, d]))
             run = w.older[run]
         ready = max(ready, soon)
-    return _gap(w.latest[d], w.before, w.start, w.finish, ready, a.work[u] * a.pace[a.row[u], d])
+    return gap_in_chain(w.latest[d], w.before, w.start, w.finish, ready, a.work[u] * a.pace[a.row[u], d])
 
 
 @njit
@@ -166,10 +148,7 @@ def _enter(w: Copier, t: int, d: int, start: float, seconds: float, after: int, 
         own,
     )
     w.older[row], w.newest[t] = w.newest[t], row
-    if after == NONE:
-        w.before[row], w.latest[d] = w.latest[d], row
-    else:
-        w.before[row], w.before[after] = w.before[after], row
+    link(row, d, after, w.latest, w.before)
 
 
 @njit
@@ -184,8 +163,8 @@ def _copy_more(a: ProblemArrays, w: Copier, t: int, d: int, seconds: float) -> f
         length = a.work[u] * a.pace[a.row[u], d]
         if begin + length >= w.ready[d]:
             break
-        now, _ = _gap(w.latest[d], w.before, w.start, w.finish, w.ready[d], seconds)
-        then, _ = _gap(
+        now, _ = gap_in_chain(w.latest[d], w.before, w.start, w.finish, w.ready[d], seconds)
+        then, _ = gap_in_chain(
             w.latest[d], w.before, w.start, w.finish, max(w.others[d], begin + length), seconds
         )
         if then >= now:
@@ -213,7 +192,7 @@ def decode_copies(
             if pace == np.inf or w.others[d] + a.work[t] * pace >= best:
                 continue
             seconds = a.work[t] * pace
-            start, _ = _gap(w.latest[d], w.before, w.start, w.finish, w.ready[d], seconds)
+            start, _ = gap_in_chain(w.latest[d], w.before, w.start, w.finish, w.ready[d], seconds)
             if start + seconds < best:
                 best, device = start + seconds, d
             if start > w.others[d] and high - low > 1:
@@ -224,14 +203,14 @@ def decode_copies(
                     else np.inf
                 )
                 if done < w.ready[d]:
-                    start, _ = _gap(
+                    start, _ = gap_in_chain(
                         w.latest[d], w.before, w.start, w.finish, max(w.others[d], done), seconds
                     )
                     if start + seconds < best:
                         best, device = start + seconds, d
         seconds = a.work[t] * a.pace[a.row[t], device]
         ready = _copy_more(a, w, t, device, seconds)
-        start, after = _gap(w.latest[device], w.before, w.start, w.finish, ready, seconds)
+        start, after = gap_in_chain(w.latest[device], w.before, w.start, w.finish, ready, seconds)
         _enter(w, t, device, start, seconds, after, True)
         w.place[t] = device
         makespan = max(makespan, start + seconds)

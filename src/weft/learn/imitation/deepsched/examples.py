@@ -32,7 +32,7 @@ from weft.planners.lists.insertion import (
 )
 from weft.planners.lists.pins import nowhere
 from weft.planners.lists.ranks import rank_order
-from weft.planners.lists.timeline import earliest_start, free_from, idle_timeline
+from weft.sim.kernel.gaps import earliest_start, free_from, idle_timeline
 from weft.rng import generator
 from weft.sim.kernel.jit import njit
 from weft.sim.kernel.ranks import upward_rank

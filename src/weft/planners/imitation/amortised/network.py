@@ -25,6 +25,7 @@ from weft.planners.lists.ranks import _order_of_free as order_of_free
 from weft.planners.search.annealing import uniform
 from weft.planners.search.decoder import ANY, NONE, Decoder
 from weft.sim.kernel.jit import njit
+from weft.sim.kernel.mlp import add_layer, layer, standardise
 
 HIDDEN = 16
 SHIPPED = Path(__file__).parents[3] / "policies" / "bundled" / "amortised.safetensors"
@@ -112,27 +113,21 @@ def score_pairs(w: Weights, features: Numbers, able: BoolArray) -> tuple[FloatAr
     """(n,) corrections of the rank and (n, p) handicaps of the devices, in units; `able` says which device can run which task."""
     n, p, size = features.shape
     correction, handicap = np.zeros(n), np.zeros((n, p))
-    unit = np.empty(len(w.offset), np.float32)
+    x, unit = np.empty(size, np.float32), np.empty(len(w.offset), np.float32)
+    out, skip, output = np.empty(2, np.float32), w.skip.T.copy(), w.output.T.copy()
     for t in range(n):
         count, total, least = 0, 0.0, np.inf
         for d in range(p):
             if not able[t, d]:
                 continue
-            first = second = np.float32(0.0)
-            unit[:] = w.offset
-            for i in range(size):
-                x = (features[t, d, i] - w.mean[i]) * w.scale[i]
-                first += w.skip[0, i] * x
-                second += w.skip[1, i] * x
-                for h in range(len(unit)):
-                    unit[h] += w.hidden[i, h] * x
-            for h in range(len(unit)):
-                if unit[h] > 0:
-                    first += w.output[0, h] * unit[h]
-                    second += w.output[1, h] * unit[h]
+            standardise(features[t, d], w.mean, w.scale, x)
+            layer(x, w.hidden, w.offset, unit, False)
+            out[:] = 0.0
+            add_layer(x, skip, out, False)
+            add_layer(unit, output, out, True)
             count += 1
-            total += float(first)
-            handicap[t, d] = second
+            total += float(out[0])
+            handicap[t, d] = out[1]
             least = min(least, handicap[t, d])
         for d in range(p):
             handicap[t, d] = handicap[t, d] - least if able[t, d] else 0.0

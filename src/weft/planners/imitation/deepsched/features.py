@@ -12,7 +12,7 @@ import numpy as np
 from weft.formats.safetensors_file import Numbers
 from weft.model import Problem, ProblemArrays
 from weft.model.columns import FloatArray
-from weft.planners.lists.timeline import Timeline, earliest_start
+from weft.sim.kernel.gaps import Timeline, earliest_start
 from weft.sim.kernel.jit import njit, njit_inline
 from weft.sim.kernel.ranks import downward_rank, mean_durations, mean_transfer, upward_rank
 

@@ -20,6 +20,7 @@ from weft.formats.safetensors_file import Numbers, read_arrays, write_arrays
 from weft.model.columns import FloatArray
 from weft.planners.imitation.deepsched.features import PAIR_FEATURES, TASK_FEATURES
 from weft.sim.kernel.jit import njit, njit_inline
+from weft.sim.kernel.mlp import add_layer, layer, standardise
 
 HEADS = 3
 """Outputs of the encoder before the context: priority, start, finish."""
@@ -124,21 +125,11 @@ def encode(net: DeepNetwork, rows: Numbers) -> Numbers:
         np.empty(wide, np.float32),
     )
     for t in range(n):
-        one[:], two[:], result[t] = net.first_bias, net.second_bias, net.out_bias
-        for i in range(features):
-            x[i] = (rows[t, i] - net.mean[i]) * net.scale[i]
-            for j in range(wide):
-                one[j] += x[i] * net.first[i, j]
-            for j in range(outputs):
-                result[t, j] += x[i] * net.skip[i, j]
-        for i in range(wide):
-            if one[i] > 0:
-                for j in range(wide):
-                    two[j] += one[i] * net.second[i, j]
-        for i in range(wide):
-            if two[i] > 0:
-                for j in range(outputs):
-                    result[t, j] += two[i] * net.out[i, j]
+        standardise(rows[t], net.mean, net.scale, x)
+        layer(x, net.first, net.first_bias, one, False)
+        layer(one, net.second, net.second_bias, two, True)
+        layer(x, net.skip, net.out_bias, result[t], False)
+        add_layer(two, net.out, result[t], True)
     return result
 
 

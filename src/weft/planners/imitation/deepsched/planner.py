@@ -39,7 +39,7 @@ from weft.planners.lists.insertion import (
     place,
 )
 from weft.planners.lists.ranks import rank_order
-from weft.planners.lists.timeline import free_from, idle_timeline
+from weft.sim.kernel.gaps import free_from, idle_timeline
 from weft.planners.planner import PLANNERS, QUICK, Solution, refuse_choices
 from weft.sim.kernel.jit import njit
 
