@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
@@ -26,6 +27,22 @@ def closest(name: str, known: Iterable[str]) -> str:
     return f"; known: {', '.join(known)}" if known else ""
 
 
+def reject_unknown(options: Iterable[str], known: Iterable[str], what: str) -> None:
+    """Raise `UnknownName`, with the closest known option, for the first one `what` does not have.
+
+    Examples
+    --------
+    >>> reject_unknown(["taks"], ["tasks", "seed"], "generator 'layered'")
+    Traceback (most recent call last):
+    ...
+    weft.errors.UnknownName: generator 'layered' has no option 'taks'; did you mean 'tasks'?
+    """
+    known = list(known)
+    for option in options:
+        if option not in known:
+            raise UnknownName(f"{what} has no option '{option}'{closest(option, known)}")
+
+
 class Registry(Generic[T]):
     """A table of factories. Being registered is being tested: the contract tests run over every entry.
 
@@ -42,14 +59,18 @@ class Registry(Generic[T]):
     def __init__(self, noun: str) -> None:
         self.noun = noun
         self._factories: dict[str, Callable[..., T]] = {}
+        self._summaries: dict[str, str] = {}
 
-    def register(self, name: str) -> Callable[[Callable[..., T]], Callable[..., T]]:
-        """Enter a factory under a name (a decorator)."""
+    def register(
+        self, name: str, *, summary: str = ""
+    ) -> Callable[[Callable[..., T]], Callable[..., T]]:
+        """Register a factory under a name (a decorator); `summary` describes it in one line."""
 
         def enter(factory: Callable[..., T]) -> Callable[..., T]:
             if name in self._factories:
                 raise ValueError(f"{self.noun} '{name}' is registered twice")
             self._factories[name] = factory
+            self._summaries[name] = summary
             return factory
 
         return enter
@@ -59,6 +80,11 @@ class Registry(Generic[T]):
         if name not in self._factories:
             raise UnknownName(f"unknown {self.noun} '{name}'{closest(name, self.names())}")
         return self._factories[name]
+
+    def summary(self, name: str) -> str:
+        """Return the description of a name: its own, or the first line of the docstring."""
+        factory = self.factory(name)
+        return self._summaries[name] or (inspect.getdoc(factory) or "").split("\n", 1)[0]
 
     def create(self, name: str, **options: object) -> T:
         """Make the object of a name; options go to its factory."""

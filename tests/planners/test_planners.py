@@ -19,7 +19,7 @@ from weft.formats import load_workflow
 from weft.model import Cluster, Problem
 from weft.model.check import check
 from weft.planners import PLANNERS, plan
-from weft.planners.lists.pins import critical_path, pin_to_best
+from weft.planners.lists.placements import critical_path, pin_to_best
 from weft.planners.lists.placements import COMBINATIONS, PLACEMENTS, ListPlanner
 from weft.planners.lists.ranks import RANKS, rank_order
 from weft.sim.kernel.gaps import earliest_start, free_from, idle_timeline, occupy
@@ -143,7 +143,7 @@ def test_immediate_rules():
         1,
     ]  # the second ends at 2 on both: the lower number
     assert plan(problem, "round-robin").schedule.device.tolist() == [0, 1, 0]
-    assert plan(problem, "fastest").schedule.device.tolist() == [0, 0, 0]
+    assert plan(problem, "single-device").schedule.device.tolist() == [0, 0, 0]
 
 
 def test_forbidden_devices_are_passed_over():
@@ -156,7 +156,7 @@ def test_forbidden_devices_are_passed_over():
         assert check(problem, schedule) == []
         assert schedule.device[schedule.task == 0].tolist() == [1]
     assert (
-        plan(problem, "fastest").schedule.device.tolist()[1] == 0
+        plan(problem, "single-device").schedule.device.tolist()[1] == 0
     )  # device 1 runs all but this one
 
 

@@ -53,7 +53,10 @@ def run(args: argparse.Namespace) -> None:
 def _planners() -> dict[str, str]:
     from weft.planners import PLANNERS
 
-    return {name: _about_planner(PLANNERS.create(name)) for name in PLANNERS.names()}
+    return {
+        name: f"{PLANNERS.summary(name)} Supports {', '.join(sorted(PLANNERS.create(name).supports))}."
+        for name in PLANNERS.names()
+    }
 
 
 def _policies() -> dict[str, str]:
@@ -80,17 +83,6 @@ def _devices() -> dict[str, str]:
 
 def _formats() -> dict[str, str]:
     return FORMATS
-
-
-def _about_planner(planner: Any) -> str:
-    """A list planner is its rank and its placement; others speak for themselves. All say what they support."""
-    supports = f"Supports {', '.join(sorted(planner.supports))}."
-    if not hasattr(planner, "rank") or not hasattr(planner, "placement"):
-        return f"{_about(planner)} {supports}"
-    from weft.planners.lists.placements import PLACEMENTS
-
-    placement = _about(PLACEMENTS.factory(planner.placement))
-    return f"Rank '{planner.rank}', placement '{planner.placement}'. {placement} {supports}"
 
 
 def _about_policy(policy: Any) -> str:

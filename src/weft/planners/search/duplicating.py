@@ -133,7 +133,9 @@ def _copy_start(a: ProblemArrays, w: Copier, u: int, d: int) -> tuple[float, int
             soon = min(soon, w.finish[run] + (a.latency[x, d] + a.pred_data[e] * a.per_byte[x, d]))
             run = w.older[run]
         ready = max(ready, soon)
-    return gap_in_chain(w.latest[d], w.before, w.start, w.finish, ready, a.work[u] * a.pace[a.row[u], d])
+    return gap_in_chain(
+        w.latest[d], w.before, w.start, w.finish, ready, a.work[u] * a.pace[a.row[u], d]
+    )
 
 
 @njit

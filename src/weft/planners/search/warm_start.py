@@ -14,7 +14,7 @@ from weft.planners.search.clock import Clock
 
 LISTS = ("heft", "heft-saga-mean", "heft-node", "peft", "greedy", "cpop")
 FRONTS = ("dls", "etf", "sufferage", "min-min", "max-min", "lookahead")
-REST = ("mct", "met", "olb", "fastest", "round-robin", "random")
+REST = ("mct", "met", "olb", "single-device", "round-robin", "random")
 COPIES = ("heft-deft", "peft-deft", "cpop-deft", "fifo-deft", "tdca")
 
 FRONT_LIMIT = 20_000

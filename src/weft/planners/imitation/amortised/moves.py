@@ -156,17 +156,17 @@ def anneal_guided(
             i = below(c.random, path.size[0])
             t, wait = path.task[i], path.wait[i]
             if wait != NONE and uniform(c.random) < DIRECT:
-                first = uniform(c.random) < 0.5
+                waiting_one = uniform(c.random) < 0.5
                 if w.device[wait] != w.device[t]:
-                    new = w.device[wait] if first else w.device[t]
-                    t = t if first else wait
+                    new = w.device[wait] if waiting_one else w.device[t]
+                    t = t if waiting_one else wait
                 elif c.place[wait] < c.place[t]:
                     there = (
                         before_wait(a, c.place, t, wait)
-                        if first
+                        if waiting_one
                         else behind_waiting(a, c.place, wait, t)
                     )
-                    t = t if first else wait
+                    t = t if waiting_one else wait
         if new == NO_MOVE and there == NONE:
             if uniform(c.random) < DEVICE_MOVES:
                 if uniform(c.random) < PAIR:
@@ -185,9 +185,8 @@ def anneal_guided(
             if there == here:
                 continue
             shift(c.order, c.place, here, there)
-            value = decode_from(
-                a, goal, c.order, c.choice, tail, limit, w, min(here, there), max(here, there), now
-            )
+            first, last = min(here, there), max(here, there)
+            value = decode_from(a, goal, c.order, c.choice, tail, limit, w, first, last, now)
             if value == np.inf:
                 shift(c.order, c.place, there, here)
                 continue
@@ -201,7 +200,7 @@ def anneal_guided(
             if new == old and new == others:
                 continue
             c.choice[t] = c.choice[other] = new
-            if new == w.device[t] and new == w.device[other]:  # they are there already
+            if new == w.device[t] and new == w.device[other]:  # both run there already
                 continue
             first, last = min(here, c.place[other]), max(here, c.place[other])
             value = decode_from(a, goal, c.order, c.choice, tail, limit, w, first, last, now)

@@ -19,11 +19,11 @@ from weft.errors import InvalidInput
 from weft.formats.safetensors_file import Numbers, read_arrays, write_arrays
 from weft.model import ProblemArrays
 from weft.model.columns import BoolArray, FloatArray, IntArray
-from weft.planners.imitation.amortised.decoder import place_all
 from weft.planners.imitation.amortised.features import NAMES, SIZE
-from weft.planners.lists.ranks import _order_of_free as order_of_free
+from weft.planners.lists.ranks import order_of_free
+from weft.planners.objective import Goal
 from weft.planners.search.annealing import uniform
-from weft.planners.search.decoder import ANY, NONE, Decoder
+from weft.planners.search.decoder import ANY, NONE, Decoder, decode_from
 from weft.sim.kernel.jit import njit
 from weft.sim.kernel.mlp import add_layer, layer, standardise
 
@@ -139,6 +139,7 @@ def score_pairs(w: Weights, features: Numbers, able: BoolArray) -> tuple[FloatAr
 def one_pass(
     w: Weights,
     a: ProblemArrays,
+    goal: Goal,
     features: Numbers,
     able: BoolArray,
     rank: FloatArray,
@@ -148,13 +149,14 @@ def one_pass(
 ) -> float:
     """Network and decoder in one: the makespan of the schedule it leaves in the decoder."""
     correction, handicap = score_pairs(w, features, able)
-    return _decode(a, rank + correction * unit, handicap * unit, tail, np.inf, decoder)
+    return _decode(a, goal, rank + correction * unit, handicap * unit, tail, np.inf, decoder)
 
 
 @njit
 def sample_passes(
     w: Weights,
     a: ProblemArrays,
+    goal: Goal,
     features: Numbers,
     able: BoolArray,
     rank: FloatArray,
@@ -167,7 +169,7 @@ def sample_passes(
 ) -> float:
     """One pass, and so many with normal noise on its outputs; the best makespan, its schedule in the decoder."""
     correction, handicap = score_pairs(w, features, able)
-    best = _decode(a, rank + correction * unit, handicap * unit, tail, np.inf, decoder)
+    best = _decode(a, goal, rank + correction * unit, handicap * unit, tail, np.inf, decoder)
     for _ in range(samples):
         key, extra = rank + correction * unit, handicap * unit
         for t in range(len(key)):
@@ -175,7 +177,7 @@ def sample_passes(
             for d in range(extra.shape[1]):
                 extra[t, d] += noise * unit * normal(random)
         best = min(
-            best, _decode(a, key, extra, tail, best, decoder)
+            best, _decode(a, goal, key, extra, tail, best, decoder)
         )  # what is not better leaves the decoder as it was
     return best
 
@@ -183,6 +185,7 @@ def sample_passes(
 @njit
 def _decode(
     a: ProblemArrays,
+    goal: Goal,
     key: FloatArray,
     handicap: FloatArray,
     tail: FloatArray,
@@ -190,9 +193,8 @@ def _decode(
     decoder: Decoder,
 ) -> float:
     order = free_order(a, key)
-    return place_all(
-        a, order, np.full(len(order), ANY), tail, handicap, limit, decoder, 0, NONE, np.inf
-    )
+    anywhere = np.full(len(order), ANY)
+    return decode_from(a, goal, order, anywhere, tail, limit, decoder, 0, NONE, np.inf, handicap)
 
 
 @njit

@@ -23,7 +23,7 @@ from weft.planners.imitation.amortised.network import (
     sample_passes,
     shipped_weights,
 )
-from weft.planners.objective import Objective
+from weft.planners.objective import Goal, Objective
 from weft.planners.planner import EXACT, PLANNERS, QUICK, Solution, refuse_choices
 from weft.planners.search.anytime import BOUND_CELLS, CHAINS, DEFAULT_CELLS, DEFAULT_MOVES
 from weft.planners.search.clock import Clock
@@ -130,6 +130,7 @@ class Observation(NamedTuple):
     """A problem as network and decoder take it."""
 
     arrays: ProblemArrays
+    goal: Goal
     features: Numbers
     able: BoolArray
     rank: FloatArray
@@ -176,6 +177,7 @@ def observe(problem: Problem, start: WarmStart) -> Observation:
     tail = device_tails(problem)
     return Observation(
         problem.arrays,
+        Objective.of("makespan").goal(problem),
         pair_features(problem, start, tail),
         np.isfinite(problem.pace)[problem.row],
         upward_rank(problem),
