@@ -77,6 +77,15 @@ def uniform(random: np.ndarray) -> float:
 
 
 @njit
+def set_state(c: Chain, order: IntArray, choice: IntArray) -> None:
+    """Set the current order and choices of a chain."""
+    c.order[:] = order
+    c.choice[:] = choice
+    for j in range(len(order)):
+        c.place[order[j]] = j
+
+
+@njit
 def begin(
     a: ProblemArrays,
     goal: Goal,
@@ -87,10 +96,7 @@ def begin(
     choice: IntArray,
 ) -> float:
     """Start a chain at an order and choices; its best state stays if it is better."""
-    c.order[:] = order
-    c.choice[:] = choice
-    for j in range(len(order)):
-        c.place[order[j]] = j
+    set_state(c, order, choice)
     c.value[CURRENT] = decode(a, goal, c.order, c.choice, tail, w)
     if c.value[CURRENT] < c.value[BEST]:
         keep(c)

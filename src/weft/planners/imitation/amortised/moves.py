@@ -24,7 +24,6 @@ from weft.planners.search.annealing import (
     DEVICE_MOVES,
     Chain,
     another_place,
-    begin,
     below,
     keep,
     make_chain,
@@ -32,7 +31,7 @@ from weft.planners.search.annealing import (
     uniform,
 )
 from weft.planners.search.decoder import ANY, NONE, Decoder, decode_from, make_decoder
-from weft.planners.search.team import COLD, Team, Worker, _begin_all
+from weft.planners.search.team import Team, Worker
 from weft.planners.search.warm_start import WarmStart
 from weft.rng import generator
 from weft.sim.kernel.jit import njit
@@ -224,30 +223,25 @@ class GuidedWorker(Worker):
     path: Path = field(kw_only=True)
 
     def begin(self, order: IntArray, choice: IntArray) -> None:
-        """WarmStart a run here; the best so far is kept."""
-        begin(self.problem.arrays, self.goal, self.tail, self.chain, self.decoder, order, choice)
+        """Start a run at this state; the best state so far stays."""
+        super().begin(order, choice)
         trace_path(self.problem.arrays, self.decoder, self.path)
 
     def anneal(self, count: int, share: float, target: float) -> None:
-        """Try so many moves at the temperature that belongs to a share of the run."""
-        temperature = self.hot * COLD**-share
-        anneal_guided(
+        """Try a number of moves at the temperature for a share of the run."""
+        a, c, w, temperature = (
             self.problem.arrays,
-            self.goal,
-            self.tail,
             self.chain,
             self.decoder,
-            self.path,
-            count,
-            temperature,
-            target,
+            self.temperature(share),
         )
+        anneal_guided(a, self.goal, self.tail, c, w, self.path, count, temperature, target)
 
 
 def guided_team(problem: Problem, start: WarmStart, *, chains: int, seed: int) -> Team:
-    """As many workers as chains, all at the start."""
+    """Make one worker per chain, all at the warm start."""
     tail, goal = device_tails(problem), Objective.of("makespan").goal(problem)
-    workers: list[Worker] = [
+    workers = [
         GuidedWorker(
             problem,
             tail,
@@ -259,4 +253,4 @@ def guided_team(problem: Problem, start: WarmStart, *, chains: int, seed: int) -
         )
         for s in generator(seed, "amortised", "chains").integers(1, 2**63, chains).tolist()
     ]
-    return Team(workers, _begin_all(workers, start.order, start.device))
+    return Team.starting(workers, start.order, start.device)
