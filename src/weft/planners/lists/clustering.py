@@ -7,9 +7,9 @@ public code to compare with. Its four steps:
    come from the same device or, after a mean transfer, from the parent's best device. The *critical
    parent* of a task is the parent whose data would arrive last if sent.
 2. *Clusters.* From the exits upwards, a task outside all clusters opens one. The cluster takes the
-   critical parent, then that parent's critical parent, and so on up to an entry or a clustered task.
-3. *Merging.* In order of upward rank, a cluster goes to the device that would finish it first, given
-   the tasks placed there, the work reserved for other clusters, and a copy of the parent that
+   critical parent, then that one's critical parent, and so on up to an entry or a clustered task.
+3. *Merging.* In order of upward rank, a cluster goes to the device that would finish it first,
+   given the tasks placed there, the work reserved for other clusters, and a copy of the parent that
    delays it. Tasks that this device cannot run go to their earliest finish.
 4. *Copies on demand.* A parent whose data delay a task runs again on the task's device, as long as
    that lets the task finish earlier.
@@ -34,8 +34,8 @@ from weft.planners.lists.duplication import (
 )
 from weft.planners.lists.insertion import durations_of, earliest_finish
 from weft.planners.lists.ranks import rank_order
-from weft.sim.kernel.gaps import Timeline, earliest_start, idle_timeline
 from weft.planners.planner import PLANNERS, QUICK, Solution, refuse_choices
+from weft.sim.kernel.gaps import Timeline, earliest_start, idle_timeline
 from weft.sim.kernel.jit import njit
 from weft.sim.kernel.ranks import mean_transfer, upward_rank
 

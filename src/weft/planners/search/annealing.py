@@ -23,7 +23,7 @@ DEVICE_MOVES = 0.5
 """Share of moves that change a device; the others change the order."""
 
 ANY_SHARE, NEIGHBOUR_SHARE = 0.7, 0.15
-"""Shares of device moves to the earliest finish and to a neighbour's device; the rest go anywhere."""
+"""Shares of device moves to the earliest finish and to a neighbour's device; the rest: to any."""
 
 OTHER_ANY_SHARE = 0.2
 """`ANY_SHARE` for objectives other than the makespan: an early finish is worth less for them."""

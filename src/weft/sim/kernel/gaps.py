@@ -2,7 +2,7 @@
 
 A task may go into the earliest idle interval of a device that is long enough, not only behind the
 last task there: the insertion-based policy of Topcuoglu, Hariri and Wu (2002), section 4.1. Every
-planner and policy that inserts searches here. The search exists once per layout of a device's tasks:
+planner and policy that inserts searches here, once per layout of a device's tasks:
 
 - `earliest_start`: a `Timeline` of idle intervals. A binary search and a short scan, for planners
   that only add tasks. It drops intervals of no length.

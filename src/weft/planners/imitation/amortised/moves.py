@@ -1,10 +1,12 @@
-"""Annealing with moves that know what the makespan hangs on; shares of moves chosen by racing on problems to learn from.
+"""Annealing with moves along the critical path, compiled.
 
-The search keeps one critical path of the current schedule: from the last task to end back to one that starts at once, each waiting either
-for a task on its device or for data. Some moves take a task from it and undo the wait: to the device the data come from, or the sender to
-its own; before the task it waits for, or that one behind it. (The idea of the critical block, Grabowski, Nowicki and Zdrzalka, 1986.)
-Others put a task and a neighbour in the graph on one device together, which single moves rarely manage where transfers are long. All
-else is as in `annealing`.
+The search keeps one critical path of the current schedule: from the last task back to one that
+starts at time 0, each waiting either for a task on its device or for data. Some moves take a task
+from the path and remove its wait: the task goes to the device of the sender or the sender to its
+device; or the task goes before the task it waits for, or that one behind it (critical blocks:
+Grabowski, Nowicki and Zdrzalka 1986). Others put a task and a neighbour in the graph on one device
+together, which single moves rarely achieve if transfers are long. The rest is as in `annealing`.
+The shares of moves were chosen by racing on training problems.
 """
 
 from __future__ import annotations
@@ -37,13 +39,14 @@ from weft.rng import generator
 from weft.sim.kernel.jit import njit
 
 CRITICAL, DIRECT = 0.3, 0.8
-"""Share of moves that take a task from the critical path; and of these, those that undo the wait. The others are as for any task."""
+"""Share of moves that take a task from the critical path, and the share of these that remove its
+wait; the others are as for any task."""
 
 PAIR = 0.3
-"""Share of the other moves of devices that move a task and a neighbour together."""
+"""Share of the other device moves that move a task and a neighbour together."""
 
 ANY_SHARE, NEIGHBOUR_SHARE = 0.7, 0.15
-"""Of devices: left open, or that of a neighbour; the rest any."""
+"""Shares of device moves to the earliest finish and to a neighbour's device; the rest: to any."""
 
 NO_MOVE = -2
 
@@ -52,18 +55,18 @@ class Path(NamedTuple):
     """A critical path, last task first."""
 
     task: IntArray  # (n,)
-    wait: IntArray  # (n,) the task it waits for, or NONE
+    wait: IntArray  # (n,) the task that each one waits for, or NONE
     size: IntArray  # (1,)
 
 
 def make_path(n: int) -> Path:
-    """Room for n tasks."""
+    """Make an empty path with memory for n tasks."""
     return Path(np.zeros(n, np.int64), np.full(n, NONE), np.zeros(1, np.int64))
 
 
 @njit
 def trace_path(a: ProblemArrays, w: Decoder, path: Path) -> None:
-    """Find a critical path of the schedule just decoded."""
+    """Find a critical path of the schedule in the decoder."""
     t = int(np.argmax(w.finish))
     size = 0
     while t != NONE:
@@ -85,15 +88,14 @@ def trace_path(a: ProblemArrays, w: Decoder, path: Path) -> None:
                         break
         path.task[size], path.wait[size] = t, wait
         size += 1
-        t = (
-            wait if size < len(path.task) else NONE
-        )  # tasks of no duration may wait for one another at one time
+        # Tasks of no duration may wait for one another at the same time.
+        t = wait if size < len(path.task) else NONE
     path.size[0] = size
 
 
 @njit
 def neighbour(a: ProblemArrays, t: int, random: np.ndarray) -> int:
-    """A parent or child of a task; NONE if it has neither."""
+    """Draw a parent or child of a task; NONE if it has neither."""
     parents, children = a.pred_ptr[t + 1] - a.pred_ptr[t], a.succ_ptr[t + 1] - a.succ_ptr[t]
     if parents + children == 0:
         return NONE
@@ -103,7 +105,7 @@ def neighbour(a: ProblemArrays, t: int, random: np.ndarray) -> int:
 
 @njit
 def before_wait(a: ProblemArrays, place: IntArray, t: int, wait: int) -> int:
-    """The place of the task waited for, or the first behind the parents of this one."""
+    """Return the place of the task waited for, or the first place behind the parents."""
     there = place[wait]
     for e in range(a.pred_ptr[t], a.pred_ptr[t + 1]):
         there = max(there, place[a.pred[e]] + 1)
@@ -112,7 +114,7 @@ def before_wait(a: ProblemArrays, place: IntArray, t: int, wait: int) -> int:
 
 @njit
 def behind_waiting(a: ProblemArrays, place: IntArray, wait: int, t: int) -> int:
-    """For the task waited for: the place of the one that waits, or the last before its own children."""
+    """Return, for the task waited for, the place of the waiting one or the last before children."""
     there = place[t]
     for e in range(a.succ_ptr[wait], a.succ_ptr[wait + 1]):
         there = min(there, place[a.succ[e]] - 1)
@@ -123,7 +125,7 @@ def behind_waiting(a: ProblemArrays, place: IntArray, wait: int, t: int) -> int:
 def another_choice(
     a: ProblemArrays, device: IntArray, t: int, random: np.ndarray, anywhere: float
 ) -> int:
-    """A device for a task, or ANY; it may be one that cannot run it."""
+    """Draw a choice for a task: `ANY` with probability `anywhere`; the device may be unable."""
     kind = uniform(random)
     if kind < anywhere:
         return ANY
@@ -208,7 +210,7 @@ def anneal_guided(
                 c.choice[t] = old
                 continue
         c.value[CURRENT] = value
-        if value != now:  # then all tasks were placed, and the decoder knows who is before whom
+        if value != now:  # then all tasks were placed, and the chains are complete
             trace_path(a, w, path)
         if value < c.value[BEST]:
             keep(c)

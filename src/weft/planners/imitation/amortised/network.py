@@ -1,8 +1,9 @@
-"""The network of `amortised`: one pass over tasks x devices gives each task a correction of its rank and each device a handicap.
+"""The network of `amortised`: corrections of ranks, and handicaps of devices.
 
-A pair's features go through one hidden layer with ReLU, and past it. The first output, averaged over the devices, is added to the task's
-upward rank; the second to the finish on the device when the decoder chooses one. Both are in units of a mean duration plus a mean
-transfer. With all weights zero the decoder is HEFT.
+The features of a task on a device go through one hidden layer with ReLU and a skip connection. The
+first output, averaged over the devices, is added to the task's upward rank; the second to its
+finish on the device when the decoder compares devices. Both are in units of a mean duration plus a
+mean transfer. With all weights zero the decoder is HEFT.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ SHIPPED = Path(__file__).parents[3] / "policies" / "bundled" / "amortised.safete
 
 
 class Weights(NamedTuple):
-    """Arrays of the network: inputs enter as (x - mean) * scale; `skip` is the way past the hidden layer."""
+    """Arrays of the network; an input x enters as (x - mean) * scale."""
 
     mean: Numbers  # (SIZE,)
     scale: Numbers  # (SIZE,)
-    hidden: Numbers  # (SIZE, HIDDEN): an input's row to all units, so that the inner loop runs over memory
+    hidden: Numbers  # (SIZE, HIDDEN)
     offset: Numbers  # (HIDDEN,)
     output: Numbers  # (2, HIDDEN)
-    skip: Numbers  # (2, SIZE)
+    skip: Numbers  # (2, SIZE) past the hidden layer
 
 
 SHAPES = {
@@ -53,15 +54,17 @@ SHAPES = {
 
 
 def weights_of(arrays: Mapping[str, Numbers], *, source: str = "amortised") -> Weights:
-    """Check named arrays and make a network of them."""
+    """Check named arrays and build the network."""
     if sorted(arrays) != sorted(SHAPES):
         raise InvalidInput(
-            f"{source}: arrays are {', '.join(sorted(arrays))}; expected {', '.join(sorted(SHAPES))}"
+            f"{source}: arrays are {', '.join(sorted(arrays))}; "
+            f"expected {', '.join(sorted(SHAPES))}"
         )
     for name, array in arrays.items():
         if array.shape != SHAPES[name] or not np.isfinite(array).all():
             raise InvalidInput(
-                f"{source}: array '{name}' must be finite and of shape {SHAPES[name]}; its shape is {array.shape}"
+                f"{source}: array '{name}' must be finite and of shape {SHAPES[name]}; "
+                f"its shape is {array.shape}"
             )
     return Weights(
         **{name: np.ascontiguousarray(arrays[name], np.float32) for name in Weights._fields}
@@ -69,11 +72,12 @@ def weights_of(arrays: Mapping[str, Numbers], *, source: str = "amortised") -> W
 
 
 def zero_weights() -> Weights:
-    """The network that changes nothing: HEFT.
+    """Return the network without effect: HEFT.
 
     Examples
     --------
-    >>> correction, handicap = score_pairs(zero_weights(), np.ones((2, 3, SIZE), np.float32), np.ones((2, 3), bool))
+    >>> features, able = np.ones((2, 3, SIZE), np.float32), np.ones((2, 3), bool)
+    >>> correction, handicap = score_pairs(zero_weights(), features, able)
     >>> correction.tolist(), float(abs(handicap).max())
     ([0.0, 0.0], 0.0)
     """
@@ -82,19 +86,19 @@ def zero_weights() -> Weights:
 
 @cache
 def shipped_weights() -> Weights:
-    """The network that comes with weft."""
+    """Return the network that comes with weft."""
     return read_weights(SHIPPED)
 
 
 def read_weights(path: Path) -> Weights:
-    """Read a network from a safetensors file; nothing in it is run."""
+    """Read a network from a safetensors file."""
     if not path.is_file():
         raise InvalidInput(f"{path}: no such file; make one with: weft train amortised")
     return weights_of(read_arrays(path), source=str(path))
 
 
 def save_weights(weights: Weights, path: Path, record: Mapping[str, Any]) -> Path:
-    """Write the numbers to `path` (.safetensors), and what they are and how they came about beside it (.json)."""
+    """Write the arrays to `path` (.safetensors) and a card with their training beside it."""
     write_arrays(path, weights._asdict())
     card = {
         "format": "weft-amortised",
@@ -110,7 +114,10 @@ def save_weights(weights: Weights, path: Path, record: Mapping[str, Any]) -> Pat
 
 @njit
 def score_pairs(w: Weights, features: Numbers, able: BoolArray) -> tuple[FloatArray, FloatArray]:
-    """(n,) corrections of the rank and (n, p) handicaps of the devices, in units; `able` says which device can run which task."""
+    """Compute (n,) corrections of ranks and (n, p) handicaps of devices, in units.
+
+    `able` is (n, p): whether a device can run a task.
+    """
     n, p, size = features.shape
     correction, handicap = np.zeros(n), np.zeros((n, p))
     x, unit = np.empty(size, np.float32), np.empty(len(w.offset), np.float32)
@@ -147,7 +154,7 @@ def one_pass(
     tail: FloatArray,
     decoder: Decoder,
 ) -> float:
-    """Network and decoder in one: the makespan of the schedule it leaves in the decoder."""
+    """Apply network and decoder; return the makespan of the schedule in the decoder."""
     correction, handicap = score_pairs(w, features, able)
     return _decode(a, goal, rank + correction * unit, handicap * unit, tail, np.inf, decoder)
 
@@ -167,7 +174,7 @@ def sample_passes(
     random: np.ndarray,
     decoder: Decoder,
 ) -> float:
-    """One pass, and so many with normal noise on its outputs; the best makespan, its schedule in the decoder."""
+    """Do one pass and passes with normal noise on the outputs; return the best makespan."""
     correction, handicap = score_pairs(w, features, able)
     best = _decode(a, goal, rank + correction * unit, handicap * unit, tail, np.inf, decoder)
     for _ in range(samples):
@@ -176,9 +183,8 @@ def sample_passes(
             key[t] += noise * unit * normal(random)
             for d in range(extra.shape[1]):
                 extra[t, d] += noise * unit * normal(random)
-        best = min(
-            best, _decode(a, goal, key, extra, tail, best, decoder)
-        )  # what is not better leaves the decoder as it was
+        # A pass above the limit leaves the decoder unchanged.
+        best = min(best, _decode(a, goal, key, extra, tail, best, decoder))
     return best
 
 
@@ -199,7 +205,7 @@ def _decode(
 
 @njit
 def normal(random: np.ndarray) -> float:
-    """A standard normal number (Box and Muller, 1958)."""
+    """Draw a standard normal number (Box and Muller 1958)."""
     return float(
         np.sqrt(-2.0 * np.log(1.0 - uniform(random))) * np.cos(2.0 * np.pi * uniform(random))
     )
@@ -207,7 +213,7 @@ def normal(random: np.ndarray) -> float:
 
 @njit
 def free_order(a: ProblemArrays, key: FloatArray) -> IntArray:
-    """Always the task of highest key among those whose parents came before; the lower number among equals."""
+    """Order tasks by key, parents before children; the lowest number among equals."""
     order = np.argsort(-key, kind="mergesort")
     place = np.empty(len(order), np.int64)
     for i in range(len(order)):
