@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from tests.planners.test_anytime import layered
 from tests.support.brute_force import shortest
 from tests.support.strategies import problems
-from weft.errors import MissingExtra, Unsupported
+from weft.errors import MissingExtra, UnknownName
 from weft.formats import load
 from weft.model import Problem
 from weft.model.check import check
@@ -97,5 +97,5 @@ def test_without_ortools(monkeypatch):
 
 
 def test_other_objectives_are_refused():
-    with pytest.raises(Unsupported, match="handles the objective 'makespan' only, not 'energy'"):
+    with pytest.raises(UnknownName, match="'exact' has no option 'objective'; .*anytime"):
         plan(layered(5), "exact", objective="energy")

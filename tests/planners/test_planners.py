@@ -19,8 +19,13 @@ from weft.formats import load_workflow
 from weft.model import Cluster, Problem
 from weft.model.check import check
 from weft.planners import PLANNERS, plan
-from weft.planners.lists.placements import critical_path, pin_to_best
-from weft.planners.lists.placements import COMBINATIONS, PLACEMENTS, ListPlanner
+from weft.planners.lists.placements import (
+    COMBINATIONS,
+    PLACEMENTS,
+    ListPlanner,
+    critical_path,
+    pin_to_best,
+)
 from weft.planners.lists.ranks import RANKS, rank_order
 from weft.sim.kernel.gaps import earliest_start, free_from, idle_timeline, occupy
 from weft.sim.kernel.ranks import upward_rank
@@ -61,7 +66,8 @@ def test_published_upward_ranks():
 
 
 def test_published_critical_path():
-    # CPOP's example: tasks 1, 2, 9 and 10 of the paper, on the second processor: 16 + 19 + 12 + 7 = 54.
+    # CPOP's example: tasks 1, 2, 9 and 10 of the paper, on the second processor:
+    # 16 + 19 + 12 + 7 = 54.
     problem = topcuoglu()
     assert critical_path(problem).tolist() == [0, 1, 8, 9]
     assert pin_to_best(problem, critical_path(problem))[[0, 1, 8, 9]].tolist() == [1, 1, 1, 1]
@@ -97,7 +103,8 @@ def test_no_planner_without_copies_beats_a_proven_optimum():
 
 
 def test_insertion_uses_a_gap():
-    # Task 1 waits on device 0 for its data until 5; task 2 (rank 2, after 3 + 9 and 9) fits into [2, 5] there. Device 1 is slow.
+    # Task 1 waits on device 0 for its data until 5; task 2 (rank 2, after 3 + 9 and 9) fits into
+    # [2, 5] there. Device 1 is slow.
     problem = Problem.from_arrays([[9.0, 1.0], [9.0, 99.0], [2.0, 99.0]], [[0, 1]], [4.0])
     schedule = plan(problem, "heft").schedule
     assert schedule.device.tolist() == [1, 0, 0]
@@ -105,7 +112,8 @@ def test_insertion_uses_a_gap():
 
 
 def test_a_copy_saves_a_transfer():
-    # One parent (1 s), two children (4 s), 9 bytes at 1 byte/s. Without copies both children stay: 1 + 4 + 4. With one: 1 + 4.
+    # One parent (1 s), two children (4 s), 9 bytes at 1 byte/s. Without copies both children stay:
+    # 1 + 4 + 4. With one: 1 + 4.
     problem = Problem.from_arrays(
         [[1.0, 1.0], [4.0, 4.0], [4.0, 4.0]], [[0, 1], [0, 2]], [9.0, 9.0]
     )
@@ -117,14 +125,16 @@ def test_a_copy_saves_a_transfer():
 
 
 def test_batch_rules_differ_as_they_should():
-    # Two equal devices; tasks of 2, 4 and 6 s. Min-Min: 2 | 4, then 6 after 2: 8. Max-Min: 6 | 4, then 2 after 4: 6.
+    # Two equal devices; tasks of 2, 4 and 6 s. Min-Min: 2 | 4, then 6 after 2: 8.
+    # Max-Min: 6 | 4, then 2 after 4: 6.
     problem = Problem.from_arrays([[2.0, 2.0], [4.0, 4.0], [6.0, 6.0]])
     assert plan(problem, "min-min").makespan == 8.0
     assert plan(problem, "max-min").makespan == 6.0
 
 
 def test_sufferage_serves_the_task_that_would_lose_most():
-    # Task 0 loses 1 s on device 1, task 1 loses 10 s: task 1 gets device 0, then task 0 takes min(3 + 3, 4) = 4 on device 1.
+    # Task 0 loses 1 s on device 1, task 1 loses 10 s: task 1 gets device 0, then task 0 takes
+    # min(3 + 3, 4) = 4 on device 1.
     problem = Problem.from_arrays([[3.0, 4.0], [3.0, 13.0]])
     schedule = plan(problem, "sufferage").schedule
     assert (schedule.device.tolist(), schedule.makespan) == ([1, 0], 4.0)
@@ -137,11 +147,8 @@ def test_immediate_rules():
     problem = Problem.from_arrays([[1.0, 2.0]] * 3)
     assert plan(problem, "met").schedule.device.tolist() == [0, 0, 0]
     assert plan(problem, "olb").schedule.device.tolist() == [0, 1, 0]
-    assert plan(problem, "mct").schedule.device.tolist() == [
-        0,
-        0,
-        1,
-    ]  # the second ends at 2 on both: the lower number
+    # The second task ends at 2 on both: the lower number wins.
+    assert plan(problem, "mct").schedule.device.tolist() == [0, 0, 1]
     assert plan(problem, "round-robin").schedule.device.tolist() == [0, 1, 0]
     assert plan(problem, "single-device").schedule.device.tolist() == [0, 0, 0]
 
@@ -155,9 +162,8 @@ def test_forbidden_devices_are_passed_over():
         schedule = plan(problem, name).schedule
         assert check(problem, schedule) == []
         assert schedule.device[schedule.task == 0].tolist() == [1]
-    assert (
-        plan(problem, "single-device").schedule.device.tolist()[1] == 0
-    )  # device 1 runs all but this one
+    # Device 1 runs all tasks but this one.
+    assert plan(problem, "single-device").schedule.device.tolist()[1] == 0
 
 
 def test_zero_work_tasks_keep_their_order():
@@ -198,6 +204,25 @@ def test_options_reach_the_planner():
     assert (
         plan(problem, "heft", placement="duplicate").makespan == plan(problem, "heft-deft").makespan
     )
+
+
+def test_unknown_options_are_refused():
+    problem = topcuoglu()
+    with pytest.raises(UnknownName, match="'heft' has no option 'placment'; did you mean 'placem"):
+        plan(problem, "heft", placment="duplicate")
+    with pytest.raises(
+        UnknownName,
+        match="'heft' has no option 'objective'; planners that have it: anytime, genetic, genetic-",
+    ):
+        plan(problem, "heft", objective="energy")
+    with pytest.raises(UnknownName, match="planner object 'list' has no option 'rank'"):
+        plan(problem, ListPlanner(), rank="level")
+
+
+def test_every_planner_has_its_own_summary():
+    summaries = [PLANNERS.summary(name) for name in PLANNERS.names()]
+    assert all(len(text) > 10 for text in summaries)
+    assert len(set(summaries)) == len(summaries)
 
 
 def test_timeline_fills_gaps_in_order():

@@ -54,8 +54,8 @@ def _planners() -> dict[str, str]:
     from weft.planners import PLANNERS
 
     return {
-        name: f"{PLANNERS.summary(name)} Supports {', '.join(sorted(PLANNERS.create(name).supports))}."
-        for name in PLANNERS.names()
+        name: f"{PLANNERS.summary(name)} Supports {', '.join(sorted(planner.supports))}."
+        for name, planner in ((name, PLANNERS.create(name)) for name in PLANNERS.names())
     }
 
 

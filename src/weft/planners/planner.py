@@ -6,7 +6,7 @@ import inspect
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Literal, Protocol
 
 from weft.errors import InvalidInput, UnknownName, Unsupported
@@ -142,23 +142,20 @@ def planner_options(name: str) -> list[str]:
     Examples
     --------
     >>> planner_options("heft"), planner_options("exact")
-    ([], ['threads'])
+    (['rank', 'placement'], ['threads'])
     """
-    factory = PLANNERS.factory(name)
-    fixed = {"name", *(factory.keywords if isinstance(factory, partial) else ())}
-    return [option for option in inspect.signature(factory).parameters if option not in fixed]
+    return [o for o in inspect.signature(PLANNERS.factory(name)).parameters if o != "name"]
 
 
 def _check_options(name: str, options: Iterable[str]) -> None:
     known = planner_options(name)
-    for option in options:
-        if option not in known:
-            others = [other for other in PLANNERS.names() if option in planner_options(other)]
-            if others:
-                raise UnknownName(
-                    f"planner '{name}' has no option '{option}'; planners that have it: "
-                    + ", ".join(others)
-                )
+    for option in (o for o in options if o not in known):
+        others = [other for other in PLANNERS.names() if option in planner_options(other)]
+        if others:
+            raise UnknownName(
+                f"planner '{name}' has no option '{option}'; planners that have it: "
+                + ", ".join(others)
+            )
     reject_unknown(options, known, f"planner '{name}'")
 
 

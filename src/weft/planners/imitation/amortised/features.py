@@ -2,8 +2,8 @@
 
 All features are relative (to the mean duration, the mean over devices, the makespan of the warm
 start), so that problems of all sizes look alike, and none depends on the number of a device or
-task. The warm start is the best plan of the quick planners. Its device of the task itself is left out on
-purpose: a network that reads it learns to copy the warm start and nothing else.
+task. The warm start is the best plan of the quick planners. Its device of the task itself is left
+out on purpose: a network that reads it learns to copy the warm start and nothing else.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def task_features(problem: Problem) -> TaskFeatures:
     --------
     >>> problem = Problem.from_arrays([[2.0, 4.0], [1.0, 1.0]], [[0, 1]], [6.0], bandwidth=2.0)
     >>> found = task_features(problem)
-    >>> found.rows.shape, found.scale.tolist(), found.horizon  # 1 s and 6 bytes at 2 a second; 3 + 3 + 1
+    >>> found.rows.shape, found.scale.tolist(), found.horizon  # 1 s and 6 bytes at 2 B/s; 3 + 3 + 1
     ((2, 18), [3.0, 4.0], 7.0)
     """
     n, a = problem.n, problem.arrays

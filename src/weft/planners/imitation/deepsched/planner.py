@@ -2,9 +2,10 @@
 
 After Shawky, Talaat, Adas and Youssef, but without a fixed number of tasks. Their network reads all
 tasks at once and gives a machine for each. That cannot balance the load: which of two equal
-machines is free depends on the tasks placed before. Here the network gives the order of all tasks at once,
-then a device for one task after the other, from the arrival of its inputs and the free time of the
-devices. Tasks go into the earliest gap that fits, so every schedule is valid whatever the network.
+machines is free depends on the tasks placed before. Here the network gives the order of all tasks
+at once, then a device for one task after the other, from the arrival of its inputs and the free
+time of the devices. Tasks go into the earliest gap that fits, so every schedule is valid whatever
+the network.
 """
 
 from __future__ import annotations
