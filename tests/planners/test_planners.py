@@ -36,7 +36,10 @@ CLASSIC = (*COMBINATIONS, "dls", "etf", "min-min", "max-min", "sufferage", "tdca
 def topcuoglu() -> Problem:
     """The ten tasks of Topcuoglu, Hariri and Wu (2002), figure 2, on three processors."""
     costs = "14 16 9 13 19 18 11 13 19 13 8 17 12 13 10 13 16 9 7 15 11 5 11 14 18 12 20 21 7 16"
-    edges = "0-1:18 0-2:12 0-3:9 0-4:11 0-5:14 1-7:19 1-8:16 2-6:23 3-7:27 3-8:23 4-8:13 5-7:15 6-9:17 7-9:11 8-9:13"
+    edges = (
+        "0-1:18 0-2:12 0-3:9 0-4:11 0-5:14 1-7:19 1-8:16 2-6:23 "
+        "3-7:27 3-8:23 4-8:13 5-7:15 6-9:17 7-9:11 8-9:13"
+    )
     pairs = [e.split(":") for e in edges.split()]
     return Problem.from_arrays(
         np.array(costs.split(), float).reshape(10, 3),
@@ -274,8 +277,10 @@ def test_timeline_grows_and_stays_sorted():
 SCRIPT = """
 import hashlib, numpy as np, weft
 rng = np.random.default_rng(0)
-edges = np.array([(u, v) for v in range(1, 60) for u in sorted(set(rng.integers(0, v, 2).tolist()))])
-problem = weft.Problem.from_arrays(rng.integers(1, 5, (60, 4)).astype(float), edges, rng.integers(0, 9, len(edges)).astype(float))
+parents = [sorted(set(rng.integers(0, v, 2).tolist())) for v in range(1, 60)]
+edges = np.array([(u, v) for v, found in enumerate(parents, 1) for u in found])
+data = rng.integers(0, 9, len(edges)).astype(float)
+problem = weft.Problem.from_arrays(rng.integers(1, 5, (60, 4)).astype(float), edges, data)
 digest = hashlib.sha256()
 for name in {names!r}:
     for column in weft.plan(problem, name, seed=1).schedule.to_arrays().values():

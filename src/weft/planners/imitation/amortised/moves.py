@@ -32,10 +32,11 @@ from weft.planners.search.annealing import (
     shift,
     uniform,
 )
-from weft.planners.search.decoder import ANY, NONE, Decoder, decode_from, make_decoder
+from weft.planners.search.decoder import ANY, Decoder, decode_from, make_decoder
 from weft.planners.search.team import Team, Worker
 from weft.planners.search.warm_start import WarmStart
 from weft.rng import generator
+from weft.sim.kernel.gaps import NONE
 from weft.sim.kernel.jit import njit
 
 CRITICAL, DIRECT = 0.3, 0.8

@@ -24,7 +24,8 @@ from weft.planners.imitation.amortised.features import NAMES, SIZE
 from weft.planners.lists.ranks import order_of_free
 from weft.planners.objective import Goal
 from weft.planners.search.annealing import uniform
-from weft.planners.search.decoder import ANY, NONE, Decoder, decode_from
+from weft.planners.search.decoder import ANY, Decoder, decode_from
+from weft.sim.kernel.gaps import NONE
 from weft.sim.kernel.jit import njit
 from weft.sim.kernel.mlp import add_layer, layer, standardise
 
