@@ -28,6 +28,22 @@ def closest(name: str, known: Iterable[str]) -> str:
     return f"; known: {', '.join(known)}" if known else ""
 
 
+def reject_unknown(options: Iterable[str], known: Iterable[str], what: str) -> None:
+    """Raise `UnknownName`, with the closest known option, for the first one `what` does not have.
+
+    Examples
+    --------
+    >>> reject_unknown(["taks"], ["tasks", "seed"], "generator 'layered'")
+    Traceback (most recent call last):
+    ...
+    weft.errors.UnknownName: generator 'layered' has no option 'taks'; did you mean 'tasks'?
+    """
+    known = list(known)
+    for option in options:
+        if option not in known:
+            raise UnknownName(f"{what} has no option '{option}'{closest(option, known)}")
+
+
 class Entry(str):
     """A name in a table, with the sentence that describes it and the family it belongs to."""
 

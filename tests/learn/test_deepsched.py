@@ -34,14 +34,14 @@ from weft.model import Problem  # noqa: E402
 from weft.model.check import check  # noqa: E402
 from weft.planners import plan  # noqa: E402
 from weft.planners.imitation.deepsched.features import task_features  # noqa: E402
-from weft.planners.imitation.deepsched.network import encode, load_network, shipped_network  # noqa: E402
+from weft.planners.imitation.deepsched.network import bundled_network, encode, load_network  # noqa: E402
 from weft.planners.imitation.deepsched.planner import plan_rows  # noqa: E402
 
 # -- ours ------------------------------------------------------------------------------
 
 
 def test_torch_onnx_and_compiled_agree(tmp_path):
-    net, problem = shipped_network(), data.draw_problem(11, tasks=80, devices=7)
+    net, problem = bundled_network(), data.draw_problem(11, tasks=80, devices=7)
     rows = task_features(problem).rows
     by_torch, by_onnx = torch_runtime(net_of(net)), onnx_runtime(net, tmp_path)
     assert np.allclose(by_torch[0](rows), encode(net, rows), rtol=1e-4, atol=1e-4)
@@ -58,7 +58,7 @@ def test_torch_onnx_and_compiled_agree(tmp_path):
 
 
 def test_the_torch_module_gives_its_arrays_back():
-    net = shipped_network()
+    net = bundled_network()
     assert all(np.array_equal(a, b) for a, b in zip(net_of(net).network(), net, strict=True))
 
 

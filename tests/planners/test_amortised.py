@@ -1,4 +1,4 @@
-"""`amortised`: what the network changes, that it changes nothing when it is zero, and that plans stay valid and the same."""
+"""The planner `amortised`: effect of the network, valid plans, and repeatable plans."""
 
 from __future__ import annotations
 
@@ -91,7 +91,10 @@ def test_plans_are_valid_the_same_and_not_above_the_quick_ones(seed: int) -> Non
 
 
 def test_network_by_hand() -> None:
-    """One input of 3, mean 1, scale 2: x = 4. Hidden: 4 - 1 = 3. First output 3 * 2 + 4 = 10; second -3 + 0.5 * 4 = -1."""
+    """One input of 3, mean 1, scale 2: x = 4. Hidden: 4 - 1 = 3.
+
+    First output 3 * 2 + 4 = 10; second -3 + 0.5 * 4 = -1.
+    """
     w = zero_weights()
     w.mean[0], w.scale[0], w.hidden[0, 0], w.offset[0] = 1.0, 2.0, 1.0, -1.0
     w.output[0, 0], w.output[1, 0], w.skip[0, 0], w.skip[1, 0] = 2.0, -1.0, 1.0, 0.5
@@ -108,7 +111,10 @@ def test_network_by_hand() -> None:
 
 
 def test_features_by_hand() -> None:
-    """Two tasks in a row, 2 s and 4 s on either device, 6 s between them: all quick plans worth having put both on one device."""
+    """Two tasks in a row, 2 s and 4 s on either device, 6 s between them.
+
+    The best quick plan puts both on one device.
+    """
     problem = Problem.from_arrays([[2.0, 2.0], [4.0, 4.0]], [[0, 1]], [6.0])
     start = quick(problem)
     seen = observe(problem, start)
@@ -199,7 +205,10 @@ def test_options_that_mean_nothing_are_refused(option: str, value: int) -> None:
 
 
 def test_critical_path_by_hand() -> None:
-    """Two chains on one device: 0 (2 s), 1 (3 s); then 2 after 1 (1 s). The last task to end waits for 1, and 1 for 0."""
+    """Two chains on one device: 0 (2 s), 1 (3 s); then 2 after 1 (1 s).
+
+    The last task waits for 1, and 1 for 0.
+    """
     problem = Problem.from_arrays([[2.0], [3.0], [1.0]], [[1, 2]], [4.0])
     tail, decoder, path = device_tails(problem), make_decoder(3, 1), make_path(3)
     order = np.array([0, 1, 2])
@@ -212,7 +221,10 @@ def test_critical_path_by_hand() -> None:
 
 
 def test_critical_path_follows_data() -> None:
-    """Task 1 runs on device 1 only, 2 s + 3 s of transfer after task 0, which runs on device 0 only: it waits for the data of 0."""
+    """Task 1 runs on device 1 only, task 0 on device 0 only: task 1 waits for the data of 0.
+
+    It starts after 2 s of task 0 and 3 s of transfer.
+    """
     problem = Problem.from_arrays([[2.0, np.inf], [np.inf, 1.0]], [[0, 1]], [3.0])
     tail, decoder, path = device_tails(problem), make_decoder(2, 2), make_path(2)
     goal = Objective.of("makespan").goal(problem)
@@ -225,7 +237,7 @@ def test_critical_path_follows_data() -> None:
 @settings(max_examples=15, deadline=None)
 @given(st.integers(0, 10_000), st.integers(0, 10_000))
 def test_guided_moves_keep_the_state_whole(seed: int, draw: int) -> None:
-    """After many moves the order is one that respects the graph, places match it, and decoding it anew gives the value kept."""
+    """After many moves the order respects the graph, and decoding it gives the stored value."""
     problem = draw_problem(seed, most=40)
     team = guided_team(problem, quick(problem), chains=1, seed=draw)
     worker = team.workers[0]
@@ -253,7 +265,7 @@ def test_the_network_can_be_left_out() -> None:
     assert searched.makespan <= alone.makespan
 
 
-def test_in_a_hurry_a_few_quick_planners_are_asked() -> None:
+def test_with_little_time_few_quick_planners_run() -> None:
     problem = draw_problem(12, most=60)
     made = plan(problem, "amortised", seconds=0.05, threads=1)
     assert check(problem, made.schedule) == []

@@ -1,4 +1,4 @@
-"""`anytime`: never worse than the quick planners, the same for the same seed, with copies, limits and other objectives."""
+"""The planner `anytime`: quality, repeatability, copies, limits and other objectives."""
 
 from __future__ import annotations
 
@@ -100,7 +100,8 @@ def test_copies_are_valid_and_no_worse(problem):
 
 
 def test_copies_help_where_transfers_are_long():
-    # One parent of 1 s, four children of 4 s, transfers of 50 s, four devices. Without copies all on one device: 1 + 4 x 4.
+    # One parent of 1 s, four children of 4 s, transfers of 50 s, four devices. Without copies all on
+    # one device: 1 + 4 x 4.
     # With a copy of the parent on each device: 1 + 4.
     p = Problem.from_arrays(
         np.array([[1.0] * 4] + [[4.0] * 4] * 4), [[0, t] for t in range(1, 5)], 50.0
@@ -186,13 +187,15 @@ def test_energy():
     quick = plan(problem, "anytime", iterations=4000)
     assert quick.makespan == 5.0
     assert Objective.of("energy").value(problem, quick.schedule) == pytest.approx(550.0)
-    # With 200 J to a second: k tasks on the frugal device cost 200 max(k, 10 - k) + 10 k + 100 (10 - k), least at k = 5.
+    # With 200 J per second: k tasks on the frugal device cost
+    # 200 max(k, 10 - k) + 10 k + 100 (10 - k), least at k = 5.
     mixed = plan(problem, "anytime", iterations=4000, objective={"makespan": 200.0, "energy": 1.0})
     assert mixed.makespan == 5.0
 
 
 def test_idle_power_counts():
-    # Both idle at 50 W: x seconds of makespan cost 100 x, plus 10 tasks at 0 W more: the shortest schedule saves most.
+    # Both idle at 50 W: x seconds of makespan cost 100 x, plus 10 tasks at 0 W more: the shortest
+    # schedule saves most.
     problem = powered((50.0, 50.0), 50.0)
     found = plan(problem, "anytime", iterations=2000, objective="energy")
     assert Objective.of("energy").value(problem, found.schedule) == pytest.approx(500.0)
@@ -209,7 +212,8 @@ def test_cost():
 
 
 def test_mean_completion_of_a_batch():
-    # A job of one second and one of three tasks of three seconds, on one device: the short one first, (1 + 10) / 2.
+    # A job of one second and one of three tasks of three seconds, on one device: the short one
+    # first, (1 + 10) / 2.
     short, long = Problem.from_arrays([[1.0]]), Problem.from_arrays([[3.0], [3.0], [3.0]])
     both, jobs = union([long, short])
     found = plan(both, "anytime", iterations=2000, objective="completion", jobs=jobs)

@@ -35,13 +35,15 @@ def test_area():
 
 
 def test_area_of_unrelated_devices():
-    # Each task is quick on one device only. With weights 1/2 and 1/2 each of 6 tasks counts min(1, 9) / 2 seconds: 3.
+    # Each task is quick on one device only. With weights 1/2 and 1/2 each of 6 tasks counts
+    # min(1, 9) / 2 seconds: 3.
     quick = np.array([[1.0, 9.0]] * 3 + [[9.0, 1.0]] * 3)
     assert lower_bound(Problem.from_arrays(quick)) == pytest.approx(3.0, rel=0.01)
 
 
 def test_forced_transfer():
-    # The two tasks can run on different devices only, so the data must travel: 1 + (0.5 + 6 / 2) + 2.
+    # The two tasks can run on different devices only, so the data must be sent:
+    # 1 + (0.5 + 6 / 2) + 2.
     p = Problem.from_arrays(
         [[1.0, np.inf], [np.inf, 2.0]], [[0, 1]], [6.0], bandwidth=2.0, latency=0.5
     )
@@ -50,7 +52,8 @@ def test_forced_transfer():
 
 
 def test_parents_compete_for_a_device():
-    # Three parents of 4 s, a child of 1 s, transfers of 100 s: all parents on the child's device, 3 x 4 + 1. The area is only 13 / 3.
+    # Three parents of 4 s, a child of 1 s, transfers of 100 s: all parents on the child's device,
+    # 3 x 4 + 1. The area is only 13 / 3.
     p = Problem.from_arrays(
         np.array([[4.0] * 3] * 3 + [[1.0] * 3]), [[0, 3], [1, 3], [2, 3]], 100.0
     )
@@ -58,7 +61,8 @@ def test_parents_compete_for_a_device():
 
 
 def test_children_compete_for_a_device():
-    # The same from the end: no copies, so all children follow their parent on its device. With copies of it each has its own.
+    # The same from the end: without copies, all children follow their parent on its device. With
+    # copies, each child has its own parent.
     p = Problem.from_arrays(
         np.array([[1.0] * 3] + [[4.0] * 3] * 3), [[0, 1], [0, 2], [0, 3]], 100.0
     )

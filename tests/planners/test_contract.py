@@ -1,4 +1,4 @@
-"""Being registered is being tested: every planner on every kind of problem that has made planners stumble."""
+"""Contract of planners: every registered planner on every kind of difficult problem."""
 
 from __future__ import annotations
 

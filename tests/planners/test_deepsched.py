@@ -1,4 +1,4 @@
-"""`deepsched`: valid schedules whatever the network says, the same bits everywhere, and the runtimes agree."""
+"""The planner `deepsched`: valid schedules with any network, and equal bits in all runtimes."""
 
 from __future__ import annotations
 
@@ -189,7 +189,8 @@ def test_broken_lists_are_refused(tmp_path):
 
 
 def test_features_are_the_same_bits_in_training_and_in_use():
-    # A network that only looks at start + seconds plans as HEFT does, so along HEFT's way the planner meets the very states of the lesson.
+    # A network that only reads start + seconds plans as HEFT does, so the planner meets exactly the
+    # states of the training example.
     problem = data.draw_problem(3, tasks=60, devices=5)
     f, hidden = len(TASK_FEATURES), 1
     arrays = {name: np.zeros(1) for name in DeepNetwork._fields}

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from tests.planners.test_anytime import layered
 from tests.support.brute_force import shortest
 from tests.support.strategies import problems
-from weft.errors import MissingExtra, Unsupported
+from weft.errors import MissingExtra, UnknownName
 from weft.formats import load
 from weft.model import Problem
 from weft.model.check import check
@@ -56,7 +56,8 @@ def test_bound_is_below_every_schedule_when_time_is_short():
 
 
 def test_per_pair_links():
-    # Two tasks bound to devices 0 and 2 by memory-like limits; the link 0 -> 2 takes 8 s, 0 -> 1 takes 1 s: 2 + 8 + 3.
+    # Two tasks bound to devices 0 and 2 by limits; the link 0 -> 2 takes 8 s, 0 -> 1 takes 1 s:
+    # 2 + 8 + 3.
     bandwidth = np.full((3, 3), 10.0)
     bandwidth[0, 2] = 1.25
     durations = [[2.0, np.inf, np.inf], [np.inf, np.inf, 3.0]]
@@ -97,5 +98,5 @@ def test_without_ortools(monkeypatch):
 
 
 def test_other_objectives_are_refused():
-    with pytest.raises(Unsupported, match="handles the objective 'makespan' only, not 'energy'"):
+    with pytest.raises(UnknownName, match=r"'exact' has no option 'objective'; .*anytime"):
         plan(layered(5), "exact", objective="energy")

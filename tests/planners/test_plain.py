@@ -1,4 +1,4 @@
-"""Plain, slow versions of the classic planners, written from their definitions; the compiled ones must agree exactly."""
+"""Plain versions of the classic planners, which the compiled ones must equal exactly."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Draft:
     def arrival(
         self, parent: int, data: float, device: int, *, more: tuple[Run, ...] = ()
     ) -> float:
-        """When a parent's data are on a device, from whichever run serves it soonest; inf when it is not placed."""
+        """Earliest arrival of a parent's data on a device from any of its runs; inf if none."""
         return min(
             (self.moved(r, data, device) for r in [*self.runs, *more] if r.task == parent),
             default=INF,
@@ -372,7 +372,7 @@ def test_compiled_equals_plain_with_many_gaps(name, data):
 
 
 def insertion_by_hand(problem: Problem, order: list[int]) -> float:
-    """Earliest finish with insertion over lists of (start, finish), quick enough for thousands of tasks."""
+    """Earliest finish with insertion over lists of (start, finish), for thousands of tasks."""
     c, w = problem.cluster, problem.workflow
     latency, per_byte = c.latency.tolist(), c.per_byte.tolist()
     parents: list[list[tuple[int, float]]] = [[] for _ in range(problem.n)]

@@ -19,10 +19,15 @@ from weft.formats import load_workflow
 from weft.model import Cluster, Problem
 from weft.model.check import check
 from weft.planners import PLANNERS, plan
-from weft.planners.lists.pins import critical_path, pin_to_best
-from weft.planners.lists.placements import COMBINATIONS, PLACEMENTS, ListPlanner
+from weft.planners.lists.placements import (
+    COMBINATIONS,
+    PLACEMENTS,
+    ListPlanner,
+    critical_path,
+    pin_to_best,
+)
 from weft.planners.lists.ranks import RANKS, rank_order
-from weft.planners.lists.timeline import earliest_start, free_from, idle_timeline, occupy
+from weft.sim.kernel.gaps import earliest_start, free_from, idle_timeline, occupy
 from weft.sim.kernel.ranks import upward_rank
 
 CLASSIC = (*COMBINATIONS, "dls", "etf", "min-min", "max-min", "sufferage", "tdca")
@@ -31,7 +36,10 @@ CLASSIC = (*COMBINATIONS, "dls", "etf", "min-min", "max-min", "sufferage", "tdca
 def topcuoglu() -> Problem:
     """The ten tasks of Topcuoglu, Hariri and Wu (2002), figure 2, on three processors."""
     costs = "14 16 9 13 19 18 11 13 19 13 8 17 12 13 10 13 16 9 7 15 11 5 11 14 18 12 20 21 7 16"
-    edges = "0-1:18 0-2:12 0-3:9 0-4:11 0-5:14 1-7:19 1-8:16 2-6:23 3-7:27 3-8:23 4-8:13 5-7:15 6-9:17 7-9:11 8-9:13"
+    edges = (
+        "0-1:18 0-2:12 0-3:9 0-4:11 0-5:14 1-7:19 1-8:16 2-6:23 "
+        "3-7:27 3-8:23 4-8:13 5-7:15 6-9:17 7-9:11 8-9:13"
+    )
     pairs = [e.split(":") for e in edges.split()]
     return Problem.from_arrays(
         np.array(costs.split(), float).reshape(10, 3),
@@ -61,7 +69,8 @@ def test_published_upward_ranks():
 
 
 def test_published_critical_path():
-    # CPOP's example: tasks 1, 2, 9 and 10 of the paper, on the second processor: 16 + 19 + 12 + 7 = 54.
+    # CPOP's example: tasks 1, 2, 9 and 10 of the paper, on the second processor:
+    # 16 + 19 + 12 + 7 = 54.
     problem = topcuoglu()
     assert critical_path(problem).tolist() == [0, 1, 8, 9]
     assert pin_to_best(problem, critical_path(problem))[[0, 1, 8, 9]].tolist() == [1, 1, 1, 1]
@@ -97,7 +106,8 @@ def test_no_planner_without_copies_beats_a_proven_optimum():
 
 
 def test_insertion_uses_a_gap():
-    # Task 1 waits on device 0 for its data until 5; task 2 (rank 2, after 3 + 9 and 9) fits into [2, 5] there. Device 1 is slow.
+    # Task 1 waits on device 0 for its data until 5; task 2 (rank 2, after 3 + 9 and 9) fits into
+    # [2, 5] there. Device 1 is slow.
     problem = Problem.from_arrays([[9.0, 1.0], [9.0, 99.0], [2.0, 99.0]], [[0, 1]], [4.0])
     schedule = plan(problem, "heft").schedule
     assert schedule.device.tolist() == [1, 0, 0]
@@ -105,7 +115,8 @@ def test_insertion_uses_a_gap():
 
 
 def test_a_copy_saves_a_transfer():
-    # One parent (1 s), two children (4 s), 9 bytes at 1 byte/s. Without copies both children stay: 1 + 4 + 4. With one: 1 + 4.
+    # One parent (1 s), two children (4 s), 9 bytes at 1 byte/s. Without copies both children stay:
+    # 1 + 4 + 4. With one: 1 + 4.
     problem = Problem.from_arrays(
         [[1.0, 1.0], [4.0, 4.0], [4.0, 4.0]], [[0, 1], [0, 2]], [9.0, 9.0]
     )
@@ -117,14 +128,16 @@ def test_a_copy_saves_a_transfer():
 
 
 def test_batch_rules_differ_as_they_should():
-    # Two equal devices; tasks of 2, 4 and 6 s. Min-Min: 2 | 4, then 6 after 2: 8. Max-Min: 6 | 4, then 2 after 4: 6.
+    # Two equal devices; tasks of 2, 4 and 6 s. Min-Min: 2 | 4, then 6 after 2: 8.
+    # Max-Min: 6 | 4, then 2 after 4: 6.
     problem = Problem.from_arrays([[2.0, 2.0], [4.0, 4.0], [6.0, 6.0]])
     assert plan(problem, "min-min").makespan == 8.0
     assert plan(problem, "max-min").makespan == 6.0
 
 
 def test_sufferage_serves_the_task_that_would_lose_most():
-    # Task 0 loses 1 s on device 1, task 1 loses 10 s: task 1 gets device 0, then task 0 takes min(3 + 3, 4) = 4 on device 1.
+    # Task 0 loses 1 s on device 1, task 1 loses 10 s: task 1 gets device 0, then task 0 takes
+    # min(3 + 3, 4) = 4 on device 1.
     problem = Problem.from_arrays([[3.0, 4.0], [3.0, 13.0]])
     schedule = plan(problem, "sufferage").schedule
     assert (schedule.device.tolist(), schedule.makespan) == ([1, 0], 4.0)
@@ -137,13 +150,10 @@ def test_immediate_rules():
     problem = Problem.from_arrays([[1.0, 2.0]] * 3)
     assert plan(problem, "met").schedule.device.tolist() == [0, 0, 0]
     assert plan(problem, "olb").schedule.device.tolist() == [0, 1, 0]
-    assert plan(problem, "mct").schedule.device.tolist() == [
-        0,
-        0,
-        1,
-    ]  # the second ends at 2 on both: the lower number
+    # The second task ends at 2 on both: the lower number wins.
+    assert plan(problem, "mct").schedule.device.tolist() == [0, 0, 1]
     assert plan(problem, "round-robin").schedule.device.tolist() == [0, 1, 0]
-    assert plan(problem, "fastest").schedule.device.tolist() == [0, 0, 0]
+    assert plan(problem, "single-device").schedule.device.tolist() == [0, 0, 0]
 
 
 def test_forbidden_devices_are_passed_over():
@@ -155,9 +165,8 @@ def test_forbidden_devices_are_passed_over():
         schedule = plan(problem, name).schedule
         assert check(problem, schedule) == []
         assert schedule.device[schedule.task == 0].tolist() == [1]
-    assert (
-        plan(problem, "fastest").schedule.device.tolist()[1] == 0
-    )  # device 1 runs all but this one
+    # Device 1 runs all tasks but this one.
+    assert plan(problem, "single-device").schedule.device.tolist()[1] == 0
 
 
 def test_zero_work_tasks_keep_their_order():
@@ -198,6 +207,25 @@ def test_options_reach_the_planner():
     assert (
         plan(problem, "heft", placement="duplicate").makespan == plan(problem, "heft-deft").makespan
     )
+
+
+def test_unknown_options_are_refused():
+    problem = topcuoglu()
+    with pytest.raises(UnknownName, match="'heft' has no option 'placment'; did you mean 'placem"):
+        plan(problem, "heft", placment="duplicate")
+    with pytest.raises(
+        UnknownName,
+        match="'heft' has no option 'objective'; planners that have it: anytime, genetic, genetic-",
+    ):
+        plan(problem, "heft", objective="energy")
+    with pytest.raises(UnknownName, match="planner object 'list' has no option 'rank'"):
+        plan(problem, ListPlanner(), rank="level")
+
+
+def test_every_planner_has_its_own_summary():
+    summaries = [entry.summary for entry in PLANNERS.entries()]
+    assert all(len(text) > 10 for text in summaries)
+    assert len(set(summaries)) == len(summaries)
 
 
 def test_timeline_fills_gaps_in_order():
@@ -249,8 +277,10 @@ def test_timeline_grows_and_stays_sorted():
 SCRIPT = """
 import hashlib, numpy as np, weft
 rng = np.random.default_rng(0)
-edges = np.array([(u, v) for v in range(1, 60) for u in sorted(set(rng.integers(0, v, 2).tolist()))])
-problem = weft.Problem.from_arrays(rng.integers(1, 5, (60, 4)).astype(float), edges, rng.integers(0, 9, len(edges)).astype(float))
+parents = [sorted(set(rng.integers(0, v, 2).tolist())) for v in range(1, 60)]
+edges = np.array([(u, v) for v, found in enumerate(parents, 1) for u in found])
+data = rng.integers(0, 9, len(edges)).astype(float)
+problem = weft.Problem.from_arrays(rng.integers(1, 5, (60, 4)).astype(float), edges, data)
 digest = hashlib.sha256()
 for name in {names!r}:
     for column in weft.plan(problem, name, seed=1).schedule.to_arrays().values():

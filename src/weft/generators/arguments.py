@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import SupportsFloat
 
 from weft.errors import InvalidInput, UnknownName
@@ -46,10 +46,3 @@ def one_of(value: str, option: str, known: Sequence[str]) -> str:
     if value not in known:
         raise UnknownName(f"{option} is '{value}'{closest(str(value), known)}")
     return value
-
-
-def refuse_unknown(options: Iterable[str], known: Sequence[str], owner: str) -> None:
-    """Raise `UnknownName`, with the closest known option, for the first one that `owner` does not have."""
-    for option in options:
-        if option not in known:
-            raise UnknownName(f"{owner} has no option '{option}'{closest(option, known)}")

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 from weft.errors import InvalidInput
-from weft.generators.arguments import refuse_unknown, whole
+from weft.generators.arguments import whole
 from weft.generators.ccr import scale_ccr
 from weft.generators.clusters import gpu_cluster
 from weft.model import Cluster, Problem, Workflow
-from weft.registry import Registry
+from weft.registry import Entry, Registry, reject_unknown
 
 GENERATORS: Registry[Workflow] = Registry("generator")
 
@@ -55,7 +55,7 @@ def generate(name: str, *, seed: int = 0, **options: Any) -> Workflow:
     ...
     weft.errors.UnknownName: generator 'fork_join' has no option 'widht'; did you mean 'width'?
     """
-    refuse_unknown(options, list(generator_options(name)), f"generator '{name}'")
+    reject_unknown(options, list(generator_options(name)), f"generator '{name}'")
     seed = whole(seed, "seed", least=0)
     make = GENERATORS.factory(name)
     own = inspect.signature(make).parameters
@@ -118,12 +118,12 @@ def _exists(count: Callable[[int], int], size: int) -> bool:
     return True
 
 
-def list_generators() -> list[str]:
-    """List the names of all generators, sorted.
+def list_generators() -> list[Entry]:
+    """List all generators: names with `.summary`.
 
     Examples
     --------
     >>> "cholesky" in list_generators()
     True
     """
-    return GENERATORS.names()
+    return GENERATORS.entries()

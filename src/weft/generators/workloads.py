@@ -20,13 +20,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from weft.errors import InvalidInput
-from weft.generators.arguments import number, one_of, refuse_unknown, whole
+from weft.generators.arguments import number, one_of, whole
 from weft.generators.ccr import scale_ccr
 from weft.generators.generators import generator_options
 from weft.generators.layered import layered
 from weft.model import Cluster, Problem, Workflow, Workload
 from weft.model.columns import FloatArray, IntArray
 from weft.model.workflow import ALWAYS
+from weft.registry import reject_unknown
 from weft.rng import generator
 
 PROCESSES = ("batch", "poisson", "regular", "normal", "trace")
@@ -219,7 +220,7 @@ def dag_jobs(
     >>> w.jobs, all(20 <= p.n <= 150 for p in w.problems)
     (3, True)
     """
-    refuse_unknown(
+    reject_unknown(
         shape,
         [key for key in generator_options("layered") if key not in {"tasks", "ccr"}],
         "dag_jobs",

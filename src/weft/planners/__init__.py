@@ -1,11 +1,11 @@
-"""Static planning, Problem -> Schedule: the table of planners and what a planner is.
+"""Static planning, Problem -> Schedule.
 
-- `planner`: the protocol, `plan`, the certificate
-- `bounds`: proven lower bounds
-- `objective`: makespan, energy, cost, completion
-- `lists`: list scheduling: a rank times a placement
-- `search`: planners that use the time they are given
-- `imitation`: networks that imitate planners
+- `planner`: the protocol, the table of planners, `plan` and its certificate
+- `bounds`: proven lower bounds on the makespan
+- `objective`: makespan, energy, cost, completion and waiting
+- `lists`: list scheduling (HEFT and others): a rank times a placement
+- `search`: planners that use a time budget: `anytime`, `exact`, `genetic`
+- `imitation`: networks that imitate planners: `amortised`, `deepsched`
 """
 
 from weft.planners.imitation.amortised import planner as _amortised  # noqa: F401 (registers)

@@ -1,13 +1,15 @@
 """Lower bounds on the makespan: no valid schedule is shorter.
 
-Three ideas, each a relaxation, and their combination:
+Three relaxations:
 
-* *paths*: for each task and device the earliest start when every parent may run wherever suits this one child best. A parent either
-  runs on the child's device, one after the other with the other local parents, or elsewhere, and then its data travel. (The critical
-  sets of Colin and Chretienne, 1991, carried over to devices that differ.) The same from the end gives tails.
-* *area*: all work on all devices, tasks divisible: the linear programme of unrelated machines (Lenstra, Shmoys and Tardos, 1990), by
-  its dual.
-* *both*: the work of the tasks that start late and end early has to fit between (Carlier, 1982, on several machines).
+* *paths*: the earliest start of each task on each device, if every parent may run where it suits
+  this one child best. A parent runs either on the child's device, one after the other with the
+  other local parents, or elsewhere with a transfer (the critical sets of Colin and Chretienne 1991,
+  for devices that differ). The same from the end gives tails.
+* *area*: all work on all devices, tasks divisible: the linear program of unrelated machines
+  (Lenstra, Shmoys and Tardos 1990), by its dual.
+* *both*: the work of all tasks with late heads and long tails must fit between these (Carlier 1982,
+  on several machines).
 """
 
 from __future__ import annotations
@@ -22,17 +24,17 @@ from weft.model.columns import FloatArray, IntArray, frozen
 from weft.sim.kernel.jit import njit
 
 PAIR_LIMIT = 100_000_000
-"""Edge x device x device steps up to which transfers are taken pair by pair."""
+"""Most edges x devices x devices for transfers between all pairs of devices."""
 
 CELL_LIMIT = 25_000_000
-"""Task x device cells (8 bytes each, four arrays) up to which paths are followed device by device."""
+"""Most tasks x devices (8 bytes each, four arrays) for heads per device."""
 
 LOCAL_PARENTS = 12
-"""How many parents compete for the child's device in the path bound; leaving some out only weakens it."""
+"""Parents that compete for the child's device; leaving some out only weakens the bound."""
 
 
 class _Network(NamedTuple):
-    """A task graph seen from one end: heads on the graph, tails on the graph turned round."""
+    """A task graph, or the reversed graph: tails are the heads of the reversed graph."""
 
     work: FloatArray
     row: IntArray
@@ -46,11 +48,11 @@ class _Network(NamedTuple):
 
 
 def lower_bound(problem: Problem, *, copies: bool = False) -> float:
-    """Return a number that no valid schedule's makespan is below.
+    """Return a lower bound on the makespan of every valid schedule.
 
     Parameters
     ----------
-    copies : whether the schedules in question may run a task more than once; some arguments do not hold for them
+    copies : whether schedules may run a task more than once, which weakens the bound
 
     Examples
     --------
@@ -62,19 +64,18 @@ def lower_bound(problem: Problem, *, copies: bool = False) -> float:
         return 0.0
     forward = _forward(problem)
     cheapest = problem.work * problem.best_pace[problem.row]
-    path = float(
-        (_chain_heads(forward, cheapest) + cheapest).max()
-    )  # in the order in which schedules add, so exact to the last bit
+    # Added in the order in which schedules add, so exact to the last bit.
+    path = float((_chain_heads(forward, cheapest) + cheapest).max())
     heads, tails, pinned = _heads_and_tails(problem, forward, cheapest, copies)
     area = _area(problem, np.ones(problem.n, bool))
     between = _between(problem, heads, tails)
-    # Sums in another order than a schedule's differ from it by rounding: give way by more than that can be.
+    # Sums in another order than a schedule's differ by rounding: subtract more than that.
     slack = 1.0 - 4.0 * np.finfo(float).eps * (problem.n + 2)
     return max(path, max(pinned, area, between) * slack)
 
 
 def path_bound(problem: Problem) -> float:
-    """The weakest and quickest of the bounds: the longest path, each task on its best device, without transfers.
+    """Return the quickest bound: the longest path on best devices, without transfers.
 
     Examples
     --------
@@ -86,33 +87,36 @@ def path_bound(problem: Problem) -> float:
 
 
 def device_heads(problem: Problem) -> FloatArray:
-    """(n, p) earliest start of each task on each device in any schedule."""
+    """Return the earliest start of each task on each device in any schedule: (n, p)."""
     return _pick_device_heads(problem)(_forward(problem))
 
 
 def device_tails(problem: Problem) -> FloatArray:
-    """Shortest time from a task's finish to the end without copies: (n, p) by its device, or (n, 1) for the largest problems."""
+    """Return the shortest time from a task's finish to the end, without copies.
+
+    (n, p) by device of the task, or (n, 1) for the largest problems.
+    """
     if problem.n * problem.p > CELL_LIMIT // 5:
         return chain_tails(problem)
     return _pick_device_heads(problem)(_backward(problem))
 
 
 def chain_tails(problem: Problem) -> FloatArray:
-    """(n, 1) shortest time from a task's finish to the end without transfers: for any schedule."""
+    """Return the shortest time from a task's finish to the end, without transfers: (n, 1)."""
     return _chain_heads(_backward(problem), problem.work * problem.best_pace[problem.row])[:, None]
 
 
 def _heads_and_tails(
     problem: Problem, forward: _Network, cheapest: FloatArray, copies: bool
 ) -> tuple[FloatArray, FloatArray, float]:
-    """(n,) earliest start, (n,) shortest time from finish to the end, and the best bound through one task on its best device."""
+    """Return (n,) heads, (n,) tails, and the best bound through one task on its best device."""
     backward = _backward(problem)
     if problem.n * problem.p > CELL_LIMIT:
         heads, tails = _chain_heads(forward, cheapest), _chain_heads(backward, cheapest)
         return heads, tails, float((heads + cheapest + tails).max())
     earliest = _pick_device_heads(problem)
     start = earliest(forward)
-    # Where tasks have copies, a child may read another one: only the work after a task is certain, not the transfers.
+    # A child may read another copy: only the work after a task is certain, not the transfers.
     rest = (
         np.broadcast_to(_chain_heads(backward, cheapest)[:, None], start.shape)
         if copies
@@ -164,7 +168,7 @@ def _duration(g: _Network, task: int, device: int) -> float:
 
 @njit
 def _device_heads(g: _Network) -> FloatArray:
-    """(n, p) earliest start of each task on each device, inf where it cannot run; parents compete for the device."""
+    """Compute heads per device, inf where a task cannot run; parents compete for the device."""
     n, p = len(g.work), g.pace.shape[1]
     head, done = np.zeros((n, p)), np.empty((n, p))
     widest = 0
@@ -201,7 +205,10 @@ def _device_heads(g: _Network) -> FloatArray:
 
 @njit
 def _device_heads_of_many(g: _Network) -> FloatArray:
-    """The same for large problems: the shortest transfer into a device stands for all of them, and parents do not compete."""
+    """Compute heads per device for large problems.
+
+    All transfers into a device take the shortest one, and parents do not compete.
+    """
     n, p = len(g.work), g.pace.shape[1]
     head, done = np.zeros((n, p)), np.empty((n, p))
     wait, slow = _nearest(g.latency, g.per_byte)
@@ -223,7 +230,7 @@ def _device_heads_of_many(g: _Network) -> FloatArray:
 
 @njit
 def _nearest(latency: FloatArray, per_byte: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Smallest latency and seconds per byte into each device from another one."""
+    """Return the least latency and seconds per byte into each device from another one."""
     p = len(latency)
     wait, slow = np.full(p, np.inf), np.full(p, np.inf)
     for d in range(p):
@@ -245,13 +252,16 @@ def _earliest_join(
     release: FloatArray,
     length: FloatArray,
 ) -> float:
-    """Earliest time all parents are there: those whose data would come later than that are local, one after the other on this device."""
+    """Return the earliest arrival of the data of all parents on a device.
+
+    Parents whose data would arrive later run on this device, one after the other.
+    """
     best, serial = np.inf, 0.0
     for step in range(min(count, LOCAL_PARENTS) + 1):
         if step == count:
             return min(best, serial)
         at = step
-        for k in range(step + 1, count):  # the parent with the latest remote data comes next
+        for k in range(step + 1, count):  # next, the parent with the latest remote data
             if remote[k] > remote[at]:
                 at = k
         remote[step], remote[at] = remote[at], remote[step]
@@ -261,7 +271,7 @@ def _earliest_join(
             break
         u = local[step]
         begin, seconds = head[u, device], _duration(g, u, device)
-        if seconds == np.inf:  # it cannot run here, so its data must come
+        if seconds == np.inf:  # it cannot run here, so its data must be sent
             return float(best)
         k = step
         while k > 0 and release[k - 1] > begin:
@@ -287,7 +297,7 @@ def _through(g: _Network, start: FloatArray, rest: FloatArray) -> float:
 
 
 def _area(problem: Problem, chosen: np.ndarray) -> float:
-    """Least time in which the chosen tasks can be done if they are divisible: the better of two weightings of the devices, improved."""
+    """Return the least time for the chosen tasks if they are divisible."""
     return float(_area_bound(*_row_totals(problem, chosen))[0])
 
 
@@ -300,7 +310,10 @@ def _row_totals(problem: Problem, chosen: np.ndarray) -> tuple[FloatArray, Float
 
 @njit
 def _area_bound(total: FloatArray, pace: FloatArray) -> tuple[float, FloatArray]:
-    """Max over weights w of the sum over rows of total x min over devices of w x pace: every w gives a bound."""
+    """Maximise, over weights w of devices, the sum over rows of total x min(w x pace).
+
+    Every w gives a bound. Returns the best bound and its weights.
+    """
     k, p = pace.shape
     weight = np.empty(p)
     for d in range(p):
@@ -344,10 +357,10 @@ def _weighted(total: FloatArray, pace: FloatArray, weight: FloatArray, load: Flo
 
 
 def _between(problem: Problem, heads: FloatArray, tails: FloatArray) -> float:
-    """Best of: earliest start in a set + its area + shortest rest after it, over sets given by a least head and a least tail."""
+    """Maximise least head + area + least tail over sets of tasks with these least values."""
     best = 0.0
     weight = _area_bound(*_row_totals(problem, np.ones(problem.n, bool)))[1]
-    for _ in range(3):  # the weights that fit the best set may show a better one
+    for _ in range(3):  # weights of the best set may find a better set
         share = problem.work * _least_share(problem.pace, weight)[problem.row]
         value, head, tail = _window(
             share, heads, tails, np.argsort(-tails, kind="stable"), _thresholds(heads)

@@ -1,4 +1,4 @@
-"""What a search planner makes small: the makespan, or a weighted sum of it with energy, cost, mean completion of jobs and mean waiting."""
+"""Objectives of search planners: a weighted sum of makespan, energy, cost, completion, waiting."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ from weft.sim.kernel.jit import njit
 
 
 class Goal(NamedTuple):
-    """An objective as compiled code reads it: value = makespan x weight + seconds on each device x rate + completion + waiting."""
+    """An objective for compiled code.
 
-    plain: bool  # the makespan and nothing else
+    value = makespan x weight + seconds on each device x rate + completion + waiting
+    """
+
+    plain: bool  # the makespan only
     makespan: float
-    longest: float  # a value within a limit needs a makespan within limit x longest
+    longest: float  # a value up to a limit needs a makespan up to limit x longest
     rate: FloatArray  # (p,) per second of work on a device
     job: IntArray  # (n,) the job of each task
-    job_end: FloatArray  # (jobs,) memory
+    job_end: FloatArray  # (jobs,) scratch memory
     completion: float  # weight of the sum over jobs of the end of their last task
     waiting: float  # weight of the sum over tasks of their start
 
@@ -32,7 +35,7 @@ class Goal(NamedTuple):
 def score(
     goal: Goal, makespan: float, device: IntArray, start: FloatArray, finish: FloatArray
 ) -> float:
-    """Value of a schedule."""
+    """Return the value of a schedule."""
     value, waiting = goal.makespan * makespan, 0.0
     for t in range(len(device)):
         value += (finish[t] - start[t]) * goal.rate[device[t]]
@@ -48,15 +51,15 @@ def score(
 
 @dataclass(frozen=True)
 class Objective:
-    """Weights of what counts; the planner makes the weighted sum small.
+    """Weights of the quantities that a planner minimises.
 
     Parameters
     ----------
     makespan : per second until the last task ends
-    energy : per joule: busy power while a device works, idle power while it does not, until the last task ends
-    cost : per unit of money, at `price` a second of work on each device
-    completion : per second of the mean, over jobs, of the end of their last task; `jobs` labels the tasks (see `union`)
-    waiting : per second of the mean, over tasks, of their start
+    energy : per joule until the last task ends, at busy power or idle power of each device
+    cost : per unit of money, at `price` per second of work on each device
+    completion : per second of the mean end of jobs; `jobs` labels the tasks (see `union`)
+    waiting : per second of the mean start of tasks
 
     Examples
     --------
@@ -80,7 +83,7 @@ class Objective:
         price: Sequence[float] = (),
         jobs: Sequence[int] = (),
     ) -> Objective:
-        """Make an objective from the name of what counts alone, or from weights by name."""
+        """Make an objective from the name of one quantity, or from weights by name."""
         if isinstance(given, Objective):
             return given
         weights = {given: 1.0} if isinstance(given, str) else dict(given)
@@ -90,7 +93,8 @@ class Objective:
                 raise UnknownName(f"unknown objective '{name}'{closest(name, known)}")
             if not 0 <= weight < np.inf:
                 raise InvalidInput(
-                    f"the weight of objective '{name}' is {weight}; it must be a finite number, zero or more"
+                    f"the weight of objective '{name}' is {weight}; "
+                    "it must be a finite number, zero or more"
                 )
         if not any(weights.values()):
             raise InvalidInput(
@@ -102,11 +106,11 @@ class Objective:
 
     @property
     def plain(self) -> bool:
-        """Whether only the makespan counts."""
+        """Whether the makespan is the only quantity."""
         return not (self.energy or self.cost or self.completion or self.waiting)
 
     def goal(self, problem: Problem) -> Goal:
-        """Weights per second, device and task of this problem; a new one for each thread."""
+        """Return the weights for compiled code; each thread needs its own."""
         idle, busy = problem.cluster.idle_power, problem.cluster.power
         rate = self.energy * (busy - idle) + self.cost * self._prices(problem)
         weight = self.makespan + self.energy * float(idle.sum())
@@ -125,21 +129,15 @@ class Objective:
         )
 
     def value(self, problem: Problem, schedule: Schedule) -> float:
-        """The weighted sum for a schedule without copies."""
-        return float(
-            score(
-                self.goal(problem),
-                schedule.makespan,
-                schedule.device,
-                schedule.start,
-                schedule.finish,
-            )
-        )
+        """Return the weighted sum for a schedule without copies."""
+        s = schedule
+        return float(score(self.goal(problem), s.makespan, s.device, s.start, s.finish))
 
     def _prices(self, problem: Problem) -> FloatArray:
         if self.cost and len(self.price) != problem.p:
             raise InvalidInput(
-                f"objective 'cost' needs a price for each of {problem.p} devices; got {len(self.price)}"
+                f"objective 'cost' needs a price for each of {problem.p} devices; "
+                f"got {len(self.price)}"
             )
         return np.array(self.price if self.cost else np.zeros(problem.p), float)
 
@@ -154,7 +152,9 @@ class Objective:
 
 
 def union(problems: Sequence[Problem], *, name: str = "batch") -> tuple[Problem, tuple[int, ...]]:
-    """One problem of several on the same cluster, and the job of each of its tasks: for the objective `completion`.
+    """Merge problems on one cluster; return the problem and the job of each of its tasks.
+
+    For the objective `completion`.
 
     Examples
     --------
@@ -169,7 +169,8 @@ def union(problems: Sequence[Problem], *, name: str = "batch") -> tuple[Problem,
     for problem in problems:
         if problem.cluster is not cluster and problem.cluster.names != cluster.names:
             raise InvalidInput(
-                f"problem '{problem.name}' is bound to cluster '{problem.cluster.name}', the first one to '{cluster.name}'"
+                f"problem '{problem.name}' is bound to cluster '{problem.cluster.name}', "
+                f"the first one to '{cluster.name}'"
             )
     sizes = [p.n for p in problems]
     first = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)

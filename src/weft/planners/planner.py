@@ -1,16 +1,18 @@
-"""What a planner is, what it gives, and the table of all of them."""
+"""Planner protocol, the table of planners, and `plan`."""
 
 from __future__ import annotations
 
+import inspect
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, Protocol
 
-from weft.errors import InvalidInput, Unsupported
+from weft.errors import InvalidInput, UnknownName, Unsupported
 from weft.model import Problem, Schedule
 from weft.planners.bounds import lower_bound
-from weft.registry import Registry
+from weft.registry import Entry, Registry, reject_unknown
 
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]
 
@@ -20,22 +22,22 @@ EXACT = 1e-9
 
 FEATURES = {
     "limits": "tasks that only some devices can run (memory, cores, kind)",
-    "links": "bandwidth and latency by pair of devices",
+    "links": "bandwidth and latency per pair of devices",
     "choices": "conditional branches",
-    "copies": "may run a task on several devices, to save transfers",
+    "copies": "may run a task on several devices to save transfers",
     "seconds": "finds better plans in more time",
     "proof": "may prove its plan optimal",
-    "objectives": "energy, cost, job completion and waiting beside the makespan",
+    "objectives": "energy, cost, job completion and waiting as well as the makespan",
 }
-"""What a planner may support, and what the word means."""
+"""Features that a planner may support, and their meaning."""
 
 QUICK = frozenset({"limits", "links"})
-"""What every planner of weft supports."""
+"""Features that every planner of weft supports."""
 
 
 @dataclass(frozen=True)
 class Solution:
-    """What a planner found: a schedule and, if it proved one, a bound on the makespan of any schedule without copies (0: none)."""
+    """A schedule and a proven lower bound on the makespan without copies (0: none)."""
 
     schedule: Schedule
     bound: float = 0.0
@@ -44,17 +46,17 @@ class Solution:
 class Planner(Protocol):
     """Problem -> Solution. Planners are frozen dataclasses; their options are their fields.
 
-    `seconds` is a time limit and `seed` a seed; the quick and deterministic planners have no use for them.
+    `seconds` is a time limit and `seed` a seed; quick and deterministic planners ignore them.
     """
 
     @property
     def name(self) -> str:
-        """The name it is registered under, or a telling one."""
+        """The registered name, or a descriptive one."""
         ...
 
     @property
     def supports(self) -> frozenset[str]:
-        """Words of `FEATURES`."""
+        """Names of `FEATURES`."""
         ...
 
     def solve(self, problem: Problem, *, seconds: float | None = None, seed: int = 0) -> Solution:
@@ -67,9 +69,10 @@ PLANNERS: Registry[Planner] = Registry("planner")
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """A schedule with its certificate: no valid schedule (without copies, unless this one has some) is shorter than `bound`.
+    """A schedule with its certificate: no valid schedule has a makespan below `bound`.
 
-    The bound is worked out when it is first asked for, so that a quick planner stays quick.
+    The bound holds for schedules without copies, and for those with copies if this one has some.
+    It is computed on first use, so that quick planners stay quick.
     """
 
     problem: Problem = field(repr=False)
@@ -86,17 +89,17 @@ class Plan:
 
     @property
     def makespan(self) -> float:
-        """When the last task ends."""
+        """End of the last task."""
         return self.schedule.makespan
 
     @property
     def gap(self) -> float:
-        """How far above the bound the makespan can be at most, as a share: 0.05 is 5 %."""
+        """Largest possible distance from the optimum, relative to the bound: 0.05 is 5 %."""
         return self.makespan / self.bound - 1.0 if self.bound > 0 else 0.0
 
     @property
     def status(self) -> Status:
-        """`optimal` when makespan and bound meet, else `feasible`."""
+        """`optimal` if makespan and bound meet, else `feasible`."""
         return "optimal" if self.makespan <= self.bound * (1 + EXACT) else "feasible"
 
 
@@ -108,7 +111,9 @@ def plan(
     seed: int = 0,
     **options: object,
 ) -> Plan:
-    """Plan a problem with a planner, by name or object; further options go to the planner of that name.
+    """Plan a problem with a planner, given by name or as an object.
+
+    Further options belong to the planner of that name; unknown ones are refused.
 
     Examples
     --------
@@ -118,27 +123,57 @@ def plan(
     """
     if seconds is not None and not seconds > 0:
         raise InvalidInput(f"seconds is {seconds}; it must be above zero")
-    chosen = PLANNERS.create(planner, **options) if isinstance(planner, str) else planner
+    if isinstance(planner, str):
+        if options:  # looking up the options takes longer than a small plan
+            _check_options(planner, options)
+        chosen = PLANNERS.create(planner, **options)
+    else:
+        reject_unknown(options, (), f"planner object '{planner.name}'")
+        chosen = planner
     begin = time.perf_counter()
     solution = chosen.solve(problem, seconds=seconds, seed=seed)
     took = time.perf_counter() - begin
     return Plan(problem, solution.schedule, chosen.name, took, solution.bound)
 
 
+def planner_options(name: str) -> list[str]:
+    """List the options of a planner.
+
+    Examples
+    --------
+    >>> planner_options("heft"), planner_options("exact")
+    (['rank', 'placement'], ['threads'])
+    """
+    return [o for o in inspect.signature(PLANNERS.factory(name)).parameters if o != "name"]
+
+
+def _check_options(name: str, options: Iterable[str]) -> None:
+    known = planner_options(name)
+    for option in (o for o in options if o not in known):
+        others = [other for other in PLANNERS.names() if option in planner_options(other)]
+        if others:
+            raise UnknownName(
+                f"planner '{name}' has no option '{option}'; planners that have it: "
+                + ", ".join(others)
+            )
+    reject_unknown(options, known, f"planner '{name}'")
+
+
 def refuse_choices(problem: Problem, planner: str) -> None:
-    """Raise `Unsupported` for a workflow with choices: which tasks run is not known beforehand."""
+    """Raise `Unsupported` for a workflow with choices: its tasks are not known beforehand."""
     if problem.workflow.conditional:
         raise Unsupported(
-            f"planner '{planner}' does not plan workflow '{problem.name}': it has choices; simulate a policy instead"
+            f"planner '{planner}' does not plan workflow '{problem.name}': it has choices; "
+            "simulate a policy instead"
         )
 
 
-def list_planners() -> list[str]:
-    """List the names of all planners, sorted.
+def list_planners() -> list[Entry]:
+    """List all planners: names with `.summary`.
 
     Examples
     --------
     >>> "heft" in list_planners()
     True
     """
-    return PLANNERS.names()
+    return PLANNERS.entries()

@@ -104,7 +104,7 @@ def deepsched(problem: Problem) -> Schedule:
 
 def no_gaps(problem: Problem) -> Schedule:
     """HEFT without insertion: what remains when a planner is not told of gaps."""
-    return plan(problem, ListPlanner(rank="upward", placement="completion")).schedule
+    return plan(problem, ListPlanner(rank="upward", placement="mct")).schedule
 
 
 def genetic(problem: Problem, *, objective: str, seconds: float) -> Schedule:

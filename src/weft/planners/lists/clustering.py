@@ -1,17 +1,18 @@
-"""Clusters along critical parents, with copies: TDCA, compiled.
+"""Task-duplication-based clustering (TDCA), compiled.
 
-Our reading of the task-duplication-based clustering algorithm (He et al., IEEE Transactions on Parallel and Distributed Systems, 2019);
-there is no public code of it to compare with. Its four steps here:
+Our reading of He et al. (IEEE Transactions on Parallel and Distributed Systems, 2019); there is no
+public code to compare with. Its four steps:
 
-1. *Parameters.* For each task and device the earliest completion, if every parent's data come from the same device or, after a mean
-   transfer, from the parent's favourite one. The *critical parent* of a task is the one whose data, sent, would come last.
-2. *Clusters.* From the exits upwards, a task not yet in a cluster opens one and takes its critical parent along, that one its own, and so
-   on, up to an entry or a task that is in a cluster already.
-3. *Merging.* In order of upward rank, a cluster goes to the device that would end it soonest, given all that is placed there or owed to
-   other clusters, and a copy of the parent that holds it up. So clusters share devices. (Tasks that a cluster's device cannot run go to
-   their earliest finish.)
-4. *Copies on demand.* Where the data of some parent hold a task up, that parent is run once more on the task's device, as long as the
-   task ends sooner by it.
+1. *Parameters.* The earliest completion of each task on each device, if the data of every parent
+   come from the same device or, after a mean transfer, from the parent's best device. The *critical
+   parent* of a task is the parent whose data would arrive last if sent.
+2. *Clusters.* From the exits upwards, a task outside all clusters opens one. The cluster takes the
+   critical parent, then that one's critical parent, and so on up to an entry or a clustered task.
+3. *Merging.* In order of upward rank, a cluster goes to the device that would finish it first,
+   given the tasks placed there, the work reserved for other clusters, and a copy of the parent that
+   delays it. Tasks that this device cannot run go to their earliest finish.
+4. *Copies on demand.* A parent whose data delay a task runs again on the task's device, as long as
+   that lets the task finish earlier.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ from weft.planners.lists.duplication import (
 )
 from weft.planners.lists.insertion import durations_of, earliest_finish
 from weft.planners.lists.ranks import rank_order
-from weft.planners.lists.timeline import Timeline, earliest_start, idle_timeline
 from weft.planners.planner import PLANNERS, QUICK, Solution, refuse_choices
+from weft.sim.kernel.gaps import Timeline, earliest_start, idle_timeline
 from weft.sim.kernel.jit import njit
 from weft.sim.kernel.ranks import mean_transfer, upward_rank
 
@@ -42,12 +43,13 @@ from weft.sim.kernel.ranks import mean_transfer, upward_rank
 @PLANNERS.register("tdca")
 @dataclass(frozen=True)
 class Clustering:
-    """Clusters along critical parents, merged onto devices, with copies on demand (TDCA, our reading).
+    """TDCA: clusters along critical parents, merged onto devices, with copies on demand.
 
     Examples
     --------
-    >>> fork = Problem.from_arrays([[1.0, 1.0], [4.0, 4.0], [4.0, 4.0]], [[0, 1], [0, 2]], [9.0, 9.0])
-    >>> Clustering().solve(fork).schedule.makespan  # task 0 runs on both devices, rather than sending 9 bytes
+    >>> durations = [[1.0, 1.0], [4.0, 4.0], [4.0, 4.0]]
+    >>> fork = Problem.from_arrays(durations, [[0, 1], [0, 2]], [9.0, 9.0])
+    >>> Clustering().solve(fork).schedule.makespan  # task 0 runs on both devices
     5.0
     """
 
@@ -55,7 +57,7 @@ class Clustering:
 
     @property
     def supports(self) -> frozenset[str]:
-        """Words of `FEATURES`."""
+        """Names of `FEATURES`."""
         return QUICK | {"copies"}
 
     def solve(self, problem: Problem, *, seconds: float | None = None, seed: int = 0) -> Solution:  # noqa: ARG002
@@ -69,28 +71,28 @@ class Clustering:
 
 @njit
 def critical_parents(a: ProblemArrays, latency: float, per_byte: float) -> IntArray:
-    """(n,) the parent whose data, sent from its favourite device, would come last; -1 for an entry."""
+    """Find the parent whose data, sent from its best device, arrive last; -1 for an entry."""
     n, p = len(a.work), a.pace.shape[1]
     completion, seconds = np.zeros((n, p)), np.empty(p)
-    favourite, critical = np.zeros(n), np.full(n, NONE)
+    best_completion, critical = np.zeros(n), np.full(n, NONE)
     for task in a.order:
         latest = -1.0
         ready = completion[task]
         for i in range(a.pred_ptr[task], a.pred_ptr[task + 1]):
-            sent = favourite[a.pred[i]] + (latency + a.pred_data[i] * per_byte)
+            sent = best_completion[a.pred[i]] + (latency + a.pred_data[i] * per_byte)
             for d in range(p):
                 ready[d] = max(ready[d], min(sent, completion[a.pred[i], d]))
             if sent > latest:
                 latest, critical[task] = sent, a.pred[i]
         durations_of(a, task, seconds)
         ready += seconds
-        favourite[task] = ready.min()
+        best_completion[task] = ready.min()
     return critical
 
 
 @njit
 def clusters(a: ProblemArrays, critical: IntArray) -> IntArray:
-    """(n,) the next task down a task's cluster, or -1 at its end: clusters are chains."""
+    """Return the next task of each task's cluster, or -1 at its end: clusters are chains."""
     n = len(critical)
     below, taken = np.full(n, NONE), np.zeros(n, np.bool_)
     for i in range(n - 1, -1, -1):
@@ -112,11 +114,11 @@ def _cluster_device(
     timeline: Timeline,
     head: int,
     below: IntArray,
-    bound: FloatArray,
+    reserved: FloatArray,
 ) -> int:
-    """The device that would end a cluster soonest, among those that can run most of it.
+    """Find the device that would finish a cluster first, among those that can run most of it.
 
-    `bound` holds the seconds of work that each device owes to other clusters.
+    `reserved` holds the seconds of work that each device has reserved for clusters.
     """
     p = a.pace.shape[1]
     total, unable = np.zeros(p), np.zeros(p, np.int64)
@@ -136,7 +138,7 @@ def _cluster_device(
             end = (
                 earliest_start(timeline, d, ready, _seconds_or_none(a, head, d), np.inf)
                 + total[d]
-                + bound[d]
+                + reserved[d]
             )
             if device < 0 or unable[d] < unable[device] or end < best:
                 best, device = end, d
@@ -145,7 +147,7 @@ def _cluster_device(
 
 @njit
 def _seconds_or_none(a: ProblemArrays, task: int, device: int) -> float:
-    """Seconds of a task on a device; 0 where it cannot run."""
+    """Return the seconds of a task on a device; 0 where it cannot run."""
     pace = a.pace[a.row[task], device]
     return float(a.work[task] * pace) if pace < np.inf else 0.0
 
@@ -154,7 +156,7 @@ def _seconds_or_none(a: ProblemArrays, task: int, device: int) -> float:
 def _run_with_copies(
     a: ProblemArrays, runs: CopyTable, timeline: Timeline, task: int, device: int
 ) -> None:
-    """Run a task on a device, after copies of the parents that hold it up, as long as each lets it end sooner."""
+    """Run a task on a device, after copies of parents that let it finish earlier."""
     duration = a.work[task] * a.pace[a.row[task], device]
     ready, last, others = inputs_on(a, runs, task, device)
     start = earliest_start(timeline, device, ready, duration, np.inf)
@@ -162,12 +164,12 @@ def _run_with_copies(
         begin, seconds = copy_before(a, runs, timeline, last, device, ready)
         if begin == np.inf:
             break
-        sooner = earliest_start(timeline, device, max(others, begin + seconds), duration, np.inf)
-        if not sooner < start:
+        earlier = earliest_start(timeline, device, max(others, begin + seconds), duration, np.inf)
+        if not earlier < start:
             break
         execute(runs, timeline, last, device, begin, seconds)
         ready, last, others = inputs_on(a, runs, task, device)
-        start = sooner
+        start = earlier
     execute(runs, timeline, task, device, start, duration)
 
 
@@ -184,19 +186,19 @@ def _anywhere(a: ProblemArrays, runs: CopyTable, timeline: Timeline, task: int) 
 @njit
 def _place_clusters(a: ProblemArrays, order: IntArray, below: IntArray) -> CopyTable:
     n, p = len(a.work), a.pace.shape[1]
-    rows = n + len(a.pred)  # a parent is copied at most once for each child
+    rows = n + len(a.pred)  # at most one copy of a parent per child
     runs, timeline = no_executions(n, rows), idle_timeline(p, rows)
-    cluster_device, bound = np.full(n, NONE), np.zeros(p)
+    cluster_device, reserved = np.full(n, NONE), np.zeros(p)
     for task in order:
         if cluster_device[task] == NONE:  # the head of a cluster: parents come first
-            device = _cluster_device(a, runs, timeline, task, below, bound)
+            device = _cluster_device(a, runs, timeline, task, below, reserved)
             member = task
             while member != NONE:
                 cluster_device[member] = device
-                bound[device] += _seconds_or_none(a, member, device)
+                reserved[device] += _seconds_or_none(a, member, device)
                 member = below[member]
         device = cluster_device[task]
-        bound[device] -= _seconds_or_none(a, task, device)
+        reserved[device] -= _seconds_or_none(a, task, device)
         if not a.pace[a.row[task], device] < np.inf:
             device = _anywhere(a, runs, timeline, task)
         _run_with_copies(a, runs, timeline, task, device)

@@ -1,8 +1,8 @@
 """Placement that may copy a parent to the device of its child, compiled: DEFT.
 
-For each device, the earliest finish as things are, and with one parent run there once more; the smallest wins, and a copy has to
-earn its place: among equals, none is made. That is our reading of the rule Lachesis places tasks by (Luo et al. 2021, arXiv
-2103.06980), here under any rank.
+The cost of a device is the earliest finish there, either with the runs so far or with one more run
+of a parent on that device. The least cost wins; among equals, no copy is made. This is our reading
+of the placement rule of Lachesis (Luo et al. 2021, arXiv 2103.06980), here with any rank.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import numpy as np
 from weft.model import ProblemArrays, Schedule
 from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.planners.lists.insertion import durations_of, earliest_finish
-from weft.planners.lists.timeline import Timeline, earliest_start, idle_timeline, occupy
+from weft.sim.kernel.gaps import Timeline, earliest_start, idle_timeline, occupy
 from weft.sim.kernel.jit import njit
 
 NONE = -1
 
 
 class CopyTable(NamedTuple):
-    """Runs of tasks, originals and copies; those of a task are a chain: `newest[task]`, then `older`."""
+    """Runs of tasks, originals and copies; the runs of a task are linked by `newest`, `older`."""
 
     task: IntArray
     device: IntArray
@@ -33,9 +33,9 @@ class CopyTable(NamedTuple):
 
 
 class CopyInputs(NamedTuple):
-    """For each device: when all inputs of a task are there, which parent's come last, and when all others' are there.
+    """Arrival of a task's inputs on each device, from the run of each parent that serves it first.
 
-    Of each parent, the run that serves the device soonest counts.
+    `ready`: arrival of all inputs; `last`: the parent of the last; `others`: arrival of the others.
     """
 
     ready: FloatArray
@@ -44,7 +44,7 @@ class CopyInputs(NamedTuple):
 
 
 def as_schedule(runs: CopyTable) -> Schedule:
-    """Freeze what a kernel filled in; the first run of a task is the original."""
+    """Make a schedule of the runs; the first run of a task is the original."""
     count = int(runs.size[0])
     task = runs.task[:count]
     return Schedule.of(
@@ -64,7 +64,7 @@ def _is_copy(task: IntArray, n: int) -> BoolArray:
 
 @njit
 def no_executions(n: int, rows: int) -> CopyTable:
-    """Nothing has run yet; memory for `rows` runs."""
+    """Make an empty table with memory for a number of runs."""
     chain = np.full(n, NONE)
     return CopyTable(
         np.empty(rows, np.int64),
@@ -81,14 +81,10 @@ def no_executions(n: int, rows: int) -> CopyTable:
 def execute(
     runs: CopyTable, timeline: Timeline, task: int, device: int, start: float, duration: float
 ) -> None:
-    """Enter one run of a task."""
+    """Add a run of a task."""
     row = runs.size[0]
-    runs.task[row], runs.device[row], runs.start[row], runs.finish[row] = (
-        task,
-        device,
-        start,
-        start + duration,
-    )
+    runs.task[row], runs.device[row] = task, device
+    runs.start[row], runs.finish[row] = start, start + duration
     runs.older[row], runs.newest[task] = runs.newest[task], row
     runs.size[0] = row + 1
     occupy(timeline, device, start, start + duration)
@@ -98,7 +94,7 @@ def execute(
 def inputs_on(
     a: ProblemArrays, runs: CopyTable, task: int, device: int
 ) -> tuple[float, int, float]:
-    """The entry of `CopyInputs` for one device: (ready, last, others)."""
+    """Return the entry of `CopyInputs` for one device: (ready, last, others)."""
     ready, last, others = 0.0, NONE, 0.0
     for i in range(a.pred_ptr[task], a.pred_ptr[task + 1]):
         soonest = np.inf
@@ -160,7 +156,7 @@ def _runs_on(runs: CopyTable, task: int, device: int) -> bool:
 def copy_before(
     a: ProblemArrays, runs: CopyTable, timeline: Timeline, task: int, device: int, limit: float
 ) -> tuple[float, float]:
-    """(start, duration) of a further run of a task on a device that ends before `limit`; (inf, inf) when there is none."""
+    """Return (start, duration) of one more run that ends before `limit`; (inf, inf) if none."""
     if task == NONE or not a.pace[a.row[task], device] < np.inf or _runs_on(runs, task, device):
         return np.inf, np.inf
     duration = a.work[task] * a.pace[a.row[task], device]
@@ -172,7 +168,7 @@ def copy_before(
 
 @njit
 def insert_with_copies(a: ProblemArrays, order: IntArray) -> CopyTable:
-    """Give each task in turn the device with the earliest finish, with a copy of one parent there if that is sooner."""
+    """Place each task, in order, at its earliest finish, with or without a copy of a parent."""
     n, p = len(a.work), a.pace.shape[1]
     runs, timeline = no_executions(n, 2 * n), idle_timeline(p, 2 * n)
     inputs = CopyInputs(np.empty(p), np.empty(p, np.int64), np.empty(p))
@@ -184,21 +180,15 @@ def insert_with_copies(a: ProblemArrays, order: IntArray) -> CopyTable:
         best, copy_start, copy_duration = start + seconds[device], np.inf, np.inf
         for d in range(p):
             if inputs.others[d] + seconds[d] < best:
-                # A copy of any parent but the one whose data come last would not let the task start sooner.
+                # Only a copy of the parent whose data come last lets the task start earlier.
                 begin, duration = copy_before(a, runs, timeline, inputs.last[d], d, inputs.ready[d])
                 if begin < np.inf:
-                    # The task starts after the copy, so the copy need not be entered to find the task's gap.
-                    own = earliest_start(
-                        timeline, d, max(inputs.others[d], begin + duration), seconds[d], best
-                    )
+                    # The task starts after the copy, so the timeline need not contain the copy.
+                    ready = max(inputs.others[d], begin + duration)
+                    own = earliest_start(timeline, d, ready, seconds[d], best)
                     if own + seconds[d] < best:
-                        best, device, start, copy_start, copy_duration = (
-                            own + seconds[d],
-                            d,
-                            own,
-                            begin,
-                            duration,
-                        )
+                        best, device, start = own + seconds[d], d, own
+                        copy_start, copy_duration = begin, duration
         if copy_start < np.inf:
             execute(runs, timeline, inputs.last[device], device, copy_start, copy_duration)
         execute(runs, timeline, task, device, start, seconds[device])

@@ -1,18 +1,20 @@
-"""Planners that choose among the tasks whose parents are placed anew at every step, compiled: DLS, ETF and the batch-mode rules.
+"""Dynamic list planners, compiled: DLS, ETF, Min-Min, Max-Min and Sufferage.
 
-Each free task has the device that suits it best; a rule says which task goes next. Tasks are put at the end of their device, without
-insertion, as published. Since a device only fills up, a task has to look again only when the device it had in mind was taken.
+At every step each free task (its parents are placed) proposes its best device, and a rule chooses
+the task that goes next. Tasks go to the end of their device, without insertion, as published. Since
+devices only fill up, a proposal changes only when its device receives a task.
 
-* Min-Min, Max-Min, Sufferage: Maheswaran et al. (1999), section 3, on the free tasks of a graph. Sufferage in its short form: the task
-  that would lose most by its second-best device goes first.
+* Min-Min, Max-Min, Sufferage: Maheswaran et al. (1999), section 3, on the free tasks of a graph.
+  Sufferage in its short form: the task that would lose most by its second-best device goes first.
 * DLS: Sih and Lee (1993), dynamic level = static level - start + (typical - own duration).
-* ETF: Hwang et al. (1989), the earliest start, then the higher static level. Devices that differ need one more word: among equal
-  starts a task prefers its earlier finish.
+* ETF: Hwang et al. (1989), the earliest start, then the higher static level. For devices that
+  differ we add: among equal starts a task prefers its earlier finish.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -24,28 +26,38 @@ from weft.planners.planner import PLANNERS, QUICK, Solution, refuse_choices
 from weft.sim.kernel.jit import njit
 
 MIN_MIN, MAX_MIN, SUFFERAGE, DLS, ETF = range(5)
-CODES = {"min-min": MIN_MIN, "max-min": MAX_MIN, "sufferage": SUFFERAGE, "dls": DLS, "etf": ETF}
+RULES = {
+    "min-min": (MIN_MIN, "Min-Min: the free task with the earliest finish first."),
+    "max-min": (MAX_MIN, "Max-Min: the free task with the latest earliest finish first."),
+    "sufferage": (
+        SUFFERAGE,
+        "Sufferage: the task that loses most by its second-best device first.",
+    ),
+    "dls": (DLS, "DLS: the task and device with the highest dynamic level first."),
+    "etf": (ETF, "ETF: the task with the earliest start first, then the higher static level."),
+}
+"""Name of a planner -> its rule and its description."""
 
 
-class Wishes(NamedTuple):
-    """What each free task would do next."""
+class Proposals(NamedTuple):
+    """The best placement of each free task."""
 
-    device: IntArray  # (n,) the device it has in mind
-    second: IntArray  # (n,) the next best, or -1
+    device: IntArray  # (n,) best device
+    second: IntArray  # (n,) second-best device, or -1
     start: FloatArray
     finish: FloatArray
-    key: FloatArray  # (n,) the smallest goes next
+    key: FloatArray  # (n,) the task with the smallest goes next
 
 
 @dataclass(frozen=True)
 class DynamicList:
-    """A planner that places, at every step, the free task a rule prefers; `name` is that rule."""
+    """A planner that places, at every step, the free task that the rule of its name prefers."""
 
     name: str
 
     @property
     def supports(self) -> frozenset[str]:
-        """Words of `FEATURES`."""
+        """Names of `FEATURES`."""
         return QUICK
 
     def solve(self, problem: Problem, *, seconds: float | None = None, seed: int = 0) -> Solution:  # noqa: ARG002
@@ -53,17 +65,20 @@ class DynamicList:
         refuse_choices(problem, self.name)
         typical = typical_durations(problem)
         level = _static_levels(problem.arrays, typical)
-        code = CODES[self.name]
+        code = RULES[self.name][0]
         bonus = level + typical if code == DLS else level
         return Solution(as_schedule(_choose_in_turn(problem.arrays, code, bonus)))
 
 
-for _name in CODES:
-    PLANNERS.register(_name)(lambda name=_name: DynamicList(name))
+for _name, (_, _summary) in RULES.items():
+    PLANNERS.register(_name, summary=_summary)(partial(DynamicList, name=_name))
 
 
 def typical_durations(problem: Problem) -> FloatArray:
-    """(n,) median seconds over all devices or, where a task can run on fewer than half, the largest (Sih and Lee 1993, section III)."""
+    """Return the median seconds of each task over all devices (Sih and Lee 1993, section III).
+
+    Where a task can run on fewer than half of them, the largest finite duration.
+    """
     largest = np.where(np.isfinite(problem.pace), problem.pace, -np.inf).max(
         axis=1, initial=-np.inf
     )
@@ -73,7 +88,7 @@ def typical_durations(problem: Problem) -> FloatArray:
 
 @njit
 def _static_levels(a: ProblemArrays, cost: FloatArray) -> FloatArray:
-    """(n,) longest path to the end without transfers."""
+    """Return the longest path from each task to the end, without transfers."""
     level = np.zeros(len(cost))
     for i in range(len(cost) - 1, -1, -1):
         task = a.order[i]
@@ -85,14 +100,14 @@ def _static_levels(a: ProblemArrays, cost: FloatArray) -> FloatArray:
 
 
 @njit
-def _wish(
+def _propose(
     a: ProblemArrays,
     task: int,
     rows: Rows,
     free_from: FloatArray,
     code: int,
     bonus: FloatArray,
-    wishes: Wishes,
+    best: Proposals,
 ) -> None:
     p = len(free_from)
     ready, seconds = np.empty(p), np.empty(p)
@@ -109,56 +124,53 @@ def _wish(
             device, start, finish = d, begin, end
         elif end < runner_up:
             second, runner_up = d, end
-    wishes.device[task], wishes.second[task] = device, second
-    wishes.start[task], wishes.finish[task] = start, finish
+    best.device[task], best.second[task] = device, second
+    best.start[task], best.finish[task] = start, finish
     if code == MIN_MIN:
-        wishes.key[task] = finish
+        best.key[task] = finish
     elif code == MAX_MIN:
-        wishes.key[task] = -finish
+        best.key[task] = -finish
     elif code == SUFFERAGE:
-        wishes.key[task] = -(runner_up - finish)
+        best.key[task] = -(runner_up - finish)
     elif code == DLS:
-        wishes.key[task] = finish - bonus[task]
+        best.key[task] = finish - bonus[task]
     else:
-        wishes.key[task] = start
+        best.key[task] = start
 
 
 @njit
 def _choose_in_turn(a: ProblemArrays, code: int, bonus: FloatArray) -> Rows:
     n, p = len(a.work), a.pace.shape[1]
     rows, free_from = empty_rows(n), np.zeros(p)
-    wishes = Wishes(np.full(n, -1), np.full(n, -1), np.empty(n), np.empty(n), np.empty(n))
+    best = Proposals(np.full(n, -1), np.full(n, -1), np.empty(n), np.empty(n), np.empty(n))
     waiting = a.pred_ptr[1:] - a.pred_ptr[:-1]
     free, count = np.empty(n, np.int64), 0
     for task in range(n):
         if waiting[task] == 0:
-            _wish(a, task, rows, free_from, code, bonus, wishes)
+            _propose(a, task, rows, free_from, code, bonus, best)
             free[count] = task
             count += 1
     while count > 0:
         at = 0
         for i in range(1, count):
-            if _goes_before(free[i], free[at], wishes.key, bonus, code):
+            if _goes_before(free[i], free[at], best.key, bonus, code):
                 at = i
         task = free[at]
         count -= 1
         free[at] = free[count]
-        device = wishes.device[task]
-        rows.device[task], rows.start[task], rows.finish[task] = (
-            device,
-            wishes.start[task],
-            wishes.finish[task],
-        )
-        free_from[device] = wishes.finish[task]
+        device = best.device[task]
+        rows.device[task] = device
+        rows.start[task], rows.finish[task] = best.start[task], best.finish[task]
+        free_from[device] = best.finish[task]
         for i in range(count):
-            if wishes.device[free[i]] == device or (
-                code == SUFFERAGE and wishes.second[free[i]] == device
+            if best.device[free[i]] == device or (
+                code == SUFFERAGE and best.second[free[i]] == device
             ):
-                _wish(a, free[i], rows, free_from, code, bonus, wishes)
+                _propose(a, free[i], rows, free_from, code, bonus, best)
         for e in range(a.succ_ptr[task], a.succ_ptr[task + 1]):
             waiting[a.succ[e]] -= 1
             if waiting[a.succ[e]] == 0:
-                _wish(a, a.succ[e], rows, free_from, code, bonus, wishes)
+                _propose(a, a.succ[e], rows, free_from, code, bonus, best)
                 free[count] = a.succ[e]
                 count += 1
     return rows

@@ -1,4 +1,8 @@
-"""Placement by earliest finish time with insertion, compiled: the inner loop of HEFT."""
+"""Placement by earliest finish time, compiled: the inner loop of HEFT.
+
+`insert_in_order` uses idle gaps (Topcuoglu, Hariri and Wu 2002, section 4.1); `append_in_order`
+only the end of a device (MCT, MET and OLB: Maheswaran et al. 1999, section 3).
+"""
 
 from __future__ import annotations
 
@@ -8,15 +12,18 @@ import numpy as np
 
 from weft.model import ProblemArrays, Schedule
 from weft.model.columns import FloatArray, IntArray
-from weft.planners.lists.timeline import Timeline, earliest_start, free_from, idle_timeline, occupy
+from weft.sim.kernel.gaps import Timeline, earliest_start, free_from, idle_timeline, occupy
 from weft.sim.kernel.jit import njit
 
 ANYWHERE = -1
 """The pin of a task that may go to any device."""
 
+MCT, MET, OLB = range(3)
+"""Best device: earliest finish, shortest duration, earliest end of its queue."""
+
 
 class Rows(NamedTuple):
-    """Where and when each task runs, while a planner fills it in."""
+    """Device, start and finish of each task, while a planner fills them in."""
 
     device: IntArray
     start: FloatArray
@@ -24,19 +31,22 @@ class Rows(NamedTuple):
 
 
 def as_schedule(rows: Rows) -> Schedule:
-    """Freeze what a kernel filled in."""
+    """Make a schedule of the rows that a kernel filled in."""
     return Schedule.of(device=rows.device, start=rows.start, finish=rows.finish)
 
 
 @njit
 def empty_rows(n: int) -> Rows:
-    """Nothing is placed yet."""
+    """Make rows of n tasks that are not placed yet."""
     return Rows(np.full(n, -1), np.empty(n), np.empty(n))
 
 
 @njit
 def arrivals(a: ProblemArrays, task: int, rows: Rows, ready: FloatArray) -> None:
-    """Fill `ready` with when all inputs of a task are on each device; parents that are not placed yet do not count."""
+    """Fill `ready` with the time at which all inputs of a task are on each device.
+
+    Parents that are not placed yet do not count.
+    """
     ready[:] = 0.0
     for i in range(a.pred_ptr[task], a.pred_ptr[task + 1]):
         parent = a.pred[i]
@@ -47,7 +57,7 @@ def arrivals(a: ProblemArrays, task: int, rows: Rows, ready: FloatArray) -> None
 
 @njit
 def send(a: ProblemArrays, source: int, sent: float, data: float, ready: FloatArray) -> None:
-    """Raise `ready` to when data sent from a device arrives on each device."""
+    """Raise `ready` to the arrival, on each device, of data sent from a device."""
     latency, per_byte = a.latency[source], a.per_byte[source]
     for d in range(len(ready)):
         arrival = sent + (latency[d] + data * per_byte[d])
@@ -66,7 +76,7 @@ def durations_of(a: ProblemArrays, task: int, seconds: FloatArray) -> None:
 def place(
     timeline: Timeline, rows: Rows, task: int, device: int, start: float, duration: float
 ) -> None:
-    """Enter a task into the plan."""
+    """Add a task to the plan."""
     rows.device[task], rows.start[task], rows.finish[task] = device, start, start + duration
     occupy(timeline, device, start, start + duration)
 
@@ -75,9 +85,9 @@ def place(
 def earliest_finish(
     timeline: Timeline, ready: FloatArray, seconds: FloatArray
 ) -> tuple[int, float]:
-    """(device, start) of the smallest finish; the lower number among equals."""
+    """Return (device, start) of the earliest finish; the lowest device number among equals."""
     best, device, start = np.inf, -1, 0.0
-    for d in range(len(ready)):  # at the end of a device is a bound that spares most searches
+    for d in range(len(ready)):  # the finish at the end of a device bounds most searches
         begin = max(ready[d], free_from(timeline, d))
         if begin + seconds[d] < best:
             best, device, start = begin + seconds[d], d, begin
@@ -93,7 +103,7 @@ def earliest_finish(
 
 @njit
 def insert_in_order(a: ProblemArrays, order: IntArray, pin: IntArray) -> Rows:
-    """Give each task in turn the device with the earliest finish, or the one it is pinned to."""
+    """Place each task, in order, on its pinned device or at its earliest finish."""
     n, p = len(a.work), a.pace.shape[1]
     rows, timeline = empty_rows(n), idle_timeline(p, n)
     ready, seconds = np.empty(p), np.empty(p)
@@ -106,4 +116,29 @@ def insert_in_order(a: ProblemArrays, order: IntArray, pin: IntArray) -> Rows:
             device = pin[task]
             start = earliest_start(timeline, device, ready[device], seconds[device], np.inf)
         place(timeline, rows, task, device, start, seconds[device])
+    return rows
+
+
+@njit
+def append_in_order(a: ProblemArrays, order: IntArray, rule: int) -> Rows:
+    """Place each task, in order, at the end of its best device by `MCT`, `MET` or `OLB`."""
+    n, p = len(a.work), a.pace.shape[1]
+    rows, queue_end = empty_rows(n), np.zeros(p)
+    ready, seconds = np.empty(p), np.empty(p)
+    for task in order:
+        arrivals(a, task, rows, ready)
+        durations_of(a, task, seconds)
+        best, device = np.inf, -1
+        for d in range(p):
+            if seconds[d] < np.inf:
+                value = max(ready[d], queue_end[d]) + seconds[d]
+                if rule == MET:
+                    value = seconds[d]
+                elif rule == OLB:
+                    value = queue_end[d]
+                if value < best:
+                    best, device = value, d
+        rows.device[task], rows.start[task] = device, max(ready[device], queue_end[device])
+        rows.finish[task] = rows.start[task] + seconds[device]
+        queue_end[device] = rows.finish[task]
     return rows

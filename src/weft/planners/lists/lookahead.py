@@ -1,4 +1,4 @@
-"""Placement that looks one step ahead, compiled (Bittencourt, Sakellariou and Madeira 2010)."""
+"""Placement with lookahead, compiled (Bittencourt, Sakellariou and Madeira 2010)."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from weft.planners.lists.insertion import (
     empty_rows,
     place,
 )
-from weft.planners.lists.timeline import Timeline, earliest_start, idle_timeline
+from weft.sim.kernel.gaps import Timeline, earliest_start, idle_timeline
 from weft.sim.kernel.jit import njit
 
 
 @njit
 def insert_looking_ahead(a: ProblemArrays, order: IntArray) -> Rows:
-    """Give each task in turn the device after which its children could end soonest.
+    """Place each task, in order, on the device after which its children can finish first.
 
-    A device is judged by the latest, over the children, of the child's earliest finish on any device, other parents counting only when
-    placed already; then by the task's own finish. A task without children goes by its own finish.
+    The cost of a device is the latest, over the children, of the child's earliest finish on any
+    device, then the task's own finish. Parents of the children count only if they are placed.
     """
     n, p = len(a.work), a.pace.shape[1]
     rows, timeline = empty_rows(n), idle_timeline(p, n)
@@ -78,9 +78,10 @@ def _last_child(
     child_seconds: FloatArray,
     limit: float,
 ) -> float:
-    """The latest of the children's earliest finishes if the task ends on a device at `finish`; inf when above `limit`.
+    """Return the latest of the children's earliest finishes; inf if it exceeds `limit`.
 
-    The task need not be entered into the timeline for that: a child on the same device starts after it anyway.
+    The task runs on `device` until `finish`. The timeline need not contain it: a child on the same
+    device starts after it anyway.
     """
     latest = 0.0
     ready = np.empty(child_ready.shape[1])

@@ -7,13 +7,15 @@ import numpy as np
 from weft.model import Problem, ProblemArrays
 from weft.model.columns import FloatArray, IntArray
 from weft.planners.lists.insertion import Rows, arrivals, durations_of, empty_rows, place
-from weft.planners.lists.timeline import earliest_start, idle_timeline
+from weft.sim.kernel.gaps import earliest_start, idle_timeline
 from weft.sim.kernel.jit import njit
 from weft.sim.kernel.ranks import mean_transfer
 
 
 def optimistic_costs(problem: Problem) -> FloatArray:
-    """(n, p) seconds from a task's end on a device to the end of the workflow, if every descendant ran where it suits this path best.
+    """Compute the optimistic cost table, (n, p) seconds from a task's end to the workflow's end.
+
+    Each descendant runs on the device that suits this path best.
 
     Examples
     --------
@@ -26,12 +28,12 @@ def optimistic_costs(problem: Problem) -> FloatArray:
 
 
 def optimistic_rank(problem: Problem) -> FloatArray:
-    """(n,) mean optimistic cost over the devices that can run the task."""
+    """Average the optimistic cost over the devices that can run the task: (n,) seconds."""
     return _means(problem.arrays, optimistic_costs(problem))
 
 
 def insert_optimistically(problem: Problem, order: IntArray) -> Rows:
-    """Give each task in turn the device with the smallest finish + optimistic cost, with insertion."""
+    """Place each task, in order, at the least finish + optimistic cost, with insertion."""
     return _insert(problem.arrays, order, optimistic_costs(problem))
 
 
@@ -47,9 +49,8 @@ def _costs(a: ProblemArrays, latency: float, per_byte: float) -> FloatArray:
         for e in range(a.pred_ptr[child], a.pred_ptr[child + 1]):
             above = cost[a.pred[e]]
             moved = cheapest + (latency + a.pred_data[e] * per_byte)
-            for d in range(
-                p
-            ):  # staying costs no transfer; where staying is cheapest, so is it without one
+            # Staying costs no transfer, so `moved` need not exclude the same device.
+            for d in range(p):
                 above[d] = max(above[d], min(seconds[d], moved))
     return cost
 

@@ -1,25 +1,38 @@
-"""List planners: a rank says who comes first, a placement says where. Every combination of the two is a planner.
+"""HEFT, CPOP, PEFT and other list planners: a rank orders the tasks, a placement chooses devices.
 
-References: HEFT and CPOP, Topcuoglu, Hariri and Wu (2002); PEFT, Arabnejad and Barbosa (2014); lookahead, Bittencourt et al. (2010); DEFT,
-see `duplication`.
+Every rank of `RANKS` works with every placement of `PLACEMENTS`; `COMBINATIONS` lists those that
+are planners by name. References: HEFT and CPOP, Topcuoglu, Hariri and Wu (2002); PEFT, Arabnejad
+and Barbosa (2014); lookahead, Bittencourt et al. (2010); DEFT, see `duplication`; MCT, MET and OLB,
+Maheswaran et al. (1999).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
 from weft.model import Problem, Schedule
-from weft.model.columns import IntArray
-from weft.planners.lists import duplication, immediate_mode, pins
-from weft.planners.lists.insertion import as_schedule, insert_in_order
+from weft.model.columns import FloatArray, IntArray
+from weft.planners.lists import duplication
+from weft.planners.lists.insertion import (
+    ANYWHERE,
+    MCT,
+    MET,
+    OLB,
+    append_in_order,
+    as_schedule,
+    insert_in_order,
+)
 from weft.planners.lists.lookahead import insert_looking_ahead
 from weft.planners.lists.optimistic import insert_optimistically
 from weft.planners.lists.ranks import RANKS, rank_order
 from weft.planners.planner import PLANNERS, QUICK, Solution, refuse_choices
 from weft.registry import Registry
+from weft.rng import generator
+from weft.sim.kernel.ranks import mean_transfer, upward_rank
 
 PLACEMENTS: Registry[Schedule] = Registry("placement")
 """Name -> function of (problem, order of tasks, seed)."""
@@ -27,7 +40,7 @@ PLACEMENTS: Registry[Schedule] = Registry("placement")
 
 @dataclass(frozen=True)
 class ListPlanner:
-    """Tasks in the order of a rank, each to the device a placement chooses; see `RANKS` and `PLACEMENTS` for the names.
+    """A planner that takes tasks in the order of a rank and places each by a placement.
 
     Examples
     --------
@@ -42,7 +55,7 @@ class ListPlanner:
 
     @property
     def supports(self) -> frozenset[str]:
-        """Words of `FEATURES`."""
+        """Names of `FEATURES`."""
         return QUICK | {"copies"} if self.placement == "duplicate" else QUICK
 
     def solve(self, problem: Problem, *, seconds: float | None = None, seed: int = 0) -> Solution:  # noqa: ARG002
@@ -52,117 +65,223 @@ class ListPlanner:
         return Solution(PLACEMENTS.factory(self.placement)(problem, order, seed))
 
 
+COMBINATIONS = {
+    "heft": ("upward", "earliest", "HEFT: by upward rank, each at its earliest finish."),
+    "heft-saga-mean": (
+        "upward-saga",
+        "earliest",
+        "HEFT with the mean transfer of SAGA, which counts pairs of a device with itself.",
+    ),
+    "heft-node": (
+        "upward",
+        "one-node",
+        "HEFT on all devices and on each of the four strongest nodes; the best of these.",
+    ),
+    "heft-deft": ("upward", "duplicate", "HEFT that may copy a parent to the device of its child."),
+    "cpop": ("cpop", "critical-path", "CPOP: the critical path on one device."),
+    "cpop-deft": ("cpop", "duplicate", "By CPOP's priority, with copies of parents."),
+    "peft": ("optimistic", "optimistic", "PEFT: by the optimistic cost table."),
+    "peft-deft": ("optimistic", "duplicate", "By PEFT's rank, with copies of parents."),
+    "lookahead": (
+        "upward",
+        "lookahead",
+        "HEFT that judges a device by the finish of the children.",
+    ),
+    "greedy": ("fifo", "earliest", "By task number, each at its earliest finish."),
+    "fifo-deft": ("fifo", "duplicate", "By task number, with copies of parents."),
+    "mct": ("fifo", "mct", "MCT: minimum completion time at the end of a device."),
+    "met": ("fifo", "met", "MET: minimum execution time, whatever the queue."),
+    "olb": ("fifo", "olb", "OLB: the device that is free first, whatever its speed."),
+    "round-robin": ("fifo", "round-robin", "One device after the other, in turn."),
+    "random": ("fifo", "random", "A random device for each task."),
+    "single-device": ("fifo", "one-device", "All tasks on the device with the least total time."),
+}
+"""Name of a planner -> its rank, its placement and its description."""
+
+for _name, (_rank, _placement, _summary) in COMBINATIONS.items():
+    PLANNERS.register(_name, summary=_summary)(
+        partial(ListPlanner, name=_name, rank=_rank, placement=_placement)
+    )
+
+
+def _insert(problem: Problem, order: IntArray, pin: IntArray) -> Schedule:
+    return as_schedule(insert_in_order(problem.arrays, order, pin))
+
+
 @PLACEMENTS.register("earliest")
 def _earliest(problem: Problem, order: IntArray, _seed: int) -> Schedule:
-    """The earliest finish, with insertion."""
-    return as_schedule(insert_in_order(problem.arrays, order, pins.nowhere(problem)))
+    """Earliest finish, with insertion."""
+    return _insert(problem, order, no_pins(problem))
 
 
 @PLACEMENTS.register("critical-path")
 def _critical_path(problem: Problem, order: IntArray, _seed: int) -> Schedule:
-    """The critical path on the device that takes least for it, the rest by earliest finish."""
-    return as_schedule(
-        insert_in_order(
-            problem.arrays, order, pins.pin_to_best(problem, pins.critical_path(problem))
-        )
-    )
+    """The critical path on the device with the least time for it, the rest by earliest finish."""
+    return _insert(problem, order, pin_to_best(problem, critical_path(problem)))
 
 
 @PLACEMENTS.register("optimistic")
 def _optimistic(problem: Problem, order: IntArray, _seed: int) -> Schedule:
-    """The earliest finish plus what is optimistically left."""
+    """Earliest finish plus the optimistic remaining time."""
     return as_schedule(insert_optimistically(problem, order))
 
 
 @PLACEMENTS.register("lookahead")
 def _lookahead(problem: Problem, order: IntArray, _seed: int) -> Schedule:
-    """The device after which the children could end soonest."""
+    """The device after which the children could finish first."""
     return as_schedule(insert_looking_ahead(problem.arrays, order))
 
 
 @PLACEMENTS.register("duplicate")
 def _duplicate(problem: Problem, order: IntArray, _seed: int) -> Schedule:
-    """The earliest finish, with a copy of one parent if that is sooner (DEFT)."""
+    """Earliest finish, with a copy of one parent if that is earlier (DEFT)."""
     return duplication.as_schedule(duplication.insert_with_copies(problem.arrays, order))
 
 
 @PLACEMENTS.register("one-device")
 def _one_device(problem: Problem, order: IntArray, _seed: int) -> Schedule:
-    """Everything on the device that takes least for all."""
-    return as_schedule(
-        insert_in_order(problem.arrays, order, pins.pin_to_best(problem, np.arange(problem.n)))
-    )
+    """All tasks on the device with the least total time."""
+    return _insert(problem, order, pin_to_best(problem, np.arange(problem.n)))
 
 
 @PLACEMENTS.register("one-node")
 def _one_node(problem: Problem, order: IntArray, _seed: int) -> Schedule:
-    """By earliest finish on all devices, or on those of one of the four strongest nodes, whichever ends first.
+    """Earliest finish on all devices or on one of the four strongest nodes; the shortest of these.
 
-    What a node cannot run goes anywhere.
+    Tasks that a node cannot run go to any device.
     """
     placed = (
-        insert_in_order(problem.arrays._replace(pace=pace), order, pins.nowhere(problem))
-        for pace in pins.paces_by_node(problem)
+        insert_in_order(problem.arrays._replace(pace=pace), order, no_pins(problem))
+        for pace in paces_by_node(problem)
     )
     return as_schedule(min(placed, key=lambda rows: float(rows.finish.max(initial=0.0))))
 
 
-@PLACEMENTS.register("in-turn")
-def _in_turn(problem: Problem, order: IntArray, _seed: int) -> Schedule:
+@PLACEMENTS.register("round-robin")
+def _round_robin(problem: Problem, order: IntArray, _seed: int) -> Schedule:
     """One device after the other."""
-    return as_schedule(insert_in_order(problem.arrays, order, pins.pin_in_turn(problem, order)))
+    return _insert(problem, order, pin_round_robin(problem, order))
 
 
 @PLACEMENTS.register("random")
 def _random(problem: Problem, order: IntArray, seed: int) -> Schedule:
-    """Any device."""
-    return as_schedule(insert_in_order(problem.arrays, order, pins.pin_at_random(problem, seed)))
+    """A random device."""
+    return _insert(problem, order, pin_at_random(problem, seed))
 
 
-@PLACEMENTS.register("completion")
-def _completion(problem: Problem, order: IntArray, _seed: int) -> Schedule:
-    """The earliest finish at the end of a device."""
-    return as_schedule(
-        immediate_mode.append_in_order(problem.arrays, order, immediate_mode.COMPLETION)
-    )
+@PLACEMENTS.register("mct")
+def _mct(problem: Problem, order: IntArray, _seed: int) -> Schedule:
+    """Earliest finish at the end of a device."""
+    return as_schedule(append_in_order(problem.arrays, order, MCT))
 
 
-@PLACEMENTS.register("execution")
-def _execution(problem: Problem, order: IntArray, _seed: int) -> Schedule:
-    """The device that runs the task fastest, however long its queue."""
-    return as_schedule(
-        immediate_mode.append_in_order(problem.arrays, order, immediate_mode.EXECUTION)
-    )
+@PLACEMENTS.register("met")
+def _met(problem: Problem, order: IntArray, _seed: int) -> Schedule:
+    """The device with the shortest duration, whatever its queue."""
+    return as_schedule(append_in_order(problem.arrays, order, MET))
 
 
-@PLACEMENTS.register("available")
-def _available(problem: Problem, order: IntArray, _seed: int) -> Schedule:
-    """The device that is free soonest, however slow."""
-    return as_schedule(
-        immediate_mode.append_in_order(problem.arrays, order, immediate_mode.AVAILABLE)
-    )
+@PLACEMENTS.register("olb")
+def _olb(problem: Problem, order: IntArray, _seed: int) -> Schedule:
+    """The device that is free first, whatever its speed."""
+    return as_schedule(append_in_order(problem.arrays, order, OLB))
 
 
-COMBINATIONS = {
-    "heft": ("upward", "earliest"),
-    "heft-saga-mean": ("upward-self", "earliest"),
-    "heft-node": ("upward", "one-node"),
-    "heft-deft": ("upward", "duplicate"),
-    "cpop": ("through", "critical-path"),
-    "cpop-deft": ("through", "duplicate"),
-    "peft": ("optimistic", "optimistic"),
-    "peft-deft": ("optimistic", "duplicate"),
-    "lookahead": ("upward", "lookahead"),
-    "greedy": ("fifo", "earliest"),
-    "fifo-deft": ("fifo", "duplicate"),
-    "mct": ("fifo", "completion"),
-    "met": ("fifo", "execution"),
-    "olb": ("fifo", "available"),
-    "round-robin": ("fifo", "in-turn"),
-    "random": ("fifo", "random"),
-    "fastest": ("fifo", "one-device"),
-}
-"""Name of a planner -> its rank and its placement."""
+# -- pins: devices that are chosen before placement --------------------------------
 
-for _name, (_rank, _placement) in COMBINATIONS.items():
-    PLANNERS.register(_name)(partial(ListPlanner, name=_name, rank=_rank, placement=_placement))
+
+def no_pins(problem: Problem) -> IntArray:
+    """Leave the device of every task open."""
+    return np.full(problem.n, ANYWHERE)
+
+
+def critical_path(problem: Problem) -> IntArray:
+    """Find the longest path with mean durations and transfers; the lowest numbers among equals.
+
+    Topcuoglu et al. (2002), section 4.2, follow children whose priority equals the entry's. Going
+    down the upward rank finds the same path, but neither compares sums that differ by rounding nor
+    skips tasks of the path.
+    """
+    if problem.n == 0:
+        return np.zeros(0, np.int64)
+    rank = upward_rank(problem)
+    latency, per_byte = mean_transfer(problem)
+    a = problem.arrays
+    entries = np.flatnonzero(np.diff(a.pred_ptr) == 0)
+    path = [int(entries[np.argmax(rank[entries])])]
+    while a.succ_ptr[path[-1]] < a.succ_ptr[path[-1] + 1]:
+        edges = slice(a.succ_ptr[path[-1]], a.succ_ptr[path[-1] + 1])
+        children = a.succ[edges]
+        length = latency + a.succ_data[edges] * per_byte + rank[children]
+        path.append(int(children[np.argmax(length)]))
+    return np.array(path, np.int64)
+
+
+def pin_to_best(problem: Problem, tasks: IntArray) -> IntArray:
+    """Pin tasks to the one device with the least total time for them.
+
+    If no device can run them all, the device that can run most of them gets those.
+    """
+    pin = no_pins(problem)
+    if len(tasks):
+        can = np.isfinite(problem.pace)[problem.row[tasks]]
+        pace = np.where(can, problem.pace[problem.row[tasks]], 0.0)
+        total = (problem.work[tasks, None] * pace).sum(axis=0)
+        device = int(np.lexsort((total, -can.sum(axis=0)))[0])
+        pin[tasks[can[:, device]]] = device
+    return pin
+
+
+def paces_by_node(problem: Problem, *, most: int = 4) -> Iterator[FloatArray]:
+    """Yield the seconds per unit of work on all devices, then those on one node at a time.
+
+    Work that no device of the node can run stays possible everywhere. Nodes with the least mean
+    seconds for all work, divided by their number of devices, come first; `most` limits them.
+
+    Examples
+    --------
+    >>> from weft.model import Cluster, Workflow
+    >>> cluster = Cluster(speed=[1.0, 2.0, 4.0], nodes=("a", "a", "b"))
+    >>> problem = Problem.bind(Workflow(work=[1.0], src=[], dst=[], data=[]), cluster)
+    >>> [pace.tolist() for pace in paces_by_node(problem)]
+    [[[1.0, 0.5, 0.25]], [[inf, inf, 0.25]], [[1.0, 0.5, inf]]]
+    """
+    yield problem.pace
+    nodes, names = np.array(problem.cluster.nodes), list(dict.fromkeys(problem.cluster.nodes))
+    if len(names) == 1 or problem.n == 0:
+        return
+    work = np.bincount(problem.row, problem.work, len(problem.pace))
+    can = np.isfinite(problem.pace)
+    slowest = np.nanmax(np.where(can, problem.pace, np.nan))
+    seconds = np.where(can, problem.pace, slowest)
+    area = {
+        name: float((work @ seconds[:, nodes == name]).sum()) / np.count_nonzero(nodes == name) ** 2
+        for name in names
+    }
+    for name in sorted(names, key=lambda name: area[name])[:most]:
+        here = (nodes == name)[None, :]
+        able = np.isfinite(np.where(here, problem.pace, np.inf)).any(axis=1, keepdims=True)
+        yield np.where(here | ~able, problem.pace, np.inf)
+
+
+def pin_round_robin(problem: Problem, order: IntArray) -> IntArray:
+    """Pin the i-th task to device i modulo p, or to the next device that can run it."""
+    pin = no_pins(problem)
+    turn = np.arange(problem.n) % problem.p
+    for _ in range(problem.p):
+        open_ = pin[order] == ANYWHERE
+        can = open_ & np.isfinite(problem.pace[problem.row[order], turn])
+        pin[order[can]] = turn[can]
+        if bool((pin != ANYWHERE).all()):
+            break
+        turn = (turn + 1) % problem.p
+    return pin
+
+
+def pin_at_random(problem: Problem, seed: int) -> IntArray:
+    """Pin each task to one of the devices that can run it, all equally likely."""
+    can = np.isfinite(problem.pace)
+    able_first = np.argsort(~can, axis=1, kind="stable")
+    draw = generator(seed, "device").random(problem.n)
+    choice = (draw * can.sum(axis=1)[problem.row]).astype(np.int64)
+    return np.asarray(able_first[problem.row, choice], np.int64)

@@ -1,4 +1,4 @@
-"""Ranks by name: who comes first in a list planner. And the order they give, which never puts a child before its parent."""
+"""Ranks of list planners by name, and the order of tasks that a rank gives."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from weft.sim.kernel.jit import njit
 from weft.sim.kernel.ranks import downward_rank, upward_rank
 
 RANKS: Registry[FloatArray] = Registry("rank")
-"""Name -> function of (problem, seed): one number a task, the larger the sooner."""
+"""Name -> function of (problem, seed): one number per task; the largest comes first."""
 
 
 @RANKS.register("upward")
@@ -23,39 +23,39 @@ def _upward(problem: Problem, _seed: int) -> FloatArray:
     return upward_rank(problem)
 
 
-@RANKS.register("upward-self")
-def _upward_self(problem: Problem, _seed: int) -> FloatArray:
-    """Mean transfers that count a device's free transfers to itself."""
+@RANKS.register("upward-saga")
+def _upward_saga(problem: Problem, _seed: int) -> FloatArray:
+    """Upward rank with SAGA's mean transfer, which counts a device's transfers to itself."""
     return upward_rank(problem, self_pairs=True)
 
 
 @RANKS.register("downward")
 def _downward(problem: Problem, _seed: int) -> FloatArray:
-    """Soonest possible start first."""
+    """Earliest possible start first."""
     return -downward_rank(problem)
 
 
-@RANKS.register("through")
-def _through(problem: Problem, _seed: int) -> FloatArray:
-    """The longest path through a task: CPOP's priority (Topcuoglu et al. 2002, section 4.2)."""
+@RANKS.register("cpop")
+def _cpop(problem: Problem, _seed: int) -> FloatArray:
+    """Longest path through a task: CPOP's priority (Topcuoglu et al. 2002, section 4.2)."""
     return upward_rank(problem) + downward_rank(problem)
 
 
 @RANKS.register("optimistic")
 def _optimistic(problem: Problem, _seed: int) -> FloatArray:
-    """PEFT's rank: a task's mean optimistic cost (Arabnejad and Barbosa 2014, equation 4)."""
+    """Mean optimistic cost: PEFT's rank (Arabnejad and Barbosa 2014, equation 4)."""
     return optimistic_rank(problem)
 
 
 @RANKS.register("level")
 def _level(problem: Problem, _seed: int) -> FloatArray:
-    """Fewest edges from an entry first."""
+    """Lowest level (edges from an entry) first."""
     return -problem.workflow.level.astype(np.float64)
 
 
 @RANKS.register("fifo")
 def _fifo(problem: Problem, _seed: int) -> FloatArray:
-    """Among the tasks whose parents are planned, the lowest number first."""
+    """Lowest task number first among the tasks whose parents are placed."""
     return np.zeros(problem.n)
 
 
@@ -65,7 +65,7 @@ def _random(problem: Problem, seed: int) -> FloatArray:
 
 
 def rank_order(problem: Problem, rank: FloatArray) -> IntArray:
-    """Always the task of highest rank among those whose parents came before; the lower number among equals.
+    """Order tasks by rank, parents before children; the lowest number among equals.
 
     Examples
     --------
@@ -77,12 +77,13 @@ def rank_order(problem: Problem, rank: FloatArray) -> IntArray:
     place = np.empty(problem.n, np.int64)
     place[order] = np.arange(problem.n)
     if bool((place[problem.workflow.src] < place[problem.workflow.dst]).all()):
-        return order  # each task is free when its turn comes
-    return _order_of_free(problem.arrays, order, place)
+        return order  # parents already come first
+    return order_of_free(problem.arrays, order, place)
 
 
 @njit
-def _order_of_free(a: ProblemArrays, order: IntArray, place: IntArray) -> IntArray:
+def order_of_free(a: ProblemArrays, order: IntArray, place: IntArray) -> IntArray:
+    """Take always the first task of `order` whose parents are taken; `place` inverts `order`."""
     n = len(order)
     waiting = a.pred_ptr[1:] - a.pred_ptr[:-1]
     free = [place[t] for t in range(n) if waiting[t] == 0]

@@ -1,0 +1,24 @@
+"""Planners that search: the longer they run, the better their plans.
+
+- `anytime`: the planner `anytime`: the best quick plan, improved by annealing
+- `exact`: the planner `exact`: a constraint model for CP-SAT
+- `genetic`: the planners `genetic` and `genetic-waiting`
+- `decoder`: order of tasks and devices -> schedule
+- `annealing`: moves and acceptance of simulated annealing
+- `duplicating`: decoder and annealing for schedules with copies
+- `team`: annealing chains on several threads
+- `warm_start`: the best schedule of the quick planners
+- `clock`: the time budget
+"""
+
+__all__ = [
+    "annealing",
+    "anytime",
+    "clock",
+    "decoder",
+    "duplicating",
+    "exact",
+    "genetic",
+    "team",
+    "warm_start",
+]

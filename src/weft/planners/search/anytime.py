@@ -1,4 +1,4 @@
-"""`anytime`: the best of the quick planners, improved by annealing on all cores until the time is up or the bound is met."""
+"""The planner `anytime`: the best of the quick planners, improved by annealing on all cores."""
 
 from __future__ import annotations
 
@@ -17,35 +17,38 @@ from weft.planners.search.team import Progress, Team, reporting
 from weft.planners.search.warm_start import quick_copies, quick_start
 
 DEFAULT_MOVES, DEFAULT_CELLS = 400_000, 150_000_000
-"""TransferEstimator of a run without any limit, and most moves x tasks x devices: about a second."""
+"""Most moves, and most moves x tasks x devices, of a run without any limit: about a second."""
 
 CHAINS = 4
-"""Chains of a run with an iteration budget, whatever the machine, so that its result is the same everywhere."""
+"""Chains of a run without a time limit on any machine, so that the result is the same."""
 
 PLAIN_SHARE = 0.25
-"""Share of the time after which a search for a schedule with copies begins to make some."""
+"""Share of the time after which a search for a schedule with copies starts to make copies."""
 
 COPY_CELLS = 1_000_000
-"""Tasks x devices up to which a search makes copies; above it, the copies of the quick planners are all there are."""
+"""Most tasks x devices for a search with copies; above it, only quick planners make copies."""
 
 BOUND_CELLS = 2_000_000
-"""Tasks x devices up to which the bound is worked out before the search, to stop when it is met."""
+"""Most tasks x devices for a bound before the search, which stops when it meets the bound."""
 
 
 @PLANNERS.register("anytime")
 @dataclass(frozen=True)
 class Anytime:
-    """Search for the time given, beginning with the best of the quick planners; never worse than they.
+    """Annealing for the given time from the best quick plan; never worse than that.
 
-    Without a time limit it makes a fixed number of moves, about a second's worth, and gives the same result on any machine.
+    Without a time limit it makes a fixed number of moves, about a second's worth, and gives the
+    same result on any machine.
 
     Parameters
     ----------
-    iterations : moves in all, in place of a time limit: the same result for the same seed, on any machine
-    threads : how many chains run at once; None: one for each core
-    duplicate : whether a task may run on several devices, to save transfers
-    objective : "makespan", or another or several with weights; see `Objective`, which `price` and `jobs` belong to
-    progress : called with the share of the budget used and the best value; None: a bar on stderr for runs of 2 s or more
+    iterations : total moves instead of a time limit: the same result for a seed on any machine
+    threads : chains that run at once; None: one per core
+    duplicate : whether a task may run on several devices to save transfers
+    objective : "makespan", another one, or several with weights; see `Objective`, also for `price`
+        and `jobs`
+    progress : called with the used share of the budget and the best value; None: a bar on stderr
+        for runs of 2 s or more
 
     Examples
     --------
@@ -64,7 +67,7 @@ class Anytime:
     name: str = "anytime"
 
     def __post_init__(self) -> None:
-        """Refuse what means nothing."""
+        """Check the options."""
         for option in ("iterations", "threads"):
             value = getattr(self, option)
             if value is not None and value < 1:
@@ -72,7 +75,7 @@ class Anytime:
 
     @property
     def supports(self) -> frozenset[str]:
-        """Words of `FEATURES`."""
+        """Names of `FEATURES`."""
         return QUICK | {"seconds"} | ({"copies"} if self.duplicate else {"objectives"})
 
     def solve(self, problem: Problem, *, seconds: float | None = None, seed: int = 0) -> Solution:
@@ -81,43 +84,33 @@ class Anytime:
         objective = Objective.of(self.objective, price=self.price, jobs=self.jobs)
         if self.duplicate and not objective.plain:
             raise Unsupported(
-                f"planner '{self.name}' with duplicate=True handles the objective 'makespan' only; leave one of them out"
+                f"planner '{self.name}' with duplicate=True handles the objective 'makespan' only; "
+                "leave one of them out"
             )
         if problem.n == 0:
             return Solution(Schedule.of(device=[], start=[], finish=[]))
-        warm_up()  # compiling is not searching: the clock starts afterwards
-        # The last moves in flight and the way back to the caller take time too: it comes out of the budget.
-        limit = (
-            None
-            if self.iterations or seconds is None
-            else seconds - min(0.02 * seconds, 0.001 + 0.01 * seconds)
-        )
-        return self._search(problem, objective, Clock(limit), seed)
+        warm_up()  # the clock starts after compilation
+        return self._search(problem, objective, search_clock(seconds, self.iterations), seed)
 
     def _search(self, problem: Problem, objective: Objective, clock: Clock, seed: int) -> Solution:
         start = quick_start(problem, objective, clock, seed=seed)
         found = [start.schedule]
         if self.duplicate and (copied := quick_copies(problem, clock, seed=seed)) is not None:
             found.append(copied)
-        bound = 0.0
-        if objective.plain and problem.n * problem.p <= BOUND_CELLS:
+        bound, cells = 0.0, problem.n * problem.p
+        if objective.plain and cells <= BOUND_CELLS:
             bound = lower_bound(problem, copies=self.duplicate)
         target = bound * (1 + EXACT)
-        moves = self.iterations or max(
-            2 * CHAINS, min(DEFAULT_MOVES, DEFAULT_CELLS // (problem.n * problem.p))
-        )
-        chains = self.threads or (CHAINS if clock.seconds is None else os.cpu_count() or 1)
+        moves, chains = search_size(problem, clock, self.iterations, self.threads)
         team = Team.of(problem, objective, start, chains=chains, seed=seed)
-        with reporting(self.progress, clock, bound) as report:
+        with reporting(self.progress, clock, bound) as progress:
             if self.duplicate:
-                team.search(clock, round(moves * PLAIN_SHARE), target, report, until=PLAIN_SHARE)
+                plain = round(moves * PLAIN_SHARE)
+                team.search(clock, plain, target, progress, until=PLAIN_SHARE)
                 found.append(team.schedule())
-                team = (
-                    team.copying(problem, clock, seed=seed)
-                    if problem.n * problem.p <= COPY_CELLS
-                    else team
-                )
-            team.search(clock, moves, target, report)
+                if cells <= COPY_CELLS:
+                    team = team.copying(problem, clock, seed=seed)
+            team.search(clock, moves, target, progress)
         found.append(team.schedule())
         best = min(
             found, key=lambda s: s.makespan if objective.plain else objective.value(problem, s)
@@ -125,9 +118,26 @@ class Anytime:
         return Solution(best, bound if objective.plain and not self.duplicate else 0.0)
 
 
+def search_clock(seconds: float | None, iterations: int | None) -> Clock:
+    """Start the clock of a search; `iterations` replace a time limit."""
+    if iterations or seconds is None:
+        return Clock(None)
+    # The last moves and the return to the caller also take time.
+    return Clock(seconds - min(0.02 * seconds, 0.001 + 0.01 * seconds))
+
+
+def search_size(
+    problem: Problem, clock: Clock, iterations: int | None, threads: int | None
+) -> tuple[int, int]:
+    """Return the number of moves and of chains of a search."""
+    fitting = DEFAULT_CELLS // (problem.n * problem.p)
+    moves = iterations or max(2 * CHAINS, min(DEFAULT_MOVES, fitting))
+    return moves, threads or (CHAINS if clock.seconds is None else os.cpu_count() or 1)
+
+
 @cache
 def warm_up() -> None:
-    """Load or compile every kernel a search uses, on a problem of two tasks."""
+    """Load or compile all kernels of a search, on a problem of two tasks."""
     problem = Problem.from_arrays([[1.0, 2.0], [2.0, 1.0]], [[0, 1]], 1.0)
     for duplicate in (False, True):
         objective = Objective.of("makespan")

@@ -1,4 +1,4 @@
-"""How much of its budget a search has used: seconds, or moves."""
+"""Time budget of a search."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ _timers: list[Callable[[], float]] = [time.perf_counter]
 
 
 def now() -> float:
-    """Seconds, from whenever: the wall clock, unless told otherwise."""
+    """Return seconds of the wall clock, or of the processor within `processor_time`."""
     return _timers[-1]()
 
 
 @contextmanager
 def processor_time() -> Iterator[None]:
-    """Let time limits count the processor time of this thread: for measurements on a busy machine, of searches in one thread.
+    """Count the processor time of this thread: for measurements on a busy machine.
 
     Examples
     --------
@@ -34,20 +34,20 @@ def processor_time() -> Iterator[None]:
 
 
 class Clock:
-    """Runs from the moment it is made; without seconds it never gets anywhere, so that results depend on moves alone."""
+    """A clock that starts when it is made; without a limit, results depend on moves alone."""
 
     def __init__(self, seconds: float | None) -> None:
         self.seconds = seconds
         self.begin = now()
 
     def elapsed(self) -> float:
-        """Seconds since it was made."""
+        """Return the seconds since the start."""
         return now() - self.begin
 
     def share(self) -> float:
-        """Share of the time that is used; 0 without a limit."""
+        """Return the used share of the time limit; 0 without a limit."""
         return 0.0 if self.seconds is None else self.elapsed() / self.seconds
 
     def left(self) -> float:
-        """Seconds that are left; inf without a limit."""
+        """Return the remaining seconds; inf without a limit."""
         return float("inf") if self.seconds is None else self.seconds - self.elapsed()

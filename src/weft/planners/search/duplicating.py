@@ -1,8 +1,9 @@
-"""The decoder for schedules in which a task may run on several devices, and annealing over it.
+"""Decoder and annealing for schedules with copies of tasks, compiled.
 
-As in `decoder`, tasks are placed one by one; here a device is judged by the finish of the task with or without a copy of the parent
-whose data come last (DEFT, see `duplication`), and on the device that wins further parents are copied as long as that lets the task
-start sooner. Runs that nobody reads are dropped at the end.
+As in `decoder`, tasks are placed one by one. The cost of a device is the finish of the task there,
+with or without a copy of the parent whose data come last (DEFT, see `duplication`). On the chosen
+device more parents are copied, as long as that lets the task start earlier. Runs that no other run
+reads are dropped at the end.
 """
 
 from __future__ import annotations
@@ -23,91 +24,58 @@ from weft.planners.search.annealing import (
     another_place,
     below,
     keep,
+    set_state,
     shift,
     uniform,
 )
+from weft.sim.kernel.gaps import NONE, gap_in_chain, link
 from weft.sim.kernel.jit import njit
 
-NONE = -1
-
 ROOM = 4
-"""Runs of a task there is memory for, on average."""
+"""Runs per task, on average, for which there is memory."""
 
-MORE = 3
-"""Most further copies on the device that won."""
+MORE_COPIES = 3
+"""Most further copies of parents on the chosen device."""
 
 
-class Copier(NamedTuple):
-    """All memory: runs in order of placement; those of a task are a chain from `newest`, those of a device one from `latest`."""
+class CopyDecoder(NamedTuple):
+    """All memory of the decoder: runs in order of placement.
+
+    The runs of a task are a chain from `newest`, those of a device a chain from `latest`.
+    """
 
     task: IntArray  # (runs,)
     device: IntArray
     start: FloatArray
     finish: FloatArray
-    own: BoolArray  # (runs,) placed for its own sake, not for a child's
+    own: BoolArray  # (runs,) the original, not a copy for a child
     older: IntArray
     before: IntArray
     newest: IntArray  # (n,)
     latest: IntArray  # (p,)
     size: IntArray  # (1,)
-    ready: FloatArray  # (p,) when all inputs of a task are on each device
-    others: FloatArray  # (p,) when all but the last are
-    last: IntArray  # (p,) whose come last
+    ready: FloatArray  # (p,) arrival of all inputs of a task on each device
+    others: FloatArray  # (p,) arrival of all inputs but the last
+    last: IntArray  # (p,) parent of the last input
     soon: FloatArray  # (p,)
-    place: IntArray  # (n,) device of each task's own run
+    place: IntArray  # (n,) device of each task's original
 
 
-def make_copier(n: int, p: int) -> Copier:
-    """Room for a problem of n tasks and p devices."""
-    rows = ROOM * n
-    integers, floats = (
-        (np.zeros(rows, np.int64) for _ in range(4)),
-        (np.zeros(rows) for _ in range(2)),
-    )
-    task, device, older, before = integers
-    start, finish = floats
-    newest, latest, size = np.zeros(n, np.int64), np.zeros(p, np.int64), np.zeros(1, np.int64)
-    own, place, last = np.zeros(rows, bool), np.zeros(n, np.int64), np.zeros(p, np.int64)
-    ready, others, soon = (np.zeros(p) for _ in range(3))
-    return Copier(
-        task,
-        device,
-        start,
-        finish,
-        own,
-        older,
-        before,
-        newest,
-        latest,
-        size,
-        ready,
-        others,
-        last,
-        soon,
-        place,
-    )
+def make_copy_decoder(n: int, p: int) -> CopyDecoder:
+    """Make a decoder for a problem of n tasks and p devices."""
+    runs = ROOM * n
+    sizes = {"newest": n, "place": n, "latest": p, "last": p, "ready": p, "others": p, "soon": p}
+    types = dict.fromkeys(("start", "finish", "ready", "others", "soon"), np.float64)
+    arrays = {
+        name: np.zeros(sizes.get(name, runs), types.get(name, np.int64))
+        for name in CopyDecoder._fields
+    }
+    return CopyDecoder(**arrays | {"own": np.zeros(runs, bool), "size": np.zeros(1, np.int64)})
 
 
 @njit
-def _gap(
-    latest: int, before: IntArray, begin: FloatArray, end: FloatArray, ready: float, seconds: float
-) -> tuple[float, int]:
-    """Start of the earliest gap that fits, and the run after it."""
-    start, after, k = ready, NONE, latest
-    if k != NONE and end[k] > ready:
-        start = end[k]
-        while k != NONE and end[k] > ready:
-            earlier = before[k]
-            gap = end[earlier] if earlier != NONE and end[earlier] > ready else ready
-            if gap + seconds <= begin[k]:
-                start, after = gap, k
-            k = earlier
-    return start, after
-
-
-@njit
-def _gather(a: ProblemArrays, w: Copier, t: int, low: int, high: int) -> None:
-    """Fill ready, others and last of devices low to high - 1."""
+def _gather(a: ProblemArrays, w: CopyDecoder, t: int, low: int, high: int) -> None:
+    """Fill `ready`, `others` and `last` of devices low to high - 1."""
     finish, device, older, soon = w.finish, w.device, w.older, w.soon
     for d in range(low, high):
         w.ready[d] = w.others[d] = 0.0
@@ -130,8 +98,8 @@ def _gather(a: ProblemArrays, w: Copier, t: int, low: int, high: int) -> None:
 
 
 @njit
-def _copy_start(a: ProblemArrays, w: Copier, u: int, d: int) -> tuple[float, int]:
-    """Start and follower of a further run of a task on a device; inf when it cannot run there or runs there already."""
+def _copy_start(a: ProblemArrays, w: CopyDecoder, u: int, d: int) -> tuple[float, int]:
+    """Return start and next run of one more run; inf if it cannot run or already runs there."""
     if (
         u == NONE
         or a.pace[a.row[u], d] == np.inf
@@ -151,31 +119,27 @@ def _copy_start(a: ProblemArrays, w: Copier, u: int, d: int) -> tuple[float, int
             soon = min(soon, w.finish[run] + (a.latency[x, d] + a.pred_data[e] * a.per_byte[x, d]))
             run = w.older[run]
         ready = max(ready, soon)
-    return _gap(w.latest[d], w.before, w.start, w.finish, ready, a.work[u] * a.pace[a.row[u], d])
+    return gap_in_chain(
+        w.latest[d], w.before, w.start, w.finish, ready, a.work[u] * a.pace[a.row[u], d]
+    )
 
 
 @njit
-def _enter(w: Copier, t: int, d: int, start: float, seconds: float, after: int, own: bool) -> None:
+def _enter(
+    w: CopyDecoder, t: int, d: int, start: float, seconds: float, after: int, own: bool
+) -> None:
     row = w.size[0]
     w.size[0] = row + 1
-    w.task[row], w.device[row], w.start[row], w.finish[row], w.own[row] = (
-        t,
-        d,
-        start,
-        start + seconds,
-        own,
-    )
+    w.task[row], w.device[row], w.own[row] = t, d, own
+    w.start[row], w.finish[row] = start, start + seconds
     w.older[row], w.newest[t] = w.newest[t], row
-    if after == NONE:
-        w.before[row], w.latest[d] = w.latest[d], row
-    else:
-        w.before[row], w.before[after] = w.before[after], row
+    link(row, d, after, w.latest, w.before)
 
 
 @njit
-def _copy_more(a: ProblemArrays, w: Copier, t: int, d: int, seconds: float) -> float:
-    """Copy parents to the device as long as the task then starts sooner; returns when its inputs are there."""
-    for _ in range(MORE + 1):
+def _copy_more(a: ProblemArrays, w: CopyDecoder, t: int, d: int, seconds: float) -> float:
+    """Copy parents while that lets the task start earlier; return the arrival of its inputs."""
+    for _ in range(MORE_COPIES + 1):
         _gather(a, w, t, d, d + 1)
         u = w.last[d]
         begin, after = _copy_start(a, w, u, d)
@@ -184,8 +148,8 @@ def _copy_more(a: ProblemArrays, w: Copier, t: int, d: int, seconds: float) -> f
         length = a.work[u] * a.pace[a.row[u], d]
         if begin + length >= w.ready[d]:
             break
-        now, _ = _gap(w.latest[d], w.before, w.start, w.finish, w.ready[d], seconds)
-        then, _ = _gap(
+        now, _ = gap_in_chain(w.latest[d], w.before, w.start, w.finish, w.ready[d], seconds)
+        then, _ = gap_in_chain(
             w.latest[d], w.before, w.start, w.finish, max(w.others[d], begin + length), seconds
         )
         if then >= now:
@@ -196,9 +160,17 @@ def _copy_more(a: ProblemArrays, w: Copier, t: int, d: int, seconds: float) -> f
 
 @njit
 def decode_copies(
-    a: ProblemArrays, order: IntArray, choice: IntArray, tail: FloatArray, limit: float, w: Copier
+    a: ProblemArrays,
+    order: IntArray,
+    choice: IntArray,
+    tail: FloatArray,
+    limit: float,
+    w: CopyDecoder,
 ) -> float:
-    """Place all tasks; returns the makespan, or inf when it seems to come out above the limit (a later copy might have helped)."""
+    """Place all tasks; return the makespan, or inf if it is likely to exceed the limit.
+
+    Likely only, since a later copy could still help.
+    """
     p = a.pace.shape[1]
     w.size[0] = 0
     w.newest[:] = NONE
@@ -213,7 +185,7 @@ def decode_copies(
             if pace == np.inf or w.others[d] + a.work[t] * pace >= best:
                 continue
             seconds = a.work[t] * pace
-            start, _ = _gap(w.latest[d], w.before, w.start, w.finish, w.ready[d], seconds)
+            start, _ = gap_in_chain(w.latest[d], w.before, w.start, w.finish, w.ready[d], seconds)
             if start + seconds < best:
                 best, device = start + seconds, d
             if start > w.others[d] and high - low > 1:
@@ -224,14 +196,14 @@ def decode_copies(
                     else np.inf
                 )
                 if done < w.ready[d]:
-                    start, _ = _gap(
+                    start, _ = gap_in_chain(
                         w.latest[d], w.before, w.start, w.finish, max(w.others[d], done), seconds
                     )
                     if start + seconds < best:
                         best, device = start + seconds, d
         seconds = a.work[t] * a.pace[a.row[t], device]
         ready = _copy_more(a, w, t, device, seconds)
-        start, after = _gap(w.latest[device], w.before, w.start, w.finish, ready, seconds)
+        start, after = gap_in_chain(w.latest[device], w.before, w.start, w.finish, ready, seconds)
         _enter(w, t, device, start, seconds, after, True)
         w.place[t] = device
         makespan = max(makespan, start + seconds)
@@ -242,13 +214,10 @@ def decode_copies(
 
 @njit
 def begin_copies(
-    a: ProblemArrays, tail: FloatArray, c: Chain, w: Copier, order: IntArray, choice: IntArray
+    a: ProblemArrays, tail: FloatArray, c: Chain, w: CopyDecoder, order: IntArray, choice: IntArray
 ) -> float:
-    """Start a chain at an order and choices; its best is kept if it is better."""
-    c.order[:] = order
-    c.choice[:] = choice
-    for j in range(len(order)):
-        c.place[order[j]] = j
+    """Start a chain at an order and choices; its best state stays if it is better."""
+    set_state(c, order, choice)
     c.value[CURRENT] = decode_copies(a, c.order, c.choice, tail, np.inf, w)
     if c.value[CURRENT] < c.value[BEST]:
         keep(c)
@@ -260,7 +229,7 @@ def anneal_copies(
     a: ProblemArrays,
     tail: FloatArray,
     c: Chain,
-    w: Copier,
+    w: CopyDecoder,
     moves: int,
     temperature: float,
     target: float,
@@ -293,8 +262,8 @@ def anneal_copies(
                 shift(c.order, c.place, there, here)
 
 
-def as_schedule(a: ProblemArrays, w: Copier) -> Schedule:
-    """The runs that somebody reads; the earliest run of a task is the original."""
+def as_schedule(a: ProblemArrays, w: CopyDecoder) -> Schedule:
+    """Make a schedule of the needed runs; the earliest run of a task is the original."""
     size = int(w.size[0])
     used = np.flatnonzero(_read_runs(a, w))
     used = used[np.lexsort((w.start[:size][used], w.task[:size][used]))]
@@ -306,8 +275,8 @@ def as_schedule(a: ProblemArrays, w: Copier) -> Schedule:
 
 
 @njit
-def _read_runs(a: ProblemArrays, w: Copier) -> BoolArray:
-    """Which runs are needed: those of tasks without children, and those whose data reach a needed run of a child first."""
+def _read_runs(a: ProblemArrays, w: CopyDecoder) -> BoolArray:
+    """Mark the needed runs: the originals of exits, and the sources of needed runs of children."""
     used = np.zeros(w.size[0], np.bool_)
     for i in range(len(a.order) - 1, -1, -1):
         v = a.order[i]
@@ -326,8 +295,8 @@ def _read_runs(a: ProblemArrays, w: Copier) -> BoolArray:
 
 
 @njit
-def _source(a: ProblemArrays, w: Copier, e: int, d: int) -> int:
-    """The run of a parent whose data reach a device first."""
+def _source(a: ProblemArrays, w: CopyDecoder, e: int, d: int) -> int:
+    """Find the run of a parent whose data reach a device first."""
     soon, source = np.inf, NONE
     run = w.newest[a.pred[e]]
     while run != NONE:

@@ -1,9 +1,10 @@
-"""`exact`: a constraint model solved by CP-SAT, warm-started by `anytime`; always with a bound.
+"""The planner `exact`: a constraint model for CP-SAT, warm-started by `anytime`, with a bound.
 
-Times are whole numbers of a tick, a power of two of seconds, and every duration and transfer is rounded down to ticks. Rounding the
-starts of any schedule down to ticks then satisfies the model, so what the solver proves for the model holds for the problem; the schedule
-itself is worked out anew, with exact times, from the order and the devices that were found. A tick is so short (2^-40 of the makespan) that
-an optimum of the model is an optimum of the problem within the tolerance of `Plan.status`.
+Times are whole numbers of ticks; a tick is a power of two of seconds. Durations and transfers are
+rounded down to ticks. The starts of any schedule, rounded down, satisfy this model, so a bound for
+the model holds for the problem. The schedule itself is decoded again with exact times from the
+order and the devices of the solution. A tick is so short (2^-40 of the makespan) that an optimum of
+the model is an optimum of the problem within the tolerance of `Plan.status`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.errors import MissingExtra, Unsupported
+from weft.errors import MissingExtra
 from weft.model import Problem, Schedule
 from weft.model.columns import FloatArray, IntArray
 from weft.planners.bounds import device_heads, device_tails, lower_bound
@@ -26,31 +27,32 @@ from weft.planners.search.clock import Clock
 from weft.planners.search.decoder import decode, make_decoder
 
 DEFAULT_EFFORT = 0.2
-"""Without a time limit: the solver's own measure of effort, which is the same on every machine; 0.2 is a few seconds."""
+"""Effort without a time limit, in the solver's deterministic time: 0.2 is a few seconds."""
 
 WARM_SHARE, WARM_SECONDS = 0.15, 3.0
-"""Share of the time, and most seconds, for the warm start."""
+"""Share of the time limit, and most seconds, for the warm start."""
 
 INTERLEAVED = 8
-"""Strategies the solver tries in turn where it has to be deterministic."""
+"""Strategies that the solver interleaves if it must be deterministic."""
 
 TICK_BITS = 40
 """The warm start's makespan is about 2^TICK_BITS ticks."""
 
 MODEL_CELLS = 200_000
-"""Most edges x devices x devices of a model; above it, the warm start and the bound are all there is."""
+"""Most edges x devices x devices of a model; above it, the warm start is the result."""
 
 
 @PLANNERS.register("exact")
 @dataclass(frozen=True)
 class Exact:
-    """The shortest schedule, or the best found within the time limit, and a proven bound.
+    """The shortest schedule, or the best within the time limit, with a proven bound.
 
-    Without a time limit the solver gets a fixed effort, on one thread, and the result is the same on any machine.
+    Without a time limit the solver has a fixed effort on one thread, and the result is the same on
+    any machine.
 
     Parameters
     ----------
-    threads : of the solver; None: all cores
+    threads : threads of the solver; None: one per core
 
     Examples
     --------
@@ -60,31 +62,23 @@ class Exact:
     """
 
     threads: int | None = None
-    objective: str = "makespan"
     name: str = "exact"
 
     @property
     def supports(self) -> frozenset[str]:
-        """Words of `FEATURES`."""
+        """Names of `FEATURES`."""
         return QUICK | {"seconds", "proof"}
 
     def solve(self, problem: Problem, *, seconds: float | None = None, seed: int = 0) -> Solution:
         """Plan the problem."""
         refuse_choices(problem, self.name)
-        if self.objective != "makespan":
-            raise Unsupported(
-                f"planner '{self.name}' handles the objective 'makespan' only, not '{self.objective}'; use 'anytime'"
-            )
         solver_module = _load_solver()
         if problem.n == 0:
             return Solution(Schedule.of(device=[], start=[], finish=[]))
         clock = Clock(seconds)
         first = None if seconds is None else min(WARM_SHARE * seconds, WARM_SECONDS)
-        warm = (
-            Anytime(threads=self.threads if seconds else None)
-            .solve(problem, seconds=first, seed=seed)
-            .schedule
-        )
+        start = Anytime(threads=self.threads if seconds else None)
+        warm = start.solve(problem, seconds=first, seed=seed).schedule
         bound = lower_bound(problem)
         small = problem.m * problem.p * problem.p + problem.n * problem.p <= MODEL_CELLS
         if warm.makespan <= bound * (1 + EXACT) or not small or clock.left() <= 0:
@@ -117,7 +111,7 @@ class Model:
 
     @classmethod
     def of(cls, library: Any, problem: Problem, warm: Schedule, bound: float) -> Model:
-        """Say the whole problem."""
+        """Build the model of a problem."""
         scale = 2.0 ** (TICK_BITS - math.ceil(math.log2(warm.makespan)))
         model = library.CpModel()
         top = math.floor(warm.makespan * scale)
@@ -129,17 +123,17 @@ class Model:
         ]
         makespan = model.new_int_var(math.floor(bound * scale), top, "")
         made = cls(library, problem, warm, bound, scale, model, start, on, makespan)
-        made._say_tasks()
-        made._say_edges()
+        made._add_tasks()
+        made._add_edges()
         made._hint()
         model.minimize(makespan)
         return made
 
     def ticks(self, seconds: float) -> int:
-        """Seconds rounded down to ticks; the product is exact, since a tick is a power of two."""
+        """Round seconds down to ticks; the product is exact, as a tick is a power of two."""
         return math.floor(seconds * self.scale)
 
-    def _say_tasks(self) -> None:
+    def _add_tasks(self) -> None:
         problem, model = self.problem, self.model
         heads, tails = device_heads(problem), device_tails(problem)
         intervals: list[list[Any]] = [[] for _ in range(problem.p)]
@@ -174,7 +168,7 @@ class Model:
                 )
             )
 
-    def _say_edges(self) -> None:
+    def _add_edges(self) -> None:
         problem, model = self.problem, self.model
         for e, (u, v) in enumerate(
             zip(problem.workflow.src.tolist(), problem.workflow.dst.tolist(), strict=True)
@@ -215,7 +209,7 @@ class Model:
                 self.model.add_hint(here, int(self.warm.device[t] == d))
 
     def solve(self, clock: Clock, *, threads: int, seed: int) -> Solution:
-        """Let the solver work for the time that is left."""
+        """Run the solver for the remaining time."""
         solver = self.library.CpSolver()
         if clock.seconds is None:
             solver.parameters.max_deterministic_time = DEFAULT_EFFORT
@@ -226,7 +220,7 @@ class Model:
             solver.parameters.num_workers = threads
         solver.parameters.random_seed = seed % 2**31
         status = solver.solve(self.model)
-        # Schedules add in floating point: give way by more than their rounding can be.
+        # Schedules add in floating point: subtract more than their rounding error.
         slack = 1.0 - 4.0 * np.finfo(float).eps * (self.problem.n + 2)
         bound = max(self.bound, solver.best_objective_bound / self.scale * slack)
         if status not in {self.library.OPTIMAL, self.library.FEASIBLE}:
@@ -242,7 +236,7 @@ class Model:
         return Solution(best, bound)
 
     def _rebuild(self, ticks: IntArray, device: IntArray) -> Schedule:
-        """Exact times for the order and devices that were found."""
+        """Decode the order and devices of the solution with exact times."""
         problem = self.problem
         place = np.empty(problem.n, np.int64)
         place[problem.workflow.order] = np.arange(problem.n)

@@ -1,16 +1,18 @@
-"""`genetic`: the genetic algorithm that DeepSched is compared with, compiled, with operators that keep every order valid.
+"""The planners `genetic` and `genetic-waiting`: a genetic algorithm, compiled.
 
-An individual is an order of all tasks that respects the edges, and a device for each. Crossover takes the beginning of one parent's
-order and the rest in the order of the other, which keeps every precedence both parents keep (Wang et al., 1997); devices come from
-the parent that gave the place. Mutation moves tasks within their room and changes devices. Fitness is any `Objective`; that of the
-document is the average waiting time, from the arrival of the workflow to the start of a task: `genetic-waiting`.
+An individual is an order of all tasks that respects the edges, and a device per task. Crossover
+takes the beginning of one parent's order and the rest in the order of the other, which keeps every
+precedence (Wang et al. 1997); the device comes from the same parent as the place. Mutation moves
+tasks between their parents and children and changes devices. The fitness is any `Objective`; the
+genetic algorithm that DeepSched is compared with minimises the mean waiting time from the arrival
+of the workflow to the start of a task: `genetic-waiting`.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
@@ -24,26 +26,26 @@ from weft.planners.planner import PLANNERS, QUICK, Solution, refuse_choices
 from weft.planners.search.annealing import another_place, below, shift, uniform
 from weft.planners.search.clock import Clock
 from weft.planners.search.decoder import Decoder, decode, make_decoder
-from weft.planners.search.team import reporting
+from weft.planners.search.team import Progress, reporting
 from weft.planners.search.warm_start import order_by_start
 from weft.rng import generator
 from weft.sim.kernel.jit import njit
 
 GENERATIONS = 300
-"""Of a run without a time limit."""
+"""Generations of a run without a time limit."""
 
 TOURNAMENT = 3
-"""Of so many individuals drawn, the best becomes a parent."""
+"""Individuals drawn per tournament; the best of them becomes a parent."""
 
 ELITE = 2
-"""The best individuals that live on unchanged."""
+"""Best individuals that enter the next generation unchanged."""
 
 MOVE_RATE, DEVICE_RATE = 1.5, 1.5
-"""Mutations of a child on average."""
+"""Mean mutations per child: moves in the order, changes of device."""
 
 
 class Population(NamedTuple):
-    """Two generations, old and next, and the memory of one decoder."""
+    """Two generations, old and next."""
 
     order: IntArray  # (2, size, n)
     device: IntArray  # (2, size, n)
@@ -54,14 +56,19 @@ class Population(NamedTuple):
 
 @dataclass(frozen=True)
 class Genetic:
-    """Evolve for so many generations or seconds, whichever ends first; the same result for the same seed and generations.
+    """A genetic algorithm over orders of tasks and devices.
+
+    It stops after the generations or the time limit, whichever comes first. The same seed and
+    generations give the same result.
 
     Parameters
     ----------
-    population : individuals of a generation
-    generations : how many; None: 300, or as many as the time limit allows
-    objective : what fitness is; see `Objective`, which `price` and `jobs` belong to
-    seeded : whether the first generation contains HEFT's schedule; all others are random
+    population : individuals per generation
+    generations : None: 300, or as many as the time limit allows
+    objective : the fitness; see `Objective`, also for `price` and `jobs`
+    seeded : whether the first generation contains HEFT's schedule; the others are random
+    progress : called with the used share of the budget and the best value; None: a bar on stderr
+        for runs of 2 s or more
 
     Examples
     --------
@@ -76,10 +83,11 @@ class Genetic:
     price: tuple[float, ...] = ()
     jobs: tuple[int, ...] = ()
     seeded: bool = True
+    progress: Progress | None = field(default=None, compare=False)
     name: str = "genetic"
 
     def __post_init__(self) -> None:
-        """Refuse what means nothing."""
+        """Check the options."""
         if self.population < 2 * ELITE:
             raise InvalidInput(f"population is {self.population}; it must be {2 * ELITE} or more")
         if self.generations is not None and self.generations < 1:
@@ -87,7 +95,7 @@ class Genetic:
 
     @property
     def supports(self) -> frozenset[str]:
-        """Words of `FEATURES`."""
+        """Names of `FEATURES`."""
         return QUICK | {"seconds", "objectives"}
 
     def solve(self, problem: Problem, *, seconds: float | None = None, seed: int = 0) -> Solution:
@@ -97,23 +105,24 @@ class Genetic:
         if problem.n == 0:
             return Solution(Schedule.of(device=[], start=[], finish=[]))
         clock = Clock(seconds)
-        evolution = GeneticSearch.of(
+        search = GeneticSearch.of(
             problem, objective, clock, population=self.population, seeded=self.seeded, seed=seed
         )
         limit = self.generations or (GENERATIONS if seconds is None else sys.maxsize)
-        evolution.run(clock, limit)
-        return Solution(evolution.schedule())
+        with reporting(self.progress, clock, 0.0) as progress:
+            search.run(clock, limit, progress)
+        return Solution(search.schedule())
 
 
 PLANNERS.register("genetic")(Genetic)
-PLANNERS.register("genetic-waiting")(
+PLANNERS.register("genetic-waiting", summary="`genetic` for the mean waiting time, without HEFT.")(
     partial(Genetic, objective="waiting", seeded=False, name="genetic-waiting")
 )
 
 
 @dataclass
 class GeneticSearch:
-    """One run of the algorithm."""
+    """One run of the genetic algorithm."""
 
     problem: Problem
     goal: Goal
@@ -133,7 +142,10 @@ class GeneticSearch:
         seeded: bool,
         seed: int,
     ) -> GeneticSearch:
-        """The first generation: HEFT's schedule if asked for, then random ones; fewer of them when time is short."""
+        """Make the first generation: HEFT's schedule if `seeded`, then random ones.
+
+        There are fewer of them if time is short.
+        """
         n = problem.n
         first = int(generator(seed, "genetic").integers(1, 2**63))
         people = Population(
@@ -153,14 +165,7 @@ class GeneticSearch:
         for i in range(population):
             if not (seeded and i == 0):
                 draw_individual(problem.arrays, people, i)
-            people.value[0, i] = decode(
-                problem.arrays,
-                made.goal,
-                people.order[0, i],
-                people.device[0, i],
-                made.tail,
-                made.decoder,
-            )
+            people.value[0, i] = made.decode(0, i)
             count = i + 1
             if count >= 2 * ELITE and clock.share() > 0.5:
                 break
@@ -171,52 +176,37 @@ class GeneticSearch:
         )
         return made
 
-    def run(self, clock: Clock, generations: int) -> None:
-        """Generation after generation."""
-        size = self.people.value.shape[1]
-        with reporting(None, clock, 0.0) as report:
-            for _ in range(generations):
-                begun = clock.elapsed()
-                keep_elite(self.people, self.old)
-                for i in range(
-                    ELITE, size
-                ):  # one at a time, so that the time limit holds for large problems too
-                    breed(
-                        self.problem.arrays,
-                        self.goal,
-                        self.tail,
-                        self.people,
-                        self.decoder,
-                        self.old,
-                        i,
-                    )
-                    if clock.left() <= 0:
-                        break
-                else:
-                    self.old = 1 - self.old
-                    report(clock.share(), float(self.people.value[self.old].min()))
-                    if clock.left() > clock.elapsed() - begun:
-                        continue
+    def decode(self, generation: int, i: int) -> float:
+        """Decode an individual and return its fitness."""
+        order, device = self.people.order[generation, i], self.people.device[generation, i]
+        return decode(self.problem.arrays, self.goal, order, device, self.tail, self.decoder)
+
+    def run(self, clock: Clock, generations: int, progress: Progress) -> None:
+        """Breed generation after generation."""
+        a, size = self.problem.arrays, self.people.value.shape[1]
+        for _ in range(generations):
+            begun = clock.elapsed()
+            keep_elite(self.people, self.old)
+            # One call per child, so that the time limit holds for large problems too.
+            for i in range(ELITE, size):
+                breed(a, self.goal, self.tail, self.people, self.decoder, self.old, i)
+                if clock.left() <= 0:
+                    return
+            self.old = 1 - self.old
+            progress(clock.share(), float(self.people.value[self.old].min()))
+            if clock.left() <= clock.elapsed() - begun:
                 return
 
     def schedule(self) -> Schedule:
-        """The best individual of the last whole generation."""
-        best = int(np.argmin(self.people.value[self.old]))
+        """Return the best schedule of the last complete generation."""
+        self.decode(self.old, int(np.argmin(self.people.value[self.old])))
         w = self.decoder
-        decode(
-            self.problem.arrays,
-            self.goal,
-            self.people.order[self.old, best],
-            self.people.device[self.old, best],
-            self.tail,
-            w,
-        )
         return Schedule.of(device=w.device, start=w.start, finish=w.finish)
 
 
 @njit
 def draw_individual(a: ProblemArrays, g: Population, i: int) -> None:
-    """A random order, each free task as likely as another, and a random device for each that can run it."""
+    """Draw an order, every free task equally likely, and a device that can run each task."""
     n, p = len(a.work), a.pace.shape[1]
     waiting = a.pred_ptr[1:] - a.pred_ptr[:-1]
     free, count = np.empty(n, np.int64), 0
@@ -242,7 +232,7 @@ def draw_individual(a: ProblemArrays, g: Population, i: int) -> None:
 
 @njit
 def keep_elite(g: Population, old: int) -> None:
-    """Copy the best of a generation to the next."""
+    """Copy the best two individuals to the next generation."""
     first = int(np.argmin(g.value[old]))
     second = -1
     for i in range(g.value.shape[1]):

@@ -1,4 +1,4 @@
-"""Where a search begins: the best schedule of the quick planners, as an order of tasks and a device each."""
+"""Warm start of a search: the best schedule of the quick planners."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from weft.planners.search.clock import Clock
 
 LISTS = ("heft", "heft-saga-mean", "heft-node", "peft", "greedy", "cpop")
 FRONTS = ("dls", "etf", "sufferage", "min-min", "max-min", "lookahead")
-REST = ("mct", "met", "olb", "fastest", "round-robin", "random")
+REST = ("mct", "met", "olb", "single-device", "round-robin", "random")
 COPIES = ("heft-deft", "peft-deft", "cpop-deft", "fifo-deft", "tdca")
 
 FRONT_LIMIT = 20_000
-"""Tasks up to which planners run whose time grows faster than the tasks."""
+"""Most tasks for planners whose time grows faster than the number of tasks."""
 
 NODE_CELLS = 1_000_000
-"""Tasks x devices up to which HEFT is also tried on single nodes: five times HEFT."""
+"""Most tasks x devices for HEFT on single nodes, which takes five times as long as HEFT."""
 
 SMALL = 4_000
-"""Tasks x devices up to which all quick planners are asked, whatever the time: that takes milliseconds."""
+"""Tasks x devices up to which all quick planners run whatever the time limit, in milliseconds."""
 
 START_SHARE = 0.4
-"""Share of the time after which no further quick planner is asked."""
+"""Share of the time after which no further quick planner runs."""
 
 
 class WarmStart(NamedTuple):
@@ -47,29 +47,31 @@ def quick_start(
     seed: int = 0,
     names: tuple[str, ...] = (*LISTS, *FRONTS, *REST),
 ) -> WarmStart:
-    """The best of the quick planners without copies: of all named for small problems, else of those there is time for, one at least."""
+    """Return the best schedule of the quick planners without copies.
+
+    All of `names` run on small problems; else as many as there is time for, at least one.
+    """
     left_out = () if problem.n <= FRONT_LIMIT else FRONTS
-    if (
-        problem.n * problem.p > NODE_CELLS or len(set(problem.cluster.nodes)) == 1
-    ):  # on one node it would be HEFT once more
+    one_node = len(set(problem.cluster.nodes)) == 1  # where "heft-node" equals "heft"
+    if one_node or problem.n * problem.p > NODE_CELLS:
         left_out = (*left_out, "heft-node")
-    names = tuple(name for name in names if name not in left_out)
     best: WarmStart | None = None
     for name in names:
+        if name in left_out:
+            continue
         if best is not None and problem.n * problem.p > SMALL and clock.share() > START_SHARE:
             break
         schedule = PLANNERS.create(name).solve(problem, seed=seed).schedule
         value = objective.value(problem, schedule)
         if best is None or value < best.value:
-            best = WarmStart(
-                order_by_start(problem, schedule), schedule.device.copy(), schedule, value
-            )
+            order = order_by_start(problem, schedule)
+            best = WarmStart(order, schedule.device.copy(), schedule, value)
     assert best is not None
     return best
 
 
 def quick_copies(problem: Problem, clock: Clock, *, seed: int = 0) -> Schedule | None:
-    """The best of the quick planners that make copies, if there is time for one."""
+    """Return the best schedule of the quick planners with copies; None without time for one."""
     best: Schedule | None = None
     for name in COPIES if problem.n <= FRONT_LIMIT else COPIES[:1]:
         if clock.share() > START_SHARE:
@@ -81,10 +83,8 @@ def quick_copies(problem: Problem, clock: Clock, *, seed: int = 0) -> Schedule |
 
 
 def order_by_start(problem: Problem, schedule: Schedule) -> IntArray:
-    """Tasks by start; among equals, parents first."""
+    """Order tasks by start; among equals, parents first."""
     place = np.empty(problem.n, np.int64)
     place[problem.workflow.order] = np.arange(problem.n)
-    originals = ~schedule.copy
-    return np.lexsort((place, schedule.finish[originals], schedule.start[originals])).astype(
-        np.int64
-    )
+    own = ~schedule.copy
+    return np.lexsort((place, schedule.finish[own], schedule.start[own])).astype(np.int64)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from weft.errors import InvalidInput
 from weft.sim.kernel.jit import njit_noalloc
+from weft.sim.kernel.mlp import layer
 
 Numbers = NDArray[np.float32]
 
@@ -54,24 +55,11 @@ def q_network(arrays: Mapping[str, NDArray[Any]], *, networks: int, features: in
 @njit_noalloc
 def q_value(network: QNetwork, which: int, feature: Numbers) -> float:
     """The value of one candidate."""
-    h = network.b1.shape[1]
     first, second = network.space[0], network.space[1]
-    for k in range(h):
-        first[k] = network.b1[which, k]
-    for f in range(len(feature)):
-        x = feature[f]
-        if x != 0.0:
-            for k in range(h):
-                first[k] += x * network.w1[which, f, k]
-    for k in range(h):
-        second[k] = network.b2[which, k]
-    for j in range(h):
-        x = first[j]
-        if x > 0.0:
-            for k in range(h):
-                second[k] += x * network.w2[which, j, k]
+    layer(feature, network.w1[which], network.b1[which], first, False)
+    layer(first, network.w2[which], network.b2[which], second, True)
     total = np.float32(0.0)
-    for k in range(h):
+    for k in range(len(second)):
         if second[k] > 0.0:
             total += second[k] * network.w3[which, k]
     return float(total)

@@ -30,10 +30,10 @@ from weft.planners.lists.insertion import (
     insert_in_order,
     place,
 )
-from weft.planners.lists.pins import nowhere
+from weft.planners.lists.placements import no_pins
 from weft.planners.lists.ranks import rank_order
-from weft.planners.lists.timeline import earliest_start, free_from, idle_timeline
 from weft.rng import generator
+from weft.sim.kernel.gaps import earliest_start, free_from, idle_timeline
 from weft.sim.kernel.jit import njit
 from weft.sim.kernel.ranks import upward_rank
 
@@ -68,7 +68,7 @@ def lesson_of(problem: Problem, *, steps: int, stray: float = 0.0, seed: int = 0
     rng = generator(seed, "deepsched", "lesson")
     features, a, rank = task_features(problem), problem.arrays, upward_rank(problem)
     order = rank_order(problem, rank)
-    heft = insert_in_order(a, order, nowhere(problem))
+    heft = insert_in_order(a, order, no_pins(problem))
     take = np.zeros(problem.n, np.bool_)
     take[rng.choice(problem.n, size=min(steps, problem.n), replace=False)] = True
     elsewhere = np.where(rng.random(problem.n) < stray, rng.integers(0, problem.p, problem.n), -1)

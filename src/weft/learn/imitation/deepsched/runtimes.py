@@ -28,7 +28,7 @@ from weft.planners.imitation.deepsched.features import (
 from weft.planners.imitation.deepsched.network import HEADS, DeepNetwork
 from weft.planners.lists.insertion import Rows, arrivals, durations_of, empty_rows, place
 from weft.planners.lists.ranks import rank_order
-from weft.planners.lists.timeline import Timeline, free_from, idle_timeline
+from weft.sim.kernel.gaps import Timeline, free_from, idle_timeline
 from weft.sim.kernel.jit import njit
 
 Encoder = Callable[[Numbers], Numbers]

@@ -1,8 +1,9 @@
-"""What the network of `amortised` sees: numbers for each task on each device, the same in training and in use.
+"""Features of the network of `amortised`: numbers for each task on each device.
 
-Everything is relative (to the mean duration, the mean over devices, the makespan of the start), so that problems of all sizes look alike;
-and nothing depends on the number of a device or a task. The start is the best plan of the quick planners.
-Where it has the task itself is left out on purpose: a network that sees it learns to copy the start, and nothing more.
+All features are relative (to the mean duration, the mean over devices, the makespan of the warm
+start), so that problems of all sizes look alike, and none depends on the number of a device or
+task. The warm start is the best plan of the quick planners. Its device of the task itself is left
+out on purpose: a network that reads it learns to copy the warm start and nothing else.
 """
 
 from __future__ import annotations
@@ -19,32 +20,31 @@ from weft.sim.kernel.ranks import mean_durations, mean_transfer
 NAMES = (
     "seconds",  # duration here, less the shortest, over the task's mean
     "relative",  # log of the duration here over the task's mean
-    "tail",  # shortest rest after it here, less the least, over the mean duration of tasks
-    "arrival",  # when its inputs are here if the parents stay, less the least, over the mean duration
-    "through",  # arrival + duration + tail here, over the makespan of the start
+    "tail",  # shortest time after it here, less the least, over the mean duration of tasks
+    "arrival",  # of its inputs if the parents stay, less the least, over the mean duration
+    "through",  # arrival + duration + tail here, over the makespan
     "parents",  # share of its incoming transfers (seconds) from parents that are here
     "children",  # share of its outgoing transfers to children that are here
-    "load",  # busy seconds of the device in the start, over the makespan
-    "idle",  # share of the device's time idle between the arrival and the start's finish of the task
-    "slack",  # of the task in the start: (makespan - finish - tail) / makespan
+    "load",  # busy seconds of the device in the warm start, over the makespan
+    "idle",  # arrival + duration here less the finish in the warm start, over its mean
+    "slack",  # of the task in the warm start: (makespan - finish - tail) / makespan
     "depth",  # start of the task over the makespan
     "traffic",  # log(1 + transfers in and out over its mean duration)
     "degree",  # log(1 + parents + children)
-    "ccr",  # log of mean transfer over mean duration, held within -4 and 4
+    "ccr",  # log of mean transfer over mean duration, clipped to [-4, 4]
     "devices",  # log of devices
     "crowd",  # log of tasks per device
 )
-"""The features, in order."""
+"""Names of the features, in order."""
 
 SIZE = len(NAMES)
 
 
 def pair_features(problem: Problem, start: WarmStart, tail: FloatArray) -> Numbers:
-    """(n, p, SIZE) features of every task on every device.
+    """Compute the features of every task on every device: (n, p, SIZE).
 
     Parameters
     ----------
-    start : the best quick plan
     tail : (n, p) shortest time from the task's finish on a device to the end, see `device_tails`
     """
     seconds = mean_durations(problem)
@@ -58,11 +58,20 @@ def pair_features(problem: Problem, start: WarmStart, tail: FloatArray) -> Numbe
         np.log(problem.p),
         np.log(problem.n / problem.p),
     )
-    schedule = start.schedule
+    begin, end = start.schedule.start.copy(), start.schedule.finish.copy()
     _fill(
-        problem.arrays, seconds, unit, latency, per_byte, world, start.device, schedule.start.copy(), schedule.finish.copy(),
-        np.ascontiguousarray(tail), features,
-    )  # fmt: skip
+        problem.arrays,
+        seconds,
+        unit,
+        latency,
+        per_byte,
+        world,
+        start.device,
+        begin,
+        end,
+        np.ascontiguousarray(tail),
+        features,
+    )
     return features
 
 

@@ -1,10 +1,12 @@
-"""Annealing with moves that know what the makespan hangs on; shares of moves chosen by racing on problems to learn from.
+"""Annealing with moves along the critical path, compiled.
 
-The search keeps one critical path of the current schedule: from the last task to end back to one that starts at once, each waiting either
-for a task on its device or for data. Some moves take a task from it and undo the wait: to the device the data come from, or the sender to
-its own; before the task it waits for, or that one behind it. (The idea of the critical block, Grabowski, Nowicki and Zdrzalka, 1986.)
-Others put a task and a neighbour in the graph on one device together, which single moves rarely manage where transfers are long. All
-else is as in `annealing`.
+The search keeps one critical path of the current schedule: from the last task back to one that
+starts at time 0, each waiting either for a task on its device or for data. Some moves take a task
+from the path and remove its wait: the task goes to the device of the sender or the sender to its
+device; or the task goes before the task it waits for, or that one behind it (critical blocks:
+Grabowski, Nowicki and Zdrzalka 1986). Others put a task and a neighbour in the graph on one device
+together, which single moves rarely achieve if transfers are long. The rest is as in `annealing`.
+The shares of moves were chosen by racing on training problems.
 """
 
 from __future__ import annotations
@@ -24,27 +26,28 @@ from weft.planners.search.annealing import (
     DEVICE_MOVES,
     Chain,
     another_place,
-    begin,
     below,
     keep,
     make_chain,
     shift,
     uniform,
 )
-from weft.planners.search.decoder import ANY, NONE, Decoder, decode_from, make_decoder
-from weft.planners.search.team import COLD, Team, Worker, _begin_all
+from weft.planners.search.decoder import ANY, Decoder, decode_from, make_decoder
+from weft.planners.search.team import Team, Worker
 from weft.planners.search.warm_start import WarmStart
 from weft.rng import generator
+from weft.sim.kernel.gaps import NONE
 from weft.sim.kernel.jit import njit
 
 CRITICAL, DIRECT = 0.3, 0.8
-"""Share of moves that take a task from the critical path; and of these, those that undo the wait. The others are as for any task."""
+"""Share of moves that take a task from the critical path, and the share of these that remove its
+wait; the others are as for any task."""
 
 PAIR = 0.3
-"""Share of the other moves of devices that move a task and a neighbour together."""
+"""Share of the other device moves that move a task and a neighbour together."""
 
 ANY_SHARE, NEIGHBOUR_SHARE = 0.7, 0.15
-"""Of devices: left open, or that of a neighbour; the rest any."""
+"""Shares of device moves to the earliest finish and to a neighbour's device; the rest: to any."""
 
 NO_MOVE = -2
 
@@ -53,18 +56,18 @@ class Path(NamedTuple):
     """A critical path, last task first."""
 
     task: IntArray  # (n,)
-    wait: IntArray  # (n,) the task it waits for, or NONE
+    wait: IntArray  # (n,) the task that each one waits for, or NONE
     size: IntArray  # (1,)
 
 
 def make_path(n: int) -> Path:
-    """Room for n tasks."""
+    """Make an empty path with memory for n tasks."""
     return Path(np.zeros(n, np.int64), np.full(n, NONE), np.zeros(1, np.int64))
 
 
 @njit
 def trace_path(a: ProblemArrays, w: Decoder, path: Path) -> None:
-    """Find a critical path of the schedule just decoded."""
+    """Find a critical path of the schedule in the decoder."""
     t = int(np.argmax(w.finish))
     size = 0
     while t != NONE:
@@ -86,15 +89,14 @@ def trace_path(a: ProblemArrays, w: Decoder, path: Path) -> None:
                         break
         path.task[size], path.wait[size] = t, wait
         size += 1
-        t = (
-            wait if size < len(path.task) else NONE
-        )  # tasks of no duration may wait for one another at one time
+        # Tasks of no duration may wait for one another at the same time.
+        t = wait if size < len(path.task) else NONE
     path.size[0] = size
 
 
 @njit
 def neighbour(a: ProblemArrays, t: int, random: np.ndarray) -> int:
-    """A parent or child of a task; NONE if it has neither."""
+    """Draw a parent or child of a task; NONE if it has neither."""
     parents, children = a.pred_ptr[t + 1] - a.pred_ptr[t], a.succ_ptr[t + 1] - a.succ_ptr[t]
     if parents + children == 0:
         return NONE
@@ -104,7 +106,7 @@ def neighbour(a: ProblemArrays, t: int, random: np.ndarray) -> int:
 
 @njit
 def before_wait(a: ProblemArrays, place: IntArray, t: int, wait: int) -> int:
-    """The place of the task waited for, or the first behind the parents of this one."""
+    """Return the place of the task waited for, or the first place behind the parents."""
     there = place[wait]
     for e in range(a.pred_ptr[t], a.pred_ptr[t + 1]):
         there = max(there, place[a.pred[e]] + 1)
@@ -113,7 +115,7 @@ def before_wait(a: ProblemArrays, place: IntArray, t: int, wait: int) -> int:
 
 @njit
 def behind_waiting(a: ProblemArrays, place: IntArray, wait: int, t: int) -> int:
-    """For the task waited for: the place of the one that waits, or the last before its own children."""
+    """Return, for the task waited for, the place of the waiting one or the last before children."""
     there = place[t]
     for e in range(a.succ_ptr[wait], a.succ_ptr[wait + 1]):
         there = min(there, place[a.succ[e]] - 1)
@@ -124,7 +126,7 @@ def behind_waiting(a: ProblemArrays, place: IntArray, wait: int, t: int) -> int:
 def another_choice(
     a: ProblemArrays, device: IntArray, t: int, random: np.ndarray, anywhere: float
 ) -> int:
-    """A device for a task, or ANY; it may be one that cannot run it."""
+    """Draw a choice for a task: `ANY` with probability `anywhere`; the device may be unable."""
     kind = uniform(random)
     if kind < anywhere:
         return ANY
@@ -156,17 +158,17 @@ def anneal_guided(
             i = below(c.random, path.size[0])
             t, wait = path.task[i], path.wait[i]
             if wait != NONE and uniform(c.random) < DIRECT:
-                first = uniform(c.random) < 0.5
+                waiting_one = uniform(c.random) < 0.5
                 if w.device[wait] != w.device[t]:
-                    new = w.device[wait] if first else w.device[t]
-                    t = t if first else wait
+                    new = w.device[wait] if waiting_one else w.device[t]
+                    t = t if waiting_one else wait
                 elif c.place[wait] < c.place[t]:
                     there = (
                         before_wait(a, c.place, t, wait)
-                        if first
+                        if waiting_one
                         else behind_waiting(a, c.place, wait, t)
                     )
-                    t = t if first else wait
+                    t = t if waiting_one else wait
         if new == NO_MOVE and there == NONE:
             if uniform(c.random) < DEVICE_MOVES:
                 if uniform(c.random) < PAIR:
@@ -185,9 +187,8 @@ def anneal_guided(
             if there == here:
                 continue
             shift(c.order, c.place, here, there)
-            value = decode_from(
-                a, goal, c.order, c.choice, tail, limit, w, min(here, there), max(here, there), now
-            )
+            first, last = min(here, there), max(here, there)
+            value = decode_from(a, goal, c.order, c.choice, tail, limit, w, first, last, now)
             if value == np.inf:
                 shift(c.order, c.place, there, here)
                 continue
@@ -201,7 +202,7 @@ def anneal_guided(
             if new == old and new == others:
                 continue
             c.choice[t] = c.choice[other] = new
-            if new == w.device[t] and new == w.device[other]:  # they are there already
+            if new == w.device[t] and new == w.device[other]:  # both run there already
                 continue
             first, last = min(here, c.place[other]), max(here, c.place[other])
             value = decode_from(a, goal, c.order, c.choice, tail, limit, w, first, last, now)
@@ -210,7 +211,7 @@ def anneal_guided(
                 c.choice[t] = old
                 continue
         c.value[CURRENT] = value
-        if value != now:  # then all tasks were placed, and the decoder knows who is before whom
+        if value != now:  # then all tasks were placed, and the chains are complete
             trace_path(a, w, path)
         if value < c.value[BEST]:
             keep(c)
@@ -225,30 +226,25 @@ class GuidedWorker(Worker):
     path: Path = field(kw_only=True)
 
     def begin(self, order: IntArray, choice: IntArray) -> None:
-        """WarmStart a run here; the best so far is kept."""
-        begin(self.problem.arrays, self.goal, self.tail, self.chain, self.decoder, order, choice)
+        """Start a run at this state; the best state so far stays."""
+        super().begin(order, choice)
         trace_path(self.problem.arrays, self.decoder, self.path)
 
     def anneal(self, count: int, share: float, target: float) -> None:
-        """Try so many moves at the temperature that belongs to a share of the run."""
-        temperature = self.hot * COLD**-share
-        anneal_guided(
+        """Try a number of moves at the temperature for a share of the run."""
+        a, c, w, temperature = (
             self.problem.arrays,
-            self.goal,
-            self.tail,
             self.chain,
             self.decoder,
-            self.path,
-            count,
-            temperature,
-            target,
+            self.temperature(share),
         )
+        anneal_guided(a, self.goal, self.tail, c, w, self.path, count, temperature, target)
 
 
 def guided_team(problem: Problem, start: WarmStart, *, chains: int, seed: int) -> Team:
-    """As many workers as chains, all at the start."""
+    """Make one worker per chain, all at the warm start."""
     tail, goal = device_tails(problem), Objective.of("makespan").goal(problem)
-    workers: list[Worker] = [
+    workers = [
         GuidedWorker(
             problem,
             tail,
@@ -260,4 +256,4 @@ def guided_team(problem: Problem, start: WarmStart, *, chains: int, seed: int) -
         )
         for s in generator(seed, "amortised", "chains").integers(1, 2**63, chains).tolist()
     ]
-    return Team(workers, _begin_all(workers, start.order, start.device))
+    return Team.starting(workers, start.order, start.device)

@@ -1,8 +1,9 @@
-"""The network of `amortised`: one pass over tasks x devices gives each task a correction of its rank and each device a handicap.
+"""The network of `amortised`: corrections of ranks, and handicaps of devices.
 
-A pair's features go through one hidden layer with ReLU, and past it. The first output, averaged over the devices, is added to the task's
-upward rank; the second to the finish on the device when the decoder chooses one. Both are in units of a mean duration plus a mean
-transfer. With all weights zero the decoder is HEFT.
+The features of a task on a device go through one hidden layer with ReLU and a skip connection. The
+first output, averaged over the devices, is added to the task's upward rank; the second to its
+finish on the device when the decoder compares devices. Both are in units of a mean duration plus a
+mean transfer. With all weights zero the decoder is HEFT.
 """
 
 from __future__ import annotations
@@ -18,26 +19,28 @@ from weft.errors import InvalidInput
 from weft.formats.model_file import Model, Numbers, find_model, read_model, save_model
 from weft.model import ProblemArrays
 from weft.model.columns import BoolArray, FloatArray, IntArray
-from weft.planners.imitation.amortised.decoder import place_all
 from weft.planners.imitation.amortised.features import NAMES, SIZE
-from weft.planners.lists.ranks import _order_of_free as order_of_free
+from weft.planners.lists.ranks import order_of_free
+from weft.planners.objective import Goal
 from weft.planners.search.annealing import uniform
-from weft.planners.search.decoder import ANY, NONE, Decoder
+from weft.planners.search.decoder import ANY, Decoder, decode_from
+from weft.sim.kernel.gaps import NONE
 from weft.sim.kernel.jit import njit
+from weft.sim.kernel.mlp import add_layer, layer, standardise
 
 HIDDEN = 16
 KIND = "amortised"
 
 
 class Weights(NamedTuple):
-    """Arrays of the network: inputs enter as (x - mean) * scale; `skip` is the way past the hidden layer."""
+    """Arrays of the network; an input x enters as (x - mean) * scale."""
 
     mean: Numbers  # (SIZE,)
     scale: Numbers  # (SIZE,)
-    hidden: Numbers  # (SIZE, HIDDEN): an input's row to all units, so that the inner loop runs over memory
+    hidden: Numbers  # (SIZE, HIDDEN)
     offset: Numbers  # (HIDDEN,)
     output: Numbers  # (2, HIDDEN)
-    skip: Numbers  # (2, SIZE)
+    skip: Numbers  # (2, SIZE) past the hidden layer
 
 
 SHAPES = {
@@ -51,15 +54,17 @@ SHAPES = {
 
 
 def weights_of(arrays: Mapping[str, Numbers], *, source: str = "amortised") -> Weights:
-    """Check named arrays and make a network of them."""
+    """Check named arrays and build the network."""
     if sorted(arrays) != sorted(SHAPES):
         raise InvalidInput(
-            f"{source}: arrays are {', '.join(sorted(arrays))}; expected {', '.join(sorted(SHAPES))}"
+            f"{source}: arrays are {', '.join(sorted(arrays))}; "
+            f"expected {', '.join(sorted(SHAPES))}"
         )
     for name, array in arrays.items():
         if array.shape != SHAPES[name] or not np.isfinite(array).all():
             raise InvalidInput(
-                f"{source}: array '{name}' must be finite and of shape {SHAPES[name]}; its shape is {array.shape}"
+                f"{source}: array '{name}' must be finite and of shape {SHAPES[name]}; "
+                f"its shape is {array.shape}"
             )
     return Weights(
         **{name: np.ascontiguousarray(arrays[name], np.float32) for name in Weights._fields}
@@ -67,11 +72,12 @@ def weights_of(arrays: Mapping[str, Numbers], *, source: str = "amortised") -> W
 
 
 def zero_weights() -> Weights:
-    """The network that changes nothing: HEFT.
+    """Return the network without effect: HEFT.
 
     Examples
     --------
-    >>> correction, handicap = score_pairs(zero_weights(), np.ones((2, 3, SIZE), np.float32), np.ones((2, 3), bool))
+    >>> features, able = np.ones((2, 3, SIZE), np.float32), np.ones((2, 3), bool)
+    >>> correction, handicap = score_pairs(zero_weights(), features, able)
     >>> correction.tolist(), float(abs(handicap).max())
     ([0.0, 0.0], 0.0)
     """
@@ -108,30 +114,27 @@ def save_weights(weights: Weights, path: str | Path, record: Mapping[str, Any]) 
 
 @njit
 def score_pairs(w: Weights, features: Numbers, able: BoolArray) -> tuple[FloatArray, FloatArray]:
-    """(n,) corrections of the rank and (n, p) handicaps of the devices, in units; `able` says which device can run which task."""
+    """Compute (n,) corrections of ranks and (n, p) handicaps of devices, in units.
+
+    `able` is (n, p): whether a device can run a task.
+    """
     n, p, size = features.shape
     correction, handicap = np.zeros(n), np.zeros((n, p))
-    unit = np.empty(len(w.offset), np.float32)
+    x, unit = np.empty(size, np.float32), np.empty(len(w.offset), np.float32)
+    out, skip, output = np.empty(2, np.float32), w.skip.T.copy(), w.output.T.copy()
     for t in range(n):
         count, total, least = 0, 0.0, np.inf
         for d in range(p):
             if not able[t, d]:
                 continue
-            first = second = np.float32(0.0)
-            unit[:] = w.offset
-            for i in range(size):
-                x = (features[t, d, i] - w.mean[i]) * w.scale[i]
-                first += w.skip[0, i] * x
-                second += w.skip[1, i] * x
-                for h in range(len(unit)):
-                    unit[h] += w.hidden[i, h] * x
-            for h in range(len(unit)):
-                if unit[h] > 0:
-                    first += w.output[0, h] * unit[h]
-                    second += w.output[1, h] * unit[h]
+            standardise(features[t, d], w.mean, w.scale, x)
+            layer(x, w.hidden, w.offset, unit, False)
+            out[:] = 0.0
+            add_layer(x, skip, out, False)
+            add_layer(unit, output, out, True)
             count += 1
-            total += float(first)
-            handicap[t, d] = second
+            total += float(out[0])
+            handicap[t, d] = out[1]
             least = min(least, handicap[t, d])
         for d in range(p):
             handicap[t, d] = handicap[t, d] - least if able[t, d] else 0.0
@@ -143,6 +146,7 @@ def score_pairs(w: Weights, features: Numbers, able: BoolArray) -> tuple[FloatAr
 def one_pass(
     w: Weights,
     a: ProblemArrays,
+    goal: Goal,
     features: Numbers,
     able: BoolArray,
     rank: FloatArray,
@@ -150,15 +154,16 @@ def one_pass(
     tail: FloatArray,
     decoder: Decoder,
 ) -> float:
-    """Network and decoder in one: the makespan of the schedule it leaves in the decoder."""
+    """Apply network and decoder; return the makespan of the schedule in the decoder."""
     correction, handicap = score_pairs(w, features, able)
-    return _decode(a, rank + correction * unit, handicap * unit, tail, np.inf, decoder)
+    return _decode(a, goal, rank + correction * unit, handicap * unit, tail, np.inf, decoder)
 
 
 @njit
 def sample_passes(
     w: Weights,
     a: ProblemArrays,
+    goal: Goal,
     features: Numbers,
     able: BoolArray,
     rank: FloatArray,
@@ -169,24 +174,24 @@ def sample_passes(
     random: np.ndarray,
     decoder: Decoder,
 ) -> float:
-    """One pass, and so many with normal noise on its outputs; the best makespan, its schedule in the decoder."""
+    """Do one pass and passes with normal noise on the outputs; return the best makespan."""
     correction, handicap = score_pairs(w, features, able)
-    best = _decode(a, rank + correction * unit, handicap * unit, tail, np.inf, decoder)
+    best = _decode(a, goal, rank + correction * unit, handicap * unit, tail, np.inf, decoder)
     for _ in range(samples):
         key, extra = rank + correction * unit, handicap * unit
         for t in range(len(key)):
             key[t] += noise * unit * normal(random)
             for d in range(extra.shape[1]):
                 extra[t, d] += noise * unit * normal(random)
-        best = min(
-            best, _decode(a, key, extra, tail, best, decoder)
-        )  # what is not better leaves the decoder as it was
+        # A pass above the limit leaves the decoder unchanged.
+        best = min(best, _decode(a, goal, key, extra, tail, best, decoder))
     return best
 
 
 @njit
 def _decode(
     a: ProblemArrays,
+    goal: Goal,
     key: FloatArray,
     handicap: FloatArray,
     tail: FloatArray,
@@ -194,14 +199,13 @@ def _decode(
     decoder: Decoder,
 ) -> float:
     order = free_order(a, key)
-    return place_all(
-        a, order, np.full(len(order), ANY), tail, handicap, limit, decoder, 0, NONE, np.inf
-    )
+    anywhere = np.full(len(order), ANY)
+    return decode_from(a, goal, order, anywhere, tail, limit, decoder, 0, NONE, np.inf, handicap)
 
 
 @njit
 def normal(random: np.ndarray) -> float:
-    """A standard normal number (Box and Muller, 1958)."""
+    """Draw a standard normal number (Box and Muller 1958)."""
     return float(
         np.sqrt(-2.0 * np.log(1.0 - uniform(random))) * np.cos(2.0 * np.pi * uniform(random))
     )
@@ -209,7 +213,7 @@ def normal(random: np.ndarray) -> float:
 
 @njit
 def free_order(a: ProblemArrays, key: FloatArray) -> IntArray:
-    """Always the task of highest key among those whose parents came before; the lower number among equals."""
+    """Order tasks by key, parents before children; the lowest number among equals."""
     order = np.argsort(-key, kind="mergesort")
     place = np.empty(len(order), np.int64)
     for i in range(len(order)):

@@ -1,8 +1,10 @@
-"""`amortised`: one pass of a small network learned from the search planner, samples around it, and annealing from the best of them."""
+"""The planner `amortised`: passes of a small network, then annealing from the best of them.
+
+The network is trained on schedules of `anytime`.
+"""
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -23,44 +25,52 @@ from weft.planners.imitation.amortised.network import (
     read_weights,
     sample_passes,
 )
-from weft.planners.objective import Objective
+from weft.planners.objective import Goal, Objective
 from weft.planners.planner import EXACT, PLANNERS, QUICK, Solution, refuse_choices
-from weft.planners.search.anytime import BOUND_CELLS, CHAINS, DEFAULT_CELLS, DEFAULT_MOVES
+from weft.planners.search.anytime import BOUND_CELLS, search_clock, search_size
 from weft.planners.search.clock import Clock
 from weft.planners.search.decoder import make_decoder
 from weft.planners.search.team import Progress, reporting
-from weft.planners.search.warm_start import WarmStart, order_by_start, quick_start
+from weft.planners.search.warm_start import (
+    FRONTS,
+    LISTS,
+    REST,
+    WarmStart,
+    order_by_start,
+    quick_start,
+)
 from weft.rng import generator
 from weft.sim.kernel.ranks import mean_durations, mean_transfer, upward_rank
 
 NETWORK_CELLS = 200_000
-"""Tasks x devices up to which the network is asked; larger problems are searched from the best quick plan."""
+"""Most tasks x devices for the network; larger problems start at the best quick plan."""
 
 CELL_SECONDS, NETWORK_SHARE = 1e-6, 0.1
-"""Time of network and samples for one task on one device; and the share of what is left of a time limit that they may take at most."""
+"""Seconds of the passes per task and device, and their largest share of the remaining time."""
 
-HURRY, FEW = 0.2, ("heft", "heft-saga-mean", "heft-node", "peft", "dls", "lookahead")
-"""Below so many seconds only these quick planners are asked, which are the best ones most often, and of bounds only the quickest: the
-others take up to a third of 25 ms, which moves are worth more."""
+SHORT, FEW = 0.2, ("heft", "heft-saga-mean", "heft-node", "peft", "dls", "lookahead")
+"""With a time limit below `SHORT` seconds, only the quick planners `FEW`, which are most often the
+best, and only the quickest bound are computed: the others take up to a third of 25 ms."""
 
 SAMPLES, NOISE = 8, 0.05
-"""Passes with normal noise on the outputs beside the one without; its deviation, in units."""
+"""Passes with normal noise on the outputs, and the deviation of the noise, in units."""
 
 
 @PLANNERS.register("amortised")
 @dataclass(frozen=True)
 class Amortised:
-    """One pass of a network, a few samples around it, then annealing from the best; never worse than the quick planners.
+    """Passes of a network, then annealing from the best; never worse than the quick plans.
 
     Parameters
     ----------
-    search : False: no annealing, the best of one pass and the quick planners
-    network : False: the search begins at the best quick plan, to see what the network is worth
-    samples : passes with noise beside the one without
-    iterations : moves in all, in place of a time limit: the same result for the same seed, on any machine
-    threads : how many chains run at once; None: one for each core
+    search : False: no annealing, the best of the passes and the quick planners
+    network : False: start at the best quick plan, to measure the worth of the network
+    samples : passes with noise, in addition to one without
+    iterations : total moves instead of a time limit: the same result for a seed on any machine
+    threads : chains that run at once; None: one per core
     weights : a safetensors file of `weft train amortised`; None: the network that comes with weft
-    progress : called with the share of the budget used and the best value; None: a bar on stderr for runs of 2 s or more
+    progress : called with the used share of the budget and the best value; None: a bar on stderr
+        for runs of 2 s or more
 
     Examples
     --------
@@ -79,7 +89,7 @@ class Amortised:
     name: str = "amortised"
 
     def __post_init__(self) -> None:
-        """Refuse what means nothing."""
+        """Check the options."""
         for option, least in (("iterations", 1), ("threads", 1), ("samples", 0)):
             value = getattr(self, option)
             if value is not None and value < least:
@@ -87,7 +97,7 @@ class Amortised:
 
     @property
     def supports(self) -> frozenset[str]:
-        """Words of `FEATURES`."""
+        """Names of `FEATURES`."""
         return QUICK | {"seconds"} if self.search else QUICK
 
     def solve(self, problem: Problem, *, seconds: float | None = None, seed: int = 0) -> Solution:
@@ -100,13 +110,8 @@ class Amortised:
             network = (
                 bundled_weights() if self.weights is None else read_weights(Path(self.weights))
             )
-        warm_up()  # compiling is not planning: the clock starts afterwards
-        limit = (
-            None
-            if self.iterations or seconds is None
-            else seconds - min(0.02 * seconds, 0.001 + 0.01 * seconds)
-        )
-        return self._plan(problem, network, Clock(limit), seed)
+        warm_up()  # the clock starts after compilation
+        return self._plan(problem, network, search_clock(seconds, self.iterations), seed)
 
     def _plan(self, problem: Problem, network: Weights | None, clock: Clock, seed: int) -> Solution:
         start = first_plan(problem, network, clock, samples=self.samples, seed=seed)
@@ -114,22 +119,20 @@ class Amortised:
             return Solution(start.schedule)
         bound = 0.0
         if problem.n * problem.p <= BOUND_CELLS:
-            bound = path_bound(problem) if in_a_hurry(clock) else lower_bound(problem)
-        moves = self.iterations or max(
-            2 * CHAINS, min(DEFAULT_MOVES, DEFAULT_CELLS // (problem.n * problem.p))
-        )
-        chains = self.threads or (CHAINS if clock.seconds is None else os.cpu_count() or 1)
+            bound = path_bound(problem) if short_of_time(clock) else lower_bound(problem)
+        moves, chains = search_size(problem, clock, self.iterations, self.threads)
         team = guided_team(problem, start, chains=chains, seed=seed)
-        with reporting(self.progress, clock, bound) as report:
-            team.search(clock, moves, bound * (1 + EXACT), report)
+        with reporting(self.progress, clock, bound) as progress:
+            team.search(clock, moves, bound * (1 + EXACT), progress)
         best = min(start.schedule, team.schedule(), key=lambda s: s.makespan)
         return Solution(best, bound)
 
 
 class Observation(NamedTuple):
-    """A problem as network and decoder take it."""
+    """Inputs of the network and the decoder."""
 
     arrays: ProblemArrays
+    goal: Goal
     features: Numbers
     able: BoolArray
     rank: FloatArray
@@ -137,22 +140,18 @@ class Observation(NamedTuple):
     tail: FloatArray
 
 
-def in_a_hurry(clock: Clock) -> bool:
-    """Whether there is so little time that what comes before the search counts."""
-    return clock.seconds is not None and clock.seconds < HURRY
+def short_of_time(clock: Clock) -> bool:
+    """Return whether the time limit is so short that the warm start and the bound matter."""
+    return clock.seconds is not None and clock.seconds < SHORT
 
 
 def first_plan(
     problem: Problem, network: Weights | None, clock: Clock, *, samples: int, seed: int
 ) -> WarmStart:
-    """The best of the quick planners, one pass of the network, and samples around it."""
+    """Return the best schedule of the quick planners and the passes of the network."""
     objective = Objective.of("makespan")
-    few = in_a_hurry(clock)
-    start = (
-        quick_start(problem, objective, clock, seed=seed, names=FEW)
-        if few
-        else quick_start(problem, objective, clock, seed=seed)
-    )
+    names = FEW if short_of_time(clock) else (*LISTS, *FRONTS, *REST)
+    start = quick_start(problem, objective, clock, seed=seed, names=names)
     cells = problem.n * problem.p
     if (
         network is None
@@ -172,10 +171,11 @@ def first_plan(
 
 
 def observe(problem: Problem, start: WarmStart) -> Observation:
-    """What the network and the decoder need to know."""
+    """Compute the inputs of the network and the decoder."""
     tail = device_tails(problem)
     return Observation(
         problem.arrays,
+        Objective.of("makespan").goal(problem),
         pair_features(problem, start, tail),
         np.isfinite(problem.pace)[problem.row],
         upward_rank(problem),
@@ -185,7 +185,7 @@ def observe(problem: Problem, start: WarmStart) -> Observation:
 
 
 def time_unit(problem: Problem) -> float:
-    """A mean duration plus a mean transfer: the seconds that an output of 1 stands for."""
+    """Return a mean duration plus a mean transfer: the seconds of an output of 1."""
     latency, per_byte = mean_transfer(problem)
     transfer = latency + float(problem.workflow.data.mean()) * per_byte if problem.m else 0.0
     return float(mean_durations(problem).mean()) + transfer
@@ -193,6 +193,6 @@ def time_unit(problem: Problem) -> float:
 
 @cache
 def warm_up() -> None:
-    """Load or compile every kernel, on a problem of two tasks."""
+    """Load or compile all kernels, on a problem of two tasks."""
     problem = Problem.from_arrays([[1.0, 2.0], [2.0, 1.0]], [[0, 1]], 1.0)
     Amortised(iterations=8, threads=1)._plan(problem, bundled_weights(), Clock(None), 0)  # noqa: SLF001

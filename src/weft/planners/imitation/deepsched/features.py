@@ -1,6 +1,7 @@
-"""What the network of `deepsched` reads, in training and in use: a task in its graph, and a task on a device while a plan grows.
+"""Features of the network of `deepsched`: of a task, and of a task on a device in a partial plan.
 
-All are free of units: doubling every time, or every number of tasks and devices, leaves them where the network was trained.
+All are free of units: doubling all times, or all numbers of tasks and devices, leaves them within
+the range of the training data.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import numpy as np
 from weft.formats.model_file import Numbers
 from weft.model import Problem, ProblemArrays
 from weft.model.columns import FloatArray
-from weft.planners.lists.timeline import Timeline, earliest_start
+from weft.sim.kernel.gaps import Timeline, earliest_start
 from weft.sim.kernel.jit import njit, njit_inline
 from weft.sim.kernel.ranks import downward_rank, mean_durations, mean_transfer, upward_rank
 
@@ -31,34 +32,35 @@ TASK_FEATURES = (
     "able",  # share of the devices that can run it
     "best",  # fastest over mean duration
     "spread",  # deviation over mean of the durations
-    "load",  # log of tasks a device
+    "load",  # log of tasks per device
     "devices",  # log
-    "width",  # log of all work over longest path times devices: above 0 devices are short, below 0 tasks are
+    "width",  # log of all work over longest path times devices; above 0 devices are scarce
     "moving",  # mean transfer over itself plus mean duration
 )
 PAIR_FEATURES = ("ready", "start", "free", "seconds")
-"""Arrival of the inputs, earliest start (in a gap that fits, or at the end), end of the queue, all from the soonest start; seconds."""
+"""Arrival of the inputs, earliest start and end of the queue, all relative to the earliest start
+on any device; duration."""
 
-FAR = 10.0
-"""Times are cut off at so many scales of the task: what lies beyond is not chosen."""
+CLIP = 10.0
+"""Times are clipped at so many scales of the task: devices beyond are not chosen."""
 
 
 class TaskFeatures(NamedTuple):
-    """What is known before anything is placed."""
+    """Features of all tasks before any task is placed."""
 
     rows: Numbers  # (n, len(TASK_FEATURES)) float32
     scale: FloatArray  # (n,) seconds: mean duration plus the longest mean transfer to the task
-    horizon: float  # seconds: the longest path, or all work over all devices if that is more
+    horizon: float  # seconds: the longest path, or all work over all devices if that is longer
 
 
 def task_features(problem: Problem) -> TaskFeatures:
-    """Return the numbers of all tasks.
+    """Compute the features of all tasks.
 
     Examples
     --------
     >>> problem = Problem.from_arrays([[2.0, 4.0], [1.0, 1.0]], [[0, 1]], [6.0], bandwidth=2.0)
     >>> found = task_features(problem)
-    >>> found.rows.shape, found.scale.tolist(), found.horizon  # 1 s and 6 bytes at 2 a second; 3 + 3 + 1
+    >>> found.rows.shape, found.scale.tolist(), found.horizon  # 1 s and 6 bytes at 2 B/s; 3 + 3 + 1
     ((2, 18), [3.0, 4.0], 7.0)
     """
     n, a = problem.n, problem.arrays
@@ -91,13 +93,13 @@ def task_features(problem: Problem) -> TaskFeatures:
 
 
 def _share(part: Any, rest: Any) -> FloatArray:
-    """Return part / (part + rest); 0 of nothing."""
+    """Return part / (part + rest); 0 if both are 0."""
     whole = part + rest
     return np.asarray(part / np.where(whole > 0, whole, 1.0))
 
 
 def _row_features(problem: Problem) -> FloatArray:
-    """(k, 3) able, best and spread of every row of paces."""
+    """Return the features able, best and spread of every row of paces: (k, 3)."""
     can = np.isfinite(problem.pace)
     mean = np.where(problem.mean_pace > 0, problem.mean_pace, 1.0)
     apart = np.where(can, np.where(can, problem.pace, 0.0) - problem.mean_pace[:, None], 0.0)
@@ -112,7 +114,7 @@ def _row_features(problem: Problem) -> FloatArray:
 def _neighbours(
     a: ProblemArrays, length: FloatArray, latency: float, per_byte: float
 ) -> FloatArray:
-    """(n, 4): longest mean transfer in and out, mean of `length` over children and over parents."""
+    """Return longest mean transfer in and out, mean `length` of children and parents: (n, 4)."""
     found = np.zeros((len(length), 4))
     for u in range(len(length)):
         for e in range(a.succ_ptr[u], a.succ_ptr[u + 1]):
@@ -136,23 +138,26 @@ def pair_features(
     scale: float,
     x: Numbers,
 ) -> None:
-    """Fill x, (len(PAIR_FEATURES), p) float32, for a task about to be placed; where it cannot run (seconds inf), start does not count."""
+    """Fill x, (len(PAIR_FEATURES), p), with the features of a task on every device.
+
+    Devices that cannot run it (seconds inf) do not count for the earliest start.
+    """
     zero = np.inf
     for d in range(len(ready)):
         if seconds[d] < np.inf:
             zero = min(zero, start[d])
     for d in range(len(ready)):
-        x[0, d] = min(max((ready[d] - zero) / scale, -FAR), FAR)
-        x[1, d] = min((start[d] - zero) / scale, FAR)
-        x[2, d] = min(max((free[d] - zero) / scale, -FAR), FAR)
-        x[3, d] = min(seconds[d] / scale, FAR)
+        x[0, d] = min(max((ready[d] - zero) / scale, -CLIP), CLIP)
+        x[1, d] = min((start[d] - zero) / scale, CLIP)
+        x[2, d] = min(max((free[d] - zero) / scale, -CLIP), CLIP)
+        x[3, d] = min(seconds[d] / scale, CLIP)
 
 
 @njit_inline
 def earliest_starts(
     timeline: Timeline, ready: FloatArray, seconds: FloatArray, start: FloatArray
 ) -> None:
-    """Fill the earliest start on every device; inf where the task cannot run."""
+    """Fill `start` with the earliest start on every device; inf where the task cannot run."""
     for d in range(len(ready)):
         start[d] = (
             earliest_start(timeline, d, ready[d], seconds[d], np.inf)

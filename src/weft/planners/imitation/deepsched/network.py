@@ -1,8 +1,9 @@
 """The network of `deepsched` as arrays, its compiled forward pass, and its file.
 
-Two parts. The *encoder* reads the features of a task once, before anything is placed, and gives its priority, its start and finish
-as shares of the horizon, and a context. The *scorer* reads a task on a device while the plan grows: one hidden layer, shared by all
-devices, whose biases are the context. So neither the number of tasks nor that of devices is built in.
+The *encoder* reads the features of a task once, before any task is placed, and gives its priority,
+its start and finish relative to the horizon, and a context. The *scorer* reads a task on a device
+while the plan grows: one hidden layer, shared by all devices, whose biases are the context. So the
+network has no fixed number of tasks or devices.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from weft.formats.model_file import Model, Numbers, find_model, read_model, save
 from weft.model.columns import FloatArray
 from weft.planners.imitation.deepsched.features import PAIR_FEATURES, TASK_FEATURES
 from weft.sim.kernel.jit import njit, njit_inline
+from weft.sim.kernel.mlp import add_layer, layer, standardise
 
 HEADS = 3
 """Outputs of the encoder before the context: priority, start, finish."""
@@ -27,7 +29,7 @@ KIND = "deepsched"
 
 
 class DeepNetwork(NamedTuple):
-    """All float32. Weights of the encoder stand input by input, so that inner loops run over memory."""
+    """Weights, all float32; those of the encoder are (inputs, outputs)."""
 
     mean: Numbers  # (features,)
     scale: Numbers  # (features,) a feature x enters as (x - mean) * scale
@@ -36,43 +38,42 @@ class DeepNetwork(NamedTuple):
     second: Numbers  # (wide, wide)
     second_bias: Numbers  # (wide,)
     out: Numbers  # (wide, HEADS + hidden)
-    skip: Numbers  # (features, HEADS + hidden): from the features past the hidden layers
+    skip: Numbers  # (features, HEADS + hidden) past the hidden layers
     out_bias: Numbers  # (HEADS + hidden,)
     pair: Numbers  # (hidden, len(PAIR_FEATURES))
     vote: Numbers  # (hidden,)
-    direct: Numbers  # (len(PAIR_FEATURES),) from the features of a pair past the hidden layer
+    direct: Numbers  # (len(PAIR_FEATURES),) past the hidden layer
 
 
 def network_of(arrays: Mapping[str, Numbers]) -> DeepNetwork:
-    """Build the network from named arrays, or say what does not fit."""
+    """Check named arrays and build the network."""
     if sorted(arrays) != sorted(DeepNetwork._fields):
         raise InvalidInput(
-            f"deepsched: arrays are {', '.join(sorted(arrays))}; expected {', '.join(sorted(DeepNetwork._fields))}"
+            f"deepsched: arrays are {', '.join(sorted(arrays))}; "
+            f"expected {', '.join(sorted(DeepNetwork._fields))}"
         )
     made = DeepNetwork(
         **{name: np.ascontiguousarray(array, np.float32) for name, array in arrays.items()}
     )
-    features, wide, hidden, pairs = (
-        len(TASK_FEATURES),
-        made.first_bias.size,
-        made.vote.size,
-        len(PAIR_FEATURES),
-    )
+    features, pairs = len(TASK_FEATURES), len(PAIR_FEATURES)
+    wide, hidden = made.first_bias.size, made.vote.size
     outputs = HEADS + hidden
-    shapes = (
-        (features,),
-        (features,),
-        (features, wide),
-        (wide,),
-        (wide, wide),
-        (wide,),
-        (wide, outputs),
-        (features, outputs),
-        (outputs,),
-    )
-    for name, array, shape in zip(
-        made._fields, made, (*shapes, (hidden, pairs), (hidden,), (pairs,)), strict=True
-    ):
+    shapes = {
+        "mean": (features,),
+        "scale": (features,),
+        "first": (features, wide),
+        "first_bias": (wide,),
+        "second": (wide, wide),
+        "second_bias": (wide,),
+        "out": (wide, outputs),
+        "skip": (features, outputs),
+        "out_bias": (outputs,),
+        "pair": (hidden, pairs),
+        "vote": (hidden,),
+        "direct": (pairs,),
+    }
+    for name, shape in shapes.items():
+        array = getattr(made, name)
         if array.shape != shape:
             raise InvalidInput(
                 f"deepsched: array '{name}' has shape {array.shape}; expected {shape}"
@@ -116,36 +117,23 @@ def bundled_network() -> DeepNetwork:
 
 @njit
 def encode(net: DeepNetwork, rows: Numbers) -> Numbers:
-    """(n, HEADS + hidden) outputs of the encoder for the features of n tasks."""
-    n, features, wide, outputs = len(rows), net.first.shape[0], net.first.shape[1], net.out.shape[1]
-    result = np.empty((n, outputs), np.float32)
-    x, one, two = (
-        np.empty(features, np.float32),
-        np.empty(wide, np.float32),
-        np.empty(wide, np.float32),
-    )
+    """Compute the outputs of the encoder for the features of n tasks: (n, HEADS + hidden)."""
+    n, features, wide = len(rows), net.first.shape[0], net.first.shape[1]
+    result = np.empty((n, net.out.shape[1]), np.float32)
+    x = np.empty(features, np.float32)
+    one, two = np.empty(wide, np.float32), np.empty(wide, np.float32)
     for t in range(n):
-        one[:], two[:], result[t] = net.first_bias, net.second_bias, net.out_bias
-        for i in range(features):
-            x[i] = (rows[t, i] - net.mean[i]) * net.scale[i]
-            for j in range(wide):
-                one[j] += x[i] * net.first[i, j]
-            for j in range(outputs):
-                result[t, j] += x[i] * net.skip[i, j]
-        for i in range(wide):
-            if one[i] > 0:
-                for j in range(wide):
-                    two[j] += one[i] * net.second[i, j]
-        for i in range(wide):
-            if two[i] > 0:
-                for j in range(outputs):
-                    result[t, j] += two[i] * net.out[i, j]
+        standardise(rows[t], net.mean, net.scale, x)
+        layer(x, net.first, net.first_bias, one, False)
+        layer(one, net.second, net.second_bias, two, True)
+        layer(x, net.skip, net.out_bias, result[t], False)
+        add_layer(two, net.out, result[t], True)
     return result
 
 
 @njit_inline
 def score_devices(net: DeepNetwork, context: Numbers, x: Numbers, score: Numbers) -> None:
-    """Fill the score of a task with this context on every device; x is (features, p) as `pair_features` fills it."""
+    """Fill `score` with the score of a task on every device; x is from `pair_features`."""
     p = x.shape[1]
     zero = np.float32(0.0)
     ready, start, free, seconds = x[0], x[1], x[2], x[3]
@@ -163,7 +151,7 @@ def score_devices(net: DeepNetwork, context: Numbers, x: Numbers, score: Numbers
 
 @njit_inline
 def best_device(score: Numbers, seconds: FloatArray) -> int:
-    """The highest score among the devices that can run the task; the lower number among equals."""
+    """Return the able device with the highest score; the lowest number among equals."""
     best = -1
     for d in range(len(score)):
         if seconds[d] < np.inf and (best < 0 or score[d] > score[best]):

@@ -1,9 +1,11 @@
-"""`deepsched`: a network that imitates HEFT, after Shawky, Talaat, Adas and Youssef, with outputs for every task and no fixed maximum.
+"""The planner `deepsched`: a network that imitates HEFT.
 
-The document's network reads all tasks in one go and names a machine for each. That cannot balance: which of two equal machines is
-free depends on what was placed before. Here the network says the order at once, and then a machine for one task after the other,
-told how the plan stands: when inputs arrive, and from when on machines have room. What comes out is decoded with exact times, into
-the earliest gap that fits, so every schedule is valid whatever the network says.
+After Shawky, Talaat, Adas and Youssef, but without a fixed number of tasks. Their network reads all
+tasks at once and gives a machine for each. That cannot balance the load: which of two equal
+machines is free depends on the tasks placed before. Here the network gives the order of all tasks
+at once, then a device for one task after the other, from the arrival of its inputs and the free
+time of the devices. Tasks go into the earliest gap that fits, so every schedule is valid whatever
+the network.
 """
 
 from __future__ import annotations
@@ -39,15 +41,15 @@ from weft.planners.lists.insertion import (
     place,
 )
 from weft.planners.lists.ranks import rank_order
-from weft.planners.lists.timeline import free_from, idle_timeline
 from weft.planners.planner import PLANNERS, QUICK, Solution, refuse_choices
+from weft.sim.kernel.gaps import free_from, idle_timeline
 from weft.sim.kernel.jit import njit
 
 
 @PLANNERS.register("deepsched")
 @dataclass(frozen=True)
 class DeepSched:
-    """Order and devices as the network says; exact times by insertion.
+    """A network that imitates HEFT: it gives order and devices; times are by insertion.
 
     Parameters
     ----------
@@ -65,7 +67,7 @@ class DeepSched:
 
     @property
     def supports(self) -> frozenset[str]:
-        """Words of `FEATURES`."""
+        """Names of `FEATURES`."""
         return QUICK
 
     def solve(self, problem: Problem, *, seconds: float | None = None, seed: int = 0) -> Solution:  # noqa: ARG002
@@ -76,7 +78,7 @@ class DeepSched:
 
 
 def plan_rows(problem: Problem, network: DeepNetwork) -> Rows:
-    """Where and when each task runs, by this network."""
+    """Plan a problem with a network."""
     features = task_features(problem)
     outputs = encode(network, features.rows)
     order = rank_order(problem, outputs[:, 0].astype(np.float64))
@@ -89,7 +91,7 @@ def plan_rows(problem: Problem, network: DeepNetwork) -> Rows:
 def place_by_network(
     a: ProblemArrays, order: IntArray, scale: FloatArray, context: Numbers, net: DeepNetwork
 ) -> Rows:
-    """Give each task in turn the device the network prefers, at the earliest start there."""
+    """Place each task, in order, on the device that the network prefers."""
     n, p = len(a.work), a.pace.shape[1]
     rows, timeline = empty_rows(n), idle_timeline(p, n)
     ready, seconds, begin, free = np.empty(p), np.empty(p), np.empty(p), np.zeros(p)

@@ -1,0 +1,42 @@
+"""Forward pass of a multilayer perceptron, layer by layer, compiled.
+
+Weights are stored input by input, (inputs, outputs), so that the inner loop runs along memory. Sums
+add inputs in order, in the type of `out`, so that every network gives the same bits everywhere.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.sim.kernel.jit import njit_inline
+
+Numbers: TypeAlias = npt.NDArray[np.floating[Any]]
+
+
+@njit_inline
+def layer(x: Numbers, weight: Numbers, bias: Numbers, out: Numbers, relu: bool) -> None:
+    """Compute out = bias + f(x) weight, where f is ReLU or nothing."""
+    for j in range(len(out)):
+        out[j] = bias[j]
+    add_layer(x, weight, out, relu)
+
+
+@njit_inline
+def add_layer(x: Numbers, weight: Numbers, out: Numbers, relu: bool) -> None:
+    """Add f(x) weight to `out`, where f is ReLU or nothing."""
+    for i in range(len(weight)):
+        value = x[i]
+        if value > 0 or (not relu and value != 0):  # an input of zero costs nothing
+            row = weight[i]
+            for j in range(len(out)):
+                out[j] += value * row[j]
+
+
+@njit_inline
+def standardise(x: Numbers, mean: Numbers, scale: Numbers, out: Numbers) -> None:
+    """Compute out = (x - mean) * scale."""
+    for i in range(len(out)):
+        out[i] = (x[i] - mean[i]) * scale[i]
