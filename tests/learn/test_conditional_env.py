@@ -6,7 +6,7 @@ import pytest
 from weft.errors import InvalidInput
 from weft.experiments.conditional.experiment import PUBLISHED, mean_times
 from weft.formats.native.stream_toml import load_stream
-from weft.learn.conditional.index import Search, Ties, search_index
+from weft.learn.conditional.index import IndexSettings, TiedWeights, tune_index
 from weft.policies.conditional.index import index_record, load_index, save_index
 from weft.policies.conditional.rules import ConditionalRule
 from weft.sim.vector.batch import StepBatch, StepOptions
@@ -91,17 +91,35 @@ def test_the_vector_environment_is_the_single_one_many_times(gym):
     assert ended > 0
 
 
-def test_search_improves_and_repeats():
-    variants = [PAPER.with_probability("D", [p, 1 - p]) for p in (0.2, 0.8)]
-    search = Search(generations=6, population=8, jobs=300, draws=1, every=2, validation=2, seed=3)
-    found, again = search_index(variants, search), search_index(variants, search)
+def test_tuning_improves_and_repeats():
+    settings = IndexSettings(
+        probabilities=(0.2, 0.8),
+        generations=6,
+        population=8,
+        jobs=300,
+        draws=1,
+        every=2,
+        validation=2,
+        seed=3,
+    )
+    rows = []
+    found, again = tune_index(PAPER, settings, progress=rows.append), tune_index(PAPER, settings)
     np.testing.assert_array_equal(found.weights, again.weights)
-    assert found.score <= min(row["validation"] for row in found.curve)
+    assert rows == found.curve
+    assert found.score <= min(row["validation"] for row in rows)
     assert found.record()["population"] == 8
 
 
-def test_ties_there_and_back():
-    ties = Ties(StepBatch(PAPER.with_jobs(2), 1))
+@pytest.mark.parametrize(
+    "wrong", [{"jobs": 0}, {"sigma": 0.0}, {"population": 3}, {"probabilities": ()}]
+)
+def test_bad_settings_of_the_tuning_are_refused(wrong):
+    with pytest.raises(InvalidInput, match=f"index tuning: {next(iter(wrong))} is"):
+        IndexSettings(**wrong)
+
+
+def test_tied_weights_there_and_back():
+    ties = TiedWeights(StepBatch(PAPER.with_jobs(2), 1))
     numbers = np.random.default_rng(0).normal(size=ties.size)
     np.testing.assert_allclose(ties.gather(ties.expand(numbers)), numbers)
     weights = ties.expand(numbers)

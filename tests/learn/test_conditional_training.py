@@ -143,7 +143,7 @@ def _quick(**changes):
         "horizon": 2.0,
         "evaluations": 4,
     }
-    return ppo.Settings(**settings | changes)
+    return ppo.PpoSettings(**settings | changes)
 
 
 def test_training_improves_on_the_first_network_and_is_repeatable(stream):

@@ -296,7 +296,7 @@ def _train_any(args: argparse.Namespace) -> None:
         learned, found = train_any(
             samples=int(args.samples),
             seed=seed,
-            report=lambda row: print(f"  {row}", file=sys.stderr),
+            progress=lambda row: print(f"  {row}", file=sys.stderr),
         )
         rows.append({"seed": seed, "score": found.score, "samples": learned.training["samples"]})
         if best is None or found.score < best[0]:

@@ -1,8 +1,8 @@
-"""Scoring policies and rules for streams of conditional jobs on the same draws."""
+"""Scores of policies and rules for streams of conditional jobs on the same draws."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -46,46 +46,48 @@ def contender(name: str) -> Contender:
 def variants(
     stream: ConditionalStream, probabilities: Sequence[float] | None
 ) -> list[ConditionalStream]:
-    """Return the stream at each probability of the first branch of its watched choice; as it is without any."""
+    """Return the stream at each probability of the first branch of its watched choice.
+
+    Without probabilities, return the stream as it is.
+    """
     if probabilities is None:
         return [stream]
     return [with_first(stream, watched_task(stream), p) for p in probabilities]
 
 
 def completion_times(
-    who: Contender,
+    policy: Contender,
     streams: Sequence[ConditionalStream],
     seeds: Sequence[int],
     *,
     waiting: Waiting | None = None,
     authors: bool = False,
-    watch: Callable[[], None] = lambda: None,
 ) -> FloatArray:
     """(streams, seeds) mean job completion time in seconds; inf where a policy never finishes.
 
-    `waiting` is by default that a policy was trained with, and "event" for rules.
+    `waiting` defaults to that of the policy's training, and to "event" for rules.
     """
-    found = np.zeros((len(streams), len(seeds)))
-    for i, stream in enumerate(streams):
-        for j, seed in enumerate(seeds):
-            found[i, j] = _one(who, stream, seed, waiting, authors=authors)
-            watch()
-    return found
+    return np.array(
+        [[_play(policy, stream, seed, waiting, authors) for seed in seeds] for stream in streams]
+    ).reshape(len(streams), len(seeds))
 
 
-def _one(
-    who: Contender, stream: ConditionalStream, seed: int, waiting: Waiting | None, *, authors: bool
+def _play(
+    policy: Contender,
+    stream: ConditionalStream,
+    seed: int,
+    waiting: Waiting | None,
+    authors: bool,
 ) -> float:
-    if isinstance(who, Learned):
-        return float(
-            play(who.network, stream, [seed], options=options_of(who, waiting), authors=authors)[0]
-        )
+    if isinstance(policy, Learned):
+        options = options_of(policy, waiting)
+        return float(play(policy.network, stream, [seed], options=options, authors=authors)[0])
     options = (
-        who.options(waiting)
-        if isinstance(who, Rollout)
+        policy.options(waiting)
+        if isinstance(policy, Rollout)
         else StepOptions(waiting=waiting or "event", window=WINDOW)
     )
-    fleet = StepBatch(stream, 1, options, authors=authors)
-    fleet.place(0, *stream.draw_ticks(seed, authors=authors))
-    who.play(fleet)
-    return float(fleet.jct(0).mean())
+    batch = StepBatch(stream, 1, options, authors=authors)
+    batch.place(0, *stream.draw_ticks(seed, authors=authors))
+    policy.play(batch)
+    return float(batch.jct(0).mean())
