@@ -66,7 +66,7 @@ def test_the_vector_environment_is_the_single_one_many_times(gym):
         np.flatnonzero(
             [
                 np.array_equal(fleet.reset(s).observation, seen)
-                for s in (vector.unwrapped.fleet._next[0] - 3,)
+                for s in (vector.unwrapped.batch._next[0] - 3,)
             ]
         )[0]
     )

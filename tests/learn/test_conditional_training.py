@@ -175,7 +175,7 @@ def test_episodes_are_cut_off_when_the_last_job_has_arrived(stream):
     env._limit[:] = 30
     cut, cost, span = np.zeros(3, bool), 0.0, 0.0
     while not cut[0]:
-        mask = env.fleet._steps.mask.reshape(3, 4, 7)
+        mask = env.batch._steps.mask.reshape(3, 4, 7)
         _, _, reward, elapsed, done, cut, last = env.step(mask.argmax(-1))
         cost, span = cost - float(reward[0]), span + float(elapsed[0])
         assert not done.any()  # a stream goes on: the value of what follows counts

@@ -149,7 +149,7 @@ def test_the_best_network_is_kept():
 
 
 def test_an_interrupt_keeps_what_was_learned():
-    def watch(training):
+    def progress(training):
         if len(training.curve) == 2:
             raise KeyboardInterrupt
 
@@ -157,7 +157,7 @@ def test_an_interrupt_keeps_what_was_learned():
         Identity(),
         ppo.PpoSettings(**QUICK | {"evaluations": 1000}),
         evaluate=lambda w: 1.0,
-        watch=watch,
+        progress=progress,
     )
     assert result.interrupted
     assert result.samples == 2 * 16 * 32

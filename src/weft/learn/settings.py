@@ -21,7 +21,7 @@ def require(
 ) -> None:
     """Refuse fields that are not above 0 (`positive`), or below 1 (`at_least_one`).
 
-    Messages begin with the class attribute `noun` of the settings; without one, with the class name.
+    Messages begin with the class attribute `noun` of the settings, or with the class name.
 
     Examples
     --------

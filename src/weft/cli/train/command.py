@@ -133,13 +133,13 @@ def _train_deepsched(args: argparse.Namespace) -> None:
 
     args.out.mkdir(parents=True, exist_ok=True)
     path = args.out / "deepsched.safetensors"
-    runs: list[deepsched.PpoProgress] = []
+    runs: list[deepsched.DeepSchedProgress] = []
     for seed in range(args.seed, args.seed + args.seeds):
         with _Bar("deepsched", seed, args.batches, unit=" batches") as bar:
             settings = deepsched.DeepSchedSettings(batches=args.batches)
             runs.append(
                 deepsched.train(
-                    settings, seed=seed, watch=lambda t, bar=bar: bar.show(t.batches, t.score)
+                    settings, seed=seed, progress=lambda t, bar=bar: bar.show(t.batches, t.score)
                 )
             )  # type: ignore[misc]
         best = min(runs, key=lambda found: (math.isnan(found.score), found.score))
@@ -186,7 +186,7 @@ def _train_amortised(args: argparse.Namespace) -> None:
             found = amortised.train(
                 exercises,
                 evolution,
-                report=lambda row, bar=bar: bar.show(int(row["generation"]), row["validation"]),
+                progress=lambda row, bar=bar: bar.show(int(row["generation"]), row["validation"]),
             )  # type: ignore[misc]
         records.append(found.record(evolution, len(exercises), lessons_seconds))
         if best is None or found.score < best.score:
@@ -258,19 +258,19 @@ def _train_conditional(args: argparse.Namespace) -> None:
 def _learn_from_rollouts(args: argparse.Namespace, stream: Any) -> None:
     """A policy that is there already takes over what rollouts find."""
     from weft.cli.output import emit
-    from weft.learn.conditional.rollout_imitation import Lessons, improve
+    from weft.learn.conditional.rollout_imitation import ImitationSettings, improve
     from weft.policies.conditional.files import find_policy, read_policy, save_policy
 
     if args.start is None:
         raise InvalidInput("--rollouts needs a policy that learns from them; name one with --start")
     policy = read_policy(find_policy(args.start))
-    lessons = Lessons(rounds=args.rollouts, seed=args.seed)
-    with _Bar(policy.name, args.seed, lessons.rounds * lessons.epochs, unit=" epochs") as bar:
+    settings = ImitationSettings(rounds=args.rollouts, seed=args.seed)
+    with _Bar(policy.name, args.seed, settings.rounds * settings.epochs, unit=" epochs") as bar:
 
         def show(row: dict[str, float]) -> None:
-            bar.show(int((row["round"] - 1) * lessons.epochs + row["epoch"]), row["score"])
+            bar.show(int((row["round"] - 1) * settings.epochs + row["epoch"]), row["score"])
 
-        better = improve(stream, policy, lessons, watch=show)
+        better = improve(stream, policy, settings, progress=show)
     args.out.mkdir(parents=True, exist_ok=True)
     path = save_policy(better, args.out / Path(policy.name).name)
     record = better.training["lessons"]
@@ -324,7 +324,7 @@ def _train_one(
             settings=settings,
             seed=seed,
             waiting=args.waiting,
-            watch=bar.watch,
+            progress=bar.progress,
             start=start,
         )
 
@@ -354,7 +354,7 @@ class _Bar:
             self._bar.close()
 
     @property
-    def watch(self) -> Callable[[PpoProgress], None]:
+    def progress(self) -> Callable[[PpoProgress], None]:
         """What the training calls after every update."""
         return self._show
 
