@@ -20,15 +20,15 @@ from weft.learn.imitation.deepsched import (
     data,  # noqa: E402
     paper,  # noqa: E402
 )
-from weft.learn.imitation.deepsched.examples import lesson_of, stacked  # noqa: E402
-from weft.learn.imitation.deepsched.networks import PaperNet, net_of  # noqa: E402
+from weft.learn.imitation.deepsched.examples import example_of, stacked  # noqa: E402
+from weft.learn.imitation.deepsched.paper import PaperNet  # noqa: E402
 from weft.learn.imitation.deepsched.runtimes import (  # noqa: E402
     onnx_runtime,
     plan_through,
     torch_runtime,
     write_paper_onnx,
 )
-from weft.learn.imitation.deepsched.training import DeepSchedSettings, train  # noqa: E402
+from weft.learn.imitation.deepsched.training import DeepSchedSettings, net_of, train  # noqa: E402
 from weft.learn.onnx_session import onnx_session  # noqa: E402
 from weft.model import Problem  # noqa: E402
 from weft.model.check import check  # noqa: E402
@@ -46,7 +46,7 @@ def test_torch_onnx_and_compiled_agree(tmp_path):
     by_torch, by_onnx = torch_runtime(net_of(net)), onnx_runtime(net, tmp_path)
     assert np.allclose(by_torch[0](rows), encode(net, rows), rtol=1e-4, atol=1e-4)
     assert np.allclose(by_onnx[0](rows), encode(net, rows), rtol=1e-4, atol=1e-4)
-    context, pairs = encode(net, rows)[0, 3:].copy(), lesson_of(problem, steps=5).pairs[3]
+    context, pairs = encode(net, rows)[0, 3:].copy(), example_of(problem, steps=5).pairs[3]
     assert np.allclose(
         by_torch[1](context, pairs), by_onnx[1](context, pairs), rtol=1e-4, atol=1e-4
     )
@@ -67,20 +67,20 @@ def test_a_learner_on_a_problem_with_one_answer():
     fast = np.full((30, 4), 10.0)
     fast[:, 2] = 1.0
     problem = Problem.from_arrays(fast, [[t, t + 1] for t in range(29)], 0.0)
-    lesson = lesson_of(problem, steps=30)
-    assert lesson.good[:, 2].all()
-    assert lesson.good.sum() == 30
-    made = train(DeepSchedSettings(batches=60, validate=60), lessons=repeat(stacked([lesson])))
+    example = example_of(problem, steps=30)
+    assert example.good[:, 2].all()
+    assert example.good.sum() == 30
+    made = train(DeepSchedSettings(batches=60, validate=60), examples=repeat(stacked([example])))
     assert made.curve[-1]["agreement"] == 1.0
     assert (plan_rows(problem, made.best).device == 2).all()
 
 
 def test_training_is_repeatable():
-    lessons = [
-        stacked([lesson_of(data.draw_problem(s, tasks=30, devices=3), steps=20)]) for s in range(12)
+    examples = [
+        stacked([example_of(data.draw_problem(s, tasks=30, devices=3), steps=20)]) for s in range(12)
     ]
     one, two = (
-        train(DeepSchedSettings(batches=4, validate=4), seed=1, lessons=iter(lessons))
+        train(DeepSchedSettings(batches=4, validate=4), seed=1, examples=iter(examples))
         for _ in range(2)
     )
     assert all(np.array_equal(a, b) for a, b in zip(one.best, two.best, strict=True))

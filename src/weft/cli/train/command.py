@@ -167,28 +167,28 @@ def _train_amortised(args: argparse.Namespace) -> None:
     """Problems solved by the search planner first, then evolution; without torch."""
     from weft.cli.output import emit
     from weft.learn.imitation.amortised import training as amortised
-    from weft.learn.imitation.amortised.data import FIRST_SEED, lessons
+    from weft.learn.imitation.amortised.data import FIRST_SEED, searched_examples
     from weft.planners.imitation.amortised.network import save_weights
 
     args.out.mkdir(parents=True, exist_ok=True)
     path = args.out / "amortised.safetensors"
-    exercises, used = [], time.process_time()
+    instances, used = [], time.process_time()
     with _Bar("amortised, problems", args.seed, args.problems, unit=" problems") as bar:
-        for lesson in lessons(range(FIRST_SEED, FIRST_SEED + args.problems)):
-            exercises.append(amortised.exercise_of(lesson))
-            bar.show(len(exercises), math.nan)
-    lessons_seconds = time.process_time() - used
+        for example in searched_examples(range(FIRST_SEED, FIRST_SEED + args.problems)):
+            instances.append(amortised.instance_of(example))
+            bar.show(len(instances), math.nan)
+    examples_seconds = time.process_time() - used
     records = []
     best: amortised.TrainedAmortised | None = None
     for seed in range(args.seed, args.seed + args.seeds):
         evolution = amortised.EvolutionSettings(generations=args.generations, seed=seed)
         with _Bar("amortised", seed, args.generations, unit=" generations") as bar:
             found = amortised.train(
-                exercises,
+                instances,
                 evolution,
                 progress=lambda row, bar=bar: bar.show(int(row["generation"]), row["validation"]),
             )  # type: ignore[misc]
-        records.append(found.record(evolution, len(exercises), lessons_seconds))
+        records.append(found.record(evolution, len(instances), examples_seconds))
         if best is None or found.score < best.score:
             best = found
             save_weights(found.weights, path, records[-1])
