@@ -1,8 +1,8 @@
 """Problems of DeepSched: generated ones, drawn on demand and never stored, and job lists.
 
-The document has 100,000 samples of 486 to 84,654 tasks on 188 processors. Its public repository has
-lists of up to 485 independent jobs only, with arrival, burst and priority. Here, problem number i of
-a seed is the same problem in every call.
+The document has 100,000 samples of 486 to 84,654 tasks on 188 processors. Its public repository
+has lists of up to 485 independent jobs only, with arrival, burst and priority. Here, problem number
+i of a seed is the same problem in every call.
 """
 
 from __future__ import annotations

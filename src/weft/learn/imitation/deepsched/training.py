@@ -26,7 +26,7 @@ VALIDATION = 10_000_000
 
 
 class DeepNet(nn.Module):
-    """An encoder of tasks and a scorer of devices; see `planners/imitation/deepsched/network.py`."""
+    """Encoder of tasks and scorer of devices; see `planners/imitation/deepsched/network.py`."""
 
     def __init__(self, mean: Any, deviation: Any, *, wide: int = 32, hidden: int = 16) -> None:
         super().__init__()
@@ -222,7 +222,7 @@ def validation_problems(count: int = 40) -> list[Problem]:
 
 
 def turnaround_ratio(problem: Problem, network: DeepNetwork) -> float:
-    """Return the mean turnaround of the network's plan over that of HEFT's; all tasks arrive at 0."""
+    """Return the network's mean turnaround over HEFT's; all tasks arrive at 0."""
     heft = float(np.mean(plan(problem, "heft").schedule.finish))
     return float(np.mean(plan_rows(problem, network).finish)) / heft
 
