@@ -128,7 +128,8 @@ def test_tied_weights_there_and_back():
 
 
 def test_table_of_baselines_within_the_noise_of_seeds():
-    # Their own simulator, seeds 1 to 5. FIFO there looks at the wrong place of a heap when two units take of one queue: hence 4 %.
+    # Their own simulator, seeds 1 to 5. FIFO there looks at the wrong place of a heap when two
+    # units take of one queue: hence 4 %.
     published = {
         "fifo": (168.0, 91.7, 36.5),
         "mru": (138.5, 95.4, 37.8),
@@ -151,7 +152,8 @@ def test_hand_made_rules_that_know_the_units_beat_those_that_do_not():
 
 
 def test_the_shipped_index_beats_the_published_policy():
-    # Mean over p(c) = 0, 0.1, ..., 1 relative to the authors' pi4; 40 seeds of 10,000 jobs give 0.95, two of 5,000 are noisier.
+    # Mean over p(c) = 0, 0.1, ..., 1 relative to the authors' pi4; 40 seeds of 10,000 jobs give
+    # 0.95, two of 5,000 are noisier.
     found = 1000 * mean_times(PAPER.with_jobs(5000), load_index(), seeds=(1, 2)).mean(axis=1)
     assert (found / np.array(PUBLISHED)).mean() < 0.97
 

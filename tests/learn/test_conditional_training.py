@@ -1,4 +1,4 @@
-"""Training on streams of conditional jobs, playing policies, and the same policy behind the protocol of all policies."""
+"""Policies for conditional streams: training, evaluation, use through views."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ def make_learned(*, units, estimate=True, detail=False, seed=0, window=50.0):
 @pytest.mark.parametrize(("units", "detail"), [(False, False), (True, False), (True, True)])
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_the_view_shows_the_same_as_the_steps(stream, units, detail, seed):
-    # In ticks of 1 ms all times are exact in both, so the two ways to run the policy agree to the last bit.
+    # In ticks of 1 ms all times are exact in both, so the two ways to run the policy agree to the
+    # last bit.
     learned = make_learned(units=units, detail=detail, seed=seed)
     short = stream.with_jobs(120)
     times = play(learned.network, short, [seed], options=options_of(learned))
@@ -65,7 +66,8 @@ def test_the_view_shows_the_same_as_the_steps(stream, units, detail, seed):
 
 
 def test_a_policy_that_only_waits_finishes_late(stream):
-    # Waiting is not allowed to it when nothing is due, not even where the paper's mask would: the jobs get done, one by one.
+    # Waiting is not allowed to it when nothing is due, not even where the paper's mask would: the
+    # jobs get done, one by one.
     learned = make_learned(units=False)
     arrays = networks.arrays_of(learned.network)
     arrays["1.bias"][6::7] = 1000.0
@@ -181,7 +183,8 @@ def test_episodes_are_cut_off_when_the_last_job_has_arrived(stream):
         assert not done.any()  # a stream goes on: the value of what follows counts
     assert last[0, :6].sum() > 0  # jobs are left when it is cut off
     arrival, _ = short.draw_ticks(1000)
-    # It lasts from the first decision, which comes with the first job, to the arrival of the last one, or a step later.
+    # It lasts from the first decision, which comes with the first job, to the arrival of the last
+    # one, or a step later.
     assert span * env.span == pytest.approx(float(arrival[-1] - arrival[0]) * short.tick, abs=0.05)
     assert cost > span  # more than one job on average
 

@@ -1,4 +1,4 @@
-"""DeepSched's networks in torch and onnxruntime: shapes, agreement with compiled code, and learners that learn."""
+"""DeepSched's networks: shapes, agreement of the runtimes, training."""
 
 from __future__ import annotations
 
@@ -16,10 +16,7 @@ from weft.errors import InvalidInput  # noqa: E402
 from weft.experiments.imitation import experiment as deepsched  # noqa: E402
 from weft.experiments.imitation import speed as deepsched_speed  # noqa: E402
 from weft.experiments.imitation import turnaround as deepsched_turnaround  # noqa: E402
-from weft.learn.imitation.deepsched import (
-    data,  # noqa: E402
-    paper,  # noqa: E402
-)
+from weft.learn.imitation.deepsched import data, paper  # noqa: E402
 from weft.learn.imitation.deepsched.examples import example_of, stacked  # noqa: E402
 from weft.learn.imitation.deepsched.paper import PaperNet  # noqa: E402
 from weft.learn.imitation.deepsched.runtimes import (  # noqa: E402
@@ -63,7 +60,8 @@ def test_the_torch_module_gives_its_arrays_back():
 
 
 def test_a_learner_on_a_problem_with_one_answer():
-    # One device takes a tenth of the time of the others for every task, and nothing ever moves: it is always right while it is free.
+    # One device takes a tenth of the time of the others for every task, and nothing ever moves: it
+    # is always right while it is free.
     fast = np.full((30, 4), 10.0)
     fast[:, 2] = 1.0
     problem = Problem.from_arrays(fast, [[t, t + 1] for t in range(29)], 0.0)
@@ -77,7 +75,8 @@ def test_a_learner_on_a_problem_with_one_answer():
 
 def test_training_is_repeatable():
     examples = [
-        stacked([example_of(data.draw_problem(s, tasks=30, devices=3), steps=20)]) for s in range(12)
+        stacked([example_of(data.draw_problem(s, tasks=30, devices=3), steps=20)])
+        for s in range(12)
     ]
     one, two = (
         train(DeepSchedSettings(batches=4, validate=4), seed=1, examples=iter(examples))
@@ -114,7 +113,8 @@ def test_paper_shapes_and_padding():
 
 
 def test_the_paper_network_reads_two_numbers_a_task():
-    # Machine and times are a function of the two stacked numbers alone: as many inputs as outputs of the 1x1 convolutions say.
+    # Machine and times are a function of the two stacked numbers alone: as many inputs as outputs
+    # of the 1x1 convolutions say.
     net = PaperNet(tasks=9, machines=5)
     assert net.classifier.weight.shape == (5, 2, 1)
     assert net.regressor.weight.shape == (2, 2, 1)

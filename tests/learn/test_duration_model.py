@@ -1,4 +1,4 @@
-"""The online time model: least squares it must equal, changes it must survive, files it must come back from."""
+"""The online duration model: equality with least squares, changes, files."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ def test_without_forgetting_it_is_batch_least_squares(seed, n, k):
 
 
 def test_noise_is_estimated_and_quantiles_cover():
-    # log t = 1 + 2 x + 0.3 e: after 400 tasks the scale is near 0.3, and the 10 % to 90 % band holds about 80 % of new tasks.
+    # log t = 1 + 2 x + 0.3 e: after 400 tasks the scale is near 0.3, and the 10 % to 90 % band
+    # holds about 80 % of new tasks.
     rng = np.random.default_rng(1)
     model = plain(1)
     for x in rng.normal(size=400):
@@ -63,7 +64,8 @@ def test_far_from_the_data_it_is_less_sure():
 
 
 def test_offline_data_is_worth_what_was_said():
-    # Offline: 1 s, worth 4. Then 4 observations of e s at the same place: the mean of the logarithms is (4 * 0 + 4 * 1) / 8 = 0.5.
+    # Offline: 1 s, worth 4. Then 4 observations of e s at the same place: the mean of the
+    # logarithms is (4 * 0 + 4 * 1) / 8 = 0.5.
     model = plain(1, worth=4.0, noise=1e-3)
     model.fit([[-1.0], [1.0]], [1.0, 1.0])
     for _ in range(4):

@@ -14,7 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -177,7 +177,8 @@ def _collect(
     while at < settings.steps:
         variant, p = _variant(short, policy, rng, run)
         batch.place(0, *variant.draw_ticks(FIRST_DRAW + seed * 100_000 + run))
-        rest = RolloutExamples(*(column[at:] for column in examples))
+        columns: list[Any] = [column[at:] for column in examples]
+        rest = RolloutExamples(*columns)
         follows = run % 2 == 1
         found = collect(batch.fleet, sampler, weights, proposer, buffers, budget, follows, rest)
         probability[at : at + found] = p

@@ -92,8 +92,10 @@ class Forest:
         seed: int = 42,
     ) -> Forest:
         """Train a forest with scikit-learn on standardised features (the extra `learn`)."""
-        options = {"trees": trees, "depth": depth, "min_split": min_split, "seed": seed}
-        return cls.from_sklearn(*fit_sklearn(features, target, **options), names=names)
+        fitted = fit_sklearn(
+            features, target, trees=trees, depth=depth, min_split=min_split, seed=seed
+        )
+        return cls.from_sklearn(*fitted, names=names)
 
     @classmethod
     def from_sklearn(
@@ -131,7 +133,7 @@ class Forest:
 
     def save(self, path: str | Path) -> None:
         """Write an NPZ file without pickled objects."""
-        parts = {name: self.nodes[name] for name in NODE.names or ()}
+        parts: dict[str, Any] = {name: self.nodes[name] for name in NODE.names or ()}
         np.savez(
             Path(path),
             format=FORMAT,
@@ -140,7 +142,7 @@ class Forest:
             centre=self.centre,
             spread=self.spread,
             **parts,
-        )  # type: ignore[arg-type]
+        )
 
     @classmethod
     def load(cls, path: str | Path) -> Forest:

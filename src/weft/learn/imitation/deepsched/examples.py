@@ -1,8 +1,8 @@
 """Training examples from HEFT: states of a partial plan and HEFT's device for the next task.
 
 Some tasks are placed at random, so that the network also learns what HEFT does after a mistake.
-Ross, Gordon and Bagnell (2011, DAgger, section 3) query the teacher in states that the learner visits;
-random deviations serve the same purpose here, without a network.
+Ross, Gordon and Bagnell (2011, DAgger, section 3) query the teacher in states that the learner
+visits; random deviations serve the same purpose here, without a network.
 """
 
 from __future__ import annotations
