@@ -32,7 +32,7 @@ from weft.experiments.shift.tasks import (
     streams,
     within,
 )
-from weft.learn.durations.bandit import OnlineDqn, _forward, _gradient
+from weft.learn.durations.bandit import EnsembleBandit, _forward, _gradient
 from weft.learn.durations.hybrid import HybridChooser, HybridPolicy
 from weft.learn.durations.model import DurationModel
 from weft.model import Problem, Workload
@@ -151,7 +151,7 @@ def test_a_device_that_is_not_allowed_is_never_chosen(training, tasks):
 
 
 def test_the_gradient_is_the_slope():
-    agent = OnlineDqn(2, 3, members=2, hidden=4, seed=5)
+    agent = EnsembleBandit(2, 3, members=2, hidden=4, seed=5)
     rng = np.random.default_rng(0)
     x, y, weight = rng.normal(size=(6, 2)), rng.normal(size=(2, 3, 6, 1)), rng.random((2, 3, 6, 1))
     layers = agent._layers
@@ -218,8 +218,8 @@ def test_the_verb_writes_results_and_a_page(tmp_path, capsys, monkeypatch):
     pytest.importorskip("sklearn", reason="scikit-learn is not installed (extra: learn)")
     pytest.importorskip("matplotlib", reason="matplotlib is not installed (extra: report)")
 
-    def small_agent(tasks: Tasks, seed: int) -> OnlineDqn:  # it need not be good here
-        agent = OnlineDqn(3, 2, members=1, hidden=4, updates=1, seed=seed)
+    def small_agent(tasks: Tasks, seed: int) -> EnsembleBandit:  # it need not be good here
+        agent = EnsembleBandit(3, 2, members=1, hidden=4, updates=1, seed=seed)
         agent.pretrain(tasks.features, tasks.seconds, steps=20)
         return agent
 

@@ -7,7 +7,7 @@ from weft.errors import InvalidInput
 from weft.experiments.conditional.experiment import PUBLISHED, mean_times
 from weft.formats.model_file import read_model
 from weft.formats.native.stream_toml import load_stream
-from weft.learn.conditional.index import Search, Ties, search_index
+from weft.learn.conditional.index import IndexSettings, TiedWeights, tune_index
 from weft.policies.conditional.index import load_index, save_index
 from weft.policies.conditional.rules import ConditionalRule
 from weft.sim.vector.batch import StepBatch, StepOptions
@@ -67,7 +67,7 @@ def test_the_vector_environment_is_the_single_one_many_times(gym):
         np.flatnonzero(
             [
                 np.array_equal(fleet.reset(s).observation, seen)
-                for s in (vector.unwrapped.fleet._next[0] - 3,)
+                for s in (vector.unwrapped.batch._next[0] - 3,)
             ]
         )[0]
     )
@@ -92,17 +92,35 @@ def test_the_vector_environment_is_the_single_one_many_times(gym):
     assert ended > 0
 
 
-def test_search_improves_and_repeats():
-    variants = [PAPER.with_probability("D", [p, 1 - p]) for p in (0.2, 0.8)]
-    search = Search(generations=6, population=8, jobs=300, draws=1, every=2, validation=2, seed=3)
-    found, again = search_index(variants, search), search_index(variants, search)
+def test_tuning_improves_and_repeats():
+    settings = IndexSettings(
+        probabilities=(0.2, 0.8),
+        generations=6,
+        population=8,
+        jobs=300,
+        draws=1,
+        every=2,
+        validation=2,
+        seed=3,
+    )
+    rows = []
+    found, again = tune_index(PAPER, settings, progress=rows.append), tune_index(PAPER, settings)
     np.testing.assert_array_equal(found.weights, again.weights)
-    assert found.score <= min(row["validation"] for row in found.curve)
+    assert rows == found.curve
+    assert found.score <= min(row["validation"] for row in rows)
     assert found.record()["population"] == 8
 
 
-def test_ties_there_and_back():
-    ties = Ties(StepBatch(PAPER.with_jobs(2), 1))
+@pytest.mark.parametrize(
+    "wrong", [{"jobs": 0}, {"sigma": 0.0}, {"population": 3}, {"probabilities": ()}]
+)
+def test_bad_settings_of_the_tuning_are_refused(wrong):
+    with pytest.raises(InvalidInput, match=f"index tuning: {next(iter(wrong))} is"):
+        IndexSettings(**wrong)
+
+
+def test_tied_weights_there_and_back():
+    ties = TiedWeights(StepBatch(PAPER.with_jobs(2), 1))
     numbers = np.random.default_rng(0).normal(size=ties.size)
     np.testing.assert_allclose(ties.gather(ties.expand(numbers)), numbers)
     weights = ties.expand(numbers)
@@ -111,7 +129,8 @@ def test_ties_there_and_back():
 
 
 def test_table_of_baselines_within_the_noise_of_seeds():
-    # Their own simulator, seeds 1 to 5. FIFO there looks at the wrong place of a heap when two units take of one queue: hence 4 %.
+    # Their own simulator, seeds 1 to 5. FIFO there looks at the wrong place of a heap when two
+    # units take of one queue: hence 4 %.
     published = {
         "unit-fifo": (168.0, 91.7, 36.5),
         "unit-mru": (138.5, 95.4, 37.8),
@@ -136,7 +155,8 @@ def test_hand_made_rules_that_know_the_units_beat_those_that_do_not():
 
 
 def test_the_shipped_index_beats_the_published_policy():
-    # Mean over p(c) = 0, 0.1, ..., 1 relative to the authors' pi4; 40 seeds of 10,000 jobs give 0.95, two of 5,000 are noisier.
+    # Mean over p(c) = 0, 0.1, ..., 1 relative to the authors' pi4; 40 seeds of 10,000 jobs give
+    # 0.95, two of 5,000 are noisier.
     found = 1000 * mean_times(PAPER.with_jobs(5000), load_index(), seeds=(1, 2)).mean(axis=1)
     assert (found / np.array(PUBLISHED)).mean() < 0.97
 

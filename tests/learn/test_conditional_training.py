@@ -1,4 +1,4 @@
-"""Training on streams of conditional jobs, playing policies, and the same policy behind the protocol of all policies."""
+"""Policies for conditional streams: training, evaluation, use through views."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ def make_learned(*, units, estimate=True, detail=False, seed=0, window=50.0):
 @pytest.mark.parametrize(("units", "detail"), [(False, False), (True, False), (True, True)])
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_the_view_shows_the_same_as_the_steps(stream, units, detail, seed):
-    # In ticks of 1 ms all times are exact in both, so the two ways to run the policy agree to the last bit.
+    # In ticks of 1 ms all times are exact in both, so the two ways to run the policy agree to the
+    # last bit.
     learned = make_learned(units=units, detail=detail, seed=seed)
     short = stream.with_jobs(120)
     times = play(learned.network, short, [seed], options=options_of(learned))
@@ -66,7 +67,8 @@ def test_the_view_shows_the_same_as_the_steps(stream, units, detail, seed):
 
 
 def test_a_policy_that_only_waits_finishes_late(stream):
-    # Waiting is not allowed to it when nothing is due, not even where the paper's mask would: the jobs get done, one by one.
+    # Waiting is not allowed to it when nothing is due, not even where the paper's mask would: the
+    # jobs get done, one by one.
     learned = make_learned(units=False)
     arrays = networks.arrays_of(learned.network)
     arrays["1.bias"][6::7] = 1000.0
@@ -144,7 +146,7 @@ def _quick(**changes):
         "horizon": 2.0,
         "evaluations": 4,
     }
-    return ppo.Settings(**settings | changes)
+    return ppo.PpoSettings(**settings | changes)
 
 
 def test_training_improves_on_the_first_network_and_is_repeatable(stream):
@@ -176,13 +178,14 @@ def test_episodes_are_cut_off_when_the_last_job_has_arrived(stream):
     env._limit[:] = 30
     cut, cost, span = np.zeros(3, bool), 0.0, 0.0
     while not cut[0]:
-        mask = env.fleet._steps.mask.reshape(3, 4, 7)
+        mask = env.batch._steps.mask.reshape(3, 4, 7)
         _, _, reward, elapsed, done, cut, last = env.step(mask.argmax(-1))
         cost, span = cost - float(reward[0]), span + float(elapsed[0])
         assert not done.any()  # a stream goes on: the value of what follows counts
     assert last[0, :6].sum() > 0  # jobs are left when it is cut off
     arrival, _ = short.draw_ticks(1000)
-    # It lasts from the first decision, which comes with the first job, to the arrival of the last one, or a step later.
+    # It lasts from the first decision, which comes with the first job, to the arrival of the last
+    # one, or a step later.
     assert span * env.span == pytest.approx(float(arrival[-1] - arrival[0]) * short.tick, abs=0.05)
     assert cost > span  # more than one job on average
 

@@ -1,4 +1,4 @@
-"""DeepSched's networks in torch and onnxruntime: shapes, agreement with compiled code, and learners that learn."""
+"""DeepSched's networks: shapes, agreement of the runtimes, training."""
 
 from __future__ import annotations
 
@@ -16,19 +16,16 @@ from weft.errors import InvalidInput  # noqa: E402
 from weft.experiments.imitation import experiment as deepsched  # noqa: E402
 from weft.experiments.imitation import speed as deepsched_speed  # noqa: E402
 from weft.experiments.imitation import turnaround as deepsched_turnaround  # noqa: E402
-from weft.learn.imitation.deepsched import (
-    data,  # noqa: E402
-    paper,  # noqa: E402
-)
-from weft.learn.imitation.deepsched.examples import lesson_of, stacked  # noqa: E402
-from weft.learn.imitation.deepsched.networks import PaperNet, net_of  # noqa: E402
+from weft.learn.imitation.deepsched import data, paper  # noqa: E402
+from weft.learn.imitation.deepsched.examples import example_of, stacked  # noqa: E402
+from weft.learn.imitation.deepsched.paper import PaperNet  # noqa: E402
 from weft.learn.imitation.deepsched.runtimes import (  # noqa: E402
     onnx_runtime,
     plan_through,
     torch_runtime,
     write_paper_onnx,
 )
-from weft.learn.imitation.deepsched.training import DeepSchedSettings, train  # noqa: E402
+from weft.learn.imitation.deepsched.training import DeepSchedSettings, net_of, train  # noqa: E402
 from weft.learn.onnx_session import onnx_session  # noqa: E402
 from weft.model import Problem  # noqa: E402
 from weft.model.check import check  # noqa: E402
@@ -46,7 +43,7 @@ def test_torch_onnx_and_compiled_agree(tmp_path):
     by_torch, by_onnx = torch_runtime(net_of(net)), onnx_runtime(net, tmp_path)
     assert np.allclose(by_torch[0](rows), encode(net, rows), rtol=1e-4, atol=1e-4)
     assert np.allclose(by_onnx[0](rows), encode(net, rows), rtol=1e-4, atol=1e-4)
-    context, pairs = encode(net, rows)[0, 3:].copy(), lesson_of(problem, steps=5).pairs[3]
+    context, pairs = encode(net, rows)[0, 3:].copy(), example_of(problem, steps=5).pairs[3]
     assert np.allclose(
         by_torch[1](context, pairs), by_onnx[1](context, pairs), rtol=1e-4, atol=1e-4
     )
@@ -63,24 +60,26 @@ def test_the_torch_module_gives_its_arrays_back():
 
 
 def test_a_learner_on_a_problem_with_one_answer():
-    # One device takes a tenth of the time of the others for every task, and nothing ever moves: it is always right while it is free.
+    # One device takes a tenth of the time of the others for every task, and nothing ever moves: it
+    # is always right while it is free.
     fast = np.full((30, 4), 10.0)
     fast[:, 2] = 1.0
     problem = Problem.from_arrays(fast, [[t, t + 1] for t in range(29)], 0.0)
-    lesson = lesson_of(problem, steps=30)
-    assert lesson.good[:, 2].all()
-    assert lesson.good.sum() == 30
-    made = train(DeepSchedSettings(batches=60, validate=60), lessons=repeat(stacked([lesson])))
+    example = example_of(problem, steps=30)
+    assert example.good[:, 2].all()
+    assert example.good.sum() == 30
+    made = train(DeepSchedSettings(batches=60, validate=60), examples=repeat(stacked([example])))
     assert made.curve[-1]["agreement"] == 1.0
     assert (plan_rows(problem, made.best).device == 2).all()
 
 
 def test_training_is_repeatable():
-    lessons = [
-        stacked([lesson_of(data.draw_problem(s, tasks=30, devices=3), steps=20)]) for s in range(12)
+    examples = [
+        stacked([example_of(data.draw_problem(s, tasks=30, devices=3), steps=20)])
+        for s in range(12)
     ]
     one, two = (
-        train(DeepSchedSettings(batches=4, validate=4), seed=1, lessons=iter(lessons))
+        train(DeepSchedSettings(batches=4, validate=4), seed=1, examples=iter(examples))
         for _ in range(2)
     )
     assert all(np.array_equal(a, b) for a, b in zip(one.best, two.best, strict=True))
@@ -114,7 +113,8 @@ def test_paper_shapes_and_padding():
 
 
 def test_the_paper_network_reads_two_numbers_a_task():
-    # Machine and times are a function of the two stacked numbers alone: as many inputs as outputs of the 1x1 convolutions say.
+    # Machine and times are a function of the two stacked numbers alone: as many inputs as outputs
+    # of the 1x1 convolutions say.
     net = PaperNet(tasks=9, machines=5)
     assert net.classifier.weight.shape == (5, 2, 1)
     assert net.regressor.weight.shape == (2, 2, 1)

@@ -1,4 +1,4 @@
-"""The forest in flat arrays: the same predictions as scikit-learn's, and files that cannot lead a walk astray."""
+"""The random forest: equality with scikit-learn and ONNX, files, bad input."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from weft.policies.conditional.networks import logits, network_of  # noqa: E402
 
 
 class Identity:
-    """Every unit must name the number it is shown; one random action of each unit is forbidden, never the right one."""
+    """Every unit must name the number it observes; one wrong action per unit is masked."""
 
     def __init__(self, envs=32, units=2, actions=4, length=8, forbid=True):
         self.envs, self.units, self.actions, self.length, self.forbid = (
@@ -55,7 +55,7 @@ class Identity:
 
 
 class Delayed:
-    """Two steps: the first action is rewarded only at the end of the second, whatever is done there."""
+    """Two steps: the first action is rewarded after the second, whatever that is."""
 
     envs, observation_size, units, actions = 64, 2, 1, 3
 
@@ -149,7 +149,7 @@ def test_the_best_network_is_kept():
 
 
 def test_an_interrupt_keeps_what_was_learned():
-    def watch(training):
+    def progress(training):
         if len(training.curve) == 2:
             raise KeyboardInterrupt
 
@@ -157,7 +157,7 @@ def test_an_interrupt_keeps_what_was_learned():
         Identity(),
         ppo.PpoSettings(**QUICK | {"evaluations": 1000}),
         evaluate=lambda w: 1.0,
-        watch=watch,
+        progress=progress,
     )
     assert result.interrupted
     assert result.samples == 2 * 16 * 32
@@ -165,8 +165,10 @@ def test_an_interrupt_keeps_what_was_learned():
 
 
 def test_advantages_by_hand_with_a_cut_and_an_end():
-    # Four steps of two copies, lambda 0.5. Copy 0 is cut off after step 1 (its last observation is worth 8) and goes on to a value of 2;
-    # discounts differ by step, since steps differ in elapsed time. Copy 1 ends after step 2: nothing comes after.
+    # Four steps of two copies, lambda 0.5. Copy 0 is cut off after step 1 (its last observation is
+    # worth 8) and goes on to a value of 2;
+    # discounts differ by step, since steps differ in elapsed time. Copy 1 ends after step 2:
+    # nothing comes after.
     reward = np.array([[1.0, 0.0], [2.0, 1.0], [0.0, 3.0], [1.0, 1.0]])
     discount = np.array([[0.5, 1.0], [0.25, 1.0], [1.0, 1.0], [0.5, 0.5]])
     value = np.array([[1.0, 1.0], [2.0, 2.0], [3.0, 1.0], [4.0, 0.0]])
@@ -174,16 +176,19 @@ def test_advantages_by_hand_with_a_cut_and_an_end():
     ended = np.array([[False, False], [True, False], [False, True], [False, False]])
     out = np.zeros((4, 2))
     ppo.advantages(reward, discount, value, after, ended, 0.5, out)
-    # Copy 0: step 3: 1 + .5*2 - 4 = -2. step 2: 0 + 1*4 - 3 = 1, + 1*.5*-2 = 0. step 1, cut: 2 + .25*8 - 2 = 2. step 0: 1 + .5*2 - 1 = 1,
+    # Copy 0: step 3: 1 + .5*2 - 4 = -2. step 2: 0 + 1*4 - 3 = 1, + 1*.5*-2 = 0. step 1, cut: 2 +
+    # .25*8 - 2 = 2. step 0: 1 + .5*2 - 1 = 1,
     # + .5*.5*2 = 1.5.
     assert out[:, 0].tolist() == [1.5, 2.0, 0.0, -2.0]
-    # Copy 1: step 3: 1 + .5*6 - 0 = 4. step 2, end: 3 + 0 - 1 = 2. step 1: 1 + 1 - 2 = 0, + 1*.5*2 = 1.
+    # Copy 1: step 3: 1 + .5*6 - 0 = 4. step 2, end: 3 + 0 - 1 = 2. step 1: 1 + 1 - 2 = 0, + 1*.5*2
+    # = 1.
     # step 0: 0 + 2 - 1 = 1, + .5*1 = 1.5.
     assert out[:, 1].tolist() == [1.5, 1.0, 2.0, 4.0]
 
 
 def test_units_in_order_share_what_is_there():
-    # Two units, stocks 0 and 1, action 2 is idle. One item lies in stock 0 and unit 0 may only take that: unit 1 is left with idle.
+    # Two units, stocks 0 and 1, action 2 is idle. One item lies in stock 0 and unit 0 may only take
+    # that: unit 1 is left with idle.
     mask = np.array([[[True, False, False], [True, False, True]]])
     remaining, capacity = np.array([[1, 0]]), np.array([1, 1])
     action, log_prob = np.zeros((1, 2), np.int64), np.zeros(1)

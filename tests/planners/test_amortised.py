@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from weft.errors import InvalidInput
 from weft.formats.model_file import find_model, read_model
 from weft.learn.imitation.amortised.data import draw_problem, solve
-from weft.learn.imitation.amortised.training import EvolutionSettings, exercise_of, train
+from weft.learn.imitation.amortised.training import EvolutionSettings, instance_of, train
 from weft.model import Problem, Schedule
 from weft.model.check import check
 from weft.planners import plan
@@ -155,24 +155,24 @@ def test_features_do_not_depend_on_units_or_the_numbers_of_devices() -> None:
 
 def test_training_sees_what_the_planner_sees() -> None:
     problem = draw_problem(4, most=30)
-    exercise, seen = exercise_of(solve(problem, moves=200)), seen_of(problem)
-    assert (exercise.seen.features == seen.features).all()
+    instance, seen = instance_of(solve(problem, moves=200)), seen_of(problem)
+    assert (instance.seen.features == seen.features).all()
     heft = plan(problem, "heft").makespan
-    assert exercise.makespan(zero_weights()) == heft
+    assert instance.makespan(zero_weights()) == heft
     # Half of HEFT's own distance and half of that of the best quick plan.
-    assert exercise.score(zero_weights()) == pytest.approx(
-        np.log(heft * quick(problem).value / exercise.target**2) / 2
+    assert instance.score(zero_weights()) == pytest.approx(
+        np.log(heft * quick(problem).value / instance.target**2) / 2
     )
 
 
 def test_training_improves_where_transfers_are_long_and_repeats() -> None:
-    exercises = [
-        exercise_of(solve(draw_problem(seed, ccr=8.0, most=25), moves=2000)) for seed in range(16)
+    instances = [
+        instance_of(solve(draw_problem(seed, ccr=8.0, most=25), moves=2000)) for seed in range(16)
     ]
     evolution = EvolutionSettings(generations=12, pairs=6, problems=12, every=4)
-    found = train(exercises, evolution)
+    found = train(instances, evolution)
     assert found.score < found.start
-    again = train(exercises, evolution, threads=1)
+    again = train(instances, evolution, threads=1)
     assert all((a == b).all() for a, b in zip(found.weights, again.weights, strict=True))
 
 

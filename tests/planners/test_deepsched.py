@@ -11,7 +11,7 @@ from tests.support.strategies import problems
 from weft.errors import InvalidInput
 from weft.formats.model_file import find_model, read_model
 from weft.learn.imitation.deepsched import data
-from weft.learn.imitation.deepsched.examples import lesson_of, stacked
+from weft.learn.imitation.deepsched.examples import example_of, stacked
 from weft.model import Problem
 from weft.model.check import check
 from weft.planners import plan
@@ -185,7 +185,7 @@ def test_broken_lists_are_refused(tmp_path):
             data.read_job_lists(path)
 
 
-# -- lessons ---------------------------------------------------------------------------
+# -- examples ---------------------------------------------------------------------------
 
 
 def test_features_are_the_same_bits_in_training_and_in_use():
@@ -212,15 +212,18 @@ def test_features_are_the_same_bits_in_training_and_in_use():
     }
     rows = plan_rows(problem, network_of(arrays))
     assert np.array_equal(rows.device, plan(problem, "heft").schedule.device)
-    lesson = lesson_of(problem, steps=problem.n)
+    example = example_of(problem, steps=problem.n)
     order = np.argsort(-task_features(problem).rows[:, 0], kind="stable")
-    assert np.array_equal(lesson.tasks, task_features(problem).rows[order])
-    assert lesson.good[np.arange(problem.n), rows.device[order]].all()
+    assert np.array_equal(example.tasks, task_features(problem).rows[order])
+    assert example.good[np.arange(problem.n), rows.device[order]].all()
 
 
-def test_lessons_are_padded_with_devices_that_cannot_run():
+def test_examples_are_padded_with_devices_that_cannot_run():
     both = stacked(
-        [lesson_of(data.draw_problem(s, tasks=20, devices=p), steps=7) for s, p in ((0, 2), (1, 6))]
+        [
+            example_of(data.draw_problem(s, tasks=20, devices=p), steps=7)
+            for s, p in ((0, 2), (1, 6))
+        ]
     )
     assert both.pairs.shape == (14, len(PAIR_FEATURES), 6)
     assert not both.can[:7, 2:].any()
@@ -229,12 +232,12 @@ def test_lessons_are_padded_with_devices_that_cannot_run():
     assert ((both.targets >= 0) & (both.targets[:, :1] <= 1)).all()
 
 
-def test_a_stray_lesson_still_says_what_heft_would_do():
+def test_a_stray_example_still_says_what_heft_would_do():
     # Two equal devices, independent equal tasks: whatever came before, the emptier device is right.
     problem = Problem.from_arrays(np.ones((12, 2)))
-    lesson = lesson_of(problem, steps=12, stray=0.8, seed=3)
-    free = lesson.pairs[:, PAIR_FEATURES.index("free")]
-    for row, good in zip(free, lesson.good, strict=True):
+    example = example_of(problem, steps=12, stray=0.8, seed=3)
+    free = example.pairs[:, PAIR_FEATURES.index("free")]
+    for row, good in zip(free, example.good, strict=True):
         assert good.tolist() == (row == row.min()).tolist()
 
 

@@ -14,10 +14,10 @@ from weft.formats.graphs.callgraph import load_callgraph
 from weft.formats.native.stream_toml import load_stream
 from weft.generators.conditional_streams import random_conditional_stream
 from weft.learn.conditional.pair_network import (
-    PairSearch,
-    first_numbers,
+    PairSettings,
+    first_parameters,
     policy_of,
-    search_pairs,
+    tune_pairs,
     widened,
 )
 from weft.model import Scenario, Workload
@@ -39,7 +39,7 @@ EVENT = StepOptions(waiting="event", window=WINDOW)
 
 def numbers(seed: int):
     """A policy that works, and a little different by the seed."""
-    return first_numbers() + np.random.default_rng(seed).normal(0.0, 0.3, len(PAIR_FEATURES) + 1)
+    return first_parameters() + np.random.default_rng(seed).normal(0.0, 0.3, len(PAIR_FEATURES) + 1)
 
 
 def card(policy: PairPolicy) -> TrainedNetwork:
@@ -88,11 +88,11 @@ def test_a_widened_network_scores_as_the_linear_one():
 
 
 def test_the_search_repeats():
-    search = PairSearch(
+    search = PairSettings(
         generations=3, population=6, streams=2, jobs=30, every=1, validation=3, hidden=2
     )
-    found, again = search_pairs(search), search_pairs(search)
-    np.testing.assert_array_equal(found.numbers, again.numbers)
+    found, again = tune_pairs(search), tune_pairs(search)
+    np.testing.assert_array_equal(found.parameters, again.parameters)
     assert found.score <= min(row["validation"] for row in found.curve)
 
 
@@ -102,7 +102,7 @@ def test_it_plays_the_papers_stream_in_both_ways_of_waiting(waiting):
     fleet = StepBatch(stream, 1, dataclasses.replace(EVENT, waiting=waiting))
     times = {}
     for name, who in {
-        "any": policy_of(first_numbers(), 0),
+        "any": policy_of(first_parameters(), 0),
         "unit-fifo": ConditionalRule("unit-fifo"),
     }.items():
         fleet.place(0, *stream.draw_ticks(3))
@@ -174,7 +174,7 @@ def test_call_graphs(tmp_path):
 
 def test_call_graphs_of_services(data, monkeypatch):
     monkeypatch.setenv("WEFT_DATA", str(data))
-    trial = AnyGraph(policy_of(first_numbers(), 0), streams=2, jobs=60)
+    trial = AnyGraph(policy_of(first_parameters(), 0), streams=2, jobs=60)
     for kind, at in trial.steps:
         trial.take(kind, trial.play(kind, at))
     assert {kind: found["streams"] for kind, found in trial.document()["sets"].items()} == {
@@ -196,7 +196,7 @@ def test_learning_goes_on_to_the_end_of_the_run():
     stream = load_stream("conditional-paper").with_jobs(150)
     policy = load_policy("conditional-pi3").learned
     settings = dataclasses.replace(ONLINE, rollout=64, minibatch=32, warm_up=64)
-    assert isinstance(settings, ppo.Settings)
+    assert isinstance(settings, ppo.PpoSettings)
     times = play_online(policy, stream, stream.draw_ticks(1), settings=settings)
     assert np.isfinite(times).all()
     np.testing.assert_array_equal(

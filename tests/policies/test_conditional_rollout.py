@@ -141,7 +141,7 @@ def test_nonsense_is_refused():
 def test_a_network_learns_from_rollouts(tmp_path, capsys):
     pytest.importorskip("torch")
     from weft.cli.main import main
-    from weft.learn.conditional.rollout_imitation import Lessons, improve
+    from weft.learn.conditional.rollout_imitation import ImitationSettings, improve
 
     stream = load_stream("conditional-paper")
     policy = read_network("conditional-pi4")
@@ -149,8 +149,8 @@ def test_a_network_learns_from_rollouts(tmp_path, capsys):
     better = improve(
         stream,
         policy,
-        Lessons(rounds=1, steps=600, jobs=200, futures=4, epochs=2, validation=1),
-        watch=rows.append,
+        ImitationSettings(rounds=1, steps=600, jobs=200, futures=4, epochs=2, validation=1),
+        progress=rows.append,
     )
     record = better.training["lessons"]
     assert record["score"] <= record["start"]

@@ -1,4 +1,4 @@
-"""Running an ONNX model, on one thread: the one place that starts onnxruntime for timings beside compiled code."""
+"""ONNX models on one thread, for timings beside compiled code."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from weft.errors import MissingExtra
 
 
 def onnx_session(path: Path) -> Any:
-    """Open a model; `run(None, {name: array})` gives its outputs."""
+    """Open a model; `run(None, {name: array})` returns its outputs."""
     if importlib.util.find_spec("onnxruntime") is None:
         raise MissingExtra("onnxruntime", "learn")
     import onnxruntime

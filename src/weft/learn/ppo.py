@@ -1,9 +1,10 @@
 """Proximal policy optimisation with invalid-action masking: the whole loop in one file.
 
-Schulman et al. (2017), "Proximal Policy Optimization Algorithms"; masking as in Huang and Ontañón (2022), "A Closer Look at Invalid
-Action Masking in Policy Gradient Algorithms". One action is a vector: every unit picks one of its allowed actions, and units that
-have no choice (busy ones) contribute nothing to the probability of the vector. Time is continuous, so the discount is per elapsed time,
-not per step.
+Schulman et al. (2017), "Proximal Policy Optimization Algorithms", with generalised advantage
+estimation (Schulman et al. 2016) and masked actions (Huang and Ontañón 2022, "A Closer Look at
+Invalid Action Masking in Policy Gradient Algorithms", section 3). An action is a vector: every unit
+picks one of its allowed actions, and units without a choice (busy ones) add nothing to the
+probability of the vector. Time is continuous, so the discount is per elapsed time, not per step.
 """
 
 from __future__ import annotations
@@ -11,40 +12,43 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from weft.errors import InvalidInput
+from weft.learn.settings import Progress, require, silent
 from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.policies.conditional.networks import CLIP, Numbers
 from weft.rng import generator
 from weft.sim.kernel.jit import njit
 
 FORBIDDEN = -1e9
-"""Logit of a masked action: its probability is exactly 0 in float32, and no NaN comes of it (0 * -1e9 is 0, 0 * -inf is not)."""
-
+"""Logit of a masked action: probability 0 in float32 without NaN (0 * -inf would be one)."""
 IMITATION_RATE = 1e-3
-"""Learning rate while a teacher is followed: copying bears larger steps than improving on what was copied."""
+"""Learning rate while a teacher is imitated, which bears larger steps than improvement does."""
+START_WEIGHT = 1e7
+"""Observations that the input scaling of a `start` network counts for: it hardly moves."""
 
-
-KNOWN = 1e7
-"""Observations that the scaling of a known network stands for: it hardly moves any more."""
+Transition = tuple[Numbers, BoolArray, Numbers, Numbers, BoolArray, BoolArray, Numbers]
+"""(observation, mask, reward, elapsed, done, truncated, final observation) of all copies."""
 
 
 class VectorEnv(Protocol):
-    """Many copies of one environment, stepped at once; a copy that ends starts again by itself.
+    """Many copies of one environment, stepped together; a copy that ends restarts by itself.
 
-    `step` returns what is seen next, the mask, the reward, the elapsed time, whether the copy ended (`done`: nothing comes after) or was
-    cut off (`truncated`: something would have), and, for those that did, the last observation before the new start.
-    `remaining` and `capacity`, where there, are for units that draw from common stocks: (envs, actions - 1) what each stock
-    holds at the start of the step and (units,) the most a unit takes from one. Units later in order then see only what is left.
-    `visible`, where there, is how many numbers of an observation, the first ones, the actor may see; the critic, which serves
-    in training only, sees all (Pinto et al., 2018, "Asymmetric Actor Critic"). `finished`, where there, ends the training once true.
+    A copy is `done` when nothing follows, or `truncated` when something would; the final
+    observation is the last one before the restart. Optional attributes:
+
+    - `remaining` (envs, actions - 1) and `capacity` (units,): stocks that units share, at the start
+      of a step, and the most a unit takes from one. Later units see what earlier ones left.
+    - `visible`: the actor observes so many numbers, the first ones; the critic observes all (Pinto
+      et al. 2018, "Asymmetric Actor Critic").
+    - `finished`: ends the training once true.
     """
 
     envs: int
@@ -53,32 +57,31 @@ class VectorEnv(Protocol):
     actions: int
 
     def reset(self, seed: int) -> tuple[Numbers, BoolArray]:
-        """Start all copies; return observations (envs, observation_size) and masks (envs, units, actions)."""
+        """Start all copies; return observations (envs, size) and masks (envs, units, actions)."""
         ...
 
-    def step(
-        self, actions: IntArray
-    ) -> tuple[Numbers, BoolArray, Numbers, Numbers, BoolArray, BoolArray, Numbers]:
-        """Return (observation, mask, reward, elapsed, done, truncated, final observation)."""
+    def step(self, actions: IntArray) -> Transition:
+        """Apply actions (envs, units)."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class PpoSettings:
-    """What the loop can be told.
+    """Training settings.
 
     Attributes
     ----------
     samples : steps over all copies of the environment
-    imitation : so many of them, the first, follow a teacher, where there is one
-    warm_up : in so many of them, the first, only the critic learns: for a policy that is known already (`start`)
+    imitation : number of first steps that follow the teacher, if there is one
+    warm_up : number of first steps in which only the critic learns, for use with `start`
     rollout : steps of each copy between two updates
-    horizon : time over which the future counts: the discount is exp(-elapsed / horizon); inf for none
-    trace : GAE's lambda, per step
+    horizon : time constant of the discount exp(-elapsed / horizon); inf for none
+    trace : lambda of GAE, per step
     learning_rate, entropy : first and last value, linear in between
-    evaluations : made at this many equally spaced points; the best network is kept
+    evaluations : number of equally spaced evaluations; the best network is kept
     """
 
+    noun: ClassVar[str] = "PPO"
     samples: int = 5_000_000
     imitation: int = 0
     warm_up: int = 0
@@ -96,23 +99,16 @@ class PpoSettings:
     evaluations: int = 20
 
     def __post_init__(self) -> None:
-        """Refuse what cannot work."""
-        for name in ("samples", "rollout", "epochs", "minibatch"):
-            if getattr(self, name) < 1:
-                raise InvalidInput(f"PPO: {name} is {getattr(self, name)}; it must be 1 or more")
-        if not (self.horizon > 0 and 0 <= self.trace <= 1):
-            raise InvalidInput(
-                f"PPO: horizon is {self.horizon} and trace is {self.trace}; they must be positive and within [0, 1]"
-            )
-
-    def as_dict(self) -> dict[str, object]:
-        """Return plain values for the record of a training."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}
+        """Check the values."""
+        counts = ("samples", "rollout", "epochs", "minibatch")
+        require(self, positive=("horizon",), at_least_one=counts)
+        if not 0 <= self.trace <= 1:
+            raise InvalidInput(f"PPO: trace is {self.trace}; it must be within [0, 1]")
 
 
 @dataclass
 class PpoProgress:
-    """What a training gives: the best weights found, and how it went."""
+    """State and result of a training: the best weights so far and the learning curve."""
 
     weights: dict[str, Numbers]
     seed: int
@@ -131,12 +127,12 @@ def _layers(sizes: list[int], last_gain: float) -> nn.Sequential:
         last = i == len(sizes) - 2
         nn.init.orthogonal_(linear.weight, last_gain if last else math.sqrt(2))
         nn.init.zeros_(linear.bias)
-        parts += [linear] if last else [linear, nn.ReLU()]  # tanh would cost more than the products
+        parts += [linear] if last else [linear, nn.ReLU()]  # tanh costs more than the products
     return nn.Sequential(*parts)
 
 
 class ActorCritic(nn.Module):
-    """Two networks side by side; both see observations brought to mean 0 and deviation 1 by what has been seen so far."""
+    """Two separate networks on observations standardised by their running mean and deviation."""
 
     def __init__(
         self, inputs: int, visible: int, units: int, actions: int, hidden: tuple[int, ...]
@@ -150,7 +146,7 @@ class ActorCritic(nn.Module):
         self.seen = 0.0
 
     def observe(self, batch: Tensor) -> None:
-        """Move mean and deviation by a batch (Chan's parallel update)."""
+        """Update mean and deviation by a batch (Chan et al. 1983, parallel variance)."""
         n, total = float(len(batch)), self.seen + len(batch)
         mean = batch.mean(0)
         variance = ((batch - mean) ** 2).mean(0)  # three times as fast as Tensor.var over columns
@@ -163,10 +159,9 @@ class ActorCritic(nn.Module):
         self.seen = total
 
     def scaled(self, observation: Tensor) -> Tensor:
-        """Bring to mean 0 and deviation 1; a feature that never moved says nothing."""
-        return ((observation - self.mean) / (self.deviation + 1e-6)).clamp_(
-            -float(CLIP), float(CLIP)
-        )
+        """Standardise observations, clipped."""
+        limit = float(CLIP)
+        return ((observation - self.mean) / (self.deviation + 1e-6)).clamp_(-limit, limit)
 
     def prefer(self, scaled: Tensor) -> Tensor:
         """Return the logits (batch, units, actions)."""
@@ -174,17 +169,17 @@ class ActorCritic(nn.Module):
         return logits.view(-1, self.units, self.actions)
 
     def begin_with(self, arrays: dict[str, Numbers]) -> None:
-        """Act as a known network does, scaling of its input included; that of what only the critic sees goes on moving."""
+        """Load actor weights and input scaling; critic-only inputs keep updating theirs."""
         with torch.no_grad():
             self.mean[: self.visible] = torch.from_numpy(arrays["input.mean"])
             self.deviation[: self.visible] = torch.from_numpy(1.0 / arrays["input.scale"] - 1e-6)
-            self.seen = KNOWN
+            self.seen = START_WEIGHT
             for i, linear in enumerate(part for part in self.actor if isinstance(part, nn.Linear)):
                 linear.weight.copy_(torch.from_numpy(arrays[f"{i}.weight"]))
                 linear.bias.copy_(torch.from_numpy(arrays[f"{i}.bias"]))
 
     def weights(self) -> dict[str, Numbers]:
-        """Return the acting network as arrays: layers "0.weight", "0.bias", ..., and the scaling of its input."""
+        """Return the actor as arrays: "0.weight", "0.bias", ..., and the scaling of its input."""
         arrays = {
             "input.mean": self.mean[: self.visible],
             "input.scale": 1.0 / (self.deviation[: self.visible] + 1e-6),
@@ -205,9 +200,10 @@ def sample(
     action: IntArray,
     log_prob: FloatArray,
 ) -> None:
-    """Draw the action of each unit in order; where units draw on common stocks, what one takes is no longer offered to the next.
+    """Draw an action per unit, in order, from the masked softmax.
 
-    `mask` is narrowed in place to what was really on offer, so that the update can recompute the same probabilities.
+    Units that share stocks see what the units before them left: `mask` is narrowed in place to the
+    actions really available, so that the update recomputes the same probabilities.
     """
     envs, units, actions = mask.shape
     stocks = remaining.shape[1]
@@ -219,9 +215,7 @@ def sample(
                 mask[e, u, a] = mask[e, u, a] and (a >= stocks or remaining[e, a] > 0)
                 offered = offered or mask[e, u, a]
             if not offered:
-                mask[e, u, actions - 1] = (
-                    True  # all was taken: the last action, to wait, is all that is left
-                )
+                mask[e, u, actions - 1] = True  # stocks are empty: only the last action, to wait
             top = -np.inf
             for a in range(actions):
                 if mask[e, u, a] and logits[e, u, a] > top:
@@ -244,7 +238,7 @@ def sample(
 
 @njit
 def follow(mask: BoolArray, remaining: IntArray, capacity: IntArray, action: IntArray) -> None:
-    """Narrow `mask` as `sample` does, along actions that are given; one that is not on offer becomes the last action, to wait."""
+    """Narrow `mask` as `sample` does, for given actions; unavailable ones become the last."""
     envs, units, actions = mask.shape
     stocks = remaining.shape[1]
     for e in range(envs):
@@ -269,9 +263,10 @@ def advantages(
     trace: float,
     out: FloatArray,
 ) -> None:
-    """Generalised advantage estimation (Schulman et al., 2016, eq. 16) over (steps, envs), each step with its own discount.
+    """Estimate advantages (GAE, Schulman et al. 2016, eq. 16), with a discount per step.
 
-    `next_value` is the value of what followed: of the last observation before a new start where the copy was cut off, 0 where it ended.
+    Arrays are (steps, envs). `next_value` is the value of the next observation: the final one
+    before a restart of a truncated copy, and 0 for a copy that is done.
     """
     steps, envs = reward.shape
     for e in range(envs):
@@ -298,7 +293,10 @@ class _Rollout:
 
 
 class _Returns:
-    """Mean and deviation of the returns: the critic predicts them normalised, so that one learning rate serves every reward scale."""
+    """Running mean and deviation of the returns.
+
+    The critic predicts normalised returns, so that one learning rate serves every reward scale.
+    """
 
     def __init__(self) -> None:
         self.mean, self.square, self.weight = 0.0, 0.0, 0.0
@@ -320,7 +318,7 @@ def train(
     *,
     seed: int = 0,
     evaluate: Callable[[dict[str, Numbers]], float] | None = None,
-    watch: Callable[[PpoProgress], None] | None = None,
+    progress: Progress[PpoProgress] = silent,
     teacher: Callable[[], IntArray] | None = None,
     start: dict[str, Numbers] | None = None,
 ) -> PpoProgress:
@@ -328,11 +326,13 @@ def train(
 
     Parameters
     ----------
-    evaluate : maps weights to a score, lower is better; the best weights are kept. Without it, the last ones are.
-    watch : called after every update with the training so far: progress bars and checkpoints. A `KeyboardInterrupt` anywhere in the loop
-        ends the training early with the best weights so far, and `interrupted` set.
-    teacher : gives the actions (envs, units) of a known rule at the present state; `settings.imitation` says how long it is followed
-    start : weights of a network to go on from, of the same sizes (see `PpoProgress.weights`)
+    evaluate : maps weights to a score (lower is better); the best weights are kept. Without it,
+        the last weights are kept.
+    progress : called after every update. A `KeyboardInterrupt` anywhere in the loop ends the
+        training early with the best weights so far and `interrupted` set.
+    teacher : returns the actions (envs, units) of a rule at the current state, which is imitated
+        for the first `settings.imitation` steps
+    start : weights of a network of the same sizes to continue from (see `PpoProgress.weights`)
     """
     torch.set_num_threads(1)
     torch.manual_seed(seed)
@@ -360,23 +360,18 @@ def train(
         if settings.evaluations
         else {updates}
     )
-    lessons = settings.imitation // per_update if teacher is not None else 0
+    imitated = settings.imitation // per_update if teacher is not None else 0
     began = time.process_time()
     try:
         for update in range(1, updates + 1):
-            guide = teacher if update <= lessons else None
-            progress = max(0, update - lessons - 1) / max(1, updates - lessons)
+            guide = teacher if update <= imitated else None
+            share = max(0, update - imitated - 1) / max(1, updates - imitated)
             observation, mask = _collect(
                 env, net, buffer, returns, observation, mask, settings, rng, guide
             )
-            aim = (
-                "imitate"
-                if guide is not None
-                else "value"
-                if result.samples < settings.warm_up
-                else "improve"
-            )
-            entry = _improve(net, optimiser, buffer, returns, settings, progress, rng, aim=aim)
+            aim = "value" if result.samples < settings.warm_up else "improve"
+            aim = "imitate" if guide is not None else aim
+            entry = _improve(net, optimiser, buffer, returns, settings, share, rng, aim=aim)
             net.observe(torch.from_numpy(buffer.observation.reshape(-1, env.observation_size)))
             result.samples += per_update
             result.cpu_seconds = time.process_time() - began
@@ -388,8 +383,7 @@ def train(
             if update in marks or update == updates:
                 _keep_best(result, net, entry, evaluate)
             result.curve.append(entry)
-            if watch is not None:
-                watch(result)
+            progress(result)
             if getattr(env, "finished", False):
                 break
     except KeyboardInterrupt:
@@ -408,15 +402,14 @@ def _collect(
     rng: np.random.Generator,
     teacher: Callable[[], IntArray] | None,
 ) -> tuple[Numbers, BoolArray]:
-    """Act for `rollout` steps, then work out advantages."""
+    """Act for `rollout` steps, then estimate advantages."""
     capacity = np.asarray(getattr(env, "capacity", np.ones(env.units)), np.int64)
     none = np.zeros((env.envs, 0), np.int64)
     b = buffer
 
     def value_of(seen: Numbers) -> Numbers:
-        guess: Numbers = net.critic(
-            net.scaled(torch.from_numpy(np.asarray(seen, np.float32)))
-        ).numpy()[:, 0]
+        inputs = net.scaled(torch.from_numpy(np.asarray(seen, np.float32)))
+        guess: Numbers = net.critic(inputs).numpy()[:, 0]
         return guess.astype(np.float64) * returns.deviation + returns.mean
 
     with torch.no_grad():
@@ -425,15 +418,8 @@ def _collect(
             logits = net.prefer(net.scaled(torch.from_numpy(b.observation[t]))).numpy()
             stocks = np.array(getattr(env, "remaining", none), np.int64)
             if teacher is None:
-                sample(
-                    logits,
-                    b.mask[t],
-                    rng.random((env.envs, env.units)),
-                    stocks,
-                    capacity,
-                    b.action[t],
-                    b.log_prob[t],
-                )
+                uniform = rng.random((env.envs, env.units))
+                sample(logits, b.mask[t], uniform, stocks, capacity, b.action[t], b.log_prob[t])
             else:
                 b.action[t] = teacher()
                 follow(b.mask[t], stocks, capacity, b.action[t])
@@ -460,15 +446,18 @@ def _improve(
     buffer: _Rollout,
     returns: _Returns,
     settings: PpoSettings,
-    progress: float,
+    share: float,
     rng: np.random.Generator,
     *,
     aim: str = "improve",
 ) -> dict[str, float]:
-    """Several passes over the rollout with the clipped objective (PPO, eq. 7, 9), a teacher's likelihood, or the value only."""
-    rate, entropy_weight = (
-        a + (b - a) * progress for a, b in (settings.learning_rate, settings.entropy)
-    )
+    """Pass over the rollout several times with the clipped objective (PPO, eqs. 7 and 9).
+
+    For `aim` "imitate" the policy loss is the teacher's likelihood; for "value" there is none.
+    `share` is the elapsed share of the training.
+    """
+    schedules = settings.learning_rate, settings.entropy
+    rate, entropy_weight = (a + (b - a) * share for a, b in schedules)
     if aim == "imitate":
         rate = IMITATION_RATE
     for group in optimiser.param_groups:
@@ -476,22 +465,15 @@ def _improve(
     size = buffer.log_prob.size
     with torch.no_grad():
         inputs = net.scaled(torch.from_numpy(buffer.observation.reshape(size, -1)))
-    penalty = torch.from_numpy(
-        np.where(buffer.mask, np.float32(0), np.float32(FORBIDDEN)).reshape(
-            size, net.units, net.actions
-        )
-    )
+    forbidden = np.where(buffer.mask, np.float32(0), np.float32(FORBIDDEN))
+    penalty = torch.from_numpy(forbidden.reshape(size, net.units, net.actions))
     action = torch.from_numpy(buffer.action.reshape(size, net.units, 1))
     old = torch.from_numpy(buffer.log_prob.reshape(size).astype(np.float32))
     advantage = buffer.advantage.reshape(size)
-    target = torch.from_numpy(
-        (((advantage + buffer.value.reshape(size)) - returns.mean) / returns.deviation).astype(
-            np.float32
-        )
-    )
-    normal = torch.from_numpy(
-        ((advantage - advantage.mean()) / (advantage.std() + 1e-8)).astype(np.float32)
-    )
+    scaled_return = ((advantage + buffer.value.reshape(size)) - returns.mean) / returns.deviation
+    target = torch.from_numpy(scaled_return.astype(np.float32))
+    scaled_advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+    normal = torch.from_numpy(scaled_advantage.astype(np.float32))
     shown: list[tuple[float, float, float]] = []
     for _ in range(settings.epochs):
         order = torch.from_numpy(rng.permutation(size))
@@ -501,9 +483,8 @@ def _improve(
             taken = log_probs.gather(-1, action[pick]).sum((-2, -1))
             ratio_log = taken - old[pick]
             ratio, gain = ratio_log.exp(), normal[pick]
-            policy_loss = -torch.minimum(
-                ratio * gain, ratio.clamp(1 - settings.clip, 1 + settings.clip) * gain
-            ).mean()
+            clipped = ratio.clamp(1 - settings.clip, 1 + settings.clip)
+            policy_loss = -torch.minimum(ratio * gain, clipped * gain).mean()
             if aim == "imitate":
                 policy_loss = -taken.mean()
             elif aim == "value":
@@ -512,10 +493,7 @@ def _improve(
             value_loss = (net.critic(inputs[pick])[:, 0] - target[pick]).square().mean()
             optimiser.zero_grad(set_to_none=True)
             (policy_loss + settings.value_weight * value_loss - entropy_weight * entropy).backward()
-            for part in (
-                net.actor,
-                net.critic,
-            ):  # each by itself: a noisy critic must not slow the actor
+            for part in (net.actor, net.critic):  # separate: a noisy critic must not slow the actor
                 nn.utils.clip_grad_norm_(part.parameters(), settings.gradient_norm)
             optimiser.step()
         with torch.no_grad():
@@ -524,7 +502,7 @@ def _improve(
 
 
 def _rate(buffer: _Rollout) -> float:
-    """Reward per unit of time in the last rollout."""
+    """Return the reward per unit of time in the last rollout."""
     elapsed = float(buffer.elapsed.sum())
     return float(buffer.reward.sum()) / elapsed if elapsed > 0 else math.nan
 
@@ -538,5 +516,5 @@ def _keep_best(
     weights = net.weights()
     score = evaluate(weights) if evaluate is not None else math.nan
     entry["score"] = score
-    if evaluate is None or not score >= result.score:  # also when there is none yet (NaN)
+    if evaluate is None or not score >= result.score:  # also while there is no score yet (NaN)
         result.weights, result.score = weights, score

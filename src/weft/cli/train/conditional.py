@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import math
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -115,7 +116,7 @@ def _train_one(
             settings=settings,
             seed=seed,
             waiting="paper" if args.idle == "block" else "event",
-            watch=lambda progress: bar.show(progress.samples, progress.score),
+            progress=lambda progress: bar.show(progress.samples, progress.score),
             start=start,
         )
 
@@ -169,17 +170,17 @@ def _train_rollouts(args: argparse.Namespace) -> None:
 
     stream = load_stream(args.stream)
     need_torch()
-    from weft.learn.conditional.rollout_imitation import Lessons, improve
+    from weft.learn.conditional.rollout_imitation import ImitationSettings, improve
     from weft.policies.conditional.trained_network import read_network, save_network
 
     policy = read_network(args.start)
-    settings = Lessons(rounds=args.rounds, seed=args.seed)
+    settings = ImitationSettings(rounds=args.rounds, seed=args.seed)
     with Bar(policy.name, args.seed, settings.rounds * settings.epochs, unit=" epochs") as bar:
 
         def show(row: dict[str, float]) -> None:
             bar.show(int((row["round"] - 1) * settings.epochs + row["epoch"]), row["score"])
 
-        better = improve(stream, policy, settings, watch=show)
+        better = improve(stream, policy, settings, progress=show)
     path = save_network(better, args.out / Path(policy.name).name)
     record = better.training["lessons"]
     if args.json:
@@ -209,7 +210,7 @@ def _train_pairs(args: argparse.Namespace) -> None:
         learned, found = train_any(
             samples=int(args.samples),
             seed=seed,
-            report=lambda row: bar.show(
+            progress=lambda row: bar.show(
                 row.get("generation", 0.0), row.get("validation", math.nan)
             ),
         )
@@ -234,28 +235,28 @@ def _index_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _train_index(args: argparse.Namespace) -> None:
     """Tune the weights of the index for a stream, over the probabilities of its watched choice."""
-    import time
-
     from weft.formats.native.stream_toml import load_stream
-    from weft.learn.conditional.index import Search, search_index
-    from weft.learn.conditional.scores import variants
+    from weft.learn.conditional.index import IndexSettings, tune_index
     from weft.policies.conditional.index import save_index
     from weft.policies.conditional.rules import ConditionalRule
     from weft.sim.vector.batch import StepBatch
 
     stream = load_stream(args.stream)
-    points = [i / 10 for i in range(11)] if stream.watched else None
+    points = tuple(i / 10 for i in range(11)) if stream.watched else None
 
     def train(seed: int, bar: Bar) -> Outcome:
         used = time.process_time()
-        found = search_index(
-            variants(stream, points),
-            Search(generations=args.generations, jobs=args.jobs, seed=seed),
-            report=lambda row: bar.show(row["generation"], row["validation"]),
+        settings = IndexSettings(
+            generations=args.generations, jobs=args.jobs, probabilities=points, seed=seed
+        )
+        found = tune_index(
+            stream,
+            settings,
+            progress=lambda row: bar.show(row["generation"], row["validation"]),
         )
         seconds = time.process_time() - used
-        record = {"seed": seed, "cpu_seconds": seconds, "score": found.score, "curve": found.curve}
         rule = ConditionalRule("index", found.weights)
+        record = {**found.record(), "cpu_seconds": seconds}
 
         def save(path: Path) -> Path:
             return save_index(path, rule, StepBatch(stream, 1), training=record)

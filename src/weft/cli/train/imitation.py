@@ -38,7 +38,7 @@ def _train_deepsched(args: argparse.Namespace) -> None:
                 training.train(
                     settings,
                     seed=seed,
-                    watch=lambda t, bar=bar: bar.show(t.batches, t.score),  # type: ignore[misc]
+                    progress=lambda t, bar=bar: bar.show(t.batches, t.score),  # type: ignore[misc]
                 )
             )
         best = min(runs, key=lambda run: (math.isnan(run.score), run.score))
@@ -86,14 +86,14 @@ def _train_amortised(args: argparse.Namespace) -> None:
     """Solve problems by search first, then fit the network by evolution."""
     from weft.cli.output import emit
     from weft.learn.imitation.amortised import training
-    from weft.learn.imitation.amortised.data import FIRST_SEED, lessons
+    from weft.learn.imitation.amortised.data import FIRST_SEED, searched_examples
     from weft.planners.imitation.amortised.network import save_weights
 
-    exercises, used = [], time.process_time()
+    instances, used = [], time.process_time()
     with Bar("amortised, problems", args.seed, args.problems, unit=" problems") as bar:
-        for lesson in lessons(range(FIRST_SEED, FIRST_SEED + args.problems)):
-            exercises.append(training.exercise_of(lesson))
-            bar.show(len(exercises), math.nan)
+        for example in searched_examples(range(FIRST_SEED, FIRST_SEED + args.problems)):
+            instances.append(training.instance_of(example))
+            bar.show(len(instances), math.nan)
     search_seconds = time.process_time() - used
     records: list[dict[str, Any]] = []
     best: Any = None
@@ -101,13 +101,13 @@ def _train_amortised(args: argparse.Namespace) -> None:
         evolution = training.EvolutionSettings(generations=args.generations, seed=seed)
         with Bar("amortised", seed, args.generations, unit=" generations") as bar:
             found = training.train(
-                exercises,
+                instances,
                 evolution,
-                report=lambda row, bar=bar: bar.show(  # type: ignore[misc]
+                progress=lambda row, bar=bar: bar.show(  # type: ignore[misc]
                     row["generation"], row["validation"]
                 ),
             )
-        records.append(found.record(evolution, len(exercises), search_seconds))
+        records.append(found.record(evolution, len(instances), search_seconds))
         if best is None or found.score < best.score:
             best = found
             path = save_weights(found.weights, args.out / "amortised", records[-1])

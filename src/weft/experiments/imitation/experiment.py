@@ -212,7 +212,7 @@ def _paper(found: ImitationResults) -> None:
     net = train_paper(
         [sample_of(problem, TASKS) for problem in seen],
         epochs=effort.epochs,
-        watch=lambda epoch, loss: curve.append({"epoch": epoch, "loss": loss}),
+        progress=curve.append,
     )
     found.document["paper"] = {
         "tasks": TASKS,

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from weft.experiments.imitation.turnaround import draw_large, heft
-from weft.learn.imitation.deepsched.networks import net_of
 from weft.learn.imitation.deepsched.paper import inputs_of, paper_answer, schedule_of, untrained
 from weft.learn.imitation.deepsched.runtimes import (
     onnx_runtime,
@@ -21,6 +20,7 @@ from weft.learn.imitation.deepsched.runtimes import (
     use_one_thread,
     write_paper_onnx,
 )
+from weft.learn.imitation.deepsched.training import net_of
 from weft.learn.onnx_session import onnx_session
 from weft.model import Problem
 from weft.planners import plan

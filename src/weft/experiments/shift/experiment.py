@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from weft.experiments import machine
+from weft.experiments.shift import matrix_product
 from weft.experiments.shift import report as shift_report
 from weft.experiments.shift.cluster import ClusterResult, run_cluster
 from weft.experiments.shift.contenders import (
@@ -44,7 +45,6 @@ from weft.experiments.shift.tasks import (
     streams,
     within,
 )
-from weft.learn.durations import matrix_product
 from weft.learn.durations.forest import Forest, fit_sklearn, write_onnx
 from weft.learn.onnx_session import onnx_session
 from weft.model.columns import FloatArray

@@ -1,0 +1,22 @@
+"""Learning for streams of conditional jobs.
+
+- `env`: Gymnasium environments
+- `index`: tuning of the index rule by CMA-ES
+- `online`: PPO during the run that is evaluated
+- `pair_network`: the policy for any graph, by CMA-ES
+- `peers`: sb3-contrib, torch and onnxruntime for benchmarks
+- `rollout_imitation`: a network that imitates rollouts
+- `scores`: job completion times of policies and rules
+- `training`: PPO, and the recipes of the shipped policies
+"""
+
+__all__ = [
+    "env",
+    "index",
+    "online",
+    "pair_network",
+    "peers",
+    "rollout_imitation",
+    "scores",
+    "training",
+]

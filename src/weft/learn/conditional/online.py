@@ -1,7 +1,8 @@
-"""A policy that goes on learning while it works: PPO on the one run it is judged by, whose exploration it pays for.
+"""Online PPO on the one run that is evaluated; the jobs pay for the exploration.
 
-There is one system, no simulator to practise in: what is learned comes from decisions that jobs have to live with, drawn from the
-policy's probabilities instead of its best. The first updates teach the critic only, since a card holds none.
+There is one system and no simulator to practise in: the learner sees the effects of its own
+decisions only, sampled from the policy's probabilities instead of its best actions. The first
+updates train the critic only, since a card holds none.
 """
 
 from __future__ import annotations
@@ -33,51 +34,43 @@ ONLINE = ppo.PpoSettings(
 
 
 class OnlineEnv:
-    """One run as the environment of `ppo`, with an end; after it nothing more happens until the rollout is full."""
+    """One run as the environment of `ppo`; after its end, empty steps fill the rollout."""
 
     envs = 1
 
-    def __init__(self, fleet: StepBatch, draw: tuple[FloatArray, IntArray], visible: int) -> None:
-        self.fleet, self.draw, self.visible = fleet, draw, visible
-        self.units, self.actions = fleet.units, fleet.kinds + 1
-        self.observation_size = fleet.observation_size
-        self.capacity: IntArray = np.array(fleet.stream.problem.cluster.batch, np.int64)
-        self.span = longest_path(fleet.stream)
+    def __init__(self, batch: StepBatch, draw: tuple[FloatArray, IntArray], visible: int) -> None:
+        self.batch, self.draw, self.visible = batch, draw, visible
+        self.units, self.actions = batch.units, batch.kinds + 1
+        self.observation_size = batch.observation_size
+        self.capacity: IntArray = np.array(batch.stream.problem.cluster.batch, np.int64)
+        self.span = longest_path(batch.stream)
         self.finished = False
         self._last = np.zeros((1, self.observation_size), np.float32)
 
     @property
     def remaining(self) -> IntArray:
-        """(1, kinds) how many tasks wait in each queue."""
-        ready: IntArray = self.fleet.fleet.sim.kind["ready"]
+        """(1, kinds) number of tasks in each queue."""
+        ready: IntArray = self.batch.fleet.sim.kind["ready"]
         return ready
 
     def reset(self, seed: int) -> tuple[Numbers, BoolArray]:  # noqa: ARG002 (the run is given)
         """Begin the run."""
-        steps = self.fleet.begin(0, *self.draw)
+        steps = self.batch.begin(0, *self.draw)
         return steps.observation, steps.mask.reshape(1, self.units, self.actions)
 
-    def step(
-        self, actions: IntArray
-    ) -> tuple[Numbers, BoolArray, Numbers, Numbers, BoolArray, BoolArray, Numbers]:
-        """One step."""
+    def step(self, actions: IntArray) -> ppo.Transition:
+        """Advance the run to the next decision."""
+        never = np.zeros(1, np.bool_)
         if self.finished:
-            nothing, done = np.zeros(1), np.ones(1, np.bool_)
+            nothing = np.zeros(1)
             only_wait = np.zeros((1, self.units, self.actions), np.bool_)
             only_wait[:, :, -1] = True
-            return self._last, only_wait, nothing, nothing, done, ~done, self._last
-        steps = self.fleet.step(actions, renew=False)
+            return self._last, only_wait, nothing, nothing, ~never, never, self._last
+        steps = self.batch.step(actions, renew=False)
         self.finished = bool(steps.done[0])
         mask = steps.mask.reshape(1, self.units, self.actions)
-        return (
-            steps.observation,
-            mask,
-            steps.reward / self.span,
-            steps.elapsed / self.span,
-            steps.done,
-            np.zeros(1, np.bool_),
-            self._last,
-        )
+        reward, elapsed = steps.reward / self.span, steps.elapsed / self.span
+        return steps.observation, mask, reward, elapsed, steps.done, never, self._last
 
 
 def play_online(
@@ -89,11 +82,11 @@ def play_online(
     settings: ppo.PpoSettings = ONLINE,
     seed: int = 0,
 ) -> FloatArray:
-    """Seconds each job of a draw takes while the policy learns; it begins as it is on disk."""
+    """Return the seconds of each job of a draw while the policy learns from its stored weights."""
     own = options_of(policy, waiting)
     whole = replace(own, estimate=True, units=True, detail=own.detail or not own.units)
-    fleet = StepBatch(stream, 1, whole)
-    env = OnlineEnv(fleet, draw, int(policy.network.sizes[0]))
+    batch = StepBatch(stream, 1, whole)
+    env = OnlineEnv(batch, draw, int(policy.network.sizes[0]))
     hidden = tuple(policy.network.sizes[1:-1].tolist())
     ppo.train(env, replace(settings, hidden=hidden), seed=seed, start=arrays_of(policy.network))
-    return fleet.jct(0)
+    return batch.jct(0)

@@ -1,4 +1,4 @@
-"""Peers of our own learner and forward pass, for `weft bench --conditional`: sb3-contrib, torch and onnxruntime on the very same task."""
+"""Peers for `weft bench --conditional`: sb3-contrib, torch and onnxruntime on the same task."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from weft.learn.onnx_session import onnx_session
 from weft.learn.ppo import PpoSettings
 from weft.model.columns import BoolArray, IntArray
 from weft.model.conditional_stream import ConditionalStream
@@ -22,13 +23,13 @@ from weft.sim.vector.batch import StepBatch, StepOptions
 def reference_rate(
     stream: ConditionalStream, samples: int, settings: PpoSettings, *, size: int
 ) -> float:
-    """Samples a second of sb3-contrib's MaskablePPO with our settings."""
+    """Return the samples per second of sb3-contrib's MaskablePPO with our settings."""
     from sb3_contrib import MaskablePPO
 
-    fleet = StepBatch(stream, size, StepOptions(waiting="event", window=500.0))
+    batch = StepBatch(stream, size, StepOptions(waiting="event", window=500.0))
     model = MaskablePPO(
         "MlpPolicy",
-        _vector(fleet),
+        _vector(batch),
         n_steps=settings.rollout,
         batch_size=settings.minibatch,
         n_epochs=settings.epochs,
@@ -41,21 +42,21 @@ def reference_rate(
     return int(model.num_timesteps) / (time.process_time() - begin)
 
 
-def _vector(fleet: StepBatch) -> Any:
-    """The compiled simulations as Stable-Baselines3 wants them, so that its learner, not our loop in Python, is timed."""
+def _vector(batch: StepBatch) -> Any:
+    """Wrap the compiled simulations for Stable-Baselines3, so that its learner is timed."""
     from gymnasium import spaces
     from stable_baselines3.common.vec_env import VecEnv
 
     class Vector(VecEnv):
         def __init__(self) -> None:
-            seen = spaces.Box(0.0, 1.0, (fleet.observation_size,), np.float32)
+            seen = spaces.Box(0.0, 1.0, (batch.observation_size,), np.float32)
             super().__init__(
-                fleet.size, seen, spaces.MultiDiscrete(np.full(fleet.units, fleet.kinds + 1))
+                batch.size, seen, spaces.MultiDiscrete(np.full(batch.units, batch.kinds + 1))
             )
-            self.mask = np.zeros((fleet.size, fleet.units * (fleet.kinds + 1)), np.bool_)
+            self.mask = np.zeros((batch.size, batch.units * (batch.kinds + 1)), np.bool_)
 
         def reset(self) -> Numbers:
-            steps = fleet.reset(0)
+            steps = batch.reset(0)
             self.mask = steps.mask.copy()
             return steps.observation.copy()
 
@@ -63,12 +64,12 @@ def _vector(fleet: StepBatch) -> Any:
             self.actions = actions
 
         def step_wait(self) -> tuple[Numbers, Numbers, BoolArray, list[dict[str, Any]]]:
-            steps = fleet.step(self.actions)
+            steps = batch.step(self.actions)
             self.mask = steps.mask.copy()
-            told: list[dict[str, Any]] = [{} for _ in range(fleet.size)]
+            infos: list[dict[str, Any]] = [{} for _ in range(batch.size)]
             for s in np.flatnonzero(steps.done).tolist():
-                told[s]["terminal_observation"] = fleet.final_observation[s].copy()
-            return steps.observation.copy(), steps.reward.copy(), steps.done.copy(), told
+                infos[s]["terminal_observation"] = batch.final_observation[s].copy()
+            return steps.observation.copy(), steps.reward.copy(), steps.done.copy(), infos
 
         def env_method(self, method_name: str, *_: Any, **__: Any) -> list[BoolArray]:
             assert method_name == "action_masks"
@@ -78,13 +79,13 @@ def _vector(fleet: StepBatch) -> Any:
             return attr_name == "action_masks"
 
         def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:  # noqa: ARG002
-            return [None] * fleet.size if attr_name == "render_mode" else []
+            return [None] * batch.size if attr_name == "render_mode" else []
 
         def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
             raise NotImplementedError
 
         def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:  # noqa: ARG002
-            return [False] * fleet.size
+            return [False] * batch.size
 
         def close(self) -> None:
             pass
@@ -93,7 +94,7 @@ def _vector(fleet: StepBatch) -> Any:
 
 
 def with_torch(network: Network) -> Callable[[Numbers], Numbers]:
-    """The network in torch: from an observation to preferences (units, actions)."""
+    """Return the network in torch: observation -> preferences (units, actions)."""
     torch.set_num_threads(1)
     arrays = arrays_of(network)
     layers: list[torch.nn.Module] = []
@@ -117,17 +118,11 @@ def with_torch(network: Network) -> Callable[[Numbers], Numbers]:
 
 
 def with_onnxruntime(network: Network) -> Callable[[Numbers], Numbers]:
-    """The same in onnxruntime, from the file weft exports."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    """Return the network in onnxruntime, from the file weft exports."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "policy.onnx"
         export_onnx(network, file)
-        session = onnxruntime.InferenceSession(
-            str(file), options, providers=["CPUExecutionProvider"]
-        )
+        session = onnx_session(file)
 
     def prefer(observation: Numbers) -> Numbers:
         logits: Numbers = session.run(["logits"], {"observation": observation[None]})[0][0]

@@ -1,17 +1,20 @@
-"""Learning from rollouts: a network takes over what a step of look-ahead (`policies/conditional/rollout.py`) finds, at the price of a network.
+"""Imitation of rollouts: a network takes over the choices of one-step look-ahead.
 
-Rollout classification (Lagoudakis and Parr 2003) with costs: the network plays; at every other step, its choice and the choices with
-one unit's action changed are carried out in the same imagined futures, and the tuned index plays on. What a choice costs more or less
-than the network's own is an advantage with little noise, for all choices of a step at once, where a policy gradient has one noisy one. The
-network then moves to where its choices, drawn by its own probabilities, would cost least. The next round begins with what came of that.
+Rollout classification (Lagoudakis and Parr 2003, "Reinforcement Learning as Classification") with
+costs: the network plays; at every other step, its choice and the choices with one unit's action
+changed are carried out in the same sampled futures, and the tuned index plays on
+(`policies/conditional/rollout.py`). The cost of a choice relative to the network's own is an
+advantage with little noise, for all choices of a step at once, where a policy gradient has one
+noisy sample. The network then moves to minimise the expected cost of choices drawn by its own
+probabilities, and the next round plays with the result.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -21,11 +24,12 @@ from weft.errors import InvalidInput
 from weft.learn.conditional.index import first_weights
 from weft.learn.conditional.training import GRID, JOBS, VALIDATION
 from weft.learn.ppo import FORBIDDEN, ActorCritic, follow
+from weft.learn.settings import Progress, require, silent
 from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.model.conditional_stream import ConditionalStream
 from weft.policies.conditional.evaluate import options_of, play, watched_task, with_first
 from weft.policies.conditional.index import index_for
-from weft.policies.conditional.networks import Numbers, arrays_of, network_of
+from weft.policies.conditional.networks import Network, Numbers, arrays_of, network_of
 from weft.policies.conditional.rollout import (
     ROOM,
     Proposer,
@@ -46,26 +50,29 @@ from weft.sim.kernel.jit import njit_noalloc
 from weft.sim.vector.batch import StepBatch
 from weft.sim.vector.step import Fleet, act, desk_of, proceed, sim_of
 
-DRAWN = 30_000_000
-"""Draws to learn from begin here: far from those of trainings, validations and evaluations."""
-KEPT = 16
-"""Choices of a step that are kept; steps with more are left out."""
-WARM = 50
-"""Jobs before the first step that is kept."""
+FIRST_DRAW = 30_000_000
+"""First seed of training draws: far from those of trainings, validations and evaluations."""
+MAX_CHOICES = 16
+"""Choices stored per step; steps with more are skipped."""
+SKIPPED_JOBS = 50
+"""Jobs that arrive before the first stored step."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lessons:
-    """What the loop can be told.
+class ImitationSettings:
+    """Training settings.
 
     Parameters
     ----------
-    rounds : how often the network plays, and learns from what rollouts say of it
-    steps : that are looked at in each round, in runs of `jobs` jobs, each in `futures` futures with `ahead` jobs still to come
-    epochs : passes over all that was seen so far; `rate` is the first learning rate, 0 the last, `batch` the size of a batch
-    validation : draws for each probability by which networks are compared
+    rounds : number of rounds of play and learning
+    steps : stored per round, in runs of `jobs` jobs, each step with `futures` futures of `ahead`
+        further jobs
+    epochs : passes over all stored steps; `rate` is the first learning rate (the last is 0),
+        `batch` the batch size
+    validation : draws per probability to compare networks
     """
 
+    noun: ClassVar[str] = "rollout imitation"
     rounds: int = 3
     steps: int = 70_000
     jobs: int = 1200
@@ -78,314 +85,268 @@ class Lessons:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse what cannot work."""
-        for name, least in (
-            ("rounds", 1),
-            ("steps", 1),
-            ("jobs", WARM + 1),
-            ("futures", 2),
-            ("ahead", 1),
-            ("epochs", 1),
-            ("batch", 1),
-        ):
+        """Check the values."""
+        require(self, at_least_one=("rounds", "steps", "ahead", "epochs", "batch"))
+        for name, least in (("jobs", SKIPPED_JOBS + 1), ("futures", 2)):
             if getattr(self, name) < least:
-                raise InvalidInput(
-                    f"lessons: {name} is {getattr(self, name)}; it must be {least} or more"
-                )
+                value = getattr(self, name)
+                raise InvalidInput(f"{self.noun}: {name} is {value}; it must be {least} or more")
 
 
-class Seen(NamedTuple):
-    """Steps that were looked at, and what their choices cost in job ticks, less the network's own."""
+class RolloutExamples(NamedTuple):
+    """Steps with the costs of their choices in job ticks, relative to the network's choice."""
 
     observation: Numbers  # (steps, numbers)
     mask: BoolArray  # (steps, units, kinds + 1)
     ready: IntArray  # (steps, kinds)
-    action: IntArray  # (steps, KEPT, units)
-    cost: FloatArray  # (steps, KEPT)
-    size: IntArray  # (steps,) choices
-
-    def part(self, begin: int, end: int) -> Seen:
-        """Some of the steps."""
-        cut = slice(begin, end)
-        return Seen(
-            self.observation[cut],
-            self.mask[cut],
-            self.ready[cut],
-            self.action[cut],
-            self.cost[cut],
-            self.size[cut],
-        )
-
-
-def _together(parts: list[Seen]) -> Seen:
-    return Seen(
-        np.concatenate([part.observation for part in parts]),
-        np.concatenate([part.mask for part in parts]),
-        np.concatenate([part.ready for part in parts]),
-        np.concatenate([part.action for part in parts]),
-        np.concatenate([part.cost for part in parts]),
-        np.concatenate([part.size for part in parts]),
-    )
+    action: IntArray  # (steps, MAX_CHOICES, units)
+    cost: FloatArray  # (steps, MAX_CHOICES)
+    size: IntArray  # (steps,) number of choices
 
 
 def improve(
     stream: ConditionalStream,
     policy: TrainedNetwork,
-    lessons: Lessons | None = None,
+    settings: ImitationSettings | None = None,
     *,
-    watch: Callable[[dict[str, float]], None] = lambda row: None,  # noqa: ARG005
+    progress: Progress[dict[str, float]] = silent,
 ) -> TrainedNetwork:
-    """Return a network that has learned from rollouts; the one given, where none is better on draws kept for that."""
-    lessons = lessons or Lessons()
+    """Return a network trained on rollouts, or the given one if none validates better."""
+    settings = settings or ImitationSettings()
     torch.set_num_threads(1)
-    torch.manual_seed(lessons.seed)
+    torch.manual_seed(settings.seed)
     began = time.process_time()
-    pupil = _Pupil(policy, stream, lessons)
-    best = start = pupil.score()
-    kept, curve, parts = pupil.network(), list[dict[str, float]](), list[tuple[Seen, FloatArray]]()
-    for number in range(lessons.rounds):
-        parts.append(_look(stream, replace(policy, network=kept), lessons, number))
-        for epoch, mean in enumerate(pupil.learn(parts, number)):
-            if (epoch + 1) % max(lessons.epochs // 4, 1) == 0:
-                score = pupil.score()
+    student = _Student(policy, stream, settings)
+    best = start = student.score()
+    kept, curve = student.network(), list[dict[str, float]]()
+    parts = list[tuple[RolloutExamples, FloatArray]]()
+    for number in range(settings.rounds):
+        parts.append(_collect(stream, replace(policy, network=kept), settings, number))
+        for epoch, mean in enumerate(student.learn(parts, number)):
+            if (epoch + 1) % max(settings.epochs // 4, 1) == 0:
+                score = student.score()
                 row = {
                     "round": float(number + 1),
                     "epoch": float(epoch + 1),
                     "cost": mean,
                     "score": score,
                     "gain": score - start,
+                    "cpu_seconds": round(time.process_time() - began, 1),
                 }
-                curve.append(row | {"cpu_seconds": round(time.process_time() - began, 1)})
-                watch(curve[-1])
+                curve.append(row)
+                progress(row)
                 if score < best:
-                    best, kept = score, pupil.network()
-        pupil.begin_with(arrays_of(kept))
+                    best, kept = score, student.network()
+        student.net.begin_with(arrays_of(kept))
     record = {
         "method": "rollout classification (weft.learn.conditional.rollout_imitation)",
         "start": start,
         "score": best,
-        **asdict(lessons),
-    }
-    record |= {
+        **asdict(settings),
         "cpu_seconds": round(time.process_time() - began, 1),
         "curve": [{k: round(v, 6) for k, v in row.items()} for row in curve],
     }
+    # "lessons" is the key of the cards that ship.
     return replace(policy, network=kept, training=policy.training | {"lessons": record})
 
 
-# -- looking -------------------------------------------------------------------------
+# -- collecting ----------------------------------------------------------------------
 
 
-def playing_index(stream: ConditionalStream, fleet: StepBatch) -> ConditionalRule:
-    """Return the index that plays on: the tuned one, or where there is none for the stream, what a tuning would begin with."""
-    return index_for(stream.name) or ConditionalRule("index", first_weights(fleet))
+def playing_index(stream: ConditionalStream, batch: StepBatch) -> ConditionalRule:
+    """Return the index that plays on: that of the stream, or the start of a tuning."""
+    return index_for(stream.name) or ConditionalRule("index", first_weights(batch))
 
 
-def _look(
-    stream: ConditionalStream, policy: TrainedNetwork, lessons: Lessons, number: int
-) -> tuple[Seen, FloatArray]:
-    """Play, and try other choices; with each step the probability it was played at."""
-    short = stream.with_jobs(lessons.jobs)
-    fleet = StepBatch(short, 1, options_of(policy))
-    weights = playing_index(stream, fleet).weights
-    seed = lessons.seed * 100 + number
-    mind, proposer, trials = (
-        imagine(short, fleet, room=ROOM, seed=seed),
-        make_proposer(policy, fleet),
-        make_trials(fleet.units),
-    )
+def _collect(
+    stream: ConditionalStream, policy: TrainedNetwork, settings: ImitationSettings, number: int
+) -> tuple[RolloutExamples, FloatArray]:
+    """Play and try other choices; return the steps and the probability of the run of each."""
+    short = stream.with_jobs(settings.jobs)
+    batch = StepBatch(short, 1, options_of(policy))
+    weights = playing_index(stream, batch).weights
+    seed = settings.seed * 100 + number
+    sampler = imagine(short, batch, room=ROOM, seed=seed)
+    proposer, buffers = make_proposer(policy, batch), make_trials(batch.units)
     rng = generator(seed, "rollout lessons")
-    effort = RolloutBudget(lessons.ahead, lessons.futures, lessons.futures, 1.0)
-    seen, probability, at, run = _room(fleet, lessons.steps), np.zeros(lessons.steps), 0, 0
-    while at < lessons.steps:
+    budget = RolloutBudget(settings.ahead, settings.futures, settings.futures, 1.0)
+    examples, probability = _empty(batch, settings.steps), np.zeros(settings.steps)
+    at, run = 0, 0
+    while at < settings.steps:
         variant, p = _variant(short, policy, rng, run)
-        fleet.place(0, *variant.draw_ticks(DRAWN + seed * 100_000 + run))
-        found = look(
-            fleet.fleet,
-            mind,
-            weights,
-            proposer,
-            trials,
-            effort,
-            run % 2 == 1,
-            seen.part(at, lessons.steps),
-        )
+        batch.place(0, *variant.draw_ticks(FIRST_DRAW + seed * 100_000 + run))
+        columns: list[Any] = [column[at:] for column in examples]
+        rest = RolloutExamples(*columns)
+        follows = run % 2 == 1
+        found = collect(batch.fleet, sampler, weights, proposer, buffers, budget, follows, rest)
         probability[at : at + found] = p
         at, run = at + found, run + 1
-    return seen, probability
+    return examples, probability
 
 
 def _variant(
     stream: ConditionalStream, policy: TrainedNetwork, rng: np.random.Generator, run: int
 ) -> tuple[ConditionalStream, float]:
-    """The stream as the policy was trained on it; of random probabilities, every eighth is an extreme one."""
+    """Return the stream as in the policy's training; every eighth random probability is extreme."""
     probability = policy.environment.get("probability", "own")
     if probability == "own":
         return stream, 0.5
-    p = (
-        float(probability)
-        if probability != "random"
-        else float(run // 8 % 2)
-        if run % 8 == 0
-        else float(rng.random())
-    )
+    if probability != "random":
+        p = float(probability)
+    else:
+        p = float(run // 8 % 2) if run % 8 == 0 else float(rng.random())
     return with_first(stream, watched_task(stream), p), p
 
 
-def _room(fleet: StepBatch, steps: int) -> Seen:
-    return Seen(
-        np.zeros((steps, fleet.observation_size), np.float32),
-        np.zeros((steps, fleet.units, fleet.kinds + 1), np.bool_),
-        np.zeros((steps, fleet.kinds), np.int64),
-        np.zeros((steps, KEPT, fleet.units), np.int64),
-        np.zeros((steps, KEPT)),
+def _empty(batch: StepBatch, steps: int) -> RolloutExamples:
+    return RolloutExamples(
+        np.zeros((steps, batch.observation_size), np.float32),
+        np.zeros((steps, batch.units, batch.kinds + 1), np.bool_),
+        np.zeros((steps, batch.kinds), np.int64),
+        np.zeros((steps, MAX_CHOICES, batch.units), np.int64),
+        np.zeros((steps, MAX_CHOICES)),
         np.zeros(steps, np.int64),
     )
 
 
 @njit_noalloc
-def look(
+def collect(
     fleet: Fleet,
-    mind: FutureSampler,
+    sampler: FutureSampler,
     weights: FloatArray,
     proposer: Proposer,
-    trials: RolloutBuffers,
-    effort: RolloutBudget,
+    buffers: RolloutBuffers,
+    budget: RolloutBudget,
     follows: bool,
-    seen: Seen,
+    examples: RolloutExamples,
 ) -> int:
-    """Play one simulation and note every other step; where rollouts are followed, what they choose is done. Returns how many were noted."""
+    """Play one simulation and store every other step; return the number of stored steps.
+
+    With `follows`, the rollouts' choices are executed instead of the network's.
+    """
     sim, desk = sim_of(fleet, 0), desk_of(fleet, 0)
     answer = proceed(sim, desk)
-    noted, step = 0, 0
-    while answer == MOMENT and noted < len(seen.size):
+    stored, step = 0, 0
+    while answer == MOMENT and stored < len(examples.size):
         best = 0
         step += 1
-        candidates = gather_candidates(sim, desk, weights, proposer, trials)
-        if 1 < candidates <= KEPT and sim.world[0].next_arrival >= WARM and step % 2 == 0:
-            played = try_candidates(sim, desk, mind, weights, trials, candidates, effort)
+        candidates = gather_candidates(sim, desk, weights, proposer, buffers)
+        started = sim.world[0].next_arrival >= SKIPPED_JOBS
+        if 1 < candidates <= MAX_CHOICES and started and step % 2 == 0:
+            played = try_candidates(sim, desk, sampler, weights, buffers, candidates, budget)
             if played > 0:
-                best = pick(trials, candidates, played, effort.doubt)
-                _note(seen, noted, proposer, trials, candidates)
+                best = pick(buffers, candidates, played, budget.doubt)
+                _store(examples, stored, proposer, buffers, candidates)
                 for k in range(len(sim.kind)):
-                    seen.ready[noted, k] = sim.kind[k].ready
-                noted += 1
-        act(sim, desk, trials.action[best if follows else 0])
+                    examples.ready[stored, k] = sim.kind[k].ready
+                stored += 1
+        act(sim, desk, buffers.action[best if follows else 0])
         answer = proceed(sim, desk)
-    return noted
+    return stored
 
 
 @njit_noalloc
-def _note(seen: Seen, at: int, proposer: Proposer, trials: RolloutBuffers, candidates: int) -> None:
+def _store(
+    examples: RolloutExamples,
+    at: int,
+    proposer: Proposer,
+    buffers: RolloutBuffers,
+    candidates: int,
+) -> None:
     for i in range(len(proposer.seen)):
-        seen.observation[at, i] = proposer.seen[i]
+        examples.observation[at, i] = proposer.seen[i]
     for d in range(proposer.mask.shape[0]):
         for a in range(proposer.mask.shape[1]):
-            seen.mask[at, d, a] = proposer.mask[d, a]
+            examples.mask[at, d, a] = proposer.mask[d, a]
     for c in range(candidates):
-        seen.cost[at, c] = trials.mean[c]
+        examples.cost[at, c] = buffers.mean[c]
         for d in range(proposer.mask.shape[0]):
-            seen.action[at, c, d] = trials.action[c, d]
-    seen.size[at] = candidates
+            examples.action[at, c, d] = buffers.action[c, d]
+    examples.size[at] = candidates
 
 
 # -- learning ------------------------------------------------------------------------
 
 
-class _Pupil:
-    """The network that learns, with draws to judge it by."""
+class _Student:
+    """The network that learns, with its validation streams."""
 
-    def __init__(self, policy: TrainedNetwork, stream: ConditionalStream, lessons: Lessons) -> None:
-        self.policy, self.lessons = policy, lessons
+    def __init__(
+        self, policy: TrainedNetwork, stream: ConditionalStream, settings: ImitationSettings
+    ) -> None:
+        self.settings = settings
         short = stream.with_jobs(min(JOBS, stream.jobs))
         probability = policy.environment.get("probability", "own")
-        points = (
-            ()
-            if probability == "own"
-            else GRID
-            if probability == "random"
-            else (float(probability),)
-        )
-        self.trials = [with_first(short, watched_task(short), p) for p in points] or [short]
+        self.variants = [short]
+        if probability != "own":
+            points = GRID if probability == "random" else (float(probability),)
+            self.variants = [with_first(short, watched_task(short), p) for p in points]
         self.options = options_of(policy)
         self.capacity = np.array(stream.problem.cluster.batch, np.int64)
-        sizes = policy.network.sizes.tolist()
-        self.net = ActorCritic(
-            sizes[0], sizes[0], policy.network.units, policy.network.actions, tuple(sizes[1:-1])
-        )
-        self.begin_with(arrays_of(policy.network))
+        network = policy.network
+        sizes = network.sizes.tolist()
+        hidden = tuple(sizes[1:-1])
+        self.net = ActorCritic(sizes[0], sizes[0], network.units, network.actions, hidden)
+        self.net.begin_with(arrays_of(network))
         self.scale = self._times().mean(axis=1) if probability == "random" else None
 
-    def begin_with(self, arrays: dict[str, Numbers]) -> None:
-        """Be another network of the same sizes."""
-        self.net.begin_with(arrays)
-
-    def network(self) -> Any:
-        """The network as it acts."""
-        return network_of(
-            {k: v.copy() for k, v in self.net.weights().items()},
-            units=self.net.units,
-            actions=self.net.actions,
-        )
+    def network(self) -> Network:
+        """Return a copy of the acting network."""
+        arrays = {k: v.copy() for k, v in self.net.weights().items()}
+        return network_of(arrays, units=self.net.units, actions=self.net.actions)
 
     def score(self) -> float:
-        """Mean log of seconds a job takes."""
+        """Return the mean log of the job completion time in seconds."""
         return float(np.log(self._times()).mean())
 
     def _times(self) -> FloatArray:
-        seeds = [VALIDATION + 1000 + i for i in range(self.lessons.validation)]
+        seeds = [VALIDATION + 1000 + i for i in range(self.settings.validation)]
         network = self.network()
-        return np.stack(
-            [play(network, trial, seeds, options=self.options) for trial in self.trials]
-        )
+        return np.stack([play(network, v, seeds, options=self.options) for v in self.variants])
 
-    def learn(self, parts: list[tuple[Seen, FloatArray]], number: int) -> Any:
-        """Go over all that was seen; after each pass, yields the mean cost of what the network would choose."""
-        seen = _together([part for part, _ in parts])
-        cost, penalty, action = self._prepared(seen, np.concatenate([p for _, p in parts]))
-        inputs = self.net.scaled(torch.from_numpy(seen.observation))
-        rng = generator(self.lessons.seed * 100 + number, "rollout batches")
-        optimiser = torch.optim.Adam(self.net.actor.parameters(), lr=self.lessons.rate)
-        batches = max(len(cost) // self.lessons.batch, 1)
-        for epoch in range(self.lessons.epochs):
+    def learn(
+        self, parts: list[tuple[RolloutExamples, FloatArray]], number: int
+    ) -> Iterator[float]:
+        """Pass over all examples; after each pass, yield the mean cost of the network's choices."""
+        columns = zip(*(examples for examples, _ in parts), strict=True)
+        examples = RolloutExamples(*(np.concatenate(column) for column in columns))
+        cost, penalty, action = self._tensors(examples, np.concatenate([p for _, p in parts]))
+        inputs = self.net.scaled(torch.from_numpy(examples.observation))
+        rng = generator(self.settings.seed * 100 + number, "rollout batches")
+        rate, epochs = self.settings.rate, self.settings.epochs
+        optimiser = torch.optim.Adam(self.net.actor.parameters(), lr=rate)
+        batches = max(len(cost) // self.settings.batch, 1)
+        for epoch in range(epochs):
             total = 0.0
-            for b, pick_ in enumerate(np.array_split(rng.permutation(len(cost)), batches)):
+            for b, rows in enumerate(np.array_split(rng.permutation(len(cost)), batches)):
                 for group in optimiser.param_groups:
-                    group["lr"] = self.lessons.rate * (
-                        1 - (epoch * batches + b) / (self.lessons.epochs * batches)
-                    )
-                logits = self.net.prefer(inputs[pick_])[:, None] + penalty[pick_]
-                likely = (
-                    torch.log_softmax(logits, -1)
-                    .gather(-1, action[pick_][..., None])[..., 0]
-                    .sum(-1)
-                )
-                chosen = torch.softmax(likely.masked_fill(cost[pick_].isnan(), FORBIDDEN), -1)
-                loss = (chosen * cost[pick_].nan_to_num()).sum(-1).mean()
+                    group["lr"] = rate * (1 - (epoch * batches + b) / (epochs * batches))
+                logits = self.net.prefer(inputs[rows])[:, None] + penalty[rows]
+                taken = torch.log_softmax(logits, -1).gather(-1, action[rows][..., None])
+                log_prob = taken[..., 0].sum(-1)
+                chosen = torch.softmax(log_prob.masked_fill(cost[rows].isnan(), FORBIDDEN), -1)
+                loss = (chosen * cost[rows].nan_to_num()).sum(-1).mean()
                 optimiser.zero_grad(set_to_none=True)
                 loss.backward()  # type: ignore[no-untyped-call]
                 optimiser.step()
                 total += float(loss.detach())
             yield total / batches
 
-    def _prepared(self, seen: Seen, probability: FloatArray) -> tuple[Tensor, Tensor, Tensor]:
-        """Costs (NaN where there is no choice), relative to their mean size; what was not on offer, choice by choice; the actions."""
-        most = int(seen.size.max())
-        there = np.arange(most)[None, :] < seen.size[:, None]
-        cost = np.where(there, seen.cost[:, :most], np.nan)
+    def _tensors(
+        self, examples: RolloutExamples, probability: FloatArray
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return costs over their mean size (NaN: no choice), mask penalties and actions."""
+        most = int(examples.size.max())
+        there = np.arange(most)[None, :] < examples.size[:, None]
+        cost = np.where(there, examples.cost[:, :most], np.nan)
         if self.scale is not None:  # one per cent counts the same at every probability
             cost = cost / np.interp(probability, GRID, self.scale)[:, None]
         cost /= np.nanmean(np.abs(cost))
-        action, penalty = (
-            seen.action[:, :most].copy(),
-            np.zeros((*there.shape, *seen.mask.shape[1:]), np.float32),
-        )
+        action = examples.action[:, :most].copy()
+        penalty = np.zeros((*there.shape, *examples.mask.shape[1:]), np.float32)
         for c in range(most):
-            mask, own = seen.mask.copy(), np.ascontiguousarray(action[:, c])
-            follow(mask, seen.ready.copy(), self.capacity, own)
+            mask, own = examples.mask.copy(), np.ascontiguousarray(action[:, c])
+            follow(mask, examples.ready.copy(), self.capacity, own)
             action[:, c], penalty[:, c] = own, np.where(mask, 0.0, FORBIDDEN)
-        return (
-            torch.from_numpy(cost.astype(np.float32)),
-            torch.from_numpy(penalty),
-            torch.from_numpy(action),
-        )
+        single = torch.from_numpy(cost.astype(np.float32))
+        return single, torch.from_numpy(penalty), torch.from_numpy(action)

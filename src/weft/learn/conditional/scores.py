@@ -1,8 +1,8 @@
-"""Scoring policies and rules for streams of conditional jobs on the same draws."""
+"""Scores of policies and rules for streams of conditional jobs on the same draws."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from os import PathLike
 from typing import Any
 
@@ -23,7 +23,10 @@ from weft.sim.view import Policy
 def variants(
     stream: ConditionalStream, probabilities: Sequence[float] | None
 ) -> list[ConditionalStream]:
-    """Return the stream at each probability of the first branch of its watched choice; as it is without any."""
+    """Return the stream at each probability of the first branch of its watched choice.
+
+    Without probabilities, return the stream as it is.
+    """
     if probabilities is None:
         return [stream]
     return [with_first(stream, watched_task(stream), p) for p in probabilities]
@@ -36,18 +39,16 @@ def completion_times(
     *,
     waiting: Waiting | None = None,
     authors: bool = False,
-    watch: Callable[[], None] = lambda: None,
 ) -> FloatArray:
     """(streams, seeds) mean job completion time in seconds; inf where a policy never finishes.
 
-    `waiting` is by default that a policy was trained with, and "event" for rules.
+    `waiting` defaults to that of the policy's training, and to "event" for rules.
     """
     policy = load_policy(policy)
     found = np.zeros((len(streams), len(seeds)))
     for i, stream in enumerate(streams):
         for j, seed in enumerate(seeds):
             found[i, j] = _one(policy, stream, seed, waiting, authors=authors)
-            watch()
     return found
 
 

@@ -1,4 +1,4 @@
-"""Training policies for streams of conditional jobs: the environment as PPO wants it, and what pi0 to pi4 stand for."""
+"""Training of policies for streams of conditional jobs by PPO; the recipes pi0 to pi4."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from weft.errors import InvalidInput, UnknownName
 from weft.learn import ppo
+from weft.learn.settings import Progress, silent
 from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.model.conditional_stream import ConditionalStream
 from weft.policies.conditional.evaluate import (
@@ -27,25 +28,28 @@ from weft.policies.conditional.networks import Numbers, arrays_of, network_of
 from weft.policies.conditional.rules import ConditionalRule
 from weft.policies.conditional.trained_network import TrainedNetwork
 from weft.registry import closest
-from weft.rng import generator as stream_of_numbers
+from weft.rng import generator
 from weft.sim.vector.batch import StepBatch, StepOptions
 
 ENVS = 256
 JOBS = 2000
-"""Of one episode in training."""
+"""Jobs per training episode."""
 REFERENCE = "shortest-remaining"
 VALIDATION = 20_000_000
-"""Draws for comparing checkpoints begin here: far from those of training and from the seeds of evaluations."""
+"""First seed of validation draws: far from those of trainings and evaluations."""
 GRID = tuple(i / 10 for i in range(11))
+"""Probabilities at which policies for random probabilities are validated."""
 
 
 class BatchEnv:
-    """A `StepBatch` as the vector environment of `ppo`: time is counted in spans of the longest path of a job, stocks are the queues.
+    """A `StepBatch` as the vector environment of `ppo`.
 
-    An episode is cut off when its last job has arrived: what comes after that, a system that runs empty, is no part of a stream. The
-    first ones are shorter, each by another length, so that simulations do not begin together ever after. With `relative`, rewards are
-    divided by the time jobs take under a simple rule at the same probability: one per cent counts the same where that is 30 ms and
-    where it is 100, as it does in the comparison. With the paper's waiting, units wait as `policies/conditional/evaluate.py` has them wait.
+    Time is measured in lengths of the longest path of a job; the stocks are the queues. An episode
+    is truncated when its last job arrives: a system that drains is no part of a stream. The first
+    episodes have different, shorter lengths, so that the simulations do not stay synchronised.
+    With `relative`, rewards are divided by the job completion time of a simple rule at the same
+    probability, so that one per cent counts the same at every probability. With the paper's
+    waiting, units wait as in `policies/conditional/evaluate.py`.
     """
 
     def __init__(
@@ -57,9 +61,9 @@ class BatchEnv:
         relative: bool = False,
         visible: int | None = None,
     ) -> None:
-        self.fleet = StepBatch(stream, envs, options)
-        self.envs, self.units, self.actions = envs, self.fleet.units, self.fleet.kinds + 1
-        self.observation_size = self.fleet.observation_size
+        self.batch = StepBatch(stream, envs, options)
+        self.envs, self.units, self.actions = envs, self.batch.units, self.batch.kinds + 1
+        self.observation_size = self.batch.observation_size
         self.visible = self.observation_size if visible is None else visible
         self.capacity: IntArray = np.array(stream.problem.cluster.batch, np.int64)
         self.span = longest_path(stream)
@@ -74,80 +78,68 @@ class BatchEnv:
 
     @property
     def remaining(self) -> IntArray:
-        """(envs, kinds) how many tasks wait in each queue."""
-        ready: IntArray = self.fleet.fleet.sim.kind["ready"]
+        """(envs, kinds) number of tasks in each queue."""
+        ready: IntArray = self.batch.fleet.sim.kind["ready"]
         return ready
 
     def reset(self, seed: int) -> tuple[Numbers, BoolArray]:
-        """Begin all simulations; trainings of different seeds meet different draws."""
-        steps = self.fleet.reset(1000 + seed * 100_000)
-        jobs = self.fleet.stream.jobs
-        self._limit = stream_of_numbers(seed, "conditional_training").integers(
-            max(jobs // 10, 1), jobs + 1, self.envs
-        )
+        """Begin all simulations; trainings with different seeds get different draws."""
+        steps = self.batch.reset(1000 + seed * 100_000)
+        jobs = self.batch.stream.jobs
+        rng = generator(seed, "conditional_training")
+        self._limit = rng.integers(max(jobs // 10, 1), jobs + 1, self.envs)
         self._weigh(np.arange(self.envs))
         return steps.observation, self._shaped(steps.mask)
 
-    def step(
-        self, actions: IntArray
-    ) -> tuple[Numbers, BoolArray, Numbers, Numbers, BoolArray, BoolArray, Numbers]:
-        """One step of every simulation."""
+    def step(self, actions: IntArray) -> ppo.Transition:
+        """Advance every simulation to its next decision."""
         if self._blocking:
             actions = actions.copy()
-            shorten_all_waits(self.fleet.fleet, actions)
-        steps = self.fleet.step(actions)
+            shorten_all_waits(self.batch.fleet, actions)
+        steps = self.batch.step(actions)
         reward, elapsed = steps.reward / self.span / self._weight, steps.elapsed / self.span
-        arrived = self.fleet.fleet.sim.world["next_arrival"][:, 0] >= self._limit
+        arrived = self.batch.fleet.sim.world["next_arrival"][:, 0] >= self._limit
         cut = arrived | steps.done
         if cut.any():
-            self._last[:] = np.where(
-                steps.done[:, None], self.fleet.final_observation, steps.observation
-            )
-            self.fleet.renew(np.flatnonzero(arrived & ~steps.done))
-            self._limit[cut] = self.fleet.stream.jobs
+            final = self.batch.final_observation
+            self._last[:] = np.where(steps.done[:, None], final, steps.observation)
+            self.batch.renew(np.flatnonzero(arrived & ~steps.done))
+            self._limit[cut] = self.batch.stream.jobs
             self._weigh(np.flatnonzero(cut))
-        return (
-            steps.observation,
-            self._shaped(steps.mask),
-            reward,
-            elapsed,
-            self._never,
-            cut,
-            self._last,
-        )
+        mask = self._shaped(steps.mask)
+        return steps.observation, mask, reward, elapsed, self._never, cut, self._last
 
     def _weigh(self, which: IntArray) -> None:
-        """Find the weight of the draws that simulations have begun."""
+        """Set the reward divisors of simulations that have begun a new draw."""
         if not self.relative:
             return
         for s in which.tolist():
-            p = self.fleet.stream.probabilities(np.zeros(1), int(self.fleet.playing[s]))[
-                self._choice
-            ][0, 0]
+            draw = int(self.batch.playing[s])
+            p = self.batch.stream.probabilities(np.zeros(1), draw)[self._choice][0, 0]
             self._weight[s] = np.interp(p, GRID, self._reference)
 
     def _shaped(self, mask: BoolArray) -> BoolArray:
         shaped = mask.reshape(self.envs, self.units, self.actions)
         if self._blocking:
-            forbid_standstills(self.fleet.fleet, shaped)
+            forbid_standstills(self.batch.fleet, shaped)
         return shaped
 
 
 def reference_times(stream: ConditionalStream, options: StepOptions) -> FloatArray:
-    """Mean job completion time of a simple rule at each probability of `GRID`, in seconds."""
-    fleet = StepBatch(stream, 1, options)
+    """Return job completion times of a simple rule at each probability of `GRID`, mean 1."""
+    batch = StepBatch(stream, 1, options)
     task = watched_task(stream)
     times = np.zeros(len(GRID))
     for i, p in enumerate(GRID):
-        fleet.place(0, *with_first(stream, task, p).draw_ticks(VALIDATION - 1))
-        ConditionalRule(REFERENCE).play(fleet)
-        times[i] = fleet.jct(0).mean()
+        batch.place(0, *with_first(stream, task, p).draw_ticks(VALIDATION - 1))
+        ConditionalRule(REFERENCE).play(batch)
+        times[i] = batch.jct(0).mean()
     relative: FloatArray = times / times.mean()
     return relative
 
 
 def longest_path(stream: ConditionalStream) -> float:
-    """Seconds of the longest way through a job, each task on its fastest unit."""
+    """Return the seconds of the longest path through a job, each task on its fastest unit."""
     w = stream.problem.workflow
     best = stream.problem.durations().min(axis=1)
     ahead = best.copy()
@@ -164,13 +156,14 @@ DEFAULT = ppo.PpoSettings(
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """What a policy is trained for.
+    """Training conditions of a policy.
 
     Attributes
     ----------
-    probability : of the first branch of the watched choice; "random": drawn anew for each episode, uniform in [0, 1];
-        "own": as the stream says
-    estimate, units, detail : whether the policy sees the estimate of that probability, what the units do, and that in detail
+    probability : of the first branch of the watched choice; "random": drawn for each episode,
+        uniform in [0, 1]; "own": as in the stream
+    estimate, units, detail : whether the policy observes the estimate of that probability, the
+        state of the units, and that state in detail
     """
 
     about: str
@@ -222,22 +215,20 @@ def train_policy(
     seed: int = 0,
     waiting: Literal["paper", "event"] = "event",
     envs: int = ENVS,
-    watch: Callable[[ppo.PpoProgress], None] | None = None,
+    progress: Progress[ppo.PpoProgress] = silent,
     start: TrainedNetwork | None = None,
 ) -> tuple[TrainedNetwork, ppo.PpoProgress]:
-    """Train one policy by one seed; checkpoints are compared by the mean log of the job completion time on draws of their own.
+    """Train one policy with one seed.
 
-    With `start`, go on from a policy of the same recipe, trained with the other waiting, say, in place of imitating a rule.
+    Checkpoints are compared by the mean log of the job completion time on validation draws. With
+    `start`, continue from a policy of the same recipe (trained with the other waiting, for
+    example) instead of imitating a rule.
     """
     recipe = recipe_of(name)
-    told = settings or recipe.settings
+    settings = settings or recipe.settings
     if start is not None:
-        told = replace(
-            told,
-            imitation=0,
-            warm_up=told.imitation,
-            hidden=tuple(start.network.sizes[1:-1].tolist()),
-        )
+        hidden = tuple(start.network.sizes[1:-1].tolist())
+        settings = replace(settings, imitation=0, warm_up=settings.imitation, hidden=hidden)
     options = StepOptions(
         waiting=waiting,
         estimate=recipe.estimate,
@@ -246,83 +237,80 @@ def train_policy(
         window=WINDOW,
     )
     short = stream.with_jobs(min(JOBS, stream.jobs))
-    whole = replace(
-        options, estimate=True, units=True, detail=recipe.detail or not recipe.units
-    )  # the critic sees all
-    size = StepBatch(short, 1, options).observation_size  # the actor's part comes first in it
-    env = BatchEnv(
-        _training_stream(short, recipe),
-        envs,
-        whole,
-        visible=size,
-        relative=recipe.probability == "random",
-    )
-    trials = _trials(short, recipe)
+    # The critic observes everything; the actor's part comes first in its observation.
+    whole = replace(options, estimate=True, units=True, detail=recipe.detail or not recipe.units)
+    size = StepBatch(short, 1, options).observation_size
+    relative = recipe.probability == "random"
+    env = BatchEnv(_training_stream(short, recipe), envs, whole, visible=size, relative=relative)
+    validation = _validation_streams(short, recipe)
+    seeds = [VALIDATION, VALIDATION + 1]
 
     def evaluate(weights: dict[str, Numbers]) -> float:
         network = network_of(weights, units=env.units, actions=env.actions)
-        times = np.concatenate(
-            [
-                play(network, trial, [VALIDATION, VALIDATION + 1], options=options)
-                for trial in trials
-            ]
-        )
-        return float(np.log(times).mean())
+        times = [play(network, variant, seeds, options=options) for variant in validation]
+        return float(np.log(np.concatenate(times)).mean())
 
-    if start is not None and (
-        int(start.network.sizes[0]),
-        start.network.units,
-        start.network.actions,
-    ) != (size, env.units, env.actions):
-        raise InvalidInput(
-            f"policy '{start.name}' reads {start.network.sizes[0]} numbers, '{name}' {size}: it cannot begin with it"
-        )
-    first = arrays_of(start.network) if start is not None else None
+    if start is not None:
+        _check_shape(start, name, (size, env.units, env.actions))
     training = ppo.train(
-        env, told, seed=seed, evaluate=evaluate, watch=watch, teacher=_teacher(env), start=first
+        env,
+        settings,
+        seed=seed,
+        evaluate=evaluate,
+        progress=progress,
+        teacher=_teacher(env),
+        start=None if start is None else arrays_of(start.network),
     )
     network = network_of(training.weights, units=env.units, actions=env.actions)
-    shown = {
+    observation = {
         "name": "steps",
         "version": 1,
         "watched": [task_name(stream, c) for c in stream.watched],
-        **_plain(options),
+        **{k: v for k, v in asdict(options).items() if k not in {"waiting", "idle"}},
     }
-    world = {
+    environment = {
         "name": "weft/Conditional-v0",
         "stream": stream.name,
         "waiting": waiting,
         "probability": recipe.probability,
         "jobs": short.jobs,
     }
-    told_how = record(training, envs, teacher_of(stream).name)
+    card = record(training, envs, teacher_of(stream).name)
     if start is not None:
-        told_how["start"] = {"name": start.name, "waiting": start.environment.get("waiting")}
-        told_how["start"] |= {
+        card["start"] = {"name": start.name, "waiting": start.environment.get("waiting")}
+        card["start"] |= {
             key: start.training.get(key) for key in ("seed", "samples", "teacher", "settings")
         }
-    return TrainedNetwork(name, network, shown, world, told_how, recipe.about), training
+    return TrainedNetwork(name, network, observation, environment, card, recipe.about), training
+
+
+def _check_shape(start: TrainedNetwork, name: str, shape: tuple[int, int, int]) -> None:
+    network = start.network
+    if (int(network.sizes[0]), network.units, network.actions) != shape:
+        raise InvalidInput(
+            f"policy '{start.name}' reads {network.sizes[0]} numbers for {network.units} units; "
+            f"'{name}' reads {shape[0]} for {shape[1]}: start from a policy of the same recipe"
+        )
 
 
 def teacher_of(stream: ConditionalStream) -> ConditionalRule:
-    """Return the rule that is imitated at first: the tuned index where there is one for the stream, else a simple one."""
+    """Return the rule to imitate: the tuned index of the stream, or a simple rule."""
     return index_for(stream.name) or ConditionalRule(REFERENCE)
 
 
 def _teacher(env: BatchEnv) -> Callable[[], IntArray]:
-    """The teacher at work in the environment."""
-    rule = teacher_of(env.fleet.stream)
+    rule = teacher_of(env.batch.stream)
     actions = np.zeros((env.envs, env.units), np.int64)
 
     def choose() -> IntArray:
-        rule.choose(env.fleet, actions)
+        rule.choose(env.batch, actions)
         return actions
 
     return choose
 
 
 def record(training: ppo.PpoProgress, envs: int, teacher: str) -> dict[str, Any]:
-    """Return how a policy was trained, as plain values."""
+    """Return the training as plain values for the card."""
     kept = ("samples", "cpu_seconds", "reward_rate", "entropy", "score")
     curve = [
         {key: round(entry[key], 6) for key in kept if key in entry}
@@ -335,11 +323,10 @@ def record(training: ppo.PpoProgress, envs: int, teacher: str) -> dict[str, Any]
         "seed": training.seed,
         "samples": training.samples,
         "cpu_seconds": round(training.cpu_seconds, 1),
-        "score": None
-        if np.isnan(training.score)
-        else training.score,  # stopped before the first evaluation
+        # NaN: stopped before the first evaluation
+        "score": None if np.isnan(training.score) else training.score,
         "envs": envs,
-        "settings": training.settings.as_dict(),
+        "settings": asdict(training.settings),
         "interrupted": training.interrupted,
         "curve": curve,
     }
@@ -354,13 +341,8 @@ def _training_stream(stream: ConditionalStream, recipe: Recipe) -> ConditionalSt
     return with_first(stream, task, recipe.probability)
 
 
-def _trials(stream: ConditionalStream, recipe: Recipe) -> Sequence[ConditionalStream]:
+def _validation_streams(stream: ConditionalStream, recipe: Recipe) -> Sequence[ConditionalStream]:
     if recipe.probability == "own":
         return [stream]
     points = GRID if recipe.probability == "random" else (recipe.probability,)
     return [with_first(stream, watched_task(stream), p) for p in points]
-
-
-def _plain(options: StepOptions) -> dict[str, Any]:
-    """What is seen, for the card; how one waits belongs to the environment."""
-    return {key: value for key, value in asdict(options).items() if key not in {"waiting", "idle"}}

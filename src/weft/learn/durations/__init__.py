@@ -1,0 +1,9 @@
+"""Online learning of task durations, and choices by them.
+
+- `bandit`: an ensemble of networks that chooses devices by Thompson sampling
+- `forest`: a random forest in compiled code
+- `hybrid`: choices by expected time with budgeted probes
+- `model`: Bayesian regression of durations with change detection
+"""
+
+__all__ = ["bandit", "forest", "hybrid", "model"]

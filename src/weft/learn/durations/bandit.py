@@ -1,18 +1,19 @@
-"""A deep Q-network that goes on learning while it decides, one task at a time.
+"""A contextual bandit of neural networks that chooses a device per task and keeps learning.
 
-An action is a device, its reward minus the logarithm of the seconds this very task then took; the logarithm, because tasks of
-seconds and of milliseconds must weigh alike, and the shortest time stays the best. Tasks come whatever was decided before, so
-nothing is to be gained later by a decision now: the discount is 0, and with it fall the target network and the credit that could
-go astray.
+The source document calls it an online DQN. An action is a device; its reward is minus the logarithm
+of the task's seconds (tasks of seconds and of milliseconds weigh alike, and the shortest time stays
+the best). A decision does not change which tasks come next, so the discount is 0: there is no
+bootstrapping and no target network.
 
-Every device has a network of its own. With one trunk for all, what is learnt of the device that is used moves the others along:
-when it turns slow, all devices look slower together, and the agent stays where it is.
+Every device has a network of its own. With one trunk for all, learning about the used device moves
+the others along: when it slows down, all devices look slower together, and the agent stays.
 
-Exploration is as uncertain as the networks are: a bootstrapped ensemble (Osband et al. 2016), every member with its own weighting
-of the online data and its own fixed random function added (Osband et al. 2018), so that members differ where there is no data.
-For each task one member is drawn and followed (Thompson sampling); where members agree nothing is explored. What exploring costs
-is counted: it is part of the times. Half of every batch is offline data, so that a shift that is undone finds the members still
-knowing it.
+Exploration follows the uncertainty of the networks: a bootstrapped ensemble (Osband et al. 2016,
+section 4), each member with its own weighting of the online data and its own fixed random prior
+function (Osband et al. 2018, section 3), so that members differ where there is no data. For each
+task one member is drawn and followed (Thompson sampling); the cost of exploring is part of the
+measured times. Half of every batch is offline data, so that the members still fit it when a shift
+is undone.
 
 Plain numpy: the members are small, and one matrix product serves all of them.
 """
@@ -35,23 +36,26 @@ Layers = list[FloatArray]
 
 
 @dataclass(eq=False)
-class OnlineDqn:
-    """Q-values of devices for a task, from features of zero or more; `pretrain`, then `choose` and `observe` in turn.
+class EnsembleBandit:
+    """Values of devices for a task, from non-negative features.
+
+    Call `pretrain` once, then `choose` and `observe` in turn.
 
     Parameters
     ----------
-    features, devices : how many
+    features, devices : their numbers
     members, hidden : size of the ensemble, and units in each of the two hidden layers of a network
-    rate, updates, batch : of Adam (Kingma and Ba 2015): its step, steps after each task, transitions in each step
-    memory, recent : online transitions that are kept, and those of them that fill half of the online part of a batch: the last ones
-    offline : weight of an offline transition beside an online one: enough to remember, too little to argue with what is seen
+    rate, updates, batch : learning rate of Adam, steps per task, and observations per step
+    memory, recent : online observations that are stored, and the last ones of them that fill half
+        of the online part of a batch
+    offline : weight of an offline observation relative to an online one
     prior : weight of the fixed random functions
     seed : of the initial weights, the bootstrap and the draws
 
     Examples
     --------
     >>> import numpy as np
-    >>> agent = OnlineDqn(1, 2, seed=1)
+    >>> agent = EnsembleBandit(1, 2, seed=1)
     >>> size = np.linspace(1.0, 9.0, 50)[:, None]
     >>> agent.pretrain(size, np.column_stack([2.0 * size[:, 0], size[:, 0]]), steps=200)
     >>> agent.best(size).tolist() == [1] * 50  # the second device takes half the time
@@ -73,7 +77,7 @@ class OnlineDqn:
     _layers: Layers = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Draw the initial weights, and those of the fixed random functions."""
+        """Draw the initial weights and the fixed random functions."""
         rng = generator(self.seed, "dqn", "weights")
         widths = (self.features, self.hidden, self.hidden, 1)
         self._layers, self._fixed = (
@@ -93,17 +97,17 @@ class OnlineDqn:
     # -- deciding ----------------------------------------------------------------
 
     def values(self, features: ArrayLike) -> FloatArray:
-        """(members, n, devices) Q-values of rows of features: minus the logarithm of the seconds."""
+        """(members, n, devices) values of rows of features: minus the log of the seconds."""
         x = self._inputs(features)
         q = _forward(self._layers, x)[-1] + self.prior * _forward(self._fixed, x)[-1]
         return np.asarray(self._level + self._unit * np.swapaxes(q[..., 0], 1, 2))
 
     def best(self, features: ArrayLike) -> IntArray:
-        """(n,) the device the members prefer on average: what it would do without exploring."""
+        """(n,) devices with the best mean value of the members: the choice without exploring."""
         return np.asarray(self.values(features).mean(axis=0).argmax(axis=1), np.int64)
 
     def choose(self, features: ArrayLike, allowed: ArrayLike | None = None) -> int:
-        """A device for one task, by a member drawn for it; never one that is not `allowed`."""
+        """Choose an `allowed` device for one task by a randomly drawn member."""
         member = int(self._rng.integers(self.members))
         q = self.values(features)[member, 0]
         if allowed is not None:
@@ -116,18 +120,14 @@ class OnlineDqn:
     # -- learning ----------------------------------------------------------------
 
     def pretrain(self, features: ArrayLike, seconds: ArrayLike, *, steps: int = 600) -> None:
-        """Learn from offline data: (n, features) and (n, devices) seconds, all devices known."""
-        rows, logs = (
-            np.log1p(np.asarray(features, float)),
-            -np.log(np.maximum(np.asarray(seconds, float), SHORTEST)),
-        )
-        if (
-            rows.ndim != 2
-            or rows.shape[1] != self.features
-            or logs.shape != (len(rows), self.devices)
-        ):
+        """Learn from offline data: (n, features), and (n, devices) seconds on all devices."""
+        rows = np.log1p(np.asarray(features, float))
+        logs = -np.log(np.maximum(np.asarray(seconds, float), SHORTEST))
+        fits = rows.ndim == 2 and logs.shape == (len(rows), self.devices)
+        if not fits or rows.shape[1] != self.features:
             raise InvalidInput(
-                f"offline data has shapes {rows.shape} and {logs.shape}; expected (n, {self.features}) and (n, {self.devices})"
+                f"offline data has shapes {rows.shape} and {logs.shape}; "
+                f"expected (n, {self.features}) and (n, {self.devices})"
             )
         spread = rows.std(axis=0)
         self._centre, self._spread = rows.mean(axis=0), np.where(spread > 0, spread, 1.0)
@@ -138,20 +138,22 @@ class OnlineDqn:
             self._step(x, y, np.ones((1, *y.shape)))
 
     def observe(self, features: ArrayLike, device: int, seconds: float) -> None:
-        """Learn from one task that took so long on the device that was chosen for it: its reward, its action, at once."""
+        """Learn from the seconds of one task on the device chosen for it."""
         at = self._seen % self.memory
         self._state[at] = self._inputs(features)[0]
         self._action[at] = device
         self._reward[at] = (-np.log(max(seconds, SHORTEST)) - self._level) / self._unit
-        self._weight[:, at] = self._rng.exponential(
-            size=self.members
-        )  # the Bayesian bootstrap (Rubin 1981): no member misses a task
+        # Bayesian bootstrap (Rubin 1981, section 2): every member weighs every task.
+        self._weight[:, at] = self._rng.exponential(size=self.members)
         self._seen += 1
         for _ in range(self.updates):
             self._step(*self._mixed(at))
 
     def _mixed(self, newest: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Half offline, half online: the newest task, some of the last ones, some of all; weights are 0 for actions not taken."""
+        """Draw a batch: half offline, half online (the newest, recent and older tasks).
+
+        Weights are 0 for actions that were not taken.
+        """
         picked = self._rng.integers(min(self._seen, self.memory), size=self.batch)
         near = self.batch // 2
         picked[:near] = (
@@ -164,9 +166,8 @@ class OnlineDqn:
         if self._data is None:
             return x, y, weight
         old_x, old_y = self._drawn_offline(self.batch)
-        joined = np.concatenate(
-            [weight, np.full((self.members, *old_y.shape), self.offline)], axis=2
-        )
+        old_weight = np.full((self.members, *old_y.shape), self.offline)
+        joined = np.concatenate([weight, old_weight], axis=2)
         return np.concatenate([x, old_x]), np.concatenate([y, old_y], axis=1), joined
 
     def _drawn_offline(self, size: int) -> tuple[FloatArray, FloatArray]:
@@ -175,14 +176,14 @@ class OnlineDqn:
         return self._data[0][picked], self._data[1][picked].T
 
     def _step(self, x: FloatArray, y: FloatArray, weight: FloatArray) -> None:
-        """One step of Adam towards `y` (devices, batch), weighted (members, devices, batch)."""
+        """Take one step of Adam to `y` (devices, batch), weighted (members, devices, batch)."""
         target = y - self.prior * _forward(self._fixed, x)[-1][..., 0]
         self._adam.step(
             self._layers, _gradient(self._layers, x, target[..., None], weight[..., None])
         )
 
     def _inputs(self, features: ArrayLike) -> FloatArray:
-        """Logarithms, standardised by the offline data; far out only the order of magnitude counts."""
+        """Return logarithms, standardised by the offline data and compressed far from it."""
         rows = (np.log1p(np.array(features, float, ndmin=2)) - self._centre) / self._spread
         return np.asarray(np.sign(rows) * np.log1p(np.abs(rows)))
 
@@ -190,7 +191,7 @@ class OnlineDqn:
 def _drawn_layers(
     rng: np.random.Generator, nets: tuple[int, int], widths: tuple[int, ...]
 ) -> Layers:
-    """He et al. (2015)."""
+    """Draw initial weights (He et al. 2015, section 2.2)."""
     layers: Layers = []
     for rows, columns in pairwise(widths):
         layers.append(rng.standard_normal((*nets, rows, columns)) * np.sqrt(2.0 / rows))
@@ -201,13 +202,10 @@ def _drawn_layers(
 class _Adam:
     def __init__(self, layers: Layers, rate: float) -> None:
         self.rate, self.time = rate, 0
-        self.mean, self.square = (
-            [np.zeros_like(a) for a in layers],
-            [np.zeros_like(a) for a in layers],
-        )
+        self.mean, self.square = ([np.zeros_like(a) for a in layers] for _ in range(2))
 
     def step(self, layers: Layers, gradient: Layers) -> None:
-        """Kingma and Ba (2015), algorithm 1, with its usual constants."""
+        """Take one step of Adam (Kingma and Ba 2015, algorithm 1, with its default constants)."""
         self.time += 1
         scale = self.rate * np.sqrt(1 - 0.999**self.time) / (1 - 0.9**self.time)
         for a, g, m, v in zip(layers, gradient, self.mean, self.square, strict=True):
@@ -217,7 +215,7 @@ class _Adam:
 
 
 def _forward(layers: Layers, x: FloatArray) -> list[FloatArray]:
-    """The inputs and what every layer makes of them; ReLU between, nothing after the last."""
+    """Return the inputs and the outputs of every layer; ReLU between layers."""
     steps = [x]
     for k in range(0, len(layers), 2):
         x = x @ layers[k] + layers[k + 1]
@@ -228,7 +226,7 @@ def _forward(layers: Layers, x: FloatArray) -> list[FloatArray]:
 
 
 def _gradient(layers: Layers, x: FloatArray, y: FloatArray, weight: FloatArray) -> Layers:
-    """Of half the mean weighted squared error, by the chain rule from the last layer back."""
+    """Return the gradient of half the mean weighted squared error, by back-propagation."""
     steps = _forward(layers, x)
     flow = weight * (steps[-1] - y) / x.shape[-2]
     gradient: Layers = []

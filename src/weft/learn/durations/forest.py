@@ -1,8 +1,9 @@
-"""A random forest: grown by scikit-learn, served from flat arrays by compiled code, kept in a file that holds numbers only.
+"""A random forest, trained by scikit-learn and evaluated by compiled code on flat arrays.
 
-Nodes stand in depth-first order: the left child follows its parent, so a node is a threshold, a feature and where the right child
-stands. A leaf has feature -1 and its value in place of the threshold. The sum runs over the trees in order, as in scikit-learn:
-predictions are the same to the last bit.
+Nodes are in depth-first order: the left child follows its parent, so a node is a threshold, a
+feature and the index of the right child. A leaf has feature -1 and its value in place of the
+threshold. The sum runs over the trees in order, as in scikit-learn: predictions are equal to the
+last bit.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from weft.sim.kernel.jit import njit
 FORMAT = "weft-forest-1"
 LEAF = -1
 NODE = np.dtype([("threshold", np.float64), ("right", np.int32), ("feature", np.int32)])
-"""16 bytes a node: four to a cache line."""
+"""16 bytes per node: four nodes per cache line."""
 
 
 @dataclass(frozen=True, eq=False)
 class Forest:
-    """Regression trees whose predictions are averaged; features are standardised first.
+    """Regression trees on standardised features, whose predictions are averaged.
 
     Examples
     --------
@@ -46,14 +47,10 @@ class Forest:
     spread: FloatArray
 
     def __post_init__(self) -> None:
-        """Refuse nodes that lead nowhere: every walk goes forwards, stays inside its tree and so ends in a leaf."""
+        """Check the nodes: every path goes forwards inside its tree and so ends in a leaf."""
         k, nodes, roots = len(self.names), self.nodes, self.roots
-        if (
-            nodes.dtype != NODE
-            or nodes.ndim != 1
-            or self.centre.shape != (k,)
-            or self.spread.shape != (k,)
-        ):
+        scales = self.centre.shape, self.spread.shape
+        if nodes.dtype != NODE or nodes.ndim != 1 or scales != ((k,), (k,)):
             raise InvalidInput(
                 f"a forest of {k} features needs nodes of {NODE.names} and {k} centres and spreads"
             )
@@ -70,7 +67,8 @@ class Forest:
         bad = (feature < 0) | (feature >= k) | (right <= inner + 1) | (right >= end)
         if bad.any():
             raise InvalidInput(
-                f"node {inner[bad][0]} of the forest leads outside its tree or asks for a feature that is not there"
+                f"node {inner[bad][0]} of the forest leads outside its tree or reads an unknown "
+                "feature"
             )
         if (
             not np.isfinite(nodes["threshold"]).all()
@@ -93,13 +91,11 @@ class Forest:
         min_split: int = 5,
         seed: int = 42,
     ) -> Forest:
-        """Grow a forest with scikit-learn on standardised features (the extra `learn`)."""
-        return cls.from_sklearn(
-            *fit_sklearn(
-                features, target, trees=trees, depth=depth, min_split=min_split, seed=seed
-            ),
-            names=names,
+        """Train a forest with scikit-learn on standardised features (the extra `learn`)."""
+        fitted = fit_sklearn(
+            features, target, trees=trees, depth=depth, min_split=min_split, seed=seed
         )
+        return cls.from_sklearn(*fitted, names=names)
 
     @classmethod
     def from_sklearn(
@@ -110,42 +106,34 @@ class Forest:
         roots = np.concatenate(([0], np.cumsum([len(t) for t in trees])[:-1])).astype(np.int64)
         for tree, root in zip(trees, roots.tolist(), strict=True):
             tree["right"][tree["feature"] != LEAF] += root
-        return cls(
-            tuple(names),
-            np.concatenate(trees),
-            roots,
-            np.asarray(centre, float),
-            np.asarray(spread, float),
-        )
+        scales = np.asarray(centre, float), np.asarray(spread, float)
+        return cls(tuple(names), np.concatenate(trees), roots, *scales)
 
     def predict_one(self, features: ArrayLike) -> float:
-        """The prediction for one row: what a scheduler asks for, thousands of times a second."""
-        return float(
-            _predict_one(self.nodes, self.roots, self.centre, self.spread, self._row(features))
-        )
+        """Predict one row, as schedulers do thousands of times per second."""
+        row = np.ascontiguousarray(features, np.float64)
+        if row.shape != (len(self.names),):
+            raise InvalidInput(
+                f"features have shape {row.shape}; "
+                f"expected {len(self.names)} numbers: {', '.join(self.names)}"
+            )
+        return float(_predict_one(self.nodes, self.roots, self.centre, self.spread, row))
 
     def predict(self, features: ArrayLike) -> FloatArray:
-        """(n,) the predictions for rows of features."""
+        """(n,) predictions for rows of features."""
         rows = np.array(features, float, ndmin=2)
         if rows.shape[1] != len(self.names):
             raise InvalidInput(
-                f"features have shape {rows.shape}; expected one column for each of: {', '.join(self.names)}"
+                f"features have shape {rows.shape}; "
+                f"expected one column for each of: {', '.join(self.names)}"
             )
         return np.array(
             [_predict_one(self.nodes, self.roots, self.centre, self.spread, row) for row in rows]
         )
 
-    def _row(self, features: ArrayLike) -> FloatArray:
-        row = np.ascontiguousarray(features, np.float64)
-        if row.shape != (len(self.names),):
-            raise InvalidInput(
-                f"features have shape {row.shape}; expected {len(self.names)} numbers: {', '.join(self.names)}"
-            )
-        return row
-
     def save(self, path: str | Path) -> None:
-        """Write NPZ, without pickle."""
-        parts = {name: self.nodes[name] for name in NODE.names or ()}
+        """Write an NPZ file without pickled objects."""
+        parts: dict[str, Any] = {name: self.nodes[name] for name in NODE.names or ()}
         np.savez(
             Path(path),
             format=FORMAT,
@@ -154,11 +142,11 @@ class Forest:
             centre=self.centre,
             spread=self.spread,
             **parts,
-        )  # type: ignore[arg-type]
+        )
 
     @classmethod
     def load(cls, path: str | Path) -> Forest:
-        """Read a forest back; the file is data, nothing in it is run."""
+        """Read a forest; loading runs no code of the file."""
         try:
             with np.load(Path(path), allow_pickle=False) as archive:
                 if str(archive["format"]) != FORMAT:
@@ -167,11 +155,8 @@ class Forest:
                 for name in NODE.names or ():
                     nodes[name] = archive[name]
                 names = tuple(str(name) for name in archive["names"].tolist())
-                roots, centre, spread = (
-                    archive["roots"].astype(np.int64),
-                    archive["centre"].astype(float),
-                    archive["spread"].astype(float),
-                )
+                roots = archive["roots"].astype(np.int64)
+                centre, spread = (archive[key].astype(float) for key in ("centre", "spread"))
             return cls(names, nodes, roots, centre, spread)
         except FileNotFoundError:
             raise
@@ -188,9 +173,9 @@ def fit_sklearn(
     min_split: int = 5,
     seed: int = 42,
 ) -> tuple[Any, FloatArray, FloatArray]:
-    """Standardise and fit; return scikit-learn's own forest with the centre and spread of the features.
+    """Return scikit-learn's forest with the centre and spread of the features.
 
-    A feature without spread is only centred, as by scikit-learn's StandardScaler.
+    A constant feature is only centred, as by scikit-learn's StandardScaler.
     """
     if importlib.util.find_spec("sklearn") is None:
         raise MissingExtra("scikit-learn", "learn")
@@ -211,7 +196,7 @@ def fit_sklearn(
 
 
 def _flattened(tree: Any) -> NDArray[Any]:
-    """One tree; scikit-learn's builders number nodes depth first, left child first, and this is checked."""
+    """Return the nodes of a tree, which scikit-learn numbers depth first, left child first."""
     left, right = np.asarray(tree.children_left), np.asarray(tree.children_right)
     leaf = left < 0
     if (left[~leaf] != np.flatnonzero(~leaf) + 1).any():
@@ -224,15 +209,14 @@ def _flattened(tree: Any) -> NDArray[Any]:
 
 
 def write_onnx(forest: Forest, path: Path) -> None:
-    """Write the trees for other runtimes: "rows" (batch, features), standardised, float32 -> "prediction" (batch, 1).
+    """Write an ONNX file: standardised float32 "rows" (batch, features) -> "prediction".
 
-    ONNX holds thresholds and leaves in single precision, so predictions agree to about seven digits only.
+    ONNX holds thresholds and leaves in single precision, so predictions agree to about seven
+    digits only.
     """
     nodes, sizes = forest.nodes, np.diff(np.append(forest.roots, len(forest.nodes)))
-    tree, number = (
-        np.repeat(np.arange(len(sizes)), sizes),
-        np.arange(len(nodes)) - np.repeat(forest.roots, sizes),
-    )
+    tree, root = np.repeat(np.arange(len(sizes)), sizes), np.repeat(forest.roots, sizes)
+    number = np.arange(len(nodes)) - root
     leaf = nodes["feature"] == LEAF
     trees = node(
         "TreeEnsembleRegressor",
@@ -247,9 +231,7 @@ def write_onnx(forest: Forest, path: Path) -> None:
         nodes_modes=np.where(leaf, "LEAF", "BRANCH_LEQ").tolist(),
         nodes_values=np.where(leaf, 0.0, nodes["threshold"]).tolist(),
         nodes_truenodeids=np.where(leaf, 0, number + 1).tolist(),
-        nodes_falsenodeids=np.where(
-            leaf, 0, nodes["right"] - np.repeat(forest.roots, sizes)
-        ).tolist(),
+        nodes_falsenodeids=np.where(leaf, 0, nodes["right"] - root).tolist(),
         target_treeids=tree[leaf].tolist(),
         target_nodeids=number[leaf].tolist(),
         target_ids=[0] * int(leaf.sum()),
@@ -270,7 +252,7 @@ def write_onnx(forest: Forest, path: Path) -> None:
 def _predict_one(
     nodes: NDArray[Any], roots: IntArray, centre: FloatArray, spread: FloatArray, row: FloatArray
 ) -> float:
-    """Walk every tree; features are compared in single precision, as scikit-learn compares them."""
+    """Walk every tree; features are compared in single precision, as in scikit-learn."""
     x = np.empty(len(row), np.float32)
     for j in range(len(row)):
         x[j] = np.float32((row[j] - centre[j]) / spread[j])

@@ -1,9 +1,10 @@
-"""`hybrid`: offline knowledge as a prior, a time model of each device updated by every task, decisions by expected time.
+"""`hybrid`: decisions by expected time, from one online time model per device.
 
-A device that looks bad is not tried, so it would look bad for ever. Therefore the uncertainty of a device grows while nothing is
-seen of it, and when it might by now be the better one it is probed. What probes cost, each as a multiple of the time the task
-would have taken, may grow by a small share with every task and no more: a bad device cannot ruin the whole, and the tasks that
-are probed with are those that lose least.
+Offline data is the prior of the models. A device that looks slow is not used, so it would look slow
+for ever. Therefore its uncertainty grows while it is unobserved, and it is probed once it may be
+the faster one. The cost of probes, in multiples of the task's expected time, has a budget that
+grows by a small share per task: a slow device cannot ruin the total, and short tasks are probed
+with.
 """
 
 from __future__ import annotations
@@ -23,20 +24,22 @@ from weft.sim.view import Decision, View
 
 @dataclass(eq=False)
 class HybridChooser:
-    """Chooses a device for one task after the other, and learns from how long it took.
+    """Choice of a device per task, with models that learn from every duration.
 
     Parameters
     ----------
-    models : one for each device, fitted to what is known beforehand
-    probing : share of its expected time that probes may cost a task, on average over all tasks so far; 0 never probes
-    drift : standard deviation of the logarithm of a device's pace after one decision in which nothing was seen of it; it grows with
-        the square root of their number
-    optimism : how many standard deviations below its median a device is imagined when a probe is considered
+    models : one per device, fitted to offline data
+    probing : budget of probes as a share of the expected time, on average over all tasks so far;
+        0 never probes
+    drift : standard deviation of the logarithm of a device's speed after one decision without an
+        observation of it; it grows with the square root of their number
+    optimism : standard deviations below its median at which a device is considered for a probe
 
     Examples
     --------
-    >>> cpu, gpu = DurationModel(("size",), logs=("size",)), DurationModel(("size",), logs=("size",))
-    >>> cpu.fit([[1.0], [2.0], [4.0]], [1.0, 2.0, 4.0]); gpu.fit([[1.0], [2.0], [4.0]], [0.5, 1.0, 2.0])
+    >>> cpu, gpu = (DurationModel(("size",), logs=("size",)) for _ in range(2))
+    >>> cpu.fit([[1.0], [2.0], [4.0]], [1.0, 2.0, 4.0])
+    >>> gpu.fit([[1.0], [2.0], [4.0]], [0.5, 1.0, 2.0])
     >>> chooser = HybridChooser([cpu, gpu])
     >>> chooser.choose([2.0])  # the second device has always been faster
     1
@@ -54,7 +57,7 @@ class HybridChooser:
     probe_seconds: float = field(default=0.0, init=False)
 
     def __post_init__(self) -> None:
-        """Nothing has been seen yet."""
+        """Check the values and reset the state."""
         if not self.models:
             raise InvalidInput("a hybrid chooser needs at least one device model")
         if not 0 <= self.probing < 1:
@@ -67,7 +70,7 @@ class HybridChooser:
         self._usual = np.inf
 
     def choose(self, features: ArrayLike) -> int:
-        """The device with the smallest expected time; now and then one that may have become it."""
+        """Return the device with the least expected time, or one to probe."""
         guesses = [model.predict(features) for model in self.models]
         expected = np.array([guess.expected for guess in guesses])
         best = int(expected.argmin())
@@ -79,7 +82,7 @@ class HybridChooser:
         other = int(hopeful.argmin())
         if other == best or self._unseen[other] == 0:
             return best
-        # In units of this task or of a usual one, whichever is shorter: long tasks are not for probing.
+        # In units of this task or of a usual one, whichever is shorter: long tasks do not probe.
         unit = min(float(expected[best]), self._usual)
         if expected[other] - expected[best] > self._budget * unit:
             return best
@@ -87,7 +90,7 @@ class HybridChooser:
         return other
 
     def observe(self, features: ArrayLike, device: int, seconds: float) -> None:
-        """Learn from a task that took so long on the device that was chosen for it."""
+        """Learn from the seconds of a task on the device chosen for it."""
         self._budget += self.probing
         if self._instead is not None:
             usual, unit = self._instead
@@ -104,16 +107,17 @@ class HybridChooser:
 
 @dataclass(eq=False)
 class HybridPolicy:
-    """The same for a simulator or a run with queues and parallelism: expected times by models that learn, one a device kind.
+    """The policy for simulations and runs: expected times by one online model per device kind.
 
-    An idle device takes the ready task it is best at, compared with the other kinds (as in HeteroPrio: Agullo et al. 2016), unless the
-    others would have done it sooner, even as the last of all that is ready. Durations that came with the problem are not looked at.
+    An idle device takes the ready task with its largest advantage over the other kinds (as in
+    HeteroPrio: Agullo et al. 2016), unless another kind would finish it earlier even as the last of
+    all ready tasks. The durations of the problem are ignored.
 
     Parameters
     ----------
     models : device kind -> model
-    features : workload -> (instances, k), one row for each task instance
-    learning : whether the models learn from what ends; else they stay as they came
+    features : workload -> (instances, k), one row per task instance
+    learning : whether the models learn from finished tasks
     """
 
     models: Mapping[str, DurationModel]
@@ -122,29 +126,30 @@ class HybridPolicy:
     learning: bool = True
 
     def begin(self, workload: Workload, *, seed: int = 0) -> None:  # noqa: ARG002
-        """Get the features; the models keep what they know."""
+        """Read the features; the models keep their state."""
         self._kinds = tuple(dict.fromkeys(workload.cluster.kinds))
         missing = [kind for kind in self._kinds if kind not in self.models]
         if missing:
             raise InvalidInput(
-                f"policy '{self.name}' has no model of device kind '{missing[0]}'; its models: {', '.join(self.models)}"
+                f"policy '{self.name}' has no model of device kind '{missing[0]}'; "
+                f"its models: {', '.join(self.models)}"
             )
         self._rows = np.asarray(self.features(workload), float)
         if len(self._rows) != workload.instances:
             raise InvalidInput(
-                f"policy '{self.name}' got {len(self._rows)} rows of features for {workload.instances} tasks"
+                f"policy '{self.name}' got {len(self._rows)} rows of features "
+                f"for {workload.instances} tasks"
             )
         self._kind = np.array(
             [self._kinds.index(kind) for kind in workload.cluster.kinds], np.int64
         )
-        self._running: dict[
-            int, tuple[int, float, float]
-        ] = {}  # instance -> device, start, expected end
+        # instance -> device, start, expected finish
+        self._running: dict[int, tuple[int, float, float]] = {}
         fits = [np.isfinite(problem.pace[problem.row]) for problem in workload.problems]
         self._fits = np.concatenate([fits[t] for t in workload.template.tolist()])  # (instances, p)
 
     def decide(self, view: View) -> Decision | None:
-        """Learn from what has ended, then give an idle device the task it is best at."""
+        """Learn from finished tasks, then start a task on an idle device."""
         self._learn(view)
         seconds = self._seconds(view)
         for device in np.flatnonzero(view.idle).tolist():
@@ -171,7 +176,7 @@ class HybridPolicy:
                 )
 
     def _seconds(self, view: View) -> FloatArray:
-        """(ready, kinds) expected seconds; inf where no device of the kind is up, or the task cannot run on one."""
+        """(ready, kinds) expected seconds; inf without a live device that can run the task."""
         columns = []
         for k, kind in enumerate(self._kinds):
             up = np.flatnonzero((self._kind == k) & np.isfinite(view.pace))
@@ -182,7 +187,7 @@ class HybridPolicy:
         return np.column_stack(columns)
 
     def _sooner(self, view: View, seconds: FloatArray, own: int, place: int) -> float:
-        """When another kind of device would have done a task, if it came last of all that is ready."""
+        """Return when another kind would finish a task as the last of all ready tasks."""
         best = np.inf
         for k in range(len(self._kinds)):
             devices = np.flatnonzero((self._kind == k) & np.isfinite(view.pace))

@@ -1,24 +1,24 @@
-"""How long will this take on that device? A model that learns after every task and says how sure it is.
+"""Online prediction of task durations on a device, with uncertainty.
 
-The logarithm of the seconds is linear in a few features (size, bytes, an intensity), with Student's t around it: Bayesian linear
-regression with a normal-inverse-gamma prior, that is, recursive least squares that knows its own error. The world may change, so
-three things are added:
+The logarithm of the seconds is linear in a few features (size, bytes, an intensity) with a
+Student's t distribution: Bayesian linear regression with a normal-inverse-gamma prior, computed as
+recursive least squares. Durations may change over time, so three things are added:
 
-- Forgetting goes back to the prior, not to nothing (Kulhavy and Zarrop 1993): what offline data said stays, worth a few
-  observations. Directions in which nothing is observed for long do not blow up, and a shift that is undone finds the old
-  knowledge in its place.
-- Page's cumulative sums (1954) of the standardised residuals, one up and one down, notice a change: a large one after two
-  observations, a small bias after some ten. Then most of what was learnt online is dropped at once. The prior is trusted again if
-  it would have foreseen the observation, and loses most of its worth if not.
-- One new point far from all others pulls the line there at once: that is leverage, and costs nothing.
+- Forgetting returns to the prior instead of to nothing (Kulhavy and Zarrop 1993, "On a general
+  concept of forgetting"): offline data keeps the weight of a few observations. Directions without
+  recent observations do not diverge, and a shift that is undone finds the old fit.
+- Page's cumulative sums (1954) of the standardised residuals, one upward and one downward, detect
+  a change: a large one after two observations, a small bias after about ten. Most of the online
+  data is then dropped at once. The prior regains full trust if it predicts the observation, and
+  loses most of its weight otherwise.
+- One new point far from all others moves the line there at once, because of its leverage.
 
-The same model serves policies as a predictor of task times and real runs as the profiler's.
+The same model serves policies as a predictor of task times, and real runs as the profiler's.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,20 +32,23 @@ from weft.sim.kernel.jit import njit
 
 FORMAT = "weft-duration-model-1"
 SHORTEST = 1e-9
-"""Seconds; what took less counts as this, for the logarithm."""
+"""Seconds; shorter durations count as this, for the logarithm."""
 CLIP, SLACK = 4.0, 0.5
-"""A residual counts as at most 4 standard deviations, so that one straggler is no change; half of one is normal (Page 1954, section 2)."""
+"""Residuals are clipped to 4 standard deviations, so that one straggler is no change.
+
+The cumulative sums ignore half a deviation per observation (Page 1954, section 2).
+"""
 KEPT = 0.03
-"""Share of what was learnt online that is kept when a change is noticed, and of the trust in a prior that did not foresee it."""
-FORESEEN = 3.0
+"""Share of the online data, and of the trust in a prior that is wrong, kept at a change."""
+PREDICTED = 3.0
 """Standard deviations within which an observation agrees with the prior."""
 LEAST_TRUST = 1e-3
 SOLVED = ("factor", "weight", "prior_factor", "prior_weight")
-"""What is worked out from the rest, and not written to files."""
+"""Fields computed from the others, and not written to files."""
 
 
 class Moments(NamedTuple):
-    """What is known, as sums: of z z', of z y, and of squared residuals; each beside its prior."""
+    """Sufficient statistics (sums of z z', z y and squared residuals) and their prior."""
 
     precision: FloatArray  # (k, k)
     information: FloatArray  # (k,)
@@ -53,7 +56,7 @@ class Moments(NamedTuple):
     prior_precision: FloatArray  # (k, k)
     prior_information: FloatArray  # (k,)
     prior_noise: FloatArray  # (2,)
-    watch: FloatArray  # (3,) cumulative sums upwards and downwards, and the trust in the prior: 1 at first
+    watch: FloatArray  # (3,) cumulative sums, upward and downward; trust in the prior, initially 1
     factor: FloatArray  # (k, k) Cholesky factor of the precision, lower
     weight: FloatArray  # (k,) posterior mean
     prior_factor: FloatArray  # (k, k)
@@ -62,7 +65,7 @@ class Moments(NamedTuple):
 
 @dataclass(frozen=True)
 class Prediction:
-    """Student's t of the logarithm of the seconds: `centre`, `scale`, and `freedom` (degrees of it)."""
+    """Student's t of the logarithm of the seconds: centre, scale and degrees of freedom."""
 
     centre: float
     scale: float
@@ -70,16 +73,16 @@ class Prediction:
 
     @property
     def median(self) -> float:
-        """Seconds that are as likely to be too few as too many."""
+        """Median seconds."""
         return float(np.exp(self.centre))
 
     @property
     def expected(self) -> float:
-        """Mean seconds, as of a log-normal; where hardly anything is known (a scale above 1) the tail is cut: its mean is infinite."""
+        """Mean seconds of a log-normal with a scale of at most 1 (the true mean is infinite)."""
         return float(np.exp(self.centre + min(self.scale, 1.0) ** 2 / 2))
 
     def quantile(self, share: float) -> float:
-        """Seconds that are enough in that share of the cases.
+        """Return the seconds that suffice in that share of the cases.
 
         Examples
         --------
@@ -101,11 +104,11 @@ class DurationModel:
     Parameters
     ----------
     names : of the features, in order
-    logs : those of them that enter by their logarithm (sizes, bytes: a power law); the others enter as they are
-    forgetting : weight of an observation after the next one; 0.98 remembers about fifty, 1 all
-    worth : how many observations the data given to `fit` count for
-    noise : relative error expected before anything is known, and the least one after `fit`
-    alarm : sum of standardised residuals that counts as a change; inf: never
+    logs : features that enter by their logarithm (sizes, bytes: a power law)
+    forgetting : factor on the weight of past observations per new one; 0.98 keeps about fifty
+    worth : number of observations that the data given to `fit` count for
+    noise : relative error before any observation, and the least one after `fit`
+    alarm : cumulative sum of standardised residuals that signals a change; inf: never
 
     Examples
     --------
@@ -127,12 +130,13 @@ class DurationModel:
     moments: Moments = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Begin with a wide prior: weights of a few powers of ten either way."""
+        """Check the values and set a wide prior: weights within a few powers of ten."""
         self.names, self.logs = tuple(self.names), tuple(self.logs)
         unknown = [name for name in self.logs if name not in self.names]
         if unknown:
             raise InvalidInput(
-                f"the feature '{unknown[0]}' shall enter by its logarithm, but the features are {', '.join(self.names)}"
+                f"logs has '{unknown[0]}', which is not a feature; "
+                f"the features are {', '.join(self.names)}"
             )
         for what, value, least, most in (
             ("forgetting", self.forgetting, 0.0, 1.0),
@@ -163,11 +167,15 @@ class DurationModel:
     # -- learning ----------------------------------------------------------------
 
     def fit(self, features: ArrayLike, seconds: ArrayLike) -> None:
-        """Take offline data, (n, k) and (n,), as the prior: worth `worth` observations, however many they are; drop all else."""
+        """Set the prior from offline data, (n, k) and (n,), with the weight `worth`.
+
+        All earlier observations are dropped.
+        """
         rows, y = self._rows(features), _log_seconds(seconds)
         if len(rows) != len(y) or not len(y):
             raise InvalidInput(
-                f"offline data has {len(rows)} rows of features and {len(y)} durations; give one duration a row, at least one"
+                f"offline data has {len(rows)} rows of features and {len(y)} durations; "
+                "give one duration per row, at least one"
             )
         self.centre, spread = rows.mean(axis=0), rows.std(axis=0)
         self.spread = np.where(spread > 0, spread, 1.0)
@@ -180,58 +188,37 @@ class DurationModel:
         self._begin(precision, information, 0.5 * self.worth * np.array([1.0, variance]))
 
     def observe(self, features: ArrayLike, seconds: float) -> float:
-        """Learn from one task that took so long; return its residual in standard deviations, as it was predicted before."""
+        """Learn from one duration; return its residual in predicted standard deviations."""
         z, y = self._terms(features), _log_seconds([seconds])[0]
         return float(_learn(self.moments, z, y, self.forgetting, self.alarm))
 
-    # -- asking ------------------------------------------------------------------
+    # -- predicting --------------------------------------------------------------
 
     def predict(self, features: ArrayLike) -> Prediction:
-        """What is expected of one task."""
-        return self._at(self._terms(features))
+        """Predict the duration of one task."""
+        m = self.moments
+        centre, scale = _predict(m.factor, m.weight, m.noise, self._terms(features))
+        return Prediction(centre, scale, 2.0 * float(m.noise[0]))
 
     def expected(self, features: ArrayLike) -> FloatArray:
         """(n,) mean seconds of rows of features, as `Prediction.expected`."""
-        centre, scale = self._predict_rows(features)
-        return np.asarray(np.exp(centre + np.minimum(scale, 1.0) ** 2 / 2))
-
-    def quantiles(
-        self, features: ArrayLike, shares: Sequence[float] = (0.1, 0.5, 0.9)
-    ) -> FloatArray:
-        """(n, q) seconds for rows of features and shares."""
-        from scipy.special import stdtrit
-
-        centre, scale = self._predict_rows(features)
-        steps = stdtrit(2.0 * self.moments.noise[0], np.asarray(shares, float))
-        return np.asarray(np.exp(centre[:, None] + scale[:, None] * steps))
-
-    def _predict_rows(self, features: ArrayLike) -> tuple[FloatArray, FloatArray]:
         rows = (self._rows(features) - self.centre) / self.spread
         m, centre, scale = self.moments, np.empty(len(rows)), np.empty(len(rows))
         _predict_rows(m.factor, m.weight, m.noise, rows, centre, scale)
-        return centre, scale
-
-    def _at(self, terms: FloatArray) -> Prediction:
-        m = self.moments
-        centre, scale = _predict(m.factor, m.weight, m.noise, terms)
-        return Prediction(centre, scale, 2.0 * float(m.noise[0]))
-
-    def _scaled(self, row: FloatArray) -> FloatArray:
-        return np.append(1.0, (row - self.centre) / self.spread)
+        return np.asarray(np.exp(centre + np.minimum(scale, 1.0) ** 2 / 2))
 
     def _rows(self, features: ArrayLike) -> FloatArray:
         rows = np.array(features, float, ndmin=2)
         if rows.ndim != 2 or rows.shape[1] != len(self.names):
             raise InvalidInput(
-                f"features have shape {rows.shape}; expected one column for each of: {', '.join(self.names)}"
+                f"features have shape {rows.shape}; "
+                f"expected one column for each of: {', '.join(self.names)}"
             )
         bad = ~np.isfinite(rows) | (self._by_log & ~(rows > 0))
         if bad.any():
             i, j = (int(x[0]) for x in np.nonzero(bad))
             rule = (
-                "a number above zero: it enters by its logarithm"
-                if self._by_log[j]
-                else "a finite number"
+                "above zero: it enters by its logarithm" if self._by_log[j] else "a finite number"
             )
             raise InvalidInput(
                 f"the feature '{self.names[j]}' of row {i} is {rows[i, j]}; it must be {rule}"
@@ -243,27 +230,26 @@ class DurationModel:
         row = self._rows(features)
         if len(row) != 1:
             raise InvalidInput(f"features of one task expected, got {len(row)} rows")
-        return self._scaled(row[0])
+        return np.append(1.0, (row[0] - self.centre) / self.spread)
 
     # -- files -------------------------------------------------------------------
 
     def save(self, path: str | Path) -> None:
-        """Write everything it knows as JSON or NPZ, by the name's ending."""
+        """Write the model as JSON or NPZ, by the suffix."""
         path, columns = Path(path), self._columns()
         if path.suffix == ".npz":
             np.savez(path, **{key: np.array(value) for key, value in columns.items()})  # type: ignore[arg-type]
         elif path.suffix == ".json":
-            told = {key: np.array(value).tolist() for key, value in columns.items()}
-            told["alarm"] = (
-                self.alarm if np.isfinite(self.alarm) else None
-            )  # JSON has no word for infinity
-            path.write_text(json.dumps(told, allow_nan=False) + "\n", encoding="utf-8")
+            content = {key: np.array(value).tolist() for key, value in columns.items()}
+            # JSON has no infinity.
+            content["alarm"] = self.alarm if np.isfinite(self.alarm) else None
+            path.write_text(json.dumps(content, allow_nan=False) + "\n", encoding="utf-8")
         else:
             raise InvalidInput(f"{path}: a duration model is written as .json or .npz")
 
     @classmethod
     def load(cls, path: str | Path) -> DurationModel:
-        """Read a model back; files are data, nothing in them is run."""
+        """Read a model; loading runs no code of the file."""
         path = Path(path)
         try:
             if path.suffix == ".npz":
@@ -283,25 +269,9 @@ class DurationModel:
             raise InvalidInput(f"{path}: not a duration model: {error}") from None
 
     def _columns(self) -> dict[str, Any]:
-        settings = {
-            key: getattr(self, key)
-            for key in (
-                "names",
-                "logs",
-                "forgetting",
-                "worth",
-                "noise",
-                "alarm",
-                "centre",
-                "spread",
-            )
-        }
-        state = {
-            f"sum_{key}": value
-            for key, value in self.moments._asdict().items()
-            if key not in SOLVED
-        }
-        return {"format": FORMAT, **settings, **state}
+        keys = "names", "logs", "forgetting", "worth", "noise", "alarm", "centre", "spread"
+        state = {f"sum_{k}": v for k, v in self.moments._asdict().items() if k not in SOLVED}
+        return {"format": FORMAT, **{key: getattr(self, key) for key in keys}, **state}
 
     @classmethod
     def _from_columns(cls, columns: dict[str, Any]) -> DurationModel:
@@ -315,22 +285,15 @@ class DurationModel:
         model = cls(**texts, **numbers)  # type: ignore[arg-type]
         k = len(model.names) + 1
         model.centre, model.spread = (_read(columns, key, (k - 1,)) for key in ("centre", "spread"))
-        shapes = {
-            key: value.shape for key, value in model.moments._asdict().items() if key not in SOLVED
-        }
-        state = {key: _read(columns, f"sum_{key}", shape) for key, shape in shapes.items()}
-        if (
-            not (model.spread > 0).all()
-            or not (state["noise"] > 0).all()
-            or not (state["prior_noise"] > 0).all()
-        ):
+        sums = {k: v.shape for k, v in model.moments._asdict().items() if k not in SOLVED}
+        state = {key: _read(columns, f"sum_{key}", shape) for key, shape in sums.items()}
+        above_zero = model.spread, state["noise"], state["prior_noise"]
+        if not all((numbers > 0).all() for numbers in above_zero):
             raise InvalidInput("its spreads and its noise must be above zero")
         model.moments = Moments(**state, **dict(zip(SOLVED, _solutions(k), strict=True)))
         _solve_both(model.moments)
-        if (
-            not np.isfinite(model.moments.weight).all()
-            or not np.isfinite(model.moments.prior_weight).all()
-        ):
+        weights = model.moments.weight, model.moments.prior_weight
+        if not all(np.isfinite(weight).all() for weight in weights):
             raise InvalidInput("its precision is not positive definite")
         return model
 
@@ -370,7 +333,7 @@ def _solve_both(m: Moments) -> None:
 def _solve(
     precision: FloatArray, information: FloatArray, factor: FloatArray, weight: FloatArray
 ) -> None:
-    """Cholesky factor and mean; k is small, so plain loops beat a library call."""
+    """Compute the Cholesky factor and the mean; for small k, loops beat a library call."""
     k = len(weight)
     for i in range(k):
         for j in range(i + 1):
@@ -394,7 +357,7 @@ def _solve(
 def _predict(
     factor: FloatArray, weight: FloatArray, noise: FloatArray, z: FloatArray
 ) -> tuple[float, float]:
-    """Centre and scale of the predictive Student's t: its variance is b / a * (1 + z' P^-1 z)."""
+    """Return centre and scale of Student's t: its variance is b / a * (1 + z' P^-1 z)."""
     k, centre, leverage = len(z), 0.0, 0.0
     half = np.empty(k)
     for i in range(k):
@@ -424,7 +387,7 @@ def _predict_rows(
 
 @njit
 def _changed(m: Moments, z: FloatArray, y: float, standard: float, alarm: float) -> bool:
-    """Whether the residuals add up to a change; then the prior is trusted or not by what it says of this observation."""
+    """Return whether the residuals signal a change; if so, set the trust in the prior."""
     clipped = min(max(standard, -CLIP), CLIP)
     m.watch[0] = max(0.0, m.watch[0] + clipped - SLACK)
     m.watch[1] = max(0.0, m.watch[1] - clipped - SLACK)
@@ -432,19 +395,19 @@ def _changed(m: Moments, z: FloatArray, y: float, standard: float, alarm: float)
         return False
     centre, scale = _predict(m.prior_factor, m.prior_weight, m.prior_noise, z)
     m.watch[:2] = 0.0
-    m.watch[2] = 1.0 if abs(y - centre) < FORESEEN * scale else max(KEPT * m.watch[2], LEAST_TRUST)
+    m.watch[2] = 1.0 if abs(y - centre) < PREDICTED * scale else max(KEPT * m.watch[2], LEAST_TRUST)
     return True
 
 
 @njit
 def _learn(m: Moments, z: FloatArray, y: float, forgetting: float, alarm: float) -> float:
-    """One step: residual, change or not, forgetting towards the prior, the observation."""
+    """Update: residual, change detection, forgetting to the prior, the observation."""
     centre, scale = _predict(m.factor, m.weight, m.noise, z)
     standard = (y - centre) / scale
     changed = _changed(m, z, y, standard, alarm)
     keep = min(forgetting, KEPT) if changed else forgetting
     back = (1.0 - keep) * m.watch[2]
-    # A change is no noise: counted as such it would hide the next one.
+    # A change is not noise: counted as noise, it would hide the next change.
     squared = 1.0 if changed else min(standard * standard, CLIP * CLIP)
     residual = 0.5 * squared * m.noise[1] / m.noise[0]
     m.noise[0] = keep * m.noise[0] + back * m.prior_noise[0] + 0.5

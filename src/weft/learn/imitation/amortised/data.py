@@ -1,4 +1,4 @@
-"""What `amortised` learns from: drawn problems of many shapes, and what the search planner makes of them in about a second."""
+"""Training data of `amortised`: drawn problems and the schedules of a one-second search."""
 
 from __future__ import annotations
 
@@ -18,33 +18,20 @@ from weft.planners.search.warm_start import order_by_start
 from weft.rng import generator
 
 SHAPES = (
-    "cholesky",
-    "lu",
-    "qr",
-    "fft",
-    "gauss",
-    "montage",
-    "epigenomics",
-    "fork_join",
-    "in_tree",
-    "out_tree",
-    "map_reduce",
-    "cybershake",
+    *("cholesky", "lu", "qr", "fft", "gauss", "montage", "epigenomics", "fork_join"),
+    *("in_tree", "out_tree", "map_reduce", "cybershake"),
 )
-"""Generators beside `layered`, which makes every second problem."""
-
+"""Generators beside `layered`, which draws a share of `LAYERED_SHARE` of the problems."""
 LAYERED_SHARE = 0.5
-
 FIRST_SEED = 1000
-"""Seeds of the problems to learn from begin here; those below are for validation."""
-
+"""First seed of training problems; smaller seeds are for validation."""
 MOVES = 300_000
-"""TransferEstimator of the search for one problem: about a second on one core."""
+"""Moves of the search per problem: about a second on one core."""
 
 
 @dataclass(frozen=True, eq=False)
 class SearchedExample:
-    """A problem with the best schedule the search found: an order, the device of each task, and the makespans of it and of HEFT."""
+    """A problem with the best schedule of the search, and the makespans of it and of HEFT."""
 
     problem: Problem
     order: IntArray
@@ -56,7 +43,9 @@ class SearchedExample:
 def draw_problem(
     seed: int, *, ccr: float | None = None, least: int = 15, most: int = 220
 ) -> Problem:
-    """Draw a problem of 15 to 220 tasks on 3 to 32 devices; the ratio of communication is drawn from 0.1 to 10 unless given.
+    """Draw a problem of `least` to `most` tasks on 3 to 32 devices.
+
+    The ratio of communication to computation is drawn from 0.1 to 10 unless `ccr` is given.
 
     Examples
     --------
@@ -90,7 +79,7 @@ def _draw_workflow(rng: np.random.Generator, tasks: int, seed: int) -> Workflow:
         shape = str(rng.choice(SHAPES))
         try:
             return generate(shape, tasks=tasks, seed=seed)
-        except InvalidInput:  # smaller than the smallest of this shape
+        except InvalidInput:  # too few tasks for this shape
             pass
     return generate(
         "layered",
@@ -106,7 +95,7 @@ def _draw_workflow(rng: np.random.Generator, tasks: int, seed: int) -> Workflow:
 
 
 def solve(problem: Problem, *, moves: int, seed: int = 0) -> SearchedExample:
-    """What the search makes of a problem with so many moves."""
+    """Solve a problem with so many moves of the search."""
     best = Anytime(iterations=moves).solve(problem, seed=seed).schedule
     heft = plan(problem, "heft").makespan
     return SearchedExample(
@@ -114,7 +103,7 @@ def solve(problem: Problem, *, moves: int, seed: int = 0) -> SearchedExample:
     )
 
 
-def lessons(seeds: range, *, moves: int = MOVES) -> Iterator[SearchedExample]:
-    """Problems drawn from the seeds, solved one by one."""
+def searched_examples(seeds: range, *, moves: int = MOVES) -> Iterator[SearchedExample]:
+    """Draw problems from the seeds and solve them one by one."""
     for seed in seeds:
         yield solve(draw_problem(seed), moves=moves, seed=seed)

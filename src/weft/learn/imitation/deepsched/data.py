@@ -1,7 +1,8 @@
-"""What DeepSched learns from and is compared on: a stream of generated problems, drawn when asked for and never stored, and job lists.
+"""Problems of DeepSched: generated ones, drawn on demand and never stored, and job lists.
 
-The document speaks of 100,000 samples of 486 to 84,654 tasks on 188 processors. Its public repository has lists of independent jobs
-only, of up to 485, with arrival, burst and priority. Here problem number i of a seed is the same problem wherever it is drawn.
+The document has 100,000 samples of 486 to 84,654 tasks on 188 processors. Its public repository
+has lists of up to 485 independent jobs only, with arrival, burst and priority. Here, problem number
+i of a seed is the same problem in every call.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from weft.model.columns import FloatArray, IntArray
 from weft.rng import generator
 
 LARGEST, MOST_DEVICES = 84_654, 188
-"""Tasks and processors of the document."""
+"""Largest numbers of tasks and processors in the document."""
 
 DENSE = 200_000
-"""Tasks x devices up to which a problem may have a duration of its own for every pair."""
+"""Largest tasks x devices of a problem with an independent duration for every pair."""
 
 PRIORITIES = {0: 0.48, 2: 0.078, 4: 0.030, 6: 0.007, 8: 0.005, 10: 0.40}
 """Share of every priority in the job lists."""
@@ -74,8 +75,9 @@ def _job_list(columns: Mapping[str, Any]) -> JobList:
 def draw_job_list(seed: int, jobs: int | None = None) -> JobList:
     """Draw a list like those of the document's repository.
 
-    Measured there: 110 to 485 jobs; the logarithm of the burst has a mean of 6.0 +- 2.3 over lists and a deviation of 2.7 +- 1.2 within
-    one; one arrival in 25 jobs is new, and the logarithm of the gap is 3.3 +- 3.4; neighbours often share burst (22 %) and priority (75 %).
+    Measured there: 110 to 485 jobs; the logarithm of the burst has a mean of 6.0 +- 2.3 over lists
+    and a deviation of 2.7 +- 1.2 within a list; one arrival in 25 jobs is new, and the logarithm of
+    the gap is 3.3 +- 3.4; neighbours often share burst (22 %) and priority (75 %).
 
     Examples
     --------
@@ -102,7 +104,7 @@ def draw_job_list(seed: int, jobs: int | None = None) -> JobList:
 
 
 def _repeated(values: Any, again: Any) -> Any:
-    """Where `again`, the value of the one before."""
+    """Replace the values at `again` by the value before."""
     source = np.maximum.accumulate(np.where(again, 0, np.arange(len(values))))
     return values[source]
 
@@ -122,7 +124,7 @@ def draw_cluster(seed: int, devices: int) -> Cluster:
     spread = rng.uniform(0.0, 1.6)
     speed = rng.uniform(1.0 - spread / 2, 1.0 + spread / 2, devices)
     memory = rng.choice([8e9, 16e9, 32e9, 64e9], devices)
-    memory[rng.integers(devices)] = 64e9  # one can run everything
+    memory[rng.integers(devices)] = 64e9  # at least one device can run every task
     links = rng.uniform(1.0, 1.0 + rng.choice([0.0, 3.0]), (devices, devices))
     return Cluster(
         name=f"deepsched-{devices}",
@@ -135,7 +137,7 @@ def draw_cluster(seed: int, devices: int) -> Cluster:
 
 
 def workflow_of(jobs: JobList, *, seed: int, name: str = "jobs") -> Workflow:
-    """Give jobs the dependencies the lists lack: a layered graph in the order of arrival, random data, and memory."""
+    """Add what the lists lack: layered dependencies in order of arrival, data and memory."""
     rng = generator(seed, "deepsched", "graph")
     n = len(jobs)
     shape = layered(
@@ -158,7 +160,7 @@ def workflow_of(jobs: JobList, *, seed: int, name: str = "jobs") -> Workflow:
 
 
 def draw_problem(seed: int, *, tasks: int, devices: int, jobs: JobList | None = None) -> Problem:
-    """Draw a problem of so many tasks and devices: a layered graph, durations that differ in one of three ways, some or much data.
+    """Draw a layered problem, with durations of one of three kinds of heterogeneity.
 
     Examples
     --------
@@ -182,7 +184,7 @@ def draw_problem(seed: int, *, tasks: int, devices: int, jobs: JobList | None = 
 def _bind(
     workflow: Workflow, cluster: Cluster, way: int, heterogeneity: float, seed: int
 ) -> Problem:
-    """Related machines, machines with a taste for kinds of tasks, or a duration of its own for every pair."""
+    """Bind with related devices (0), affinities of kinds (1) or unrelated durations (2)."""
     if way == 0 or (way == 2 and workflow.n * cluster.p > DENSE):
         return Problem.bind(workflow, cluster)
     if way == 2:
@@ -212,7 +214,9 @@ def _bind(
 def problem_stream(
     seed: int, *, first: int = 0, largest: int = 2000, devices: tuple[int, int] = (2, MOST_DEVICES)
 ) -> Iterator[Problem]:
-    """Problems without end, sizes even on a logarithmic scale from 10 tasks and 2 devices on; every fourth has the bursts of a job list.
+    """Yield problems without end, with log-uniform sizes from 10 tasks and 2 devices on.
+
+    Every fourth problem has the bursts of a job list.
 
     Examples
     --------
@@ -234,7 +238,7 @@ def problem_stream(
 def list_workload(
     jobs: JobList, cluster: Cluster, *, ccr: float, seed: int, name: str = "list"
 ) -> Workload:
-    """Jobs that arrive together are one workflow; the workflows of a list arrive one after the other."""
+    """Make a workload with one workflow per arrival time of a list."""
     problems, times = [], []
     for k, time in enumerate(np.unique(jobs.arrival).tolist()):
         here = np.flatnonzero(jobs.arrival == time)

@@ -1,7 +1,8 @@
-"""Lessons from HEFT: the states of a growing plan, as the network sees them, and where HEFT would put the next task.
+"""Training examples from HEFT: states of a partial plan and HEFT's device for the next task.
 
-Some tasks are put elsewhere on purpose, so that the network also learns what HEFT does after a mistake: a plan of its own will hold
-some (Ross, Gordon and Bagnell 2011 ask the teacher along the learner's own way; chance ways serve here, and need no network).
+Some tasks are placed at random, so that the network also learns what HEFT does after a mistake.
+Ross, Gordon and Bagnell (2011, DAgger, section 3) query the teacher in states that the learner
+visits; random deviations serve the same purpose here, without a network.
 """
 
 from __future__ import annotations
@@ -38,31 +39,32 @@ from weft.sim.kernel.jit import njit
 from weft.sim.kernel.ranks import upward_rank
 
 TIE = 1e-9
-"""Finishes that are this close, as a share, are equally good."""
+"""Relative difference up to which finish times count as equal."""
 
 STRAY = (0.0, 0.05, 0.3)
-"""Shares of tasks that are put anywhere, problem by problem in turn."""
+"""Shares of randomly placed tasks, for the problems of a batch in turn."""
 
 
 class RankExample(NamedTuple):
-    """Some steps of one plan. Float32 but for the masks; p may be padded, and then nothing can run on what was added."""
+    """Some steps of a plan; float32 except for the masks. Padding devices can run nothing."""
 
     tasks: Numbers  # (k, features) of the task that is placed
-    targets: (
-        Numbers  # (k, 3) its priority, and its start and finish in HEFT's plan over the horizon
-    )
+    targets: Numbers  # (k, 3) its priority; start and finish in HEFT's plan over the horizon
     pairs: Numbers  # (k, pair features, p)
     can: BoolArray  # (k, p) devices that can run it
     good: BoolArray  # (k, p) those with the earliest finish
 
 
-def lesson_of(problem: Problem, *, steps: int, stray: float = 0.0, seed: int = 0) -> RankExample:
-    """Follow HEFT through a problem and keep some of its steps; a share `stray` of the tasks goes to any device.
+def example_of(problem: Problem, *, steps: int, stray: float = 0.0, seed: int = 0) -> RankExample:
+    """Follow HEFT through a problem and keep some of its steps.
+
+    A share `stray` of the tasks is placed on random devices.
 
     Examples
     --------
     >>> problem = Problem.from_arrays([[2.0, 1.0], [3.0, 4.0]], [[0, 1]], [10.0], bandwidth=5.0)
-    >>> lesson_of(problem, steps=2).good.tolist()  # 1 s on the second; then 1 + 4 there, 1 + 2 + 3 on the first
+    >>> # 1 s on the second device; then 1 + 4 there, 1 + 2 + 3 on the first
+    >>> example_of(problem, steps=2).good.tolist()
     [[False, True], [False, True]]
     """
     rng = generator(seed, "deepsched", "lesson")
@@ -103,43 +105,39 @@ def _follow(
         device, start = earliest_finish(timeline, ready, seconds)
         other = elsewhere[j]
         if other >= 0 and seconds[other] < np.inf:
-            device, start = (
-                other,
-                earliest_start(timeline, other, ready[other], seconds[other], np.inf),
-            )
+            device = other
+            start = earliest_start(timeline, other, ready[other], seconds[other], np.inf)
         place(timeline, rows, task, device, start, seconds[device])
         free[device] = free_from(timeline, device)
     return pairs, can, good
 
 
-def stacked(lessons: Sequence[RankExample]) -> RankExample:
-    """One lesson of several; devices are padded to the largest number.
+def stacked(examples: Sequence[RankExample]) -> RankExample:
+    """Join examples; devices are padded to the largest number.
 
     Examples
     --------
-    >>> one, two = (lesson_of(Problem.from_arrays(np.ones((2, p))), steps=2) for p in (1, 3))
+    >>> one, two = (example_of(Problem.from_arrays(np.ones((2, p))), steps=2) for p in (1, 3))
     >>> stacked([one, two]).can.tolist()
     [[True, False, False], [True, False, False], [True, True, True], [True, True, True]]
     """
-    p = max(lesson.can.shape[1] for lesson in lessons)
+    p = max(example.can.shape[1] for example in examples)
 
     def wide(array: Any) -> Any:
-        room = [(0, 0)] * (array.ndim - 1) + [(0, p - array.shape[-1])]
-        return np.pad(array, room)
+        return np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, p - array.shape[-1])])
 
-    return RankExample(
-        np.concatenate([lesson.tasks for lesson in lessons]),
-        np.concatenate([lesson.targets for lesson in lessons]),
-        np.concatenate([wide(lesson.pairs) for lesson in lessons]),
-        np.concatenate([wide(lesson.can) for lesson in lessons]),
-        np.concatenate([wide(lesson.good) for lesson in lessons]),
-    )
+    tasks, targets, *by_device = zip(*examples, strict=True)
+    joined = (np.concatenate([wide(array) for array in column]) for column in by_device)
+    return RankExample(np.concatenate(tasks), np.concatenate(targets), *joined)
 
 
 def batch_problems(
     seed: int, batch: int, *, problems: int = 12, largest: int = 2000
 ) -> Iterator[Problem]:
-    """Problems of one batch of `lesson_stream`: about as many devices each. Every 50th batch is one problem of up to 84,654 tasks."""
+    """Draw the problems of a batch of `example_batches`, with similar numbers of devices.
+
+    Every 50th batch is one problem of up to 84,654 tasks.
+    """
     rng = generator(seed, "deepsched", "batch", batch)
     if batch % 50 == 49:
         number, most, devices = 1, LARGEST, (150, MOST_DEVICES)
@@ -152,15 +150,18 @@ def batch_problems(
     yield from islice(drawn, number)
 
 
-def lesson_stream(
+def example_batches(
     seed: int, *, problems: int = 12, rows: int = 40_000, largest: int = 2000
 ) -> Iterator[RankExample]:
-    """Batches without end, each of about `rows` pairs of task and device from new problems."""
+    """Yield batches without end, each of about `rows` task-device pairs from new problems."""
     for batch in count():
         drawn = list(batch_problems(seed, batch, problems=problems, largest=largest))
         steps = max(8, rows // sum(problem.p for problem in drawn))
-        lessons = [
-            lesson_of(problem, steps=steps, stray=STRAY[k % len(STRAY)], seed=batch * problems + k)
-            for k, problem in enumerate(drawn)
-        ]
-        yield stacked(lessons)
+        yield stacked(
+            [
+                example_of(
+                    problem, steps=steps, stray=STRAY[k % len(STRAY)], seed=batch * problems + k
+                )
+                for k, problem in enumerate(drawn)
+            ]
+        )

@@ -1,6 +1,6 @@
-"""The networks of DeepSched in other runtimes: written as ONNX, and planning through torch or onnxruntime instead of compiled code.
+"""DeepSched's networks in other runtimes: ONNX files, planning through torch or onnxruntime.
 
-A plan needs the encoder once and the scorer for one task after the other, whatever the runtime.
+In every runtime, a plan calls the encoder once, and the scorer once per task.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import torch
 
 from weft.formats.model_file import Numbers
 from weft.formats.onnx_graph import node, write_model
-from weft.learn.imitation.deepsched.networks import DeepNet, PaperNet
+from weft.learn.imitation.deepsched.paper import PaperNet
+from weft.learn.imitation.deepsched.training import DeepNet
 from weft.learn.onnx_session import onnx_session
 from weft.model import Problem, ProblemArrays
 from weft.model.columns import FloatArray
@@ -36,7 +37,7 @@ Scorer = Callable[[Numbers, Numbers], Numbers]
 
 
 def write_deep_onnx(network: DeepNetwork, folder: Path) -> tuple[Path, Path]:
-    """Write the encoder ("tasks" -> "outputs") and the scorer ("context" (hidden, 1), "pairs" -> "score") and return their paths."""
+    """Write encoder ("tasks" -> "outputs") and scorer ("context", "pairs" -> "score") files."""
     encoder, scorer = folder / "deepsched-encoder.onnx", folder / "deepsched-scorer.onnx"
     outputs, hidden = network.out_bias.size, network.vote.size
     nodes = [
@@ -143,7 +144,7 @@ def write_paper_onnx(net: PaperNet, path: Path) -> Path:
 
 
 def _gates(weights: dict[str, Any], key: str, hidden: int) -> Any:
-    """Both directions, with torch's gates (reset, update, new) in the order of ONNX (update, reset, new)."""
+    """Stack both directions; torch orders gates reset, update, new; ONNX update, reset, new."""
     both = []
     for end in ("", "_reverse"):
         whole = weights[f"task_gru.{key}_l0{end}"]
@@ -169,7 +170,7 @@ def onnx_runtime(network: DeepNetwork, folder: Path) -> tuple[Encoder, Scorer]:
 
 
 def use_one_thread() -> None:
-    """Let torch compute on one thread, as the other runtimes do here."""
+    """Make torch compute on one thread, as the other runtimes do here."""
     torch.set_num_threads(1)
 
 
@@ -190,7 +191,7 @@ def torch_runtime(net: DeepNet) -> tuple[Encoder, Scorer]:
 
 
 def plan_through(problem: Problem, encode: Encoder, score: Scorer) -> Rows:
-    """Plan as `deepsched` does, the network in another runtime."""
+    """Plan as `deepsched` does, with the network in another runtime."""
     features = task_features(problem)
     outputs = encode(features.rows)
     context = np.ascontiguousarray(outputs[:, HEADS:])

@@ -1,42 +1,115 @@
-"""DeepSchedProgress the network of `deepsched`: the whole loop."""
+"""The network of `deepsched` in torch, and its training to imitate HEFT."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from itertools import islice
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from weft.formats.model_file import Numbers
 from weft.learn.imitation.deepsched.data import problem_stream
-from weft.learn.imitation.deepsched.examples import RankExample, lesson_stream
-from weft.learn.imitation.deepsched.networks import DeepNet
+from weft.learn.imitation.deepsched.examples import RankExample, example_batches
+from weft.learn.settings import Progress, require, silent
 from weft.model import Problem
-from weft.planners.imitation.deepsched.network import DeepNetwork
+from weft.planners.imitation.deepsched.features import PAIR_FEATURES, TASK_FEATURES
+from weft.planners.imitation.deepsched.network import HEADS, DeepNetwork, network_of
 from weft.planners.imitation.deepsched.planner import plan_rows
 from weft.planners.planner import plan
 
 VALIDATION = 10_000_000
-"""Seed of the problems that checkpoints are compared on: no training begins there."""
+"""Seed of the validation problems, which no training uses."""
+
+
+class DeepNet(nn.Module):
+    """Encoder of tasks and scorer of devices; see `planners/imitation/deepsched/network.py`."""
+
+    def __init__(self, mean: Any, deviation: Any, *, wide: int = 32, hidden: int = 16) -> None:
+        super().__init__()
+        features = len(TASK_FEATURES)
+        self.register_buffer("mean", torch.as_tensor(np.asarray(mean, np.float32)))
+        self.register_buffer(
+            "scale",
+            torch.as_tensor((1.0 / np.maximum(np.asarray(deviation), 1e-3)).astype(np.float32)),
+        )
+        self.first, self.second = nn.Linear(features, wide), nn.Linear(wide, wide)
+        self.out = nn.Linear(wide, HEADS + hidden)
+        self.skip = nn.Linear(features, HEADS + hidden, bias=False)
+        self.pair = nn.Linear(len(PAIR_FEATURES), hidden, bias=False)
+        self.vote = nn.Linear(hidden, 1, bias=False)
+        self.direct = nn.Linear(len(PAIR_FEATURES), 1, bias=False)
+        nn.init.zeros_(self.skip.weight)
+
+    def encode(self, tasks: Tensor) -> tuple[Tensor, Tensor]:
+        """Map (n, features) to (n, 3) priority, start and finish, and (n, hidden) context."""
+        x = (tasks - self.get_buffer("mean")) * self.get_buffer("scale")
+        out = self.out(torch.relu(self.second(torch.relu(self.first(x))))) + self.skip(x)
+        return out[:, :HEADS], out[:, HEADS:]
+
+    def score(self, context: Tensor, pairs: Tensor) -> Tensor:
+        """Map (k, hidden) and (k, pair features, p) to scores (k, p)."""
+        hidden = torch.relu(context[:, :, None] + torch.matmul(self.pair.weight, pairs))
+        vote, direct = self.vote.weight, self.direct.weight
+        return (torch.matmul(vote, hidden) + torch.matmul(direct, pairs))[:, 0]
+
+    def network(self) -> DeepNetwork:
+        """Return the arrays for compiled code."""
+
+        def numbers(tensor: Tensor) -> Any:
+            return tensor.detach().cpu().numpy().astype(np.float32)
+
+        return network_of(
+            {
+                "mean": numbers(self.get_buffer("mean")),
+                "scale": numbers(self.get_buffer("scale")),
+                "first": numbers(self.first.weight).T,
+                "first_bias": numbers(self.first.bias),
+                "second": numbers(self.second.weight).T,
+                "second_bias": numbers(self.second.bias),
+                "out": numbers(self.out.weight).T,
+                "skip": numbers(self.skip.weight).T,
+                "out_bias": numbers(self.out.bias),
+                "pair": numbers(self.pair.weight),
+                "vote": numbers(self.vote.weight)[0],
+                "direct": numbers(self.direct.weight)[0],
+            }
+        )
+
+
+def net_of(network: DeepNetwork) -> DeepNet:
+    """Return the torch module with the weights of a network."""
+    made = DeepNet(
+        network.mean, 1.0 / network.scale, wide=network.first_bias.size, hidden=network.vote.size
+    )
+    with torch.no_grad():
+        made.get_buffer("scale").copy_(torch.as_tensor(network.scale))
+        for name, layer in (("first", made.first), ("second", made.second), ("out", made.out)):
+            layer.weight.copy_(torch.as_tensor(getattr(network, name).T.copy()))
+            layer.bias.copy_(torch.as_tensor(getattr(network, f"{name}_bias")))
+        made.skip.weight.copy_(torch.as_tensor(network.skip.T.copy()))
+        made.pair.weight.copy_(torch.as_tensor(network.pair))
+        made.vote.weight.copy_(torch.as_tensor(network.vote[None]))
+        made.direct.weight.copy_(torch.as_tensor(network.direct[None]))
+    return made
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeepSchedSettings:
-    """How to train.
+    """Training settings.
 
     Attributes
     ----------
-    batches : how many; each from 12 new problems, of about 40,000 pairs of task and device
-    learning_rate : of Adam, at the start; it falls to a hundredth along a cosine
-    times : weight of the squared errors (priority, start, finish) beside the cross entropy of the machine
-    validate : batches between comparisons with HEFT
+    batches : number of batches, each of about 40,000 task-device pairs from 12 new problems
+    learning_rate : initial rate of Adam; it falls to a hundredth along a cosine
+    times : weight of the squared errors (priority, start, finish) beside the cross entropy
+    validate : batches between validations
     """
 
+    noun: ClassVar[str] = "deepsched"
     batches: int = 650
     learning_rate: float = 1e-2
     times: float = 10.0
@@ -45,10 +118,15 @@ class DeepSchedSettings:
     validate: int = 100
     largest: int = 2000
 
+    def __post_init__(self) -> None:
+        """Check the values."""
+        counts = ("batches", "wide", "hidden", "validate", "largest")
+        require(self, positive=("learning_rate",), at_least_one=counts)
+
 
 @dataclass
 class DeepSchedProgress:
-    """A training so far."""
+    """State and result of a training."""
 
     settings: DeepSchedSettings
     seed: int
@@ -60,15 +138,16 @@ class DeepSchedProgress:
     curve: list[dict[str, float]] = field(default_factory=list)
 
     def record(self) -> dict[str, Any]:
-        """Return how it was trained, as plain values."""
+        """Return plain values for the card."""
         return {
             "teacher": "heft",
-            "data": "weft.learn.imitation.deepsched.examples.lesson_stream (generated; no file is read)",
+            "data": "weft.learn.imitation.deepsched.examples.example_batches (generated)",
             "seed": self.seed,
             "batches": self.batches,
             "cpu_seconds": round(self.cpu_seconds, 1),
             "score": None if np.isnan(self.score) else round(self.score, 6),
-            "score_means": "mean turnaround, HEFT's or the network's, the larger over the smaller: geometric mean over validation problems",
+            "score_means": "mean turnaround, HEFT's or the network's, the larger over the "
+            "smaller: geometric mean over validation problems",
             "interrupted": self.interrupted,
             "settings": asdict(self.settings),
             "curve": self.curve,
@@ -79,58 +158,58 @@ def train(
     settings: DeepSchedSettings | None = None,
     *,
     seed: int = 0,
-    lessons: Iterator[RankExample] | None = None,
-    watch: Callable[[DeepSchedProgress], None] | None = None,
+    examples: Iterator[RankExample] | None = None,
+    progress: Progress[DeepSchedProgress] = silent,
 ) -> DeepSchedProgress:
-    """Train on lessons from HEFT (drawn as needed if none are given); the network closest to HEFT in a validation is kept.
+    """Train on examples from HEFT, drawn as needed if none are given.
 
-    An interrupt ends the training; what was best so far is kept.
+    The network closest to HEFT in a validation is kept, also after a `KeyboardInterrupt`.
     """
-    told = settings or DeepSchedSettings()
-    made = DeepSchedProgress(told, seed)
+    s = settings or DeepSchedSettings()
+    result = DeepSchedProgress(s, seed)
     torch.manual_seed(seed)
-    source = lesson_stream(seed, largest=told.largest) if lessons is None else lessons
+    source = example_batches(seed, largest=s.largest) if examples is None else examples
     begin = time.process_time()
-    warm = list(islice(source, 8))
-    seen = np.concatenate([lesson.tasks for lesson in warm])
-    net = DeepNet(seen.mean(axis=0), seen.std(axis=0), wide=told.wide, hidden=told.hidden)
-    optimiser = torch.optim.Adam(net.parameters(), lr=told.learning_rate)
+    rows = np.concatenate([example.tasks for example in islice(source, 8)])
+    net = DeepNet(rows.mean(axis=0), rows.std(axis=0), wide=s.wide, hidden=s.hidden)
+    optimiser = torch.optim.Adam(net.parameters(), lr=s.learning_rate)
     falling = torch.optim.lr_scheduler.CosineAnnealingLR(
-        optimiser, told.batches, eta_min=told.learning_rate / 100
+        optimiser, s.batches, eta_min=s.learning_rate / 100
     )
-    trials = validation_problems()
+    validation = validation_problems()
     try:
-        for lesson in islice(source, told.batches):
-            losses = update(net, optimiser, lesson, told)
+        for example in islice(source, s.batches):
+            losses = update(net, optimiser, example, s)
             falling.step()
-            made.batches += 1
-            made.cpu_seconds = time.process_time() - begin
-            if made.batches % told.validate == 0 or made.batches == told.batches:
-                _validate(made, net.network(), trials, losses)
-            if watch is not None:
-                watch(made)
+            result.batches += 1
+            result.cpu_seconds = time.process_time() - begin
+            if result.batches % s.validate == 0 or result.batches == s.batches:
+                _validate(result, net.network(), validation, losses)
+            progress(result)
     except KeyboardInterrupt:
-        made.interrupted = True
-    if made.best is None:
-        made.best = net.network()
-    return made
+        result.interrupted = True
+    if result.best is None:
+        result.best = net.network()
+    return result
 
 
 def update(
-    net: DeepNet, optimiser: torch.optim.Optimizer, lesson: RankExample, told: DeepSchedSettings
+    net: DeepNet,
+    optimiser: torch.optim.Optimizer,
+    example: RankExample,
+    settings: DeepSchedSettings,
 ) -> dict[str, float]:
-    """One step of Adam: cross entropy of the machine, squared error of the times. Returns both, and how often HEFT's choice was met."""
-    tasks, targets, pairs = (torch.as_tensor(column) for column in lesson[:3])
-    can, good = torch.as_tensor(lesson.can), torch.as_tensor(lesson.good)
+    """Take one step of Adam; return both losses and the share of agreement with HEFT."""
+    tasks, targets, pairs = (torch.as_tensor(column) for column in example[:3])
+    can, good = torch.as_tensor(example.can), torch.as_tensor(example.good)
     heads, context = net.encode(tasks)
     score = net.score(context, pairs).masked_fill(~can, -torch.inf)
-    # Machines that end equally early are equally right: their probabilities add up.
-    machine = (
-        torch.logsumexp(score, 1) - torch.logsumexp(score.masked_fill(~good, -torch.inf), 1)
-    ).mean()
+    # Devices with equally early finishes are equally right: their probabilities add up.
+    right = torch.logsumexp(score.masked_fill(~good, -torch.inf), 1)
+    machine = (torch.logsumexp(score, 1) - right).mean()
     times = nn.functional.mse_loss(heads, targets)
     optimiser.zero_grad()
-    (machine + told.times * times).backward()  # type: ignore[no-untyped-call]
+    (machine + settings.times * times).backward()  # type: ignore[no-untyped-call]
     nn.utils.clip_grad_norm_(net.parameters(), 1.0)
     optimiser.step()
     met = good.gather(1, score.argmax(1, keepdim=True)).float().mean()
@@ -138,32 +217,30 @@ def update(
 
 
 def validation_problems(count: int = 40) -> list[Problem]:
-    """Problems no training sees."""
+    """Draw problems that no training uses."""
     return list(islice(problem_stream(VALIDATION, largest=1000), count))
 
 
-def mean_turnaround(finish: Numbers) -> float:
-    """Mean over tasks of their finish: they all arrive at 0."""
-    return float(np.mean(finish))
-
-
 def turnaround_ratio(problem: Problem, network: DeepNetwork) -> float:
-    """Mean turnaround of the network's plan over that of HEFT's."""
-    heft = mean_turnaround(plan(problem, "heft").schedule.finish)
-    return mean_turnaround(plan_rows(problem, network).finish) / heft
+    """Return the network's mean turnaround over HEFT's; all tasks arrive at 0."""
+    heft = float(np.mean(plan(problem, "heft").schedule.finish))
+    return float(np.mean(plan_rows(problem, network).finish)) / heft
 
 
 def _validate(
-    made: DeepSchedProgress, network: DeepNetwork, trials: list[Problem], losses: dict[str, float]
+    result: DeepSchedProgress,
+    network: DeepNetwork,
+    validation: list[Problem],
+    losses: dict[str, float],
 ) -> None:
-    logs = [np.log(turnaround_ratio(problem, network)) for problem in trials]
+    logs = [np.log(turnaround_ratio(problem, network)) for problem in validation]
     score = float(np.exp(np.mean(np.abs(logs))))
     now = {
-        "batches": made.batches,
-        "cpu_seconds": round(made.cpu_seconds, 1),
+        "batches": result.batches,
+        "cpu_seconds": round(result.cpu_seconds, 1),
         "score": round(score, 6),
     }
     now["turnaround_over_heft"] = round(float(np.exp(np.mean(logs))), 6)
-    made.curve.append(now | {name: round(loss, 6) for name, loss in losses.items()})
-    if not made.score <= score:
-        made.score, made.best = score, network
+    result.curve.append(now | {name: round(loss, 6) for name, loss in losses.items()})
+    if not result.score <= score:
+        result.score, result.best = score, network
