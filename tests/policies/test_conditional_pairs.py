@@ -22,7 +22,7 @@ from weft.learn.conditional.pair_network import (
 )
 from weft.model import Scenario, Workload
 from weft.model.conditional_stream import ticked
-from weft.model.offered_load import offered_load
+from weft.model.capacity import offered_load
 from weft.policies import simulate
 from weft.policies.conditional.evaluate import WINDOW
 from weft.policies.conditional.files import Learned, read_policy, save_policy

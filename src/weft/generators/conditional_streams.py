@@ -11,7 +11,7 @@ from weft.generators.conditional import conditional
 from weft.model import Cluster, Problem, Workflow
 from weft.model.columns import FloatArray, frozen
 from weft.model.conditional_stream import Arrivals, ConditionalStream, ProbabilityDrift
-from weft.model.offered_load import offered_load
+from weft.model.capacity import offered_load
 from weft.rng import generator
 
 TYPICAL = 0.010

@@ -24,14 +24,13 @@ from weft.generators.arguments import number, one_of, refuse_unknown, whole
 from weft.generators.ccr import scale_ccr
 from weft.generators.generators import generator_options
 from weft.generators.layered import layered
-from weft.model import Cluster, Problem, Workflow, Workload
+from weft.model import Cluster, Problem, Workload
+from weft.model.capacity import fluid_capacity, sampled_run_probability
 from weft.model.columns import FloatArray, IntArray
-from weft.model.workflow import ALWAYS
 from weft.rng import generator
 
 PROCESSES = ("batch", "poisson", "regular", "normal", "trace")
 CAPACITIES = ("fluid", "mean", "best")
-_DRAWS = 4096
 
 
 def arrivals(
@@ -278,29 +277,11 @@ def _shares(problems: Sequence[Problem], weights: ArrayLike | None) -> FloatArra
     return normed
 
 
-def _run_probability(workflow: Workflow) -> FloatArray:
-    """(n,) how often each task runs; estimated with a fixed number of draws where there are choices."""
-    if not workflow.conditional:
-        return np.ones(workflow.n)
-    choices, rng = workflow.choices, generator(0, "run_probability")
-    drawn = [
-        rng.choice(len(choices.branches(c)), _DRAWS, p=choices.probability[choices.branches(c)])
-        for c in range(len(choices))
-    ]
-    runs = np.zeros((workflow.n, _DRAWS), bool)
-    runs[np.diff(workflow.pred_ptr) == 0] = True
-    for u in workflow.order.tolist():
-        for e in range(int(workflow.succ_ptr[u]), int(workflow.succ_ptr[u + 1])):
-            c = int(choices.edge_choice[e])
-            taken = runs[u] if c == ALWAYS else runs[u] & (drawn[c] == choices.edge_branch[e])
-            runs[workflow.dst[e]] |= taken
-    often: FloatArray = runs.mean(axis=1)
-    return often
-
-
 def _expected_work(problem: Problem) -> FloatArray:
     """(k,) units of work a job brings to each row of the pace matrix."""
-    weights = problem.work * _run_probability(problem.workflow)
+    choices = problem.workflow.choices
+    share = [choices.probability[choices.branches(c)] for c in range(len(choices))]
+    weights = problem.work * (sampled_run_probability(problem.workflow, share) if share else 1.0)
     return np.bincount(problem.row, weights=weights, minlength=len(problem.pace)).astype(float)
 
 
@@ -315,44 +296,7 @@ def _fluid_capacity(problems: Sequence[Problem], share: FloatArray) -> float:
     classes, demand = classes[demand > 0], demand[demand > 0]
     if len(classes) == 1:
         return float((1.0 / classes[0]).sum() / demand[0])
-    return _fluid_program(classes, demand)
-
-
-def _fluid_program(pace: FloatArray, demand: FloatArray) -> float:
-    from scipy import sparse
-    from scipy.optimize import linprog
-
-    k, d = np.nonzero(np.isfinite(pace) & (pace > 0))
-    rows, p = pace.shape
-    if len(np.unique(k)) < rows:
-        raise InvalidInput(
-            "a stream of tasks that take no time has no capacity; give a rate instead of a load"
-        )
-    # Scaled so that the unknown rate is of the order of 1, whatever the units of work.
-    unit: float = (
-        float((demand * np.where(np.isfinite(pace) & (pace > 0), pace, np.inf).min(axis=1)).sum())
-        / p
-    )
-    supply = sparse.csr_matrix(
-        (-unit / (demand[k] * pace[k, d]), (k, np.arange(len(k)))), shape=(rows, len(k))
-    )
-    time = sparse.csr_matrix((np.ones(len(k)), (d, np.arange(len(k)))), shape=(p, len(k)))
-    matrix = sparse.vstack(
-        [
-            sparse.hstack([np.ones((rows, 1)), supply]),
-            sparse.hstack([sparse.csr_matrix((p, 1)), time]),
-        ],
-        format="csr",
-    )
-    limits = np.concatenate((np.zeros(rows), np.ones(p)))
-    found = linprog(
-        np.concatenate(([-1.0], np.zeros(len(k)))), A_ub=matrix, b_ub=limits, method="highs"
-    )
-    if not found.success:
-        raise InvalidInput(
-            f"the capacity of the cluster could not be found ({found.message}); give a rate instead of a load"
-        )
-    return float(found.x[0]) / unit
+    return fluid_capacity(classes, demand)
 
 
 def _positive(demand: float) -> float:

@@ -8,12 +8,11 @@ from functools import cached_property
 
 import numpy as np
 
-from weft.model.check_schedule import misfits
 from weft.model.columns import BoolArray, FloatArray, IntArray
-from weft.model.futures import active_instances, pace_at, run_ends, settled_times, taken_edges
+from weft.model.scenario import active_instances, pace_at, run_ends, settled_times, taken_edges
 from weft.model.problem import Problem
 from weft.model.trace import CANCELLED, DONE, LOST, STATUS, Trace
-from weft.model.violation import Executions, Violation, differs, exceeds, inputs, overlaps
+from weft.model.violation import Executions, Violation, differs, exceeds, inputs, misfits, overlaps
 from weft.model.workload import Workload
 
 

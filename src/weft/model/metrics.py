@@ -8,7 +8,7 @@ import numpy as np
 
 from weft.errors import InvalidInput
 from weft.model.columns import BoolArray, FloatArray, IntArray
-from weft.model.futures import active_instances, settled_times, taken_edges, templates
+from weft.model.scenario import active_instances, settled_times, taken_edges, templates
 from weft.model.problem import Problem
 from weft.model.schedule import Schedule
 from weft.model.trace import DONE, LOST, Trace

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from weft.errors import InvalidInput
 from weft.model.columns import (
+    BoolArray,
     FloatArray,
     IntArray,
     floats,
@@ -17,6 +19,8 @@ from weft.model.columns import (
     refuse_negative,
     refuse_not_positive,
 )
+from weft.model.problem import Problem
+from weft.model.workflow import ALWAYS
 from weft.model.workload import Workload
 from weft.rng import generator
 
@@ -107,7 +111,6 @@ class Scenario:
 
         Examples
         --------
-        >>> from weft.model.problem import Problem
         >>> w = Workload.of(Problem.from_arrays([[1.0], [2.0]]))
         >>> bool((Scenario.draw(w, seed=3, noise=0.2).factor > 0).all())
         True
@@ -247,3 +250,124 @@ def _spread(workload: Workload) -> float:
         for t, p in enumerate(workload.problems)
     )
     return total / workload.cluster.p + float(workload.arrival.max(initial=0.0))
+
+
+# -- consequences of a scenario that hold for every policy --------------------------
+
+
+def active_instances(workload: Workload, scenario: Scenario) -> BoolArray:
+    """(instances,) whether the branches that are taken lead to an instance; the others are skipped.
+
+    Examples
+    --------
+    >>> from weft.model.builder import WorkflowBuilder
+    >>> from weft.model.cluster import Cluster
+    >>> b = WorkflowBuilder()
+    >>> small, large = b.task("small"), b.task("large")
+    >>> b.choice(small, {"unsure": 0.2, "sure": 0.8})
+    >>> b.edge(small, large, when="unsure")
+    >>> w = Workload.of(Problem.bind(b.build(), Cluster(speed=[1.0])), arrival=[0.0, 1.0])
+    >>> active_instances(w, Scenario.of(w, outcome=[0, 1])).tolist()
+    [True, True, True, False]
+    """
+    active = np.ones(workload.instances, bool)
+    for problem, first, jobs in templates(workload):
+        w = problem.workflow
+        if not w.conditional:
+            continue
+        runs = np.ones((len(jobs), w.n), bool)
+        for task in w.order.tolist():
+            edges = w.pred_edge[w.pred_ptr[task] : w.pred_ptr[task + 1]]
+            if len(edges):
+                taken = [
+                    runs[:, w.src[e]]
+                    & taken_edges(workload, scenario, problem, jobs, np.full(len(jobs), e))
+                    for e in edges
+                ]
+                runs[:, task] = np.any(taken, axis=0)
+        active[first[:, None] + np.arange(w.n)] = runs
+    return active
+
+
+def taken_edges(
+    workload: Workload, scenario: Scenario, problem: Problem, job: IntArray, edge: IntArray
+) -> BoolArray:
+    """Whether edges belong to branches that are taken in these jobs of a problem, provided that their sources run."""
+    choices = problem.workflow.choices
+    choice = choices.edge_choice[edge]
+    taken: BoolArray = choice == ALWAYS
+    at = np.flatnonzero(~taken)
+    taken[at] = (
+        scenario.outcome[workload.first_choice[job[at]] + choice[at]]
+        == choices.edge_branch[edge[at]]
+    )
+    return taken
+
+
+def settled_times(workload: Workload, active: BoolArray, done: FloatArray) -> FloatArray:
+    """(instances,) when all an instance can tell its successors is known: when it was done, or, for a skipped one, when that was clear."""
+    settled = np.where(active, done, 0.0)
+    for problem, first, _ in templates(workload):
+        w = problem.workflow
+        if not w.conditional:
+            continue
+        when = settled[first[:, None] + np.arange(w.n)]
+        skipped = ~active[first[:, None] + np.arange(w.n)]
+        for task in w.order.tolist():
+            parents = w.src[w.pred_edge[w.pred_ptr[task] : w.pred_ptr[task + 1]]]
+            if len(parents):
+                when[:, task] = np.where(
+                    skipped[:, task], when[:, parents].max(axis=1), when[:, task]
+                )
+        settled[first[:, None] + np.arange(w.n)] = when
+    return settled
+
+
+def templates(workload: Workload) -> Iterator[tuple[Problem, IntArray, IntArray]]:
+    """Each problem with the first instance and the number of its jobs."""
+    for t, problem in enumerate(workload.problems):
+        jobs = np.flatnonzero(workload.template == t)
+        yield problem, workload.first_instance[jobs], jobs
+
+
+def pace_at(scenario: Scenario, device: IntArray, time: FloatArray) -> FloatArray:
+    """The pace of devices at given times; a change at that very time counts."""
+    pace = np.ones(len(device))
+    for d in np.unique(scenario.change_device).tolist():
+        times, paces = changes_of(scenario, d)
+        here = np.flatnonzero(device == d)
+        pace[here] = np.concatenate(([1.0], paces))[
+            np.searchsorted(times, time[here], side="right")
+        ]
+    return pace
+
+
+def run_ends(
+    scenario: Scenario, device: IntArray, start: FloatArray, seconds: FloatArray
+) -> tuple[FloatArray, BoolArray]:
+    """When work that begins at `start` on a device ends, and whether a failure cut it off.
+
+    `seconds` is its true duration at pace 1; the rest of it stretches with every change of pace before its end.
+    """
+    pace = pace_at(scenario, device, start)
+    end = start + seconds * np.where(np.isfinite(pace), pace, 0.0)
+    lost = np.zeros(len(device), bool)
+    for d in np.unique(scenario.change_device).tolist():
+        times, paces = changes_of(scenario, d)
+        for i in np.flatnonzero((device == d) & np.isfinite(pace)).tolist():
+            old = float(pace[i])
+            for k in range(int(np.searchsorted(times, start[i], side="right")), len(times)):
+                if times[k] >= end[i]:
+                    break
+                if np.isinf(paces[k]):
+                    end[i], lost[i] = times[k], True
+                    break
+                end[i] = times[k] + (end[i] - times[k]) * (paces[k] / old)
+                old = float(paces[k])
+    return end, lost
+
+
+def changes_of(scenario: Scenario, device: int) -> tuple[FloatArray, FloatArray]:
+    """Times and paces of a device's changes, in order."""
+    here = scenario.change_device == device
+    return scenario.change_time[here], scenario.change_pace[here]

@@ -133,3 +133,39 @@ def inputs(
     local = np.zeros(len(row), bool)
     local[link[(source == target) & (arrival == arrived[link])]] = True
     return Inputs(row, edge, finished, arrived, local)
+
+
+def task_name(problem: Problem, task: int) -> str:
+    """The task as messages name it."""
+    return f"task '{problem.workflow.task_name(int(task))}'"
+
+
+def device_name(problem: Problem, device: int) -> str:
+    """The device as messages name it."""
+    return f"'{problem.cluster.names[int(device)]}'"
+
+
+def misfits(problem: Problem, task: IntArray, device: IntArray) -> Iterator[Violation]:
+    """Yield rows on a device that lacks memory or cores for them, or cannot run their kind."""
+    w, c = problem.workflow, problem.cluster
+    small = w.memory[task] > c.memory[device]
+    for r in np.flatnonzero(small).tolist():
+        need, room = w.memory[task[r]], c.memory[device[r]]
+        yield Violation(
+            "memory",
+            f"{task_name(problem, task[r])} needs {need:g} bytes, {device_name(problem, device[r])} has {room:g}",
+        )
+    narrow = w.cores[task] > c.cores[device]
+    for r in np.flatnonzero(narrow).tolist():
+        need, room = w.cores[task[r]], c.cores[device[r]]
+        yield Violation(
+            "cores",
+            f"{task_name(problem, task[r])} needs {need} cores, {device_name(problem, device[r])} has {room}",
+        )
+    for r in np.flatnonzero(
+        np.isinf(problem.pace[problem.row[task], device]) & ~small & ~narrow
+    ).tolist():
+        yield Violation(
+            "cannot run",
+            f"{task_name(problem, task[r])} cannot run on {device_name(problem, device[r])}",
+        )

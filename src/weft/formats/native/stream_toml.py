@@ -53,7 +53,7 @@ from weft.formats.parsing.record import Record, shown
 from weft.formats.parsing.source import decode_text, naming, read_bytes
 from weft.model import Cluster, Device, Problem, Workflow, WorkflowBuilder
 from weft.model.conditional_stream import Arrivals, ConditionalStream, ProbabilityDrift
-from weft.model.offered_load import offered_load
+from weft.model.capacity import offered_load
 from weft.registry import closest
 
 _KEYS = ("name", "jobs", "tick", "start", "arrivals", "tasks", "choices", "units")
