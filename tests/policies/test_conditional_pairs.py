@@ -33,7 +33,7 @@ from weft.policies.conditional.pair_policy import OBSERVATION, PairPolicy
 from weft.policies.conditional.rules import ConditionalRule
 from weft.sim.vector.batch import StepBatch, StepOptions
 
-EVENT = StepOptions(waiting="event", window=WINDOW)
+EVENT = StepOptions(idle="event", window=WINDOW)
 
 
 def numbers(seed: int):
@@ -95,10 +95,10 @@ def test_the_search_repeats():
     assert found.score <= min(row["validation"] for row in found.curve)
 
 
-@pytest.mark.parametrize("waiting", ["event", "paper"])
+@pytest.mark.parametrize("waiting", ["event", "block"])
 def test_it_plays_the_papers_stream_in_both_ways_of_waiting(waiting):
     stream = load_stream("conditional-paper").with_jobs(400)
-    fleet = StepBatch(stream, 1, dataclasses.replace(EVENT, waiting=waiting))
+    fleet = StepBatch(stream, 1, dataclasses.replace(EVENT, idle=waiting))
     times = {}
     for name, who in {
         "any": policy_of(first_numbers(), 0),

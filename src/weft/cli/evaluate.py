@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--waiting",
-        choices=("event", "paper"),
+        choices=("event", "block"),
         help="default: as the policy was trained; event for rules",
     )
 

@@ -92,52 +92,61 @@ def sampled_run_probability(workflow: Workflow, probability: list[FloatArray]) -
 def _capacity(problem: Problem, visits: FloatArray) -> float:
     """Return the highest rate of jobs that visit task t `visits[t]` times, in full batches."""
     seconds, memory = problem.durations(), problem.workflow.memory[:, None]
+    busy = np.flatnonzero((visits > 0) & (seconds.min(axis=1) > 0))
+    if not len(busy):
+        return np.inf
     with np.errstate(divide="ignore", invalid="ignore"):
         size = np.minimum(
             problem.cluster.batch[None, :],
             np.where(memory > 0, np.floor(problem.cluster.memory[None, :] / memory), np.inf),
         )
-        pace = seconds / size
-    busy = (visits > 0) & (seconds.min(axis=1) > 0)
-    return fluid_capacity(pace[busy], visits[busy]) if busy.any() else np.inf
+    unit = float((visits * seconds.min(axis=1))[busy].sum())
+    return _highest_rate(visits[busy], size[busy] * unit / seconds[busy]) / unit
 
 
 def fluid_capacity(pace: FloatArray, demand: FloatArray) -> float:
-    """Return the highest rate at which devices can serve all rows of a demand.
+    """Return the highest rate at which devices can serve a demand per row of `pace`.
 
-    Maximise r with r * demand[k] <= sum over d of time[k, d] / pace[k, d], where the times of each
-    device add up to at most 1. `pace` (k, p) is seconds per unit of demand.
+    `pace` (k, p) is in seconds per unit of demand; a row that takes no time is refused.
+    """
+    can = np.isfinite(pace) & (pace > 0)
+    if not can.any(axis=1).all():
+        raise InvalidInput(
+            "a stream of tasks that take no time has no capacity; give a rate instead of a load"
+        )
+    shortest = np.where(can, pace, np.inf).min(axis=1)
+    unit = float((demand * shortest).sum()) / pace.shape[1]
+    supply = np.where(can, unit / (demand[:, None] * np.where(can, pace, 1.0)), 0.0)
+    return _highest_rate(np.ones(len(demand)), supply) / unit
+
+
+def _highest_rate(need: FloatArray, supply: FloatArray) -> float:
+    """Maximise r with r * need[k] <= sum over d of time[k, d] * supply[k, d].
+
+    The times of each device add up to at most 1. Callers scale the supply so that the rate is of
+    the order of 1, whatever the units of work.
     """
     from scipy import sparse
     from scipy.optimize import linprog
 
-    can = np.isfinite(pace) & (pace > 0)
-    k, d = np.nonzero(can)
-    rows, p = pace.shape
-    if len(np.unique(k)) < rows:
-        raise InvalidInput(
-            "a stream of tasks that take no time has no capacity; give a rate instead of a load"
-        )
-    # Scaled so that the unknown rate is of the order of 1, whatever the units of work.
-    unit = float((demand * np.where(can, pace, np.inf).min(axis=1)).sum()) / p
-    supply = sparse.csr_matrix(
-        (-unit / (demand[k] * pace[k, d]), (k, np.arange(len(k)))), shape=(rows, len(k))
-    )
-    time = sparse.csr_matrix((np.ones(len(k)), (d, np.arange(len(k)))), shape=(p, len(k)))
-    matrix = sparse.vstack(
-        [
-            sparse.hstack([np.ones((rows, 1)), supply]),
-            sparse.hstack([sparse.csr_matrix((p, 1)), time]),
-        ],
-        format="csr",
+    (rows, p), (k, d) = supply.shape, np.nonzero(supply)
+    column = np.arange(1, len(k) + 1)
+    matrix = sparse.coo_matrix(
+        (
+            np.concatenate((need, -supply[k, d], np.ones(len(k)))),
+            (
+                np.concatenate((np.arange(rows), k, rows + d)),
+                np.concatenate((np.zeros(rows, np.int64), column, column)),
+            ),
+        ),
+        shape=(rows + p, len(k) + 1),
     )
     limits = np.concatenate((np.zeros(rows), np.ones(p)))
-    found = linprog(
-        np.concatenate(([-1.0], np.zeros(len(k)))), A_ub=matrix, b_ub=limits, method="highs"
-    )
+    gain = np.concatenate(([-1.0], np.zeros(len(k))))
+    found = linprog(gain, A_ub=matrix.tocsr(), b_ub=limits, method="highs")
     if not found.success:
         raise InvalidInput(
             f"the capacity of the cluster could not be found ({found.message}); "
             "give a rate instead of a load"
         )
-    return float(found.x[0]) / unit
+    return float(found.x[0])

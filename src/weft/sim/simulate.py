@@ -18,13 +18,13 @@ from weft.sim.kernel.tables import DONE, JOB_HERE, READY, Sim, make_sim
 from weft.sim.rule import Rule
 from weft.sim.view import Block, CompiledPolicy, Decision, Policy, View
 
-FallbackDecider = Policy | Rule | Schedule | Sequence[Schedule]
-"""What can make the decisions of a simulation: a policy, a rule, or a plan to replay (one schedule for each problem)."""
+DecisionSource = Policy | Rule | Schedule | Sequence[Schedule]
+"""A policy, a priority rule, or a plan to replay (one schedule per problem of the workload)."""
 
 
 def simulate(
     workload: Workload,
-    decider: FallbackDecider,
+    decider: DecisionSource,
     *,
     scenario: Scenario | None = None,
     eager: bool = True,
@@ -39,43 +39,23 @@ def simulate(
     >>> simulate(workload, Rule("fifo", "fastest", np.zeros(2))).makespan
     3.0
     """
-    return simulate_many(
-        workload, decider, [scenario or Scenario.draw(workload, seed=seed)], eager=eager, seed=seed
-    )[0]
+    scenario = scenario or Scenario.draw(workload, seed=seed)
+    if isinstance(decider, Rule | Schedule | Sequence):
+        guide = [decider] if isinstance(decider, Schedule) else decider
+        sim = make_sim(workload, scenario, guide, eager=eager)
+        answer = run_to_end(sim)
+    else:
+        decider.begin(workload, seed=seed)
+        copies = getattr(decider, "copies", False)
+        sim = make_sim(workload, scenario, None, eager=eager, copies=copies)
+        compiled = isinstance(decider, CompiledPolicy)
+        answer = decider.live(sim) if compiled else _run_policy(workload, decider, sim)
+    if answer == STUCK:
+        raise _stuck(workload, decider, sim)
+    return _trace(workload, scenario, sim, eager=eager, policy=_name(decider))
 
 
-def simulate_many(
-    workload: Workload,
-    decider: FallbackDecider,
-    scenarios: Sequence[Scenario],
-    *,
-    eager: bool = True,
-    seed: int = 0,
-) -> list[Trace]:
-    """Simulate a workload under each scenario, one after the other."""
-    traces = []
-    for scenario in scenarios:
-        if isinstance(decider, Rule | Schedule | Sequence):
-            guide = [decider] if isinstance(decider, Schedule) else decider
-            sim = make_sim(workload, scenario, guide, eager=eager)
-            answer = run_to_end(sim)
-        else:
-            decider.begin(workload, seed=seed)
-            sim = make_sim(
-                workload, scenario, None, eager=eager, copies=getattr(decider, "copies", False)
-            )
-            answer = (
-                decider.live(sim)
-                if isinstance(decider, CompiledPolicy)
-                else _run_policy(workload, decider, sim)
-            )
-        if answer == STUCK:
-            raise _stuck(workload, decider, sim)
-        traces.append(_trace(workload, scenario, sim, eager=eager, policy=_name(decider)))
-    return traces
-
-
-def _name(decider: FallbackDecider) -> str:
+def _name(decider: DecisionSource) -> str:
     return "replay" if isinstance(decider, Schedule | Sequence) else decider.name
 
 
@@ -289,7 +269,7 @@ def _trace(workload: Workload, scenario: Scenario, sim: Sim, *, eager: bool, pol
     )
 
 
-def _stuck(workload: Workload, decider: FallbackDecider, sim: Sim) -> Stuck:
+def _stuck(workload: Workload, decider: DecisionSource, sim: Sim) -> Stuck:
     left = int(np.isnan(sim.job["finish"][:-1]).sum())
     down = [workload.cluster.names[d] for d in np.flatnonzero(np.isinf(sim.device["pace"]))]
     why = (

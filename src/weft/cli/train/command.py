@@ -86,9 +86,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--waiting",
-        choices=("event", "paper"),
+        choices=("event", "block"),
         default="event",
-        help="until the next event, or blocked for 10 ms (paper)",
+        help="until the next event, or blocked for 10 ms",
     )
     parser.add_argument(
         "--start", metavar="POLICY", help="go on from a policy of the same kind, by name or file"

@@ -84,7 +84,7 @@ class Ties:
     """Few numbers for many weights: kinds of like tasks share all weights but those of `OWN`."""
 
     def __init__(self, fleet: StepBatch) -> None:
-        sim, desk = fleet.fleet.sim, fleet.fleet.desk
+        sim, desk = fleet.tables.sim, fleet.tables.state
         kind = sim.task["kind"][:-1]
         times = [tuple(desk.duration[kind == k].max(axis=0)) for k in range(fleet.kinds)]
         alike = np.array([list(dict.fromkeys(times)).index(t) for t in times])
@@ -152,7 +152,7 @@ class IndexTrial:
 
 def first_weights(fleet: StepBatch) -> FloatArray:
     """A start that works: tasks with little left to do first, full batches first."""
-    sim, desk = fleet.fleet.sim, fleet.fleet.desk
+    sim, desk = fleet.tables.sim, fleet.tables.state
     quickest = desk.duration.min(axis=1)
     remaining = np.zeros(len(quickest))
     for t in desk.order[::-1].tolist():

@@ -17,7 +17,7 @@ from weft.model.conditional_stream import ConditionalStream
 from weft.policies.conditional.evaluate import options_of
 from weft.policies.conditional.files import Learned
 from weft.policies.conditional.networks import Numbers, arrays_of
-from weft.sim.vector.batch import StepBatch, Waiting
+from weft.sim.vector.batch import StepBatch, Idle
 
 ONLINE = ppo.PpoSettings(
     samples=10**9,  # as long as the run lasts
@@ -49,7 +49,7 @@ class OnlineEnv:
     @property
     def remaining(self) -> IntArray:
         """(1, kinds) how many tasks wait in each queue."""
-        ready: IntArray = self.fleet.fleet.sim.kind["ready"]
+        ready: IntArray = self.fleet.tables.sim.kind["ready"]
         return ready
 
     def reset(self, seed: int) -> tuple[Numbers, BoolArray]:  # noqa: ARG002 (the run is given)
@@ -85,7 +85,7 @@ def play_online(
     stream: ConditionalStream,
     draw: tuple[FloatArray, IntArray],
     *,
-    waiting: Waiting = "event",
+    waiting: Idle = "event",
     settings: ppo.PpoSettings = ONLINE,
     seed: int = 0,
 ) -> FloatArray:

@@ -185,7 +185,7 @@ def train_any(
     }
     world = {
         "name": "random conditional streams",
-        "waiting": "event",
+        "idle": "event",
         "probability": "random",
         "jobs": linear.jobs,
     }
@@ -201,7 +201,7 @@ def search_pairs(
     report: Callable[[dict[str, float]], None] = lambda row: None,  # noqa: ARG005
 ) -> FoundPairs:
     """Tune the policy for any graph; the same seed gives the same numbers."""
-    search, options = search or PairSearch(), options or StepOptions(waiting="event", window=WINDOW)
+    search, options = search or PairSearch(), options or StepOptions(idle="event", window=WINDOW)
     rng = generator(search.seed, "pair_search")
     mean = first_numbers() if start is None else start
     if search.hidden and len(mean) == len(PAIR_FEATURES) + 1:

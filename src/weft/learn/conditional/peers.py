@@ -25,7 +25,7 @@ def reference_rate(
     """Samples a second of sb3-contrib's MaskablePPO with our settings."""
     from sb3_contrib import MaskablePPO
 
-    fleet = StepBatch(stream, size, StepOptions(waiting="event", window=500.0))
+    fleet = StepBatch(stream, size, StepOptions(idle="event", window=500.0))
     model = MaskablePPO(
         "MlpPolicy",
         _vector(fleet),

@@ -44,7 +44,7 @@ from weft.rng import generator
 from weft.sim.kernel.events import MOMENT
 from weft.sim.kernel.jit import njit_noalloc
 from weft.sim.vector.batch import StepBatch
-from weft.sim.vector.step import Fleet, act, desk_of, proceed, sim_of
+from weft.sim.vector.step import BatchTables, act, state_of, proceed, sim_of
 
 DRAWN = 30_000_000
 """Draws to learn from begin here: far from those of trainings, validations and evaluations."""
@@ -205,7 +205,7 @@ def _look(
         variant, p = _variant(short, policy, rng, run)
         fleet.place(0, *variant.draw_ticks(DRAWN + seed * 100_000 + run))
         found = look(
-            fleet.fleet,
+            fleet.tables,
             mind,
             weights,
             proposer,
@@ -249,7 +249,7 @@ def _room(fleet: StepBatch, steps: int) -> Seen:
 
 @njit_noalloc
 def look(
-    fleet: Fleet,
+    fleet: BatchTables,
     mind: FutureSampler,
     weights: FloatArray,
     proposer: Proposer,
@@ -259,7 +259,7 @@ def look(
     seen: Seen,
 ) -> int:
     """Play one simulation and note every other step; where rollouts are followed, what they choose is done. Returns how many were noted."""
-    sim, desk = sim_of(fleet, 0), desk_of(fleet, 0)
+    sim, desk = sim_of(fleet, 0), state_of(fleet, 0)
     answer = proceed(sim, desk)
     noted, step = 0, 0
     while answer == MOMENT and noted < len(seen.size):

@@ -23,7 +23,7 @@ from weft.policies.conditional.pair_policy import PairPolicy
 from weft.policies.conditional.rollout import Rollout, load_rollout
 from weft.policies.conditional.rules import RULES, ConditionalRule
 from weft.registry import closest
-from weft.sim.vector.batch import StepBatch, StepOptions, Waiting
+from weft.sim.vector.batch import StepBatch, StepOptions, Idle
 
 Contender = Learned | ConditionalRule | PairPolicy | Rollout
 ROLLOUT = "rollout"
@@ -57,7 +57,7 @@ def completion_times(
     streams: Sequence[ConditionalStream],
     seeds: Sequence[int],
     *,
-    waiting: Waiting | None = None,
+    waiting: Idle | None = None,
     authors: bool = False,
     watch: Callable[[], None] = lambda: None,
 ) -> FloatArray:
@@ -74,7 +74,7 @@ def completion_times(
 
 
 def _one(
-    who: Contender, stream: ConditionalStream, seed: int, waiting: Waiting | None, *, authors: bool
+    who: Contender, stream: ConditionalStream, seed: int, waiting: Idle | None, *, authors: bool
 ) -> float:
     if isinstance(who, Learned):
         return float(
@@ -83,7 +83,7 @@ def _one(
     options = (
         who.options(waiting)
         if isinstance(who, Rollout)
-        else StepOptions(waiting=waiting or "event", window=WINDOW)
+        else StepOptions(idle=waiting or "event", window=WINDOW)
     )
     fleet = StepBatch(stream, 1, options, authors=authors)
     fleet.place(0, *stream.draw_ticks(seed, authors=authors))

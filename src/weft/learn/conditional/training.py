@@ -64,7 +64,7 @@ class BatchEnv:
         self.capacity: IntArray = np.array(stream.problem.cluster.batch, np.int64)
         self.span = longest_path(stream)
         self.relative = relative
-        self._blocking = options.waiting == "paper"
+        self._blocking = options.idle == "block"
         self._never = np.zeros(envs, np.bool_)
         self._weight = np.ones(envs)
         self._last = np.zeros((envs, self.observation_size), np.float32)
@@ -75,7 +75,7 @@ class BatchEnv:
     @property
     def remaining(self) -> IntArray:
         """(envs, kinds) how many tasks wait in each queue."""
-        ready: IntArray = self.fleet.fleet.sim.kind["ready"]
+        ready: IntArray = self.fleet.tables.sim.kind["ready"]
         return ready
 
     def reset(self, seed: int) -> tuple[Numbers, BoolArray]:
@@ -94,10 +94,10 @@ class BatchEnv:
         """One step of every simulation."""
         if self._blocking:
             actions = actions.copy()
-            shorten_all_waits(self.fleet.fleet, actions)
+            shorten_all_waits(self.fleet.tables, actions)
         steps = self.fleet.step(actions)
         reward, elapsed = steps.reward / self.span / self._weight, steps.elapsed / self.span
-        arrived = self.fleet.fleet.sim.world["next_arrival"][:, 0] >= self._limit
+        arrived = self.fleet.tables.sim.world["next_arrival"][:, 0] >= self._limit
         cut = arrived | steps.done
         if cut.any():
             self._last[:] = np.where(
@@ -129,7 +129,7 @@ class BatchEnv:
     def _shaped(self, mask: BoolArray) -> BoolArray:
         shaped = mask.reshape(self.envs, self.units, self.actions)
         if self._blocking:
-            forbid_standstills(self.fleet.fleet, shaped)
+            forbid_standstills(self.fleet.tables, shaped)
         return shaped
 
 
@@ -220,7 +220,7 @@ def train_policy(
     *,
     settings: ppo.PpoSettings | None = None,
     seed: int = 0,
-    waiting: Literal["paper", "event"] = "event",
+    waiting: Literal["block", "event"] = "event",
     envs: int = ENVS,
     watch: Callable[[ppo.PpoProgress], None] | None = None,
     start: Learned | None = None,
@@ -239,7 +239,7 @@ def train_policy(
             hidden=tuple(start.network.sizes[1:-1].tolist()),
         )
     options = StepOptions(
-        waiting=waiting,
+        idle=waiting,
         estimate=recipe.estimate,
         units=recipe.units,
         detail=recipe.detail,
@@ -291,13 +291,13 @@ def train_policy(
     world = {
         "name": "weft/Conditional-v0",
         "stream": stream.name,
-        "waiting": waiting,
+        "idle": waiting,
         "probability": recipe.probability,
         "jobs": short.jobs,
     }
     told_how = record(training, envs, teacher_of(stream).name)
     if start is not None:
-        told_how["start"] = {"name": start.name, "waiting": start.environment.get("waiting")}
+        told_how["start"] = {"name": start.name, "idle": start.idle}
         told_how["start"] |= {
             key: start.training.get(key) for key in ("seed", "samples", "teacher", "settings")
         }
@@ -363,4 +363,4 @@ def _trials(stream: ConditionalStream, recipe: Recipe) -> Sequence[ConditionalSt
 
 def _plain(options: StepOptions) -> dict[str, Any]:
     """What is seen, for the card; how one waits belongs to the environment."""
-    return {key: value for key, value in asdict(options).items() if key not in {"waiting", "idle"}}
+    return {key: value for key, value in asdict(options).items() if key not in {"idle", "idle_seconds"}}

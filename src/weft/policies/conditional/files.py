@@ -47,6 +47,12 @@ class Learned:
     training: dict[str, Any]
     about: str = ""
 
+    @property
+    def idle(self) -> Any:
+        """The idle option of the training environment (cards of version 1 call it `waiting`)."""
+        found = self.environment.get("idle", self.environment.get("waiting", "event"))
+        return "block" if found == "paper" else found
+
     def card(self) -> dict[str, Any]:
         """Return what the JSON file says."""
         sizes = self.network.sizes.tolist()

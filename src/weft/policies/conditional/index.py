@@ -78,7 +78,7 @@ def save_index(
 ) -> None:
     """Write the weights of an index tuned for the stream of `fleet`, with a record of how."""
     rule.check_fits(fleet)
-    group, names = fleet.fleet.desk.group, fleet.stream.problem.cluster.names
+    group, names = fleet.tables.state.group, fleet.stream.problem.cluster.names
     content = {
         "format": FORMAT,
         "stream": fleet.stream.name,
