@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -26,7 +25,7 @@ from weft.report.tables import Column, table_text
 Contender = Any
 """The name of a planner or policy, a planner, or whatever `simulate` takes as a policy."""
 
-Watch = Callable[[Sequence[tuple[Problem, Contender]]], Iterable[tuple[Problem, Contender]]]
+CompareProgress = Callable[[Sequence[tuple[Problem, Contender]]], Iterable[tuple[Problem, Contender]]]
 
 
 @dataclass(frozen=True)
@@ -84,10 +83,6 @@ class Comparison:
             for row in self.rows
         ]
         return {"scenarios": self.scenarios, "seed": self.seed, "bounds": self.bounds, "rows": rows}
-
-    def to_json(self) -> str:
-        """The table as JSON."""
-        return json.dumps(self.document(), indent=2, allow_nan=False)
 
     def to_html(self, path: str | Path) -> None:
         """Write a self-contained page: the table, the DAGs and the Gantt charts."""
@@ -169,7 +164,7 @@ def compare(
     scenarios: int = 1,
     seed: int = 0,
     seconds: float | None = None,
-    watch: Watch = lambda pairs: pairs,
+    progress: CompareProgress = lambda pairs: pairs,
     **uncertainty: float,
 ) -> Comparison:
     """Run every contender on every problem under the same scenarios; plans are replayed.
@@ -203,7 +198,7 @@ def compare(
     for contender in chosen:
         _warm(contender)
     labels = _labels(chosen)
-    for problem, contender in watch([(p, c) for p in problems for c in chosen]):
+    for problem, contender in progress([(p, c) for p in problems for c in chosen]):
         label = labels[id(contender)]
         row, trace = _measure(
             problem,

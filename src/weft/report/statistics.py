@@ -59,11 +59,6 @@ def paired_t_test(first: ArrayLike, second: ArrayLike) -> PairedTest:
     return PairedTest(mean, float(t), float(2 * student.sf(abs(t), n - 1)), mean / spread, n)
 
 
-def cohens_d(first: ArrayLike, second: ArrayLike) -> float:
-    """Cohen's d for pairs: mean difference over the standard deviation of the differences (Cohen 1988, section 2.3: d_z)."""
-    return paired_t_test(first, second).effect
-
-
 def bootstrap_mean(
     values: ArrayLike, *, confidence: float = 0.95, draws: int = 10_000, seed: int = 0
 ) -> Interval:
@@ -81,30 +76,6 @@ def bootstrap_mean(
         draws,
         seed,
         "mean",
-    )
-
-
-def bootstrap_mean_ratio(
-    first: ArrayLike,
-    second: ArrayLike,
-    *,
-    confidence: float = 0.95,
-    draws: int = 10_000,
-    seed: int = 0,
-) -> Interval:
-    """Bootstrap interval of mean(first) / mean(second); pairs are drawn together."""
-    table = _table(first, second)
-    if not (table[:, 1] > 0).all():
-        raise InvalidInput(
-            f"the ratio of means needs positive values below the line; the smallest is {table[:, 1].min():g}"
-        )
-    return _bootstrap(
-        table,
-        lambda t: t[..., 0].mean(axis=-1) / t[..., 1].mean(axis=-1),
-        confidence,
-        draws,
-        seed,
-        "mean ratio",
     )
 
 

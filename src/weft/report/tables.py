@@ -108,37 +108,6 @@ def table_text(
     return "\n".join(_aligned(line, widths, table.numeric) for line in lines)
 
 
-def table_markdown(
-    rows: Iterable[Row],
-    columns: Columns | None = None,
-    *,
-    sort: str | None = None,
-    descending: bool = False,
-) -> str:
-    r"""A Markdown table; the best values are bold.
-
-    Examples
-    --------
-    >>> print(table_markdown([{"name": "a|b", "x": 1.5}]))
-    | name | x |
-    | :--- | ---: |
-    | a\|b | 1.5 |
-    """
-    table = _table(rows, columns, sort, descending)
-    cells = [
-        [
-            f"**{_markdown(text)}**" if (i, j) in table.best else _markdown(text)
-            for j, text in enumerate(line)
-        ]
-        for i, line in enumerate(table.cells)
-    ]
-    rule = ["---:" if numeric else ":---" for numeric in table.numeric]
-    return "\n".join(
-        "| " + " | ".join(line) + " |"
-        for line in [[_markdown(h) for h in table.headings], rule, *cells]
-    )
-
-
 def table_html(
     rows: Iterable[Row],
     columns: Columns | None = None,
@@ -235,12 +204,6 @@ def _aligned(line: list[str], widths: list[int], numeric: list[bool]) -> str:
 
 def _one_line(text: str) -> str:
     return " ".join(text.splitlines()) if "\n" in text or "\r" in text else text
-
-
-def _markdown(text: str) -> str:
-    return (
-        escaped(_one_line(text)).replace("|", "\\|").replace("&#x27;", "'").replace("&quot;", '"')
-    )
 
 
 def _number(numeric: bool) -> str:
