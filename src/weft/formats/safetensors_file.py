@@ -1,6 +1,7 @@
 """Reading and writing safetensors: a JSON header with types, shapes and offsets, then the numbers. Loading runs no code.
 
-The format is 8 bytes of header length (little endian), the header, and one buffer without gaps. We read float32 only, strictly.
+The format is 8 bytes of header length (little endian), the header, and one buffer without gaps. We
+read float32 only, strictly.
 """
 
 from __future__ import annotations
@@ -62,7 +63,8 @@ def read_arrays(path: Path) -> dict[str, Numbers]:
     (length,) = struct.unpack("<Q", raw[:8])
     if length > min(LARGEST_HEADER, len(raw) - 8):
         raise InvalidInput(
-            f"{path}: its safetensors header claims {length} bytes; the file is cut off or of another format"
+            f"{path}: its safetensors header claims {length} bytes; the file is cut off or of "
+            "another format"
         )
     try:
         header = json.loads(raw[8 : 8 + length].decode(), object_pairs_hook=_once)
@@ -119,5 +121,6 @@ def _check_cover(path: Path, spans: list[tuple[int, int]], size: int) -> None:
         at = stop
     if at != size:
         raise InvalidInput(
-            f"{path}: {size} bytes of numbers, but its arrays take {at}; the file is cut off or has a tail"
+            f"{path}: {size} bytes of numbers, but its arrays take {at}; the file is cut off or "
+            "has a tail"
         )

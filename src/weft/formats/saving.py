@@ -19,8 +19,8 @@ def save(thing: Savable, path: PathLike, *, problem: Problem | None = None) -> N
     """Save an object; equal objects give equal bytes, and loading returns the same object.
 
     ``.json`` and ``.npz`` hold any object, ``.toml`` a cluster, ``.dot`` and ``.gv`` a workflow;
-    add ``.gz`` to compress the file. ``.chrome.json`` holds a trace, or a schedule of `problem`, for
-    Perfetto. With `problem`, a schedule is saved with the names of its tasks and devices.
+    add ``.gz`` to compress the file. ``.chrome.json`` holds a trace, or a schedule of `problem`,
+    for Perfetto. With `problem`, a schedule is saved with the names of its tasks and devices.
     """
     target = Path(path)
     with naming(os.fspath(path)):

@@ -1,10 +1,13 @@
-"""Streams of jobs: when they arrive, how much of the cluster they ask for, deadlines and priorities.
+"""Streams of jobs: arrivals, load, deadlines and priorities.
 
-Offered load is the share of the cluster's capacity the arrivals ask for. Capacity (jobs a second) is one of:
+Offered load is arrival rate / capacity. Capacity (jobs per second)
+is one of:
 
-- ``fluid``: the highest rate any way of sharing the devices can keep up with, dependencies, transfers and batches aside: a linear program
-  over the time each device gives to each class of tasks (Al-Azzoni and Down 2008). Load 1 is then the true edge of stability.
-- ``mean``: devices / E[seconds of a job when each task takes its mean over the devices that can run it].
+- ``fluid``: the highest rate that any sharing of the devices can keep up with, without regard to
+  dependencies, transfers and batches: a linear program
+  over the time each device gives to each class of tasks (Al-Azzoni and Down 2008). Load 1 is then
+  the true edge of stability.
+- ``mean``: devices / E[seconds of a job when each task takes its mean over its devices].
 - ``best``: devices / E[seconds of a job when each task runs on its fastest device].
 
 Tasks of a conditional workflow count by how often they run.
@@ -46,10 +49,13 @@ def arrivals(
 
     Parameters
     ----------
-    process : `batch` (all at 0), `poisson`, `regular`, `normal` (gaps with mean 1 / rate) or `trace`
-    rate : mean jobs a second
-    deviation : standard deviation of normal gaps as a share of their mean; a negative gap moves a job before the one drawn earlier
-    times : of a trace; the first jobs of it, moved and stretched so that the first comes at 0 and the mean rate is `rate`
+    process : `batch` (all at 0), `poisson`, `regular`, `normal` (gaps with mean 1 / rate) or
+        `trace`
+    rate : mean jobs per second
+    deviation : standard deviation of normal gaps as a share of their mean; a negative gap moves a
+        job before the one drawn earlier
+    times : of a trace; the first jobs of it, moved and stretched so that the first comes at 0 and
+        the mean rate is `rate`
 
     Examples
     --------
@@ -81,12 +87,13 @@ def rate_for_load(
     capacity: str = "fluid",
     weights: ArrayLike | None = None,
 ) -> float:
-    """Arrival rate (jobs a second) at which a random mix of the problems asks for `load` of their cluster's capacity.
+    """Return the rate (jobs per second) at which a mix of problems offers `load`.
 
     Examples
     --------
     >>> p = Problem.from_arrays(work=[3.0, 3.0], speed=[1.0, 2.0])
-    >>> [round(rate_for_load([p], 0.5, capacity=c), 6) for c in ("fluid", "mean", "best")]  # 0.5 * (3 / 6, 2 / 4.5, 2 / 3)
+    >>> rates = [rate_for_load([p], 0.5, capacity=c) for c in ("fluid", "mean", "best")]
+    >>> [round(rate, 6) for rate in rates]  # 0.5 * (3 / 6, 2 / 4.5, 2 / 3)
     [0.25, 0.222222, 0.333333]
     """
     load = number(load, "load", above=True)
@@ -153,8 +160,8 @@ def stream_of(
 ) -> Workload:
     """Make a workload: each job is one of the problems, drawn by `weights`.
 
-    Give `rate` (jobs a second) or `load` (share of capacity, see this module; 0.7 when neither is given); a batch needs neither.
-    `slack` gives deadlines, `levels` above 1 priorities.
+    Give `rate` (jobs per second) or `load` (share of capacity, see this module; 0.7 when neither is
+    given); a batch needs neither. `slack` gives deadlines, `levels` above 1 priorities.
 
     Examples
     --------
@@ -209,8 +216,9 @@ def dag_jobs(
 ) -> Workload:
     """Make a stream of random layered DAGs.
 
-    Each of the `templates` (one per job when not given) has a number of tasks drawn from the closed range `tasks`; `ccr` holds for
-    each on this cluster (not on a single device, where nothing moves). Further options go to `layered`.
+    Each of the `templates` (one per job when not given) has a number of tasks drawn from the closed
+    range `tasks`; `ccr` holds for each on this cluster (not on a single device, where nothing
+    moves). Further options go to `layered`.
 
     Examples
     --------
@@ -271,14 +279,15 @@ def _shares(problems: Sequence[Problem], weights: ArrayLike | None) -> FloatArra
     share = np.ones(len(problems)) if weights is None else np.asarray(weights, float).reshape(-1)
     if len(share) != len(problems) or not (share >= 0).all() or not 0 < share.sum() < np.inf:
         raise InvalidInput(
-            f"weights are {share.tolist()}; {len(problems)} problems need as many, zero or more, not all zero"
+            f"weights are {share.tolist()}; {len(problems)} problems need as many, zero or more, "
+            "not all zero"
         )
     normed: FloatArray = share / share.sum()
     return normed
 
 
 def _expected_work(problem: Problem) -> FloatArray:
-    """(k,) units of work a job brings to each row of the pace matrix."""
+    """(k,) units of work per job in each row of the pace matrix."""
     choices = problem.workflow.choices
     share = [choices.probability[choices.branches(c)] for c in range(len(choices))]
     weights = problem.work * (sampled_run_probability(problem.workflow, share) if share else 1.0)
@@ -286,7 +295,7 @@ def _expected_work(problem: Problem) -> FloatArray:
 
 
 def _fluid_capacity(problems: Sequence[Problem], share: FloatArray) -> float:
-    """Highest rate r with: r * work[k] <= sum over d of time[k, d] / pace[k, d], and the times of each device at most 1."""
+    """Return the fluid capacity of a mix of problems."""
     work = np.concatenate([s * _expected_work(p) for s, p in zip(share, problems, strict=True)])
     classes, member = np.unique(
         np.concatenate([p.pace for p in problems]), axis=0, return_inverse=True

@@ -1,4 +1,4 @@
-"""`check`: the one oracle. It shares no code with planners or simulation kernels, and everything they make must pass it."""
+"""`check`: the one oracle. It shares no code with planners or kernels; all must pass it."""
 
 from __future__ import annotations
 
@@ -32,38 +32,41 @@ __all__ = ["Violation", "check"]
 def check(
     target: Problem | Workload, result: Schedule | Trace, *, timing: bool = True
 ) -> list[Violation]:
-    """Return what is violated; an empty list means valid.
+    """Return the violations; an empty list means valid.
 
     Parameters
     ----------
-    target : what was to be done
+    target : the problem or workload
     result : the schedule of a problem, or the trace of a workload or of a problem
-    timing : of a trace, hold durations and transfers against the model; False for real runs, whose seconds are their own
+    timing : compare durations and transfers of a trace with the model; False for real runs
 
     Examples
     --------
     >>> problem = Problem.from_arrays([[2.0, 1.0], [3.0, 4.0]], [[0, 1]], [10.0], bandwidth=5.0)
     >>> check(problem, Schedule.of(device=[1, 1], start=[0.0, 1.0], finish=[1.0, 5.0]))
     []
-    >>> for violation in check(problem, Schedule.of(device=[1, 0], start=[0.0, 2.0], finish=[1.0, 5.0])):
+    >>> late = Schedule.of(device=[1, 0], start=[0.0, 2.0], finish=[1.0, 5.0])
+    >>> for violation in check(problem, late):
     ...     print(violation)
     transfer: task 't1' starts on 'd0' at 2 before the data of task 't0' arrives at 3
     """
     if isinstance(result, Schedule):
         if not isinstance(target, Problem):
             raise InvalidInput(
-                "a schedule is checked against a problem; give workload.problems[i], not the workload"
+                "a schedule is checked against a problem; give workload.problems[i], not the "
+                "workload"
             )
         return list(_schedule_violations(target, result))
     return list(trace_violations(_workload(target, result), result, timing=timing))
 
 
 def _workload(target: Problem | Workload, trace: Trace) -> Workload:
-    """What the trace is held against: the target, not what the trace says of itself."""
+    """Return the workload to check against: the target, not the trace's own."""
     if isinstance(target, Problem):
         if len(trace.workload.problems) != 1:
             raise InvalidInput(
-                f"the trace has {len(trace.workload.problems)} problems, not only '{target.name}'; check it against its workload"
+                f"the trace has {len(trace.workload.problems)} problems, not only '{target.name}'; "
+                "check it against its workload"
             )
         target = replace(trace.workload, problems=(target,))
     found, expected = (
@@ -72,13 +75,14 @@ def _workload(target: Problem | Workload, trace: Trace) -> Workload:
     )
     if found != expected:
         raise InvalidInput(
-            f"the trace is of {found[0]} jobs with {found[1]} tasks, but '{target.name}' has {expected[0]} jobs with {expected[1]} tasks"
+            f"the trace is of {found[0]} jobs with {found[1]} tasks, but '{target.name}' has "
+            f"{expected[0]} jobs with {expected[1]} tasks"
         )
     return target
 
 
 def _schedule_violations(problem: Problem, schedule: Schedule) -> Iterator[Violation]:
-    """Yield what is wrong with a schedule; of a workflow with choices it must hold all tasks: it is the plan for every branch."""
+    """Yield the violations of a schedule, which must hold all tasks, whatever the branches."""
     known = (
         (schedule.task >= 0)
         & (schedule.task < problem.n)
@@ -102,7 +106,10 @@ def _strangers(problem: Problem, schedule: Schedule) -> Iterator[Violation]:
             f"row {r} is of task {schedule.task[r]}, but there are {problem.n} tasks",
         )
     for r in np.flatnonzero((schedule.device < 0) | (schedule.device >= problem.p)).tolist():
-        text = f"task {schedule.task[r]} is on device {schedule.device[r]}, but there are {problem.p} devices"
+        text = (
+            f"task {schedule.task[r]} is on device {schedule.device[r]}, but there are {problem.p} "
+            "devices"
+        )
         yield Violation("unknown device", text)
 
 
@@ -113,7 +120,8 @@ def _counts(problem: Problem, task: IntArray, copy: BoolArray) -> Iterator[Viola
     for t in np.flatnonzero(originals > 1).tolist():
         yield Violation(
             "duplicate",
-            f"{task_name(problem, t)} is scheduled {originals[t]} times without being marked as a copy",
+            f"{task_name(problem, t)} is scheduled {originals[t]} times without being marked as a "
+            "copy",
         )
 
 
@@ -131,7 +139,8 @@ def _times(
         where = f"{task_name(problem, task[r])} on {device_name(problem, device[r])}"
         yield Violation(
             "wrong duration",
-            f"{where} runs from {start[r]:.9g} to {finish[r]:.9g}; it must end at {expected[r]:.9g}",
+            f"{where} runs from {start[r]:.9g} to {finish[r]:.9g}; "
+            f"it must end at {expected[r]:.9g}",
         )
 
 
@@ -139,7 +148,8 @@ def _overlaps(
     problem: Problem, task: IntArray, device: IntArray, start: FloatArray, finish: FloatArray
 ) -> Iterator[Violation]:
     for a, b in overlaps(device, start, finish):
-        late = f"{task_name(problem, task[b])} starts on {device_name(problem, device[b])} at {start[b]:.9g}"
+        name, place = task_name(problem, task[b]), device_name(problem, device[b])
+        late = f"{name} starts on {place} at {start[b]:.9g}"
         yield Violation(
             "overlap", f"{late} while {task_name(problem, task[a])} runs until {finish[a]:.9g}"
         )
@@ -154,7 +164,8 @@ def _late_inputs(
     absent = np.isinf(need.finished)  # reported as missing
     for i in np.flatnonzero(exceeds(need.arrived, begin) & ~absent).tolist():
         r, parent = need.row[i], task_name(problem, problem.workflow.src[need.edge[i]])
-        here = f"{task_name(problem, task[r])} starts on {device_name(problem, device[r])} at {start[r]:.9g}"
+        name, place = task_name(problem, task[r]), device_name(problem, device[r])
+        here = f"{name} starts on {place} at {start[r]:.9g}"
         if exceeds(need.finished[i : i + 1], begin[i : i + 1])[0]:
             yield Violation("order", f"{here} before {parent} ends at {need.finished[i]:.9g}")
         else:

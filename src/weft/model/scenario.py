@@ -1,4 +1,4 @@
-"""`Scenario`: one drawn future of a workload. The policy does not see it; the simulator lives it."""
+"""`Scenario`: one drawn future of a workload, hidden from policies."""
 
 from __future__ import annotations
 
@@ -27,16 +27,17 @@ from weft.rng import generator
 
 @dataclass(frozen=True, eq=False)
 class Scenario:
-    """What will happen: outcomes of choices, duration factors, the pace of devices over time, cancellations.
+    """Outcomes of choices, duration factors, the pace of devices over time, cancellations.
 
     Attributes
     ----------
-    outcome : (choices over all jobs,) branch taken; job j's choices start at ``workload.first_choice[j]``
+    outcome : (choices over all jobs,) branch taken; job j's begin at ``workload.first_choice[j]``
     factor : (instances,) true duration / estimated duration
     bias : (kinds, p) the same by task kind and device: estimates wrong in a systematic way
-    change_time, change_device, change_pace : (x,) from that time on the device takes `pace` times as long; inf: it is down.
-        Running tasks stretch with a change; on a failure they are lost and start again from nothing.
-    cancel : (jobs,) when a job is called off; inf: never
+    change_time, change_device, change_pace : (x,) from that time on the device takes `pace` times
+        as long; inf: it is down. Running tasks stretch with a change; a failure loses them, and
+        they start again.
+    cancel : (jobs,) when a job is cancelled; inf: never
     """
 
     outcome: IntArray
@@ -58,7 +59,7 @@ class Scenario:
         changes: ArrayLike = (),
         cancel: ArrayLike = np.inf,
     ) -> Scenario:
-        """Make a scenario by hand. Without `outcome` every choice takes its most probable branch (the first of equals).
+        """Make a scenario by hand; by default every choice takes its most probable branch.
 
         `changes` holds rows of (time, device, pace).
         """
@@ -104,10 +105,11 @@ class Scenario:
         ----------
         noise : sigma of log-normal duration factors with mean 1
         bias : sigma of log-normal factors by task kind and device kind, with mean 1
-        slowdowns, failures : expected number of them per device over the horizon; a slowdown is 1.5 to 4 times for a tenth of the
-            horizon on average, a failure lasts a twentieth of it
-        cancellations : share of the jobs called off at a random time after their arrival
-        horizon : seconds; by default the work of all jobs spread over all devices, plus the last arrival
+        slowdowns, failures : expected number of them per device over the horizon; a slowdown is 1.5
+            to 4 times for a tenth of the horizon on average, a failure lasts a twentieth of it
+        cancellations : share of the jobs cancelled at a random time after their arrival
+        horizon : seconds; by default the work of all jobs spread over all devices, plus the last
+            arrival
 
         Examples
         --------
@@ -154,7 +156,8 @@ class Scenario:
         if ((self.outcome < 0) | (self.outcome >= limit)).any():
             c = int(np.flatnonzero((self.outcome < 0) | (self.outcome >= limit))[0])
             raise InvalidInput(
-                f"the outcome of choice {c} is branch {self.outcome[c]}, but it has {limit[c]} branches"
+                f"the outcome of choice {c} is branch {self.outcome[c]}, but it has {limit[c]} "
+                "branches"
             )
 
 
@@ -223,7 +226,7 @@ def _draw_changes(
 
 
 def _worst_of(spells: list[tuple[float, float, float]]) -> list[tuple[float, float]]:
-    """(time, pace) whenever the worst of the spells (begin, end, pace) under way changes; 1 when there is none.
+    """Return (time, pace) at each change of the worst of the active spells (begin, end, pace).
 
     Examples
     --------
@@ -292,7 +295,7 @@ def active_instances(workload: Workload, scenario: Scenario) -> BoolArray:
 def taken_edges(
     workload: Workload, scenario: Scenario, problem: Problem, job: IntArray, edge: IntArray
 ) -> BoolArray:
-    """Whether edges belong to branches that are taken in these jobs of a problem, provided that their sources run."""
+    """Whether edges belong to taken branches of these jobs, if their sources run."""
     choices = problem.workflow.choices
     choice = choices.edge_choice[edge]
     taken: BoolArray = choice == ALWAYS
@@ -305,7 +308,7 @@ def taken_edges(
 
 
 def settled_times(workload: Workload, active: BoolArray, done: FloatArray) -> FloatArray:
-    """(instances,) when all an instance can tell its successors is known: when it was done, or, for a skipped one, when that was clear."""
+    """(instances,) when an instance is done or known to be skipped, and its edges decided."""
     settled = np.where(active, done, 0.0)
     for problem, first, _ in templates(workload):
         w = problem.workflow
@@ -345,9 +348,9 @@ def pace_at(scenario: Scenario, device: IntArray, time: FloatArray) -> FloatArra
 def run_ends(
     scenario: Scenario, device: IntArray, start: FloatArray, seconds: FloatArray
 ) -> tuple[FloatArray, BoolArray]:
-    """When work that begins at `start` on a device ends, and whether a failure cut it off.
+    """Return when work that begins at `start` ends, and whether a failure cut it off.
 
-    `seconds` is its true duration at pace 1; the rest of it stretches with every change of pace before its end.
+    `seconds` is its true duration at pace 1; its rest stretches with every change of pace.
     """
     pace = pace_at(scenario, device, start)
     end = start + seconds * np.where(np.isfinite(pace), pace, 0.0)

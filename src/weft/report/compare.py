@@ -25,7 +25,9 @@ from weft.report.tables import Column, table_text
 Contender = Any
 """The name of a planner or policy, a planner, or whatever `simulate` takes as a policy."""
 
-CompareProgress = Callable[[Sequence[tuple[Problem, Contender]]], Iterable[tuple[Problem, Contender]]]
+CompareProgress = Callable[
+    [Sequence[tuple[Problem, Contender]]], Iterable[tuple[Problem, Contender]]
+]
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,8 @@ class Row:
     kind : planner or policy
     makespan : seconds in the simulator; planned : seconds the plan promised (NaN for a policy)
     slr, speedup, utilisation : see `weft.model.metrics`
-    gap : makespan / bound - 1, where the bound is proven for the estimated durations (NaN for conditional workflows)
+    gap : makespan / bound - 1, where the bound is proven for the estimated durations (NaN for
+        conditional workflows)
     seconds : time to plan (NaN for a policy, which decides as it goes)
     refusal : why there are no figures: what the contender does not support
     """
@@ -90,7 +93,8 @@ class Comparison:
         write_report(
             path,
             title="Comparison of planners and policies",
-            lead=f"Every contender in the same simulator on the same scenarios (seed {self.seed}{several}).",
+            lead="Every contender in the same simulator on the same scenarios (seed "
+            f"{self.seed}{several}).",
             sections=[self._page_section(problem) for problem in self.problems],
         )
 
@@ -172,7 +176,8 @@ def compare(
     Parameters
     ----------
     contenders : names of planners and policies (where a name is both, the planner), or objects
-    scenarios : futures to draw; further options (noise, bias, slowdowns, failures) say how uncertain they are
+    scenarios : futures to draw; further options (noise, bias, slowdowns, failures) say how
+        uncertain they are
     seconds : time limit of each plan, for planners that search
 
     Examples
@@ -298,7 +303,8 @@ def _contender(given: Contender) -> Contender:
     if given in POLICIES.names():
         return POLICIES.create(given)
     raise UnknownName(
-        f"unknown planner or policy '{given}'{closest(given, [*PLANNERS.names(), *POLICIES.names()])}"
+        "unknown planner or policy "
+        f"'{given}'{closest(given, [*PLANNERS.names(), *POLICIES.names()])}"
     )
 
 

@@ -40,7 +40,8 @@ class PairedTest:
 def paired_t_test(first: ArrayLike, second: ArrayLike) -> PairedTest:
     """Two-sided paired t-test of `first - second`.
 
-    Without any spread the answer is certain: p is 1 for equal columns, 0 where all pairs differ by the same amount.
+    Without any spread the answer is certain: p is 1 for equal columns, 0 where all pairs differ by
+    the same amount.
 
     Examples
     --------
@@ -155,7 +156,8 @@ def _column(values: ArrayLike) -> FloatArray:
         raise InvalidInput("statistics of no values; give at least one")
     if not np.isfinite(column).all():
         raise InvalidInput(
-            f"value {int(np.flatnonzero(~np.isfinite(column))[0])} is not finite; leave out what did not end"
+            f"value {int(np.flatnonzero(~np.isfinite(column))[0])} is not finite; leave out what "
+            "did not end"
         )
     return column
 

@@ -23,7 +23,8 @@ class Column:
     Parameters
     ----------
     key : of the rows; `title` : above the column, the key by default
-    unit : "s" and "B" choose a fitting unit for each value, "%" shows shares as percent, anything else stands beside the title
+    unit : "s" and "B" choose a fitting unit for each value, "%" shows shares as percent, anything
+        else stands beside the title
     digits : significant digits; `places` : decimal places instead
     best : mark the smallest ("min") or largest ("max") value
     """

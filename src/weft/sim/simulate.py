@@ -90,14 +90,18 @@ def _run_policy(workload: Workload, policy: Policy, sim: Sim) -> int:
 
 
 def refuse_copy(workload: Workload, policy: str, decision: Decision, sim: Sim) -> None:
-    """Raise `InvalidInput` for a copy that cannot be made, naming the policy, the task and the device."""
+    """Raise `InvalidInput` for an impossible copy, naming the policy, the task and the device."""
     job, task = workload.task_of(decision.instance)
     workflow, first = workload.problem_of(job).workflow, int(workload.first_instance[job])
-    what = f"policy '{policy}' wants a copy of instance {decision.copy} ahead of task '{workflow.task_name(task)}' of job {job}"
+    what = (
+        f"policy '{policy}' wants a copy of instance {decision.copy} "
+        f"ahead of task '{workflow.task_name(task)}' of job {job}"
+    )
     device = workload.cluster.names[decision.device]
     if not sim.world[0]["copies"]:
         raise InvalidInput(
-            f"{what}, but there is no room for copies: give the policy the attribute 'copies = True'"
+            f"{what}, but there is no room for copies: "
+            "give the policy the attribute 'copies = True'"
         )
     if (
         decision.copy - first
@@ -115,17 +119,19 @@ def refuse_copy(workload: Workload, policy: str, decision: Decision, sim: Sim) -
 def refuse_decision(
     workload: Workload, policy: str, decision: Decision, *, ready: bool, pace: FloatArray
 ) -> None:
-    """Raise `InvalidInput` for a decision that cannot be carried out, naming the policy, the task and the device."""
+    """Raise `InvalidInput` for an impossible decision, naming policy, task and device."""
     if not 0 <= decision.instance < workload.instances:
         raise InvalidInput(
-            f"policy '{policy}' chose instance {decision.instance}, but there are {workload.instances}"
+            f"policy '{policy}' chose instance {decision.instance}, "
+            f"but there are {workload.instances}"
         )
     if not 0 <= decision.device < workload.cluster.p:
         raise InvalidInput(
             f"policy '{policy}' chose device {decision.device}, but there are {workload.cluster.p}"
         )
     job, task = workload.task_of(decision.instance)
-    what = f"policy '{policy}' sent task '{workload.problem_of(job).workflow.task_name(task)}' of job {job}"
+    name = workload.problem_of(job).workflow.task_name(task)
+    what = f"policy '{policy}' sent task '{name}' of job {job}"
     device = workload.cluster.names[decision.device]
     if not ready:
         raise InvalidInput(f"{what} to device '{device}', but the task is not ready")
@@ -186,7 +192,7 @@ class _Outlook:
 
 @njit_noalloc
 def _note_starts(sim: Sim, started: FloatArray, known: IntArray) -> None:
-    """Bring the column of starts up to date: executions recorded since, and what runs."""
+    """Add the starts of executions recorded since the last call, and of running groups."""
     for x in range(known[0], sim.world[0].executions):
         i = sim.execution[x].instance
         if (
@@ -245,7 +251,7 @@ def _idle_all(sim: Sim) -> BoolArray:
     return idle
 
 
-# -- what comes out ----------------------------------------------------------
+# -- results ------------------------------------------------------------------
 
 
 def _trace(workload: Workload, scenario: Scenario, sim: Sim, *, eager: bool, policy: str) -> Trace:
@@ -278,5 +284,6 @@ def _stuck(workload: Workload, decider: DecisionSource, sim: Sim) -> Stuck:
         else f"{sim.world[0]['ready']} tasks are ready and '{_name(decider)}' waits"
     )
     return Stuck(
-        f"at {sim.world[0]['now']:g} s nothing is running or due, but {left} of {workload.jobs} jobs are not finished ({why})"
+        f"at {sim.world[0]['now']:g} s no task runs and no event is due, "
+        f"but {left} of {workload.jobs} jobs are not finished ({why})"
     )
