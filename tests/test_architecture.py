@@ -1,9 +1,11 @@
-"""The shape of the code, read from the code: who imports whom, and which door each third party stands behind."""
+"""Rules of the code, read from the code: layers, third parties, names, folders and widths."""
 
 from __future__ import annotations
 
 import ast
+import importlib
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "weft"
 FILES = sorted(SOURCE.rglob("*.py"))
+TESTS = Path(__file__).parent
 
 LAYERS = (
     ("errors",),
@@ -129,3 +132,38 @@ def test_files_are_nouns_of_bearable_length(path):
 def test_every_part_has_a_level():
     parts = {_part(f) for f in FILES} - {"__init__", "__main__"}
     assert parts <= set(LEVEL)
+
+
+def test_every_public_class_name_is_defined_once():
+    found = defaultdict(list)
+    for path in FILES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found[node.name].append(_name(path))
+    assert {name: where for name, where in found.items() if len(where) > 1} == {}
+
+
+def test_no_folder_has_more_than_sixteen_files():
+    count = defaultdict(int)
+    for path in FILES:
+        count[path.parent.relative_to(SOURCE).as_posix()] += 1
+    assert {folder: n for folder, n in count.items() if n > 16} == {}
+
+
+@pytest.mark.parametrize("path", [f for f in FILES if f.name == "__init__.py"], ids=_name)
+def test_every_package_has_a_table_of_contents(path):
+    package = ".".join(("weft", *path.parent.relative_to(SOURCE).parts))
+    module = importlib.import_module(package)
+    assert module.__doc__, f"{package} has no docstring"
+    assert list(module.__all__) == sorted(module.__all__), f"__all__ of {package} is not sorted"
+    for name in module.__all__:
+        found = hasattr(module, name) or importlib.import_module(f"{package}.{name}")
+        assert found, f"{package}.{name} does not exist"
+
+
+@pytest.mark.parametrize(
+    "path", [*FILES, *sorted(TESTS.rglob("*.py"))], ids=lambda f: "/".join(f.parts[-3:])
+)
+def test_no_line_has_more_than_100_characters(path):
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert [i for i, line in enumerate(lines, 1) if len(line) > 100] == []

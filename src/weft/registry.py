@@ -14,18 +14,50 @@ T = TypeVar("T")
 
 
 def closest(name: str, known: Iterable[str]) -> str:
-    """Return ``"; did you mean 'x'?"`` for the closest known name, or all names if none is close.
+    """Return ``"; did you mean 'x'?"`` for the closest known name, or the list of known names.
+
+    A transposition of neighbours counts as one mistake, so that 'hetf' is nearer to 'heft' than to
+    'etf'. Long names are compared by their first 100 characters and shown up to 60.
 
     Examples
     --------
-    >>> closest("hetf", ["heft", "cpop"])
+    >>> closest("hetf", ["etf", "heft", "cpop"])
     "; did you mean 'heft'?"
     """
-    known = list(known)
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-    if near:
-        return f"; did you mean '{near[0]}'?"
-    return f"; known: {', '.join(known)}" if known else ""
+    given = name[:_COMPARED]
+    names = list(known)
+    ranked = sorted(
+        (_distance(given, other[:_COMPARED]), -_similarity(given, other[:_COMPARED]), other)
+        for other in names
+    )
+    near = next((other for _, unlike, other in ranked if unlike <= -_CUTOFF), None)
+    if near is not None:
+        return f"; did you mean '{_shown(near)}'?"
+    return f"; known: {', '.join(map(_shown, names))}" if names else ""
+
+
+_COMPARED, _SHOWN, _CUTOFF = 100, 60, 0.6
+
+
+def _shown(name: str) -> str:
+    return name if len(name) <= _SHOWN else f"{name[: _SHOWN - 3]}..."
+
+
+def _similarity(one: str, other: str) -> float:
+    return difflib.SequenceMatcher(None, other, one).ratio()
+
+
+def _distance(one: str, other: str) -> tuple[int, bool]:
+    """Return the Damerau-Levenshtein distance (adjacent swaps), and whether the starts differ."""
+    before, last = list(range(len(other) + 1)), list(range(len(other) + 1))
+    for i, a in enumerate(one, 1):
+        row = [i]
+        for j, b in enumerate(other, 1):
+            row.append(min(last[j] + 1, row[j - 1] + 1, last[j - 1] + (a != b)))
+            if i > 1 and j > 1 and a == other[j - 2] and b == one[i - 2]:
+                row[j] = min(row[j], before[j - 2] + 1)
+        before, last = last, row
+    return last[-1], one[:1] != other[:1]
 
 
 def reject_unknown(options: Iterable[str], known: Iterable[str], what: str) -> None:

@@ -112,7 +112,7 @@ def test_the_command_writes_numbers_and_a_page(tmp_path, shipped, monkeypatch, c
 
     assert results["missing"] == ["pi0", "pi2", "pi3", "best", "any", "paper-best"]
     assert list(results["left_out"]) == ["odd"]
-    assert results["reference"] == {"event": "pi4", "paper": "pi4"}
+    assert results["reference"] == {"event": "pi4", "block": "pi4"}
     grid = {(row["waiting"], row["policy"], row["probability"]): row for row in results["grid"]}
     assert grid["event", "pi4", 0.3]["relative"] == 1.0
     # Both networks prefer nothing and act alike; only one of them would have been shown an estimate.
@@ -148,7 +148,7 @@ def test_without_any_policy_the_rules_are_compared_with_the_index(tmp_path, ship
     printed = capsys.readouterr().out
     assert "not shipped, so not here: pi0, pi1, pi2, pi3, pi4, best, any, paper-best" in printed
     results = json.loads((tmp_path / "out" / "results.json").read_text())
-    assert results["reference"] == {"event": "index", "paper": "index"}
+    assert results["reference"] == {"event": "index", "block": "index"}
     assert results["training"] == []
     assert len(results["missing"]) == len(EXPECTED)
     assert results["adaptation"]["online_learning"] is None
@@ -199,7 +199,7 @@ def test_a_batch_counts_once_as_busy_time(shipped):
 
 def test_a_policy_that_only_waits_gets_things_done_late(tmp_path, shipped, tiny):
     """It may not wait while nothing is in flight or due, so runs end, but one task at a time."""
-    policy = learned(waiting="paper")
+    policy = learned(waiting="block")
     bias = np.zeros(28)
     bias[6::7] = 1.0  # the last action of every unit
     arrays = {
@@ -218,7 +218,7 @@ def test_a_policy_that_only_waits_gets_things_done_late(tmp_path, shipped, tiny)
     save_network(lazy, shipped / "conditional-best")
     results = conditional.reproduce(tmp_path / "out", quick=True)
     rows = [row for row in results["summary"] if row["policy"] == "best"]
-    assert [row["waiting"] for row in rows] == ["paper"]  # trained for it, and played with it only
+    assert [row["waiting"] for row in rows] == ["block"]  # trained for it, and played with it only
     assert rows[0]["never_ended"] == 0
     assert rows[0]["average"] > 3
     assert all(row["policy"] != "best" for row in results["regular"])

@@ -73,20 +73,19 @@ def test_a_policy_that_only_waits_finishes_late(stream):
     arrays = networks.arrays_of(learned.network)
     arrays["1.bias"][6::7] = 1000.0
     waiting = networks.network_of(arrays, units=4, actions=7)
-    for way in ("paper", "event"):
-        times = play(waiting, stream.with_jobs(20), [0], options=StepOptions(waiting=way))
+    for way in ("block", "event"):
+        times = play(waiting, stream.with_jobs(20), [0], options=StepOptions(idle=way))
         assert np.isfinite(times).all()
         assert (
             times[0]
-            > 2
-            * play(learned.network, stream.with_jobs(20), [0], options=StepOptions(waiting=way))[0]
+            > 2 * play(learned.network, stream.with_jobs(20), [0], options=StepOptions(idle=way))[0]
         )
 
 
 def test_a_policy_of_another_shape_is_refused(stream):
     learned = make_learned(units=True)
     with pytest.raises(Unsupported, match="shows 31"):
-        play(learned.network, stream, [0], options=StepOptions(waiting="event"))
+        play(learned.network, stream, [0], options=StepOptions(idle="event"))
     other = Workload.of(load_stream("conditional-paper").problem)
     odd = dataclasses.replace(learned, observation=learned.observation | {"watched": ["B", "D"]})
     with pytest.raises(Unsupported, match="train one for it"):
@@ -107,7 +106,7 @@ def test_shipped_policies_beat_the_authors_rules(stream, name):
     variant = with_first(stream.with_jobs(2000), "D", p)
     from weft.policies.conditional.rules import ConditionalRule
 
-    fleet = StepBatch(variant, 1, StepOptions(waiting="paper"))
+    fleet = StepBatch(variant, 1, StepOptions(idle="block"))
     best = np.inf
     for rule in ("unit-fifo", "unit-mru", "unit-depth-first"):
         fleet.place(0, *variant.draw_ticks(7))
@@ -126,7 +125,7 @@ def test_shipped_policies_finish_with_the_papers_waiting(stream, name):
         contender(name),
         [with_first(stream, "D", p) for p in (0.0, 0.5, 1.0)],
         [3, 4],
-        waiting="paper",
+        waiting="block",
     )
     assert np.isfinite(times).all()
 
@@ -173,7 +172,7 @@ def test_episodes_are_cut_off_when_the_last_job_has_arrived(stream):
     short = stream.with_jobs(30)
     # On the fastest units: A 8, B 8, D 8, F 80 ms.
     assert longest_path(short) == pytest.approx(0.104)
-    env = BatchEnv(short, 3, StepOptions(waiting="event"))
+    env = BatchEnv(short, 3, StepOptions(idle="event"))
     env.reset(0)
     env._limit[:] = 30
     cut, cost, span = np.zeros(3, bool), 0.0, 0.0
@@ -194,7 +193,7 @@ def test_relative_rewards_weigh_probabilities_alike(stream):
     pytest.importorskip("torch", reason="training needs torch: pip install 'weft[learn]'")
     from weft.learn.conditional.training import BatchEnv
 
-    options = StepOptions(waiting="event")
+    options = StepOptions(idle="event")
     weights = {}
     for p in (0.0, 1.0):
         env = BatchEnv(with_first(stream, "D", p), 2, options, relative=True)
@@ -220,7 +219,7 @@ def test_the_reference_learns_about_the_same(stream):
     from weft.learn.conditional.training import train_policy
 
     short = with_first(stream.with_jobs(200), "D", 0.5)
-    options = StepOptions(waiting="event", estimate=False, window=500.0)
+    options = StepOptions(idle="event", estimate=False, window=500.0)
     settings = _quick(
         samples=40_000, hidden=(64, 64), rollout=128, minibatch=256, learning_rate=(1e-3, 1e-4)
     )

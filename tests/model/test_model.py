@@ -22,7 +22,7 @@ from weft.model import (
     WorkflowBuilder,
     Workload,
 )
-from weft.model.futures import active_instances
+from weft.model.scenario import active_instances
 
 
 def flow(n: int, edges: list[tuple[int, int]], **options: object) -> Workflow:

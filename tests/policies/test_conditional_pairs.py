@@ -21,8 +21,8 @@ from weft.learn.conditional.pair_network import (
     widened,
 )
 from weft.model import Scenario, Workload
+from weft.model.capacity import offered_load
 from weft.model.conditional_stream import ticked
-from weft.model.offered_load import offered_load
 from weft.policies import simulate
 from weft.policies.conditional.evaluate import WINDOW
 from weft.policies.conditional.network_policy import PairNetworkPolicy
@@ -34,7 +34,7 @@ from weft.policies.conditional.trained_network import TrainedNetwork, read_netwo
 from weft.policies.load import load_policy
 from weft.sim.vector.batch import StepBatch, StepOptions
 
-EVENT = StepOptions(waiting="event", window=WINDOW)
+EVENT = StepOptions(idle="event", window=WINDOW)
 
 
 def numbers(seed: int):
@@ -96,10 +96,10 @@ def test_the_search_repeats():
     assert found.score <= min(row["validation"] for row in found.curve)
 
 
-@pytest.mark.parametrize("waiting", ["event", "paper"])
+@pytest.mark.parametrize("waiting", ["event", "block"])
 def test_it_plays_the_papers_stream_in_both_ways_of_waiting(waiting):
     stream = load_stream("conditional-paper").with_jobs(400)
-    fleet = StepBatch(stream, 1, dataclasses.replace(EVENT, waiting=waiting))
+    fleet = StepBatch(stream, 1, dataclasses.replace(EVENT, idle=waiting))
     times = {}
     for name, who in {
         "any": policy_of(first_parameters(), 0),

@@ -16,7 +16,7 @@ from weft.sim.kernel.events import MOMENT
 from weft.sim.kernel.jit import njit_noalloc
 from weft.sim.kernel.tables import JOB_HERE
 from weft.sim.vector.batch import StepBatch, StepOptions
-from weft.sim.vector.step import act, desk_of, proceed, sim_of
+from weft.sim.vector.step import act, proceed, sim_of, state_of
 
 WEIGHTS = load_index().weights
 AHEAD = 20
@@ -25,12 +25,12 @@ AHEAD = 20
 @njit_noalloc
 def live(fleet, weights, actions, steps):
     """Job ticks in the system over some steps of the index."""
-    sim, desk, cost = sim_of(fleet, 0), desk_of(fleet, 0), 0.0
+    sim, desk, cost = sim_of(fleet, 0), state_of(fleet, 0), 0.0
     for _ in range(steps):
         choose_one(sim, desk, INDEX, weights, actions)
         act(sim, desk, actions)
         answer = proceed(sim, desk)
-        cost += desk.tally[0].cost
+        cost += desk.counters[0].cost
         if answer != MOMENT:
             break
     return cost
@@ -38,7 +38,7 @@ def live(fleet, weights, actions, steps):
 
 @njit_noalloc
 def take_present(fleet, mind, ahead):
-    return take_in(sim_of(fleet, 0), desk_of(fleet, 0), mind, ahead)
+    return take_in(sim_of(fleet, 0), state_of(fleet, 0), mind, ahead)
 
 
 @njit_noalloc
@@ -51,22 +51,22 @@ def stepped(waiting: str, draw, steps: int) -> StepBatch:
     fleet = StepBatch(
         load_stream("conditional-paper").with_jobs(len(draw[0])),
         1,
-        StepOptions(waiting=waiting, window=500.0),
+        StepOptions(idle=waiting, window=500.0),
     )
     fleet.begin(0, *draw)
-    live(fleet.fleet, WEIGHTS, np.zeros(4, np.int64), steps)
+    live(fleet.tables, WEIGHTS, np.zeros(4, np.int64), steps)
     return fleet
 
 
-@pytest.mark.parametrize("waiting", ["event", "paper"])
+@pytest.mark.parametrize("waiting", ["event", "block"])
 @pytest.mark.parametrize("steps", [1, 40, 97])
 def test_with_the_real_future_the_imagined_run_ends_as_the_real_one(waiting, steps):
     arrival, outcome = load_stream("conditional-paper").with_jobs(200).draw_ticks(7)
     fleet = stepped(waiting, (arrival, outcome), steps)
-    came = int(fleet.fleet.sim.world[0, 0]["next_arrival"])
-    here = np.flatnonzero(fleet.fleet.sim.job[0]["state"][:came] == JOB_HERE)
+    came = int(fleet.tables.sim.world[0, 0]["next_arrival"])
+    here = np.flatnonzero(fleet.tables.sim.job[0]["state"][:came] == JOB_HERE)
     mind = imagine(fleet.stream, fleet, room=256, seed=0)
-    jobs = take_present(fleet.fleet, mind, AHEAD)
+    jobs = take_present(fleet.tables, mind, AHEAD)
     assert jobs == len(here) + AHEAD
     # Jobs that are here take their real branches, the next ones come when they really come.
     mind.fleet.sim.job[PRESENT]["arrival"][len(here) : jobs] = arrival[came : came + AHEAD]
@@ -78,25 +78,25 @@ def test_with_the_real_future_the_imagined_run_ends_as_the_real_one(waiting, ste
     actions = np.zeros((1, 4), np.int64)
     load_index().choose(alone, actions)
     imagined = live_on(mind, jobs, WEIGHTS, actions[0], np.zeros(4, np.int64))
-    assert imagined == pytest.approx(live(alone.fleet, WEIGHTS, actions[0], 10_000), rel=1e-12)
+    assert imagined == pytest.approx(live(alone.tables, WEIGHTS, actions[0], 10_000), rel=1e-12)
 
 
 def test_futures_come_after_now_and_keep_what_was_decided():
     arrival, outcome = load_stream("conditional-paper").with_jobs(200).draw_ticks(3)
     fleet = stepped("event", (arrival, outcome), 60)
     mind = imagine(fleet.stream, fleet, room=256, seed=1)
-    jobs = take_present(fleet.fleet, mind, AHEAD)
+    jobs = take_present(fleet.tables, mind, AHEAD)
     sim, began = mind.fleet.sim, jobs - AHEAD
     branches = []
     for _ in range(200):
-        draw_one(fleet.fleet, mind, jobs, AHEAD)
+        draw_one(fleet.tables, mind, jobs, AHEAD)
         times = sim.job[PRESENT]["arrival"][began:jobs]
         assert (np.diff(times) >= 0).all()
-        assert times[0] >= fleet.fleet.sim.world[0, 0]["now"]
+        assert times[0] >= fleet.tables.sim.world[0, 0]["now"]
         branches.append(sim.outcome[PRESENT][began * 2 : jobs * 2].reshape(-1, 2).mean(axis=0))
     # 4000 draws: the first choice is even, the second as estimated; five deviations are 0.04.
     assert np.mean(branches, axis=0) == pytest.approx(
-        [0.5, 1.0 - fleet.fleet.desk.estimate[0, 0]], abs=0.04
+        [0.5, 1.0 - fleet.tables.state.estimate[0, 0]], abs=0.04
     )
 
 
@@ -113,7 +113,7 @@ def test_the_real_future_is_not_read():
         fleet = StepBatch(stream, 1, policy.options("event"))
         fleet.place(0, *draw)
         policy.play(fleet)
-        finished.append(fleet.fleet.sim.job["finish"][0, :-1].copy())
+        finished.append(fleet.tables.sim.job["finish"][0, :-1].copy())
     before = finished[0] < arrival[50]
     assert before.sum() > 30
     assert (finished[0][before] == finished[1][before]).all()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.support.report_examples import EVIL
 from weft.errors import InvalidInput, UnknownName
 from weft.report.quantities import MISSING, format_bytes, format_number, format_seconds, shortened
-from weft.report.tables import Column, table_html, table_markdown, table_text
+from weft.report.tables import Column, table_html, table_text
 
 ROWS = [
     {"planner": "cpop", "makespan": 86.0, "gap": 0.075, "exact": False},
@@ -32,17 +32,6 @@ def test_text():
         "cpop       86 s    7.5 %  no",
         f"milp          {MISSING}        {MISSING}  yes",
     ]
-
-
-def test_markdown():
-    made = table_markdown(ROWS[:2], ["planner", Column("makespan", unit="s", best="max")])
-    assert made.splitlines() == [
-        "| planner | makespan |",
-        "| :--- | ---: |",
-        "| cpop | **86 s** |",
-        "| heft | 80 s |",
-    ]
-    assert "<" not in table_markdown([{"x": EVIL}])
 
 
 def test_html():

@@ -49,13 +49,13 @@ def any_stream(rng: np.random.Generator, jobs: int = 25) -> ConditionalStream:
     )
 
 
-@pytest.mark.parametrize("waiting", ["paper", "event"])
+@pytest.mark.parametrize("waiting", ["block", "event"])
 @pytest.mark.parametrize("seed", range(40))
 def test_equals_the_slow_twin(seed, waiting):
     rng = np.random.default_rng(seed)
     stream = any_stream(rng)
     window = float(rng.choice([np.inf, 5.0]))
-    fleet = StepBatch(stream, 1, StepOptions(waiting=waiting, idle=3.0, window=window))
+    fleet = StepBatch(stream, 1, StepOptions(idle=waiting, idle_seconds=3.0, window=window))
     arrival, outcome = stream.draw_ticks(0)
     slow = SlowSteps(stream, arrival, outcome, waiting=waiting, idle=3.0, window=window)
     state = slow.begin()
@@ -84,7 +84,7 @@ def test_equals_the_slow_twin(seed, waiting):
         assert steps.reward[0] == -slow.cost
         assert steps.elapsed[0] == slow.elapsed
         assert steps.done[0] == (state == "ended")
-    np.testing.assert_array_equal(fleet.fleet.sim.job["finish"][0, :-1], slow.finish)
+    np.testing.assert_array_equal(fleet.tables.sim.job["finish"][0, :-1], slow.finish)
 
 
 @pytest.mark.parametrize(
@@ -108,20 +108,20 @@ def test_what_a_job_alone_takes():
     np.testing.assert_allclose(fleet.jct(0), [0.024, 0.104], rtol=1e-12)
 
 
-@pytest.mark.parametrize("waiting", ["paper", "event"])
+@pytest.mark.parametrize("waiting", ["block", "event"])
 @pytest.mark.parametrize("rule", RULES)
 def test_rules_keep_to_the_mask_and_rewards_add_up(rule, waiting):
     stream = PAPER.with_jobs(300)
     weights = np.random.default_rng(1).normal(0.3, 1.0, (3, 6, len(FEATURES)))
     decide = ConditionalRule(rule, weights) if rule == "index" else ConditionalRule(rule)
-    fleet = StepBatch(stream, 2, StepOptions(waiting=waiting))
+    fleet = StepBatch(stream, 2, StepOptions(idle=waiting))
     steps = fleet.reset(5)
     actions, total, ended = np.zeros((2, 4), np.int64), np.zeros(2), np.zeros(2, bool)
     while not ended.all():
         decide.choose(fleet, actions)
         mask = steps.mask.reshape(2, 4, 7)
         assert np.take_along_axis(mask, actions[:, :, None], axis=2).all()
-        ready = fleet.fleet.sim.kind["ready"]
+        ready = fleet.tables.sim.kind["ready"]
         assert (ready[:, None, :] >= mask[:, :, :6]).all()  # never an empty queue
         steps = fleet.step(actions, renew=False)
         total += np.where(ended, 0.0, steps.reward)
@@ -145,7 +145,7 @@ def test_nothing_leaks_before_a_choice_is_made():
     seen, rule, actions = [], ConditionalRule("shortest-remaining"), np.zeros((2, 4), np.int64)
     steps = fleet.step(np.full((2, 4), 6), renew=False)
     while True:
-        done = fleet.fleet.desk.seen[:, 0]
+        done = fleet.tables.state.seen[:, 0]
         if done.any():
             break
         np.testing.assert_array_equal(steps.observation[0], steps.observation[1])
@@ -155,7 +155,7 @@ def test_nothing_leaks_before_a_choice_is_made():
         steps = fleet.step(actions, renew=False)
     assert len(seen) > 3
     assert done.tolist() == [done[0], done[0]]
-    first, second = fleet.fleet.desk.estimate[:, 0]
+    first, second = fleet.tables.state.estimate[:, 0]
     assert first + second == pytest.approx(1.0)
     assert first != second
 
@@ -169,7 +169,7 @@ def test_a_window_follows_a_change_and_the_mean_does_not():
         fleet = StepBatch(stream, 1, StepOptions(window=window))
         fleet.place(0, *stream.draw_ticks(4))
         ConditionalRule("shortest-remaining").play(fleet)
-        ends.append(float(fleet.fleet.desk.estimate[0, 0]))
+        ends.append(float(fleet.tables.state.estimate[0, 0]))
     assert ends[0] == pytest.approx(0.1, abs=0.08)
     assert ends[1] == pytest.approx(0.5, abs=0.05)
 
@@ -182,13 +182,13 @@ def test_a_finished_simulation_begins_anew_with_the_next_draw():
     while not ended:
         rule.choose(fleet, actions)
         ended = bool(fleet.step(actions).done[0])
-    np.testing.assert_array_equal(fleet.fleet.sim.job["arrival"][0, :-1], stream.draw_ticks(12)[0])
+    np.testing.assert_array_equal(fleet.tables.sim.job["arrival"][0, :-1], stream.draw_ticks(12)[0])
     assert (fleet.final_observation[0, :30] == 0).all()  # drained: all queues are empty
 
 
 def test_units_are_shown_where_asked_for():
     stream = PAPER.with_jobs(3)
-    fleet = StepBatch(stream, 1, StepOptions(units=True, waiting="event"))
+    fleet = StepBatch(stream, 1, StepOptions(units=True, idle="event"))
     assert fleet.reset(0).observation.shape == (1, 31 + 4 * 7 + 1)
     fleet.place(0, np.array([0.0, 2.0, 500.0]), np.zeros((3, 2), np.int64))
     fleet.step(np.full((1, 4), 6))  # lives up to the first job, at 0
@@ -201,19 +201,19 @@ def test_units_are_shown_where_asked_for():
 
 
 def test_waiting_until_the_next_event_is_refused_when_there_is_none():
-    fleet = StepBatch(PAPER.with_jobs(1), 1, StepOptions(waiting="event"))
+    fleet = StepBatch(PAPER.with_jobs(1), 1, StepOptions(idle="event"))
     mask = fleet.reset(1).mask.reshape(4, 7)
     assert not mask[:, 6].any()
     assert mask[:, 0].all()
-    with pytest.raises(Stuck, match="nothing is in flight or due"):
+    with pytest.raises(Stuck, match="no event is due"):
         fleet.step(np.full((1, 4), 6))
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"waiting": "never"}, "waiting is 'never'"),
-        ({"idle": 0.0}, "idle is 0.0"),
+        ({"idle": "never"}, "idle is 'never'"),
+        ({"idle_seconds": 0.0}, "idle_seconds is 0.0"),
         ({"prior": 0.0}, "prior is 0.0"),
         ({"window": -1.0}, "window is -1.0"),
     ],

@@ -7,10 +7,10 @@ from weft.model.conditional_stream import ticked
 
 class SlowSteps:
     def __init__(
-        self, stream, arrival, outcome, *, waiting="paper", idle=10.0, prior=2.0, window=np.inf
+        self, stream, arrival, outcome, *, waiting="block", idle=10.0, prior=2.0, window=np.inf
     ):
         self.stream, self.arrival, self.outcome = stream, arrival, outcome
-        self.blocking, self.idle, self.prior, self.window = waiting == "paper", idle, prior, window
+        self.blocking, self.idle, self.prior, self.window = waiting == "block", idle, prior, window
         self.problem = ticked(stream.problem, stream.tick)
         w = self.workflow = self.problem.workflow
         self.n, self.units, self.kinds = w.n, self.problem.p, len(w.kinds)

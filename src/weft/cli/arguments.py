@@ -1,4 +1,4 @@
-"""Arguments several verbs share, checked where they are read."""
+"""Arguments that several verbs share, and the files they name."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ import argparse
 import math
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from weft.model import Cluster, Problem
 
 
 def whole(least: int) -> Callable[[str], int]:
@@ -49,7 +53,7 @@ def number(
 
 
 def names(text: str) -> list[str]:
-    """Read a list with commas, each name once.
+    """Read names separated by commas, each name once.
 
     Examples
     --------
@@ -60,15 +64,13 @@ def names(text: str) -> list[str]:
 
 
 def add_cluster(parser: argparse.ArgumentParser) -> None:
-    """Add --cluster and --gpus: two ways to say the machines."""
+    """Add --cluster and --gpus: two ways to describe the cluster."""
     where = parser.add_mutually_exclusive_group()
-    where.add_argument(
-        "--cluster", type=Path, metavar="TOML", help="the machines, from a TOML file"
-    )
+    where.add_argument("--cluster", type=Path, metavar="TOML", help="the cluster, a TOML file")
     where.add_argument(
         "--gpus",
         metavar="SPEC",
-        help="the machines, in words: 4xV100+2xT4 (see: weft list devices)",
+        help="the cluster as GPU counts: 4xV100+2xT4 (see: weft list devices)",
     )
 
 
@@ -84,38 +86,68 @@ def add_seed(parser: argparse.ArgumentParser) -> None:
 
 
 def add_uncertainty(parser: argparse.ArgumentParser) -> None:
-    """Add what a drawn future may hold."""
-    group = parser.add_argument_group("what may happen")
+    """Add the options of drawn scenarios."""
+    group = parser.add_argument_group("uncertainty")
     group.add_argument(
         "--noise",
         type=number(least=0),
         default=0.0,
         metavar="S",
-        help="sigma of log-normal duration factors (default: 0)",
+        help="sigma of log-normal duration factors, no unit (default: 0)",
     )
     group.add_argument(
         "--bias",
         type=number(least=0),
         default=0.0,
         metavar="S",
-        help="the same by task kind and device kind",
+        help="the same per task kind and device kind",
     )
     group.add_argument(
         "--slowdowns",
         type=number(least=0),
         default=0.0,
         metavar="R",
-        help="expected slowdowns of each device",
+        help="expected slowdowns per device",
     )
     group.add_argument(
         "--failures",
         type=number(least=0),
         default=0.0,
         metavar="R",
-        help="expected failures of each device",
+        help="expected failures per device",
     )
 
 
 def uncertainty(args: argparse.Namespace) -> dict[str, float]:
-    """Return what `add_uncertainty` read, as options of `Scenario.draw`."""
+    """Return the values of `add_uncertainty` as options of `Scenario.draw`."""
     return {key: getattr(args, key) for key in ("noise", "bias", "slowdowns", "failures")}
+
+
+def read_cluster(args: argparse.Namespace) -> Cluster | None:
+    """Return the cluster of --cluster or --gpus, or None."""
+    if args.gpus is not None:
+        from weft.generators import gpu_cluster
+
+        return gpu_cluster(args.gpus)
+    if args.cluster is not None:
+        from weft.formats import load_cluster
+
+        return load_cluster(args.cluster)
+    return None
+
+
+def read_problem(path: Path, args: argparse.Namespace) -> Problem:
+    """Return the problem of a file, on the cluster of --cluster or --gpus."""
+    from weft.errors import InvalidInput
+    from weft.formats import load
+
+    machines = read_cluster(args)
+    try:
+        return load(path, cluster=machines)
+    except InvalidInput as error:
+        if machines is None and "without machines" in str(error):
+            raise InvalidInput(
+                f"{path}: holds a workflow without machines; "
+                "add --cluster machines.toml or --gpus 4xV100+2xT4"
+            ) from None
+        raise

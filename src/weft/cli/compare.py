@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Compare, write and print."""
-    from weft.cli.inputs import read_problem
+    from weft.cli.arguments import read_problem
     from weft.cli.output import emit, progress
     from weft.planners import PLANNERS
     from weft.policies.load import load_policy
@@ -79,7 +79,9 @@ def run(args: argparse.Namespace) -> None:
         scenarios=args.scenarios,
         seed=args.seed,
         seconds=args.seconds,
-        watch=lambda pairs: progress(pairs, total=len(args.file) * len(contenders), what="compare"),
+        progress=lambda pairs: progress(
+            pairs, total=len(args.file) * len(contenders), what="compare"
+        ),
         **uncertainty(args),
     )
     if args.report is not None:

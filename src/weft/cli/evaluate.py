@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> None:
                 who[name],
                 streams[i : i + 1],
                 seeds,
-                waiting={"block": "paper"}.get(args.idle, args.idle),
+                idle=args.idle,
                 authors=authors,
             )[0]
         )

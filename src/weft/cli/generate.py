@@ -55,7 +55,7 @@ def extend(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Make it and write it."""
-    from weft.cli.inputs import read_cluster
+    from weft.cli.arguments import read_cluster
     from weft.cli.output import emit
     from weft.formats import save
     from weft.formats.native.weft_json import write_json

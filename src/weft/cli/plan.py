@@ -48,7 +48,7 @@ def add_outputs(parser: argparse.ArgumentParser, what: str) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Plan, write and print."""
-    from weft.cli.inputs import read_problem
+    from weft.cli.arguments import read_problem
     from weft.cli.output import emit
     from weft.formats import save, save_chrome_trace
     from weft.planners import plan

@@ -139,7 +139,7 @@ def _shown(value: float) -> str:
 
 
 def _workload(args: argparse.Namespace) -> Workload:
-    from weft.cli.inputs import read_problem
+    from weft.cli.arguments import read_problem
     from weft.errors import InvalidInput
     from weft.formats import load_workload
     from weft.generators import stream_of

@@ -1,7 +1,19 @@
-"""Reading and writing: weft JSON, NPZ and TOML, taskgraph-v1, WfFormat, static graphs, STG, DOT, Chrome trace."""
+"""Readers and writers of files.
+
+- `loading`, `saving`: `load` and `save`, which go through the table of formats
+- `table`: every format with its suffixes, reader and writer
+- `binding`: a workflow from a file on a cluster
+- `native`: weft's own JSON, NPZ and TOML
+- `graphs`: DOT, STG, WfFormat, taskgraph-v1, static graphs and call graphs
+- `chrome_trace`: schedules and traces for Perfetto
+- `onnx_graph`: networks as ONNX files
+- `model_file`: the one format of trained models
+- `parsing`: sources, records and quantities with errors that name the file and the key
+"""
 
 from weft.formats.chrome_trace import chrome_trace
 from weft.formats.loading import (
+    list_formats,
     load,
     load_cluster,
     load_schedule,
@@ -10,9 +22,13 @@ from weft.formats.loading import (
     load_workload,
 )
 from weft.formats.saving import save, save_chrome_trace, to_text
+from weft.formats.table import FORMATS, Format
 
 __all__ = [
+    "FORMATS",
+    "Format",
     "chrome_trace",
+    "list_formats",
     "load",
     "load_cluster",
     "load_schedule",

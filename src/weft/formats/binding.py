@@ -1,4 +1,4 @@
-"""Binding what was read, with the checks that numbers from outside need."""
+"""Bind workflows from files, with the checks that numbers from outside need."""
 
 from __future__ import annotations
 
@@ -22,22 +22,24 @@ def bind(workflow: Workflow, cluster: Cluster) -> Problem:
     if long.any():
         t = int(np.flatnonzero(long)[0])
         raise InvalidInput(
-            f"task '{workflow.task_name(t)}' takes longer than any number can say (work {workflow.work[t]:g})"
+            f"task '{workflow.task_name(t)}' takes more seconds than a float can hold (work "
+            f"{workflow.work[t]:g})"
         )
     if slow.any():
         i, j = (int(x) for x in np.argwhere(slow)[0])
         link = f"link '{cluster.names[i]}' -> '{cluster.names[j]}'"
         raise InvalidInput(
-            f"moving {most:g} bytes over {link} takes longer than any number can say"
+            f"moving {most:g} bytes over {link} takes more seconds than a float can hold"
         )
     return problem
 
 
 def own_cluster(workflow: Workflow) -> Cluster:
-    """Return the cluster a workflow with durations per device kind brings along: one device of each kind, links that cost nothing."""
+    """Return one device per device kind of a workflow's durations, with free links."""
     if not workflow.durations:
         raise InvalidInput(
-            "holds a workflow without machines; name them: load(path, cluster='gpus.toml') or a Cluster"
+            "holds a workflow without machines; name them: load(path, cluster='gpus.toml') or a "
+            "Cluster"
         )
     kinds = tuple(workflow.durations)
     return Cluster(

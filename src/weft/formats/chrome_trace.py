@@ -1,7 +1,7 @@
-"""Chrome's trace event format: a plan or a trace to look at in Perfetto (ui.perfetto.dev) or chrome://tracing.
+"""Chrome's trace event format, for Perfetto (ui.perfetto.dev) and chrome://tracing.
 
-A process for each node, a thread for each device, a complete event ("X") for each execution, in microseconds, and arrows for data that
-moved between devices.
+A process for each node, a thread for each device, a complete event ("X") for each execution, in
+microseconds, and arrows for data that moved between devices.
 """
 
 from __future__ import annotations
@@ -75,7 +75,8 @@ def refuse_strangers(s: Schedule, problem: Problem) -> None:
     for what, column, limit in (("task", s.task, problem.n), ("device", s.device, problem.p)):
         if len(column) and not 0 <= column.min() <= column.max() < limit:
             raise InvalidInput(
-                f"the schedule names {what} {column.max()}, but problem '{problem.name}' has {limit} {what}s"
+                f"the schedule names {what} {column.max()}, but problem '{problem.name}' has "
+                f"{limit} {what}s"
             )
 
 
@@ -148,7 +149,7 @@ def _complete(row: _Row, workload: Workload, place: list[tuple[int, int]]) -> Ev
 def _flows(
     rows: list[_Row], workload: Workload, place: list[tuple[int, int]], trace: Trace | None
 ) -> list[Event]:
-    """One arrow for each edge whose data came from another device, from the copy it came from soonest."""
+    """Return one arrow per transfer between devices, from the earliest source."""
     done: dict[tuple[int, int], list[_Row]] = defaultdict(list)
     for row in rows:
         if row.status == DONE:

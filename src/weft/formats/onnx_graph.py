@@ -56,7 +56,7 @@ def write_model(
     outputs: Mapping[str, Sequence[int | str]],
     name: str,
 ) -> None:
-    """Write a model. Constants are float32 or int64; inputs and outputs float32, a dimension with a name may have any size."""
+    """Write a model: float32 or int64 constants; named dimensions may have any size."""
     graph = b"".join(
         [
             *(_part(1, part) for part in nodes),

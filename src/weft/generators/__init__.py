@@ -1,4 +1,12 @@
-"""Making problems: random and structured workflows, clusters from published devices, streams of jobs."""
+"""Generators of problems.
+
+- `generators`: the table of workflow generators and `generate`
+- `layered`, `shapes`, `linear_algebra`, `scientific`, `conditional`: workflows
+- `clusters`, `catalogue`: clusters of published devices and random ones; `costs`, `ccr`: costs
+- `workloads`: arrivals, load, deadlines; `conditional_streams`: random conditional streams
+- `instances`: the instances of the GPU-cluster experiments
+- `sketch`, `arguments`: a workflow under construction; checks of options
+"""
 
 from weft.generators.catalogue import DeviceModel, catalogue, device_model
 from weft.generators.ccr import measure_ccr, scale_ccr
@@ -43,14 +51,13 @@ from weft.generators.workloads import (
 __all__ = [
     "CONDITIONS",
     "GENERATORS",
-    "Instance",
     "Condition",
     "DeviceModel",
+    "Instance",
     "arrivals",
     "bag",
     "cascade",
     "cascade_cluster",
-    "instance_of",
     "catalogue",
     "cholesky",
     "conditional",
@@ -60,8 +67,8 @@ __all__ = [
     "deadlines",
     "device_model",
     "draw_instance",
-    "draw_scenario",
     "draw_problem",
+    "draw_scenario",
     "epigenomics",
     "fft",
     "fit_workflow",
@@ -72,7 +79,9 @@ __all__ = [
     "generator_options",
     "genome",
     "gpu_cluster",
+    "heterogeneous_gpus",
     "in_tree",
+    "instance_of",
     "layered",
     "lu",
     "map_reduce",
@@ -89,7 +98,6 @@ __all__ = [
     "related_speeds",
     "scale_ccr",
     "stream_of",
-    "heterogeneous_gpus",
     "unrelated_problem",
     "with_affinity",
 ]

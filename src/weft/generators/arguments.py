@@ -1,4 +1,4 @@
-"""Checks of what callers ask of a generator: one line that names the option, its value and what it must be."""
+"""Checks of generator options, with errors that name the option, its value and the rule."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def number(
     """Return a finite number between `low` (itself not allowed when `above`) and `high`."""
     found = (
         float(value) if isinstance(value, SupportsFloat) else math.nan
-    )  # what is no number is refused below
+    )  # other values are refused below
     if not math.isfinite(found) or found < low or found > high or (above and found == low):
         floor = f"above {low:g}" if above else f"{low:g} or more"
         raise InvalidInput(

@@ -19,7 +19,7 @@ PRECISIONS = ("fp64", "fp32", "fp16")
 
 @dataclass(frozen=True)
 class LinkModel:
-    """A link: bytes a second in one direction, seconds of latency."""
+    """A link: bytes per second in one direction, seconds of latency."""
 
     name: str
     bandwidth: float
@@ -28,7 +28,7 @@ class LinkModel:
 
 @dataclass(frozen=True)
 class DeviceModel:
-    """A device as its vendor describes it, in weft's units: TFLOP/s, bytes, bytes a second, watts.
+    """A published device, in weft's units: TFLOP/s, bytes, bytes per second, watts.
 
     `peer` is the link between two of its kind in a node, `host` the one to anything else there.
     """

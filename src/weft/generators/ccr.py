@@ -1,15 +1,18 @@
 """The communication to computation ratio (CCR): measured on a problem, and set exactly.
 
-CCR is the mean transfer time over the mean duration. The transfer time of an edge is its mean over all ordered pairs of different
-devices, ``latency + data * per_byte``; the mean is taken over the edges. The duration of a task is its mean over the devices that can
-run it; the mean is taken over the tasks. (Topcuoglu, Hariri and Wu 2002, section 5.1, with the means of section 4.1.)
+CCR is the mean transfer time over the mean duration. The transfer time of an edge is its mean over
+all ordered pairs of different devices, ``latency + data * per_byte``; the mean is taken over the
+edges. The duration of a task is its mean over the devices that can run it; the mean is taken over
+the tasks. (Topcuoglu, Hariri and Wu 2002, section 5.1, with the means of section 4.1.)
 
-A workflow without a cluster is measured on the *reference*: devices of speed 1, links of 1 GB/s without latency.
+A workflow without a cluster is measured on the *reference*: devices of speed 1, links of 1 GB/s
+without latency.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 
@@ -18,12 +21,13 @@ from weft.generators.arguments import number
 from weft.model import Cluster, Problem, Workflow
 
 REFERENCE_BANDWIDTH = 1e9
-"""Bytes a second of the links a workflow is measured on when it is bound to no cluster."""
+"""Bytes per second of the links of an unbound workflow."""
 
 
 def reference_cluster() -> Cluster:
     """Two devices of speed 1, 1 GB/s between them."""
-    return Cluster(speed=np.ones(2), bandwidth=REFERENCE_BANDWIDTH, name="reference")  # type: ignore[arg-type]
+    links: Any = REFERENCE_BANDWIDTH  # a scalar fills the matrix
+    return Cluster(speed=np.ones(2), bandwidth=links, name="reference")
 
 
 def measure_ccr(problem: Problem) -> float:
@@ -42,9 +46,10 @@ def measure_ccr(problem: Problem) -> float:
 
 
 def scale_ccr(workflow: Workflow, ccr: float, cluster: Cluster | None = None) -> Workflow:
-    """Return the workflow with its edge data scaled so that the CCR on the cluster is the wanted one.
+    """Return the workflow with its edge data scaled to a CCR on the cluster.
 
-    Every edge is scaled by the same factor; where no edge has data all get the same. A workflow without edges comes back as it is.
+    Every edge is scaled by the same factor; where no edge has data all get the same. A workflow
+    without edges is returned unchanged.
 
     Examples
     --------
@@ -61,11 +66,13 @@ def scale_ccr(workflow: Workflow, ccr: float, cluster: Cluster | None = None) ->
     if seconds < 0:
         least = latency / _mean_duration(problem)
         raise InvalidInput(
-            f"ccr is {ccr:g}, but on cluster '{problem.cluster.name}' latency alone gives {least:g}; ask for more"
+            f"ccr is {ccr:g}, but on cluster '{problem.cluster.name}' latency alone gives "
+            f"{least:g}; ask for more"
         )
     if seconds > 0 and per_byte == 0:
         raise InvalidInput(
-            f"ccr is {ccr:g}, but moving data takes no time on cluster '{problem.cluster.name}'; give it a bandwidth"
+            f"ccr is {ccr:g}, but moving data takes no time on cluster '{problem.cluster.name}'; "
+            "give it a bandwidth"
         )
     wanted = seconds / per_byte if seconds > 0 else 0.0  # mean bytes on an edge
     mean = float(workflow.data.mean())
@@ -77,7 +84,8 @@ def _mean_links(cluster: Cluster) -> tuple[float, float]:
     """Mean latency and mean seconds per byte over ordered pairs of different devices."""
     if cluster.p < 2:
         raise InvalidInput(
-            f"a CCR is not defined on cluster '{cluster.name}': it has one device, and data never moves"
+            f"a CCR is not defined on cluster '{cluster.name}': it has one device, and data never "
+            "moves"
         )
     pairs = cluster.p * (cluster.p - 1)  # the diagonals are 0
     return float(cluster.latency.sum()) / pairs, float(cluster.per_byte.sum()) / pairs

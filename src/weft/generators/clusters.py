@@ -30,11 +30,12 @@ def gpu_cluster(
     idle_share: float = 0.2,
     name: str | None = None,
 ) -> Cluster:
-    """Make a cluster of published devices; speed is in TFLOP/s, so work is counted in 10**12 operations.
+    """Make a cluster of published devices; speed in TFLOP/s, work in 10**12 operations.
 
     Parameters
     ----------
-    text : nodes joined by "+". ``4xV100`` is a node of four V100, ``3x4xV100`` three such nodes, ``4xV100,2xCPU`` a node of both
+    text : nodes joined by "+". ``4xV100`` is a node of four V100, ``3x4xV100`` three such nodes,
+        ``4xV100,2xCPU`` a node of both
     precision : whose peak counts: fp64, fp32 or fp16
     efficiency : share of the peak that is reached
     network : link between nodes (`weft.generators.catalogue.link_model`)
@@ -43,8 +44,9 @@ def gpu_cluster(
 
     Notes
     -----
-    Within a node, two devices of one kind talk over their peer link (NVLink, xGMI) where they have one, others over the slower of
-    their PCIe links. Bandwidths are peaks; latencies are our own round numbers.
+    Within a node, two devices of one kind talk over their peer link (NVLink, xGMI) where they have
+    one, others over the slower of their PCIe links. Bandwidths are peaks; latencies are our own
+    round numbers.
 
     Examples
     --------
@@ -120,7 +122,8 @@ def random_cluster(
 
     Parameters
     ----------
-    heterogeneity, link_heterogeneity : speeds and bandwidths are uniform in their mean times [1 - h / 2, 1 + h / 2]
+    heterogeneity, link_heterogeneity : speeds and bandwidths are uniform in their mean times [1 - h
+        / 2, 1 + h / 2]
     nodes : devices are dealt to nodes in blocks; `node_factor` times the bandwidth within one
 
     Examples
@@ -156,7 +159,8 @@ def _parse(text: str, per_node: int) -> list[_Place]:
         if len(parts) > 1:
             if any(nodes > 1 for nodes, _, _ in parts):
                 raise InvalidInput(
-                    f"cluster '{text}' has the term '{term}'; a node of several kinds is written like 4xV100,2xCPU"
+                    f"cluster '{text}' has the term '{term}'; a node of several kinds is written "
+                    "like 4xV100,2xCPU"
                 )
             rooms.append([model for _, count, model in parts for _ in range(count)])
             continue
@@ -181,14 +185,15 @@ def _part(part: str, text: str) -> tuple[int, int, DeviceModel]:
         head = rest.strip()
     if not head or 0 in numbers:
         raise InvalidInput(
-            f"cluster '{text}' has the term '{part}'; write terms like 4xV100 or 3x4xV100, joined by +"
+            f"cluster '{text}' has the term '{part}'; write terms like 4xV100 or 3x4xV100, joined "
+            "by +"
         )
     nodes, count = ([1, 1, *numbers])[-2:]
     return nodes, count, device_model(head)
 
 
 def _links(places: list[_Place], network: LinkModel) -> tuple[np.ndarray, np.ndarray]:
-    """(p, p) bandwidth and latency. Devices of one kind and node are alike, so look at each such pair once."""
+    """(p, p) bandwidth and latency, computed once per pair of (kind, node)."""
     groups = list(dict.fromkeys(places))
     member = np.array([groups.index(place) for place in places])
     pair = [[_link(a, b, network) for b in groups] for a in groups]

@@ -30,13 +30,18 @@ def conditional(
     kinds: int = 3,
     seed: int = 0,
 ) -> Workflow:
-    """Draw a layered DAG in which some tasks choose among their outgoing edges; tasks with several parents are the joins.
+    """Draw a layered DAG in which some tasks choose among their outgoing edges.
+
+    Tasks with several parents are the joins.
+
 
     Parameters
     ----------
     share : share of the tasks with at least two outgoing edges that become choosers
-    branches : the most branches of a choice (2 or more); each gets at least one edge, probabilities are drawn uniformly from the simplex
-    nothing : probability that a choice has a further branch "nothing" without edges, after which nothing follows
+    branches : the most branches of a choice (2 or more); each gets at least one edge, probabilities
+        are drawn uniformly from the simplex
+    nothing : probability that a choice has a further branch "nothing" without edges, after which
+        nothing follows
     tasks, alpha, density, jump, ccr, sigma, kinds : as in `weft.generators.layered`
 
     Examples
@@ -84,7 +89,10 @@ def conditional(
 
 
 def cascade(*, p_c: float = 0.5, p_b: float = 0.5) -> Workflow:
-    """The cascade A-B; B-C with probability `p_b`, else B-D; D-E with probability `p_c`, else D-F. F takes 100 ms, all others 10 ms.
+    """Make the cascade of Debner et al.: F takes 100 ms, all other tasks 10 ms.
+
+    A-B; B-C with probability `p_b`, else B-D; D-E with probability `p_c`, else D-F.
+
 
     CPUs take 0.8 times as long, as measured durations of kind "CPU".
     """
@@ -108,7 +116,7 @@ def cascade(*, p_c: float = 0.5, p_b: float = 0.5) -> Workflow:
 
 
 def cascade_cluster() -> Cluster:
-    """Two CPUs, which take one task, and two GPUs, which take up to 5 and 10 tasks of one kind at once."""
+    """Make two CPUs (one task) and two GPUs (up to 5 and 10 tasks of one kind at once)."""
     return Cluster.of(
         [
             Device("CPU0", kind="CPU", speed=1.25),

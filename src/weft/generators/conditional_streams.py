@@ -1,4 +1,4 @@
-"""Random streams of conditional jobs on random units: what a policy for any graph is trained and tried on."""
+"""Random streams of conditional jobs on random units, to train and test policies."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 from weft.generators.arguments import number, whole
 from weft.generators.conditional import conditional
 from weft.model import Cluster, Problem, Workflow
+from weft.model.capacity import offered_load
 from weft.model.columns import FloatArray, frozen
 from weft.model.conditional_stream import Arrivals, ConditionalStream, ProbabilityDrift
-from weft.model.offered_load import offered_load
 from weft.rng import generator
 
 TYPICAL = 0.010
@@ -21,7 +21,7 @@ TYPICAL = 0.010
 def random_conditional_stream(
     seed: int, *, jobs: int = 500, least: int = 4, most: int = 14, load: float | None = None
 ) -> ConditionalStream:
-    """Draw a conditional graph, units that batch, and arrivals that use a drawn share of what they can do (or `load`).
+    """Draw a conditional graph, batching units, and arrivals of a drawn load (or `load`).
 
     The graph has `least` to `most` tasks; all its choices are watched.
 
@@ -50,7 +50,7 @@ def random_conditional_stream(
 
 
 def own_kinds(workflow: Workflow) -> Workflow:
-    """The same graph with a kind for each task: only tasks of the same name share a batch."""
+    """Return the graph with one kind per task: only tasks of one name share a batch."""
     kinds = tuple(f"k{t}" for t in range(workflow.n))
     return dataclasses.replace(workflow, kinds=kinds, kind=np.arange(workflow.n, dtype=np.int64))
 
@@ -60,8 +60,9 @@ def stream_of(
 ) -> ConditionalStream:
     """A stream of a graph with drawn units, durations and arrivals.
 
-    Durations are log-normal around 10 ms, each task's own share of it slow on some kind of unit and quick on another; there are one
-    to three kinds of units, six units at most: those that take one task at a time and those that take up to 16.
+    Durations are log-normal around 10 ms, each task's own share of it slow on some kind of unit and
+    quick on another; there are one to three kinds of units, six units at most: those that take one
+    task at a time and those that take up to 16.
     """
     problem = _on_units(workflow, rng)
     choices = problem.workflow.choices

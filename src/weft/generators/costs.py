@@ -17,7 +17,7 @@ METHODS = ("uniform", "gamma")
 def related_speeds(
     devices: int, *, heterogeneity: float = 1.0, speed: float = 1.0, seed: int = 0
 ) -> FloatArray:
-    """Speeds uniform in ``speed * [1 - h / 2, 1 + h / 2]`` (0 <= h < 2): the same ratio for every task.
+    """Draw speeds uniform in ``speed * [1 - h / 2, 1 + h / 2]``, 0 <= h < 2.
 
     Examples
     --------
@@ -40,13 +40,15 @@ def unrelated_problem(
     consistent: bool = False,
     seed: int = 0,
 ) -> Problem:
-    """Bind with a full (n, p) matrix: seconds = work / speed * a random factor of mean 1 for each task and device.
+    """Bind with a full (n, p) matrix: seconds = work / speed * a random factor of mean 1.
 
     Parameters
     ----------
-    heterogeneity : of the factors. `uniform`: they lie in [1 - h / 2, 1 + h / 2], 0 <= h < 2 (Topcuoglu et al. 2002, beta).
-        `gamma`: h is their coefficient of variation (Ali et al. 2000)
-    consistent : a device with a lower number has the lower factor for every task (Braun et al. 2001)
+    heterogeneity : of the factors. `uniform`: they lie in [1 - h / 2, 1 + h / 2], 0 <= h < 2
+        (Topcuoglu et al. 2002, beta). `gamma`: h is their coefficient of variation (Ali et al.
+        2000)
+    consistent : a device with a lower number has the lower factor for every task (Braun et al.
+        2001)
 
     Examples
     --------
@@ -73,7 +75,7 @@ def with_affinity(
     method: str = "uniform",
     seed: int = 0,
 ) -> Cluster:
-    """Give each kind of task its own throughput on each kind of device: speed over a random factor of mean 1.
+    """Give each task kind its own throughput on each device kind: speed / random factor.
 
     Examples
     --------

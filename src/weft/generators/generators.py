@@ -22,7 +22,7 @@ _SIZE: dict[str, str] = {}
 def register_generator(
     name: str, *, size: str
 ) -> Callable[[Callable[..., Workflow]], Callable[..., Workflow]]:
-    """Enter a generator under a name; `size` is the option that makes the workflow larger (a decorator)."""
+    """Register a generator (a decorator); `size` is the option that sets its size."""
     _SIZE[name] = size
     return GENERATORS.register(name)
 
@@ -33,7 +33,8 @@ def generator_options(name: str) -> dict[str, Any]:
     Examples
     --------
     >>> generator_options("fork_join")
-    {'width': 8, 'stages': 1, 'work': 1.0, 'data': 1000000.0, 'sigma': 0.5, 'ccr': None, 'tasks': None}
+    {'width': 8, 'stages': 1, 'work': 1.0, 'data': 1000000.0, 'sigma': 0.5, 'ccr': None, 'tasks':
+    None}
     """
     parameters = inspect.signature(GENERATORS.factory(name)).parameters
     own = {p.name: p.default for p in parameters.values() if p.name != "seed"}
@@ -43,8 +44,9 @@ def generator_options(name: str) -> dict[str, Any]:
 def generate(name: str, *, seed: int = 0, **options: Any) -> Workflow:
     """Make a workflow by name.
 
-    Besides its own options every generator takes `tasks`, the most tasks it may have (it becomes as large as its shape allows), and
-    `ccr`, the communication to computation ratio on devices of speed 1 and links of 1 GB/s.
+    Besides its own options every generator takes `tasks`, the most tasks it may have (it becomes as
+    large as its shape allows), and `ccr`, the communication to computation ratio on devices of
+    speed 1 and links of 1 GB/s.
 
     Examples
     --------
@@ -72,7 +74,7 @@ def generate(name: str, *, seed: int = 0, **options: Any) -> Workflow:
 def generate_problem(
     name: str, cluster: Cluster | str, *, seed: int = 0, ccr: float | None = None, **options: Any
 ) -> Problem:
-    """Make a workflow by name and bind it to a cluster, given as such or as a text like ``"4xV100+2xT4"``.
+    """Make a workflow by name and bind it to a cluster, e.g. ``"4xV100+2xT4"``.
 
     With `ccr`, or where the generator has a CCR of its own, the ratio holds on this very cluster.
 
@@ -91,7 +93,7 @@ def generate_problem(
 
 
 def _largest_size(name: str, tasks: int, options: dict[str, Any]) -> int:
-    """The largest size with at most so many tasks: double, then halve the distance. Tasks never shrink with size."""
+    """Return the largest size with at most so many tasks, by doubling and bisection."""
     if _SIZE[name] in options:
         raise InvalidInput(f"give generator '{name}' either tasks or {_SIZE[name]}, not both")
 

@@ -1,10 +1,11 @@
-"""Workflows on a cluster of several GPU types, under four conditions and two finer ones: the setting of the DQN scheduler as data.
+"""Instances of the GPU-cluster experiments: workflows on several GPU types, in conditions.
 
-`static`: costs are what they were said to be. `noisy`: durations are drawn around the estimate. `failing`: devices slow down, fail and
-recover. `biased`: estimates are wrong by task kind and device kind. `changing`: all of these. `stream`: jobs arrive, with deadlines
-and priorities, and their durations are noisy.
+`static`: costs are as estimated. `noisy`: durations are drawn around the estimate.
+`failing`: devices slow down, fail and recover. `biased`: estimates are wrong by task kind and
+device kind. `changing`: all of these. `stream`: jobs arrive, with deadlines and priorities, and
+their durations are noisy.
 
-The amounts are our own choice: nobody has published them.
+The amounts are our own choice; none are published.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ TASK_KINDS = 4
 
 @dataclass(frozen=True)
 class Condition:
-    """How a world differs from its estimates; see `Scenario.draw`. `stream`: jobs arrive one after the other."""
+    """How scenarios differ from estimates; see `Scenario.draw`. `stream`: jobs over time."""
 
     noise: float = 0.0
     bias: float = 0.0
@@ -73,8 +74,10 @@ def draw_instance(
     Parameters
     ----------
     condition : a name of `CONDITIONS`, or amounts of your own
-    tasks : of each job, or the closed range it is drawn from; at most so many for structures other than `layered`
-    jobs : all at once; in a stream one after the other, so that the cluster is asked for `load` of what it can do
+    tasks : of each job, or the closed range it is drawn from; at most so many for structures other
+        than `layered`
+    jobs : all at once; in a stream one after the other, so that the cluster is asked for `load` of
+        what it can do
     structure : a generator's name
     cluster : by default one drawn from the catalogue: see `heterogeneous_gpus`
 
@@ -99,12 +102,13 @@ def instance_of(
     seed: int = 0,
     load: float = 0.8,
 ) -> Instance:
-    """A workload of these problems, one job each, and a future of it: in a stream one after the other, else all at once.
+    """Make a workload with one job per problem, and draw its scenario.
 
     Examples
     --------
     >>> cluster = heterogeneous_gpus(1)
-    >>> case = instance_of([draw_problem(cluster, seed=seed, tasks=10, ccr=1.0) for seed in range(3)], "stream")
+    >>> problems = [draw_problem(cluster, seed=seed, tasks=10, ccr=1.0) for seed in range(3)]
+    >>> case = instance_of(problems, "stream")
     >>> case.workload.jobs, bool((case.workload.arrival[1:] > 0).all())
     (3, True)
     """
@@ -119,7 +123,7 @@ def _known(condition: str) -> str:
 
 
 def draw_scenario(workload: Workload, condition: Condition, *, seed: int = 0) -> Scenario:
-    """Draw what happens to a workload; changes of pace may come until all jobs should be done, and half as long again."""
+    """Draw a scenario; changes of pace last up to 1.5 times the expected makespan."""
     span = float(workload.arrival.max(initial=0.0)) + 1.5 * _busy_seconds(workload)
     amounts = {
         f.name: getattr(condition, f.name)
@@ -137,7 +141,7 @@ def draw_problem(
     ccr: float,
     structure: str = "layered",
 ) -> Problem:
-    """Draw one workflow on a cluster: its size, shape, density and spread of work at random, its CCR exactly as asked for."""
+    """Draw one workflow of random shape on a cluster, with exactly the given CCR."""
     rng = generator(seed, "conditions", "problem")
     low, high = _range(tasks)
     size = int(rng.integers(low, high + 1))
@@ -160,14 +164,16 @@ def draw_problem(
 
 
 def fit_workflow(workflow: Workflow, cluster: Cluster) -> Workflow:
-    """Bring a workflow from elsewhere into this setting: its shape and proportions stay, its units become those of the drawn ones.
+    """Rescale a workflow to the units of the drawn ones; its proportions stay.
 
-    Work has mean 1 (so that latencies weigh the same everywhere), kinds are those of the cluster, and limits of memory and cores, made
-    for other machines, are lifted. Durations measured by device become work by their mean.
+    Work has mean 1 (so that latencies weigh the same everywhere), kinds are those of the cluster,
+    and limits of memory and cores, made for other machines, are lifted. Durations measured by
+    device become work by their mean.
 
     Examples
     --------
-    >>> fit_workflow(Workflow(work=[2.0, 6.0], src=[0], dst=[1], data=[5.0]), heterogeneous_gpus(1)).work.tolist()
+    >>> workflow = Workflow(work=[2.0, 6.0], src=[0], dst=[1], data=[5.0])
+    >>> fit_workflow(workflow, heterogeneous_gpus(1)).work.tolist()
     [0.5, 1.5]
     """
     columns = [np.asarray(column, float) for column in workflow.durations.values()]
@@ -187,8 +193,9 @@ def heterogeneous_gpus(
 ) -> Cluster:
     """Draw a cluster of 2 to 4 GPU types, 1 to `most` of each, a node for each type.
 
-    Types differ in speed, and by `spread` (a standard deviation of logarithms) in what they are good at: each task kind has its own
-    throughput on each type, as measured for deep learning jobs (Narayanan et al. 2020, figure 1).
+    Types differ in speed, and by `spread` (a standard deviation of logarithms) in what they are
+    good at: each task kind has its own throughput on each type, as measured for deep learning jobs
+    (Narayanan et al. 2020, figure 1).
     """
     rng = generator(seed, "conditions", "cluster")
     names = [name for name, model in catalogue().items() if model.cores == 1]
@@ -205,7 +212,7 @@ def heterogeneous_gpus(
 
 
 def with_kinds(workflow: Workflow, cluster: Cluster) -> Workflow:
-    """Rename the task kinds of a workflow to those the cluster knows, in turn, so that its types are good at different tasks."""
+    """Rename task kinds, in turn, to the kinds that the cluster distinguishes."""
     known = list(cluster.throughput)
     if not known or set(workflow.kinds) <= set(known):
         return workflow
@@ -229,7 +236,7 @@ def _stream(problems: Sequence[Problem], load: float, seed: int) -> Workload:
 
 
 def _busy_seconds(workload: Workload) -> float:
-    """Seconds until the jobs present at once are done, roughly: their area, and the longest of their paths."""
+    """Return the rough seconds of concurrent jobs: their area, and their longest path."""
     area = (
         sum(float((p.work * p.mean_pace[p.row]).sum()) for p in workload.problems)
         / workload.cluster.p

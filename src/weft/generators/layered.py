@@ -1,7 +1,7 @@
 """Random layered DAGs: shape, density, regularity and jumps, in vectorised numpy.
 
-The parameters are those of Topcuoglu, Hariri and Wu (2002, section 5.1: alpha, CCR) and of the generator daggen (Suter: density,
-regularity, jump). The drawing is our own: whole columns at once.
+The parameters are those of Topcuoglu, Hariri and Wu (2002, section 5.1: alpha, CCR) and of the
+generator daggen (Suter: density, regularity, jump). The drawing is our own: whole columns at once.
 """
 
 from __future__ import annotations
@@ -41,12 +41,18 @@ def layered(
     ----------
     tasks : number of tasks
     alpha : shape; a layer has alpha * sqrt(tasks) tasks on average: 0.5 is long, 2 is wide
-    density : 0 to 1; a task has 1 to 1 + density * (width of the layer above) parents, each number as likely
-    regularity : 0 to 1; widths lie within the mean width times regularity to 2 - regularity: 1 makes all layers equal
-    jump : the first parent lies in the layer above, each further one up to so many layers above, each distance as likely
-    max_parents : the most parents of a task; it keeps the number of edges linear in the number of tasks
-    ccr : mean transfer over mean duration, exactly, on devices of speed 1 and links of 1 GB/s (see `weft.generators.ccr`)
-    work, sigma : mean of the log-normal work before drawing, and standard deviation of its logarithm; `data_sigma` that of the bytes
+    density : 0 to 1; a task has 1 to 1 + density * (width of the layer above) parents, each number
+        as likely
+    regularity : 0 to 1; widths lie within the mean width times regularity to 2 - regularity: 1
+        makes all layers equal
+    jump : the first parent lies in the layer above, each further one up to so many layers above,
+        each distance as likely
+    max_parents : the most parents of a task; it keeps the number of edges linear in the number of
+        tasks
+    ccr : mean transfer over mean duration, exactly, on devices of speed 1 and links of 1 GB/s (see
+        `weft.generators.ccr`)
+    work, sigma : mean of the log-normal work before drawing, and standard deviation of its
+        logarithm; `data_sigma` that of the bytes
     kinds : number of task kinds, each as likely: "k0", "k1", ...
 
     Examples
@@ -147,7 +153,7 @@ def _parent_counts(
 def _spread(
     rank: IntArray, parents: IntArray, width: IntArray, child: IntArray, seed: int
 ) -> IntArray:
-    """Positions in the layer: one from each of as many equal strips as there are parents, turned by a random angle per task.
+    """Return positions in a layer: one per equal strip, rotated by a random angle per task.
 
     Parents in one layer therefore differ, without drawing again.
     """

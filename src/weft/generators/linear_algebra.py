@@ -1,8 +1,9 @@
 """Tiled Cholesky, LU and QR: who reads and writes which tile decides the graph.
 
-Work is counted in 10**12 operations (a device of speed 1 does one TFLOP/s), by the leading terms in units of b**3 / 3 for tiles of order
-b (Buttari et al. 2009; Bouwmeester et al. 2011, table 1). They add up exactly: n**3 / 3 for Cholesky, 2 n**3 / 3 for LU, 4 n**3 / 3 for QR.
-An edge carries the tiles that the one task wrote last and the other touches.
+Work is counted in 10**12 operations (a device of speed 1 does one TFLOP/s), by the leading terms in
+units of b**3 / 3 for tiles of order b (Buttari et al. 2009; Bouwmeester et al. 2011, table 1). They
+add up exactly: n**3 / 3 for Cholesky, 2 n**3 / 3 for LU, 4 n**3 / 3 for QR. An edge carries the
+tiles that the one task wrote last and the other touches.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ Tile = tuple[str, int, int]
 def cholesky(
     *, tiles: int = 8, tile_size: int = 960, element: int = 8, sigma: float = 0.0, seed: int = 0
 ) -> Workflow:
-    """Right-looking Cholesky of tiles x tiles tiles: T (T + 1) (T + 2) / 6 tasks, a critical path of 3 T - 2 of them.
+    """Make a right-looking tiled Cholesky: T (T + 1) (T + 2) / 6 tasks, path of 3 T - 2.
 
     Examples
     --------
@@ -90,8 +91,8 @@ def qr(
     """
     f = _Factorisation("qr", tiles, tile_size, element)
     for k in range(f.tiles):
-        # The reflectors below the diagonal ("V") and the triangle above it ("A") go separate ways: ormqr reads the one while tpqrt
-        # changes the other.
+        # The reflectors below the diagonal ("V") and the triangle above it ("A") go separate ways:
+        # ormqr reads the one while tpqrt changes the other.
         f.kernel("geqrt", (k,), writes=[("A", k, k), ("V", k, k)])
         for j in range(k + 1, f.tiles):
             f.kernel("ormqr", (k, j), reads=[("V", k, k)], writes=[("A", k, j)])
@@ -105,9 +106,10 @@ def qr(
 
 
 class _Factorisation:
-    """Kernels in the order of the sequential program; a tile's last writer comes before whoever touches it next.
+    """Add kernels in sequential order; a tile is written before it is next touched.
 
-    Later writers need not wait for readers of the old tile: data moves by copies, so a reader keeps the version it got.
+    Later writers need not wait for readers of the old tile: data moves by copies, so a reader keeps
+    the version it got.
     """
 
     def __init__(self, name: str, tiles: int, tile_size: int, element: int) -> None:

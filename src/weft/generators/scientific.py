@@ -1,8 +1,9 @@
 """Scientific workflows: their published structure, with log-normal work.
 
-Structures follow Bharathi et al. (2008, "Characterization of scientific workflows") and Juve et al. (2013, "Characterizing and profiling
-scientific workflows"). The mean seconds and bytes per kind are round numbers of the order those papers and the traces of
-WfInstances (Coleman et al. 2022) report, not their tables. Work is seconds on a device of speed 1.
+Structures follow Bharathi et al. (2008, "Characterization of scientific workflows") and Juve et al.
+(2013, "Characterizing and profiling scientific workflows"). The mean seconds and bytes per kind are
+round numbers of the order those papers and the traces of WfInstances (Coleman et al. 2022) report,
+not their tables. Work is seconds on a device of speed 1.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class _Profiled(Sketch):
     def add(
         self, kind: str, label: object = "", *, after: list[int] | None = None, times: float = 1.0
     ) -> int:
-        """Add a task after others, each of which sends its output; `times` scales seconds and output with what comes in."""
+        """Add a task after others; `times` scales its seconds and output with its input."""
         profile = self._profile[kind]
         task = self.task(f"{kind}_{label}" if label != "" else kind, kind, profile.seconds * times)
         self._output.append(profile.output * times)
@@ -82,8 +83,8 @@ class _Profiled(Sketch):
 def montage(*, images: int = 16, sigma: float = 0.5, seed: int = 0) -> Workflow:
     """Mosaics of the sky: project images, fit overlaps, correct backgrounds, add up.
 
-    Images lie on a nearly square grid; each overlaps its right, lower and lower right neighbour, which gives close to three overlaps an
-    image, as in Juve et al. 2 * images + overlaps + 6 tasks.
+    Images lie on a nearly square grid; each overlaps its right, lower and lower right neighbour,
+    which gives close to three overlaps an image, as in Juve et al. 2 * images + overlaps + 6 tasks.
 
     Examples
     --------
@@ -114,7 +115,10 @@ def montage(*, images: int = 16, sigma: float = 0.5, seed: int = 0) -> Workflow:
 
 @register_generator("epigenomics", size="chunks")
 def epigenomics(*, chunks: int = 8, lanes: int = 2, sigma: float = 0.5, seed: int = 0) -> Workflow:
-    """Mapping of DNA reads: each lane is split, its chunks pass four steps, then all is merged: lanes * (4 * chunks + 2) + 3 tasks.
+    """Make a DNA read mapping workflow: lanes * (4 * chunks + 2) + 3 tasks.
+
+    Each lane is split, its chunks pass four steps, then all are merged.
+
 
     Examples
     --------
@@ -143,7 +147,10 @@ def epigenomics(*, chunks: int = 8, lanes: int = 2, sigma: float = 0.5, seed: in
 def cybershake(
     *, sites: int = 4, variations: int = 10, sigma: float = 0.5, seed: int = 0
 ) -> Workflow:
-    """Seismic hazard: synthesise seismograms from strain tensors, take peaks, zip both: sites * (1 + 2 * variations) + 2 tasks.
+    """Make a seismic hazard workflow: sites * (1 + 2 * variations) + 2 tasks.
+
+    It synthesises seismograms from strain tensors, takes peaks, and zips both.
+
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Workflows of textbook shape: bags, trees, fork-join, pipelines, map-reduce, FFT, Gaussian elimination."""
+"""Workflows of textbook shape: bags, trees, fork-join, pipelines, map-reduce, FFT, Gauss."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def pipeline(
     sigma: float = 0.5,
     seed: int = 0,
 ) -> Workflow:
-    """Items that pass through stages; when `ordered`, a stage takes its items one after the other (it keeps state).
+    """Make items that pass through stages; an `ordered` stage takes one item at a time.
 
     Examples
     --------
@@ -208,10 +208,11 @@ def fft(
 
 @register_generator("gauss", size="size")
 def gauss(*, size: int = 5, block: int = 256, sigma: float = 0.0, seed: int = 0) -> Workflow:
-    """Gaussian elimination, column by column (Cosnard et al. 1988; Topcuoglu et al. 2002, section 5.3.1).
+    """Make Gaussian elimination by columns (Cosnard et al. 1988; Topcuoglu et al. 2002, 5.3.1).
 
-    (size**2 + size - 2) / 2 tasks: step k prepares the pivot column and updates the size - k columns to its right. Columns are `block`
-    wide; work counts operations (in 10**12), data bytes of what is left of a column in double precision.
+    (size**2 + size - 2) / 2 tasks: step k prepares the pivot column and updates the size - k
+    columns to its right. Columns are `block` wide; work counts operations (in 10**12), data bytes
+    of the rest of a column in double precision.
 
     Examples
     --------

@@ -16,7 +16,7 @@ def lognormal(size: int, sigma: float, rng: np.random.Generator) -> FloatArray:
 
 
 class Sketch:
-    """Tasks and edges in the order they are said; `finish` draws their sizes and freezes them.
+    """Tasks and edges under construction; `finish` draws their sizes and freezes them.
 
     Examples
     --------
@@ -36,7 +36,7 @@ class Sketch:
         self._edges: dict[tuple[int, int], float] = {}
 
     def task(self, name: str, kind: str, work: float) -> int:
-        """Add a task; returns its number."""
+        """Add a task and return its number."""
         self._names.append(name)
         self._kind.append(self._kinds.setdefault(kind, len(self._kinds)))
         self._work.append(work)

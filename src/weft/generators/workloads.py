@@ -1,10 +1,13 @@
-"""Streams of jobs: when they arrive, how much of the cluster they ask for, deadlines and priorities.
+"""Streams of jobs: arrivals, load, deadlines and priorities.
 
-Offered load is the share of the cluster's capacity the arrivals ask for. Capacity (jobs a second) is one of:
+Offered load is arrival rate / capacity. Capacity (jobs per second)
+is one of:
 
-- ``fluid``: the highest rate any way of sharing the devices can keep up with, dependencies, transfers and batches aside: a linear program
-  over the time each device gives to each class of tasks (Al-Azzoni and Down 2008). Load 1 is then the true edge of stability.
-- ``mean``: devices / E[seconds of a job when each task takes its mean over the devices that can run it].
+- ``fluid``: the highest rate that any sharing of the devices can keep up with, without regard to
+  dependencies, transfers and batches: a linear program
+  over the time each device gives to each class of tasks (Al-Azzoni and Down 2008). Load 1 is then
+  the true edge of stability.
+- ``mean``: devices / E[seconds of a job when each task takes its mean over its devices].
 - ``best``: devices / E[seconds of a job when each task runs on its fastest device].
 
 Tasks of a conditional workflow count by how often they run.
@@ -24,15 +27,14 @@ from weft.generators.arguments import number, one_of, whole
 from weft.generators.ccr import scale_ccr
 from weft.generators.generators import generator_options
 from weft.generators.layered import layered
-from weft.model import Cluster, Problem, Workflow, Workload
+from weft.model import Cluster, Problem, Workload
+from weft.model.capacity import fluid_capacity, sampled_run_probability
 from weft.model.columns import FloatArray, IntArray
-from weft.model.workflow import ALWAYS
 from weft.registry import reject_unknown
 from weft.rng import generator
 
 PROCESSES = ("batch", "poisson", "regular", "normal", "trace")
 CAPACITIES = ("fluid", "mean", "best")
-_DRAWS = 4096
 
 
 def arrivals(
@@ -48,10 +50,13 @@ def arrivals(
 
     Parameters
     ----------
-    process : `batch` (all at 0), `poisson`, `regular`, `normal` (gaps with mean 1 / rate) or `trace`
-    rate : mean jobs a second
-    deviation : standard deviation of normal gaps as a share of their mean; a negative gap moves a job before the one drawn earlier
-    times : of a trace; the first jobs of it, moved and stretched so that the first comes at 0 and the mean rate is `rate`
+    process : `batch` (all at 0), `poisson`, `regular`, `normal` (gaps with mean 1 / rate) or
+        `trace`
+    rate : mean jobs per second
+    deviation : standard deviation of normal gaps as a share of their mean; a negative gap moves a
+        job before the one drawn earlier
+    times : of a trace; the first jobs of it, moved and stretched so that the first comes at 0 and
+        the mean rate is `rate`
 
     Examples
     --------
@@ -83,12 +88,13 @@ def rate_for_load(
     capacity: str = "fluid",
     weights: ArrayLike | None = None,
 ) -> float:
-    """Arrival rate (jobs a second) at which a random mix of the problems asks for `load` of their cluster's capacity.
+    """Return the rate (jobs per second) at which a mix of problems offers `load`.
 
     Examples
     --------
     >>> p = Problem.from_arrays(work=[3.0, 3.0], speed=[1.0, 2.0])
-    >>> [round(rate_for_load([p], 0.5, capacity=c), 6) for c in ("fluid", "mean", "best")]  # 0.5 * (3 / 6, 2 / 4.5, 2 / 3)
+    >>> rates = [rate_for_load([p], 0.5, capacity=c) for c in ("fluid", "mean", "best")]
+    >>> [round(rate, 6) for rate in rates]  # 0.5 * (3 / 6, 2 / 4.5, 2 / 3)
     [0.25, 0.222222, 0.333333]
     """
     load = number(load, "load", above=True)
@@ -155,8 +161,8 @@ def stream_of(
 ) -> Workload:
     """Make a workload: each job is one of the problems, drawn by `weights`.
 
-    Give `rate` (jobs a second) or `load` (share of capacity, see this module; 0.7 when neither is given); a batch needs neither.
-    `slack` gives deadlines, `levels` above 1 priorities.
+    Give `rate` (jobs per second) or `load` (share of capacity, see this module; 0.7 when neither is
+    given); a batch needs neither. `slack` gives deadlines, `levels` above 1 priorities.
 
     Examples
     --------
@@ -211,8 +217,9 @@ def dag_jobs(
 ) -> Workload:
     """Make a stream of random layered DAGs.
 
-    Each of the `templates` (one per job when not given) has a number of tasks drawn from the closed range `tasks`; `ccr` holds for
-    each on this cluster (not on a single device, where nothing moves). Further options go to `layered`.
+    Each of the `templates` (one per job when not given) has a number of tasks drawn from the closed
+    range `tasks`; `ccr` holds for each on this cluster (not on a single device, where nothing
+    moves). Further options go to `layered`.
 
     Examples
     --------
@@ -273,40 +280,23 @@ def _shares(problems: Sequence[Problem], weights: ArrayLike | None) -> FloatArra
     share = np.ones(len(problems)) if weights is None else np.asarray(weights, float).reshape(-1)
     if len(share) != len(problems) or not (share >= 0).all() or not 0 < share.sum() < np.inf:
         raise InvalidInput(
-            f"weights are {share.tolist()}; {len(problems)} problems need as many, zero or more, not all zero"
+            f"weights are {share.tolist()}; {len(problems)} problems need as many, zero or more, "
+            "not all zero"
         )
     normed: FloatArray = share / share.sum()
     return normed
 
 
-def _run_probability(workflow: Workflow) -> FloatArray:
-    """(n,) how often each task runs; estimated with a fixed number of draws where there are choices."""
-    if not workflow.conditional:
-        return np.ones(workflow.n)
-    choices, rng = workflow.choices, generator(0, "run_probability")
-    drawn = [
-        rng.choice(len(choices.branches(c)), _DRAWS, p=choices.probability[choices.branches(c)])
-        for c in range(len(choices))
-    ]
-    runs = np.zeros((workflow.n, _DRAWS), bool)
-    runs[np.diff(workflow.pred_ptr) == 0] = True
-    for u in workflow.order.tolist():
-        for e in range(int(workflow.succ_ptr[u]), int(workflow.succ_ptr[u + 1])):
-            c = int(choices.edge_choice[e])
-            taken = runs[u] if c == ALWAYS else runs[u] & (drawn[c] == choices.edge_branch[e])
-            runs[workflow.dst[e]] |= taken
-    often: FloatArray = runs.mean(axis=1)
-    return often
-
-
 def _expected_work(problem: Problem) -> FloatArray:
-    """(k,) units of work a job brings to each row of the pace matrix."""
-    weights = problem.work * _run_probability(problem.workflow)
+    """(k,) units of work per job in each row of the pace matrix."""
+    choices = problem.workflow.choices
+    share = [choices.probability[choices.branches(c)] for c in range(len(choices))]
+    weights = problem.work * (sampled_run_probability(problem.workflow, share) if share else 1.0)
     return np.bincount(problem.row, weights=weights, minlength=len(problem.pace)).astype(float)
 
 
 def _fluid_capacity(problems: Sequence[Problem], share: FloatArray) -> float:
-    """Highest rate r with: r * work[k] <= sum over d of time[k, d] / pace[k, d], and the times of each device at most 1."""
+    """Return the fluid capacity of a mix of problems."""
     work = np.concatenate([s * _expected_work(p) for s, p in zip(share, problems, strict=True)])
     classes, member = np.unique(
         np.concatenate([p.pace for p in problems]), axis=0, return_inverse=True
@@ -316,44 +306,7 @@ def _fluid_capacity(problems: Sequence[Problem], share: FloatArray) -> float:
     classes, demand = classes[demand > 0], demand[demand > 0]
     if len(classes) == 1:
         return float((1.0 / classes[0]).sum() / demand[0])
-    return _fluid_program(classes, demand)
-
-
-def _fluid_program(pace: FloatArray, demand: FloatArray) -> float:
-    from scipy import sparse
-    from scipy.optimize import linprog
-
-    k, d = np.nonzero(np.isfinite(pace) & (pace > 0))
-    rows, p = pace.shape
-    if len(np.unique(k)) < rows:
-        raise InvalidInput(
-            "a stream of tasks that take no time has no capacity; give a rate instead of a load"
-        )
-    # Scaled so that the unknown rate is of the order of 1, whatever the units of work.
-    unit: float = (
-        float((demand * np.where(np.isfinite(pace) & (pace > 0), pace, np.inf).min(axis=1)).sum())
-        / p
-    )
-    supply = sparse.csr_matrix(
-        (-unit / (demand[k] * pace[k, d]), (k, np.arange(len(k)))), shape=(rows, len(k))
-    )
-    time = sparse.csr_matrix((np.ones(len(k)), (d, np.arange(len(k)))), shape=(p, len(k)))
-    matrix = sparse.vstack(
-        [
-            sparse.hstack([np.ones((rows, 1)), supply]),
-            sparse.hstack([sparse.csr_matrix((p, 1)), time]),
-        ],
-        format="csr",
-    )
-    limits = np.concatenate((np.zeros(rows), np.ones(p)))
-    found = linprog(
-        np.concatenate(([-1.0], np.zeros(len(k)))), A_ub=matrix, b_ub=limits, method="highs"
-    )
-    if not found.success:
-        raise InvalidInput(
-            f"the capacity of the cluster could not be found ({found.message}); give a rate instead of a load"
-        )
-    return float(found.x[0]) / unit
+    return fluid_capacity(classes, demand)
 
 
 def _positive(demand: float) -> float:

@@ -1,4 +1,12 @@
-"""Pure data on numpy: what must be done, on what, what was planned, drawn and seen."""
+"""Pure data on numpy: problems, plans, scenarios and traces.
+
+- `workflow`, `builder`: tasks, edges and choices; `cluster`: devices and links
+- `problem`: a workflow bound to a cluster; `workload`: jobs over time
+- `conditional_stream`: a conditional problem that arrives repeatedly; `capacity`: its load
+- `scenario`: one drawn future; `schedule`: an intended plan; `trace`: an execution
+- `check`, `check_trace`, `violation`: the oracle; `metrics`: figures of schedules and traces
+- `columns`: read-only columns with errors that name the column and the value
+"""
 
 from weft.model.builder import WorkflowBuilder
 from weft.model.cluster import Cluster, Device, Links

@@ -1,4 +1,4 @@
-"""`WorkflowBuilder`: a workflow said task by task."""
+"""`WorkflowBuilder`: a workflow, built task by task."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from weft.registry import closest
 
 
 class WorkflowBuilder:
-    """Say tasks, edges and choices one at a time, then `build`.
+    """Collect tasks, edges and choices, then `build` the workflow.
 
     Examples
     --------
@@ -42,7 +42,7 @@ class WorkflowBuilder:
         cores: int = 1,
         durations: Mapping[str, float] | None = None,
     ) -> str:
-        """Add a task; returns its name, to be used in `edge`."""
+        """Add a task and return its name, for use in `edge`."""
         if name in self._tasks:
             raise InvalidInput(f"task '{name}' is given twice")
         self._tasks[name] = {
@@ -55,7 +55,7 @@ class WorkflowBuilder:
         return name
 
     def edge(self, src: str, dst: str, *, data: float = 0.0, when: str | None = None) -> None:
-        """Add an edge that carries `data` bytes; `when` names the branch of the source that takes it."""
+        """Add an edge with `data` bytes; `when` names the branch of the source that takes it."""
         for end in (src, dst):
             if end not in self._tasks:
                 raise UnknownName(
@@ -113,7 +113,8 @@ class WorkflowBuilder:
             if when is not None and (src, when) not in owner:
                 known = [label for task, label in owner if task == src]
                 raise UnknownName(
-                    f"edge {src} -> {dst} is taken when '{when}', which is no branch of '{src}'{closest(when, known)}"
+                    f"edge {src} -> {dst} is taken when '{when}', "
+                    f"which is no branch of '{src}'{closest(when, known)}"
                 )
             c, b = owner[src, when] if when is not None else (ALWAYS, 0)
             edge_choice.append(c)

@@ -1,16 +1,29 @@
-"""`check`: the one oracle. It shares no code with planners or simulation kernels, and everything they make must pass it."""
+"""`check`: the one oracle. It shares no code with planners or kernels; all must pass it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
+import numpy as np
+
 from weft.errors import InvalidInput
-from weft.model.check_schedule import schedule_violations
 from weft.model.check_trace import trace_violations
+from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.model.problem import Problem
 from weft.model.schedule import Schedule
 from weft.model.trace import Trace
-from weft.model.violation import Violation
+from weft.model.violation import (
+    Executions,
+    Violation,
+    device_name,
+    differs,
+    exceeds,
+    inputs,
+    misfits,
+    overlaps,
+    task_name,
+)
 from weft.model.workload import Workload
 
 __all__ = ["Violation", "check"]
@@ -19,38 +32,41 @@ __all__ = ["Violation", "check"]
 def check(
     target: Problem | Workload, result: Schedule | Trace, *, timing: bool = True
 ) -> list[Violation]:
-    """Return what is violated; an empty list means valid.
+    """Return the violations; an empty list means valid.
 
     Parameters
     ----------
-    target : what was to be done
+    target : the problem or workload
     result : the schedule of a problem, or the trace of a workload or of a problem
-    timing : of a trace, hold durations and transfers against the model; False for real runs, whose seconds are their own
+    timing : compare durations and transfers of a trace with the model; False for real runs
 
     Examples
     --------
     >>> problem = Problem.from_arrays([[2.0, 1.0], [3.0, 4.0]], [[0, 1]], [10.0], bandwidth=5.0)
     >>> check(problem, Schedule.of(device=[1, 1], start=[0.0, 1.0], finish=[1.0, 5.0]))
     []
-    >>> for violation in check(problem, Schedule.of(device=[1, 0], start=[0.0, 2.0], finish=[1.0, 5.0])):
+    >>> late = Schedule.of(device=[1, 0], start=[0.0, 2.0], finish=[1.0, 5.0])
+    >>> for violation in check(problem, late):
     ...     print(violation)
     transfer: task 't1' starts on 'd0' at 2 before the data of task 't0' arrives at 3
     """
     if isinstance(result, Schedule):
         if not isinstance(target, Problem):
             raise InvalidInput(
-                "a schedule is checked against a problem; give workload.problems[i], not the workload"
+                "a schedule is checked against a problem; give workload.problems[i], not the "
+                "workload"
             )
-        return list(schedule_violations(target, result))
+        return list(_schedule_violations(target, result))
     return list(trace_violations(_workload(target, result), result, timing=timing))
 
 
 def _workload(target: Problem | Workload, trace: Trace) -> Workload:
-    """What the trace is held against: the target, not what the trace says of itself."""
+    """Return the workload to check against: the target, not the trace's own."""
     if isinstance(target, Problem):
         if len(trace.workload.problems) != 1:
             raise InvalidInput(
-                f"the trace has {len(trace.workload.problems)} problems, not only '{target.name}'; check it against its workload"
+                f"the trace has {len(trace.workload.problems)} problems, not only '{target.name}'; "
+                "check it against its workload"
             )
         target = replace(trace.workload, problems=(target,))
     found, expected = (
@@ -59,6 +75,100 @@ def _workload(target: Problem | Workload, trace: Trace) -> Workload:
     )
     if found != expected:
         raise InvalidInput(
-            f"the trace is of {found[0]} jobs with {found[1]} tasks, but '{target.name}' has {expected[0]} jobs with {expected[1]} tasks"
+            f"the trace is of {found[0]} jobs with {found[1]} tasks, but '{target.name}' has "
+            f"{expected[0]} jobs with {expected[1]} tasks"
         )
     return target
+
+
+def _schedule_violations(problem: Problem, schedule: Schedule) -> Iterator[Violation]:
+    """Yield the violations of a schedule, which must hold all tasks, whatever the branches."""
+    known = (
+        (schedule.task >= 0)
+        & (schedule.task < problem.n)
+        & (schedule.device >= 0)
+        & (schedule.device < problem.p)
+    )
+    yield from _strangers(problem, schedule)
+    task, device = schedule.task[known], schedule.device[known]
+    start, finish, copy = schedule.start[known], schedule.finish[known], schedule.copy[known]
+    yield from _counts(problem, task, copy)
+    yield from misfits(problem, task, device)
+    yield from _times(problem, task, device, start, finish)
+    yield from _overlaps(problem, task, device, start, finish)
+    yield from _late_inputs(problem, task, device, start, finish)
+
+
+def _strangers(problem: Problem, schedule: Schedule) -> Iterator[Violation]:
+    for r in np.flatnonzero((schedule.task < 0) | (schedule.task >= problem.n)).tolist():
+        yield Violation(
+            "unknown task",
+            f"row {r} is of task {schedule.task[r]}, but there are {problem.n} tasks",
+        )
+    for r in np.flatnonzero((schedule.device < 0) | (schedule.device >= problem.p)).tolist():
+        text = (
+            f"task {schedule.task[r]} is on device {schedule.device[r]}, but there are {problem.p} "
+            "devices"
+        )
+        yield Violation("unknown device", text)
+
+
+def _counts(problem: Problem, task: IntArray, copy: BoolArray) -> Iterator[Violation]:
+    originals = np.bincount(task[~copy], minlength=problem.n)
+    for t in np.flatnonzero(originals == 0).tolist():
+        yield Violation("missing", f"{task_name(problem, t)} is not scheduled")
+    for t in np.flatnonzero(originals > 1).tolist():
+        yield Violation(
+            "duplicate",
+            f"{task_name(problem, t)} is scheduled {originals[t]} times without being marked as a "
+            "copy",
+        )
+
+
+def _times(
+    problem: Problem, task: IntArray, device: IntArray, start: FloatArray, finish: FloatArray
+) -> Iterator[Violation]:
+    for r in np.flatnonzero(~(start >= 0)).tolist():
+        yield Violation(
+            "too early", f"{task_name(problem, task[r])} starts at {start[r]:.9g}, before time zero"
+        )
+    pace = problem.pace[problem.row[task], device]
+    can = np.isfinite(pace)
+    expected = start + problem.work[task] * np.where(can, pace, 0.0)
+    for r in np.flatnonzero(can & differs(finish, expected)).tolist():
+        where = f"{task_name(problem, task[r])} on {device_name(problem, device[r])}"
+        yield Violation(
+            "wrong duration",
+            f"{where} runs from {start[r]:.9g} to {finish[r]:.9g}; "
+            f"it must end at {expected[r]:.9g}",
+        )
+
+
+def _overlaps(
+    problem: Problem, task: IntArray, device: IntArray, start: FloatArray, finish: FloatArray
+) -> Iterator[Violation]:
+    for a, b in overlaps(device, start, finish):
+        name, place = task_name(problem, task[b]), device_name(problem, device[b])
+        late = f"{name} starts on {place} at {start[b]:.9g}"
+        yield Violation(
+            "overlap", f"{late} while {task_name(problem, task[a])} runs until {finish[a]:.9g}"
+        )
+
+
+def _late_inputs(
+    problem: Problem, task: IntArray, device: IntArray, start: FloatArray, finish: FloatArray
+) -> Iterator[Violation]:
+    done = Executions.of(task, device, finish, instances=problem.n)
+    need = inputs(problem, done, first=np.zeros(len(task), np.int64), task=task, device=device)
+    begin = start[need.row]
+    absent = np.isinf(need.finished)  # reported as missing
+    for i in np.flatnonzero(exceeds(need.arrived, begin) & ~absent).tolist():
+        r, parent = need.row[i], task_name(problem, problem.workflow.src[need.edge[i]])
+        name, place = task_name(problem, task[r]), device_name(problem, device[r])
+        here = f"{name} starts on {place} at {start[r]:.9g}"
+        if exceeds(need.finished[i : i + 1], begin[i : i + 1])[0]:
+            yield Violation("order", f"{here} before {parent} ends at {need.finished[i]:.9g}")
+        else:
+            yield Violation(
+                "transfer", f"{here} before the data of {parent} arrives at {need.arrived[i]:.9g}"
+            )

@@ -1,4 +1,4 @@
-"""Whether a trace could have happened: every rule written from docs/simulator.md, none of a kernel's code."""
+"""Whether a trace is possible: every rule written from docs/simulator.md, no kernel code."""
 
 from __future__ import annotations
 
@@ -8,19 +8,18 @@ from functools import cached_property
 
 import numpy as np
 
-from weft.model.check_schedule import misfits
 from weft.model.columns import BoolArray, FloatArray, IntArray
-from weft.model.futures import active_instances, pace_at, run_ends, settled_times, taken_edges
 from weft.model.problem import Problem
+from weft.model.scenario import active_instances, pace_at, run_ends, settled_times, taken_edges
 from weft.model.trace import CANCELLED, DONE, LOST, STATUS, Trace
-from weft.model.violation import Executions, Violation, differs, exceeds, inputs, overlaps
+from weft.model.violation import Executions, Violation, differs, exceeds, inputs, misfits, overlaps
 from weft.model.workload import Workload
 
 
 def trace_violations(
     workload: Workload, trace: Trace, *, timing: bool = True
 ) -> Iterator[Violation]:
-    """Yield what is wrong with a trace; without `timing`, durations, transfers and the pace of devices are not held against the model."""
+    """Yield the violations of a trace; without `timing`, times are not compared to the model."""
     yield from _strangers(workload, trace)
     if trace.job_finish.shape != (workload.jobs,):
         yield Violation(
@@ -46,7 +45,7 @@ def trace_violations(
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """The rows of a trace whose numbers make sense, and what follows from them."""
+    """The rows of a trace with known numbers, and columns derived from them."""
 
     workload: Workload
     trace: Trace
@@ -95,7 +94,7 @@ class _Rows:
 
     @cached_property
     def cancel_at(self) -> FloatArray:
-        """(instances,) when an instance is called off: with its job, unless one of the two was done by then; inf: never."""
+        """(instances,) when an instance is cancelled with its job; inf: never or done by then."""
         cancel = np.where(np.isnan(self.trace.job_finish), self.trace.scenario.cancel, np.inf)[
             self.job_of
         ]
@@ -129,7 +128,7 @@ class _Rows:
 
 @dataclass(frozen=True, eq=False)
 class _Groups:
-    """What ran together: the rows of one batch number."""
+    """Executions that ran together: the rows of one batch number."""
 
     first: IntArray  # (g,) the first row of each group
     of_row: IntArray  # (rows,) the group of each row
@@ -183,7 +182,8 @@ def _strangers(workload: Workload, trace: Trace) -> Iterator[Violation]:
     for r in np.flatnonzero((trace.status < 0) | (trace.status >= len(STATUS))).tolist():
         yield Violation(
             "status",
-            f"row {r} has the status {trace.status[r]}; it must be 0 (done), 1 (lost) or 2 (cancelled)",
+            f"row {r} has the status {trace.status[r]}; it must be 0 (done), 1 (lost) or 2 "
+            "(cancelled)",
         )
 
 
@@ -196,7 +196,8 @@ def _branches(rows: _Rows) -> Iterator[Violation]:
     for r in np.flatnonzero(~rows.active[rows.instance]).tolist():
         yield Violation(
             "branch",
-            f"{rows.name(r)} runs on {rows.place(r)} at {rows.start[r]:.9g}, but no branch that is taken leads to it",
+            f"{rows.name(r)} runs on {rows.place(r)} at {rows.start[r]:.9g}, but no branch that is "
+            "taken leads to it",
         )
 
 
@@ -213,7 +214,8 @@ def _counts(rows: _Rows) -> Iterator[Violation]:
         finish = rows.trace.job_finish[rows.job_of[i]]
         yield Violation(
             "missing",
-            f"{rows.instance_name(i)} was never done, but the job is said to have finished at {finish:.9g}",
+            f"{rows.instance_name(i)} was never done, but the job is said to have finished at "
+            f"{finish:.9g}",
         )
 
 
@@ -227,12 +229,14 @@ def _begins(rows: _Rows) -> Iterator[Violation]:
     for r in np.flatnonzero(exceeds(rows.decided, rows.start)).tolist():
         yield Violation(
             "too early",
-            f"{rows.name(r)} started at {rows.start[r]:.9g}, before it was decided at {rows.decided[r]:.9g}",
+            f"{rows.name(r)} started at {rows.start[r]:.9g}, before it was decided at "
+            f"{rows.decided[r]:.9g}",
         )
     for r in np.flatnonzero(exceeds(rows.start, rows.finish)).tolist():
         yield Violation(
             "wrong duration",
-            f"{rows.name(r)} ended at {rows.finish[r]:.9g}, before it started at {rows.start[r]:.9g}",
+            f"{rows.name(r)} ended at {rows.finish[r]:.9g}, before it started at "
+            f"{rows.start[r]:.9g}",
         )
 
 
@@ -242,7 +246,8 @@ def _after_cancellation(rows: _Rows) -> Iterator[Violation]:
     for r in np.flatnonzero(rows.start >= cancel).tolist():
         yield Violation(
             "cancelled",
-            f"{rows.name(r)} started at {rows.start[r]:.9g}, but its job was cancelled at {cancel[r]:.9g}",
+            f"{rows.name(r)} started at {rows.start[r]:.9g}, but its job was cancelled at "
+            f"{cancel[r]:.9g}",
         )
     called_off = rows.status == CANCELLED
     for r in np.flatnonzero(called_off & differs(rows.finish, cancel)).tolist():
@@ -252,7 +257,7 @@ def _after_cancellation(rows: _Rows) -> Iterator[Violation]:
             else "its job was not cancelled before it was done"
         )
         yield Violation(
-            "cancelled", f"{rows.name(r)} was called off at {rows.finish[r]:.9g}, but {when}"
+            "cancelled", f"{rows.name(r)} was cancelled at {rows.finish[r]:.9g}, but {when}"
         )
 
 
@@ -265,7 +270,10 @@ def _batches(rows: _Rows, groups: _Groups) -> Iterator[Violation]:
         (rows.kind, "kind"),
     ):
         for r in np.flatnonzero(column != column[lead]).tolist():
-            text = f"{rows.name(r)} is in batch {rows.batch[r]} with {rows.name(lead[r])}, but their {noun} differs"
+            text = (
+                f"{rows.name(r)} is in batch {rows.batch[r]} with {rows.name(lead[r])}, but their "
+                f"{noun} differs"
+            )
             yield Violation("batch", f"{text}: {column[r]:.9g} and {column[lead[r]]:.9g}")
     order = np.lexsort((rows.instance, rows.batch))
     again = (np.diff(rows.batch[order]) == 0) & (np.diff(rows.instance[order]) == 0)
@@ -283,7 +291,8 @@ def _batches(rows: _Rows, groups: _Groups) -> Iterator[Violation]:
     for g in np.flatnonzero((size > 1) & exceeds(need, room)).tolist():
         yield Violation(
             "memory",
-            f"batch {groups.batch[g]} needs {need[g]:g} bytes, {rows.place(groups.first[g])} has {room[g]:g}",
+            f"batch {groups.batch[g]} needs {need[g]:g} bytes, {rows.place(groups.first[g])} has "
+            f"{room[g]:g}",
         )
 
 
@@ -296,7 +305,10 @@ def _memory(rows: _Rows) -> FloatArray:
 
 def _overlaps(rows: _Rows, groups: _Groups) -> Iterator[Violation]:
     for a, b in overlaps(groups.device, groups.start, groups.finish):
-        late = f"{rows.name(groups.first[b])} starts on {rows.place(groups.first[b])} at {groups.start[b]:.9g}"
+        late = (
+            f"{rows.name(groups.first[b])} starts on {rows.place(groups.first[b])} at "
+            f"{groups.start[b]:.9g}"
+        )
         yield Violation(
             "overlap",
             f"{late} while {rows.name(groups.first[a])} runs until {groups.finish[a]:.9g}",
@@ -335,18 +347,20 @@ def _inputs(rows: _Rows, *, timing: bool) -> Iterator[Violation]:
             if unsettled[i]:
                 yield Violation(
                     "order",
-                    f"{begins} before {rows.instance_name(parent[i])} is settled at {settled[parent[i]]:.9g}",
+                    f"{begins} before {rows.instance_name(parent[i])} is settled at "
+                    f"{settled[parent[i]]:.9g}",
                 )
             else:
-                text = f"{begins} before the data of {rows.instance_name(parent[i])} arrives at {need.arrived[i]:.9g}"
+                text = (
+                    f"{begins} before the data of {rows.instance_name(parent[i])} arrives at "
+                    f"{need.arrived[i]:.9g}"
+                )
                 yield Violation("transfer", text)
 
 
 def _job_finishes(rows: _Rows) -> Iterator[Violation]:
     workload, finish = rows.workload, rows.trace.job_finish
-    last = (
-        workload.arrival.copy()
-    )  # a job without tasks, or with all of them skipped, ends as it arrives
+    last = workload.arrival.copy()  # a job whose tasks are all skipped ends when it arrives
     np.maximum.at(last, rows.job_of[rows.active], rows.done_at[rows.active])
     cancel = rows.trace.scenario.cancel
     ended = np.isfinite(finish)
@@ -360,14 +374,16 @@ def _job_finishes(rows: _Rows) -> Iterator[Violation]:
     for j in np.flatnonzero(ended & np.isfinite(last) & differs(finish, last)).tolist():
         yield Violation(
             "job finish",
-            f"job {j} is said to have finished at {finish[j]:.9g}; its last task ended at {last[j]:.9g}",
+            f"job {j} is said to have finished at {finish[j]:.9g}; its last task ended at "
+            f"{last[j]:.9g}",
         )
     for j in np.flatnonzero(
         ended & (exceeds(finish, cancel) | (cancel <= workload.arrival))
     ).tolist():
         yield Violation(
             "cancelled",
-            f"job {j} is said to have finished at {finish[j]:.9g}; it was cancelled at {cancel[j]:.9g}",
+            f"job {j} is said to have finished at {finish[j]:.9g}; it was cancelled at "
+            f"{cancel[j]:.9g}",
         )
 
 
@@ -385,7 +401,7 @@ def _queues(rows: _Rows, groups: _Groups) -> Iterator[Violation]:
 
 
 def _ends(rows: _Rows, groups: _Groups) -> Iterator[Violation]:
-    """Hold every row against the one end its group can have: its true duration, a failure of its device, or its cancellation."""
+    """Compare each row with the end of its group: true duration, failure or cancellation."""
     scenario = rows.trace.scenario
     down = np.isinf(pace_at(scenario, groups.device, groups.start))
     for r in groups.first[down].tolist():
@@ -405,7 +421,10 @@ def _ends(rows: _Rows, groups: _Groups) -> Iterator[Violation]:
     bad &= (rows.status != CANCELLED) | (status != CANCELLED)  # reported with its cancellation
     for r in np.flatnonzero(bad).tolist():
         was = STATUS[rows.status[r]] if 0 <= rows.status[r] < len(STATUS) else "?"
-        text = f"{rows.name(r)} on {rows.place(r)} runs from {rows.start[r]:.9g} to {rows.finish[r]:.9g} ({was})"
+        text = (
+            f"{rows.name(r)} on {rows.place(r)} runs from {rows.start[r]:.9g} to "
+            f"{rows.finish[r]:.9g} ({was})"
+        )
         yield Violation(
             _end_rule(was, STATUS[status[r]]),
             f"{text}; it must end at {expected[r]:.9g} ({STATUS[status[r]]})",
@@ -421,7 +440,7 @@ def _end_rule(was: str, must: str) -> str:
 
 
 def _true_seconds(rows: _Rows) -> tuple[FloatArray, BoolArray]:
-    """Seconds of each row at pace 1, as the scenario has them, and whether the row can run there at all."""
+    """Return true seconds of each row at pace 1, and whether the device can run it."""
     scenario = rows.trace.scenario
     seconds = np.zeros(len(rows))
     for here, problem in rows.by_problem():

@@ -26,7 +26,7 @@ from weft.model.columns import (
 
 @dataclass(frozen=True)
 class Device:
-    """One device, as a user says it; a `Cluster` keeps them in columns."""
+    """One device, as users describe it; a `Cluster` keeps devices in columns."""
 
     name: str
     kind: str = "device"
@@ -42,7 +42,7 @@ class Device:
 
 @dataclass(frozen=True)
 class Links:
-    """Bandwidth (bytes a second) and latency (seconds) between nodes and, where they differ, within a node."""
+    """Bandwidth (bytes per second) and latency (seconds) between nodes and within a node."""
 
     bandwidth: float = np.inf
     latency: float = 0.0
@@ -63,10 +63,11 @@ class Cluster:
 
     Parameters
     ----------
-    speed : (p,) work a second
-    bandwidth : scalar or (p, p) bytes a second; latency : scalar or (p, p) seconds. The diagonal is free.
-    names, kinds, nodes : names of devices, their kind and node, one entry a device
-    throughput : task kind -> (p,) work a second on that kind, NaN where `speed` holds, 0 where the device cannot run it
+    speed : (p,) work per second
+    bandwidth : scalar or (p, p) bytes per second; latency : scalar or (p, p) seconds. The diagonal
+        is free.
+    names, kinds, nodes : names of devices, their kind and node, one entry per device
+    throughput : task kind -> (p,) work per second on that kind; NaN: `speed` holds; 0: cannot run
     memory : (p,) bytes; cores : (p,); batch : (p,) the most tasks of one kind run together
     power, idle_power : (p,) watts, busy and idle
 

@@ -1,4 +1,4 @@
-"""Turning what users hand in into read-only numpy columns, with errors that name the column and the value."""
+"""Read-only numpy columns from user input, with errors that name the column and the value."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def floats(values: ArrayLike, what: str, *, shape: tuple[int, ...]) -> FloatArra
 
 
 def integers(values: ArrayLike, what: str, *, shape: tuple[int, ...]) -> IntArray:
-    """Return a contiguous int64 column of the given shape; a scalar fills it, a fraction is refused."""
+    """Return a contiguous int64 column; a scalar fills it, a fraction is refused."""
     array = np.asarray(values)
     if array.dtype != np.int64:
         as_float = _as(values, np.float64, what)
@@ -66,13 +66,13 @@ def refuse(bad: NDArray[np.bool_], values: NDArray[Any], what: str, rule: str, n
 
 
 def refuse_negative(values: FloatArray, what: str, name: Namer, *, finite: bool = True) -> None:
-    """Raise unless every entry is zero or more, and finite unless said otherwise (NaN is never allowed)."""
+    """Raise unless every entry is zero or more, not NaN, and finite unless `finite` is off."""
     bad = ~(values >= 0) | (np.isinf(values) if finite else np.zeros(values.shape, bool))
     refuse(bad, values, what, "a finite number, zero or more" if finite else "zero or more", name)
 
 
 def refuse_not_positive(values: FloatArray, what: str, name: Namer, *, finite: bool = True) -> None:
-    """Raise unless every entry is above zero, and finite unless said otherwise (NaN is never allowed)."""
+    """Raise unless every entry is above zero, not NaN, and finite unless `finite` is off."""
     bad = ~(values > 0) | (np.isinf(values) if finite else np.zeros(values.shape, bool))
     refuse(bad, values, what, "a finite number above zero" if finite else "above zero", name)
 

@@ -1,4 +1,4 @@
-"""`ConditionalStream`: one conditional problem that arrives again and again, and how its branch probabilities move."""
+"""`ConditionalStream`: a conditional problem that arrives repeatedly, with drifting branches."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Arrivals:
     Parameters
     ----------
     process : `regular`, `normal` (gaps), `poisson` or `trace`
-    gap : mean seconds between jobs; of a trace, what its mean gap is stretched to (0: as it stands)
-    deviation : of normal gaps, in seconds; a negative gap puts a job before the one drawn earlier
+    gap : mean seconds between jobs; a trace is stretched to this mean gap (0: unchanged)
+    deviation : of normal gaps, in seconds; a negative gap moves a job before the previous one
     times : of a trace, in seconds
     """
 
@@ -51,7 +51,8 @@ class Arrivals:
             )
         if not 0 <= self.deviation < np.inf:
             raise InvalidInput(
-                f"the deviation of the gaps is {self.deviation}; it must be a finite number, zero or more"
+                f"the deviation of the gaps is {self.deviation}; it must be a finite number, zero "
+                "or more"
             )
         if self.process == "trace" and (
             not self.times or not all(0 <= t < np.inf for t in self.times)
@@ -80,13 +81,14 @@ class Arrivals:
 
 @dataclass(frozen=True, eq=False)
 class ProbabilityDrift:
-    """How the probabilities of one choice move with time; a job's branch is drawn by those at its arrival.
+    """The probabilities of one choice over time; a job draws its branch at its arrival.
 
     Parameters
     ----------
-    kind : `fixed`; `steps` (a row holds from its time on); `ramps` (linear between rows); `walk` (the first branch moves by a
-        normal step of deviation `spread` * sqrt(seconds since the last job), reflected at `low` and `high`; the others share the
-        rest as before); `uniform` (the first branch is drawn once for each run, between `low` and `high`)
+    kind : `fixed`; `steps` (a row holds from its time on); `ramps` (linear between rows); `walk`
+        (the first branch moves by a normal step of deviation `spread` * sqrt(seconds since the last
+        job), reflected at `low` and `high`; the others keep their ratios); `uniform` (the first
+        branch is drawn once per run, between `low` and `high`)
     probability : (k, branches) one row a time; a single one where nothing moves, or where it begins
     times : (k,) seconds
     """
@@ -107,15 +109,18 @@ class ProbabilityDrift:
         for row in self.probability:
             if not (row >= 0).all() or abs(float(row.sum()) - 1.0) > 1e-9:
                 raise InvalidInput(
-                    f"probabilities {row.tolist()} add up to {row.sum():g}; they must not be negative and must add up to 1"
+                    f"probabilities {row.tolist()} add up to {row.sum():g}; they must not be "
+                    "negative and must add up to 1"
                 )
         if (np.diff(self.times) <= 0).any() or len(self.times) != len(self.probability):
             raise InvalidInput(
-                f"probabilities change at {self.times.tolist()} s; every change needs a later time than the one before"
+                f"probabilities change at {self.times.tolist()} s; every change needs a later time "
+                "than the one before"
             )
         if not 0 <= self.low <= self.high <= 1 or not 0 <= self.spread < np.inf:
             raise InvalidInput(
-                f"a probability cannot move between {self.low} and {self.high} with spread {self.spread}"
+                f"a probability cannot move between {self.low} and {self.high} with spread "
+                f"{self.spread}"
             )
 
     def at(self, arrival: FloatArray, rng: np.random.Generator) -> FloatArray:
@@ -142,7 +147,7 @@ class ProbabilityDrift:
         width = self.high - self.low
         if width == 0:
             return np.full(len(arrival), self.low)
-        # Reflection at both walls is the free walk folded: a triangle wave of period twice the width.
+        # Reflection at both walls is the folded free walk: a triangle wave of period 2 * width.
         away = np.mod(float(self.probability[0, 0]) - self.low + np.cumsum(moves), 2 * width)
         return self.low + np.minimum(away, 2 * width - away)
 
@@ -158,14 +163,14 @@ def _with_first(start: FloatArray, first: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class ConditionalStream:
-    """A problem with choices, its arrivals and the drift of its probabilities; `draw` gives one future.
+    """A problem with choices, its arrivals and its drifts; `draw` gives one future.
 
     Parameters
     ----------
     drift : one for each choice of the workflow
     watched : numbers of the choices whose probabilities are estimated from outcomes
-    tick : seconds in one unit of the clock of step-wise simulations. With 1 ms, whole milliseconds add up exactly, so events that
-        are due together stay together; sums of 0.01 s do not.
+    tick : seconds in one unit of the clock of step-wise simulations. With 1 ms, whole milliseconds
+        add up exactly, so events that are due together stay together; sums of 0.01 s do not.
     """
 
     problem: Problem
@@ -186,7 +191,8 @@ class ConditionalStream:
         for c, drift in enumerate(self.drift):
             if drift.probability.shape[1] != len(choices.branches(c)):
                 raise InvalidInput(
-                    f"choice {c} of '{self.name}' has {len(choices.branches(c))} branches, its drift {drift.probability.shape[1]}"
+                    f"choice {c} of '{self.name}' has {len(choices.branches(c))} branches, its "
+                    f"drift {drift.probability.shape[1]}"
                 )
         if self.jobs < 1:
             raise InvalidInput(f"stream '{self.name}' has {self.jobs} jobs; it needs at least one")
@@ -219,8 +225,9 @@ class ConditionalStream:
     def draw(self, seed: int, *, authors: bool = False) -> tuple[Workload, Scenario]:
         """One future: the jobs, and the branches they take.
 
-        `authors` draws as the published simulator of Debner, Krahn and Hirvisalo (2024) does, number by number: numpy's global
-        generator for the gaps, one draw of Python's for every task a job visits.
+        `authors` draws as the published simulator of Debner, Krahn and Hirvisalo (2024) does,
+        number by number: numpy's global generator for the gaps, one draw of Python's for every task
+        a job visits.
         """
         ticks, outcome = self.draw_ticks(seed, authors=authors)
         workload = Workload.of(
@@ -254,7 +261,8 @@ class ConditionalStream:
     def _draw_as_authors(self, seed: int) -> tuple[FloatArray, IntArray]:
         if self.arrivals.process != "normal":
             raise Unsupported(
-                f"the authors' draws have normal gaps; '{self.name}' has arrivals of process '{self.arrivals.process}'"
+                f"the authors' draws have normal gaps; '{self.name}' has arrivals of process "
+                f"'{self.arrivals.process}'"
             )
         gap, deviation = (
             in_ticks(self.arrivals.gap, self.tick),
@@ -282,7 +290,10 @@ class ConditionalStream:
         return arrival[order], outcome[order]
 
     def _cascade(self) -> list[tuple[int, list[int]]]:
-        """For each task its choice (or -1) and the task each branch leads to (-1: out), where only one task of a job runs at a time."""
+        """Return per task its choice (or -1) and the task after each branch (-1: none).
+
+        Only one task of a job runs at a time.
+        """
         w = self.problem.workflow
         after = []
         for t in range(w.n):
@@ -298,18 +309,20 @@ class ConditionalStream:
                 or any(int(w.choices.edge_choice[e]) != choice for e in edges)
             ):
                 raise Unsupported(
-                    f"the authors' draws need one task of a job at a time; task '{w.task_name(t)}' of '{self.name}' leads to several"
+                    f"the authors' draws need one task of a job at a time; task '{w.task_name(t)}' "
+                    f"of '{self.name}' leads to several"
                 )
             after.append((choice, branches))
         if (np.diff(w.pred_ptr)[1:] == 0).any() or (w.n and w.pred_ptr[1] > 0):
             raise Unsupported(
-                f"the authors' draws begin with the first task alone; in '{self.name}' another one begins too"
+                f"the authors' draws begin with the first task alone; in '{self.name}' another one "
+                "begins too"
             )
         return after
 
 
 def in_ticks(seconds: FloatArray | float, tick: float) -> float:
-    """Seconds as ticks; what is a whole number of them but for rounding becomes one."""
+    """Convert seconds to ticks; a value that is whole except for rounding becomes whole."""
     return float(np.round(seconds / tick, 9))
 
 

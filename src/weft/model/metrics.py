@@ -1,4 +1,4 @@
-"""What schedules and traces come to: makespan, SLR, speedup, waiting, deadlines, energy, bytes moved."""
+"""Figures of schedules and traces: makespan, SLR, speedup, waiting, energy, bytes moved."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 
 from weft.errors import InvalidInput
 from weft.model.columns import BoolArray, FloatArray, IntArray
-from weft.model.futures import active_instances, settled_times, taken_edges, templates
 from weft.model.problem import Problem
+from weft.model.scenario import active_instances, settled_times, taken_edges, templates
 from weft.model.schedule import Schedule
 from weft.model.trace import DONE, LOST, Trace
 from weft.model.violation import Executions, inputs
@@ -18,18 +18,21 @@ from weft.model.workload import Workload
 
 @dataclass(frozen=True)
 class Metrics:
-    """What schedules and traces share.
+    """Figures that schedules and traces share.
 
     Attributes
     ----------
     makespan : seconds from the beginning (of a trace: the first arrival) to the last finish
-    slr : makespan / critical path of the shortest durations without communication (Topcuoglu et al. 2002, section 5.1); of a trace: the
-        mean over finished jobs of job completion time / critical path of the tasks that ran
-    speedup : seconds on the best single device, one task after another / makespan; the sum of each task's best when no device runs all
+    slr : makespan / critical path of the shortest durations without communication (Topcuoglu et al.
+        2002, section 5.1); of a trace: the mean over finished jobs of job completion time /
+        critical path of the tasks that ran
+    speedup : seconds on the best single device, one task after another / makespan; the sum of each
+        task's best when no device runs all
     efficiency : speedup / number of devices
     utilisation : mean share of the makespan that a device is busy
     load_imbalance : busiest device / mean device - 1
-    mean_waiting : mean seconds from a task's last parent's finish (or its job's arrival) to its start
+    mean_waiting : mean seconds from a task's last parent's finish (or its job's arrival) to its
+        start
     mean_turnaround : mean seconds from the arrival of the job to the finish of a task
     energy : joules over the makespan, power while busy and idle power otherwise
     bytes_moved : data that tasks read from other devices
@@ -57,7 +60,8 @@ class ScheduleMetrics(Metrics):
 
     Attributes
     ----------
-    critical_path : the longest path of shortest durations, without communication: no schedule is shorter
+    critical_path : the longest path of shortest durations, without communication: no schedule is
+        shorter
     copies : number of duplicated tasks
     """
 
@@ -71,9 +75,12 @@ class TraceMetrics(Metrics):
 
     Attributes
     ----------
-    jobs, finished, cancelled : number of jobs, of those that came to their end, and of those called off
-    jct, jct_median, jct_p95 : job completion time of the finished ones: mean, median, 95th percentile
-    deadline_misses, deadline_miss_share : finished jobs that ended after their deadline; share among finished jobs that have one
+    jobs, finished, cancelled : number of jobs, of those that came to their end, and of those called
+        off
+    jct, jct_median, jct_p95 : job completion time of the finished ones: mean, median, 95th
+        percentile
+    deadline_misses, deadline_miss_share : finished jobs that ended after their deadline; share
+        among finished jobs that have one
     lost, lost_seconds : executions cut off by failures, and the device time that went with them
     """
 
@@ -95,7 +102,8 @@ def summarise(target: Problem | Workload, result: Schedule | Trace) -> Metrics:
     Examples
     --------
     >>> problem = Problem.from_arrays([[2.0, 1.0], [3.0, 4.0]], [[0, 1]], [10.0], bandwidth=5.0)
-    >>> figures = summarise(problem, Schedule.of(device=[1, 1], start=[0.0, 1.0], finish=[1.0, 5.0]))
+    >>> schedule = Schedule.of(device=[1, 1], start=[0.0, 1.0], finish=[1.0, 5.0])
+    >>> figures = summarise(problem, schedule)
     >>> figures.makespan, figures.slr, figures.speedup  # 1 + 4; 5 / (1 + 3); 5 / 5
     (5.0, 1.25, 1.0)
     """
@@ -191,7 +199,7 @@ def critical_path(
 ) -> float:
     """Longest path of shortest durations, without communication: CP_MIN of Topcuoglu et al. (2002).
 
-    `active` (n,) and `taken` (m,) restrict it to the tasks and edges of the branches that were taken.
+    `active` (n,) and `taken` (m,) restrict it to the tasks and edges of taken branches.
 
     Examples
     --------
@@ -215,7 +223,9 @@ def critical_path(
 
 
 def sequential_time(parts: list[tuple[Problem, FloatArray]]) -> float:
-    """Seconds to do all tasks one after another on the best single device, or each on its best where no device can run all.
+    """Return the seconds of all tasks in sequence on the best device, or each on its best.
+
+    The second holds where no device can run all tasks.
 
     Each part is a problem and how many times each of its tasks is done.
 
@@ -308,7 +318,7 @@ def _trace_inputs(
 
 
 def _mean_slr(trace: Trace, active: BoolArray) -> float:
-    """Mean over finished jobs of completion time / critical path; jobs that took the same branches share one path."""
+    """Return the mean SLR of finished jobs; jobs with the same branches share one path."""
     workload, share = trace.workload, []
     for problem, first, jobs in templates(workload):
         ended = trace.completed[jobs]
@@ -319,7 +329,7 @@ def _mean_slr(trace: Trace, active: BoolArray) -> float:
         _, sample, alike = (
             np.unique(outcomes, axis=0, return_index=True, return_inverse=True)
             if w.conditional
-            else _all_alike(len(jobs))
+            else _one_class(len(jobs))
         )
         edges = np.arange(w.m)
         for k, j in enumerate(sample.tolist()):
@@ -334,5 +344,5 @@ def _mean_slr(trace: Trace, active: BoolArray) -> float:
     return float(np.mean(share)) if share else np.nan
 
 
-def _all_alike(jobs: int) -> tuple[None, IntArray, IntArray]:
+def _one_class(jobs: int) -> tuple[None, IntArray, IntArray]:
     return None, np.arange(min(jobs, 1)), np.zeros(jobs, np.int64)

@@ -1,8 +1,9 @@
 """`Problem`: a workflow bound to a cluster, indexed, with every cost in one form.
 
-Seconds of task `t` on device `d` are ``work[t] * pace[row[t], d]``. Costs of the form work / speed need one row, costs per task
-kind one row a kind, a full matrix one row a task. A device a task cannot run on (memory, cores, kind) has an infinite pace, so
-planners and kernels need no other test.
+Seconds of task `t` on device `d` are ``work[t] * pace[row[t], d]``. Costs of the form work / speed
+need one row, costs per task kind one row a kind, a full matrix one row a task. A device a task
+cannot run on (memory, cores, kind) has an infinite pace, so planners and kernels need no other
+test.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from weft.model.workflow import Workflow
 
 
 class ProblemArrays(NamedTuple):
-    """What compiled planners read: one signature for all of them. Edges out of a task are sorted by target."""
+    """The columns of compiled planners, one signature for all; edges are sorted by target."""
 
     work: FloatArray  # (n,)
     row: IntArray  # (n,)
@@ -92,7 +93,8 @@ class Problem:
         durations : (n, p) seconds; inf or NaN where a task cannot run on a device
         edges : (m, 2) ints, from task to task
         data : (m,) bytes (or one number for all)
-        bandwidth, latency : scalar or (p, p); moving an edge takes latency + data / bandwidth, nothing on one device
+        bandwidth, latency : scalar or (p, p); moving an edge takes latency + data / bandwidth,
+            nothing on one device
         work, speed : (n,) and (p,), in place of durations: keeps the product form, whatever n x p
         memory, device_memory : bytes a task needs, and a device has
         """
@@ -161,7 +163,7 @@ class Problem:
         return float(self.work[task]) * pace if pace < np.inf else np.inf
 
     def durations(self) -> FloatArray:
-        """The full (n, p) matrix, made anew: for small problems and for people."""
+        """Return a new full (n, p) matrix of seconds, for small problems."""
         with np.errstate(invalid="ignore"):
             dense = self.work[:, None] * self.pace[self.row]
         return np.where(np.isinf(self.pace[self.row]), np.inf, dense)
@@ -209,7 +211,8 @@ def _edge_pairs(edges: ArrayLike) -> IntArray:
         return np.zeros((0, 2), np.int64)
     if pairs.ndim != 2 or pairs.shape[1] != 2 or not np.issubdtype(pairs.dtype, np.integer):
         raise InvalidInput(
-            f"edges must be pairs of task numbers, shape (m, 2); got shape {pairs.shape} of {pairs.dtype}"
+            f"edges must be pairs of task numbers, shape (m, 2); got shape {pairs.shape} of "
+            f"{pairs.dtype}"
         )
     return pairs.astype(np.int64, copy=False)
 
@@ -241,7 +244,7 @@ def _duration_matrix(durations: ArrayLike) -> FloatArray:
 def _pace_from_durations(
     workflow: Workflow, cluster: Cluster
 ) -> tuple[FloatArray, IntArray, FloatArray]:
-    """One row a task: the measured seconds, by device name first, then by device kind."""
+    """Return one row per task: measured seconds, by device name, then by device kind."""
     n, p = workflow.n, cluster.p
     pace = np.full((n, p), np.nan)
     for d, (name, kind) in enumerate(zip(cluster.names, cluster.kinds, strict=True)):
@@ -258,7 +261,7 @@ def _pace_from_durations(
 
 
 def _pace_by_kind(workflow: Workflow, cluster: Cluster) -> FloatArray:
-    """One row a task kind, from the cluster's throughput where it has one and its speed where not."""
+    """Return one row per task kind, from the cluster's throughput, else its speed."""
     pace = np.empty((len(workflow.kinds), cluster.p))
     with np.errstate(divide="ignore"):
         for k, kind in enumerate(workflow.kinds):
@@ -270,8 +273,8 @@ def _pace_by_kind(workflow: Workflow, cluster: Cluster) -> FloatArray:
 def _forbid_misfits(
     workflow: Workflow, cluster: Cluster, row: IntArray, pace: FloatArray
 ) -> tuple[IntArray, FloatArray]:
-    """Split rows by what fits where, so that memory and cores become infinite paces, and refuse a task that fits nowhere."""
-    # Tasks whose needs lie between the same two capacities fit the same devices: few classes, however many tasks.
+    """Split rows so that memory and cores become infinite paces; refuse misfits."""
+    # Tasks whose needs lie between the same two capacities fit the same devices: few classes.
     room = np.searchsorted(np.unique(cluster.memory), workflow.memory)
     seats = np.searchsorted(np.unique(cluster.cores), workflow.cores)
     if room.any() or seats.any():
@@ -286,9 +289,11 @@ def _forbid_misfits(
     stranded = np.isinf(pace.min(axis=1, initial=np.inf))[row]
     if stranded.any():
         t = int(np.flatnonzero(stranded)[0])
-        needs = f"kind '{workflow.kinds[workflow.kind[t]]}', memory {workflow.memory[t]:g} bytes, {workflow.cores[t]} cores"
+        kind, memory = workflow.kinds[workflow.kind[t]], workflow.memory[t]
+        needs = f"kind '{kind}', memory {memory:g} bytes, {workflow.cores[t]} cores"
         largest = f"{cluster.memory.max():g} bytes, {cluster.cores.max()} cores"
         raise InvalidInput(
-            f"task '{workflow.task_name(t)}' fits no device of '{cluster.name}' ({needs}; largest device: {largest})"
+            f"task '{workflow.task_name(t)}' fits no device of '{cluster.name}' ({needs}; largest "
+            f"device: {largest})"
         )
     return row, pace

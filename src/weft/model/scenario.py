@@ -1,7 +1,8 @@
-"""`Scenario`: one drawn future of a workload. The policy does not see it; the simulator lives it."""
+"""`Scenario`: one drawn future of a workload, hidden from policies."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from weft.errors import InvalidInput
 from weft.model.columns import (
+    BoolArray,
     FloatArray,
     IntArray,
     floats,
@@ -17,22 +19,25 @@ from weft.model.columns import (
     refuse_negative,
     refuse_not_positive,
 )
+from weft.model.problem import Problem
+from weft.model.workflow import ALWAYS
 from weft.model.workload import Workload
 from weft.rng import generator
 
 
 @dataclass(frozen=True, eq=False)
 class Scenario:
-    """What will happen: outcomes of choices, duration factors, the pace of devices over time, cancellations.
+    """Outcomes of choices, duration factors, the pace of devices over time, cancellations.
 
     Attributes
     ----------
-    outcome : (choices over all jobs,) branch taken; job j's choices start at ``workload.first_choice[j]``
+    outcome : (choices over all jobs,) branch taken; job j's begin at ``workload.first_choice[j]``
     factor : (instances,) true duration / estimated duration
     bias : (kinds, p) the same by task kind and device: estimates wrong in a systematic way
-    change_time, change_device, change_pace : (x,) from that time on the device takes `pace` times as long; inf: it is down.
-        Running tasks stretch with a change; on a failure they are lost and start again from nothing.
-    cancel : (jobs,) when a job is called off; inf: never
+    change_time, change_device, change_pace : (x,) from that time on the device takes `pace` times
+        as long; inf: it is down. Running tasks stretch with a change; a failure loses them, and
+        they start again.
+    cancel : (jobs,) when a job is cancelled; inf: never
     """
 
     outcome: IntArray
@@ -54,7 +59,7 @@ class Scenario:
         changes: ArrayLike = (),
         cancel: ArrayLike = np.inf,
     ) -> Scenario:
-        """Make a scenario by hand. Without `outcome` every choice takes its most probable branch (the first of equals).
+        """Make a scenario by hand; by default every choice takes its most probable branch.
 
         `changes` holds rows of (time, device, pace).
         """
@@ -100,14 +105,14 @@ class Scenario:
         ----------
         noise : sigma of log-normal duration factors with mean 1
         bias : sigma of log-normal factors by task kind and device kind, with mean 1
-        slowdowns, failures : expected number of them per device over the horizon; a slowdown is 1.5 to 4 times for a tenth of the
-            horizon on average, a failure lasts a twentieth of it
-        cancellations : share of the jobs called off at a random time after their arrival
-        horizon : seconds; by default the work of all jobs spread over all devices, plus the last arrival
+        slowdowns, failures : expected number of them per device over the horizon; a slowdown is 1.5
+            to 4 times for a tenth of the horizon on average, a failure lasts a twentieth of it
+        cancellations : share of the jobs cancelled at a random time after their arrival
+        horizon : seconds; by default the work of all jobs spread over all devices, plus the last
+            arrival
 
         Examples
         --------
-        >>> from weft.model.problem import Problem
         >>> w = Workload.of(Problem.from_arrays([[1.0], [2.0]]))
         >>> bool((Scenario.draw(w, seed=3, noise=0.2).factor > 0).all())
         True
@@ -151,7 +156,8 @@ class Scenario:
         if ((self.outcome < 0) | (self.outcome >= limit)).any():
             c = int(np.flatnonzero((self.outcome < 0) | (self.outcome >= limit))[0])
             raise InvalidInput(
-                f"the outcome of choice {c} is branch {self.outcome[c]}, but it has {limit[c]} branches"
+                f"the outcome of choice {c} is branch {self.outcome[c]}, but it has {limit[c]} "
+                "branches"
             )
 
 
@@ -220,7 +226,7 @@ def _draw_changes(
 
 
 def _worst_of(spells: list[tuple[float, float, float]]) -> list[tuple[float, float]]:
-    """(time, pace) whenever the worst of the spells (begin, end, pace) under way changes; 1 when there is none.
+    """Return (time, pace) at each change of the worst of the active spells (begin, end, pace).
 
     Examples
     --------
@@ -247,3 +253,124 @@ def _spread(workload: Workload) -> float:
         for t, p in enumerate(workload.problems)
     )
     return total / workload.cluster.p + float(workload.arrival.max(initial=0.0))
+
+
+# -- consequences of a scenario that hold for every policy --------------------------
+
+
+def active_instances(workload: Workload, scenario: Scenario) -> BoolArray:
+    """(instances,) whether the branches that are taken lead to an instance; the others are skipped.
+
+    Examples
+    --------
+    >>> from weft.model.builder import WorkflowBuilder
+    >>> from weft.model.cluster import Cluster
+    >>> b = WorkflowBuilder()
+    >>> small, large = b.task("small"), b.task("large")
+    >>> b.choice(small, {"unsure": 0.2, "sure": 0.8})
+    >>> b.edge(small, large, when="unsure")
+    >>> w = Workload.of(Problem.bind(b.build(), Cluster(speed=[1.0])), arrival=[0.0, 1.0])
+    >>> active_instances(w, Scenario.of(w, outcome=[0, 1])).tolist()
+    [True, True, True, False]
+    """
+    active = np.ones(workload.instances, bool)
+    for problem, first, jobs in templates(workload):
+        w = problem.workflow
+        if not w.conditional:
+            continue
+        runs = np.ones((len(jobs), w.n), bool)
+        for task in w.order.tolist():
+            edges = w.pred_edge[w.pred_ptr[task] : w.pred_ptr[task + 1]]
+            if len(edges):
+                taken = [
+                    runs[:, w.src[e]]
+                    & taken_edges(workload, scenario, problem, jobs, np.full(len(jobs), e))
+                    for e in edges
+                ]
+                runs[:, task] = np.any(taken, axis=0)
+        active[first[:, None] + np.arange(w.n)] = runs
+    return active
+
+
+def taken_edges(
+    workload: Workload, scenario: Scenario, problem: Problem, job: IntArray, edge: IntArray
+) -> BoolArray:
+    """Whether edges belong to taken branches of these jobs, if their sources run."""
+    choices = problem.workflow.choices
+    choice = choices.edge_choice[edge]
+    taken: BoolArray = choice == ALWAYS
+    at = np.flatnonzero(~taken)
+    taken[at] = (
+        scenario.outcome[workload.first_choice[job[at]] + choice[at]]
+        == choices.edge_branch[edge[at]]
+    )
+    return taken
+
+
+def settled_times(workload: Workload, active: BoolArray, done: FloatArray) -> FloatArray:
+    """(instances,) when an instance is done or known to be skipped, and its edges decided."""
+    settled = np.where(active, done, 0.0)
+    for problem, first, _ in templates(workload):
+        w = problem.workflow
+        if not w.conditional:
+            continue
+        when = settled[first[:, None] + np.arange(w.n)]
+        skipped = ~active[first[:, None] + np.arange(w.n)]
+        for task in w.order.tolist():
+            parents = w.src[w.pred_edge[w.pred_ptr[task] : w.pred_ptr[task + 1]]]
+            if len(parents):
+                when[:, task] = np.where(
+                    skipped[:, task], when[:, parents].max(axis=1), when[:, task]
+                )
+        settled[first[:, None] + np.arange(w.n)] = when
+    return settled
+
+
+def templates(workload: Workload) -> Iterator[tuple[Problem, IntArray, IntArray]]:
+    """Each problem with the first instance and the number of its jobs."""
+    for t, problem in enumerate(workload.problems):
+        jobs = np.flatnonzero(workload.template == t)
+        yield problem, workload.first_instance[jobs], jobs
+
+
+def pace_at(scenario: Scenario, device: IntArray, time: FloatArray) -> FloatArray:
+    """The pace of devices at given times; a change at that very time counts."""
+    pace = np.ones(len(device))
+    for d in np.unique(scenario.change_device).tolist():
+        times, paces = changes_of(scenario, d)
+        here = np.flatnonzero(device == d)
+        pace[here] = np.concatenate(([1.0], paces))[
+            np.searchsorted(times, time[here], side="right")
+        ]
+    return pace
+
+
+def run_ends(
+    scenario: Scenario, device: IntArray, start: FloatArray, seconds: FloatArray
+) -> tuple[FloatArray, BoolArray]:
+    """Return when work that begins at `start` ends, and whether a failure cut it off.
+
+    `seconds` is its true duration at pace 1; its rest stretches with every change of pace.
+    """
+    pace = pace_at(scenario, device, start)
+    end = start + seconds * np.where(np.isfinite(pace), pace, 0.0)
+    lost = np.zeros(len(device), bool)
+    for d in np.unique(scenario.change_device).tolist():
+        times, paces = changes_of(scenario, d)
+        for i in np.flatnonzero((device == d) & np.isfinite(pace)).tolist():
+            old = float(pace[i])
+            for k in range(int(np.searchsorted(times, start[i], side="right")), len(times)):
+                if times[k] >= end[i]:
+                    break
+                if np.isinf(paces[k]):
+                    end[i], lost[i] = times[k], True
+                    break
+                end[i] = times[k] + (end[i] - times[k]) * (paces[k] / old)
+                old = float(paces[k])
+    return end, lost
+
+
+def changes_of(scenario: Scenario, device: int) -> tuple[FloatArray, FloatArray]:
+    """Times and paces of a device's changes, in order."""
+    here = scenario.change_device == device
+    return scenario.change_time[here], scenario.change_pace[here]

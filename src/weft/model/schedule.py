@@ -1,4 +1,4 @@
-"""`Schedule`: what is intended. One row a task, and one more for every copy."""
+"""`Schedule`: an intended plan. One row per task, and one more per copy."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ class Schedule:
         if bad.any():
             r = int(np.flatnonzero(bad)[0])
             raise InvalidInput(
-                f"task {columns['task'][r]} is scheduled from {columns['start'][r]} to {columns['finish'][r]}; times must be finite"
+                f"task {columns['task'][r]} is scheduled from {columns['start'][r]} to "
+                f"{columns['finish'][r]}; times must be finite"
             )
         order = np.lexsort((columns["device"], columns["start"], columns["copy"], columns["task"]))
         return cls(

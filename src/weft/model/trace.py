@@ -1,4 +1,4 @@
-"""`Trace`: what happened, simulated or real. One row an execution, one entry a job."""
+"""`Trace`: an execution, simulated or real. One row per execution, one entry per job."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from weft.model.workload import Workload
 
 DONE, LOST, CANCELLED = 0, 1, 2
 STATUS = ("done", "lost", "cancelled")
-"""How an execution ended: finished, cut off by a device failure, or called off with its job."""
+"""How an execution ended: finished, cut off by a device failure, or cancelled with its job."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,7 +22,7 @@ class Trace:
 
     Attributes
     ----------
-    job, task, device : (x,) what ran where
+    job, task, device : (x,) job, task and device of each execution
     decided, start, finish : (x,) when it was committed to the device, began and ended
     status : (x,) DONE, LOST or CANCELLED
     batch : (x,) executions with the same number ran together

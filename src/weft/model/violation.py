@@ -33,7 +33,7 @@ class Violation:
 
 
 class Executions(NamedTuple):
-    """Finished executions sorted by instance: those of instance i are positions ptr[i]:ptr[i + 1]."""
+    """Finished executions sorted by instance: those of i are ptr[i]:ptr[i + 1]."""
 
     ptr: IntArray
     device: IntArray
@@ -52,7 +52,7 @@ class Executions(NamedTuple):
 
 
 class Inputs(NamedTuple):
-    """One entry for each row and incoming edge: when the parent first finished and when its data first arrived (inf: never)."""
+    """Per row and incoming edge: first finish of the parent and first arrival of its data."""
 
     row: IntArray
     edge: IntArray
@@ -90,13 +90,13 @@ def expand(ptr: IntArray, key: IntArray) -> tuple[IntArray, IntArray]:
 
 
 def overlaps(device: IntArray, start: FloatArray, finish: FloatArray) -> Iterator[tuple[int, int]]:
-    """Pairs (earlier, later) of rows that overlap on a device; none only if no two rows do.
+    """Yield pairs (earlier, later) of rows that overlap on a device; none only if no two do.
 
     A row without length may share its instant with others, but must not lie inside a longer one.
     """
     slack = TOLERANCE * np.maximum(np.abs(start), np.abs(finish))
     long = finish - start > slack
-    # Sorted just before its instant, a row without length follows every long row that begins before it.
+    # Sorted just before its instant, a row without length follows every long row begun before it.
     order = np.lexsort((finish, np.where(long, start, start - slack), device))
     place = np.where(long[order], np.arange(len(order)), -1)
     before = np.concatenate(([-1], np.maximum.accumulate(place)[:-1])) if len(order) else place
@@ -115,9 +115,12 @@ def inputs(
     device: IntArray,
     decided: FloatArray | None = None,
 ) -> Inputs:
-    """When the inputs of rows arrive: over all executions of a parent, the earliest of sent + (latency + data * per_byte).
+    """Return when the inputs of rows arrive, each from the earliest execution of its parent.
 
-    `first` is the number of the first instance of each row's job. Data is sent at the parent's finish, or, with `decided`, not before that.
+    An arrival is sent + (latency + data * per_byte).
+
+    `first` is the first instance of each row's job. Data is sent at the parent's finish, or, with
+    `decided`, not before that.
     """
     w, c = problem.workflow, problem.cluster
     row, position = expand(w.pred_ptr, task)
@@ -133,3 +136,41 @@ def inputs(
     local = np.zeros(len(row), bool)
     local[link[(source == target) & (arrival == arrived[link])]] = True
     return Inputs(row, edge, finished, arrived, local)
+
+
+def task_name(problem: Problem, task: int) -> str:
+    """The task as messages name it."""
+    return f"task '{problem.workflow.task_name(int(task))}'"
+
+
+def device_name(problem: Problem, device: int) -> str:
+    """The device as messages name it."""
+    return f"'{problem.cluster.names[int(device)]}'"
+
+
+def misfits(problem: Problem, task: IntArray, device: IntArray) -> Iterator[Violation]:
+    """Yield rows on a device that lacks memory or cores for them, or cannot run their kind."""
+    w, c = problem.workflow, problem.cluster
+    small = w.memory[task] > c.memory[device]
+    for r in np.flatnonzero(small).tolist():
+        need, room = w.memory[task[r]], c.memory[device[r]]
+        yield Violation(
+            "memory",
+            f"{task_name(problem, task[r])} needs {need:g} bytes, "
+            f"{device_name(problem, device[r])} has {room:g}",
+        )
+    narrow = w.cores[task] > c.cores[device]
+    for r in np.flatnonzero(narrow).tolist():
+        need, room = w.cores[task[r]], c.cores[device[r]]
+        yield Violation(
+            "cores",
+            f"{task_name(problem, task[r])} needs {need} cores, {device_name(problem, device[r])} "
+            f"has {room}",
+        )
+    for r in np.flatnonzero(
+        np.isinf(problem.pace[problem.row[task], device]) & ~small & ~narrow
+    ).tolist():
+        yield Violation(
+            "cannot run",
+            f"{task_name(problem, task[r])} cannot run on {device_name(problem, device[r])}",
+        )

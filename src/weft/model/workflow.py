@@ -1,4 +1,4 @@
-"""`Workflow`: what must be done. Tasks in columns, edges with bytes, choices between branches."""
+"""`Workflow`: tasks in columns, edges with bytes, choices between branches."""
 
 from __future__ import annotations
 
@@ -29,11 +29,13 @@ ALWAYS = -1
 class Choices:
     """Exclusive branches: when its task ends, each choice takes exactly one of its branches.
 
-    A task may own several choices (independent draws). An edge either is taken always (`edge_choice` is -1) or belongs to one
-    branch of one choice of its source. A branch without edges is allowed: "and then nothing".
+    A task may own several choices (independent draws). An edge either is taken always
+    (`edge_choice` is -1) or belongs to one branch of one choice of its source. A branch without
+    edges is allowed: "and then nothing".
 
-    A task runs when at least one of its incoming edges is taken, and waits until every incoming edge is decided
-    and the taken ones are finished; when none is taken the task is skipped, and so are its outgoing edges.
+    A task runs when at least one of its incoming edges is taken, and waits until every incoming
+    edge is decided and the taken ones are finished; when none is taken the task is skipped, and so
+    are its outgoing edges.
 
     Attributes
     ----------
@@ -88,15 +90,17 @@ class Choices:
 class Workflow:
     """A directed acyclic graph of tasks, frozen and validated once.
 
-    Edges are kept sorted by (src, dst), whatever order they came in, so equal graphs give equal plans.
+    Edges are kept sorted by (src, dst), whatever order they came in, so equal graphs give equal
+    plans.
 
     Parameters
     ----------
-    work : (n,) units of work; a device does `speed` units a second
+    work : (n,) units of work; a device does `speed` units per second
     src, dst, data : (m,) edges and the bytes they carry
     kinds : names of the task kinds; `kind` : (n,) the kind of each task
     memory : (n,) bytes a task needs on its device; `cores` : (n,) cores it needs there
-    durations : device kind or device name -> (n,) seconds; NaN where the task cannot run there. Where given, it wins over work / speed.
+    durations : device kind or device name -> (n,) seconds; NaN where the task cannot run there.
+        Where given, it wins over work / speed.
     choices : exclusive branches; see `Choices`
     names : task names, or None for "t0", "t1", ...
 
@@ -151,7 +155,7 @@ class Workflow:
         self._check_choices()
         assign(self, order=frozen(self._topological_order()))
 
-    # -- what it is made of -------------------------------------------------
+    # -- parts -------------------------------------------------------------
 
     order: IntArray = field(init=False, repr=False)
     """A topological order of the tasks: 0, 1, 2, ... where the numbering is one already."""
@@ -189,7 +193,7 @@ class Workflow:
 
     @cached_property
     def succ_ptr(self) -> IntArray:
-        """(n + 1,) where each task's outgoing edges begin; edges are sorted by source, so edge numbers are positions."""
+        """(n + 1,) where each task's outgoing edges begin; edges are sorted by source."""
         return frozen(
             np.concatenate(([0], np.cumsum(np.bincount(self.src, minlength=self.n)))).astype(
                 np.int64
@@ -253,7 +257,8 @@ class Workflow:
             if outside.any():
                 e = int(np.flatnonzero(outside)[0])
                 raise InvalidInput(
-                    f"edge {e} has the {end} {column[e]}, but there are {self.n} tasks (0 to {self.n - 1})"
+                    f"edge {e} has the {end} {column[e]}, but there are {self.n} tasks (0 to "
+                    f"{self.n - 1})"
                 )
         refuse_negative(
             self.data,
@@ -273,7 +278,8 @@ class Workflow:
             if len(twice):
                 e = order[twice[0]]
                 raise InvalidInput(
-                    f"edge {self._quoted(int(self.src[e]))} -> {self._quoted(int(self.dst[e]))} is given twice"
+                    f"edge {self._quoted(int(self.src[e]))} -> {self._quoted(int(self.dst[e]))} "
+                    "is given twice"
                 )
             for column in ("src", "dst", "data"):
                 assign(self, **{column: frozen(getattr(self, column)[order])})
@@ -294,7 +300,8 @@ class Workflow:
             or (np.diff(ends) < 0).any()
         ):
             raise InvalidInput(
-                f"{len(choices)} choices begin at {ends.tolist()} among {count} probabilities and {labels} labels"
+                f"{len(choices)} choices begin at {ends.tolist()} among {count} probabilities and "
+                f"{labels} labels"
             )
 
     def _check_choices(self) -> None:
@@ -308,7 +315,8 @@ class Workflow:
             if not len(share) or not (share >= 0).all() or abs(float(share.sum()) - 1.0) > 1e-9:
                 rule = "they must not be negative and must add up to 1"
                 raise InvalidInput(
-                    f"the branches of {self._quoted(task)} have probabilities {share.tolist()}; {rule}"
+                    f"the branches of {self._quoted(task)} have probabilities {share.tolist()}; "
+                    f"{rule}"
                 )
         for e in np.flatnonzero(choices.edge_choice != ALWAYS).tolist():
             c, b = int(choices.edge_choice[e]), int(choices.edge_branch[e])
@@ -318,7 +326,8 @@ class Workflow:
                 )
             if choices.task[c] != self.src[e]:
                 raise InvalidInput(
-                    f"edge {e} leaves {self._quoted(int(self.src[e]))} but its choice belongs to {self._quoted(int(choices.task[c]))}"
+                    f"edge {e} leaves {self._quoted(int(self.src[e]))} "
+                    f"but its choice belongs to {self._quoted(int(choices.task[c]))}"
                 )
 
     def _topological_order(self) -> IntArray:
@@ -337,7 +346,7 @@ class Workflow:
         return np.asarray(order, np.int64)
 
     def _a_cycle(self, waiting: list[int]) -> str:
-        # Walk backwards among the tasks that were never freed: each has such a predecessor, so the walk must close.
+        # Walk backwards among tasks that were never freed: each has such a parent, so it closes.
         ptr, edge = self.pred_ptr, self.pred_edge
         at = next(i for i in range(self.n) if waiting[i] > 0)
         seen: dict[int, int] = {}

@@ -27,7 +27,7 @@ from weft.model.problem import Problem
 class Workload:
     """Jobs in order of arrival. Job `j` runs `problems[template[j]]`.
 
-    An *instance* is one task of one job; instances are numbered job by job, so a lower number never arrived later.
+    An *instance* is one task of one job; instances are numbered job by job, in order of arrival.
 
     Examples
     --------
@@ -55,7 +55,10 @@ class Workload:
         priority: ArrayLike = 0.0,
         name: str | None = None,
     ) -> Workload:
-        """Make a workload; jobs are sorted by arrival. Without `template`, one problem serves all jobs or each job has its own."""
+        """Make a workload; jobs are sorted by arrival.
+
+        Without `template`, one problem serves all jobs, or each job has its own.
+        """
         problems = (problems,) if isinstance(problems, Problem) else tuple(problems)
         if not problems:
             raise InvalidInput("a workload needs at least one problem")
@@ -101,7 +104,8 @@ class Workload:
         for problem in self.problems[1:]:
             if problem.cluster is not self.cluster and not _alike(problem.cluster, self.cluster):
                 raise InvalidInput(
-                    f"problem '{problem.name}' is bound to cluster '{problem.cluster.name}', the first one to '{self.cluster.name}'"
+                    f"problem '{problem.name}' is bound to cluster '{problem.cluster.name}', the "
+                    f"first one to '{self.cluster.name}'"
                 )
 
     @property
@@ -147,7 +151,7 @@ class Workload:
 
 
 def _alike(one: Cluster, other: Cluster) -> bool:
-    """Whether two clusters are the same machines for a simulation: speeds are in the problems already."""
+    """Whether a simulation sees the same machines: speeds are in the problems already."""
     columns = ("latency", "bandwidth", "memory", "batch")
     return one.names == other.names and all(
         np.array_equal(getattr(one, c), getattr(other, c)) for c in columns

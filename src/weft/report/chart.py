@@ -39,7 +39,8 @@ class Chart:
     decided : (x,) when each row was committed, if data moves only then; None when it moves eagerly
     lanes : (p,) device numbers from top to bottom
     outcome : (choices,) which branches were taken; None before anything happened
-    pauses : (k, 4) device, from, to and pace of the times a device was slower (or, at pace inf, down)
+    pauses : (k, 4) device, from, to and pace of the times a device was slower (or, at pace inf,
+        down)
     """
 
     title: str
@@ -75,7 +76,8 @@ class Chart:
         if isinstance(result, Schedule):
             if problem is None:
                 raise InvalidInput(
-                    "a Schedule does not know its tasks' names; give its problem too: gantt_html(schedule, problem)"
+                    "a Schedule does not know its tasks' names; give its problem too: "
+                    "gantt_html(schedule, problem)"
                 )
             return _of_schedule(result, problem, title or problem.name)
         if isinstance(result, Planned):
@@ -85,7 +87,8 @@ class Chart:
                 title or f"{result.problem.name}: {getattr(result, 'planner', 'plan')}",
             )
         raise InvalidInput(
-            f"a Gantt chart is made of a Schedule, a Plan or a Trace, not of {type(result).__name__}"
+            "a Gantt chart is made of a Schedule, a Plan or a Trace, not of "
+            f"{type(result).__name__}"
         )
 
     def __len__(self) -> int:
@@ -158,7 +161,8 @@ def _of_schedule(schedule: Schedule, problem: Problem, title: str) -> Chart:
     ):
         if len(column) and not 0 <= column.min() <= column.max() < limit:
             raise InvalidInput(
-                f"the schedule names {what} {column.max()}, but problem '{problem.name}' has {limit} {what}s"
+                f"the schedule names {what} {column.max()}, but problem '{problem.name}' has "
+                f"{limit} {what}s"
             )
     rows = len(schedule)
     columns = {
@@ -199,7 +203,8 @@ def _sorted(columns: dict[str, np.ndarray], workload: Workload) -> dict[str, Any
     lanes = np.argsort([number[node] for node in nodes], kind="stable")
     lane = np.empty(len(lanes), np.int64)
     lane[lanes] = np.arange(len(lanes))
-    # Members of one batch share their start but, if cancelled, not their finish: sorted like this they stay together.
+    # Members of one batch share their start but, if cancelled, not their finish: sorted like this
+    # they stay together.
     order = np.lexsort(
         (
             columns["task"],

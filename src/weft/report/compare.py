@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -26,7 +25,9 @@ from weft.report.tables import Column, table_text
 Contender = Any
 """The name of a planner or policy, a planner, or whatever `simulate` takes as a policy."""
 
-Watch = Callable[[Sequence[tuple[Problem, Contender]]], Iterable[tuple[Problem, Contender]]]
+CompareProgress = Callable[
+    [Sequence[tuple[Problem, Contender]]], Iterable[tuple[Problem, Contender]]
+]
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,8 @@ class Row:
     kind : planner or policy
     makespan : seconds in the simulator; planned : seconds the plan promised (NaN for a policy)
     slr, speedup, utilisation : see `weft.model.metrics`
-    gap : makespan / bound - 1, where the bound is proven for the estimated durations (NaN for conditional workflows)
+    gap : makespan / bound - 1, where the bound is proven for the estimated durations (NaN for
+        conditional workflows)
     seconds : time to plan (NaN for a policy, which decides as it goes)
     refusal : why there are no figures: what the contender does not support
     """
@@ -85,17 +87,14 @@ class Comparison:
         ]
         return {"scenarios": self.scenarios, "seed": self.seed, "bounds": self.bounds, "rows": rows}
 
-    def to_json(self) -> str:
-        """The table as JSON."""
-        return json.dumps(self.document(), indent=2, allow_nan=False)
-
     def to_html(self, path: str | Path) -> None:
         """Write a self-contained page: the table, the DAGs and the Gantt charts."""
         several = f", mean of {self.scenarios} drawn futures" if self.scenarios > 1 else ""
         write_report(
             path,
             title="Comparison of planners and policies",
-            lead=f"Every contender in the same simulator on the same scenarios (seed {self.seed}{several}).",
+            lead="Every contender in the same simulator on the same scenarios (seed "
+            f"{self.seed}{several}).",
             sections=[self._page_section(problem) for problem in self.problems],
         )
 
@@ -169,7 +168,7 @@ def compare(
     scenarios: int = 1,
     seed: int = 0,
     seconds: float | None = None,
-    watch: Watch = lambda pairs: pairs,
+    progress: CompareProgress = lambda pairs: pairs,
     **uncertainty: float,
 ) -> Comparison:
     """Run every contender on every problem under the same scenarios; plans are replayed.
@@ -177,7 +176,8 @@ def compare(
     Parameters
     ----------
     contenders : names of planners and policies (where a name is both, the planner), or objects
-    scenarios : futures to draw; further options (noise, bias, slowdowns, failures) say how uncertain they are
+    scenarios : futures to draw; further options (noise, bias, slowdowns, failures) say how
+        uncertain they are
     seconds : time limit of each plan, for planners that search
 
     Examples
@@ -203,7 +203,7 @@ def compare(
     for contender in chosen:
         _warm(contender)
     labels = _labels(chosen)
-    for problem, contender in watch([(p, c) for p in problems for c in chosen]):
+    for problem, contender in progress([(p, c) for p in problems for c in chosen]):
         label = labels[id(contender)]
         row, trace = _measure(
             problem,
@@ -303,7 +303,8 @@ def _contender(given: Contender) -> Contender:
     if given in POLICIES.names():
         return POLICIES.create(given)
     raise UnknownName(
-        f"unknown planner or policy '{given}'{closest(given, [*PLANNERS.names(), *POLICIES.names()])}"
+        "unknown planner or policy "
+        f"'{given}'{closest(given, [*PLANNERS.names(), *POLICIES.names()])}"
     )
 
 

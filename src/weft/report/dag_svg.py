@@ -92,7 +92,10 @@ def _about(workflow: Workflow, task: int) -> str:
 
 def _task_edge(workflow: Workflow, edge: int) -> _Edge:
     u, v = int(workflow.src[edge]), int(workflow.dst[edge])
-    about = f"{workflow.task_name(u)} → {workflow.task_name(v)}: {format_bytes(float(workflow.data[edge]))}"
+    about = (
+        f"{workflow.task_name(u)} → {workflow.task_name(v)}: "
+        f"{format_bytes(float(workflow.data[edge]))}"
+    )
     choices, choice = workflow.choices, int(workflow.choices.edge_choice[edge])
     if choice == ALWAYS:
         return _Edge(u, v, about)
@@ -123,7 +126,10 @@ def _summary(workflow: Workflow) -> _Picture:
         nodes.append(_Node(label, f"{size:,} tasks of kind {names[kind]}", kind, level))
     edges = _summed_edges(workflow, member.reshape(-1), band, len(found))
     by = "level" if bands == levels else f"band of about {levels / bands:.0f} levels"
-    note = f"{workflow.n:,} tasks and {workflow.m:,} edges, drawn as one box for each {by} and kind with the number of its tasks"
+    note = (
+        f"{workflow.n:,} tasks and {workflow.m:,} edges, drawn as one box for each {by} and kind "
+        "with the number of its tasks"
+    )
     inside = "" if bands == levels else "; edges inside a band are left out"
     return _Picture(nodes, edges, sorted(names.items()), note + inside)
 

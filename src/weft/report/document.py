@@ -72,7 +72,10 @@ def document(*, title: str, body: str, page_class: str) -> str:
     """Wrap a body into a page. Its policy lets only the page's own script run, and forbids all network access."""
     script = _script()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    policy = f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+    policy = (
+        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src "
+        "data:; base-uri 'none'; form-action 'none'"
+    )
     values = {
         "policy": policy,
         "title": escaped(title),

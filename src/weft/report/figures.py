@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from weft.errors import InvalidInput
 from weft.report.matplot import drawing, inline_svg
-from weft.report.palette import LIGHT, category, mixed, text_on
+from weft.report.palette import LIGHT, category
 from weft.report.quantities import format_number, shortened
 
 WIDTH, HEIGHT = 6.4, 3.8
@@ -118,49 +118,6 @@ def bar_figure(
         return _finished(figure, axes, title, "", y_label, legend=len(groups) > 1)
 
 
-def heat_figure(
-    values: ArrayLike,
-    *,
-    rows: Sequence[str],
-    columns: Sequence[str],
-    title: str,
-    x_label: str = "",
-    y_label: str = "",
-    unit: str = "",
-    size: tuple[float, float] = (WIDTH, HEIGHT),
-) -> str:
-    """A table as colours, from pale to blue, with the number in every cell while there is room; NaN stays empty."""
-    table = np.asarray(values, float)
-    if table.shape != (len(rows), len(columns)):
-        raise InvalidInput(
-            f"heat map '{title}' has values of shape {table.shape}, but {len(rows)} rows and {len(columns)} columns"
-        )
-    with drawing(*size) as (figure, axes):
-        from matplotlib.colors import LinearSegmentedColormap
-
-        shades = [
-            mixed(category(0), LIGHT["paper"], 0.92),
-            category(0),
-            mixed(category(0), "#000000", 0.55),
-        ]
-        mesh = axes.pcolormesh(
-            table,
-            cmap=LinearSegmentedColormap.from_list("weft", shades),
-            edgecolors="face",
-            linewidth=0.4,
-        )
-        axes.invert_yaxis()
-        axes.set_xticks(np.arange(len(columns)) + 0.5, _short(columns))
-        axes.set_yticks(np.arange(len(rows)) + 0.5, _short(rows))
-        axes.tick_params(length=0)
-        axes.spines[:].set_visible(False)
-        if table.size <= 150:
-            _cell_numbers(axes, table, mesh)
-        bar = figure.colorbar(mesh, ax=axes, label=unit)
-        bar.outline.set_visible(False)
-        return _finished(figure, axes, title, x_label, y_label, legend=False)
-
-
 def pareto_figure(
     points: Mapping[str, tuple[float, float]],
     *,
@@ -241,23 +198,6 @@ def _tick_points(axes: Any, series: Mapping[str, Series]) -> None:
     if len(points) <= 9:
         axes.set_xticks(points, [format_number(float(x)) for x in points])
         axes.xaxis.minorticks_off()
-
-
-def _cell_numbers(axes: Any, table: np.ndarray, mesh: Any) -> None:
-    from matplotlib.colors import to_hex
-
-    for (i, j), value in np.ndenumerate(table):
-        if np.isfinite(value):
-            ink = text_on(to_hex(mesh.cmap(mesh.norm(value))))
-            axes.text(
-                j + 0.5,
-                i + 0.5,
-                format_number(float(value), digits=3),
-                ha="center",
-                va="center",
-                fontsize=8.5,
-                color=ink,
-            )
 
 
 def _finished(

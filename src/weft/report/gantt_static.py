@@ -35,7 +35,8 @@ def save_gantt(
         path.write_bytes(gantt_png(result, problem, title=title))
     else:
         raise InvalidInput(
-            f"'{path.name}' ends in '{path.suffix}'; a Gantt chart is written to .html, .svg or .png{_near(suffix)}"
+            f"'{path.name}' ends in '{path.suffix}'; a Gantt chart is written to .html, .svg or "
+            f".png{_near(suffix)}"
         )
     return path
 

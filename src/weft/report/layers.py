@@ -1,8 +1,9 @@
 """Placing a layered graph on the plane: order within layers against crossings, then straight-ish edges.
 
-The layered method of Sugiyama, Tagawa and Toda ("Methods for Visual Understanding of Hierarchical System Structures", IEEE Trans. SMC
-11(2), 1981): edges that pass a layer get a bend there, layers are sorted by the mean place of their neighbours (barycentre), up and down
-in turn, and the order with the fewest crossings is kept.
+The layered method of Sugiyama, Tagawa and Toda ("Methods for Visual Understanding of Hierarchical
+System Structures", IEEE Trans. SMC 11(2), 1981): edges that pass a layer get a bend there, layers
+are sorted by the mean place of their neighbours (barycentre), up and down in turn, and the order
+with the fewest crossings is kept.
 """
 
 from __future__ import annotations

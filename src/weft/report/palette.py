@@ -1,8 +1,9 @@
 """The one definition of colours: charts, figures and pages all read it here.
 
-The first seven categories are Paul Tol's "bright" scheme with orange in place of its grey (grey means "no category" here); it stays
-legible for colour-blind readers (P. Tol, "Colour Schemes", SRON/EPS/TN/09-002, 2021, section 2). The five after them come from his
-"muted" scheme. Beyond twelve the colours repeat: names in tooltips and labels tell them apart.
+The first seven categories are Paul Tol's "bright" scheme with orange in place of its grey (grey
+means "no category" here); it stays legible for colour-blind readers (P. Tol, "Colour Schemes",
+SRON/EPS/TN/09-002, 2021, section 2). The five after them come from his "muted" scheme. Beyond
+twelve the colours repeat: names in tooltips and labels tell them apart.
 """
 
 from __future__ import annotations
@@ -106,7 +107,8 @@ def css_variables() -> str:
     """The palette as CSS custom properties, with the dark one under `prefers-color-scheme`."""
     light = LIGHT | _numbered(CATEGORIES)
     dark = DARK | _numbered([brighter(color) for color in CATEGORIES])
-    return f":root{{color-scheme:light dark;{_declared(light)}}}\n@media (prefers-color-scheme:dark){{:root{{{_declared(dark)}}}}}\n"
+    dark_rule = f"@media (prefers-color-scheme:dark){{:root{{{_declared(dark)}}}}}"
+    return f":root{{color-scheme:light dark;{_declared(light)}}}\n{dark_rule}\n"
 
 
 def variable(name: str) -> str:

@@ -40,7 +40,8 @@ class PairedTest:
 def paired_t_test(first: ArrayLike, second: ArrayLike) -> PairedTest:
     """Two-sided paired t-test of `first - second`.
 
-    Without any spread the answer is certain: p is 1 for equal columns, 0 where all pairs differ by the same amount.
+    Without any spread the answer is certain: p is 1 for equal columns, 0 where all pairs differ by
+    the same amount.
 
     Examples
     --------
@@ -57,11 +58,6 @@ def paired_t_test(first: ArrayLike, second: ArrayLike) -> PairedTest:
 
     t = mean / (spread / np.sqrt(n))
     return PairedTest(mean, float(t), float(2 * student.sf(abs(t), n - 1)), mean / spread, n)
-
-
-def cohens_d(first: ArrayLike, second: ArrayLike) -> float:
-    """Cohen's d for pairs: mean difference over the standard deviation of the differences (Cohen 1988, section 2.3: d_z)."""
-    return paired_t_test(first, second).effect
 
 
 def bootstrap_mean(
@@ -81,30 +77,6 @@ def bootstrap_mean(
         draws,
         seed,
         "mean",
-    )
-
-
-def bootstrap_mean_ratio(
-    first: ArrayLike,
-    second: ArrayLike,
-    *,
-    confidence: float = 0.95,
-    draws: int = 10_000,
-    seed: int = 0,
-) -> Interval:
-    """Bootstrap interval of mean(first) / mean(second); pairs are drawn together."""
-    table = _table(first, second)
-    if not (table[:, 1] > 0).all():
-        raise InvalidInput(
-            f"the ratio of means needs positive values below the line; the smallest is {table[:, 1].min():g}"
-        )
-    return _bootstrap(
-        table,
-        lambda t: t[..., 0].mean(axis=-1) / t[..., 1].mean(axis=-1),
-        confidence,
-        draws,
-        seed,
-        "mean ratio",
     )
 
 
@@ -184,7 +156,8 @@ def _column(values: ArrayLike) -> FloatArray:
         raise InvalidInput("statistics of no values; give at least one")
     if not np.isfinite(column).all():
         raise InvalidInput(
-            f"value {int(np.flatnonzero(~np.isfinite(column))[0])} is not finite; leave out what did not end"
+            f"value {int(np.flatnonzero(~np.isfinite(column))[0])} is not finite; leave out what "
+            "did not end"
         )
     return column
 

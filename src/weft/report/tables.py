@@ -23,7 +23,8 @@ class Column:
     Parameters
     ----------
     key : of the rows; `title` : above the column, the key by default
-    unit : "s" and "B" choose a fitting unit for each value, "%" shows shares as percent, anything else stands beside the title
+    unit : "s" and "B" choose a fitting unit for each value, "%" shows shares as percent, anything
+        else stands beside the title
     digits : significant digits; `places` : decimal places instead
     best : mark the smallest ("min") or largest ("max") value
     """
@@ -106,37 +107,6 @@ def table_text(
     widths = [max(map(len, column)) for column in zip(table.headings, *cells, strict=True)]
     lines = [table.headings, ["-" * w for w in widths], *cells]
     return "\n".join(_aligned(line, widths, table.numeric) for line in lines)
-
-
-def table_markdown(
-    rows: Iterable[Row],
-    columns: Columns | None = None,
-    *,
-    sort: str | None = None,
-    descending: bool = False,
-) -> str:
-    r"""A Markdown table; the best values are bold.
-
-    Examples
-    --------
-    >>> print(table_markdown([{"name": "a|b", "x": 1.5}]))
-    | name | x |
-    | :--- | ---: |
-    | a\|b | 1.5 |
-    """
-    table = _table(rows, columns, sort, descending)
-    cells = [
-        [
-            f"**{_markdown(text)}**" if (i, j) in table.best else _markdown(text)
-            for j, text in enumerate(line)
-        ]
-        for i, line in enumerate(table.cells)
-    ]
-    rule = ["---:" if numeric else ":---" for numeric in table.numeric]
-    return "\n".join(
-        "| " + " | ".join(line) + " |"
-        for line in [[_markdown(h) for h in table.headings], rule, *cells]
-    )
 
 
 def table_html(
@@ -235,12 +205,6 @@ def _aligned(line: list[str], widths: list[int], numeric: list[bool]) -> str:
 
 def _one_line(text: str) -> str:
     return " ".join(text.splitlines()) if "\n" in text or "\r" in text else text
-
-
-def _markdown(text: str) -> str:
-    return (
-        escaped(_one_line(text)).replace("|", "\\|").replace("&#x27;", "'").replace("&quot;", '"')
-    )
 
 
 def _number(numeric: bool) -> str:

@@ -1,1 +1,24 @@
-"""What would happen: one event simulator, compiled and readable, for plans, rules, policies and learners."""
+"""The event simulator, compiled and in plain Python.
+
+- `simulate`: a plan, a rule or a policy on a workload in one scenario
+- `view`: `View`, `Decision` and the protocols of policies
+- `rule`: a priority rule that runs inside the kernel
+- `reference`: the slow twin of the kernel, one moment at a time
+- `lifecycle`: states of instances and devices without clock and I/O, shared with real runs
+- `story`: states, transitions and the log of each instance
+- `device_state`: queues, commands and executions of a device
+- `kernel`: the compiled event kernel and the searches that planners and policies share
+- `vector`: many step-wise simulations of a stream, for learning
+"""
+
+__all__ = [
+    "device_state",
+    "kernel",
+    "lifecycle",
+    "reference",
+    "rule",
+    "simulate",
+    "story",
+    "vector",
+    "view",
+]

@@ -1,4 +1,4 @@
-"""A device at work: its queue, what runs on it, the commands it gets and the executions it leaves behind."""
+"""The state of a device: its queue, its running group, commands and executions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from math import inf, nan
 
 @dataclass(eq=False)
 class Group:
-    """What runs together on a device."""
+    """Instances that run together on a device."""
 
     members: list[int]
     device: int

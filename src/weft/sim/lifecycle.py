@@ -1,7 +1,8 @@
-"""The life of instances and devices: events in, commands out; no clock and no I/O of its own.
+"""Lifecycle of instances and devices: events in, commands out; no clock and no I/O.
 
-A simulation drives it with the times of a scenario, a real run with a real clock. It knows what may happen next, never how long
-anything really takes: the caller says when a group ended, and which branches its choices took. docs/simulator.md is its definition.
+A simulation drives it with the times of a scenario, a real run with a real clock. It defines which
+event may follow, never how long an execution takes: the caller reports when a group ended and which
+branches its choices took. `docs/simulator.md` is the definition.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Lifecycle:
     Parameters
     ----------
     eager : data moves when it is produced, or (False) when its consumer is committed
-    planned : a plan is carried out: rows are committed before they are ready, and stay on their device when it fails
+    planned : replay a plan: rows are committed before they are ready and stay on a failed device
     keys : (instances,) order in which ready instances join a batch, ties by number
 
     Examples
@@ -83,7 +84,7 @@ class Lifecycle:
         self.results: list[list[tuple[int, float]]] = [[] for _ in self.place]
         """Where and when an instance was finished: the places its data can be read from."""
         self.started = np.full(len(self.place), nan)
-        """When what finished an instance first had been started."""
+        """Return when the execution that finished an instance first was started."""
         self.inputs: list[list[tuple[int, int]]] = [[] for _ in self.place]
         """(parent, edge) over the incoming edges that were taken."""
         self.outcome = np.full(int(workload.first_choice[-1]), -1, np.int64)
@@ -115,7 +116,7 @@ class Lifecycle:
     def commit(
         self, instances: Sequence[int], device: int, now: float, *, copy: bool = False
     ) -> None:
-        """Put a group at the end of a device's queue. Only a plan may do so before the instances are ready."""
+        """Append a group to a device's queue; only a plan may do so before it is ready."""
         for i in instances:
             why = self.refusal(i, device)
             if why:
@@ -136,7 +137,7 @@ class Lifecycle:
     def commit_with_copy(
         self, instances: Sequence[int], device: int, now: float, parent: int
     ) -> None:
-        """Put a copy of a done parent at the end of a device's queue, and a group behind it."""
+        """Append a copy of a done parent, and a group behind it, to a device's queue."""
         self.machines[device].queue.append(Group([parent], device, now, copy=True))
         self.stories.note(
             parent, now, f"copy committed to device '{self.workload.cluster.names[device]}'"
@@ -145,11 +146,11 @@ class Lifecycle:
         self.machines[device].queue[-1].copied = parent
 
     def block(self, device: int, until: float) -> None:
-        """Start nothing on a device until a time."""
+        """Start no group on a device until a time."""
         self.machines[device].blocked_until = until
 
     def start_due(self, device: int, now: float) -> Start | Wake | None:
-        """Start the head of a device's queue if it can start now; otherwise say when to look again, if that is known."""
+        """Start the head of a device's queue if possible, else return when to look again."""
         machine = self.machines[device]
         if machine.pace == inf or machine.running is not None:
             return None
@@ -169,7 +170,7 @@ class Lifecycle:
         return Start(group)
 
     def finish(self, device: int, now: float, outcomes: Mapping[int, int] | None = None) -> None:
-        """The running group of a device ended; `outcomes` tells the branch of each choice its members own (see `choices_of`)."""
+        """Finish the running group; `outcomes` has the branch of each choice of its members."""
         group = self._take_running(device, now)
         for i in group.members:
             self._record(group, i, now, DONE)
@@ -186,7 +187,7 @@ class Lifecycle:
             self._count_down(i, now)
 
     def lose(self, device: int, now: float, note: str = "failed") -> Group:
-        """The running group of a device is lost. Its members become ready again; a plan keeps it, at the head of the queue."""
+        """Lose the running group: its members are ready again, or a plan keeps it at the head."""
         group = self._take_running(device, now)
         for i in group.members:
             self._record(group, i, now, LOST)
@@ -206,7 +207,7 @@ class Lifecycle:
         return group
 
     def change_pace(self, device: int, pace: float, now: float) -> Group | None:
-        """A device takes `pace` times as long from now on; inf: it fails. Return the group that was lost by that, if any."""
+        """Set the slowdown of a device (inf: it fails); return the group that was lost, if any."""
         machine = self.machines[device]
         old, machine.pace = machine.pace, pace
         if pace < inf:
@@ -224,7 +225,7 @@ class Lifecycle:
         return lost
 
     def cancel(self, job: int, now: float) -> list[int]:
-        """Call a job off. Return the devices whose running group ended by that, since no member was left."""
+        """Cancel a job; return the devices whose running group ended because of it."""
         if self._ended[job]:
             return []
         for i in self._instances(job):
@@ -259,7 +260,7 @@ class Lifecycle:
         return self.problem(instance).duration(self.place[instance][1], device) < inf
 
     def refusal(self, instance: int, device: int) -> str | None:
-        """Why an instance must not be committed to a device now; None when it may."""
+        """Return why an instance must not be committed to a device now, or None."""
         name = self.workload.cluster.names[device]
         if not self.can_run(instance, device):
             return f"device '{name}' cannot run it"
@@ -270,7 +271,7 @@ class Lifecycle:
         return f"device '{name}' is down" if self.machines[device].pace == inf else None
 
     def copy_refusal(self, parent: int, instance: int, device: int) -> str | None:
-        """Why a parent must not be copied to a device ahead of an instance; None when it may. The instance itself may be committed."""
+        """Return why a parent must not be copied ahead of an instance to a device, or None."""
         (job, task), w = self.place[instance], self.problem(instance).workflow
         if (
             parent - int(self.workload.first_instance[job])
@@ -283,11 +284,12 @@ class Lifecycle:
         return (
             None
             if able
-            else f"device '{self.workload.cluster.names[device]}' cannot run {self.stories.names[parent]}"
+            else f"device '{self.workload.cluster.names[device]}' cannot run "
+            f"{self.stories.names[parent]}"
         )
 
     def batch(self, instance: int, device: int) -> list[int]:
-        """The group of a decision: the instance and the ready ones of its kind that fit beside it on the device."""
+        """Return the instance and the ready ones of its kind that fit beside it on the device."""
         cluster = self.workload.cluster
         group, room = [instance], int(cluster.batch[device])
         memory = self._memory(instance)
@@ -306,9 +308,9 @@ class Lifecycle:
     def arrival(
         self, members: Sequence[int], device: int, decided: float, *, copied: int = -1
     ) -> float:
-        """When the inputs of a group are all on a device: the latest input, each from the place it can be had from first.
+        """Return when the inputs of a group are all on a device, each from its nearest source.
 
-        Those from the parent `copied` are left out.
+        Inputs from the parent `copied` are left out.
         """
         latest = 0.0
         for i in members:
@@ -334,7 +336,7 @@ class Lifecycle:
         return m.pace < inf and now >= m.blocked_until and m.running is None and not m.queue
 
     def free_at(self, device: int, now: float) -> float:
-        """When a device is expected to have finished all that is committed to it; inf when down."""
+        """Return when a device is expected to have finished its commitments; inf when down."""
         machine = self.machines[device]
         if machine.pace == inf:
             return inf
@@ -346,7 +348,7 @@ class Lifecycle:
         return t
 
     def started_at(self) -> FloatArray:
-        """(instances,) when what runs, or finished an instance first, was started; NaN before."""
+        """(instances,) start of the running or first finished execution; NaN before."""
         started = self.started.copy()
         for machine in self.machines:
             if machine.running is not None and not machine.running.copy:
@@ -354,7 +356,7 @@ class Lifecycle:
         return started
 
     def view(self, now: float) -> View:
-        """What a policy may know."""
+        """Return the view of a policy."""
         devices = range(len(self.machines))
         first = [results[0] if results else (-1, nan) for results in self.results]
         return View(
@@ -473,14 +475,15 @@ class Lifecycle:
         for c in self.choices_of(instance):
             count = len(choices.branches(c - first))
             if not 0 <= outcomes.get(c, -1) < count:
-                said = f"branch {outcomes[c]}" if c in outcomes else "no branch"
+                found = f"branch {outcomes[c]}" if c in outcomes else "no branch"
                 raise InvalidInput(
-                    f"{self.stories.names[instance]} ended with {said} for choice {c}; it has branches 0 to {count - 1}"
+                    f"{self.stories.names[instance]} ended with {found} for choice {c}; "
+                    f"it has branches 0 to {count - 1}"
                 )
             self.outcome[c] = outcomes[c]
 
     def _decide_edges(self, instance: int, now: float) -> None:
-        """Decide the outgoing edges of a done instance, and of all that is skipped by that, depth first."""
+        """Decide the edges of a done instance, and of all that become skipped, depth first."""
         stack = self._outgoing(instance)
         while stack:
             parent, edge, child, taken = stack.pop()
@@ -496,7 +499,7 @@ class Lifecycle:
                 stack.extend(self._outgoing(child))
 
     def _outgoing(self, instance: int) -> list[tuple[int, int, int, bool]]:
-        """(instance, edge, instance it leads to, taken) of the outgoing edges, last first: a stack."""
+        """(instance, edge, target, taken) of the outgoing edges, last first: a stack."""
         job, task = self.place[instance]
         first, choices = self._first[job], int(self.workload.first_choice[job])
         ran = self.stories.state[instance] is State.DONE
@@ -518,7 +521,7 @@ class Lifecycle:
         self._count_down(instance, now)
 
     def _purge(self, device: int, now: float) -> bool:
-        """Drop skipped and cancelled instances from a device; whether its running group ended by that."""
+        """Drop skipped and cancelled instances; return whether the running group ended."""
         gone = (State.SKIPPED, State.CANCELLED)
         machine = self.machines[device]
         for group in machine.queue:

@@ -1,4 +1,7 @@
-"""The slow, readable simulator: docs/simulator.md said in Python, moment by moment. The compiled kernel must agree to the last bit."""
+"""The slow twin of the kernel: `docs/simulator.md` in plain Python, moment by moment.
+
+The compiled kernel must agree with it to the last bit.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ def simulate_reference(
 ) -> Trace:
     """Simulate a policy, a rule, or the replay of schedules (one for each problem of the workload).
 
-    Without a scenario, durations are as estimated, nothing fails, and the outcomes of choices are drawn with the seed.
+    Without a scenario, durations are as estimated, no device fails, and outcomes are drawn.
 
     Examples
     --------
@@ -86,7 +89,7 @@ class Simulation:
         self.arrived = [False] * self.workload.jobs
 
     def run(self) -> Trace:
-        """Live moment after moment until every job is finished or cancelled."""
+        """Simulate moment after moment until every job is finished or cancelled."""
         while self.life.jobs_left:
             self.now = self._next_moment()
             self._finishes()
@@ -153,7 +156,7 @@ class Simulation:
                         self.life.commit([first + task], device, self.now, copy=copy)
 
     def _look(self, device: int) -> None:
-        """Start what a device can start now, or note when it wakes up."""
+        """Start the next group of a device, or note when to look at it again."""
         due = self.life.start_due(device, self.now)
         self.wakes[device] = due.at if isinstance(due, Wake) else inf
         if isinstance(due, Start):
@@ -169,7 +172,8 @@ class Simulation:
                 if not self.now < said.until < inf:
                     name = self.workload.cluster.names[device]
                     raise InvalidInput(
-                        f"policy '{self.name}' blocks device '{name}' until {said.until}; now it is {self.now:g}"
+                        f"policy '{self.name}' blocks device '{name}' until {said.until}; "
+                        f"it is {self.now:g} now"
                     )
                 self.life.block(device, float(said.until))
             else:
@@ -202,7 +206,8 @@ class Simulation:
     def _checked_device(self, said: Decision | Block) -> int:
         if not isinstance(said, Decision | Block):
             raise InvalidInput(
-                f"policy '{self.name}' returned {said!r}; it must return a Decision, a Block or None"
+                f"policy '{self.name}' returned {said!r}; "
+                "it must return a Decision, a Block or None"
             )
         device = int(said.device)
         if not 0 <= device < len(self.devices):
@@ -210,7 +215,8 @@ class Simulation:
                 "blocks" if isinstance(said, Block) else f"commits {self._called(said.instance)} to"
             )
             raise InvalidInput(
-                f"policy '{self.name}' {what} device {device}; there are devices 0 to {len(self.devices) - 1}"
+                f"policy '{self.name}' {what} device {device}; "
+                f"there are devices 0 to {len(self.devices) - 1}"
             )
         return device
 
@@ -227,7 +233,8 @@ class Simulation:
         if why:
             name = self.workload.cluster.names[device]
             raise InvalidInput(
-                f"policy '{self.name}' commits {self._called(instance)} to device '{name}' at {self.now:g}: {why}"
+                f"policy '{self.name}' commits {self._called(instance)} to device '{name}' "
+                f"at {self.now:g}: {why}"
             )
         return instance
 
@@ -248,7 +255,10 @@ class Simulation:
         blame = min(
             left, key=lambda i: (states[i] is State.WAITING, i)
         )  # waiting is a consequence, not a cause
-        return f"'{self.name}' is stuck at {self.now:g}: {len(jobs)} jobs and {len(left)} tasks are left; {self._blame(blame)}"
+        return (
+            f"'{self.name}' is stuck at {self.now:g}: {len(jobs)} jobs and {len(left)} tasks "
+            f"are left; {self._blame(blame)}"
+        )
 
     def _open_instances(self, job: int) -> list[int]:
         over = (State.DONE, State.SKIPPED, State.CANCELLED)
@@ -321,7 +331,7 @@ def _follow_rule(rule: Rule) -> Decide:
 
 
 def _device_for(placement: str, life: Lifecycle, instance: int, now: float) -> int | None:
-    """The device a placement finds for a ready instance; min takes the lower number among equals."""
+    """Return the device of a placement for a ready instance; ties go to the lower number."""
     devices = [
         d
         for d in range(len(life.machines))
@@ -345,11 +355,12 @@ def _device_for(placement: str, life: Lifecycle, instance: int, now: float) -> i
 def _rows_by_problem(
     workload: Workload, schedules: Sequence[Schedule]
 ) -> list[list[tuple[int, int, bool]]]:
-    """(task, device, copy) of each schedule in the order of commitment, refusing rows that do not fit the problem."""
+    """(task, device, copy) of each schedule in the order of commitment."""
     if len(schedules) != len(workload.problems):
         count = len(workload.problems)
         raise InvalidInput(
-            f"{len(schedules)} schedules are given for the {count} problems of '{workload.name}'; give one for each"
+            f"{len(schedules)} schedules are given for the {count} problems of "
+            f"'{workload.name}'; give one for each"
         )
     plans = []
     for problem, schedule in zip(workload.problems, schedules, strict=True):
@@ -369,12 +380,14 @@ def _rows_by_problem(
         for task, device, _ in rows:
             if not (0 <= task < problem.n and 0 <= device < problem.p):
                 raise InvalidInput(
-                    f"the schedule of '{problem.name}' puts task {task} on device {device}; one of them does not exist"
+                    f"the schedule of '{problem.name}' puts task {task} on device {device}; "
+                    "one of them does not exist"
                 )
             if not problem.duration(task, device) < inf:
                 name = problem.workflow.task_name(task)
                 raise InvalidInput(
-                    f"the schedule of '{problem.name}' puts task '{name}' on device '{problem.cluster.names[device]}', which cannot run it"
+                    f"the schedule of '{problem.name}' puts task '{name}' on device "
+                    f"'{problem.cluster.names[device]}', which cannot run it"
                 )
         plans.append(rows)
     return plans

@@ -1,4 +1,4 @@
-"""`Rule`: an order of instances and a way to choose a device, simple enough to run inside the compiled kernel."""
+"""`Rule`: a priority rule, an order of instances and a placement, for the compiled kernel."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from weft.registry import closest
 
 Placement = Literal["first", "fastest", "earliest", "eft", "mru"]
 PLACEMENTS: tuple[str, ...] = get_args(Placement)
-"""How a rule chooses a device, in the order of the table in docs/simulator.md; a kernel may use the position as a number."""
+"""How a rule chooses a device, in the order of the table in docs/simulator.md."""
 
 
 @dataclass(frozen=True, eq=False)
 class Rule:
-    """Take the ready instance with the lowest key (ties: the lowest number) for which `placement` finds a device.
+    """Take the ready instance with the lowest key for which `placement` finds a device.
+
+    Ties go to the lowest instance number.
 
     Examples
     --------
@@ -35,7 +37,8 @@ class Rule:
         """Refuse unknown placements and keys that have no order."""
         if self.placement not in PLACEMENTS:
             raise UnknownName(
-                f"rule '{self.name}' has the unknown placement '{self.placement}'{closest(self.placement, PLACEMENTS)}"
+                f"rule '{self.name}' has the unknown placement "
+                f"'{self.placement}'{closest(self.placement, PLACEMENTS)}"
             )
         keys = np.ascontiguousarray(self.keys, dtype=np.float64)
         if keys.ndim != 1 or np.isnan(keys).any():
@@ -48,5 +51,6 @@ class Rule:
         """Raise unless there is one key per instance of the workload."""
         if len(self.keys) != workload.instances:
             raise InvalidInput(
-                f"rule '{self.name}' has {len(self.keys)} keys, but '{workload.name}' has {workload.instances} instances"
+                f"rule '{self.name}' has {len(self.keys)} keys, "
+                f"but '{workload.name}' has {workload.instances} instances"
             )

@@ -18,13 +18,13 @@ from weft.sim.kernel.tables import DONE, JOB_HERE, READY, Sim, make_sim
 from weft.sim.rule import Rule
 from weft.sim.view import Block, CompiledPolicy, Decision, Policy, View
 
-FallbackDecider = Policy | Rule | Schedule | Sequence[Schedule]
-"""What can make the decisions of a simulation: a policy, a rule, or a plan to replay (one schedule for each problem)."""
+DecisionSource = Policy | Rule | Schedule | Sequence[Schedule]
+"""A policy, a priority rule, or a plan to replay (one schedule per problem of the workload)."""
 
 
 def simulate(
     workload: Workload,
-    decider: FallbackDecider,
+    decider: DecisionSource,
     *,
     scenario: Scenario | None = None,
     eager: bool = True,
@@ -39,43 +39,23 @@ def simulate(
     >>> simulate(workload, Rule("fifo", "fastest", np.zeros(2))).makespan
     3.0
     """
-    return simulate_many(
-        workload, decider, [scenario or Scenario.draw(workload, seed=seed)], eager=eager, seed=seed
-    )[0]
+    scenario = scenario or Scenario.draw(workload, seed=seed)
+    if isinstance(decider, Rule | Schedule | Sequence):
+        guide = [decider] if isinstance(decider, Schedule) else decider
+        sim = make_sim(workload, scenario, guide, eager=eager)
+        answer = run_to_end(sim)
+    else:
+        decider.begin(workload, seed=seed)
+        copies = getattr(decider, "copies", False)
+        sim = make_sim(workload, scenario, None, eager=eager, copies=copies)
+        compiled = isinstance(decider, CompiledPolicy)
+        answer = decider.live(sim) if compiled else _run_policy(workload, decider, sim)
+    if answer == STUCK:
+        raise _stuck(workload, decider, sim)
+    return _trace(workload, scenario, sim, eager=eager, policy=_name(decider))
 
 
-def simulate_many(
-    workload: Workload,
-    decider: FallbackDecider,
-    scenarios: Sequence[Scenario],
-    *,
-    eager: bool = True,
-    seed: int = 0,
-) -> list[Trace]:
-    """Simulate a workload under each scenario, one after the other."""
-    traces = []
-    for scenario in scenarios:
-        if isinstance(decider, Rule | Schedule | Sequence):
-            guide = [decider] if isinstance(decider, Schedule) else decider
-            sim = make_sim(workload, scenario, guide, eager=eager)
-            answer = run_to_end(sim)
-        else:
-            decider.begin(workload, seed=seed)
-            sim = make_sim(
-                workload, scenario, None, eager=eager, copies=getattr(decider, "copies", False)
-            )
-            answer = (
-                decider.live(sim)
-                if isinstance(decider, CompiledPolicy)
-                else _run_policy(workload, decider, sim)
-            )
-        if answer == STUCK:
-            raise _stuck(workload, decider, sim)
-        traces.append(_trace(workload, scenario, sim, eager=eager, policy=_name(decider)))
-    return traces
-
-
-def _name(decider: FallbackDecider) -> str:
+def _name(decider: DecisionSource) -> str:
     return "replay" if isinstance(decider, Schedule | Sequence) else decider.name
 
 
@@ -110,14 +90,18 @@ def _run_policy(workload: Workload, policy: Policy, sim: Sim) -> int:
 
 
 def refuse_copy(workload: Workload, policy: str, decision: Decision, sim: Sim) -> None:
-    """Raise `InvalidInput` for a copy that cannot be made, naming the policy, the task and the device."""
+    """Raise `InvalidInput` for an impossible copy, naming the policy, the task and the device."""
     job, task = workload.task_of(decision.instance)
     workflow, first = workload.problem_of(job).workflow, int(workload.first_instance[job])
-    what = f"policy '{policy}' wants a copy of instance {decision.copy} ahead of task '{workflow.task_name(task)}' of job {job}"
+    what = (
+        f"policy '{policy}' wants a copy of instance {decision.copy} "
+        f"ahead of task '{workflow.task_name(task)}' of job {job}"
+    )
     device = workload.cluster.names[decision.device]
     if not sim.world[0]["copies"]:
         raise InvalidInput(
-            f"{what}, but there is no room for copies: give the policy the attribute 'copies = True'"
+            f"{what}, but there is no room for copies: "
+            "give the policy the attribute 'copies = True'"
         )
     if (
         decision.copy - first
@@ -135,17 +119,19 @@ def refuse_copy(workload: Workload, policy: str, decision: Decision, sim: Sim) -
 def refuse_decision(
     workload: Workload, policy: str, decision: Decision, *, ready: bool, pace: FloatArray
 ) -> None:
-    """Raise `InvalidInput` for a decision that cannot be carried out, naming the policy, the task and the device."""
+    """Raise `InvalidInput` for an impossible decision, naming policy, task and device."""
     if not 0 <= decision.instance < workload.instances:
         raise InvalidInput(
-            f"policy '{policy}' chose instance {decision.instance}, but there are {workload.instances}"
+            f"policy '{policy}' chose instance {decision.instance}, "
+            f"but there are {workload.instances}"
         )
     if not 0 <= decision.device < workload.cluster.p:
         raise InvalidInput(
             f"policy '{policy}' chose device {decision.device}, but there are {workload.cluster.p}"
         )
     job, task = workload.task_of(decision.instance)
-    what = f"policy '{policy}' sent task '{workload.problem_of(job).workflow.task_name(task)}' of job {job}"
+    name = workload.problem_of(job).workflow.task_name(task)
+    what = f"policy '{policy}' sent task '{name}' of job {job}"
     device = workload.cluster.names[decision.device]
     if not ready:
         raise InvalidInput(f"{what} to device '{device}', but the task is not ready")
@@ -206,7 +192,7 @@ class _Outlook:
 
 @njit_noalloc
 def _note_starts(sim: Sim, started: FloatArray, known: IntArray) -> None:
-    """Bring the column of starts up to date: executions recorded since, and what runs."""
+    """Add the starts of executions recorded since the last call, and of running groups."""
     for x in range(known[0], sim.world[0].executions):
         i = sim.execution[x].instance
         if (
@@ -265,7 +251,7 @@ def _idle_all(sim: Sim) -> BoolArray:
     return idle
 
 
-# -- what comes out ----------------------------------------------------------
+# -- results ------------------------------------------------------------------
 
 
 def _trace(workload: Workload, scenario: Scenario, sim: Sim, *, eager: bool, policy: str) -> Trace:
@@ -289,7 +275,7 @@ def _trace(workload: Workload, scenario: Scenario, sim: Sim, *, eager: bool, pol
     )
 
 
-def _stuck(workload: Workload, decider: FallbackDecider, sim: Sim) -> Stuck:
+def _stuck(workload: Workload, decider: DecisionSource, sim: Sim) -> Stuck:
     left = int(np.isnan(sim.job["finish"][:-1]).sum())
     down = [workload.cluster.names[d] for d in np.flatnonzero(np.isinf(sim.device["pace"]))]
     why = (
@@ -298,5 +284,6 @@ def _stuck(workload: Workload, decider: FallbackDecider, sim: Sim) -> Stuck:
         else f"{sim.world[0]['ready']} tasks are ready and '{_name(decider)}' waits"
     )
     return Stuck(
-        f"at {sim.world[0]['now']:g} s nothing is running or due, but {left} of {workload.jobs} jobs are not finished ({why})"
+        f"at {sim.world[0]['now']:g} s no task runs and no event is due, "
+        f"but {left} of {workload.jobs} jobs are not finished ({why})"
     )

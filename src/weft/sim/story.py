@@ -1,4 +1,4 @@
-"""States of an instance, the transitions between them, and the story each instance keeps of its own."""
+"""States of an instance, the transitions between them, and the log of each instance."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ POOL = (State.READY, State.RETRIED)
 """States of instances a policy may commit."""
 
 OVER = (State.DONE, State.SKIPPED)
-"""States in which a job needs nothing more of an instance."""
+"""States after which a job needs nothing more from an instance."""
 
 AFTER: dict[State, tuple[State, ...]] = {
     State.WAITING: (State.READY, State.SKIPPED, State.CANCELLED),
@@ -41,7 +41,7 @@ AFTER: dict[State, tuple[State, ...]] = {
     State.SKIPPED: (),
     State.CANCELLED: (),
 }
-"""What may follow each state. LOST -> COMMITTED: a plan is kept, its row runs again."""
+"""States that may follow each state. LOST -> COMMITTED: a plan is kept, its row runs again."""
 
 
 class Chapter(NamedTuple):
@@ -53,11 +53,11 @@ class Chapter(NamedTuple):
 
 
 class ImpossibleTransition(WeftError):
-    """An event that cannot be: the instance is not where the event says. Carries the instance's story."""
+    """An event that does not fit the state of its instance; carries the instance's story."""
 
     def __init__(self, text: str, story: tuple[Chapter, ...] = ()) -> None:
-        told = "; ".join(f"{c.time:g} {c.state}{f' ({c.note})' if c.note else ''}" for c in story)
-        super().__init__(f"{text}; its story: {told}" if told else text)
+        lines = "; ".join(f"{c.time:g} {c.state}{f' ({c.note})' if c.note else ''}" for c in story)
+        super().__init__(f"{text}; its story: {lines}" if lines else text)
         self.story = story
 
 
@@ -66,11 +66,11 @@ class Stories:
 
     Examples
     --------
-    >>> stories = Stories(["task 'a'"])
+    >>> stories = Stories(["'a'"])
     >>> stories.move(0, State.READY, 0.0)
     >>> stories.move(0, State.DONE, 1.0)
     Traceback (most recent call last):
-    weft.sim.story.ImpossibleTransition: task 'a' cannot be done at 1: it is ready; its story: 0 ready
+    weft.sim.story.ImpossibleTransition: 'a' cannot be done at 1: it is ready; its story: 0 ready
     """
 
     def __init__(self, names: list[str]) -> None:

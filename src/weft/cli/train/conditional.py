@@ -115,7 +115,7 @@ def _train_one(
             args.policy,
             settings=settings,
             seed=seed,
-            waiting="paper" if args.idle == "block" else "event",
+            waiting=args.idle,
             progress=lambda progress: bar.show(progress.samples, progress.score),
             start=start,
         )

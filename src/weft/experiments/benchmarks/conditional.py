@@ -55,7 +55,7 @@ def count() -> int:
 
 def environment(stream: ConditionalStream, *, steps: int) -> BenchMeasure:
     """Steps a second of many simulations at once, and of one behind Gymnasium's interface."""
-    fleet = StepBatch(stream, SIMULATIONS, StepOptions(waiting="event"))
+    fleet = StepBatch(stream, SIMULATIONS, StepOptions(idle="event"))
     many = steps * SIMULATIONS / _stepping(fleet, steps)
     figures: dict[str, object] = {"simulations": SIMULATIONS, "steps_per_second": many}
     beside = AUTHORS
@@ -91,7 +91,7 @@ def _stepping(fleet: StepBatch, steps: int) -> float:
 def _gymnasium_rate(stream: ConditionalStream, steps: int) -> float:
     from weft.learn.conditional.env import ConditionalEnv
 
-    env = ConditionalEnv(stream, options=StepOptions(waiting="event"))
+    env = ConditionalEnv(stream, options=StepOptions(idle="event"))
     env.reset(seed=0)
     rule, actions = ConditionalRule("shortest-remaining"), np.zeros((1, env.batch.units), np.int64)
     spent = 0.0
@@ -180,7 +180,7 @@ def _cases(stream: ConditionalStream, policy: NetworkPolicy, size: int = 256) ->
         rule.choose(fleet, actions)
         steps = fleet.step(actions)
     mask = steps.mask.reshape(size, fleet.units, -1).copy()
-    ready = np.array(fleet.fleet.sim.kind["ready"], np.int64)
+    ready = np.array(fleet.tables.sim.kind["ready"], np.int64)
     return Cases(
         (steps.observation.copy(), mask, ready, np.array(stream.problem.cluster.batch, np.int64))
     )

@@ -18,7 +18,7 @@ from weft.experiments.conditional.contenders import (
 from weft.model.columns import FloatArray, IntArray
 from weft.model.conditional_stream import ConditionalStream, ProbabilityDrift
 from weft.policies.conditional.trained_network import TrainedNetwork
-from weft.sim.vector.batch import Waiting
+from weft.sim.vector.batch import Idle
 
 BINS = 40
 """Parts of a run for which mean completion times are told."""
@@ -40,7 +40,7 @@ class Adaptation:
     seeds: int
     arena: StreamEvaluator
     pupil: StreamContender | None = None
-    waiting: Waiting = "event"
+    waiting: Idle = "event"
     times: dict[str, dict[str, FloatArray]] = field(default_factory=dict)
     curves: dict[str, dict[str, list[FloatArray]]] = field(default_factory=dict)
     paths: dict[str, FloatArray] = field(default_factory=dict)

@@ -66,7 +66,7 @@ class AnyGraph:
         """All contenders on one stream: logs of their mean times."""
         assert self.policy is not None
         stream, draws = self._stream(kind, at)
-        fleet = StepBatch(stream, len(draws), StepOptions(waiting="event", window=WINDOW))
+        fleet = StepBatch(stream, len(draws), StepOptions(idle="event", window=WINDOW))
         contenders: dict[str, PairPolicy | ConditionalRule] = {ANY: self.policy}
         contenders |= {name: ConditionalRule(name) for name in RULES if name != "index"}
         logs = {}

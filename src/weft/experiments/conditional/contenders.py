@@ -12,13 +12,19 @@ from weft.errors import Unsupported, WeftError
 from weft.formats.model_file import bundled_models
 from weft.model.columns import FloatArray, IntArray
 from weft.model.conditional_stream import ConditionalStream
-from weft.policies.conditional.evaluate import PATIENCE, WINDOW, options_of, play_out, reads_pairs
+from weft.policies.conditional.evaluate import (
+    MAX_STEPS_PER_JOB,
+    WINDOW,
+    options_of,
+    play_out,
+    reads_pairs,
+)
 from weft.policies.conditional.index import index_for
 from weft.policies.conditional.networks import working_space
 from weft.policies.conditional.pair_policy import PairPolicy
 from weft.policies.conditional.rules import RULES, ConditionalRule
 from weft.policies.conditional.trained_network import TrainedNetwork, read_network
-from weft.sim.vector.batch import StepBatch, StepOptions, Waiting
+from weft.sim.vector.batch import Idle, StepBatch, StepOptions
 
 Group = Literal["paper rule", "rule", "fixed", "adaptive"]
 EXPECTED = tuple(
@@ -44,7 +50,7 @@ class StreamContender:
         if isinstance(self.who, PairPolicy):
             return "event"
         return (
-            self.who.environment.get("waiting", "event")
+            self.who.environment.get("idle", "event")
             if isinstance(self.who, TrainedNetwork)
             else None
         )
@@ -149,7 +155,7 @@ class Usage:
 
     def add(self, fleet: StepBatch) -> None:
         """Add a run that has ended. Members of a batch share its number, so each stands for 1 / size of it."""
-        sim = fleet.fleet.sim
+        sim = fleet.tables.sim
         world = sim.world[0, 0]
         runs = sim.execution[0, : world["executions"]]
         device, ticks = runs["device"], runs["finish"] - runs["start"]
@@ -193,7 +199,7 @@ class StreamEvaluator:
         self._fleets: dict[StepOptions, StepBatch] = {}
         fleet = StepBatch(stream.with_jobs(1), 1)
         self.kinds = list(fleet.kind_names)
-        self.units = _like_units(stream.problem.cluster.names, fleet.fleet.desk.group)
+        self.units = _like_units(stream.problem.cluster.names, fleet.tables.state.group)
         """Name -> numbers of units that are alike, together."""
 
     def usage(self) -> Usage:
@@ -201,10 +207,10 @@ class StreamEvaluator:
         return Usage(self.stream.problem.p, len(self.kinds))
 
     def play(
-        self, contender: StreamContender, waiting: Waiting, draw: tuple[FloatArray, IntArray]
+        self, contender: StreamContender, waiting: Idle, draw: tuple[FloatArray, IntArray]
     ) -> StepBatch | None:
         """Play to the end; the simulation as it then stands, or None where the policy never finishes."""
-        options = replace(contender.options, waiting=waiting)
+        options = replace(contender.options, idle=waiting)
         if options not in self._fleets:
             self._fleets[options] = StepBatch(self.stream, 1, options)
         fleet = self._fleets[options]
@@ -229,10 +235,10 @@ def _play_learned(policy: TrainedNetwork, fleet: StepBatch) -> bool:
     mask = np.zeros((fleet.units, fleet.kinds + 1), np.bool_)
     remaining, action = np.zeros(fleet.kinds, np.int64), np.zeros(fleet.units, np.int64)
     capacity = np.array(fleet.stream.problem.cluster.batch, np.int64)
-    most = PATIENCE * fleet.stream.jobs + 1000
+    most = MAX_STEPS_PER_JOB * fleet.stream.jobs + 1000
     return (
         play_out(
-            fleet.fleet,
+            fleet.tables,
             0,
             network,
             capacity,

@@ -38,7 +38,7 @@ from weft.experiments.conditional.runs import (
 from weft.experiments.progress import Checkpoint, fingerprint
 from weft.model.columns import FloatArray
 from weft.report.tables import Column, Columns, table_text
-from weft.sim.vector.batch import Waiting
+from weft.sim.vector.batch import Idle
 
 __all__ = [
     "FULL",
@@ -81,8 +81,8 @@ class ConditionalResults:
 
     stage: Stage
     regular: dict[str, FloatArray] = field(default_factory=dict)
-    times: dict[Waiting, dict[str, FloatArray]] = field(default_factory=dict)
-    usage: dict[Waiting, dict[str, list[Usage]]] = field(default_factory=dict)
+    times: dict[Idle, dict[str, FloatArray]] = field(default_factory=dict)
+    usage: dict[Idle, dict[str, list[Usage]]] = field(default_factory=dict)
     baselines: dict[float, FloatArray] = field(default_factory=dict)
     rollouts: list[dict[str, Any]] = field(default_factory=list)
     document: dict[str, Any] = field(default_factory=dict)
@@ -264,7 +264,7 @@ def _baseline_rows(found: ConditionalResults) -> list[dict[str, Any]]:
 
 
 def _grid_rows(
-    found: ConditionalResults, waiting: Waiting, contender: StreamContender
+    found: ConditionalResults, waiting: Idle, contender: StreamContender
 ) -> list[dict[str, Any]]:
     ours, base = found.times[waiting][contender.name], found.times[waiting][found.reference]
     rows = []
@@ -288,7 +288,7 @@ def _grid_rows(
 
 
 def _summary_row(
-    found: ConditionalResults, waiting: Waiting, contender: StreamContender
+    found: ConditionalResults, waiting: Idle, contender: StreamContender
 ) -> dict[str, Any]:
     """Over the authors' pi4: the mean of the ratios at all p(c), its interval over seeds, and the worst of them."""
     ours, base = found.times[waiting][contender.name], found.times[waiting][found.reference]
@@ -354,7 +354,7 @@ def _rollout_rows(found: ConditionalResults) -> list[dict[str, Any]]:
 
 
 def _unit_rows(
-    found: ConditionalResults, waiting: Waiting, contender: StreamContender
+    found: ConditionalResults, waiting: Idle, contender: StreamContender
 ) -> list[dict[str, Any]]:
     """Tasks at a time and share of the time busy, like units together; and where the slow task F runs, in what batches."""
     slow, rows = found.stage.arena.kinds.index(SLOW), []

@@ -14,7 +14,7 @@ from weft.report.figures import Series, line_figure
 from weft.report.page import Facts, Figure, Figures, PageBlock, Section, Table, Text, write_report
 from weft.report.tables import Column, Columns, Row
 
-WAITING = {"event": "waiting until the next event", "paper": "waiting as in the paper, 10 ms"}
+WAITING = {"event": "waiting until the next event", "block": "waiting as in the paper, 10 ms"}
 FAR = 2.2
 """Rules this many times slower somewhere are named below Figure 3, not drawn: they would flatten all others."""
 
@@ -111,7 +111,7 @@ def _summary_table(document: Document) -> Table:
         Column("trained", "trained with waiting"),
         *(
             column
-            for waiting in ("event", "paper")
+            for waiting in ("event", "block")
             for column in (
                 Column(waiting, f"{waiting} waiting", digits=4, best="min"),
                 Column(f"{waiting}_width", "±", digits=2),

@@ -211,13 +211,13 @@ def waiting(document: Document) -> list[PageBlock]:
     for row in rows.values():
         row["ratio"] = (
             None
-            if row.setdefault("event") is None or row["paper"] is None
-            else row["paper"] / row["event"]
+            if row.setdefault("event") is None or row["block"] is None
+            else row["block"] / row["event"]
         )
     columns: Columns = [
         "policy",
         Column("event", "next event", digits=4),
-        Column("paper", "10 ms, as in the paper", digits=4),
+        Column("block", "10 ms, as in the paper", digits=4),
         Column("ratio", "paper / event", digits=4),
     ]
     caption = "Over the authors' pi4, averaged over p(c), in both semantics."

@@ -26,11 +26,11 @@ from weft.model.conditional_stream import Arrivals, ConditionalStream
 from weft.policies.conditional.rollout import Rollout
 from weft.policies.conditional.rules import ConditionalRule
 from weft.policies.conditional.trained_network import TrainedNetwork
-from weft.sim.vector.batch import StepBatch, StepOptions, Waiting
+from weft.sim.vector.batch import Idle, StepBatch, StepOptions
 
 PROBABILITIES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 BASELINE_POINTS = (0.0, 0.2, 0.5, 0.8, 1.0)
-WAITINGS: tuple[Waiting, ...] = ("event", "paper")
+WAITINGS: tuple[Idle, ...] = ("event", "block")
 ROLLOUT = "rollout"
 COMPARED = ("index", "best")
 """Who plays the same draws as the rollouts."""
@@ -79,10 +79,10 @@ class Stage:
             universal.who if universal is not None else None, plan.streams, min(plan.jobs, 1000)
         )  # type: ignore[arg-type]
 
-    def players(self, waiting: Waiting) -> list[StreamContender]:
+    def players(self, waiting: Idle) -> list[StreamContender]:
         """Who plays with a way of waiting: all but those trained for the paper's, which have siblings trained for the other."""
         return [
-            c for c in self.entered.contenders if waiting == "paper" or c.trained_waiting != "paper"
+            c for c in self.entered.contenders if waiting == "block" or c.trained_waiting != "block"
         ]
 
     def steps(self) -> list[Step]:
@@ -274,7 +274,7 @@ def best_rule_score(stream: ConditionalStream, policy: TrainedNetwork) -> float:
     points = [float(world["probability"])] if fixed else list(PROBABILITIES)
     short, options = (
         stream.with_jobs(int(world.get("jobs", 2000))),
-        StepOptions(waiting=world.get("waiting", "event")),
+        StepOptions(idle=policy.idle),
     )
     times = [
         mean_times(

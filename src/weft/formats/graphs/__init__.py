@@ -1,0 +1,8 @@
+"""Graph formats of others.
+
+- `dot`: Graphviz; `stg`: Standard Task Graph Set; `wfformat`: WfCommons
+- `taskgraph`, `static_graph`: tasks in columns; cost matrices
+- `callgraph`: conditional call graphs
+"""
+
+__all__ = ["callgraph", "dot", "static_graph", "stg", "taskgraph", "wfformat"]

@@ -1,7 +1,8 @@
-"""Conditional call graphs (`conditional-graph-v1`): services as tasks, calls that are made or not as choices, and what requests did.
+"""Conditional call graphs (`conditional-graph-v1`): services as tasks, calls as choices.
 
-Every call that is not made by all requests is a choice of its own with the branches "call" and "skip". Calls of real requests depend
-on each other; the shapes of requests that were counted are kept beside the graph, to be drawn from.
+Every call that is not made by all requests is a choice of its own with the branches "call" and
+"skip". Calls of real requests depend on each other; the shapes of requests that were counted are
+kept beside the graph, to be drawn from.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ CERTAIN = 1.0 - 1e-9
 
 @dataclass(frozen=True, eq=False)
 class CallGraph:
-    """A graph with choices, and request shapes: (shapes, choices) branches, 0 where the call is made; (shapes,) how often."""
+    """A graph with choices, and the (shapes, choices) branches of requests with their counts."""
 
     workflow: Workflow
     shapes: IntArray

@@ -1,8 +1,9 @@
 """DOT, the language of Graphviz: a useful subset to read, and workflows to write.
 
-Read: one ``digraph`` with nodes, chains of edges, subgraphs (flattened), default attributes, comments. Node attributes ``work``,
-``kind``, ``memory``, ``cores`` and ``durations`` (a JSON object); edge attribute ``data`` or ``bytes``, or a ``label`` that is a number.
-Sizes may have units. Everything else is drawing, and passed over. Where no node has ``work``, each has one unit.
+Read: one ``digraph`` with nodes, chains of edges, subgraphs (flattened), default attributes,
+comments. Node attributes ``work``, ``kind``, ``memory``, ``cores`` and ``durations`` (a JSON
+object); edge attribute ``data`` or ``bytes``, or a ``label`` that is a number. Sizes may have
+units. Everything else is drawing, and passed over. Where no node has ``work``, each has one unit.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ class _Tokens:
             match = _TOKEN.match(text, at)
             if match is None:
                 raise InvalidInput(
-                    f"line {line}: {shown(text[at : at + 20])} is not understood (HTML labels and undirected graphs are not read)"
+                    f"line {line}: {shown(text[at : at + 20])} is not understood (HTML labels and "
+                    "undirected graphs are not read)"
                 )
             if match["mark"] is not None:
                 yield True, match["mark"], line
@@ -87,13 +89,15 @@ class _Tokens:
     def expect(self, mark: str) -> None:
         if not self.take(mark):
             raise InvalidInput(
-                f"line {self.line}: '{mark}' was expected, {shown(self.text) if self.text else 'the end of the file'} found"
+                f"line {self.line}: '{mark}' was expected, "
+                f"{shown(self.text) if self.text else 'the end of the file'} found"
             )
 
     def word(self) -> str:
         if self.is_mark:
             raise InvalidInput(
-                f"line {self.line}: a name was expected, {shown(self.text) if self.text else 'the end of the file'} found"
+                f"line {self.line}: a name was expected, "
+                f"{shown(self.text) if self.text else 'the end of the file'} found"
             )
         return self.next()
 
@@ -103,7 +107,8 @@ def read_dot(text: str, *, name: str) -> Workflow:
 
     Examples
     --------
-    >>> w = read_dot('digraph g { a [work=2]; b [work=3, kind="conv"]; a -> b [data="1 kB"] }', name="file")
+    >>> text = 'digraph g { a [work=2]; b [work=3, kind="conv"]; a -> b [data="1 kB"] }'
+    >>> w = read_dot(text, name="file")
     >>> w.name, w.work.tolist(), w.data.tolist()
     ('g', [2.0, 3.0], [1000.0])
     """
@@ -184,7 +189,8 @@ def _statement(tokens: _Tokens, graph: _Graph, defaults: tuple[Attributes, Attri
     while tokens.take("->"):
         if tokens.is_mark and tokens.text == "{":
             raise InvalidInput(
-                f"line {tokens.line}: an edge to a group of nodes is not read; write one edge a node"
+                f"line {tokens.line}: an edge to a group of nodes is not read; write one edge a "
+                "node"
             )
         chain.append(_node(tokens.word(), tokens))
     given = _attributes(tokens)
@@ -196,7 +202,7 @@ def _statement(tokens: _Tokens, graph: _Graph, defaults: tuple[Attributes, Attri
 
 
 def _node(word: str, tokens: _Tokens) -> str:
-    while tokens.take(":"):  # a port says where an arrow ends, no more
+    while tokens.take(":"):  # a port only places the end of an arrow
         tokens.word()
     return word
 
@@ -217,15 +223,15 @@ def _plain(text: str, what: str) -> float:
 
 
 def _work(nodes: dict[str, Attributes]) -> np.ndarray:
-    said = [task for task, row in nodes.items() if "work" in row or "durations" in row]
-    if not said:
+    given = [task for task, row in nodes.items() if "work" in row or "durations" in row]
+    if not given:
         return np.ones(len(nodes))
-    if len(said) < len(nodes):
+    if len(given) < len(nodes):
         missing = next(
             task for task, row in nodes.items() if "work" not in row and "durations" not in row
         )
         raise InvalidInput(
-            f"task '{missing}' has no work, while task '{said[0]}' has; give it to all or to none"
+            f"task '{missing}' has no work, while task '{given[0]}' has; give it to all or to none"
         )
     return np.array(
         [_plain(row.get("work", "0"), f"work of task '{task}'") for task, row in nodes.items()],
@@ -242,7 +248,8 @@ def _durations(nodes: dict[str, Attributes]) -> dict[str, np.ndarray]:
                 seconds = given.floats(device, np.nan)
                 if seconds.ndim:
                     raise InvalidInput(
-                        f"duration of task '{task}' on '{device}' is {shown(seconds)}; it must be a number"
+                        f"duration of task '{task}' on '{device}' is {shown(seconds)}; it must be "
+                        "a number"
                     )
                 columns.setdefault(device, np.full(len(nodes), np.nan))[i] = seconds
     return columns
@@ -251,7 +258,8 @@ def _durations(nodes: dict[str, Attributes]) -> dict[str, np.ndarray]:
 def _data(src: str, dst: str, row: Attributes) -> float:
     if "when" in row:
         raise InvalidInput(
-            f"edge '{src}' -> '{dst}' belongs to a branch ('{row['when']}'), which DOT cannot say in full; use weft JSON"
+            f"edge '{src}' -> '{dst}' belongs to a branch ('{row['when']}'), which DOT cannot say "
+            "in full; use weft JSON"
         )
     for key in ("data", "bytes"):
         if key in row:
@@ -263,7 +271,7 @@ def _data(src: str, dst: str, row: Attributes) -> float:
 
 
 def write_dot(workflow: Workflow) -> bytes:
-    """Return a drawing of a workflow that `read_dot` reads back, except for branches, which are drawn only."""
+    """Return a DOT graph that `read_dot` can read, except for branches, which are only drawn."""
     lines = [f"digraph {_quoted(workflow.name)} {{"]
     lines += [
         f"  {_quoted(workflow.task_name(t))} [{_node_text(workflow, t)}];"
@@ -271,7 +279,8 @@ def write_dot(workflow: Workflow) -> bytes:
     ]
     for e, (u, v) in enumerate(zip(workflow.src.tolist(), workflow.dst.tolist(), strict=True)):
         lines.append(
-            f"  {_quoted(workflow.task_name(u))} -> {_quoted(workflow.task_name(v))} [{_edge_text(workflow, e)}];"
+            f"  {_quoted(workflow.task_name(u))} -> {_quoted(workflow.task_name(v))} "
+            f"[{_edge_text(workflow, e)}];"
         )
     return ("\n".join([*lines, "}"]) + "\n").encode("utf-8")
 
@@ -294,7 +303,8 @@ def _edge_text(w: Workflow, e: int) -> str:
     c = int(w.choices.edge_choice[e])
     if c >= 0:
         branch = w.choices.branches(c)[int(w.choices.edge_branch[e])]
-        made += f', style="dashed", when={_quoted(w.choices.labels[branch])}, probability="{float(w.choices.probability[branch])!r}"'
+        made += f', style="dashed", when={_quoted(w.choices.labels[branch])}'
+        made += f', probability="{float(w.choices.probability[branch])!r}"'
     return made
 
 

@@ -1,4 +1,4 @@
-"""Complete static problems: `cost` (or `work` and `speeds`), `edges`, `data` and `bandwidth`, as JSON or NPZ."""
+"""Static problems: `cost` (or `work`, `speeds`), `edges`, `data`, `bandwidth` as JSON or NPZ."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def is_static_graph(record: Record) -> bool:
 
 
 def read_static_graph(record: Record, *, name: str) -> Problem:
-    """Return the problem; costs given as a matrix win over work / speed, and null means "cannot run there"."""
+    """Return the problem; `cost` overrides work / speed, and null means "cannot run"."""
     edges = record.integers("edges", rank=2)
     if edges.size and (edges.ndim != 2 or edges.shape[1] != 2):
         raise InvalidInput(f"edges has shape {edges.shape}; it must be pairs of task numbers")
@@ -30,7 +30,8 @@ def read_static_graph(record: Record, *, name: str) -> Problem:
         cost = record.floats("cost", rank=2)
         if cost.ndim != 2 or cost.shape[1] == 0:
             raise InvalidInput(
-                f"cost has shape {cost.shape}; it must have one row a task and one column a device"
+                f"cost has shape {cost.shape}; "
+                "it must have one row per task and one column per device"
             )
         cost = np.where(np.isposinf(cost), np.nan, cost)
         work, speed = np.zeros(len(cost)), np.ones(cost.shape[1])

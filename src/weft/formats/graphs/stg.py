@@ -12,9 +12,10 @@ from weft.model import Workflow
 def read_stg(text: str, *, name: str) -> Workflow:
     r"""Return the workflow of an STG text.
 
-    The first number is the count of tasks without the two dummies (entry and exit), which are tasks of no work here too. Each
-    line: task, processing time, number of predecessors, predecessors; or, in the variant with communication, pairs of predecessor
-    and cost. The time becomes work at speed 1, the cost becomes bytes (seconds on a link of bandwidth 1). # begins a comment.
+    The first number is the count of tasks without the two dummies (entry and exit), which are tasks
+    of no work here too. Each line: task, processing time, number of predecessors, predecessors; or,
+    in the variant with communication, pairs of predecessor and cost. The time becomes work at speed
+    1, the cost becomes bytes (seconds on a link of bandwidth 1). # begins a comment.
 
     Examples
     --------
@@ -30,7 +31,8 @@ def read_stg(text: str, *, name: str) -> Workflow:
     rows = lines[1:]
     if len(rows) not in {count, count + 2}:
         raise InvalidInput(
-            f"says it has {count} tasks, which makes {count} lines or {count + 2} with the dummies; it has {len(rows)}"
+            f"declares {count} tasks, which makes {count} lines or {count + 2} with the "
+            f"dummies; it has {len(rows)}"
         )
     work = np.zeros(len(rows))
     edges: list[tuple[int, int, float]] = []
@@ -39,7 +41,8 @@ def read_stg(text: str, *, name: str) -> Workflow:
             raise InvalidInput(f"line {i} is task {shown(words[0])}; task {t} was expected there")
         if len(words) < 3:
             raise InvalidInput(
-                f"line {i} (task {t}) has {len(words)} entries; it needs task, time and number of predecessors"
+                f"line {i} (task {t}) has {len(words)} entries; it needs task, time and number of "
+                "predecessors"
             )
         work[t] = _number(words[1], i, f"time of task {t}")
         edges += _predecessors(words[2:], t, i, len(rows))
@@ -60,7 +63,8 @@ def _predecessors(
     rest = words[1:]
     if len(rest) not in {count, 2 * count}:
         raise InvalidInput(
-            f"line {line} (task {task}) says {count} predecessors, but {len(rest)} entries follow"
+            f"line {line} (task {task}) declares {count} predecessors, "
+            f"but {len(rest)} entries follow"
         )
     step = 1 if len(rest) == count else 2
     made = []
@@ -68,7 +72,8 @@ def _predecessors(
         parent = _whole(word, line, f"predecessor of task {task}")
         if parent >= tasks:
             raise InvalidInput(
-                f"line {line}: task {task} names the unknown predecessor {parent}; there are {tasks} tasks"
+                f"line {line}: task {task} names the unknown predecessor {parent}; there are "
+                f"{tasks} tasks"
             )
         made.append((parent, task, _number(cost, line, f"cost of edge {parent} -> {task}")))
     return made

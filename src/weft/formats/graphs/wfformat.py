@@ -25,16 +25,18 @@ def is_wfformat(record: Record) -> bool:
 
 
 def read_wfformat(record: Record, *, name: str) -> Workflow:
-    """Return the workflow: recorded seconds -> work at speed 1, the name without its number -> kind.
+    """Return the workflow: recorded seconds -> work at speed 1, name without number -> kind.
 
-    An edge joins a parent and a child and carries the files the one writes and the other reads. A task without a record
-    of its execution counts as 0 seconds, because traces leave out what took no time of its own.
+    An edge joins a parent and a child and carries the files the one writes and the other reads. A
+    task without a record of its execution counts as 0 seconds, because traces leave out what took
+    no time of its own.
     """
     workflow = record.child("workflow")
     if "specification" not in workflow:
         version = record.text("schemaVersion", "unknown")
         raise InvalidInput(
-            f"is WfFormat {version}; only 1.5 with workflow.specification is read (wfcommons converts older files)"
+            f"is WfFormat {version}; only 1.5 with workflow.specification is read (wfcommons "
+            "converts older files)"
         )
     specification = workflow.child("specification")
     tasks = specification.children("tasks")
@@ -92,7 +94,8 @@ def _edges(tasks: list[Record], index: dict[str, int]) -> list[tuple[int, int]]:
             for other in task.strings(key, ()):
                 if other not in index:
                     raise UnknownName(
-                        f"{key} of task '{task.text('id')}' name the unknown task '{other}'{closest(other, index)}"
+                        f"{key} of task '{task.text('id')}' name the unknown task "
+                        f"'{other}'{closest(other, index)}"
                     )
                 pairs[(index[other], t) if key == "parents" else (t, index[other])] = None
     return sorted(pairs)
@@ -130,6 +133,7 @@ def _files(task: Record, key: str, sizes: dict[str, float]) -> list[str]:
     for file in files:
         if file not in sizes:
             raise UnknownName(
-                f"{key} of task '{task.text('id')}' name the unknown file '{file}'{closest(file, sizes)}"
+                f"{key} of task '{task.text('id')}' name the unknown file "
+                f"'{file}'{closest(file, sizes)}"
             )
     return files

@@ -5,7 +5,7 @@ Example::
     name = "two nodes"
 
     [links]
-    bandwidth = "100 Gbit/s"        # between nodes; or a matrix, one row a device
+    bandwidth = "100 Gbit/s"        # between nodes; or a matrix, one row per device
     latency = "5 us"
     node_bandwidth = "300 GB/s"     # within a node, where it differs
     node_latency = 0
@@ -15,7 +15,7 @@ Example::
     count = 4
     kind = "A100"
     node = "n0"
-    speed = 9.7                     # work a second
+    speed = 9.7                     # work per second
     throughput = {conv = 20.0}      # by task kind, where it differs; 0: cannot run it
     memory = "40 GB"
     cores = 1
@@ -53,7 +53,7 @@ LINKS = {
     "node_latency": "seconds",
 }
 MOST_DEVICES = 5_000
-"""Links are kept for every pair of devices; a slip in a count should not ask for all the memory there is."""
+"""Limit of devices: links are stored per pair, and a typo must not exhaust memory."""
 
 
 def read_cluster_toml(text: str, *, name: str) -> Cluster:
@@ -160,7 +160,7 @@ def _matrix(r: Record, key: str, unit: str) -> FloatArray:
     rows = r.raw(key)
     if any(not isinstance(row, list) or len(row) != len(rows) for row in rows):
         raise InvalidInput(
-            f"{r.path(key)} must be a square matrix, one row and one column a device"
+            f"{r.path(key)} must be a square matrix, one row and one column per device"
         )
     return np.array(
         [

@@ -5,7 +5,7 @@ Example::
     name = "inspection"
     jobs = 5000
     tick = "1 ms"                       # clock of step-wise simulations; by default a second
-    start = "detect"                    # where a job begins, one task or a list; by default the first task
+    start = "detect"                    # first tasks of a job; by default the first in the file
 
     [arrivals]
     process = "normal"                  # regular, normal, poisson or trace
@@ -16,15 +16,15 @@ Example::
     name = "detect"
     time = "10 ms"                      # on a unit of coefficient 1
     then = "classify"                   # always; one task or a list
-    kind = "vision"                     # what can share a batch; by default the task's own name
+    kind = "vision"                     # tasks of one kind share a batch; default: its name
     memory = "2 GB"
 
     [[choices]]                         # when the task ends, exactly one branch is taken
     task = "classify"
     branches = {defect = 0.1, good = 0.9}
-    leads_to = {defect = ["explain"], good = []}    # a branch named like a task leads there without being told
-    estimate = true                     # show an estimate of the probabilities to policies
-    change = "steps"                    # steps and ramps: see `at`; walk: spread, low, high; uniform: low, high
+    leads_to = {defect = ["explain"], good = []}    # default: the task of the branch's name
+    estimate = true                     # policies observe an estimate of the probabilities
+    change = "steps"                    # steps, ramps (see `at`); walk (spread, low, high); uniform
     at = [{time = "60 s", branches = {defect = 0.3, good = 0.7}}]
 
     [[units]]
@@ -52,8 +52,8 @@ from weft.formats.parsing.quantity import quantity
 from weft.formats.parsing.record import Record, shown
 from weft.formats.parsing.source import decode_text, naming, read_bytes
 from weft.model import Cluster, Device, Problem, Workflow, WorkflowBuilder
+from weft.model.capacity import offered_load
 from weft.model.conditional_stream import Arrivals, ConditionalStream, ProbabilityDrift
-from weft.model.offered_load import offered_load
 from weft.registry import closest
 
 _KEYS = ("name", "jobs", "tick", "start", "arrivals", "tasks", "choices", "units")
@@ -106,7 +106,8 @@ def load_stream(source: str | os.PathLike[str]) -> ConditionalStream:
     load = offered_load(stream)
     if load > 1:
         warnings.warn(
-            f"{where}: the load is {load:.3g} times what the units can do; queues will grow to the end",
+            f"{where}: the load is {load:.3g} times the capacity of the units; "
+            "queues will grow without end",
             UnstableLoad,
             stacklevel=2,
         )
@@ -204,7 +205,8 @@ def _choice(r: Record, builder: WorkflowBuilder, known: list[str]) -> Probabilit
     for label in branches:
         if label not in leads_to and label not in known:
             raise UnknownName(
-                f"branch '{label}' of task '{task}' is no task{closest(label, known)}; or say in leads_to where it leads"
+                f"branch '{label}' of task '{task}' is no task{closest(label, known)}; or name "
+                "its target in leads_to"
             )
         for target in leads_to.get(label, [label]):
             builder.edge(task, target, when=label)
@@ -233,7 +235,8 @@ def _branches(r: Record) -> dict[str, float]:
     total = sum(share.values())
     if not share or not all(p >= 0 for p in share.values()) or abs(total - 1.0) > 1e-9:
         raise InvalidInput(
-            f"{r.path('branches')}: the probabilities of {', '.join(share) or 'nothing'} add up to {total:g}; they must add up to 1"
+            f"{r.path('branches')}: the probabilities of {', '.join(share) or 'nothing'} add up to "
+            f"{total:g}; they must add up to 1"
         )
     return share
 
@@ -250,7 +253,8 @@ def _refuse_unreachable(workflow: Workflow, starts: list[str]) -> None:
     lost = [name for name, here in zip(names, reached, strict=True) if not here]
     if lost:
         raise InvalidInput(
-            f"task '{lost[0]}' is never reached from {', '.join(starts)}; lead to it with then or a branch, or add it to start"
+            f"task '{lost[0]}' is never reached from {', '.join(starts)}; lead to it with then or "
+            "a branch, or add it to start"
         )
     for start in starts:
         if workflow.pred_ptr[names.index(start) + 1] > workflow.pred_ptr[names.index(start)]:
@@ -270,7 +274,7 @@ def _unit_rows(record: Record) -> dict[str, float]:
             )
         if r.text("name") in rows:
             raise InvalidInput(
-                f"unit '{r.text('name')}' is given twice; say count = 2 for two alike"
+                f"unit '{r.text('name')}' is given twice; use count = 2 for two of them"
             )
         rows[r.text("name")] = coefficient
     if not rows:
@@ -285,7 +289,8 @@ def _units(record: Record, title: str) -> Cluster:
         name, count = r.text("name"), _count(r, "count", 1)
         if "batch" not in r:
             raise InvalidInput(
-                f"unit '{name}' has no batch; say how many tasks of one kind it takes at once (1: one at a time)"
+                f"unit '{name}' has no batch; give the number of tasks of one kind that it "
+                "takes at once (1: one at a time)"
             )
         memory = quantity(r.raw("memory", np.inf), "bytes", r.path("memory"))
         speed = 1.0 / _number(r.raw("coefficient", 1.0), r.path("coefficient"))

@@ -1,4 +1,4 @@
-"""Writing weft's schema as strict JSON: one line a column, the same object always the same bytes."""
+"""weft's schema as strict JSON: one line per column; equal objects give equal bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""weft's schema as NPZ: the same keys as in JSON, nested ones as paths; no pickles, no time stamps."""
+"""weft's schema as NPZ: the keys of the JSON, nested ones as paths; no pickles or times."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _refuse_nul(key: str, text: str) -> None:
 
 
 def read_npz(content: bytes) -> dict[str, Any]:
-    """Return the nested dict of an archive; arrays of objects are refused, so nothing in the file can run."""
+    """Return the nested dict of an archive; arrays of objects are refused (no code runs)."""
     nested: dict[str, Any] = {}
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive, warnings.catch_warnings():
@@ -73,7 +73,7 @@ def read_npz(content: bytes) -> dict[str, Any]:
                 )
     except InvalidInput:
         raise
-    except Exception as error:  # noqa: BLE001  # a damaged archive can fail anywhere inside zipfile, zlib and numpy
+    except Exception as error:  # noqa: BLE001  # zipfile, zlib and numpy all fail
         raise InvalidInput(f"is a damaged NPZ file: {error or type(error).__name__}") from None
     return nested
 
@@ -107,7 +107,8 @@ def _read_array(name: str, content: bytes) -> NDArray[Any]:
         count *= size
     if count * dtype.itemsize != len(content) - stream.tell():
         raise InvalidInput(
-            f"'{name}' says it has shape {shape} of {dtype}, but has {len(content) - stream.tell()} bytes"
+            f"'{name}' declares shape {shape} of {dtype}, but has "
+            f"{len(content) - stream.tell()} bytes"
         )
     stream.seek(0)
     return np.lib.format.read_array(stream, allow_pickle=False)

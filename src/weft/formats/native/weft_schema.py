@@ -1,20 +1,22 @@
-"""weft's own schema: every object as one nested dict of named columns, the same in JSON and in NPZ.
+"""weft's own schema: every object as one nested dict of named columns, in JSON and in NPZ.
 
-A file says what it holds in ``format``: one of ``weft-problem-1``, ``weft-workflow-1``, ``weft-cluster-1``, ``weft-workload-1``,
-``weft-schedule-1`` and ``weft-trace-1``. Columns have the names and the meaning of the fields of the classes in `weft.model`. A
-column whose entries are all equal may be a single number. In JSON, null stands for NaN and "inf" for infinity; in NPZ, a nested
-key is a path (``workflow/work``). Round trips are exact to the last bit.
+The key ``format`` is one of ``weft-problem-1``, ``weft-workflow-1``, ``weft-cluster-1``,
+``weft-workload-1``, ``weft-schedule-1`` and ``weft-trace-1``. Columns have the names and meaning of
+the fields of the classes in `weft.model`. A column whose entries are all equal may be a single
+number. In JSON, null stands for NaN and "inf" for infinity; in NPZ, a nested key is a path
+(``workflow/work``). Round trips are exact to the last bit.
 
-================== ==========================================================================================================
-workflow           name, names, work, kinds, kind, memory, cores, src, dst, data, duration_devices + durations (one row a
-                   device or device kind), choices (task, first, probability, labels, edge_choice, edge_branch)
-cluster            name, names, kinds, nodes, speed, memory, cores, batch, power, idle_power, bandwidth, latency (a number, or
-                   a row a device), throughput_kinds + throughput (one row a task kind)
-weft-problem-1     workflow, cluster
-weft-workload-1    name, clusters, workflows, cluster_of (one entry a workflow), template, arrival, deadline, priority
-weft-schedule-1    task, device, start, finish, copy; task_name and device_name for people, passed over by the reader
-weft-trace-1       workload, scenario, the columns of `Trace`, job_finish, eager, policy
-================== ==========================================================================================================
+- workflow: name, names, work, kinds, kind, memory, cores, src, dst, data, duration_devices +
+  durations (one row per device or device kind), choices (task, first, probability, labels,
+  edge_choice, edge_branch)
+- cluster: name, names, kinds, nodes, speed, memory, cores, batch, power, idle_power, bandwidth,
+  latency (a number, or one row per device), throughput_kinds + throughput (one row per task kind)
+- weft-problem-1: workflow, cluster
+- weft-workload-1: name, clusters, workflows, cluster_of (one entry per workflow), template,
+  arrival, deadline, priority
+- weft-schedule-1: task, device, start, finish, copy; task_name and device_name are for people and
+  skipped by the reader
+- weft-trace-1: workload, scenario, the columns of `Trace`, job_finish, eager, policy
 """
 
 from __future__ import annotations
@@ -97,7 +99,8 @@ def _encode_problem(problem: Problem) -> dict[str, Any]:
         for key in ("work", "row", "pace")
     ):
         raise InvalidInput(
-            f"problem '{problem.name}' has costs that do not follow from its workflow and cluster; make it with Problem.bind"
+            f"problem '{problem.name}' has costs that do not follow from its workflow and cluster; "
+            "make it with Problem.bind"
         )
     return {
         "workflow": _encode_workflow(problem.workflow),
@@ -142,7 +145,7 @@ def _encode_trace(t: Trace) -> dict[str, Any]:
 
 
 def _compact(column: NDArray[Any]) -> NDArray[Any]:
-    """One number where all entries have the same bits (NaN excepted: null would read as absent)."""
+    """Return one number if all links are equal; the diagonal is implied."""
     if (
         column.size == 0
         or np.isnan(column.flat[0])
@@ -202,8 +205,12 @@ def _decode_workflow(r: Record) -> Workflow:
         dst=np.atleast_1d(r.integers("dst", [])),
         data=r.floats("data", 0.0),
         durations=r.table("duration_devices", "durations"),
-        choices=_decode_choices(r.child("choices")) if "choices" in r else None,  # type: ignore[arg-type]
+        choices=_choices(r),
     )
+
+
+def _choices(record: Record) -> Any:
+    return _decode_choices(record.child("choices")) if "choices" in record else None
 
 
 def _decode_choices(r: Record) -> Choices:
@@ -217,11 +224,13 @@ def _decode_choices(r: Record) -> Choices:
         or first[-1] != probability.size
     ):
         raise InvalidInput(
-            f"{r.path('first')} must rise from 0 to the number of branches, {probability.size}, with one more entry than choices"
+            f"{r.path('first')} must rise from 0 to the number of branches, {probability.size}, "
+            "with one more entry than choices"
         )
     if len(labels) != probability.size:
         raise InvalidInput(
-            f"{r.path('labels')} has {len(labels)} entries, but there are {probability.size} branches"
+            f"{r.path('labels')} has {len(labels)} entries, but there are {probability.size} "
+            "branches"
         )
     for c in range(task.size):
         unique_names(labels[first[c] : first[c + 1]], f"label of choice {c}")
@@ -277,7 +286,8 @@ def _decode_workload(r: Record) -> Workload:
     ).tolist()
     if any(not 0 <= c < len(clusters) for c in of):
         raise InvalidInput(
-            f"{r.path('cluster_of')} names cluster {max(of)} or a negative one, but there are {len(clusters)}"
+            f"{r.path('cluster_of')} names cluster {max(of)} or a negative one, but there are "
+            f"{len(clusters)}"
         )
     jobs = r.integers("template")
     return Workload.of(
@@ -325,7 +335,8 @@ def _decode_trace(r: Record) -> Trace:
     for key, column in times.items():
         if not np.isfinite(column).all():
             raise InvalidInput(
-                f"{r.path(key)}[{int(np.flatnonzero(~np.isfinite(column))[0])}] is not a finite time"
+                f"{r.path(key)}[{int(np.flatnonzero(~np.isfinite(column))[0])}] is not a finite "
+                "time"
             )
     copy = r.booleans("copy", False)
     if copy.ndim and copy.shape != rows:

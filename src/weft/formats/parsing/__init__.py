@@ -1,0 +1,8 @@
+"""Parsing with errors that name the file, the key and the value.
+
+- `source`: bytes, text and JSON of a path
+- `record`: keys and values
+- `quantity`: numbers with units
+"""
+
+__all__ = ["quantity", "record", "source"]

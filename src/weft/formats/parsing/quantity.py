@@ -33,18 +33,20 @@ UNITS = {
     "watts": {"W": Decimal(1), "mW": Decimal("1e-3"), "kW": Decimal(1000)},
     "work per second": {},
 }
-"""Dimension -> unit -> factor. Prefixes are decimal (kB is 1000 bytes), with an i binary (KiB is 1024); bit is an eighth of a byte."""
+"""Dimension -> unit -> factor. kB is 1000 bytes, KiB 1024; a bit is an eighth of a byte."""
 
 _PATTERN = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?)\s*(\D*?)\s*")
 
 
 def quantity(value: object, dimension: str, what: str) -> float:
-    """Return a number in seconds, bytes, bytes per second or watts; a bare number is in that unit already.
+    """Return a number in seconds, bytes, bytes per second or watts; bare numbers keep theirs.
 
     Examples
     --------
-    >>> quantity("40 GB", "bytes", "memory"), quantity("100 Gbit/s", "bytes per second", "bandwidth")
-    (40000000000.0, 12500000000.0)
+    >>> quantity("40 GB", "bytes", "memory")
+    40000000000.0
+    >>> quantity("100 Gbit/s", "bytes per second", "bandwidth")
+    12500000000.0
     >>> quantity("5 us", "seconds", "latency"), quantity("inf", "bytes", "memory")
     (5e-06, inf)
     """

@@ -1,4 +1,4 @@
-"""`Record`: a JSON object or a folder of an NPZ file, read key by key; every complaint names the key and the value."""
+"""`Record`: a JSON object or NPZ folder, read key by key; errors name key and value."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from weft.model.columns import BoolArray, FloatArray, IntArray, unique_names
 from weft.registry import closest
 
 INFINITE = {"inf": np.inf, "-inf": -np.inf}
-"""How strict JSON spells what it has no literal for; NaN is null."""
+"""Infinities in strict JSON, which has no literal for them; NaN is null."""
 
 _REQUIRED: Any = object()
 
@@ -49,7 +49,7 @@ class Record:
                 raise UnknownName(f"unknown key '{key}'{inside}{closest(str(key), known)}")
 
     def raw(self, key: str, default: Any = _REQUIRED) -> Any:
-        """Return the value of a key as it stands; null counts as absent."""
+        """Return the value of a key unchanged; null counts as absent."""
         value = self.content.get(key)
         if value is None:
             if default is _REQUIRED:
@@ -70,7 +70,8 @@ class Record:
             numbers = [str(i) for i in range(len(value))]
             if set(numbers) != set(value):
                 raise InvalidInput(
-                    f"{self.path(key)} must have the entries 0 to {len(value) - 1}; it has {shown(sorted(value))}"
+                    f"{self.path(key)} must have the entries 0 to {len(value) - 1}; it has "
+                    f"{shown(sorted(value))}"
                 )
             value = [value[i] for i in numbers]
         if not isinstance(value, list):
@@ -109,7 +110,7 @@ class Record:
         return list(value)
 
     def floats(self, key: str, default: object = _REQUIRED, *, rank: int = 1) -> FloatArray:
-        """Return numbers in a list (rank 1) or a list of lists (rank 2); a single number stands for all."""
+        """Return a list (rank 1) or list of lists (rank 2) of numbers; one number fills all."""
         value = self.raw(key, default)
         if isinstance(value, np.ndarray):
             return _float_array(value, rank, self.path(key))
@@ -156,7 +157,8 @@ class Record:
         rows = self.floats(values, rank=2)
         if rows.ndim != 2 or len(rows) != len(labels):
             raise InvalidInput(
-                f"{self.path(values)} has shape {rows.shape}; it must have {len(labels)} rows, one for each of {self.path(names)}"
+                f"{self.path(values)} has shape {rows.shape}; it must have {len(labels)} rows, one "
+                f"for each of {self.path(names)}"
             )
         return dict(zip(labels, rows, strict=True))
 
@@ -207,7 +209,7 @@ def _to_floats(flat: list[Any], where: str) -> FloatArray:
         raise InvalidInput(f"{where} holds a number too large to be used") from None
     if (
         not spelled and np.isinf(array).any()
-    ):  # 1e999 reads as infinity; "inf" is how a file says so on purpose
+    ):  # 1e999 reads as infinity; "inf" is the deliberate form
         raise InvalidInput(
             f"{where}[{int(np.flatnonzero(np.isinf(array))[0])}] is too large to be used"
         )
@@ -221,7 +223,8 @@ def _number(entry: object, i: int, where: str) -> float:
         return INFINITE[entry]
     if isinstance(entry, bool) or not isinstance(entry, (int, float)):
         raise InvalidInput(
-            f'{where}[{i}] is {shown(entry)}; it must be a number (null for NaN, "inf" for infinity)'
+            f"{where}[{i}] is {shown(entry)}; "
+            'it must be a number (null for NaN, "inf" for infinity)'
         )
     try:
         value = float(entry)
@@ -235,7 +238,8 @@ def _number(entry: object, i: int, where: str) -> float:
 def _float_array(value: NDArray[Any], rank: int, where: str) -> FloatArray:
     if value.dtype.kind not in "fiu" or value.ndim not in {0, rank}:
         raise InvalidInput(
-            f"{where} is {shown(value)}; it must hold numbers in {rank} dimension{'s' if rank > 1 else ''}"
+            f"{where} is {shown(value)}; it must hold numbers in {rank} "
+            f"dimension{'s' if rank > 1 else ''}"
         )
     with np.errstate(over="ignore", invalid="ignore"):
         return value.astype(np.float64)

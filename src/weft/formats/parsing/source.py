@@ -1,4 +1,4 @@
-"""From a path to bytes, text and plain JSON, and from any failure to one line that names the file."""
+"""Paths to bytes, text and plain JSON; every failure is one line that names the file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LONGEST_LINE = 400
 
 @contextmanager
 def naming(where: str) -> Iterator[None]:
-    """Put the name of the file before every complaint raised inside, and keep it to one line that any terminal can show."""
+    """Prefix errors raised inside with the file name, on one line that any terminal can show."""
     try:
         yield
     except WeftError as error:
@@ -32,7 +32,7 @@ def naming(where: str) -> Iterator[None]:
 
 
 def one_line(text: str) -> str:
-    r"""Collapse white space, cut what is too long and escape what cannot be encoded.
+    r"""Collapse white space, cut long text and escape characters that cannot be encoded.
 
     Examples
     --------
@@ -44,7 +44,7 @@ def one_line(text: str) -> str:
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return the content of a file, unpacked when it is gzip (told by content, whatever its name)."""
+    """Return the content of a file, unpacked if it is gzip (detected by content)."""
     try:
         raw = path.read_bytes()
     except FileNotFoundError:
@@ -78,7 +78,8 @@ def decode_text(content: bytes) -> str:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InvalidInput(
-            f"is neither text nor a known binary format (byte 0x{content[error.start]:02x} at {error.start})"
+            f"is neither text nor a known binary format (byte 0x{content[error.start]:02x} at "
+            f"{error.start})"
         ) from None
 
 
@@ -98,7 +99,7 @@ def parse_json(text: str) -> Any:
 
 def _refuse_constant(literal: str) -> Any:
     raise InvalidInput(
-        f'is not strict JSON: {literal} is not a number there; write null for NaN and "inf" for infinity'
+        f'is not strict JSON: {literal} is not a number; write null for NaN, "inf" for infinity'
     )
 
 

@@ -93,7 +93,7 @@ class TiedWeights:
     """Parameters shared by weights: kinds with equal durations share all but `PER_KIND`."""
 
     def __init__(self, batch: StepBatch) -> None:
-        sim, desk = batch.fleet.sim, batch.fleet.desk
+        sim, desk = batch.tables.sim, batch.tables.state
         kind = sim.task["kind"][:-1]
         times = [tuple(desk.duration[kind == k].max(axis=0)) for k in range(batch.kinds)]
         alike = np.array([list(dict.fromkeys(times)).index(t) for t in times])
@@ -155,7 +155,7 @@ class IndexEvaluator:
 
 def first_weights(batch: StepBatch) -> FloatArray:
     """Return weights to start from: little remaining work first, full batches first."""
-    sim, desk = batch.fleet.sim, batch.fleet.desk
+    sim, desk = batch.tables.sim, batch.tables.state
     quickest = desk.duration.min(axis=1)
     remaining = np.zeros(len(quickest))
     for t in desk.order[::-1].tolist():

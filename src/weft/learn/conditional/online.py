@@ -18,7 +18,7 @@ from weft.model.conditional_stream import ConditionalStream
 from weft.policies.conditional.evaluate import options_of
 from weft.policies.conditional.networks import Numbers, arrays_of
 from weft.policies.conditional.trained_network import TrainedNetwork
-from weft.sim.vector.batch import StepBatch, Waiting
+from weft.sim.vector.batch import Idle, StepBatch
 
 ONLINE = ppo.PpoSettings(
     samples=10**9,  # as long as the run lasts
@@ -50,7 +50,7 @@ class OnlineEnv:
     @property
     def remaining(self) -> IntArray:
         """(1, kinds) number of tasks in each queue."""
-        ready: IntArray = self.batch.fleet.sim.kind["ready"]
+        ready: IntArray = self.batch.tables.sim.kind["ready"]
         return ready
 
     def reset(self, seed: int) -> tuple[Numbers, BoolArray]:  # noqa: ARG002 (the run is given)
@@ -78,7 +78,7 @@ def play_online(
     stream: ConditionalStream,
     draw: tuple[FloatArray, IntArray],
     *,
-    waiting: Waiting = "event",
+    waiting: Idle = "event",
     settings: ppo.PpoSettings = ONLINE,
     seed: int = 0,
 ) -> FloatArray:

@@ -189,7 +189,7 @@ def train_any(
     }
     environment = {
         "name": "random conditional streams",
-        "waiting": "event",
+        "idle": "event",
         "probability": "random",
         "jobs": linear.jobs,
     }
@@ -207,7 +207,7 @@ def tune_pairs(
     progress: Progress[dict[str, float]] = silent,
 ) -> TunedPairs:
     """Tune the policy for any graph; the same seed gives the same parameters."""
-    s, options = settings or PairSettings(), options or StepOptions(waiting="event", window=WINDOW)
+    s, options = settings or PairSettings(), options or StepOptions(idle="event", window=WINDOW)
     rng = generator(s.seed, "pair_search")
     mean = first_parameters() if start is None else start
     if s.hidden and len(mean) == len(PAIR_FEATURES) + 1:

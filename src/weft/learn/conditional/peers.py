@@ -26,7 +26,7 @@ def reference_rate(
     """Return the samples per second of sb3-contrib's MaskablePPO with our settings."""
     from sb3_contrib import MaskablePPO
 
-    batch = StepBatch(stream, size, StepOptions(waiting="event", window=500.0))
+    batch = StepBatch(stream, size, StepOptions(idle="event", window=500.0))
     model = MaskablePPO(
         "MlpPolicy",
         _vector(batch),

@@ -48,7 +48,7 @@ from weft.rng import generator
 from weft.sim.kernel.events import MOMENT
 from weft.sim.kernel.jit import njit_noalloc
 from weft.sim.vector.batch import StepBatch
-from weft.sim.vector.step import Fleet, act, desk_of, proceed, sim_of
+from weft.sim.vector.step import BatchTables, act, proceed, sim_of, state_of
 
 FIRST_DRAW = 30_000_000
 """First seed of training draws: far from those of trainings, validations and evaluations."""
@@ -178,7 +178,7 @@ def _collect(
         columns: list[Any] = [column[at:] for column in examples]
         rest = RolloutExamples(*columns)
         follows = run % 2 == 1
-        found = collect(batch.fleet, sampler, weights, proposer, buffers, budget, follows, rest)
+        found = collect(batch.tables, sampler, weights, proposer, buffers, budget, follows, rest)
         probability[at : at + found] = p
         at, run = at + found, run + 1
     return examples, probability
@@ -211,7 +211,7 @@ def _empty(batch: StepBatch, steps: int) -> RolloutExamples:
 
 @njit_noalloc
 def collect(
-    fleet: Fleet,
+    fleet: BatchTables,
     sampler: FutureSampler,
     weights: FloatArray,
     proposer: Proposer,
@@ -224,7 +224,7 @@ def collect(
 
     With `follows`, the rollouts' choices are executed instead of the network's.
     """
-    sim, desk = sim_of(fleet, 0), desk_of(fleet, 0)
+    sim, desk = sim_of(fleet, 0), state_of(fleet, 0)
     answer = proceed(sim, desk)
     stored, step = 0, 0
     while answer == MOMENT and stored < len(examples.size):

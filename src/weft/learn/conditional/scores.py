@@ -16,7 +16,7 @@ from weft.policies.conditional.rollout import Rollout
 from weft.policies.conditional.trained_network import TrainedNetwork
 from weft.policies.load import load_policy
 from weft.policies.simulate import simulate
-from weft.sim.vector.batch import StepBatch, StepOptions, Waiting
+from weft.sim.vector.batch import Idle, StepBatch, StepOptions
 from weft.sim.view import Policy
 
 
@@ -37,18 +37,18 @@ def completion_times(
     streams: Sequence[ConditionalStream],
     seeds: Sequence[int],
     *,
-    waiting: Waiting | None = None,
+    idle: Idle | None = None,
     authors: bool = False,
 ) -> FloatArray:
     """(streams, seeds) mean job completion time in seconds; inf where a policy never finishes.
 
-    `waiting` defaults to that of the policy's training, and to "event" for rules.
+    `idle` defaults to that of the policy's training, and to "event" for rules.
     """
     policy = load_policy(policy)
     found = np.zeros((len(streams), len(seeds)))
     for i, stream in enumerate(streams):
         for j, seed in enumerate(seeds):
-            found[i, j] = _one(policy, stream, seed, waiting, authors=authors)
+            found[i, j] = _one(policy, stream, seed, idle, authors=authors)
     return found
 
 
@@ -56,20 +56,20 @@ def _one(
     policy: Policy,
     stream: ConditionalStream,
     seed: int,
-    waiting: Waiting | None,
+    idle: Idle | None,
     *,
     authors: bool,
 ) -> float:
     stepwise: Any = getattr(policy, "stepwise", None)
     if stepwise is None:
-        return _simulated(policy, stream, seed, waiting, authors=authors)
+        return _simulated(policy, stream, seed, idle, authors=authors)
     if isinstance(stepwise, TrainedNetwork):
-        options = options_of(stepwise, waiting)
+        options = options_of(stepwise, idle)
         return float(play(stepwise.network, stream, [seed], options=options, authors=authors)[0])
     options = (
-        stepwise.options(waiting)
+        stepwise.options(idle)
         if isinstance(stepwise, Rollout)
-        else StepOptions(waiting=waiting or "event", window=WINDOW)
+        else StepOptions(idle=idle or "event", window=WINDOW)
     )
     batch = StepBatch(stream, 1, options, authors=authors)
     batch.place(0, *stream.draw_ticks(seed, authors=authors))
@@ -81,12 +81,12 @@ def _simulated(
     policy: Policy,
     stream: ConditionalStream,
     seed: int,
-    waiting: Waiting | None,
+    idle: Idle | None,
     *,
     authors: bool,
 ) -> float:
-    """Simulate a policy that has no step-wise form; its waiting is always until the next event."""
-    if waiting == "paper":
+    """Simulate a policy that has no step-wise form; it always waits until the next event."""
+    if idle == "block":
         raise Unsupported(f"policy '{policy.name}' cannot block idle units; leave out the option")
     workload, scenario = stream.draw(seed, authors=authors)
     return float(simulate(workload, policy, scenario=scenario).jct)

@@ -68,7 +68,7 @@ class BatchEnv:
         self.capacity: IntArray = np.array(stream.problem.cluster.batch, np.int64)
         self.span = longest_path(stream)
         self.relative = relative
-        self._blocking = options.waiting == "paper"
+        self._blocking = options.idle == "block"
         self._never = np.zeros(envs, np.bool_)
         self._weight = np.ones(envs)
         self._last = np.zeros((envs, self.observation_size), np.float32)
@@ -79,7 +79,7 @@ class BatchEnv:
     @property
     def remaining(self) -> IntArray:
         """(envs, kinds) number of tasks in each queue."""
-        ready: IntArray = self.batch.fleet.sim.kind["ready"]
+        ready: IntArray = self.batch.tables.sim.kind["ready"]
         return ready
 
     def reset(self, seed: int) -> tuple[Numbers, BoolArray]:
@@ -95,10 +95,10 @@ class BatchEnv:
         """Advance every simulation to its next decision."""
         if self._blocking:
             actions = actions.copy()
-            shorten_all_waits(self.batch.fleet, actions)
+            shorten_all_waits(self.batch.tables, actions)
         steps = self.batch.step(actions)
         reward, elapsed = steps.reward / self.span / self._weight, steps.elapsed / self.span
-        arrived = self.batch.fleet.sim.world["next_arrival"][:, 0] >= self._limit
+        arrived = self.batch.tables.sim.world["next_arrival"][:, 0] >= self._limit
         cut = arrived | steps.done
         if cut.any():
             final = self.batch.final_observation
@@ -121,7 +121,7 @@ class BatchEnv:
     def _shaped(self, mask: BoolArray) -> BoolArray:
         shaped = mask.reshape(self.envs, self.units, self.actions)
         if self._blocking:
-            forbid_standstills(self.batch.fleet, shaped)
+            forbid_standstills(self.batch.tables, shaped)
         return shaped
 
 
@@ -213,7 +213,7 @@ def train_policy(
     *,
     settings: ppo.PpoSettings | None = None,
     seed: int = 0,
-    waiting: Literal["paper", "event"] = "event",
+    waiting: Literal["block", "event"] = "event",
     envs: int = ENVS,
     progress: Progress[ppo.PpoProgress] = silent,
     start: TrainedNetwork | None = None,
@@ -230,7 +230,7 @@ def train_policy(
         hidden = tuple(start.network.sizes[1:-1].tolist())
         settings = replace(settings, imitation=0, warm_up=settings.imitation, hidden=hidden)
     options = StepOptions(
-        waiting=waiting,
+        idle=waiting,
         estimate=recipe.estimate,
         units=recipe.units,
         detail=recipe.detail,
@@ -266,18 +266,18 @@ def train_policy(
         "name": "steps",
         "version": 1,
         "watched": [task_name(stream, c) for c in stream.watched],
-        **{k: v for k, v in asdict(options).items() if k not in {"waiting", "idle"}},
+        **{k: v for k, v in asdict(options).items() if k not in {"idle", "idle_seconds"}},
     }
     environment = {
         "name": "weft/Conditional-v0",
         "stream": stream.name,
-        "waiting": waiting,
+        "idle": waiting,
         "probability": recipe.probability,
         "jobs": short.jobs,
     }
     card = record(training, envs, teacher_of(stream).name)
     if start is not None:
-        card["start"] = {"name": start.name, "waiting": start.environment.get("waiting")}
+        card["start"] = {"name": start.name, "idle": start.environment.get("idle")}
         card["start"] |= {
             key: start.training.get(key) for key in ("seed", "samples", "teacher", "settings")
         }

@@ -16,29 +16,29 @@ from weft.sim.kernel.commit import is_idle
 from weft.sim.kernel.events import MOMENT, next_time
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.tables import Sim
-from weft.sim.vector.batch import StepBatch, StepOptions, Waiting
+from weft.sim.vector.batch import Idle, StepBatch, StepOptions
 from weft.sim.vector.step import (
-    Fleet,
+    BatchTables,
     StepState,
     act,
-    desk_of,
     mask_actions,
     observe,
     proceed,
     sim_of,
+    state_of,
 )
 
 WINDOW = 500.0
 """Outcomes an estimate remembers: a deviation of 0.016 at most, and it follows a change within some seconds."""
-PATIENCE = 40
+MAX_STEPS_PER_JOB = 40
 """Steps per job after which a run is given up: a policy that only ever waits would never end (good ones take 2 or 3)."""
 
 
-def options_of(policy: TrainedNetwork, waiting: Waiting | None = None) -> StepOptions:
+def options_of(policy: TrainedNetwork, waiting: Idle | None = None) -> StepOptions:
     """Return how a stream is to be stepped and shown for a policy."""
     seen = policy.observation
     if reads_pairs(policy):
-        return StepOptions(waiting=waiting or "event", window=WINDOW)
+        return StepOptions(idle=waiting or "event", window=WINDOW)
     if seen.get("name") != "steps" or seen.get("version") != 1:
         raise InvalidInput(
             f"policy '{policy.name}' reads observations '{seen.get('name')}' version {seen.get('version')}; "
@@ -46,7 +46,7 @@ def options_of(policy: TrainedNetwork, waiting: Waiting | None = None) -> StepOp
         )
     shown = {key: value for key, value in seen.items() if key not in {"name", "version", "watched"}}
     try:
-        return StepOptions(waiting=waiting or policy.environment.get("waiting", "event"), **shown)
+        return StepOptions(idle=waiting or policy.idle, **shown)
     except TypeError as error:
         raise InvalidInput(
             f"policy '{policy.name}': its observation cannot be read ({error})"
@@ -115,7 +115,7 @@ def play(
     for i, seed in enumerate(seeds):
         fleet.place(0, *stream.draw_ticks(seed, authors=authors))
         steps = play_out(
-            fleet.fleet,
+            fleet.tables,
             0,
             network,
             capacity,
@@ -124,7 +124,7 @@ def play(
             remaining,
             working_space(network),
             action,
-            PATIENCE * stream.jobs + 1000,
+            MAX_STEPS_PER_JOB * stream.jobs + 1000,
         )
         found[i] = float(fleet.jct(0).mean()) if steps >= 0 else np.inf
     return found
@@ -143,7 +143,7 @@ def check_network_fits(network: Network, batch: StepBatch) -> None:
 
 @njit_noalloc
 def play_out(
-    fleet: Fleet,
+    fleet: BatchTables,
     s: int,
     network: Network,
     capacity: IntArray,
@@ -155,7 +155,7 @@ def play_out(
     most: int,
 ) -> int:
     """Play one simulation to its end; return the steps it took, or -1 when it did not end."""
-    sim, desk = sim_of(fleet, s), desk_of(fleet, s)
+    sim, desk = sim_of(fleet, s), state_of(fleet, s)
     flat = mask.reshape(mask.size)
     answer = proceed(sim, desk)
     for step in range(most):
@@ -194,7 +194,7 @@ def shorten_waits(sim: Sim, desk: StepState, actions: IntArray) -> None:
 
     The paper's environment takes such an action for nothing at all, so every policy could give it; here they all do.
     """
-    if desk.setting[0].blocking == 0:
+    if desk.config[0].blocking == 0:
         return
     kinds, left = len(sim.kind), desk.scratch
     for k in range(kinds):
@@ -212,14 +212,14 @@ def shorten_waits(sim: Sim, desk: StepState, actions: IntArray) -> None:
 
 
 @njit_noalloc
-def forbid_standstills(fleet: Fleet, mask: BoolArray) -> None:
+def forbid_standstills(fleet: BatchTables, mask: BoolArray) -> None:
     """`forbid_standstill` in all simulations."""
     for s in range(len(mask)):
         forbid_standstill(sim_of(fleet, s), mask[s])
 
 
 @njit_noalloc
-def shorten_all_waits(fleet: Fleet, actions: IntArray) -> None:
+def shorten_all_waits(fleet: BatchTables, actions: IntArray) -> None:
     """`shorten_waits` in all simulations."""
     for s in range(len(actions)):
-        shorten_waits(sim_of(fleet, s), desk_of(fleet, s), actions[s])
+        shorten_waits(sim_of(fleet, s), state_of(fleet, s), actions[s])

@@ -58,7 +58,7 @@ def save_index(
 ) -> Path:
     """Write an index that was tuned for the stream of `batch`; return the path of its card."""
     rule.check_fits(batch)
-    group, names = batch.fleet.desk.group, batch.stream.problem.cluster.names
+    group, names = batch.tables.state.group, batch.stream.problem.cluster.names
     workflow = batch.stream.problem.workflow
     settings = {
         "stream": batch.stream.name,

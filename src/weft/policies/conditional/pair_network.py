@@ -115,10 +115,10 @@ def make_situation(tasks: int, kinds: int, units: int) -> Situation:
 def fill_situation(sim: Sim, desk: StepState, now: Situation) -> None:
     """Read off the simulation what the policy may know."""
     kinds, units = len(sim.kind), len(sim.device)
-    if desk.tally[0].fresh == 1 or now.visit[desk.order[0]] == 0.0:
+    if desk.counters[0].fresh == 1 or now.visit[desk.order[0]] == 0.0:
         _update_flow(sim, desk, now)
     update_remaining(sim, desk)
-    update_coming(sim, desk, SOON * desk.setting[0].span)
+    update_coming(sim, desk, SOON * desk.config[0].span)
     time = sim.world[0].now
     rate = sim.world[0].next_arrival / time if time > 0 else 0.0
     for d in range(units):
@@ -139,7 +139,7 @@ def fill_situation(sim: Sim, desk: StepState, now: Situation) -> None:
         for d in range(units):
             first = top if can_run(sim, top, d) else first_runnable(sim, k, d)
             now.seconds[k, d] = desk.duration[task_of(sim, first), d] if first >= 0 else np.inf
-    now.scalar[0] = desk.setting[0].span
+    now.scalar[0] = desk.config[0].span
     now.scalar[1] = jobs_here(sim)
     now.scalar[2] = 1.0 if next_time(sim) < np.inf else 0.0
     for k in range(kinds):

@@ -20,7 +20,7 @@ from weft.policies.conditional.pair_network import (
 from weft.sim.kernel.events import ENDED, MOMENT, STUCK
 from weft.sim.kernel.jit import njit_noalloc
 from weft.sim.vector.batch import StepBatch
-from weft.sim.vector.step import Fleet, act, desk_of, proceed, sim_of
+from weft.sim.vector.step import BatchTables, act, proceed, sim_of, state_of
 
 OBSERVATION = {"name": "pairs", "version": 1, "features": list(PAIR_FEATURES)}
 """What cards of such policies say they read."""
@@ -46,7 +46,7 @@ class PairPolicy:
         """Play every simulation, laid out by `fleet.place`, to its end; returns the number of steps of each."""
         steps, actions = np.zeros(fleet.size, np.int64), np.zeros(fleet.units, np.int64)
         now = make_situation(fleet.stream.problem.n, fleet.kinds, fleet.units)
-        if play_pairs(fleet.fleet, now, self.network, self._space, actions, steps) >= 0:
+        if play_pairs(fleet.tables, now, self.network, self._space, actions, steps) >= 0:
             raise Stuck(
                 f"policy '{self.name}' waits in '{fleet.stream.name}', but nothing is in flight or due"
             )
@@ -55,12 +55,12 @@ class PairPolicy:
     def choose(self, fleet: StepBatch, actions: IntArray) -> None:
         """Write the actions of all simulations, (size, units), as they stand now."""
         now = make_situation(fleet.stream.problem.n, fleet.kinds, fleet.units)
-        choose_pairs_many(fleet.fleet, now, self.network, self._space, actions)
+        choose_pairs_many(fleet.tables, now, self.network, self._space, actions)
 
 
 @njit_noalloc
 def play_pairs(
-    fleet: Fleet,
+    fleet: BatchTables,
     now: Situation,
     network: Network,
     space: Numbers,
@@ -69,7 +69,7 @@ def play_pairs(
 ) -> int:
     """Play simulations from their beginning to their end; returns the number of one that is stuck, or -1."""
     for s in range(len(steps)):
-        sim, desk = sim_of(fleet, s), desk_of(fleet, s)
+        sim, desk = sim_of(fleet, s), state_of(fleet, s)
         now.visit[desk.order[0]] = 0.0  # worked out anew for each simulation
         answer = proceed(sim, desk)
         while answer == MOMENT:
@@ -87,11 +87,11 @@ def play_pairs(
 
 @njit_noalloc
 def choose_pairs_many(
-    fleet: Fleet, now: Situation, network: Network, space: Numbers, actions: IntArray
+    fleet: BatchTables, now: Situation, network: Network, space: Numbers, actions: IntArray
 ) -> None:
     """Choose for all simulations."""
     for s in range(len(actions)):
-        sim, desk = sim_of(fleet, s), desk_of(fleet, s)
+        sim, desk = sim_of(fleet, s), state_of(fleet, s)
         now.visit[desk.order[0]] = 0.0
         fill_situation(sim, desk, now)
         choose_pairs(now, network, space, actions[s])

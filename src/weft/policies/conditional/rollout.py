@@ -45,16 +45,16 @@ from weft.sim.kernel.commit import is_idle
 from weft.sim.kernel.events import MOMENT, STUCK, next_time
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.tables import Sim
-from weft.sim.vector.batch import StepBatch, StepOptions, Waiting
+from weft.sim.vector.batch import Idle, StepBatch, StepOptions
 from weft.sim.vector.step import (
-    Fleet,
+    BatchTables,
     StepState,
     act,
-    desk_of,
     mask_actions,
     observe,
     proceed,
     sim_of,
+    state_of,
 )
 
 ROOM = 512
@@ -125,11 +125,11 @@ class Rollout:
                 f"ahead must be 1 to {ROOM // 2}, least 2 or more and at most 'most', doubt not negative"
             )
 
-    def options(self, waiting: Waiting | None = None) -> StepOptions:
+    def options(self, waiting: Idle | None = None) -> StepOptions:
         """How a stream is to be stepped and shown."""
         if self.proposer is not None:
             return options_of(self.proposer, waiting)
-        return StepOptions(waiting=waiting or "event", window=WINDOW)
+        return StepOptions(idle=waiting or "event", window=WINDOW)
 
     def play(self, fleet: StepBatch) -> IntArray:
         """Play every simulation to its end; (size, 4): steps, decisions with a choice, decisions changed, futures played."""
@@ -142,7 +142,10 @@ class Rollout:
         proposer = make_proposer(self.proposer, fleet)
         for s in range(fleet.size):
             trials = make_trials(fleet.units)
-            if play_rollouts(fleet.fleet, s, mind, self.weights, proposer, trials, effort) == STUCK:
+            if (
+                play_rollouts(fleet.tables, s, mind, self.weights, proposer, trials, effort)
+                == STUCK
+            ):
                 raise Stuck(
                     f"rule 'rollout' waits in '{fleet.stream.name}', but nothing is in flight or due"
                 )
@@ -191,7 +194,7 @@ def make_trials(units: int) -> RolloutBuffers:
 
 @njit_noalloc
 def play_rollouts(
-    fleet: Fleet,
+    fleet: BatchTables,
     s: int,
     mind: FutureSampler,
     weights: FloatArray,
@@ -200,7 +203,7 @@ def play_rollouts(
     effort: RolloutBudget,
 ) -> int:
     """Play one simulation from its beginning to its end."""
-    sim, desk = sim_of(fleet, s), desk_of(fleet, s)
+    sim, desk = sim_of(fleet, s), state_of(fleet, s)
     answer = proceed(sim, desk)
     while answer == MOMENT:
         best = decide(sim, desk, mind, weights, proposer, trials, effort)
@@ -388,13 +391,13 @@ def live_on(
 ) -> float:
     """Job ticks in the system when an action is carried out and the index plays on."""
     begin_trial(mind, jobs)
-    sim, desk = limited(sim_of(mind.fleet, TRIAL), jobs), desk_of(mind.fleet, TRIAL)
+    sim, desk = limited(sim_of(mind.fleet, TRIAL), jobs), state_of(mind.fleet, TRIAL)
     act(sim, desk, first)
     answer = proceed(sim, desk)
-    cost = desk.tally[0].cost
+    cost = desk.counters[0].cost
     while answer == MOMENT:
         choose_one(sim, desk, INDEX, weights, actions)
         act(sim, desk, actions)
         answer = proceed(sim, desk)
-        cost += desk.tally[0].cost
+        cost += desk.counters[0].cost
     return float(cost) if answer != STUCK else np.inf

@@ -23,13 +23,13 @@ from weft.sim.kernel.rules import first_runnable
 from weft.sim.kernel.tables import Sim
 from weft.sim.vector.batch import StepBatch
 from weft.sim.vector.step import (
-    Fleet,
+    BatchTables,
     StepState,
     act,
     busy_for,
-    desk_of,
     proceed,
     sim_of,
+    state_of,
     update_coming,
     update_remaining,
 )
@@ -97,7 +97,7 @@ class ConditionalRule:
 
     def check_fits(self, batch: StepBatch) -> None:
         """Raise unless there are weights for every group of units and every kind."""
-        self.check_shape(batch.fleet.desk.group, batch.kinds, batch.stream.name)
+        self.check_shape(batch.tables.state.group, batch.kinds, batch.stream.name)
 
     def check_shape(self, group: IntArray, kinds: int, workload: str) -> None:
         """Raise unless there are weights for every group of units and every kind."""
@@ -111,14 +111,14 @@ class ConditionalRule:
     def choose(self, fleet: StepBatch, actions: IntArray) -> None:
         """Write the actions of all simulations, (size, units), as they stand now."""
         self.check_fits(fleet)
-        choose_many(fleet.fleet, RULES.index(self.name), self.weights, actions)
+        choose_many(fleet.tables, RULES.index(self.name), self.weights, actions)
 
     def play(self, fleet: StepBatch) -> IntArray:
         """Play every simulation, laid out by `fleet.place`, to its end; returns the number of steps of each."""
         self.check_fits(fleet)
         steps = np.zeros(fleet.size, np.int64)
         actions = np.zeros((fleet.size, fleet.units), np.int64)
-        stuck = play_many(fleet.fleet, RULES.index(self.name), self.weights, actions, steps)
+        stuck = play_many(fleet.tables, RULES.index(self.name), self.weights, actions, steps)
         if stuck >= 0:
             raise Stuck(
                 f"rule '{self.name}' waits in '{fleet.stream.name}', but nothing is in flight or due"
@@ -128,11 +128,11 @@ class ConditionalRule:
 
 @njit_noalloc
 def play_many(
-    fleet: Fleet, rule: int, weights: FloatArray, actions: IntArray, steps: IntArray
+    fleet: BatchTables, rule: int, weights: FloatArray, actions: IntArray, steps: IntArray
 ) -> int:
     """Play simulations from their beginning to their end; returns the number of one that is stuck, or -1."""
     for s in range(len(steps)):
-        sim, desk = sim_of(fleet, s), desk_of(fleet, s)
+        sim, desk = sim_of(fleet, s), state_of(fleet, s)
         answer = proceed(sim, desk)
         while answer == MOMENT:
             choose_one(sim, desk, rule, weights, actions[s])
@@ -146,10 +146,10 @@ def play_many(
 
 
 @njit_noalloc
-def choose_many(fleet: Fleet, rule: int, weights: FloatArray, actions: IntArray) -> None:
+def choose_many(fleet: BatchTables, rule: int, weights: FloatArray, actions: IntArray) -> None:
     """Choose for all simulations."""
     for s in range(len(actions)):
-        choose_one(sim_of(fleet, s), desk_of(fleet, s), rule, weights, actions[s])
+        choose_one(sim_of(fleet, s), state_of(fleet, s), rule, weights, actions[s])
 
 
 @njit_noalloc
@@ -173,7 +173,7 @@ def choose_one(
         if kind >= 0:
             actions[d] = kind
             left[kind] -= min(left[kind], sim.device[d].batch)
-        elif rule > DEPTH_FIRST or desk.setting[0].blocking == 0:
+        elif rule > DEPTH_FIRST or desk.config[0].blocking == 0:
             actions[d] = _wait(sim, desk, actions, d)
 
 
@@ -221,7 +221,7 @@ def _choose_kind(sim: Sim, desk: StepState, rule: int, d: int) -> int:
     for k in range(kinds):
         kind = k
         if rule == MRU:
-            kind = (desk.tally[0].memory + k) % kinds
+            kind = (desk.counters[0].memory + k) % kinds
         elif rule == DEPTH_FIRST:
             kind = desk.depth[kinds - 1 - k]
         if not runs_here(sim, left, kind, d):
@@ -233,7 +233,7 @@ def _choose_kind(sim: Sim, desk: StepState, rule: int, d: int) -> int:
         if cost < least:
             best, least = kind, cost
     if rule == MRU and best >= 0:
-        desk.tally[0].memory = best  # one memory for all units, as in the authors' code
+        desk.counters[0].memory = best  # one memory for all units, as in the authors' code
     return best
 
 
@@ -274,7 +274,7 @@ def _reserved(sim: Sim, desk: StepState, d: int, task: int, taken: int) -> float
     batch = 1
     for other in range(len(sim.device)):
         batch = max(batch, sim.device[other].batch)
-    slow = desk.duration[task, d] > SLOW * desk.setting[0].span
+    slow = desk.duration[task, d] > SLOW * desk.config[0].span
     wrong = slow != (sim.device[d].batch > 1) and batch > 1
     return float(desk.duration[task, d] / taken * (10.0 if wrong else 1.0))
 
@@ -291,14 +291,14 @@ def _choose_pairs(
     Unit `told`, where there is one, has been told what to do already.
     """
     kinds, left = len(sim.kind), desk.scratch
-    update_coming(sim, desk, SOON * desk.setting[0].span)
+    update_coming(sim, desk, SOON * desk.config[0].span)
     idle, soon, locked, crowd = 0, np.inf, 0, 0
     for k in range(kinds):
         crowd += left[k]
         left[kinds + k] = 0  # the second half counts units that run a kind, or will
     for d in range(len(sim.device)):
         actions[d] = kinds
-        busy = busy_for(sim, d) / desk.setting[0].span
+        busy = busy_for(sim, d) / desk.config[0].span
         if is_idle(sim, d):
             idle += 1
             continue
@@ -370,7 +370,7 @@ def _index(
     left, batch = desk.scratch[kind], sim.device[d].batch
     fill, queue = min(left, batch) / batch, min(left, 20) / 10.0
     age = (sim.world[0].now - sim.job[sim.inst[pool_top(sim, kind)].job].arrival) / (
-        10.0 * desk.setting[0].span
+        10.0 * desk.config[0].span
     )
     held = locked / units
     estimate = desk.estimate[0] if len(desk.estimate) > 0 else 0.5

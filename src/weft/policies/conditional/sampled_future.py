@@ -16,7 +16,7 @@ from weft.rng import generator
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.tables import DONE, JOB_HERE, SKIPPED, Sim
 from weft.sim.vector.batch import StepBatch
-from weft.sim.vector.step import Fleet, StepState, chance_of, desk_of, sim_of
+from weft.sim.vector.step import BatchTables, StepState, chance_of, sim_of, state_of
 
 DRAWS = 1 << 18
 """Random numbers laid in beforehand; they are gone through again and again."""
@@ -28,7 +28,7 @@ PRISTINE, PRESENT, TRIAL = range(3)
 class FutureSampler(NamedTuple):
     """Room for `size` jobs in three simulations, and what futures are drawn from."""
 
-    fleet: Fleet
+    fleet: BatchTables
     gap: FloatArray  # (DRAWS,) ticks between jobs
     chance: FloatArray  # (DRAWS,) uniform in [0, 1)
     memoryless: bool  # gaps count from now, not from the last arrival
@@ -54,7 +54,7 @@ def imagine(stream: ConditionalStream, like: StepBatch, *, room: int, seed: int)
             branch[choices.edge_choice[e], choices.edge_branch[e]] = e
     rng = generator(seed, "imagination")
     return FutureSampler(
-        fleet=fleet.fleet,
+        fleet=fleet.tables,
         gap=_gaps(stream, rng),
         chance=rng.random(DRAWS),
         memoryless=stream.arrivals.process in {"poisson", "trace"},
@@ -106,7 +106,7 @@ def take_in(sim: Sim, desk: StepState, mind: FutureSampler, ahead: int) -> int:
     blank, here, mine = (
         sim_of(mind.fleet, PRISTINE),
         sim_of(mind.fleet, PRESENT),
-        desk_of(mind.fleet, PRESENT),
+        state_of(mind.fleet, PRESENT),
     )
     tasks = len(sim.task) - 1
     room, last = len(mind.place), sim.world[0].next_arrival
@@ -142,9 +142,9 @@ def take_in(sim: Sim, desk: StepState, mind: FutureSampler, ahead: int) -> int:
         mine.estimate[at] = desk.estimate[at]
     for at in range(len(desk.seen)):
         mine.seen[at] = desk.seen[at]
-    mine.tally[0].memory = desk.tally[0].memory
-    mine.tally[0].scanned = 0
-    mine.tally[0].fresh = 1
+    mine.counters[0].memory = desk.counters[0].memory
+    mine.counters[0].scanned = 0
+    mine.counters[0].fresh = 1
     return total
 
 
@@ -222,7 +222,7 @@ def _is_here(sim: Sim, instance: int) -> bool:
 @njit_noalloc
 def draw_scenario(sim: Sim, mind: FutureSampler, jobs: int, ahead: int) -> None:
     """Draw arrivals, and the branches of all choices that have not been made."""
-    here, mine = sim_of(mind.fleet, PRESENT), desk_of(mind.fleet, PRESENT)
+    here, mine = sim_of(mind.fleet, PRESENT), state_of(mind.fleet, PRESENT)
     live, now = jobs - ahead, here.world[0].now
     last = now
     if not mind.memoryless:
@@ -280,7 +280,7 @@ def _branch(desk: StepState, mind: FutureSampler, choice: int) -> int:
 def begin_trial(mind: FutureSampler, jobs: int) -> None:
     """Copy the present, with the future drawn for it, into the trial."""
     here, there = sim_of(mind.fleet, PRESENT), sim_of(mind.fleet, TRIAL)
-    mine, its = desk_of(mind.fleet, PRESENT), desk_of(mind.fleet, TRIAL)
+    mine, its = state_of(mind.fleet, PRESENT), state_of(mind.fleet, TRIAL)
     tasks = len(here.task) - 1
     there.world[0] = here.world[0]
     for i in range(jobs):
@@ -302,4 +302,4 @@ def begin_trial(mind: FutureSampler, jobs: int) -> None:
         its.estimate[at] = mine.estimate[at]
     for at in range(len(mine.seen)):
         its.seen[at] = mine.seen[at]
-    its.tally[0] = mine.tally[0]
+    its.counters[0] = mine.counters[0]

@@ -36,6 +36,11 @@ class TrainedNetwork:
     training: dict[str, Any]
     about: str = ""
 
+    @property
+    def idle(self) -> Any:
+        """Return how idle units waited in training: "event" or "block"."""
+        return self.environment.get("idle", "event")
+
     def to_model(self) -> Model:
         """Return the network as a model to be written."""
         sizes = self.network.sizes.tolist()

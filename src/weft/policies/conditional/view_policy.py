@@ -17,7 +17,7 @@ from weft.policies.conditional.network_policy import moment_of
 from weft.policies.conditional.rules import RULES, ConditionalRule, choose_one
 from weft.sim.kernel.tables import JOB_AHEAD, JOB_HERE, make_sim
 from weft.sim.vector.batch import StepOptions, make_state
-from weft.sim.vector.step import learn_outcomes
+from weft.sim.vector.step import read_outcomes
 from weft.sim.view import Decision, View
 
 
@@ -40,7 +40,7 @@ class RuleViewPolicy:
         self._state = make_state(
             _stream_of(workload, problem, self.stepwise.watched),
             self._sim,
-            StepOptions(waiting="event", window=WINDOW),
+            StepOptions(idle="event", window=WINDOW),
         )
         self.stepwise.check_shape(self._state.group, len(workload.kinds), workload.name)
         self._kind = np.tile(self._sim.task["kind"][:-1], workload.jobs)
@@ -128,7 +128,7 @@ class RuleViewPolicy:
         self._sim.world["executions"] = at + len(new)
         known = view.outcome >= 0
         self._sim.outcome[known] = view.outcome[known]
-        learn_outcomes(self._sim, self._state)
+        read_outcomes(self._sim, self._state)
 
 
 def _stream_of(

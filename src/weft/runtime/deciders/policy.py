@@ -10,6 +10,7 @@ from weft.model import Schedule, Workload
 from weft.policies import POLICIES, RulePolicy
 from weft.runtime.deciders.rules import RuleDecider
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
+from weft.sim.kernel.tables import replay_order
 from weft.sim.view import Block, Decision, Policy
 
 
@@ -113,22 +114,13 @@ def batch_keys(policy: object, workload: Workload) -> list[float] | None:
 
 
 def _rows(workload: Workload, number: int, schedule: Schedule) -> list[tuple[int, int, bool]]:
-    """(task, device, copy) by (start, finish, place in the topological order, row number)."""
+    """(task, device, copy) in the order of commitment."""
     problem = workload.problems[number]
-    place = {int(task): k for k, task in enumerate(problem.workflow.order)}
-    order = sorted(
-        range(len(schedule)),
-        key=lambda r: (
-            schedule.start[r],
-            schedule.finish[r],
-            place.get(int(schedule.task[r]), -1),
-            r,
-        ),
-    )
-    rows = [(int(schedule.task[r]), int(schedule.device[r]), bool(schedule.copy[r])) for r in order]
-    for task, device, _ in rows:
+    for task, device in zip(schedule.task.tolist(), schedule.device.tolist(), strict=True):
         if not (0 <= task < problem.n and 0 <= device < problem.p):
             raise InvalidInput(
-                f"the schedule of '{problem.name}' puts task {task} on device {device}; one of them does not exist"
+                f"the schedule of '{problem.name}' puts task {task} on device {device}; "
+                "one of them does not exist"
             )
-    return rows
+    order = replay_order(problem, schedule).tolist()
+    return [(int(schedule.task[r]), int(schedule.device[r]), bool(schedule.copy[r])) for r in order]

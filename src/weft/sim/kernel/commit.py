@@ -1,4 +1,4 @@
-"""Committing instances to devices, compiled, and what one should know before: which devices are idle, when they are free.
+"""Commitments of instances to devices, compiled, and the state of devices before them.
 
 Part of the event kernel; see "Committing" and "What a policy sees" in `docs/simulator.md`.
 """
@@ -40,7 +40,7 @@ def expected_seconds(sim: Sim, instance: int, d: int) -> float:
 
 @njit_inline
 def free_at(sim: Sim, d: int) -> float:
-    """When a device is expected to have finished all that is committed to it; inf when it is down."""
+    """Return when a device is expected to have finished its commitments; inf when down."""
     if sim.device[d].pace == np.inf:
         return np.inf
     now = sim.world[0].now
@@ -79,7 +79,7 @@ def expected_finish(sim: Sim, instance: int, d: int) -> float:
 
 @njit_inline
 def commit(sim: Sim, instance: int, d: int) -> None:
-    """Commit a ready instance to a device, fill its batch from the pool, and start it if the device is free."""
+    """Commit a ready instance, fill its batch from the pool, and start it if possible."""
     if sim.world[0].copies == 1:
         sim.entry[len(sim.inst) + instance].instance = -1
     _commit_group(sim, instance, d)
@@ -87,7 +87,7 @@ def commit(sim: Sim, instance: int, d: int) -> None:
 
 @njit_noalloc
 def commit_with_copy(sim: Sim, instance: int, d: int, parent: int) -> None:
-    """Commit a copy of a done parent to a device, and the instance behind it. The simulation must have room for copies."""
+    """Commit a copy of a done parent and the instance behind it; needs room for copies."""
     copy = len(sim.inst) + instance
     sim.entry[copy].instance = parent
     sim.inst[parent].partner = -1  # those it ran together with are not copied

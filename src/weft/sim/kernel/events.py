@@ -1,7 +1,8 @@
-"""The compiled event kernel. `docs/simulator.md` is its definition; `sim/reference.py` is its slow twin.
+"""The compiled event kernel, defined by `docs/simulator.md`; `sim/reference.py` is its twin.
 
-A moment is everything that happens at one time: finishes, changes of pace, cancellations, arrivals, starts. `advance` lives one
-moment; decisions are made between moments, by a rule (`sim/kernel/rules.py`), a policy in Python or a learner.
+A moment is all events of one time: finishes, changes of pace, cancellations, arrivals, starts.
+`advance` simulates one moment; decisions come between moments, from a rule
+(`sim/kernel/rules.py`), a policy in Python or a learner.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ from weft.sim.kernel.tables import (
 )
 
 MOMENT, ENDED, STUCK = 0, 1, 2
-"""What `advance` answers."""
+"""Results of `advance`."""
 
 
 @njit_inline
 def advance(sim: Sim) -> int:
-    """Live the next moment, up to its decisions."""
+    """Simulate the next moment, up to its decisions."""
     if sim.world[0].open_jobs == 0:
         return ENDED
     now = next_time(sim)
@@ -46,11 +47,10 @@ def advance(sim: Sim) -> int:
     _change(sim)
     _cancel(sim)
     _arrive(sim)
-    anew = (
-        sim.world[0].mode == REPLAY or sim.world[0].copies == 1
-    )  # a copy may have brought data sooner
+    # With copies or a plan, a copy may have brought data sooner, so every device looks again.
+    look = sim.world[0].mode == REPLAY or sim.world[0].copies == 1
     for d in range(len(sim.due)):
-        if (sim.due[d] == now or anew) and sim.device[d].running < 0:
+        if (sim.due[d] == now or look) and sim.device[d].running < 0:
             try_start(sim, d)
     return MOMENT
 
@@ -63,7 +63,7 @@ def next_time(sim: Sim) -> float:
         due = min(due, sim.due[d])
     jobs = len(sim.job) - 1
     world = sim.world[0]
-    # Nothing happens when a cancelled job would have arrived, or an ended one would have been called off.
+    # No event: the arrival of a cancelled job, the cancellation of an ended one.
     while world.next_arrival < jobs and sim.job[world.next_arrival].state != JOB_AHEAD:
         world.next_arrival += 1
     while (
@@ -122,7 +122,7 @@ def _record(sim: Sim, entry: int, instance: int, d: int, status: int) -> int:
 
 @njit_inline
 def _settle(sim: Sim, instance: int) -> None:
-    """Decide the outgoing edges of an instance that is done; skipped tasks decide theirs, depth first."""
+    """Decide the outgoing edges of a done instance; skipped tasks decide theirs, depth first."""
     job = sim.inst[instance].job
     shift = sim.job[job].shift
     depth = 0
@@ -271,7 +271,7 @@ def _drop_cancelled(sim: Sim, d: int) -> None:
         entry = after
     sim.device[d].tail = last
     if sim.device[d].running < 0 and sim.device[d].pace < np.inf:
-        sim.due[d] = sim.world[0].now  # what it ran or waited for may be gone
+        sim.due[d] = sim.world[0].now  # its running group or awaited input may be gone
 
 
 @njit_noalloc

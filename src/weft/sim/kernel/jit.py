@@ -1,7 +1,8 @@
 """The one door to numba: every compiled function of weft is decorated here.
 
-What was compiled is kept on disk. By itself numba takes it from there as long as the file of the function is the same, even when a function
-or a constant that was compiled into it has changed in another file. So the stamp covers all files of weft that a module imports.
+Compiled code is cached on disk. Numba reuses it as long as the file of the function is unchanged,
+even if a function or constant that was compiled into it changed in another file. So the stamp
+covers all files of weft that a module imports.
 """
 
 from __future__ import annotations
@@ -21,23 +22,23 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class _Notice(Listener):
-    """Tells the user, once, why nothing seems to happen: a kernel that is not in the cache is being compiled."""
+    """Tell the user once that a kernel which is not in the cache is being compiled."""
 
-    said = False
+    shown = False
 
     def on_start(self, event: Event) -> None:  # noqa: ARG002
-        """Say it on the first compilation of this process."""
-        if not _Notice.said:
+        """Print the notice on the first compilation of this process."""
+        if not _Notice.shown:
             print("weft: compiling kernels (once; later starts read the cache)", file=sys.stderr)
-        _Notice.said = True
+        _Notice.shown = True
 
     def on_end(self, event: Event) -> None:
-        """Nothing to say."""
+        """Print nothing."""
 
 
 register("numba:compile", _Notice())  # type: ignore[no-untyped-call]
 
-# The GIL is released, so that threads can share the cores; fastmath stays off, so that results can be compared.
+# nogil: threads share the cores. No fastmath: results of twins are compared bit for bit.
 _OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy"}
 _LEAN = {**_OPTIONS, "_nrt": False}
 
@@ -48,7 +49,10 @@ def njit(function: F) -> F:
 
 
 def njit_noalloc(function: F) -> F:
-    """Like `njit`, for functions that allocate nothing: without reference counting, calls that hand over many arrays cost a tenth."""
+    """Like `njit`, for functions that allocate nothing.
+
+    Without reference counting, calls with many arrays cost a tenth.
+    """
     return _compiled(function, _LEAN)
 
 
@@ -75,7 +79,7 @@ _ROOT = Path(__file__).parents[3]
 
 @cache
 def stamp(module: str) -> str:
-    """Changes whenever a file changes that the module, or what it imports, is made of."""
+    """Return a hash of the module and of every module of weft that it imports."""
     seen: dict[str, str] = {}
     ahead = [module]
     while ahead:
@@ -90,7 +94,7 @@ def stamp(module: str) -> str:
 
 @cache
 def _read(module: str) -> tuple[str, tuple[str, ...]]:
-    """A mark of a module's text, and what it imports of weft; nothing if there is no such module."""
+    """Return the hash and the weft imports of a module; nothing if it does not exist."""
     place = _ROOT.joinpath(*module.split("."))
     file = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
     if not file.is_file():

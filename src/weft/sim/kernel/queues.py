@@ -1,4 +1,4 @@
-"""The queues of devices, compiled: what stands in them, when its inputs arrive, when it starts.
+"""Device queues, compiled: entries, the arrival of their inputs, their start.
 
 Part of the event kernel; see "Starting" in `docs/simulator.md`.
 """
@@ -104,7 +104,7 @@ def transfer_time(sim: Sim, origin: int, d: int, data: float) -> float:
 
 @njit_inline
 def group_arrival(sim: Sim, entry: int, d: int) -> float:
-    """When the inputs of all members of a queued group are on a device."""
+    """Return when the inputs of all members of a queued group are on a device."""
     return _latest_arrival(sim, entry, d, -1)
 
 
@@ -131,7 +131,7 @@ def _latest_arrival(sim: Sim, entry: int, d: int, copied: int) -> float:
 
 @njit_inline
 def decided_at(sim: Sim, entry: int, instance: int) -> float:
-    """When a member of an entry was committed; a copy, together with the instance it goes ahead of."""
+    """Return when an entry was committed; a copy, with the instance behind it."""
     if sim.world[0].copies == 1 and entry >= len(sim.inst):
         return float(sim.inst[entry - len(sim.inst)].decided)
     return float(sim.inst[instance].decided)
@@ -139,7 +139,7 @@ def decided_at(sim: Sim, entry: int, instance: int) -> float:
 
 @njit_inline
 def input_arrival(sim: Sim, instance: int, d: int, decided: float) -> float:
-    """When the inputs of an instance are on a device, if it is (or was) committed there at `decided`."""
+    """Return when the inputs of an instance committed at `decided` are on a device."""
     return _arrival_without(sim, instance, d, decided, -1)
 
 

@@ -1,4 +1,4 @@
-"""Longest paths over a task graph, compiled: the ranks that planners and rules order tasks by.
+"""Longest paths over a task graph, compiled: the ranks of planners and rules.
 
 Upward and downward rank: Topcuoglu, Hariri and Wu (2002), equations 2 to 4.
 """
@@ -20,8 +20,8 @@ def mean_durations(problem: Problem) -> FloatArray:
 def mean_transfer(problem: Problem, *, self_pairs: bool = False) -> tuple[float, float]:
     """Mean (latency, seconds per byte) over pairs of different devices.
 
-    With `self_pairs` the free pairs of a device with itself count too: over unordered pairs, sum / (p (p + 1) / 2), as one popular
-    library does.
+    With `self_pairs` the free pairs of a device with itself count too: over unordered pairs,
+    sum / (p (p + 1) / 2), as SAGA does.
     """
     p = problem.p
     pairs = p * (p - 1)
@@ -34,7 +34,7 @@ def mean_transfer(problem: Problem, *, self_pairs: bool = False) -> tuple[float,
 
 
 def upward_rank(problem: Problem, *, self_pairs: bool = False) -> FloatArray:
-    """(n,) longest mean time from the start of a task to the end of the workflow, mean transfers included.
+    """(n,) longest mean time from the start of a task to the end, mean transfers included.
 
     Examples
     --------

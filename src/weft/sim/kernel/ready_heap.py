@@ -1,4 +1,4 @@
-"""The pool of ready instances: one binary heap for each kind, lowest (key, number) first, with positions for removal."""
+"""The pool of ready instances: one binary heap per kind, lowest (key, number) first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules inside the kernel: an order of instances and a placement. See "Rules" in `docs/simulator.md`."""
+"""Priority rules inside the kernel. See "Rules" in `docs/simulator.md`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ assert PLACEMENTS == ("first", "fastest", "earliest", "eft", "mru")
 
 @njit_noalloc
 def run_to_end(sim: Sim) -> int:
-    """Live moments and make their decisions until the end; returns ENDED or STUCK."""
+    """Simulate and decide until the end; return ENDED or STUCK."""
     while True:
         answer = advance(sim)
         if answer != MOMENT:
@@ -86,7 +86,7 @@ def _place(sim: Sim, instance: int, placement: int) -> int:
             return d
         cost = expected_seconds(sim, instance, d)
         if placement != FASTEST:
-            # Inputs can only delay it further: most devices are out before their arrival is worked out.
+            # Inputs can only delay it further: skip devices that are too late without them.
             if best >= 0 and max(free_at(sim, d), sim.world[0].now) + cost >= least:
                 continue
             cost = expected_finish(sim, instance, d)
@@ -113,7 +113,10 @@ def _decide_by_device(sim: Sim) -> bool:
 
 @njit_inline
 def first_runnable(sim: Sim, kind: int, d: int) -> int:
-    """The first ready instance of a kind that a device can run, or -1. Usually the top of the heap; otherwise look at all of them."""
+    """Return the first ready instance of a kind that a device can run, or -1.
+
+    Usually that is the top of the heap; otherwise all are searched.
+    """
     best = -1
     base, size = sim.kind[kind].pool, sim.kind[kind].ready
     for k in range(size):

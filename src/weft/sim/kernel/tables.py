@@ -1,8 +1,9 @@
 """The memory of one simulation: a few tables that the compiled kernel reads and writes.
 
-Templates stand one behind the other; a *global task* is a task of a template in that numbering. Tables are numpy record arrays,
-so that the kernel says ``sim.inst[i].pending``, and few, because every call between compiled functions hands all of them over.
-Many simulations at once are the same tables with one more axis in front.
+Templates are concatenated; a *global task* is a task of a template in that numbering. Tables are
+numpy record arrays, so that the kernel reads ``sim.inst[i].pending``, and few, because every call
+between compiled functions passes all of them. Many simulations at once are the same tables with
+one more axis in front.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Table = NDArray[Any]
 WAITING, READY, COMMITTED, RUNNING, DONE, SKIPPED, CANCELLED = range(7)
 JOB_AHEAD, JOB_HERE, JOB_ENDED, JOB_CANCELLED = range(4)
 OUTSIDE, REPLAY = -1, -2
-"""Modes beside the placements of a rule: decisions come from outside the kernel, or from a plan made beforehand."""
+"""Modes besides a rule's placements: decisions from outside the kernel, or from a plan."""
 
 
 def _record(floats: str, integers: str) -> np.dtype[np.void]:
@@ -35,22 +36,21 @@ def _record(floats: str, integers: str) -> np.dtype[np.void]:
     )
 
 
-# One more row than there are tasks and jobs, so that "until the next one begins" needs no special case.
-TASK = _record(
-    "work memory", "row kind succ pred"
-)  # row in `grid`; first outgoing edge; first incoming place in `edge.back`
+# One more row than tasks and jobs, so that "until the next one begins" needs no special case.
+TASK = _record("work memory", "row kind succ pred")
+# row in `grid`; first outgoing edge; first incoming place in `edge.back`
 EDGE = _record("data", "source target choice branch back")  # `back`: edge numbers sorted by target
 JOB = _record("arrival cancel finish", "first shift choice entry state remaining called_off")
-# first instance; instance - shift = global task; first choice; first plan entry; `called_off`: jobs by time of cancellation
+# first instance; instance - shift = global task; first choice; first plan entry;
+# `called_off`: jobs by time of cancellation
 INST = _record(
     "key factor decided done_at", "job status pending taken place partner ran_on result pool aside"
 )
-# pending, taken: incoming edges; place in the pool; partner: next member of the group; result: newest finished execution;
-# `pool` and `aside` are storage: the heaps of ready instances, and those taken out for a moment
-ENTRY = _record(
-    "", "instance device copy next"
-)  # elements of device queues: the first instance of a group, or a plan row
-# With room for copies, entry `instances + i` is the copy that goes ahead of instance i, or -1 where there is none.
+# pending, taken: incoming edges; place in the pool; partner: next member of the group; result:
+# newest finished execution; `pool`, `aside`: storage of the heaps and of instances put aside
+ENTRY = _record("", "instance device copy next")
+# elements of device queues: the first instance of a group, or a plan row. With room for copies,
+# entry `instances + i` is the copy ahead of instance i, or -1.
 KIND = _record("", "pool ready")  # where the heap of the kind begins, and its size
 DEVICE = _record(
     "memory pace blocked_until start expected free", "batch running head tail stale last_kind group"
@@ -59,15 +59,16 @@ EXECUTION = _record("decided start finish", "instance device status batch copy b
 CHANGE = _record("time pace", "device")
 WORLD = _record(
     "now",
-    "next_arrival next_change next_cancel open_jobs executions groups ready decisions mode eager copies",
+    "next_arrival next_change next_cancel open_jobs executions groups ready decisions "
+    "mode eager copies",
 )
 
 
 class Sim(NamedTuple):
     """One simulation.
 
-    `grid` has a column for each device: p rows of latency, p of seconds per byte, a row of bias for each kind, then the rows of
-    seconds per unit of work (`task.row` points there).
+    `grid` has one column per device: p rows of latency, p rows of seconds per byte, one row of bias
+    per kind, then the rows of seconds per unit of work (`task.row` points there).
     """
 
     world: Table  # (1,)
@@ -78,7 +79,7 @@ class Sim(NamedTuple):
     entry: Table
     kind: Table
     device: Table
-    due: FloatArray  # (p,) when each device finishes what it runs, or looks at its queue again
+    due: FloatArray  # (p,) when each device finishes its group or looks at its queue again
     execution: Table
     change: Table
     grid: FloatArray
@@ -93,9 +94,10 @@ def make_sim(
     eager: bool,
     copies: bool = False,
 ) -> Sim:
-    """Lay out a simulation at time zero. The guide is a rule, a plan (one schedule for each problem) or None: decisions from outside.
+    """Make a simulation at time zero.
 
-    With `copies` there is room for a copy of a parent ahead of every instance.
+    The guide is a rule, a plan (one schedule per problem) or None: decisions from outside. With
+    `copies` there is room for a copy of a parent ahead of every instance.
     """
     task, edge = _tasks(workload), _edges(workload)
     plans = (
@@ -133,7 +135,7 @@ def make_sim(
         kind=_kinds(workload, task, inst, job),
         device=_devices(workload),
         due=np.full(workload.cluster.p, np.inf),
-        # Each entry ends once; a failure loses one group, and once more the copy that ran ahead of it.
+        # Each entry ends once; a failure loses one group, and possibly the copy ahead of it.
         execution=np.zeros(
             len(entry) + int(workload.cluster.batch[down].sum()) + copies * len(down), EXECUTION
         ),
@@ -237,26 +239,32 @@ def _grid(workload: Workload, scenario: Scenario) -> FloatArray:
     )
 
 
+def replay_order(problem: Problem, schedule: Schedule) -> IntArray:
+    """Return the rows of a schedule in the order of commitment.
+
+    The order is by start, finish, place in the topological order and row.
+    """
+    place = np.empty(problem.n, np.int64)
+    place[problem.workflow.order] = np.arange(problem.n)
+    return np.lexsort(
+        (np.arange(len(schedule)), place[schedule.task], schedule.finish, schedule.start)
+    )
+
+
 def _plan_rows(workload: Workload, schedules: Sequence[Schedule]) -> list[Table]:
-    """The rows of each problem's schedule as entries, in the order they are committed; `instance` still counts from the job's first."""
+    """Return the entries of each schedule; `instance` counts from the job's first."""
     if len(schedules) != len(workload.problems):
         raise InvalidInput(
-            f"{len(schedules)} schedules were given for {len(workload.problems)} problems; replay needs one for each"
+            f"{len(schedules)} schedules were given for {len(workload.problems)} problems; "
+            "replay needs one for each"
         )
     plans = []
     for schedule, problem in zip(schedules, workload.problems, strict=True):
         _refuse_strange_rows(schedule, problem)
-        place = np.empty(problem.n, np.int64)
-        place[problem.workflow.order] = np.arange(problem.n)
-        order = np.lexsort(
-            (np.arange(len(schedule)), place[schedule.task], schedule.finish, schedule.start)
-        )
+        order = replay_order(problem, schedule)
         rows = np.zeros(len(schedule), ENTRY)
-        rows["instance"], rows["device"], rows["copy"] = (
-            schedule.task[order],
-            schedule.device[order],
-            schedule.copy[order],
-        )
+        rows["instance"], rows["device"] = schedule.task[order], schedule.device[order]
+        rows["copy"] = schedule.copy[order]
         plans.append(rows)
     return plans
 
@@ -274,7 +282,8 @@ def _refuse_strange_rows(schedule: Schedule, problem: Problem) -> None:
         )
     if len(schedule) and not 0 <= schedule.device.min() <= schedule.device.max() < p:
         raise InvalidInput(
-            f"the schedule to replay names device {schedule.device.max()}, but '{name}' has {p} devices"
+            f"the schedule to replay names device {schedule.device.max()}, "
+            f"but '{name}' has {p} devices"
         )
     misplaced = np.flatnonzero(np.isinf(problem.pace[problem.row[schedule.task], schedule.device]))
     if len(misplaced):
@@ -283,5 +292,6 @@ def _refuse_strange_rows(schedule: Schedule, problem: Problem) -> None:
             problem.cluster.names[schedule.device[misplaced[0]]],
         )
         raise InvalidInput(
-            f"the schedule to replay puts task '{problem.workflow.task_name(task)}' on device '{device}', which cannot run it"
+            f"the schedule to replay puts task '{problem.workflow.task_name(task)}' "
+            f"on device '{device}', which cannot run it"
         )

@@ -1,4 +1,4 @@
-"""`StepBatch`: many step-wise simulations of one stream, stepped together; what learners and rules run on."""
+"""`StepBatch`: many step-wise simulations of one stream, stepped together."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from weft.sim.kernel.events import ENDED
 from weft.sim.kernel.tables import Sim, Table, make_sim
 from weft.sim.vector.step import (
     CHANCE,
-    SETTING,
-    TALLY,
+    CONFIG,
+    COUNTERS,
     WATCH,
-    Fleet,
+    BatchTables,
     Observation,
     StepState,
     begin_one,
@@ -27,27 +27,28 @@ from weft.sim.vector.step import (
     step_many,
 )
 
-Waiting = Literal["paper", "event"]
+Idle = Literal["block", "event"]
 
 
 @dataclass(frozen=True)
 class StepOptions:
-    """How a stream is stepped, and what is seen of it.
+    """Step and observation options of a stream.
 
     Parameters
     ----------
-    waiting : `paper`: a unit that waits is held for `idle` seconds (the published environment; the end of that is no event);
-        `event`: it waits until the next event, and may not when nothing is in flight or due
-    estimate : show the estimates of watched choices: one number for each branch but the last
-    window : outcomes an estimate remembers, as an exponential mean; inf: all of them
-    prior : how many outcomes the prior (all branches alike) counts for
-    units : show the units too: when each is free, what it runs; and the number of jobs in the system
-    detail : of units, show also how full their batches are, and how long ago the last job came
-    ages : how many tasks of each queue are shown by age; ages are divided by `age_scale` seconds, queue lengths by `queue_scale`
+    idle : `block` holds a unit that waits for `idle_seconds` (the published environment; the end of
+        the hold is no event); `event` lets it wait until the next event, if there is one
+    estimate : observe the estimates of watched choices: one number per branch except the last
+    window : number of outcomes an estimate remembers, as an exponential mean; inf: all of them
+    prior : weight of the prior (all branches equally likely), in outcomes
+    units : observe when each unit is free, the kind it runs, and the number of jobs in the system
+    detail : observe also the fill of each batch and the time since the last arrival
+    ages : number of tasks per queue observed by age
+    age_scale, queue_scale : ages are divided by `age_scale` seconds, queue lengths by `queue_scale`
     """
 
-    waiting: Waiting = "paper"
-    idle: float = 0.010
+    idle: Idle = "block"
+    idle_seconds: float = 0.010
     estimate: bool = True
     window: float = np.inf
     prior: float = 2.0
@@ -58,41 +59,42 @@ class StepOptions:
     queue_scale: float = 50.0
 
     def __post_init__(self) -> None:
-        """Refuse what has no meaning."""
-        if self.waiting not in {"paper", "event"}:
-            raise InvalidInput(f"waiting is '{self.waiting}'; it must be 'paper' or 'event'")
-        for name in ("idle", "window", "age_scale", "queue_scale"):
+        """Refuse unknown and non-positive values."""
+        if self.idle not in {"block", "event"}:
+            raise InvalidInput(f"idle is '{self.idle}'; it must be 'block' or 'event'")
+        for name in ("idle_seconds", "window", "age_scale", "queue_scale"):
             if not getattr(self, name) > 0:
                 raise InvalidInput(f"{name} is {getattr(self, name)}; it must be above zero")
         if not self.prior > 0 or self.ages < 0:
             raise InvalidInput(
-                f"prior is {self.prior} and ages {self.ages}; a prior must be above zero, ages zero or more"
+                f"prior is {self.prior} and ages {self.ages}; "
+                "a prior must be above zero, ages zero or more"
             )
 
 
 class Steps(NamedTuple):
-    """What a step gives, one row a simulation; the arrays are overwritten by the next step."""
+    """Results of a step, one row per simulation; the next step overwrites the arrays."""
 
     observation: Observation
     mask: BoolArray  # (size, units * (kinds + 1))
-    reward: FloatArray  # minus seconds x jobs in the system: adds up to minus the sum of job completion times
+    reward: FloatArray  # minus seconds x jobs in the system; adds up to minus the sum of JCTs
     elapsed: FloatArray  # seconds
     done: BoolArray  # the episode ended; observation and mask are those of the next one
 
 
 class StepBatch:
-    """Simulations of a stream side by side. A simulation that ends is begun anew at once, with the next draw.
+    """Simulations of one stream. A simulation that ends restarts at once with its next draw.
 
-    Simulation s plays draws seed + s, seed + s + size, seed + s + 2 * size, and so on.
+    Simulation s runs draws seed + s, seed + s + size, seed + s + 2 * size, and so on.
 
     Examples
     --------
     >>> from weft.formats.native.stream_toml import load_stream
-    >>> fleet = StepBatch(load_stream("conditional-paper").with_jobs(10), 2)
-    >>> first = fleet.reset(seed=1)
+    >>> batch = StepBatch(load_stream("conditional-paper").with_jobs(10), 2)
+    >>> first = batch.reset(seed=1)
     >>> first.observation.shape, first.mask.shape
     ((2, 31), (2, 28))
-    >>> steps = fleet.step(np.full((2, 4), 6))  # all wait
+    >>> steps = batch.step(np.full((2, 4), 6))  # every unit waits
     >>> bool((steps.reward < 0).all())
     True
     """
@@ -118,13 +120,13 @@ class StepBatch:
         self.units, self.kinds = problem.p, len(workload.kinds)
         self.kind_names = workload.kinds
         self._start = make_state(stream, self._blank, self.options)
-        self.fleet = Fleet(_stack(self._blank, size), _stack_desk(self._start, size))
+        self.tables = BatchTables(_stack(self._blank, size), _stack_state(self._start, size))
         self._next = np.zeros(size, np.int64)
         self.playing = np.zeros(size, np.int64)
-        """The draw each simulation plays."""
+        """The draw of each simulation."""
         rows = (size,)
         width = observation_size(
-            self.kinds, self.units, len(self._start.estimate), self._start.setting[0]
+            self.kinds, self.units, len(self._start.estimate), self._start.config[0]
         )
         self._steps = Steps(
             np.zeros((size, width), np.float32),
@@ -134,15 +136,15 @@ class StepBatch:
             np.zeros(rows, np.bool_),
         )
         self.final_observation = np.zeros_like(self._steps.observation)
-        """Of simulations that were done in the last step: what was seen at their end."""
+        """Last observations of the simulations that ended in the last step."""
 
     @property
     def observation_size(self) -> int:
-        """Numbers in one observation."""
+        """Length of one observation."""
         return int(self._steps.observation.shape[1])
 
     def reset(self, seed: int = 0) -> Steps:
-        """Begin every simulation anew."""
+        """Restart every simulation."""
         self._next = np.arange(self.size) + seed
         self._steps.reward[:] = self._steps.elapsed[:] = 0.0
         self._steps.done[:] = False
@@ -151,16 +153,21 @@ class StepBatch:
         return self._steps
 
     def step(self, actions: ArrayLike, *, renew: bool = True) -> Steps:
-        """Apply one action a unit in every simulation: a kind, or `kinds` to wait. Without `renew`, what ended stays at its end."""
+        """Apply one action per unit in every simulation: a kind, or `kinds` to wait.
+
+        Without `renew`, simulations that ended are not restarted.
+        """
         chosen = np.ascontiguousarray(actions, np.int64)
         if chosen.shape != (self.size, self.units) or ((chosen < 0) | (chosen > self.kinds)).any():
             raise InvalidInput(
-                f"actions must be a ({self.size}, {self.units}) array of numbers from 0 to {self.kinds}"
+                f"actions must be a ({self.size}, {self.units}) array of numbers "
+                f"from 0 to {self.kinds}"
             )
-        stuck = step_many(self.fleet, chosen, *self._steps)
+        stuck = step_many(self.tables, chosen, *self._steps)
         if stuck >= 0:
             raise Stuck(
-                f"simulation {stuck} of '{self.stream.name}' waits, but nothing is in flight or due; keep to the action mask"
+                f"simulation {stuck} of '{self.stream.name}' waits, but no event is due; "
+                "choose actions that the mask allows"
             )
         if renew and self._steps.done.any():
             for s in np.flatnonzero(self._steps.done).tolist():
@@ -169,32 +176,32 @@ class StepBatch:
         return self._steps
 
     def renew(self, which: IntArray) -> None:
-        """Break some simulations off and begin them anew, each with its next draw."""
+        """Restart some simulations, each with its next draw."""
         for s in which.tolist():
             self._begin(s)
 
     def place(self, s: int, arrival: FloatArray, outcome: IntArray) -> None:
-        """Lay out simulation s at time zero with these arrivals (ticks, sorted) and outcomes (jobs, choices)."""
-        sim, desk = self.fleet.sim, self.fleet.desk
+        """Reset simulation s to these arrivals (ticks, sorted) and outcomes (jobs, choices)."""
+        sim, state = self.tables.sim, self.tables.state
         for name in _OWN:
             np.copyto(getattr(sim, name)[s], getattr(self._blank, name))
         sim.job["arrival"][s, :-1] = arrival
         sim.outcome[s] = outcome.reshape(-1)
-        for name in _OWN_DESK:
-            np.copyto(getattr(desk, name)[s], getattr(self._start, name))
+        for name in _OWN_STATE:
+            np.copyto(getattr(state, name)[s], getattr(self._start, name))
 
     def begin(self, s: int, arrival: FloatArray, outcome: IntArray) -> Steps:
-        """Lay out simulation s with these jobs, and live up to its first decision."""
+        """Reset simulation s to these jobs and simulate up to its first decision."""
         self.place(s, arrival, outcome)
-        if begin_one(self.fleet, s, self._steps.observation, self._steps.mask) == ENDED:
+        if begin_one(self.tables, s, self._steps.observation, self._steps.mask) == ENDED:
             raise InvalidInput(
-                f"the jobs of '{self.stream.name}' take no time: there is nothing to decide"
+                f"the jobs of '{self.stream.name}' take no time, so there is no decision to make"
             )
         return self._steps
 
     def jct(self, s: int) -> FloatArray:
-        """Seconds each job of simulation s took; NaN where it has not ended."""
-        job = self.fleet.sim.job[s, :-1]
+        """Return the completion time (s) of each job of simulation s; NaN before its end."""
+        job = self.tables.sim.job[s, :-1]
         seconds: FloatArray = (job["finish"] - job["arrival"]) * self.stream.tick
         return seconds
 
@@ -205,7 +212,7 @@ class StepBatch:
 
 
 _OWN = ("world", "job", "inst", "entry", "kind", "device", "due")
-_OWN_DESK = ("estimate", "seen", "tally")
+_OWN_STATE = ("estimate", "seen", "counters")
 
 
 def _stack(blank: Sim, size: int) -> Sim:
@@ -217,33 +224,34 @@ def _stack(blank: Sim, size: int) -> Sim:
     return blank._replace(**own, **width)
 
 
-def _stack_desk(start: StepState, size: int) -> StepState:
+def _stack_state(start: StepState, size: int) -> StepState:
     return start._replace(
         **{
             name: np.stack([getattr(start, name)] * size)
-            for name in (*_OWN_DESK, "remaining", "coming", "scratch")
+            for name in (*_OWN_STATE, "remaining", "coming", "scratch")
         }
     )
 
 
 def make_state(stream: ConditionalStream, blank: Sim, options: StepOptions) -> StepState:
     w = stream.problem.workflow
-    setting = np.zeros(1, SETTING)
-    setting["idle"], setting["tick"] = in_ticks(options.idle, stream.tick), stream.tick
-    setting["slowest"], setting["prior"] = 1.0 / options.window, options.prior
-    setting["age_scale"], setting["queue_scale"], setting["ages"] = (
+    config = np.zeros(1, CONFIG)
+    config["idle_ticks"], config["tick"] = in_ticks(options.idle_seconds, stream.tick), stream.tick
+    config["slowest"], config["prior"] = 1.0 / options.window, options.prior
+    config["age_scale"], config["queue_scale"], config["ages"] = (
         options.age_scale,
         options.queue_scale,
         options.ages,
     )
-    setting["blocking"], setting["estimate"], setting["units"] = (
-        options.waiting == "paper",
+    config["blocking"], config["estimate"], config["units"] = (
+        options.idle == "block",
         options.estimate,
         options.units,
     )
-    setting["detail"] = options.detail
+    config["detail"] = options.detail
     duration = ticked(stream.problem, stream.tick).durations()
-    setting["span"] = max(float(np.median(duration.min(axis=1))), 1e-12) if len(duration) else 1.0
+    quickest = duration.min(axis=1) if len(duration) else np.ones(1)
+    config["span"] = max(float(np.median(quickest)), 1e-12)
     watched = sorted(stream.watched, key=lambda c: int(w.choices.task[c]))
     branches = [len(w.choices.branches(c)) for c in watched]
     slot = np.concatenate(([0], np.cumsum(branches) - np.arange(1, len(branches) + 1))).astype(
@@ -252,22 +260,22 @@ def make_state(stream: ConditionalStream, blank: Sim, options: StepOptions) -> S
     watch = np.zeros(len(watched), WATCH)
     watch["choice"], watch["slot"], watch["branches"] = watched, slot[:-1], branches
     owners = w.choices.task[watched] if watched else np.zeros(0, np.int64)
-    tally = np.zeros(1, TALLY)
-    tally["fresh"] = 1
+    counters = np.zeros(1, COUNTERS)
+    counters["fresh"] = 1
     return StepState(
-        setting=setting,
+        config=config,
         watch=watch,
         watch_ptr=np.searchsorted(owners, np.arange(w.n + 1)).astype(np.int64),
         chance=_chances(stream, watched, slot),
         order=np.array(w.order),
         duration=duration,
         depth=_depth_order(stream, blank),
-        group=_alike(stream),
+        group=_unit_groups(stream),
         estimate=np.concatenate([np.zeros(0), *(np.full(b - 1, 1.0 / b) for b in branches)]),
         seen=np.zeros(len(watched), np.int64),
         remaining=np.zeros(w.n),
         coming=np.zeros(len(blank.kind)),
-        tally=tally,
+        counters=counters,
         scratch=np.zeros(max(options.ages, 2 * len(blank.kind)) + 1, np.int64),
     )
 
@@ -290,13 +298,13 @@ def _chances(stream: ConditionalStream, watched: list[int], slot: IntArray) -> T
 
 
 def _depth_order(stream: ConditionalStream, blank: Sim) -> IntArray:
-    """Kinds from the first level to the last, in the order of their numbers within one."""
+    """Return kinds sorted by level, then by number."""
     level = np.full(len(blank.kind), -1)
     np.maximum.at(level, blank.task["kind"][:-1], stream.problem.workflow.level)
     return np.argsort(level, kind="stable").astype(np.int64)
 
 
-def _alike(stream: ConditionalStream) -> IntArray:
+def _unit_groups(stream: ConditionalStream) -> IntArray:
     problem = stream.problem
     columns = [
         (

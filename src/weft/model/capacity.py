@@ -1,0 +1,152 @@
+"""Capacity: the highest rate of jobs that devices can keep up with, and the load of a stream.
+
+The bound is fluid: devices share their time among task types in any proportion, every batch is
+full, and no device waits for data. The highest rate of jobs is then a linear program over the time
+that each device spends on each type. Above a load of 1, queues grow without end under any policy.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from weft.errors import InvalidInput
+from weft.model.columns import FloatArray
+from weft.model.conditional_stream import ConditionalStream, ProbabilityDrift
+from weft.model.problem import Problem
+from weft.model.workflow import ALWAYS, Workflow
+from weft.rng import generator
+
+_DRAWS = 4096
+
+
+def offered_load(stream: ConditionalStream) -> float:
+    """Return arrival rate / capacity, at the probabilities that need the most capacity.
+
+    Examples
+    --------
+    >>> from weft.model.conditional_stream import Arrivals
+    >>> problem = Problem.from_arrays([[2.0, 4.0]])
+    >>> stream = ConditionalStream(problem, Arrivals("regular", gap=1.0), (), jobs=5)
+    >>> offered_load(stream)  # 1 / (1 / 2 + 1 / 4)
+    1.3333333333333333
+    """
+    if stream.arrivals.process == "trace" and stream.arrivals.gap == 0:
+        times = np.sort(np.asarray(stream.arrivals.times, float))[: stream.jobs]
+        span = float(times[-1] - times[0])
+        rate = (len(times) - 1) / span if span > 0 else 0.0
+    else:
+        rate = 1.0 / stream.arrivals.gap
+    return max(rate / _capacity(stream.problem, visits) for visits in _extreme_visits(stream))
+
+
+def _extreme_visits(stream: ConditionalStream) -> list[FloatArray]:
+    """Return the visits of each task at the extremes of the drifts, all choices moving together."""
+    corners = [_corners(drift) for drift in stream.drift]
+    most = max((len(rows) for rows in corners), default=1)
+    return [
+        run_probability(stream.problem.workflow, [rows[min(i, len(rows) - 1)] for rows in corners])
+        for i in range(most)
+    ]
+
+
+def _corners(drift: ProbabilityDrift) -> list[FloatArray]:
+    if drift.kind in {"walk", "uniform"}:
+        rest = drift.probability[0, 1:]
+        rest = rest / rest.sum() if rest.sum() > 0 else np.full(len(rest), 1.0 / max(len(rest), 1))
+        return [
+            np.concatenate(([first], (1.0 - first) * rest)) for first in (drift.low, drift.high)
+        ]
+    return list(drift.probability)
+
+
+def run_probability(workflow: Workflow, probability: list[FloatArray]) -> FloatArray:
+    """(n,) probability that each task runs: exact if no task has two parents, else sampled."""
+    choices = workflow.choices
+    if not (np.diff(workflow.pred_ptr) <= 1).all():
+        return sampled_run_probability(workflow, probability)
+    often = np.where(np.diff(workflow.pred_ptr) == 0, 1.0, 0.0)
+    for u in workflow.order.tolist():
+        for e in range(int(workflow.succ_ptr[u]), int(workflow.succ_ptr[u + 1])):
+            c = int(choices.edge_choice[e])
+            often[workflow.dst[e]] = often[u] * (
+                1.0 if c == ALWAYS else float(probability[c][choices.edge_branch[e]])
+            )
+    return often
+
+
+def sampled_run_probability(workflow: Workflow, probability: list[FloatArray]) -> FloatArray:
+    """(n,) share of a fixed number of drawn outcomes in which each task runs."""
+    choices, rng = workflow.choices, generator(0, "run_probability")
+    drawn = [(np.cumsum(p)[:-1] <= rng.random(_DRAWS)[:, None]).sum(axis=1) for p in probability]
+    runs = np.zeros((workflow.n, _DRAWS), bool)
+    runs[np.diff(workflow.pred_ptr) == 0] = True
+    for u in workflow.order.tolist():
+        for e in range(int(workflow.succ_ptr[u]), int(workflow.succ_ptr[u + 1])):
+            c = int(choices.edge_choice[e])
+            taken = runs[u] if c == ALWAYS else runs[u] & (drawn[c] == choices.edge_branch[e])
+            runs[workflow.dst[e]] |= taken
+    share: FloatArray = runs.mean(axis=1)
+    return share
+
+
+def _capacity(problem: Problem, visits: FloatArray) -> float:
+    """Return the highest rate of jobs that visit task t `visits[t]` times, in full batches."""
+    seconds, memory = problem.durations(), problem.workflow.memory[:, None]
+    busy = np.flatnonzero((visits > 0) & (seconds.min(axis=1) > 0))
+    if not len(busy):
+        return np.inf
+    with np.errstate(divide="ignore", invalid="ignore"):
+        size = np.minimum(
+            problem.cluster.batch[None, :],
+            np.where(memory > 0, np.floor(problem.cluster.memory[None, :] / memory), np.inf),
+        )
+    unit = float((visits * seconds.min(axis=1))[busy].sum())
+    return _highest_rate(visits[busy], size[busy] * unit / seconds[busy]) / unit
+
+
+def fluid_capacity(pace: FloatArray, demand: FloatArray) -> float:
+    """Return the highest rate at which devices can serve a demand per row of `pace`.
+
+    `pace` (k, p) is in seconds per unit of demand; a row that takes no time is refused.
+    """
+    can = np.isfinite(pace) & (pace > 0)
+    if not can.any(axis=1).all():
+        raise InvalidInput(
+            "a stream of tasks that take no time has no capacity; give a rate instead of a load"
+        )
+    shortest = np.where(can, pace, np.inf).min(axis=1)
+    unit = float((demand * shortest).sum()) / pace.shape[1]
+    supply = np.where(can, unit / (demand[:, None] * np.where(can, pace, 1.0)), 0.0)
+    return _highest_rate(np.ones(len(demand)), supply) / unit
+
+
+def _highest_rate(need: FloatArray, supply: FloatArray) -> float:
+    """Maximise r with r * need[k] <= sum over d of time[k, d] * supply[k, d].
+
+    The times of each device add up to at most 1. Callers scale the supply so that the rate is of
+    the order of 1, whatever the units of work.
+    """
+    from scipy import sparse
+    from scipy.optimize import linprog
+
+    (rows, p), (k, d) = supply.shape, np.nonzero(supply)
+    column = np.arange(1, len(k) + 1)
+    matrix = sparse.coo_matrix(
+        (
+            np.concatenate((need, -supply[k, d], np.ones(len(k)))),
+            (
+                np.concatenate((np.arange(rows), k, rows + d)),
+                np.concatenate((np.zeros(rows, np.int64), column, column)),
+            ),
+        ),
+        shape=(rows + p, len(k) + 1),
+    )
+    limits = np.concatenate((np.zeros(rows), np.ones(p)))
+    gain = np.concatenate(([-1.0], np.zeros(len(k))))
+    found = linprog(gain, A_ub=matrix.tocsr(), b_ub=limits, method="highs")
+    if not found.success:
+        raise InvalidInput(
+            f"the capacity of the cluster could not be found ({found.message}); "
+            "give a rate instead of a load"
+        )
+    return float(found.x[0])
