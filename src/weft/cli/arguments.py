@@ -66,9 +66,7 @@ def names(text: str) -> list[str]:
 def add_cluster(parser: argparse.ArgumentParser) -> None:
     """Add --cluster and --gpus: two ways to describe the cluster."""
     where = parser.add_mutually_exclusive_group()
-    where.add_argument(
-        "--cluster", type=Path, metavar="TOML", help="the cluster, a TOML file"
-    )
+    where.add_argument("--cluster", type=Path, metavar="TOML", help="the cluster, a TOML file")
     where.add_argument(
         "--gpus",
         metavar="SPEC",

@@ -22,7 +22,7 @@ EXAMPLE = """\
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say the arguments of the verb."""
+    """Add the arguments."""
     parser.add_argument(
         "file",
         type=Path,
@@ -79,7 +79,9 @@ def run(args: argparse.Namespace) -> None:
         scenarios=args.scenarios,
         seed=args.seed,
         seconds=args.seconds,
-        progress=lambda pairs: progress(pairs, total=len(args.file) * len(contenders), what="compare"),
+        progress=lambda pairs: progress(
+            pairs, total=len(args.file) * len(contenders), what="compare"
+        ),
         **uncertainty(args),
     )
     if args.report is not None:
