@@ -66,7 +66,8 @@ def test_the_best_allowed_action_in_order():
     network = networks.network_of(arrays, units=2, actions=4)
     space, action = networks.working_space(network), np.zeros(2, np.int64)
     mask = np.ones((2, 4), bool)
-    # Both like stock 0 best. Unit 0 takes up to 2 of its 2 items, so unit 1 takes its second choice.
+    # Both like stock 0 best. Unit 0 takes up to 2 of its 2 items, so unit 1 takes its second
+    # choice.
     networks.choose(
         network, np.zeros(2, np.float32), mask, np.array([2, 1, 1]), np.array([2, 1]), space, action
     )
