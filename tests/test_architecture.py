@@ -113,7 +113,7 @@ def _iterated(tree: ast.AST) -> Iterator[ast.expr]:
 
 @pytest.mark.parametrize("path", FILES, ids=_name)
 def test_no_set_is_iterated(path):
-    # The order of a set depends on the hash seed; sorted(...) around it, or dict.fromkeys, does not.
+    # The order of a set depends on the hash seed; that of sorted(...) or dict.fromkeys does not.
     for expression in _iterated(ast.parse(path.read_text(encoding="utf-8"))):
         made_of_set = isinstance(expression, ast.Set | ast.SetComp) or (
             isinstance(expression, ast.Call)

@@ -1,4 +1,4 @@
-"""The command line: every verb, its help, its JSON, and one clear line for everything that is wrong."""
+"""The command line: every verb, its help, its JSON, and one clear line per error."""
 
 from __future__ import annotations
 
@@ -292,7 +292,10 @@ def test_a_process_has_the_same_manners():
 
 
 def test_help_imports_nothing_heavy():
-    code = "import sys; from weft.cli.main import build_parser; build_parser(); print({'numpy', 'numba', 'scipy'} & {*sys.modules})"
+    code = (
+        "import sys; from weft.cli.main import build_parser; build_parser(); "
+        "print({'numpy', 'numba', 'scipy'} & {*sys.modules})"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )

@@ -16,9 +16,11 @@ def small(tmp_path):
         jobs = 60
         tick = "1 ms"
         arrivals = {process = "poisson", gap = "8 ms"}
-        tasks = [{name = "look", time = "5 ms"}, {name = "think", time = "20 ms"}, {name = "pass", time = "1 ms"}]
+        tasks = [{name = "look", time = "5 ms"}, {name = "think", time = "20 ms"},
+            {name = "pass", time = "1 ms"}]
         choices = [{task = "look", branches = {think = 0.3, pass = 0.7}, estimate = true}]
-        units = [{name = "CPU", coefficient = 1.0, batch = 1}, {name = "GPU", coefficient = 1.2, batch = 4}]
+        units = [{name = "CPU", coefficient = 1.0, batch = 1},
+            {name = "GPU", coefficient = 1.2, batch = 4}]
     """
     path = tmp_path / "small.toml"
     path.write_text(text, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Broken files: one clear line that names the file, whatever is wrong with it, and never a traceback."""
+"""Broken files: one clear line that names the file, and never a traceback."""
 
 from __future__ import annotations
 
@@ -410,8 +410,14 @@ WFFORMAT = {
         },
     },
 }
-DOT = b'digraph g { node [work=1]; a [kind=x, memory="2 GB"]; subgraph s { b }; a -> b [data=5, label="5 B"] // end\n}'
-TOML = b'name="c"\n[links]\nbandwidth="10 GB/s"\nlatency=[[0,1],[1,0]]\n[[devices]]\nname="a"\ncount=2\nthroughput={x=1.5}\nmemory="4 GB"\n'
+DOT = (
+    b'digraph g { node [work=1]; a [kind=x, memory="2 GB"]; subgraph s { b }; '
+    b'a -> b [data=5, label="5 B"] // end\n}'
+)
+TOML = (
+    b'name="c"\n[links]\nbandwidth="10 GB/s"\nlatency=[[0,1],[1,0]]\n'
+    b'[[devices]]\nname="a"\ncount=2\nthroughput={x=1.5}\nmemory="4 GB"\n'
+)
 
 
 @pytest.fixture(scope="module", name="sound")

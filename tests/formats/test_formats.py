@@ -1,4 +1,4 @@
-"""weft's own JSON, NPZ and TOML: exact round trips, equal bytes, and what `load` and `save` accept."""
+"""weft's own JSON, NPZ and TOML: exact round trips, equal bytes, `load` and `save`."""
 
 from __future__ import annotations
 
@@ -155,7 +155,8 @@ def test_cluster_round_trip(cluster, suffix, folder):
 
 
 def test_numbers_keep_their_bits(folder):
-    # The smallest and largest floats, one without a short decimal form, and minus zero (which equals zero, but has other bits).
+    # The smallest and largest floats, one without a short decimal form, and minus zero (which
+    # equals zero, but has other bits).
     work = [5e-324, 1.7976931348623157e308, 0.1 + 0.2, 1 / 3, -0.0, 0.0]
     workflow = Workflow(
         work=work,
@@ -199,7 +200,8 @@ def test_npz_has_the_same_keys_and_no_pickles(folder):
 
 def test_a_small_file_by_hand(folder):
     (folder / "hand.json").write_text(
-        '{"format": "weft-problem-1", "workflow": {"work": [4, 6], "src": [0], "dst": [1], "data": 10},'
+        '{"format": "weft-problem-1", '
+        '"workflow": {"work": [4, 6], "src": [0], "dst": [1], "data": 10},'
         ' "cluster": {"speed": [1, 2], "bandwidth": 5}}'
     )
     problem = formats.load(folder / "hand.json")
@@ -296,7 +298,8 @@ def test_save_refuses(folder):
 
 
 def test_choices_survive_edges_in_any_order(folder):
-    # Task 0 chooses between 1 and 2; the edges are given backwards, so their branches must move with them.
+    # Task 0 chooses between 1 and 2; the edges are given backwards, so their branches must move
+    # with them.
     choices = Choices(
         task=np.array([0]),
         first=np.array([0, 2]),
@@ -377,7 +380,8 @@ def test_cluster_toml(folder):
 
 def test_cluster_toml_with_matrices(folder):
     (folder / "m.toml").write_text(
-        '[links]\nbandwidth = [[0, "1 kB/s"], [250, 7]]\nlatency = [[0, 1], [2, 0]]\n[[devices]]\nname="a"\n[[devices]]\nname="b"\n'
+        '[links]\nbandwidth = [[0, "1 kB/s"], [250, 7]]\nlatency = [[0, 1], [2, 0]]\n'
+        '[[devices]]\nname="a"\n[[devices]]\nname="b"\n'
     )
     cluster = formats.load_cluster(folder / "m.toml")
     assert (cluster.transfer_time(0, 1, 500.0), cluster.transfer_time(1, 0, 500.0)) == (

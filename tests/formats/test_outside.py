@@ -1,4 +1,4 @@
-"""Formats of others: taskgraph-v1, WfFormat, static graphs, STG, DOT, and the Chrome trace we write."""
+"""Formats of others: taskgraph-v1, WfFormat, static graphs, STG, DOT, Chrome trace."""
 
 from __future__ import annotations
 

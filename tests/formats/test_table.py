@@ -94,9 +94,8 @@ def test_a_format_that_is_only_read_has_a_sample(name, tmp_path):
 
 @pytest.mark.parametrize("suffix", [".toml", ".dot", ".gv", ".stg", ".xml"])
 def test_other_objects_are_refused_with_the_known_suffixes(suffix, tmp_path):
-    with pytest.raises(
-        InvalidInput, match=rf"cannot be saved as '\{suffix}'; known: \.json, \.npz"
-    ):
+    refusal = rf"cannot be saved as '\{suffix}'; known: \.json, \.npz"
+    with pytest.raises(InvalidInput, match=refusal):
         weft.save(WORKLOAD, tmp_path / f"x{suffix}")
 
 

@@ -73,7 +73,8 @@ class TestGpuCluster:
         assert c.kinds == ("V100",) * 4 + ("A100",) * 2 + ("T4",) * 8
         assert c.nodes == ("node0",) * 4 + ("node1",) * 2 + ("node2",) * 8
         gb = c.bandwidth / 1e9
-        # NVLink 2 within the V100s, NVLink 3 within the A100s, PCIe 3 within the T4s, the network between
+        # NVLink 2 within the V100s, NVLink 3 within the A100s, PCIe 3 within the T4s, the network
+        # between
         assert gb[0, 1] == 150
         assert gb[4, 5] == 300
         assert gb[6, 7] == pytest.approx(15.75)
@@ -110,15 +111,24 @@ class TestGpuCluster:
             (lambda: gpu_cluster("4xV1000"), "unknown device 'V1000'; did you mean 'V100'?"),
             (
                 lambda: gpu_cluster("4xV100+"),
-                "cluster '4xV100+' has the term ''; write terms like 4xV100 or 3x4xV100, joined by +",
+                (
+                    "cluster '4xV100+' has the term ''; write terms like 4xV100 or 3x4xV100, joined "
+                    "by +"
+                ),
             ),
             (
                 lambda: gpu_cluster("0xT4"),
-                "cluster '0xT4' has the term '0xT4'; write terms like 4xV100 or 3x4xV100, joined by +",
+                (
+                    "cluster '0xT4' has the term '0xT4'; write terms like 4xV100 or 3x4xV100, joined "
+                    "by +"
+                ),
             ),
             (
                 lambda: gpu_cluster("2x2xT4,1xL4"),
-                "cluster '2x2xT4,1xL4' has the term '2x2xT4,1xL4'; a node of several kinds is written like 4xV100,2xCPU",
+                (
+                    "cluster '2x2xT4,1xL4' has the term '2x2xT4,1xL4'; a node of several kinds is "
+                    "written like 4xV100,2xCPU"
+                ),
             ),
             (
                 lambda: gpu_cluster("1xK80", precision="fp16"),
@@ -178,16 +188,18 @@ class TestArrivals:
 
 class TestLoad:
     def test_fluid_of_unrelated_machines(self):
-        # Two kinds, two devices, each device quick (1 s) at one and slow (4 s) at the other. A job has one of each: every device takes
-        # its own kind, one job a second. The means would say 2 devices / (2.5 + 2.5) s = 0.4; the best 2 / (1 + 1) = 1.
+        # Two kinds, two devices, each device quick (1 s) at one and slow (4 s) at the other. A job
+        # has one of each: every device takes its own kind, one job a second. The means would say 2
+        # devices / (2.5 + 2.5) s = 0.4; the best 2 / (1 + 1) = 1.
         p = Problem.from_arrays([[1.0, 4.0], [4.0, 1.0]])
         assert rate_for_load([p], 1.0) == pytest.approx(1.0)
         assert rate_for_load([p], 1.0, capacity="mean") == pytest.approx(0.4)
         assert rate_for_load([p], 0.5, capacity="best") == pytest.approx(0.5)
 
     def test_fluid_shares_a_device(self):
-        # Task 0 runs only on device 0 (1 s); task 1 takes 3 s on either. r jobs a second: device 1 does 1/3 of task 1 at full time;
-        # device 0 has 1 - r left for it: r = 1/3 + (1 - r) / 3, so r = 1/2.
+        # Task 0 runs only on device 0 (1 s); task 1 takes 3 s on either. r jobs a second: device 1
+        # does 1/3 of task 1 at full time; device 0 has 1 - r left for it: r = 1/3 + (1 - r) / 3, so
+        # r = 1/2.
         p = Problem.from_arrays([[1.0, np.inf], [3.0, 3.0]])
         assert rate_for_load([p], 1.0) == pytest.approx(0.5)
 
@@ -198,7 +210,8 @@ class TestLoad:
 
     def test_choices_count_by_how_often_they_run(self):
         p = conditional_paper(p_c=0.5)
-        # A, B always, C and D half, E and F a quarter: 10 + 10 + 5 + 5 + 2.5 + 25 = 57.5 ms on a GPU, 46 ms on a CPU, mean 51.75 ms
+        # A, B always, C and D half, E and F a quarter: 10 + 10 + 5 + 5 + 2.5 + 25 = 57.5 ms on a
+        # GPU, 46 ms on a CPU, mean 51.75 ms
         assert rate_for_load([p], 1.0, capacity="mean") == pytest.approx(4 / 0.05175, rel=0.05)
         assert rate_for_load([p], 1.0) == pytest.approx(2 / 0.0575 + 2 / 0.046, rel=0.05)
 

@@ -1,4 +1,4 @@
-"""Generators: structure by formula, exact ratios, the same bytes for the same seed, clear refusals."""
+"""Generators: structure by formula, exact ratios, repeatable bytes, clear refusals."""
 
 from __future__ import annotations
 
@@ -134,7 +134,8 @@ class TestLayered:
 
     def test_mean_work_and_spread(self):
         w = layered(tasks=200_000, work=3.0, sigma=0.8, kinds=4)
-        # The mean of 200,000 log-normals with sd/mean = sqrt(exp(0.64) - 1) = 0.947 has a relative error of 0.0021.
+        # The mean of 200,000 log-normals with sd/mean = sqrt(exp(0.64) - 1) = 0.947 has a relative
+        # error of 0.0021.
         assert w.work.mean() == pytest.approx(3.0, rel=0.01)
         assert np.log(w.work).std() == pytest.approx(0.8, rel=0.01)
         assert np.bincount(w.kind).tolist() == pytest.approx([50_000] * 4, rel=0.03)
@@ -166,7 +167,8 @@ class TestCcr:
             seed=seed,
         )
         problem = generate_problem(name, cluster, ccr=ccr, seed=seed)
-        # By the definition, written out: over pairs of different devices, over edges; over devices, over tasks.
+        # By the definition, written out: over pairs of different devices, over edges; over devices,
+        # over tasks.
         pairs = [(a, b) for a in range(devices) for b in range(devices) if a != b]
         transfer = np.mean([problem.transfer(e, a, b) for e in range(problem.m) for a, b in pairs])
         assert transfer / problem.durations().mean() == pytest.approx(ccr, rel=1e-9)
@@ -290,8 +292,9 @@ class TestLinearAlgebra:
         }
 
     def test_qr_depth(self):
-        # T = 3, levels from 1: geqrt(0) 1; tpqrt(1,0) 2, tpqrt(2,0) 3; tpmqrt(1,j,0) 3, tpmqrt(2,j,0) 4; geqrt(1) 4; tpqrt(2,1) and
-        # ormqr(1,2) 5; tpmqrt(2,2,1) 6; geqrt(2) 7. Each step begins three levels after the one before: 3 T - 2.
+        # T = 3, levels from 1: geqrt(0) 1; tpqrt(1,0) 2, tpqrt(2,0) 3; tpmqrt(1,j,0) 3,
+        # tpmqrt(2,j,0) 4; geqrt(1) 4; tpqrt(2,1) and ormqr(1,2) 5; tpmqrt(2,2,1) 6; geqrt(2) 7.
+        # Each step begins three levels after the one before: 3 T - 2.
         assert [depth(qr(tiles=t)) for t in (1, 2, 3, 6)] == [1, 4, 7, 16]
 
     @pytest.mark.parametrize(
@@ -464,10 +467,12 @@ class TestTable:
             "h = hashlib.sha256()\n"
             "for n in GENERATORS.names():\n"
             "    w = generate(n, tasks=60, seed=3); c = w.choices\n"
-            "    for a in (w.work, w.src, w.dst, w.data, w.kind, c.task, c.probability, c.edge_branch): h.update(a.tobytes())\n"
+            "    for a in (w.work, w.src, w.dst, w.data, w.kind, c.task, c.probability, "
+            "c.edge_branch): h.update(a.tobytes())\n"
             "    h.update(repr((w.kinds, w.task_names, c.labels)).encode())\n"
             "m = mixed_cluster(7); s = dag_jobs(m, jobs=4, slack=2.0, levels=3, kinds=2, seed=5)\n"
-            "for a in (m.speed, m.bandwidth, m.latency, s.arrival, s.deadline, s.priority, *(p.workflow.data for p in s.problems)):\n"
+            "for a in (m.speed, m.bandwidth, m.latency, s.arrival, s.deadline, s.priority, "
+            "*(p.workflow.data for p in s.problems)):\n"
             "    h.update(a.tobytes())\n"
             "print(h.hexdigest())"
         )

@@ -1,4 +1,4 @@
-"""The setting of workflows on unlike GPUs: what a draw is made of, what each condition changes, and what is refused."""
+"""Instances on heterogeneous GPUs: draws, conditions and refusals."""
 
 from __future__ import annotations
 

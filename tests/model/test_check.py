@@ -1,4 +1,4 @@
-"""The oracle for schedules, tested by mutation: what is valid passes, and every way to break it is caught under its name."""
+"""The oracle for schedules, tested by mutation: every violation is caught by its name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ seeds = st.integers(0, 2**32 - 1)
 
 
 def naive(problem: Problem, seed: int, *, copies: bool = False) -> dict[str, np.ndarray]:
-    """A valid schedule, in columns: tasks in topological order, each at the end of a random device, as early as its inputs allow."""
+    """Return a valid schedule: topological order, random devices, early starts."""
     rng = np.random.default_rng(seed)
     w, rows = problem.workflow, []
     free = [0.0] * problem.p
@@ -205,7 +205,8 @@ def test_swap_of_a_task_and_its_parent(problem, seed):
 
 
 def two_devices(**options: object) -> Problem:
-    # Task 0 takes 2 on both; then task 1 takes 3 on both; moving 10 bytes at 5 bytes a second takes 2.
+    # Task 0 takes 2 on both; then task 1 takes 3 on both; moving 10 bytes at 5 bytes a second takes
+    # 2.
     return Problem.from_arrays([[2.0, 2.0], [3.0, 3.0]], [[0, 1]], [10.0], bandwidth=5.0, **options)
 
 

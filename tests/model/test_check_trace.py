@@ -1,4 +1,4 @@
-"""The oracle for traces, tested by mutation: by hand where every number is known, and on simulated futures."""
+"""The oracle for traces, tested by mutation, by hand and on simulated futures."""
 
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ def dropped(trace: Trace, row: int) -> Trace:
     return replace(trace, **{k: np.delete(v, row) for k, v in trace.to_arrays().items()})
 
 
-# -- one job of two tasks on two devices: 0 takes 2 everywhere, then 1 takes 3; moving the data between devices takes 2
+# -- one job of two tasks on two devices: 0 takes 2 everywhere, then 1 takes 3; moving the data
+# between devices takes 2
 
 
 def pair(**options: object) -> Workload:
@@ -70,7 +71,8 @@ def pair(**options: object) -> Workload:
     )
 
 
-# Arrives at 1, task 0 runs at once on device 0, task 1 on device 1 when its data is there: 1 + 2 + 2.
+# Arrives at 1, task 0 runs at once on device 0, task 1 on device 1 when its data is there: 1 + 2 +
+# 2.
 PAIR = [(0, 0, 0, 1, 1, 3, DONE, 0), (0, 1, 1, 3, 5, 8, DONE, 1)]
 
 
@@ -148,13 +150,15 @@ def single(**options: object) -> Workload:
 
 
 def test_a_change_of_pace_stretches_the_rest():
-    # 1 second at pace 1; the other 3 at pace 2 until 5 do 2 of them in 4; the last takes 0.5: 1 + 4 + 0.5.
+    # 1 second at pace 1; the other 3 at pace 2 until 5 do 2 of them in 4; the last takes 0.5: 1 + 4
+    # + 0.5.
     changes = [(1.0, 0, 2.0), (5.0, 0, 0.5)]
     assert rules(trace_of(single(), [(0, 0, 0, 0, 0, 5.5, DONE, 0)], [5.5], changes=changes)) == []
     assert rules(trace_of(single(), [(0, 0, 0, 0, 0, 4.0, DONE, 0)], [4.0], changes=changes)) == [
         "wrong duration"
     ]
-    # A change at the very start counts for all of it: 4 * 2, then halfway (at 5 with 3 left) to 0.5: 5 + 3 / 4.
+    # A change at the very start counts for all of it: 4 * 2, then halfway (at 5 with 3 left) to
+    # 0.5: 5 + 3 / 4.
     assert (
         rules(trace_of(single(), [(0, 0, 0, 1, 1, 5.0 + 4.0 / 4, DONE, 0)], [6.0], changes=changes))
         == []
@@ -240,7 +244,8 @@ def test_branches():
 
 
 def test_a_task_waits_until_all_its_inputs_are_decided():
-    # c is taken by a's choice, d needs b (always) and c (perhaps): d must not start before a has chosen.
+    # c is taken by a's choice, d needs b (always) and c (perhaps): d must not start before a has
+    # chosen.
     b = WorkflowBuilder()
     for name, work in (("a", 5.0), ("b", 1.0), ("d", 1.0)):
         b.task(name, work=work)
@@ -255,7 +260,8 @@ def test_a_task_waits_until_all_its_inputs_are_decided():
     assert rules(replace(early, job_finish=np.array([5.0]))) == ["order"]
 
 
-# -- batches: two tasks of kind x (work 1 and 3), one of kind y, on a device that takes two at once, with 10 bytes
+# -- batches: two tasks of kind x (work 1 and 3), one of kind y, on a device that takes two at once,
+# with 10 bytes
 
 
 def batching() -> Workload:
@@ -295,7 +301,8 @@ def test_what_may_not_run_together():
 
 
 def test_a_batch_outlives_a_cancelled_member():
-    # Two jobs of one task in one batch; the longer one is called off at 2, the group goes on until 3 all the same.
+    # Two jobs of one task in one batch; the longer one is called off at 2, the group goes on until
+    # 3 all the same.
     tasks = [Workflow(work=[work], src=[], dst=[], data=[]) for work in (1.0, 3.0)]
     cluster = Cluster(speed=[1.0], batch=2)
     w = Workload.of([Problem.bind(t, cluster) for t in tasks])
@@ -327,7 +334,8 @@ def test_a_batch_is_decided_at_once_and_holds_a_task_once():
 
 
 def test_a_skipped_parent_is_settled_when_its_own_parent_has_chosen():
-    # a (5 s) leads to c when yes; d needs b and c. The answer is no: c is skipped at 5, and d may start then.
+    # a (5 s) leads to c when yes; d needs b and c. The answer is no: c is skipped at 5, and d may
+    # start then.
     b = WorkflowBuilder()
     for name, work in (("a", 5.0), ("b", 1.0), ("c", 1.0), ("d", 1.0)):
         b.task(name, work=work)

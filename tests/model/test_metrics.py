@@ -34,7 +34,8 @@ from weft.sim.rule import Rule
 
 # The ten tasks of Topcuoglu, Hariri and Wu (2002), figure 2.
 COSTS = [
-    [14, 16, 9], [13, 19, 18], [11, 13, 19], [13, 8, 17], [12, 13, 10], [13, 16, 9], [7, 15, 11], [5, 11, 14], [18, 12, 20], [21, 7, 16],
+    [14, 16, 9], [13, 19, 18], [11, 13, 19], [13, 8, 17], [12, 13, 10],
+    [13, 16, 9], [7, 15, 11], [5, 11, 14], [18, 12, 20], [21, 7, 16],
 ]  # fmt: skip
 EDGES = [
     (0, 1),
@@ -77,9 +78,11 @@ def test_the_graph_of_topcuoglu():
     assert found.utilisation == pytest.approx(110 / 240)
     assert found.load_imbalance == pytest.approx(49 / (110 / 3) - 1)
     assert found.mean_turnaround == pytest.approx(sum(FINISH) / 10)
-    # Ready: 0, then five at 9, task 6 at 28, 7 at 42, 8 at 40, 9 at 68. Starts less that: 0 + 18 + 0 + 9 + 19 + 17 + 10 + 15 + 16 + 5.
+    # Ready: 0, then five at 9, task 6 at 28, 7 at 42, 8 at 40, 9 at 68. Starts less that: 0 + 18 +
+    # 0 + 9 + 19 + 17 + 10 + 15 + 16 + 5.
     assert found.mean_waiting == pytest.approx(109 / 10)
-    # Moved: 0-1, 0-3, 0-5 (2 -> 0 or 1), 1-8 (0 -> 1), 3-7, 5-7 (1 -> 0), 4-8 and 6-9 (2 -> 1), 7-9 (0 -> 1): 18+9+14+16+27+15+13+17+11.
+    # Moved: 0-1, 0-3, 0-5 (2 -> 0 or 1), 1-8 (0 -> 1), 3-7, 5-7 (1 -> 0), 4-8 and 6-9 (2 -> 1), 7-9
+    # (0 -> 1): 18+9+14+16+27+15+13+17+11.
     assert found.bytes_moved == 140
     assert found.copies == 0
     assert found.as_dict()["slr"] == found.slr
@@ -153,7 +156,7 @@ def test_critical_path_of_any_numbering():
 
 
 def trace_by_hand() -> Trace:
-    """Three jobs, a (2 s) then b (1 s) when the choice is yes, on one device; the second says no, the third is called off."""
+    """Three jobs of a (2 s) and, if chosen, b (1 s): b runs, b is skipped, cancelled."""
     b = WorkflowBuilder("ab")
     b.task("a", work=2.0)
     b.task("b", work=1.0)

@@ -1,4 +1,4 @@
-"""The model: errors name the object and the value, columns cannot be written, forms agree, draws repeat."""
+"""The model: errors name object and value, columns are read-only, draws repeat."""
 
 from __future__ import annotations
 
@@ -108,7 +108,10 @@ def flow(n: int, edges: list[tuple[int, int]], **options: object) -> Workflow:
         ),
         (
             lambda: Problem.from_arrays([[1.0]], memory=[9.0], device_memory=8.0),
-            "task 't0' fits no device of 'cluster' (kind 'task', memory 9 bytes, 1 cores; largest device: 8 bytes, 1 cores)",
+            (
+                "task 't0' fits no device of 'cluster' (kind 'task', memory 9 bytes, 1 cores; largest "
+                "device: 8 bytes, 1 cores)"
+            ),
         ),
         (lambda: Workload.of([]), "needs at least one problem"),
         (lambda: Workload.of(one(), arrival=[-1.0]), "arrival of job 0 is -1.0"),
@@ -333,7 +336,8 @@ def test_product_and_dense_forms_agree():
 
 
 def test_tasks_of_alike_memory_share_a_row():
-    # Devices of 4 and 8 bytes: needs up to 4 fit both, up to 8 the second only. A thousand tasks, two rows.
+    # Devices of 4 and 8 bytes: needs up to 4 fit both, up to 8 the second only. A thousand tasks,
+    # two rows.
     memory = np.tile([0.0, 1.0, 4.0, 5.0, 8.0], 200)
     problem = Problem.from_arrays(
         work=np.ones(1000), speed=[1.0, 2.0], memory=memory, device_memory=[4.0, 8.0]

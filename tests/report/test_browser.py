@@ -1,4 +1,4 @@
-"""Charts and pages in a real browser, where there is one: do they draw, answer, and keep names from becoming code?"""
+"""Charts and pages in a real browser: drawing, interaction, and names that are no code."""
 
 from __future__ import annotations
 
@@ -41,14 +41,18 @@ FLAGS = (
 WAIT = ("--virtual-time-budget=4000", "--dump-dom")
 
 HANDS = """
-const root = document.querySelector("section.gantt"), chart = root.chart, canvas = root.querySelector("canvas.bars");
+const root = document.querySelector("section.gantt"), chart = root.chart;
+const canvas = root.querySelector("canvas.bars");
 const press = (type, x, y, more) => {
   const box = canvas.getBoundingClientRect();
-  canvas.dispatchEvent(new PointerEvent(type, { pointerId: 1, clientX: box.left + x, clientY: box.top + y, bubbles: true, ...more }));
+  canvas.dispatchEvent(new PointerEvent(type, {
+    pointerId: 1, clientX: box.left + x, clientY: box.top + y, bubbles: true, ...more }));
 };
 const row = (name) => [...Array(chart.model.n).keys()].find((r) => chart.model.name(r) === name);
-const middle = (name) => { const b = chart.painter.box(row(name), chart.view); return [(b.x0 + b.x1) / 2, b.y + b.h / 2]; };
-const click = (name) => { press("pointerdown", ...middle(name)); press("pointerup", ...middle(name)); };
+const middle = (name) => {
+  const b = chart.painter.box(row(name), chart.view); return [(b.x0 + b.x1) / 2, b.y + b.h / 2]; };
+const click = (name) => {
+  press("pointerdown", ...middle(name)); press("pointerup", ...middle(name)); };
 const frame = () => new Promise((go) => setTimeout(go, 60));
 """
 """What a reader's hands do, for the scripts of the tests."""
@@ -72,7 +76,7 @@ def dom(page: str, folder: Path, *, size: str = "1200,800") -> tuple[str, str]:
 
 
 def ask(page: str, script: str, folder: Path, *, size: str = "1200,800") -> dict:
-    """Run a script with the page's chart at hand; its answer. The page's policy would refuse the script, so it is taken out first."""
+    """Run a script on the page's chart, without the policy that would refuse the script."""
     bare = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page)
     assert bare != page
     # Frames by the clock: a browser without a screen draws when it likes.
@@ -108,10 +112,12 @@ def test_a_click_shows_parents_children_and_transfers(tmp_path):
       const [p] = chart.look.parents, [k] = chart.look.children, name = (r) => chart.model.name(r);
       const said = root.querySelector(".details").textContent;
       click("c");
-      return { parent: name(p.from), arrival: p.arrival, child: name(k.to), back: k.arrival, said, after: chart.look.chosen };
+      return { parent: name(p.from), arrival: p.arrival, child: name(k.to),
+        back: k.arrival, said, after: chart.look.chosen };
     """
     answer = ask(gantt_html(schedule, problem), script, tmp_path)
-    # 4 bytes at 1 byte a second from a's end at 2: there at 6. c ends at 7, 1 byte back: 8. A second click clears.
+    # 4 bytes at 1 byte a second from a's end at 2: there at 6. c ends at 7, 1 byte back: 8. A
+    # second click clears.
     assert (
         answer["parent"],
         answer["arrival"],
@@ -125,19 +131,23 @@ def test_a_click_shows_parents_children_and_transfers(tmp_path):
 def test_moving_about(tmp_path):
     problem, schedule = diamond()
     script = """
-      const whole = { ...chart.view }, x = 500, at = chart.painter.time(x, chart.view), box = canvas.getBoundingClientRect();
+      const whole = { ...chart.view }, x = 500;
+      const at = chart.painter.time(x, chart.view), box = canvas.getBoundingClientRect();
       const at60 = { clientX: box.left + x, clientY: box.top + 60, cancelable: true };
       const wheel = (deltaY) => canvas.dispatchEvent(new WheelEvent("wheel", { deltaY, ...at60 }));
       for (let k = 0; k < 8; k++) wheel(-100);
       const near = { ...chart.view }, still = chart.painter.time(x, chart.view);
       press("pointerdown", 400, 60); press("pointermove", 450, 60); press("pointerup", 450, 60);
       const dragged = { ...chart.view };
-      const key = (name) => canvas.dispatchEvent(new KeyboardEvent("keydown", { key: name, cancelable: true }));
+      const key = (name) => canvas.dispatchEvent(
+        new KeyboardEvent("keydown", { key: name, cancelable: true }));
       key("ArrowRight"); const right = { ...chart.view };
       key("0"); const reset = { ...chart.view };
-      key("n"); const first = chart.look.chosen; key("n"); const second = chart.look.chosen; key("Escape");
+      key("n"); const first = chart.look.chosen;
+      key("n"); const second = chart.look.chosen; key("Escape");
       for (let k = 0; k < 500; k++) wheel(100);
-      return { whole, near, at, still, dragged, right, reset, first, second, cleared: chart.look.chosen, far: chart.view };
+      return { whole, near, at, still, dragged, right, reset, first, second,
+        cleared: chart.look.chosen, far: chart.view };
     """
     a = ask(gantt_html(schedule, problem), script, tmp_path)
     assert abs(a["at"] - a["still"]) < 1e-9
@@ -152,9 +162,11 @@ def test_pointing_shows_what_a_bar_is(tmp_path):
       press("pointermove", ...middle("small"));
       await frame();
       const tip = root.querySelector(".tip");
-      const counts = { down: root.querySelectorAll(".swatch.down").length, lost: root.querySelectorAll(".swatch.lost").length };
+      const counts = { down: root.querySelectorAll(".swatch.down").length,
+        lost: root.querySelectorAll(".swatch.lost").length };
       const { lanes, n } = chart.model;
-      return { hidden: tip.hidden, text: tip.innerText, lanes, rows: n, bars: +root.dataset.bars, ...counts };
+      return { hidden: tip.hidden, text: tip.innerText, lanes, rows: n,
+        bars: +root.dataset.bars, ...counts };
     """
     a = ask(gantt_html(eventful()), script, tmp_path)
     assert not a["hidden"]
@@ -177,10 +189,12 @@ def test_names_do_not_become_code(tmp_path):
     assert 'data-bars="2"' in shown
     script = """
       click(chart.model.name(0)); press("pointermove", ...middle("b"));
-      const search = root.querySelector("input"); search.value = "<" + "/SCRIPT>"; search.dispatchEvent(new Event("input"));
+      const search = root.querySelector("input"); search.value = "<" + "/SCRIPT>";
+      search.dispatchEvent(new Event("input"));
       await frame();
       const heading = root.querySelector(".details h3").textContent;
-      return { name: chart.model.name(0), heading, found: chart.found.length, images: document.images.length };
+      return { name: chart.model.name(0), heading, found: chart.found.length,
+        images: document.images.length };
     """
     other = tmp_path / "bare"
     other.mkdir()
@@ -211,7 +225,8 @@ def test_thousands_of_tasks(tmp_path):
       const whole = +root.dataset.bars;
       chart.go("t4321"); await frame();
       const hit = chart.hit(...middle("t4321"));
-      return { whole, near: +root.dataset.bars, found: chart.model.name(hit), chosen: root.dataset.chosen };
+      return { whole, near: +root.dataset.bars,
+        found: chart.model.name(hit), chosen: root.dataset.chosen };
     """
     a = ask(page, script, tmp_path)
     assert 4000 < a["whole"] <= 5000
@@ -242,7 +257,8 @@ def test_searching(tmp_path):
       search.value = "T5"; search.dispatchEvent(new Event("input"));
       const said = root.querySelector(".found").textContent;
       search.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter" }));
-      return { said, chosen: root.dataset.chosen, all: chart.found.map((r) => chart.model.name(r)).sort() };
+      return { said, chosen: root.dataset.chosen,
+        all: chart.found.map((r) => chart.model.name(r)).sort() };
     """
     a = ask(gantt_html(in_order(problem), problem), script, tmp_path)
     assert a["said"] == "11 found"
@@ -270,12 +286,14 @@ def test_a_report_with_tabs(tmp_path):
     assert not said
     assert "data-hacked" not in shown
     script = """
-      const tabs = [...document.querySelectorAll("[role=tab]")], charts = [...document.querySelectorAll("section.gantt")];
+      const tabs = [...document.querySelectorAll("[role=tab]")];
+      const charts = [...document.querySelectorAll("section.gantt")];
       const before = charts.map((c) => c.dataset.bars || null);
       tabs[1].click(); await frame();
       const panels = [...document.querySelectorAll("[role=tabpanel]")].map((p) => p.hidden);
       const ends = charts.map((c) => c.chart.model.end), labels = tabs.map((t) => t.textContent);
-      return { before, after: charts[1].dataset.bars, labels, panels, ends, wide: document.documentElement.scrollWidth <= innerWidth };
+      return { before, after: charts[1].dataset.bars, labels, panels, ends,
+        wide: document.documentElement.scrollWidth <= innerWidth };
     """
     other = tmp_path / "bare"
     other.mkdir()

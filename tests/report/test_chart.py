@@ -85,7 +85,8 @@ def test_rows_of_a_trace():
     ]
     slot, size = chart.slots
     assert (slot[:3].tolist(), size[:3].tolist()) == ([0, 1, 0], [2, 2, 1])
-    # The slowdown has no end: it lasts until the trace ends. A failure has pace inf, which JSON cannot say: null.
+    # The slowdown has no end: it lasts until the trace ends. A failure has pace inf, which JSON
+    # cannot say: null.
     assert chart_data(chart)["pauses"] == [[0, 6.0, 11.0, 2.0], [1, 3.0, 4.0, None]]
     assert chart_data(chart)["outcome"] == [0, 0, 1]
 
@@ -238,6 +239,7 @@ def test_scripts_never_write_markup():
 
     for name in SCRIPTS:
         assert not re.search(
-            r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function|fetch\(|XMLHttpRequest",
+            r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\("
+            r"|new Function|fetch\(|XMLHttpRequest",
             asset(name),
         )

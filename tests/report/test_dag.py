@@ -93,7 +93,8 @@ def test_empty_and_single():
 
 
 def test_known_crossings():
-    # Two layers in order: (0, 3) and (1, 2) cross once; a full 2 x 2 has one crossing whatever the order; K(3,3) has 9.
+    # Two layers in order: (0, 3) and (1, 2) cross once; a full 2 x 2 has one crossing whatever the
+    # order; K(3,3) has 9.
     assert crossings([[0, 1], [2, 3]], [[0, 3], [1, 2]]) == 1
     assert crossings([[0, 1], [2, 3]], [[0, 2], [0, 3], [1, 2], [1, 3]]) == 1
     assert crossings([[0, 1, 2], [3, 4, 5]], [[u, v] for u in range(3) for v in range(3, 6)]) == 9

@@ -46,14 +46,16 @@ def test_holm_by_hand():
 
 
 def test_geometric_mean_ratio_by_hand():
-    # Ratios 2 and 8: sqrt 16 = 4. Resamples of two pairs give 2, 4 or 8, each end with probability 1/4.
+    # Ratios 2 and 8: sqrt 16 = 4. Resamples of two pairs give 2, 4 or 8, each end with probability
+    # 1/4.
     interval = geometric_mean_ratio([2, 8], [1, 1], draws=2000)
     assert interval.estimate == pytest.approx(4)
     assert (interval.low, interval.high) == pytest.approx((2, 8))
 
 
 def test_bootstrap_of_coin_flips():
-    # A resampled mean of 100 values with 50 ones is Binomial(100, 1/2) / 100: its 2.5 % and 97.5 % quantiles are 0.40 and 0.60.
+    # A resampled mean of 100 values with 50 ones is Binomial(100, 1/2) / 100: its 2.5 % and 97.5 %
+    # quantiles are 0.40 and 0.60.
     interval = bootstrap_mean([0.0, 1.0] * 50)
     assert (interval.estimate, interval.low, interval.high) == (0.5, 0.4, 0.6)
     assert str(interval) == "0.5 [0.4, 0.6]"

@@ -8,7 +8,7 @@ from weft.sim.kernel import jit
 
 @pytest.fixture
 def package(tmp_path, monkeypatch):
-    """Files of a small package: `top` imports `middle`, which imports `bottom`; `other` is apart."""
+    """Write a small package: `top` imports `middle`, which imports `bottom`; `other` is apart."""
     (tmp_path / "weft").mkdir()
     for name, text in {
         "top": "from weft.middle import f\n",

@@ -1,4 +1,4 @@
-"""The reference simulator against answers worked out by hand (the arithmetic is in the comments)."""
+"""The reference simulator against answers computed by hand (see the comments)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from weft.sim.view import Block, Decision, View
 
 @dataclass
 class Script:
-    """Commits instances to devices in the given order, each as soon as it is ready and, if told so, its device is idle."""
+    """Commit instances in the given order, as soon as ready and, if wanted, on idle devices."""
 
     moves: list[tuple[int, int]]
     when_idle: bool = False
@@ -90,7 +90,8 @@ CHAIN = {
 
 
 def test_chain_with_a_transfer():
-    # t0 on d0: 0 to 2. 10 bytes at 5 a second after 1 s of latency: 2 + (1 + 2) = 5. t1 on d1: 5 to 8, t2 there at once: 8 to 9.
+    # t0 on d0: 0 to 2. 10 bytes at 5 a second after 1 s of latency: 2 + (1 + 2) = 5. t1 on d1: 5 to
+    # 8, t2 there at once: 8 to 9.
     workload = one(**CHAIN, bandwidth=5.0, latency=1.0)
     trace = simulate_reference(workload, Script([(0, 0), (1, 1), (2, 1)]))
     assert rows(trace) == [(0, 0, 0, 0.0, 2.0), (0, 1, 1, 5.0, 8.0), (0, 2, 1, 8.0, 9.0)]
@@ -102,7 +103,8 @@ def test_chain_with_a_transfer():
 
 @pytest.mark.parametrize(("eager", "start"), [(True, 5.0), (False, 7.0)])
 def test_eager_data_leaves_when_made_lazy_data_when_asked_for(eager, start):
-    # t2 keeps d1 busy until 4; t1 is committed then. Its input was made on d0 at 2 and takes 3: at 2 + 3 = 5, or lazily at 4 + 3 = 7.
+    # t2 keeps d1 busy until 4; t1 is committed then. Its input was made on d0 at 2 and takes 3: at
+    # 2 + 3 = 5, or lazily at 4 + 3 = 7.
     workload = one(
         [[2.0, 9.0], [9.0, 3.0], [9.0, 4.0]], [[0, 1]], [10.0], bandwidth=5.0, latency=1.0
     )
@@ -139,7 +141,8 @@ def test_a_batch_takes_as_long_as_its_longest():
 
 
 def test_a_batch_is_of_one_kind_and_stops_at_the_memory_limit():
-    # t1 is of another kind. t0 and t2 fill 2 + 2 = 4 bytes; t3 would make 5, and t4, which would fit, stands behind it.
+    # t1 is of another kind. t0 and t2 fill 2 + 2 = 4 bytes; t3 would make 5, and t4, which would
+    # fit, stands behind it.
     device = Cluster(speed=[1.0], batch=4, memory=4.0)
     specs = [(1.0, "a", 2.0), (1.0, "b", 0.0), (1.0, "a", 2.0), (1.0, "a", 1.0), (1.0, "a", 0.0)]
     workload = Workload.of(
@@ -186,7 +189,8 @@ def test_a_choice_skips_a_branch_and_the_join_goes_on():
 
 
 def test_an_edge_that_is_not_taken_carries_no_data():
-    # j on d1 needs b's data (none) at 3; a's 100 bytes would come at 101, but that edge is not taken. Policies see the same.
+    # j on d1 needs b's data (none) at 3; a's 100 bytes would come at 101, but that edge is not
+    # taken. Policies see the same.
     workload = conditional(data=100.0)
     seen = []
 
@@ -215,7 +219,8 @@ def test_a_failure_loses_the_work():
 
 
 def test_a_failure_frees_the_queue_for_other_devices():
-    # Both tasks are committed to d0. It fails at 4: t0 (lost) and t1 (queued) are ready again; d1 does them: 4 to 10, 10 to 11.
+    # Both tasks are committed to d0. It fails at 4: t0 (lost) and t1 (queued) are ready again; d1
+    # does them: 4 to 10, 10 to 11.
     workload = one([[5.0, 6.0], [1.0, 1.0]])
     script = Script([(0, 0), (1, 0), (0, 1), (1, 1)])
     trace = simulate_reference(
@@ -244,7 +249,8 @@ def test_results_stay_readable_after_a_failure():
 
 
 def test_a_slowdown_stretches_what_runs():
-    # At 4, 6 of 10 s are left; at pace 2 they take 12: 4 + 6 * 2 = 16. A second task then takes 2 * 1: 18.
+    # At 4, 6 of 10 s are left; at pace 2 they take 12: 4 + 6 * 2 = 16. A second task then takes 2 *
+    # 1: 18.
     workload = one([[10.0], [1.0]])
     trace = simulate_reference(
         workload, rule(workload), scenario=Scenario.of(workload, changes=[(4, 0, 2)])
@@ -265,8 +271,9 @@ def test_factors_and_bias_multiply():
 
 
 def test_what_a_policy_expects_follows_the_pace_but_not_the_noise():
-    # Estimated 10 s, really 20; 1 s more is queued: expected 11 at first. At 4 the pace becomes 2: 4 + 6 * 2 = 16, plus 2 * 1: 18.
-    # Really t0 ends at 4 + 16 * 2 = 36, then 2 s for each of the others.
+    # Estimated 10 s, really 20; 1 s more is queued: expected 11 at first. At 4 the pace becomes 2:
+    # 4 + 6 * 2 = 16, plus 2 * 1: 18. Really t0 ends at 4 + 16 * 2 = 36, then 2 s for each of the
+    # others.
     workload = one([[10.0, 99.0], [1.0, 99.0], [1.0, 99.0]])
     seen = []
 
@@ -293,7 +300,8 @@ def test_what_a_policy_expects_follows_the_pace_but_not_the_noise():
 
 
 def test_cancelling_one_job_of_a_batch():
-    # 4 s and 6 s run together until 6. Job 1 is called off at 3: its row ends there, job 0 goes on to 6. Job 2 starts at 6.
+    # 4 s and 6 s run together until 6. Job 1 is called off at 3: its row ends there, job 0 goes on
+    # to 6. Job 2 starts at 6.
     problem = tasks({"work": 4.0}, cluster=(cluster := Cluster(speed=[1.0], batch=2)))
     longer = tasks({"work": 6.0}, cluster=cluster)
     workload = Workload.of([problem, longer, problem])
@@ -321,7 +329,8 @@ def test_a_job_cancelled_at_its_arrival_never_arrives():
 
 
 def test_replay_with_a_copy_saves_the_transfer():
-    # t0 runs on both devices, 0 to 2; t1 follows on d1 at 2 (from d0 its 10 bytes would come at 12).
+    # t0 runs on both devices, 0 to 2; t1 follows on d1 at 2 (from d0 its 10 bytes would come at
+    # 12).
     workload = one([[2.0, 2.0], [3.0, 3.0]], [[0, 1]], [10.0])
     plan = Schedule.of(
         task=[0, 0, 1],
@@ -337,7 +346,8 @@ def test_replay_with_a_copy_saves_the_transfer():
 
 
 def test_a_later_copy_wakes_its_device_sooner():
-    # t1 waits on d1 for 10 bytes from d0 (2 + 10 = 12), until the copy of t0 on d2 ends at 4, one second away: 4 + 1 = 5.
+    # t1 waits on d1 for 10 bytes from d0 (2 + 10 = 12), until the copy of t0 on d2 ends at 4, one
+    # second away: 4 + 1 = 5.
     bandwidth = [[1.0, 1.0, 1.0], [1.0, 1.0, 1.0], [1.0, 10.0, 1.0]]
     workload = one([[2.0, 9.0, 4.0], [9.0, 3.0, 9.0]], [[0, 1]], [10.0], bandwidth=bandwidth)
     plan = Schedule.of(
@@ -351,7 +361,8 @@ def test_a_later_copy_wakes_its_device_sooner():
 
 
 def test_replay_drops_the_rows_of_skipped_tasks():
-    # x is taken, so c and d never run: b 1-3 on d1 (a's edge has no data), j 3-4 on d0, whose queue was a, c, d, j.
+    # x is taken, so c and d never run: b 1-3 on d1 (a's edge has no data), j 3-4 on d0, whose queue
+    # was a, c, d, j.
     workload = conditional()
     plan = Schedule.of(device=[0, 1, 0, 0, 0], start=[0, 1, 1, 11, 12], finish=[1, 3, 11, 12, 13])
     trace = simulate_reference(workload, plan, scenario=Scenario.of(workload, outcome=[0]))
@@ -387,7 +398,8 @@ def test_zero_seconds_and_no_tasks():
 
 
 def test_most_recently_used_stays_with_its_kind():
-    # Kinds a, b, c in order of appearance. One device: a (t0, t3), then the next kind, b (t1, t4), then c (t2).
+    # Kinds a, b, c in order of appearance. One device: a (t0, t3), then the next kind, b (t1, t4),
+    # then c (t2).
     specs = [{"work": 1.0, "kind": kind} for kind in "abcab"]
     workload = Workload.of(tasks(*specs, cluster=Cluster(speed=[1.0])))
     assert simulate_reference(workload, rule(workload, "mru")).task.tolist() == [0, 3, 1, 4, 2]
@@ -398,7 +410,8 @@ def test_most_recently_used_stays_with_its_kind():
 
 
 def test_most_recently_used_goes_round():
-    # Jobs: c at 0, then a and b at 0.5. The device begins with kind 0, finds only c (kind 2); after c come a (kind 0), b (kind 1).
+    # Jobs: c at 0, then a and b at 0.5. The device begins with kind 0, finds only c (kind 2); after
+    # c come a (kind 0), b (kind 1).
     cluster = Cluster(speed=[1.0])
     abc = [tasks({"work": 1.0, "kind": kind}, cluster=cluster) for kind in "abc"]
     workload = Workload.of(abc, template=[2, 1, 0], arrival=[0.0, 0.5, 0.5])
@@ -406,7 +419,8 @@ def test_most_recently_used_goes_round():
 
 
 def test_every_placement():
-    # t0 runs on d0 until 2 (d1 and d2 cannot). Then t1: 4, 3 or 1 s on d0, d1, d2; its 10 bytes take 1 s to d1, 10 s to d2.
+    # t0 runs on d0 until 2 (d1 and d2 cannot). Then t1: 4, 3 or 1 s on d0, d1, d2; its 10 bytes
+    # take 1 s to d1, 10 s to d2.
     bandwidth = [[1.0, 10.0, 1.0]] * 3
     workload = one([[2.0, np.inf, np.inf], [4.0, 3.0, 1.0]], [[0, 1]], [10.0], bandwidth=bandwidth)
     expected = {
@@ -422,7 +436,8 @@ def test_every_placement():
 
 
 def test_eft_queues_where_earliest_takes_the_idle_device():
-    # t0 takes d0 (1 s, or 9 on d1). t1 too: 1 + 1 = 2 on d0 is before 9 on d1, for `eft`; `earliest` sees only d1 idle.
+    # t0 takes d0 (1 s, or 9 on d1). t1 too: 1 + 1 = 2 on d0 is before 9 on d1, for `eft`;
+    # `earliest` sees only d1 idle.
     workload = one([[1.0, 9.0], [1.0, 9.0]])
     assert rows(simulate_reference(workload, rule(workload, "eft")))[-1] == (0, 1, 0, 1.0, 2.0)
     assert rows(simulate_reference(workload, rule(workload, "earliest")))[-1] == (0, 1, 1, 0.0, 9.0)
@@ -460,7 +475,8 @@ def test_keys_order_a_rule():
 
 
 def test_a_blocked_device_wakes_up():
-    # Blocked until 3 with nothing queued: the policy is asked again at 3. It blocks until 5 and queues both: 5 to 6, 6 to 8.
+    # Blocked until 3 with nothing queued: the policy is asked again at 3. It blocks until 5 and
+    # queues both: 5 to 6, 6 to 8.
     class Blocking(Script):
         def decide(self, view: View) -> Decision | Block | None:
             if view.idle[0]:
@@ -480,7 +496,10 @@ def test_a_blocked_device_wakes_up():
     [
         (
             Decision(1, 0),
-            r"policy 'stubborn' commits task 't1' of job 0 \(instance 1\) to device 'd0' at 0: it is waiting, not ready",
+            (
+                r"policy 'stubborn' commits task 't1' of job 0 \(instance 1\) to device 'd0' at 0: "
+                r"it is waiting, not ready"
+            ),
         ),
         (Decision(0, 1), "task 't0' of job 0 .* to device 'd1' at 0: device 'd1' cannot run it"),
         (Decision(0, 2), "to device 'd2' at 0: device 'd2' is down"),
@@ -504,7 +523,8 @@ def test_stuck_says_what_is_left_and_why():
     workload = one([[1.0, 1.0], [1.0, 1.0]], [[0, 1]])
     with pytest.raises(
         Stuck,
-        match="'stubborn' is stuck at 0: 1 jobs and 2 tasks are left; task 't0' of job 0 is ready and the policy waits",
+        match="'stubborn' is stuck at 0: 1 jobs and 2 tasks are left; "
+        "task 't0' of job 0 is ready and the policy waits",
     ):
         simulate_reference(workload, Stubborn(None))
     down = Scenario.of(workload, changes=[(0, 0, np.inf), (0, 1, np.inf)])
@@ -513,7 +533,8 @@ def test_stuck_says_what_is_left_and_why():
     wrong_order = Schedule.of(device=[0, 0], start=[5.0, 0.0], finish=[6.0, 1.0])
     with pytest.raises(
         Stuck,
-        match="'t0' of job 0 is queued on device 'd0' behind task 't1' of job 0, which is not ready",
+        match="'t0' of job 0 is queued on device 'd0' behind task 't1' of job 0, "
+        "which is not ready",
     ):
         simulate_reference(workload, wrong_order)
     missing = Schedule.of(task=[1], device=[0], start=[0.0], finish=[1.0])
@@ -536,7 +557,8 @@ def test_schedules_that_do_not_fit_are_refused():
 
 
 def test_a_life_told():
-    # t0 on d0 is lost at 1 and done again by 4; t1 on d1 waits for 10 bytes at 5 a second: 4 + 2 = 6.
+    # t0 on d0 is lost at 1 and done again by 4; t1 on d1 waits for 10 bytes at 5 a second: 4 + 2 =
+    # 6.
     life = Lifecycle(one([[2.0, 9.0], [9.0, 3.0]], [[0, 1]], [10.0], bandwidth=5.0))
     life.arrive(0, 0.0)
     life.commit([0], 0, 0.0)
@@ -580,7 +602,8 @@ def test_impossible_events_carry_the_story():
     life.commit([0], 0, 0.5)
     with pytest.raises(
         ImpossibleTransition,
-        match=r"'t0' of job 0 cannot be committed at 1: it is committed.*0 ready \(arrived\); 0.5 comm",
+        match=r"'t0' of job 0 cannot be committed at 1: it is committed"
+        r".*0 ready \(arrived\); 0.5 comm",
     ) as error:
         life.commit([0], 0, 1.0)
     assert [c.state for c in error.value.story] == [State.READY, State.COMMITTED]
@@ -648,7 +671,7 @@ def test_traces_are_valid_and_the_same_bytes_again(future, placement, eager, spr
 
 @dataclass
 class FromView:
-    """The rules `first`, `fastest`, `earliest` and `eft` with equal keys, said with nothing but what a view tells."""
+    """The rules `first`, `fastest`, `earliest` and `eft` with equal keys, from views alone."""
 
     placement: str
     name: str = "from view"
@@ -678,7 +701,8 @@ def test_a_policy_sees_all_that_a_rule_uses(future, placement, eager):
 
 @given(problems(), st.sampled_from(PLACEMENTS))
 def test_replay_of_what_happened_happens_again(problem, placement):
-    # Zero-second tasks may share start and finish; a schedule then does not tell their order on a device.
+    # Zero-second tasks may share start and finish; a schedule then does not tell their order on a
+    # device.
     if (problem.durations() == 0).any():
         return
     workload = Workload.of(problem)
@@ -691,7 +715,7 @@ def test_replay_of_what_happened_happens_again(problem, placement):
 
 @st.composite
 def planned(draw):
-    """A future of jobs of one problem, and a plan for it: each task in topological order on one device or two."""
+    """Draw a scenario of jobs of one problem, and a plan on one device or two."""
     workload, scenario = draw(futures(max_templates=1, batches=False))
     problem = workload.problems[0]
     rows_, clock = [], 0.0

@@ -87,7 +87,7 @@ def test_policies_agree(future, eager):
 
 
 class CopyingPolicy:
-    """Decides by the toss of a coin or by the earliest finish, and copies parents whenever it may; notes what it was shown."""
+    """Decide by a coin or by the earliest finish, copy parents if possible; log the views."""
 
     name, copies = "copying coin", True
 
@@ -155,7 +155,7 @@ def test_replay_agrees(data, future, eager):
 
 
 def _any_plan(problem, seed) -> Schedule:
-    """Random devices in topological order, with some copies: valid orders, times that need not be."""
+    """Random devices in topological order, with copies: valid orders, arbitrary times."""
     rng = np.random.default_rng(seed)
     task, device, copy = [], [], []
     for t in problem.workflow.order.tolist():

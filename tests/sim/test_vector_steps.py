@@ -1,4 +1,4 @@
-"""Steps over the kernel: equal to the slow twin, honest about outcomes, and the published baselines to the last digit."""
+"""Steps over the kernel: equal to the slow twin and to the published baselines."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ PAPER = load_stream("conditional-paper")
 
 
 def any_stream(rng: np.random.Generator, jobs: int = 25) -> ConditionalStream:
-    """A random graph with joins, choices, shared kinds, units that cannot run everything, and whole ticks: many ties."""
+    """A random graph with joins, choices, shared kinds, limited units and many ties."""
     units = int(rng.integers(1, 4))
     builder = WorkflowBuilder("any")
     n = int(rng.integers(1, 7))
@@ -100,7 +100,8 @@ def test_published_baselines(rule, jct, steps):
 
 
 def test_what_a_job_alone_takes():
-    # A, B and C on CPUs, one after the other: 24 ms. A, B, D and F: 104 ms. An idle first unit takes everything.
+    # A, B and C on CPUs, one after the other: 24 ms. A, B, D and F: 104 ms. An idle first unit
+    # takes everything.
     stream = PAPER.with_jobs(2)
     fleet = StepBatch(stream, 1)
     fleet.place(0, np.array([0.0, 1000.0]), np.array([[0, 0], [1, 1]]))

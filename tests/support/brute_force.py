@@ -40,7 +40,7 @@ def append(problem: Problem, order: list[int], device: tuple[int, ...]) -> float
 
 
 def shortest(problem: Problem) -> float:
-    """Least makespan of all orders and devices: every schedule without needless idle time is among them."""
+    """Return the least makespan of all orders and devices, without needless idle time."""
     able = [
         [d for d in range(problem.p) if problem.duration(t, d) < np.inf] for t in range(problem.n)
     ]

@@ -1,4 +1,4 @@
-"""A policy that decides through views makes the decisions of its compiled path, in the kernel and in the slow simulator."""
+"""Checks that a compiled policy equals its decisions by view, in both simulators."""
 
 import numpy as np
 
@@ -17,7 +17,7 @@ class Hidden:
 
 
 def assert_same_by_view(workload, policy, scenario):
-    """The compiled path is valid, and the same execution by execution as both simulators asking view by view."""
+    """Assert that the compiled path is valid and equal to both simulators by view."""
     compiled = simulate(workload, policy, scenario=scenario)
     assert weft.check(workload, compiled) == []
     for run in (simulate, simulate_reference):

@@ -69,7 +69,8 @@ def layered(tasks: int, devices: int, *, seed: int = 0) -> Problem:
 def diamond(name: str = "a") -> tuple[Problem, Schedule]:
     """Four tasks on two devices: a -> b, c -> d; 1 byte a second, b and d run where a ran.
 
-    a 0..2 on d0, b 2..5 on d0, c arrives at d1 at 2 + 4 = 6 and runs 6..7, its result is back at 7 + 1 = 8, d 8..9 on d0.
+    a 0..2 on d0, b 2..5 on d0, c arrives at d1 at 2 + 4 = 6 and runs 6..7, its result is back at 7
+    + 1 = 8, d 8..9 on d0.
     """
     b = WorkflowBuilder("diamond")
     for task, seconds in ((name, 2.0), ("b", 3.0), ("c", 1.0), ("d", 1.0)):
@@ -83,7 +84,7 @@ def diamond(name: str = "a") -> tuple[Problem, Schedule]:
 
 
 def eventful() -> Trace:
-    """Three jobs with a choice, a batch, a copy, a lost and a cancelled execution, a failure and a slowdown."""
+    """Three jobs with a choice, a batch, a copy, losses, a failure and a slowdown."""
     b = WorkflowBuilder("cascade")
     b.task("small", work=2.0, kind="small")
     b.task("large", work=4.0, kind="large")

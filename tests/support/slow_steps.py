@@ -1,4 +1,4 @@
-"""Steps of a conditional stream in plain Python: an independent reading of "Steps" in docs/simulator.md."""
+"""Steps of a conditional stream in plain Python: the slow twin of `weft.sim.vector`."""
 
 import numpy as np
 

@@ -1,7 +1,7 @@
 """Hypothesis strategies: small but nasty clusters, problems, workloads and scenarios.
 
-Every problem is feasible (one device can run everything), and every failure is followed by a recovery, so a simulation that
-never stops asking comes to its end.
+Every problem is feasible (one device can run everything), and every failure is followed by a
+recovery, so a simulation that never stops asking comes to its end.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ KINDS = ("a", "b", "c")
 CAPACITY = 8.0
 
 amounts = st.one_of(st.sampled_from([0.0, 1.0, 2.0, 3.0]), st.floats(0.01, 20.0))
-"""Work, data or seconds: often equal, sometimes zero, sometimes a number that does not round well."""
+"""Work, data or seconds: often equal, sometimes zero, sometimes hard to round."""
 
 
 @st.composite
 def clusters(
     draw: Any, *, max_devices: int = 4, batches: bool = False, limits: bool = True
 ) -> Cluster:
-    """1 to `max_devices` devices; `limits` gives some of them less memory, fewer cores, or kinds they cannot run."""
+    """Draw up to `max_devices` devices; `limits` restricts memory, cores and kinds."""
     p = draw(st.integers(1, max_devices))
     able = draw(st.integers(0, p - 1))  # this one can run everything
     column = st.lists(st.sampled_from([0.5, 1.0, 2.0, 3.0]), min_size=p, max_size=p)
@@ -67,7 +67,7 @@ def links(draw: Any, p: int, values: list[float]) -> np.ndarray | float:
 def workflows(
     draw: Any, cluster: Cluster, *, min_tasks: int = 0, max_tasks: int = 9, choices: bool = False
 ) -> Workflow:
-    """A DAG for this cluster, its tasks numbered in any order; with some tasks measured by device, and choices if asked for."""
+    """Draw a DAG for this cluster in any numbering, with measured tasks and choices."""
     n = draw(st.integers(min_tasks, max_tasks))
     able = _able(cluster)
     limited = bool(np.isfinite(cluster.memory).any())
@@ -105,7 +105,7 @@ def problems(
     limits: bool = True,
     batches: bool = False,
 ) -> Problem:
-    """Random DAG problems: zero work, zero data, no edges, no tasks, one device, limits, latency, any numbering."""
+    """Draw DAG problems: zero work or data, no edges or tasks, one device, limits, latency."""
     cluster = draw(clusters(max_devices=max_devices, batches=batches, limits=limits))
     return Problem.bind(
         draw(workflows(cluster, min_tasks=min_tasks, max_tasks=max_tasks, choices=choices)), cluster
@@ -125,7 +125,7 @@ def workloads(
     batches: bool = True,
     limits: bool = True,
 ) -> Workload:
-    """A stream of jobs of one or a few problems on one cluster, several arriving at once, some with deadlines."""
+    """Draw a stream of jobs of a few problems, some together, some with deadlines."""
     cluster = draw(clusters(max_devices=max_devices, batches=batches, limits=limits))
     shapes = draw(
         st.lists(
@@ -230,7 +230,7 @@ def _pairs(draw: Any, n: int) -> list[tuple[int, int]]:
 
 
 def _say_choices(draw: Any, builder: WorkflowBuilder, n: int) -> dict[int, list[str]]:
-    """Give some tasks one choice or two, with a branch that may never be taken; returns the labels of each."""
+    """Give some tasks choices, with branches that may never be taken; return their labels."""
     labels: dict[int, list[str]] = {}
     for t in draw(st.lists(st.integers(0, n - 1), unique=True, max_size=3)) if n else []:
         for c in range(draw(st.integers(1, 2))):

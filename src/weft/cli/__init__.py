@@ -1,1 +1,26 @@
-"""The command `weft`: one file per verb. A verb has SUMMARY, EXAMPLE, `add_arguments` and `run`; heavy imports stand inside `run`."""
+"""The command `weft`, one file per verb.
+
+A verb is a module with SUMMARY, EXAMPLE, `add_arguments` and `run`; heavy imports are inside `run`.
+
+- `main`: finds the verb, runs it and turns failures into one line and an exit code
+- `arguments`: arguments that verbs share; `output`: JSON, text and progress
+- `train`: one trainer per kind of policy; every other module is the verb of its name
+"""
+
+__all__ = [
+    "arguments",
+    "bench",
+    "compare",
+    "evaluate",
+    "generate",
+    "history",
+    "list",
+    "main",
+    "output",
+    "plan",
+    "profile",
+    "reproduce",
+    "run",
+    "simulate",
+    "train",
+]

@@ -10,11 +10,14 @@ from typing import Any
 from weft.cli.arguments import add_cluster, add_seed, number, whole
 
 SUMMARY = "make a workflow: layered, cholesky, montage, ... (see: weft list generators)"
-EXAMPLE = "  weft generate cholesky --tiles 8 --out cholesky.json\n  weft generate cholesky --help      shows the options of this generator"
+EXAMPLE = (
+    "  weft generate cholesky --tiles 8 --out cholesky.json\n"
+    "  weft generate cholesky --help      shows the options of this generator"
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say the arguments of the verb."""
+    """Add the arguments."""
     parser.add_argument("name", metavar="NAME", help="the generator; its options follow")
     parser.add_argument(
         "--out",

@@ -1,16 +1,16 @@
-"""`weft history`: what was learned from runs."""
+"""`weft history`: durations, links and drift measured in real runs."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
-SUMMARY = "show what runs have taught: durations by task kind and device, links, drift"
+SUMMARY = "show measurements of real runs: durations by task kind and device, links, drift"
 EXAMPLE = "  weft history\n  weft history --file runs.sqlite --json"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say the arguments of the verb."""
+    """Add the arguments."""
     parser.add_argument(
         "--file", type=Path, metavar="FILE", help="the history (default: the user's own)"
     )

@@ -1,4 +1,4 @@
-"""The command `weft`: finds the verb, runs it, and turns every expected failure into one line and an exit code."""
+"""The command `weft`: every expected failure becomes one line and an exit code."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ DONE, BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 0, 2, 130, 141
 
 
 class Verb(Protocol):
-    """What a file of this folder offers."""
+    """The interface of a verb's module."""
 
     SUMMARY: str
     EXAMPLE: str
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Say the arguments of the verb."""
+        """Add the arguments."""
 
     def run(self, args: argparse.Namespace) -> None:
-        """Do it, and print."""
+        """Run the verb and print its result."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _fail("interrupted", INTERRUPTED)
     except BrokenPipeError:
-        # The reader has gone (weft list | head -1): nothing is left to say, not even when Python closes stdout.
+        # The reader has gone (weft list | head -1): print nothing more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
     except OSError as error:
@@ -75,12 +75,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _one_line(
     message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    line: str | None = None,
-) -> str:  # noqa: ARG001
-    """A warning as the command says things: without the place in the program that gave it."""
+    category: type[Warning],  # noqa: ARG001
+    filename: str,  # noqa: ARG001
+    lineno: int,  # noqa: ARG001
+    line: str | None = None,  # noqa: ARG001
+) -> str:
+    """Print a warning without its place in the program."""
     return f"weft: warning: {message}\n"
 
 
@@ -157,10 +157,10 @@ def _refuse(argument: str, parser: argparse.ArgumentParser) -> NoReturn:
         raise InvalidInput(f"unexpected argument '{argument}'; see: {parser.prog} --help")
     options = [
         option
-        for action in parser._actions
+        for action in parser._actions  # noqa: SLF001
         for option in action.option_strings
         if option.startswith("--")
-    ]  # noqa: SLF001
+    ]
     raise UnknownName(f"unknown option '{name}' of {parser.prog}{closest(name, options)}")
 
 

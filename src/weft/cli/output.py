@@ -1,4 +1,4 @@
-"""What verbs print: one JSON document or text for people, and progress on stderr."""
+"""Output of verbs: one JSON document or text on stdout, progress on stderr."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def emit(document: Any) -> None:
 
 @contextlib.contextmanager
 def stdout_aside() -> Iterator[None]:
-    """Send to stderr what anybody prints meanwhile: tasks in their processes, libraries, scripts. Stdout is for one JSON document."""
+    """Redirect all other output to stderr: stdout is for one JSON document."""
     sys.stdout.flush()
     kept = os.dup(1)
     os.dup2(2, 1)  # the descriptor too: processes that are started inherit it

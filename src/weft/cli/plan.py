@@ -16,7 +16,7 @@ EXAMPLE = "  weft plan montage.json --gpus 4xV100+2xT4 --planner heft --gantt mo
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say the arguments of the verb."""
+    """Add the arguments."""
     parser.add_argument(
         "file",
         type=Path,
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def figures(made: Plan) -> dict[str, object]:
-    """What a plan comes to, for JSON."""
+    """Return the figures of a plan, for JSON."""
     problem = made.problem
     return {
         "problem": problem.name,
@@ -88,21 +88,22 @@ def figures(made: Plan) -> dict[str, object]:
 
 
 def text(made: Plan, args: argparse.Namespace) -> str:
-    """What a plan comes to, for people."""
+    """Return the figures of a plan as text."""
     from weft.report.quantities import format_seconds
 
     problem = made.problem
     verdict = "optimal" if made.status == "optimal" else f"at most {made.gap:.1%} above the optimum"
     if made.schedule.copies:
         verdict += f", {made.schedule.copies} copies"
+    limit = f"bound {format_seconds(made.bound)}"
     lines = [
         f"{problem.name}: {problem.n} tasks, {problem.m} edges, {problem.p} devices",
-        f"{made.planner}: makespan {format_seconds(made.makespan)}, bound {format_seconds(made.bound)} ({verdict})",
+        f"{made.planner}: makespan {format_seconds(made.makespan)}, {limit} ({verdict})",
         f"planned in {format_seconds(made.seconds)}",
     ]
     return "\n".join([*lines, *written(args)])
 
 
 def written(args: argparse.Namespace) -> list[str]:
-    """One line a file that was written."""
+    """Return one line per written file."""
     return [f"wrote {path}" for path in (args.out, args.gantt, args.chrome) if path is not None]

@@ -1,4 +1,4 @@
-"""`weft profile`: what is in this machine, measured."""
+"""`weft profile`: measure the devices of this machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ EXAMPLE = "  weft profile --quick"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say the arguments of the verb."""
+    """Add the arguments."""
     parser.add_argument("--quick", action="store_true", help="fewer repeats")
     parser.add_argument(
         "--dry",
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> None:
         )
     )
     if kept is not None:
-        print(f"\nkept in {kept}, as a prior: what runs measure counts more")
+        print(f"\nsaved to {kept}; used until real runs provide measurements")
 
 
 def _shown(value: float, unit: str) -> str:

@@ -19,12 +19,13 @@ SUMMARY = "run a task graph of Python functions on real devices"
 EXAMPLE = """\
   weft run examples/cholesky.py --backend local --policy heft --report run.html
 
-  The script has a function build() that returns what to run: calls of functions decorated with @weft.task, a networkx graph, or
-  (workflow, functions). It may have a function devices() that returns the devices."""
+  The script has a function build() that returns the task graph: calls of functions decorated
+  with @weft.task, a networkx graph, or (workflow, functions). It may have a function devices()
+  that returns the devices."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say the arguments of the verb."""
+    """Add the arguments."""
     parser.add_argument(
         "script", type=Path, metavar="SCRIPT", help="a Python file with a function build()"
     )
@@ -54,22 +55,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=whole(0),
         default=0,
         metavar="N",
-        help="run a task that failed again, so many times",
+        help="retries of a task that failed",
     )
     trouble.add_argument(
-        "--timeout", type=number(above=0), metavar="S", help="seconds a task may run"
+        "--timeout", type=number(above=0), metavar="S", help="time limit of a task in seconds"
     )
     trouble.add_argument(
         "--keep-going",
         action="store_true",
-        help="go on with what does not depend on a task that failed",
+        help="go on with tasks that do not depend on a failed one",
     )
     memory = parser.add_argument_group("memory")
     memory.add_argument(
         "--history",
         type=Path,
         metavar="FILE",
-        help="what was measured before (default: the user's own)",
+        help="file of earlier measurements (default: the user's own)",
     )
     memory.add_argument("--no-history", action="store_true", help="neither read nor write it")
     memory.add_argument(
@@ -176,7 +177,7 @@ def _call(module: ModuleType, name: str, path: Path) -> Any:
 
     function = getattr(module, name, None)
     if not callable(function):
-        raise InvalidInput(f"{path}: has no function {name}(); it must return what to run")
+        raise InvalidInput(f"{path}: has no function {name}(); it must return the task graph")
     return function()
 
 

@@ -13,13 +13,16 @@ if TYPE_CHECKING:
     from weft.model import Problem, Trace, Workload
 
 SUMMARY = "simulate a stream of jobs under a policy"
-EXAMPLE = "  weft simulate montage.json --gpus 4xV100+2xT4 --policy fifo --jobs 100 --load 0.8 --noise 0.2"
+EXAMPLE = (
+    "  weft simulate montage.json --gpus 4xV100+2xT4 --policy fifo \\\n"
+    "      --jobs 100 --load 0.8 --noise 0.2"
+)
 
 PROCESSES = ("batch", "poisson", "regular")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say the arguments of the verb."""
+    """Add the arguments."""
     parser.add_argument(
         "file",
         type=Path,
@@ -51,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="L",
         help="share of the cluster's capacity they ask for (default: 0.7)",
     )
-    rate.add_argument("--rate", type=number(above=0), metavar="R", help="jobs a second")
+    rate.add_argument("--rate", type=number(above=0), metavar="R", help="jobs per second")
     jobs.add_argument(
         "--slack",
         type=number(above=0),
@@ -64,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=number(least=0, most=1),
         default=0.0,
         metavar="P",
-        help="share of jobs called off",
+        help="share of jobs that are cancelled",
     )
     parser.add_argument(
         "--lazy",
@@ -80,7 +83,7 @@ def run(args: argparse.Namespace) -> None:
     from weft.cli.output import emit
     from weft.formats import save, save_chrome_trace
 
-    workload = _workload(args)  # bad files are told before anything heavy loads
+    workload = _workload(args)  # bad files are refused before heavy imports
     from weft.policies import simulate
 
     trace = simulate(
@@ -110,7 +113,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def figures(trace: Trace) -> dict[str, object]:
-    """What a trace comes to."""
+    """Return the figures of a trace."""
     from weft.model.metrics import trace_metrics
 
     return {
@@ -121,21 +124,43 @@ def figures(trace: Trace) -> dict[str, object]:
 
 
 def text(trace: Trace, found: dict[str, object]) -> str:
-    """The same for people, one figure a line."""
+    """Return the figures as text, one per line, with units."""
     workload = trace.workload
-    head = f"{workload.name}: {workload.jobs} jobs, {workload.instances} tasks, {workload.cluster.p} devices, policy {trace.policy}"
+    head = (
+        f"{workload.name}: {workload.jobs} jobs, {workload.instances} tasks, "
+        f"{workload.cluster.p} devices, policy {trace.policy}"
+    )
     lines = [
-        f"  {key.replace('_', ' '):<24}{_shown(value)}"
+        f"  {key.replace('_', ' '):<24}{_shown(key, value)}"
         for key, value in found.items()
         if isinstance(value, int | float)
     ]
     return "\n".join([head, *lines])
 
 
-def _shown(value: float) -> str:
-    from weft.report.quantities import format_number
+SECONDS = (
+    "makespan",
+    "mean_waiting",
+    "mean_turnaround",
+    "jct",
+    "jct_median",
+    "jct_p95",
+    "lost_seconds",
+)
+SHARES = ("efficiency", "utilisation", "deadline_miss_share")
 
-    return format_number(float(value))
+
+def _shown(key: str, value: float) -> str:
+    """Format a figure with its unit; counts and ratios have none."""
+    from weft.report.quantities import format_bytes, format_number, format_seconds
+
+    if key in SECONDS:
+        return format_seconds(value)
+    if key in SHARES:
+        return f"{format_number(100 * float(value))} %"
+    if key == "bytes_moved":
+        return format_bytes(value)
+    return f"{format_number(float(value))}{' J' if key == 'energy' else ''}"
 
 
 def _workload(args: argparse.Namespace) -> Workload:

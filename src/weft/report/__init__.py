@@ -1,1 +1,27 @@
-"""What is shown: tables, statistics, Gantt charts, figures, and one self-contained HTML page."""
+"""Reports: tables, statistics, Gantt charts, figures and self-contained HTML pages.
+
+- `compare`: planners and policies on the same problems and scenarios
+- `statistics`, `tables`, `quantities`: tests and intervals, tables, numbers with units
+- `chart`: rows and lanes of a Gantt chart; `gantt_html`, `gantt_static`: its files
+- `dag_svg`, `layers`: drawings of workflows; `figures`, `matplot`: figures through matplotlib
+- `page`, `document`, `palette`: HTML pages and their colours
+- `run_report`: the report of a real run
+"""
+
+__all__ = [
+    "chart",
+    "compare",
+    "dag_svg",
+    "document",
+    "figures",
+    "gantt_html",
+    "gantt_static",
+    "layers",
+    "matplot",
+    "page",
+    "palette",
+    "quantities",
+    "run_report",
+    "statistics",
+    "tables",
+]

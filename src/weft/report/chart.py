@@ -17,7 +17,7 @@ from weft.report.quantities import format_number, format_seconds
 
 @runtime_checkable
 class Planned(Protocol):
-    """Anything that knows its problem and its schedule, like a plan."""
+    """An object with a problem and a schedule, such as a plan."""
 
     @property
     def problem(self) -> Problem: ...  # noqa: D102
@@ -26,12 +26,12 @@ class Planned(Protocol):
 
 
 Drawable = Schedule | Trace | Planned
-"""What a Gantt chart can be made of; a bare schedule needs its problem beside it."""
+"""Sources of a Gantt chart; a bare schedule needs its problem beside it."""
 
 
 @dataclass(frozen=True, eq=False)
 class Chart:
-    """Executions sorted by (lane, start); lanes are devices grouped by node, nodes in order of first appearance.
+    """Executions sorted by (lane, start); lanes are devices grouped by node.
 
     Attributes
     ----------
@@ -121,7 +121,7 @@ class Chart:
 
     @cached_property
     def slots(self) -> tuple[IntArray, IntArray]:
-        """(x,) place of each row within its batch, and the size of the batch: members are drawn one below the other."""
+        """(x,) place of each row within its batch, and the size of the batch."""
         if not len(self):
             return np.zeros(0, np.int64), np.ones(0, np.int64)
         begins = np.ones(len(self), bool)
@@ -219,7 +219,7 @@ def _sorted(columns: dict[str, np.ndarray], workload: Workload) -> dict[str, Any
 
 
 def _pauses(trace: Trace) -> np.ndarray:
-    """Turn changes of pace into intervals that end with the next change of the device, or with the trace."""
+    """Return intervals of changed pace, up to the next change or the end of the trace."""
     scenario, rows = trace.scenario, []
     end = float(trace.finish.max(initial=0.0))
     for d in np.unique(scenario.change_device).tolist():

@@ -1,4 +1,4 @@
-"""`compare`: planners and policies on the same problems, under the same drawn futures, in the same simulator."""
+"""`compare`: planners and policies on the same problems and scenarios."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class Row:
     slr, speedup, utilisation : see `weft.model.metrics`
     gap : makespan / bound - 1, where the bound is proven for the estimated durations (NaN for
         conditional workflows)
-    seconds : time to plan (NaN for a policy, which decides as it goes)
-    refusal : why there are no figures: what the contender does not support
+    seconds : time to plan (NaN for a policy)
+    refusal : why there are no figures: the unsupported feature
     """
 
     problem: str
@@ -121,9 +121,7 @@ class Comparison:
                 if len(shown) == len(charts)
                 else f"the best {len(shown)} of {len(charts)}"
             )
-            blocks.append(
-                Gantts(shown, caption=f"What happened under the first scenario: {which}.")
-            )
+            blocks.append(Gantts(shown, caption=f"Traces in the first scenario: {which}."))
         return Section(problem.name, [*blocks, Dag(problem.workflow, caption="The workflow.")])
 
     def _facts(self, problem: Problem) -> list[tuple[str, str]]:
@@ -269,7 +267,7 @@ def _warm(contender: Contender) -> None:
 
 
 def _bound_for(made: Plan | None, bound: float) -> float:
-    """The bound that holds for what was made: with copies another one, and a planner may have proved a better one."""
+    """Return the bound of a plan: another one with copies, or a better one it proved."""
     if made is None:
         return bound
     return made.bound if made.schedule.copies else max(bound, made.proved)

@@ -50,7 +50,7 @@ class _Picture:
 
 
 def dag_svg(workflow: Workflow) -> str:
-    """Draw a workflow from left to right by levels, coloured by kind; edges of a choice are dashed and carry their probability.
+    """Draw a workflow by levels, coloured by kind; edges of a choice are dashed.
 
     Examples
     --------
@@ -107,7 +107,7 @@ def _task_edge(workflow: Workflow, edge: int) -> _Edge:
 
 
 def _summary(workflow: Workflow) -> _Picture:
-    """One node for the tasks of a kind on a level; beyond so many levels, on a band of levels."""
+    """Merge the tasks of a kind on a level, or on a band of levels if there are many."""
     levels = int(workflow.level.max()) + 1
     bands = min(BANDS, levels)
     band = workflow.level * bands // levels
@@ -176,14 +176,16 @@ def _drawn(workflow: Workflow, picture: _Picture, layout: Layout) -> str:
     ]
     title = f"Workflow {workflow.name}: {workflow.n:,} tasks, {workflow.m:,} edges"
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" viewBox="0 0 {width:.0f} {foot:.0f}" width="{width:.0f}" height="{foot:.0f}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" viewBox="0 0 {width:.0f} {foot:.0f}" '
+        f'width="{width:.0f}" height="{foot:.0f}" '
         f'font-family="system-ui,-apple-system,Segoe UI,Liberation Sans,sans-serif" font-size="12">'
-        f"<title>{escaped(title)}</title><desc>{escaped(picture.note or title)}</desc>{''.join(body)}{legend}</svg>"
+        f"<title>{escaped(title)}</title><desc>{escaped(picture.note or title)}</desc>"
+        f"{''.join(body)}{legend}</svg>"
     )
 
 
 def _columns(picture: _Picture, layout: Layout) -> tuple[list[float], list[float], float]:
-    """Left edge and width of every level's boxes; the gap grows with the spread of the edges between, so that curves stay soft."""
+    """Return left edge and width of each level; gaps grow with the spread of the edges."""
     wide = [40.0] * len(layout.layers)
     for node in picture.nodes:
         wide[node.level] = max(wide[node.level], len(node.label) * LETTER + 18)
@@ -197,7 +199,10 @@ def _columns(picture: _Picture, layout: Layout) -> tuple[list[float], list[float
 
 def _node(node: _Node, x: float, width: float, y: float) -> str:
     number = node.kind % len(CATEGORIES)
-    box = f'<rect x="{x:.1f}" y="{y - NODE / 2:.1f}" width="{width:.1f}" height="{NODE}" rx="6" style="fill:{variable(f"c{number}")}"/>'
+    box = (
+        f'<rect x="{x:.1f}" y="{y - NODE / 2:.1f}" width="{width:.1f}" height="{NODE}" rx="6" '
+        f'style="fill:{variable(f"c{number}")}"/>'
+    )
     place = f'x="{x + width / 2:.1f}" y="{y + 4:.1f}" text-anchor="middle"'
     text = f'<text {place} style="fill:{variable(f"i{number}")}">{escaped(node.label)}</text>'
     return f'<g class="node"><title>{escaped(node.about)}</title>{box}{text}</g>'
@@ -225,7 +230,10 @@ def _edge(
         line.append(f"H{end:.1f}")
         here, height = end, at
     dash = ' stroke-dasharray="5 4"' if edge.dashed else ""
-    style = f'fill="none" style="stroke:{variable("muted")}" stroke-width="{edge.width:.1f}" stroke-opacity="0.55"{dash}'
+    style = (
+        f'fill="none" style="stroke:{variable("muted")}" stroke-width="{edge.width:.1f}" '
+        f'stroke-opacity="0.55"{dash}'
+    )
     curve = f'<path d="{" ".join(line[:-1])}" {style}/>'
     return (
         f'<g class="edge"><title>{escaped(edge.about)}</title>{curve}{_edge_label(edge, spans)}</g>'
@@ -236,10 +244,14 @@ def _edge_label(edge: _Edge, spans: list[tuple[float, float, float]]) -> str:
     if not edge.label:
         return ""
     (_, end, y0), (begin, _, y1) = spans[0], spans[1]
-    halo = f'style="fill:{variable("ink")};stroke:{variable("paper")}" stroke-width="4" paint-order="stroke"'
+    halo = (
+        f'style="fill:{variable("ink")};stroke:{variable("paper")}" stroke-width="4" '
+        'paint-order="stroke"'
+    )
     # The point of the curve at t = 0.7: past the middle, where branches have parted.
     x, y = end + (begin - end) * 0.658, y0 + (y1 - y0) * 0.784 + 4
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="middle" font-size="11" {halo}>{escaped(edge.label)}</text>'
+    place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="middle" font-size="11"'
+    return f"<text {place} {halo}>{escaped(edge.label)}</text>"
 
 
 def _legend(picture: _Picture, width: float, y: float) -> tuple[str, float]:
@@ -250,9 +262,14 @@ def _legend(picture: _Picture, width: float, y: float) -> tuple[str, float]:
         size = 30 + len(label) * LETTER
         if x + size > room and x > 12:
             x, y = 12.0, y + 20
-        square = f'<rect x="{x:.1f}" y="{y - 10:.1f}" width="12" height="12" rx="3" style="fill:{variable(f"c{kind % len(CATEGORIES)}")}"/>'
+        fill = variable(f"c{kind % len(CATEGORIES)}")
+        square = (
+            f'<rect x="{x:.1f}" y="{y - 10:.1f}" width="12" height="12" rx="3" '
+            f'style="fill:{fill}"/>'
+        )
         parts.append(
-            f'{square}<text x="{x + 17:.1f}" y="{y:.1f}" style="fill:{variable("ink")}">{escaped(label)}</text>'
+            f'{square}<text x="{x + 17:.1f}" y="{y:.1f}" '
+            f'style="fill:{variable("ink")}">{escaped(label)}</text>'
         )
         x += size
     for line in textwrap.wrap(picture.note, max(20, int((room - 24) / 6.2))):

@@ -39,7 +39,7 @@ def _script() -> str:
 
 
 def embedded_json(value: object) -> str:
-    r"""Compact JSON that is safe inside a script element: no `<`, `>` or `&` survives outside an escape.
+    r"""Return compact JSON that is safe inside a script element: `<`, `>`, `&` are escaped.
 
     Examples
     --------
@@ -51,7 +51,7 @@ def embedded_json(value: object) -> str:
 
 
 def compact(values: FloatArray, *, digits: int = 10) -> list[float | int]:
-    """Floats as short JSON numbers: integers where all are, else rounded to so many digits of the largest.
+    """Return floats as short JSON numbers, rounded to digits of the largest.
 
     Examples
     --------
@@ -69,7 +69,7 @@ def compact(values: FloatArray, *, digits: int = 10) -> list[float | int]:
 
 
 def document(*, title: str, body: str, page_class: str) -> str:
-    """Wrap a body into a page. Its policy lets only the page's own script run, and forbids all network access."""
+    """Wrap a body into a page that runs only its own script and has no network access."""
     script = _script()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = (
@@ -85,7 +85,7 @@ def document(*, title: str, body: str, page_class: str) -> str:
         "script": script,
     }
     page = asset("page.html")
-    # One pass over the template: what is put in is never looked at again.
+    # One pass over the template: inserted text is never expanded again.
     parts = page.split("{{")
     return parts[0] + "".join(
         values[key.strip()] + rest for key, _, rest in (part.partition("}}") for part in parts[1:])

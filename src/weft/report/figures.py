@@ -1,4 +1,4 @@
-"""Figures for reports: lines with bands, bars, heat maps and Pareto fronts, each as an inline SVG string in one style."""
+"""Figures for reports: lines with bands, bars and Pareto fronts, as inline SVG."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def bar_figure(
     baseline: float | None = None,
     size: tuple[float, float] = (WIDTH, HEIGHT),
 ) -> str:
-    """Bars: series -> (label -> value); `errors` (half widths) in the same form; `baseline` draws a line across."""
+    """Draw bars: series -> (label -> value), with half widths `errors` and a `baseline`."""
     labels = list(dict.fromkeys(label for values in groups.values() for label in values))
     width = 0.8 / max(1, len(groups))
     with drawing(*size) as (figure, axes):
@@ -127,7 +127,7 @@ def pareto_figure(
     log_x: bool = False,
     size: tuple[float, float] = (WIDTH, HEIGHT),
 ) -> str:
-    """Points by name, smaller is better on both axes; the undominated ones are filled and joined."""
+    """Draw points, smaller is better on both axes; undominated ones are filled and joined."""
     best = pareto_front(points)
     with drawing(*size) as (figure, axes):
         front = sorted(points[name] for name in best)
@@ -191,7 +191,7 @@ def _plain_ticks(axis: Any) -> None:
 
 
 def _tick_points(axes: Any, series: Mapping[str, Series]) -> None:
-    """Ticks where the points are, if they are few: powers of ten say less than the sizes that were tried."""
+    """Put ticks at the points, if they are few, instead of powers of ten."""
     points = np.unique(
         np.concatenate([np.asarray(line.x, float) for line in series.values()] or [np.zeros(0)])
     )

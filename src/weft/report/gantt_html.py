@@ -11,7 +11,7 @@ from weft.report.palette import CATEGORIES, brighter
 from weft.report.quantities import escaped
 
 LINK_LIMIT = 256
-"""Clusters with more devices and links of many speeds get no arrival times: the matrix would outweigh the rows."""
+"""Above this, mixed links get no arrival times: the matrix would outweigh the rows."""
 
 
 def gantt_html(
@@ -32,22 +32,24 @@ def gantt_html(
         f"<div><dt>{escaped(label)}</dt><dd>{escaped(value)}</dd></div>"
         for label, value in chart.facts()
     )
-    header = f'<header class="bar"><h1>{escaped(chart.title)}</h1><dl class="facts">{facts}</dl></header>'
+    title = f"<h1>{escaped(chart.title)}</h1>"
+    header = f'<header class="bar">{title}<dl class="facts">{facts}</dl></header>'
     return document(title=chart.title, body=header + gantt_fragment(chart), page_class="solo")
 
 
 def gantt_fragment(chart: Chart, *, until: float | None = None) -> str:
-    """The chart as an element for a larger page; `until` lengthens the time axis, so that charts can be compared."""
+    """Return the chart as an element of a page; `until` lengthens the time axis."""
     data = embedded_json(chart_data(chart, until=until))
     label = f"Gantt chart of {chart.title}"
     return (
-        f'<section class="gantt" aria-label="{escaped(label)}"><noscript>This chart needs JavaScript.</noscript>'
+        f'<section class="gantt" aria-label="{escaped(label)}">'
+        "<noscript>This chart needs JavaScript.</noscript>"
         f'<script type="application/json">{data}</script></section>'
     )
 
 
 def chart_data(chart: Chart, *, until: float | None = None) -> dict[str, object]:
-    """All that the chart's script reads; columns that say nothing are left out."""
+    """Return the data of the chart's script, without constant columns."""
     begin, end = chart.span
     return {
         "title": chart.title,
@@ -100,7 +102,7 @@ def _devices(cluster: Cluster, lanes: np.ndarray) -> dict[str, object]:
 
 
 def _links(cluster: Cluster) -> dict[str, object] | None:
-    """Distinct (latency, seconds per byte) pairs and, where there is more than one off the diagonal, which pair each link has."""
+    """Return distinct (latency, seconds per byte) pairs and, if several, one index per link."""
     p = cluster.p
     pairs, which = np.unique(
         np.stack([cluster.latency.ravel(), cluster.per_byte.ravel()], axis=1),

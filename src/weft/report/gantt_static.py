@@ -1,4 +1,4 @@
-"""Gantt charts for paper: SVG and PNG through matplotlib, and `save_gantt` for every kind of file."""
+"""Gantt charts as SVG and PNG through matplotlib, and `save_gantt` for every suffix."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NAMES_UP_TO = 300
 def save_gantt(
     result: Drawable, path: str | Path, problem: Problem | None = None, *, title: str | None = None
 ) -> Path:
-    """Write the Gantt chart of a schedule (with its problem), a plan or a trace to a .html, .svg or .png file."""
+    """Write the Gantt chart of a schedule, a plan or a trace to a .html, .svg or .png file."""
     path = Path(path)
     suffix = path.suffix.lower()
     if suffix == ".html":

@@ -1,4 +1,4 @@
-"""Placing a layered graph on the plane: order within layers against crossings, then straight-ish edges.
+"""Layout of a layered graph: order within layers against crossings, then positions.
 
 The layered method of Sugiyama, Tagawa and Toda ("Methods for Visual Understanding of Hierarchical
 System Structures", IEEE Trans. SMC 11(2), 1981): edges that pass a layer get a bend there, layers
@@ -16,12 +16,12 @@ import numpy as np
 
 SWEEPS = 12
 BENDS_UP_TO = 3000
-"""With more bends than this, long edges are drawn straight: sorting them would take longer than reading the picture."""
+"""With more bends than this, long edges are drawn straight, to save time."""
 
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Where things are: `place[v]` across the layers (in node sizes), and for each edge the nodes and bends it passes."""
+    """Positions: `place[v]` across the layers, and the nodes and bends of each edge."""
 
     layers: list[list[int]]
     layer_of: list[int]

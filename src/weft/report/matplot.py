@@ -1,4 +1,4 @@
-"""The door to matplotlib: one style for all pictures, without a window, and the same bytes for the same picture."""
+"""The one door to matplotlib: one style, no window, the same bytes for the same figure."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _COLOR = re.compile(r"(?<=[:\s\"])(" + "|".join(_THEMED) + r")(?=[;\"])")
 
 @contextmanager
 def drawing(width: float, height: float) -> Iterator[tuple[Any, Any]]:
-    """A figure of so many inches and its axes, in weft's style; no global state of pyplot is touched."""
+    """Open a figure of a size in inches in weft's style; pyplot is not used."""
     try:
         import matplotlib as mpl
         from matplotlib.figure import Figure
@@ -60,14 +60,14 @@ def drawing(width: float, height: float) -> Iterator[tuple[Any, Any]]:
 
 
 def svg_bytes(figure: Any) -> bytes:
-    """The figure as an SVG file without date or version: the same figure gives the same bytes."""
+    """Return the figure as an element that follows the page's colours and has a label."""
     out = io.BytesIO()
     figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
     return out.getvalue()
 
 
 def inline_svg(figure: Any, *, label: str) -> str:
-    """The figure as an element for a page: it follows the page's light or dark colours and has a label for screen readers."""
+    """Return the figure as an element that follows the page's colours and has a label."""
     text = svg_bytes(figure).decode()
     text = _COLOR.sub(lambda found: _THEMED[found.group(1)], text[text.index("<svg") :])
     return text.replace("<svg ", f'<svg role="img" aria-label="{escaped(label)}" ', 1).strip()

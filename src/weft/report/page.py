@@ -1,4 +1,4 @@
-"""One self-contained HTML page: headline figures, tables, workflows, interactive charts and figures, in sections."""
+"""One self-contained HTML page: figures, tables, workflows and interactive charts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Facts:
-    """Headline figures: label -> value, as they shall be read."""
+    """Headline figures: label -> formatted value."""
 
     facts: Mapping[str, str]
 
@@ -78,12 +78,13 @@ class Dag:
 
     def html(self, mark: str) -> str:  # noqa: ARG002
         """The picture in a box that scrolls sideways."""
-        return f'<figure><div class="wide" tabindex="0">{dag_svg(self.workflow)}</div>{_caption(self.caption)}</figure>'
+        picture = f'<div class="wide" tabindex="0">{dag_svg(self.workflow)}</div>'
+        return f"<figure>{picture}{_caption(self.caption)}</figure>"
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure from `weft.report.figures`: SVG that weft drew itself, put in as it is."""
+    """A figure from `weft.report.figures`: SVG drawn by weft, inserted unchanged."""
 
     svg: str
     caption: str = ""
@@ -108,7 +109,7 @@ class Figures:
 
 @dataclass(frozen=True, eq=False)
 class Gantts:
-    """Interactive charts in tabs: name -> schedule, plan or trace. All have the same time axis, so that the eye can compare."""
+    """Interactive charts in tabs, name -> schedule, plan or trace, on one time axis."""
 
     results: Mapping[str, Drawable]
     problem: Problem | None = None
@@ -126,12 +127,13 @@ class Gantts:
             f"{_facts(chart.facts())}{gantt_fragment(chart, until=until)}</div>"
             for k, (name, chart) in enumerate(charts.items())
         )
-        return f'<figure class="tabs"><div class="tablist"></div>{panels}{_caption(self.caption)}</figure>'
+        bar = '<div class="tablist"></div>'
+        return f'<figure class="tabs">{bar}{panels}{_caption(self.caption)}</figure>'
 
 
 @dataclass(frozen=True)
 class Section:
-    """A heading and what stands below it."""
+    """A heading and its blocks."""
 
     title: str
     blocks: Sequence[PageBlock] = field(default_factory=tuple)
@@ -144,7 +146,8 @@ def report_html(
 
     Examples
     --------
-    >>> page = report_html(title="Two planners", sections=[Section("Makespan", [Table([{"planner": "heft", "makespan": 80.0}])])])
+    >>> table = Table([{"planner": "heft", "makespan": 80.0}])
+    >>> page = report_html(title="Two planners", sections=[Section("Makespan", [table])])
     >>> "http://" in page or "https://" in page
     False
     """
@@ -171,7 +174,7 @@ def report_html(
 def write_report(
     path: str | Path, *, title: str, sections: Sequence[Section], lead: str = "", footer: str = ""
 ) -> Path:
-    """Write the page to a file; it needs nothing but a browser, and its policy forbids it to reach the network."""
+    """Write the page to a file; it needs only a browser and no network."""
     path = Path(path)
     path.write_text(
         report_html(title=title, sections=sections, lead=lead, footer=footer), encoding="utf-8"

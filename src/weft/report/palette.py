@@ -73,7 +73,7 @@ def mixed(color: str, other: str, share: float) -> str:
 
 
 def brighter(color: str) -> str:
-    """A category as it is drawn on a dark page."""
+    """Return the colour of a category on a dark page."""
     return mixed(color, "#ffffff", BRIGHTER)
 
 
@@ -107,12 +107,12 @@ def css_variables() -> str:
     """The palette as CSS custom properties, with the dark one under `prefers-color-scheme`."""
     light = LIGHT | _numbered(CATEGORIES)
     dark = DARK | _numbered([brighter(color) for color in CATEGORIES])
-    dark_rule = f"@media (prefers-color-scheme:dark){{:root{{{_declared(dark)}}}}}"
-    return f":root{{color-scheme:light dark;{_declared(light)}}}\n{dark_rule}\n"
+    root = f":root{{color-scheme:light dark;{_declared(light)}}}\n"
+    return f"{root}@media (prefers-color-scheme:dark){{:root{{{_declared(dark)}}}}}\n"
 
 
 def variable(name: str) -> str:
-    """A CSS reference to a colour (c0 is the first category, i0 the ink on it), with the light one for pictures that stand alone.
+    """Return a CSS variable (c0: first category, i0: its ink) with the light colour as default.
 
     Examples
     --------

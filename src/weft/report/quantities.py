@@ -13,7 +13,7 @@ _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]
 
 
 def format_number(value: float, *, digits: int = 4) -> str:
-    """A number with so many significant digits, thousands grouped, without trailing zeros; integers in full.
+    """Format a number with significant digits, grouped thousands, no trailing zeros.
 
     Examples
     --------
@@ -79,7 +79,7 @@ def escaped(text: object) -> str:
 
 
 def shortened(text: str, size: int) -> str:
-    """At most `size` characters, with an ellipsis in the middle where names tend to be alike.
+    """Shorten text to `size` characters, with an ellipsis in the middle.
 
     Examples
     --------

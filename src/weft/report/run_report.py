@@ -1,4 +1,4 @@
-"""What a real run came to: figures, measured against predicted, a chart in letters for the terminal, and a page."""
+"""The report of a real run: figures, predictions, a terminal chart and a page."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COLUMNS = (
 
 
 def predicted_trace(trace: Trace, decider: Any) -> Trace:
-    """The same run in the simulator, as estimated before it began: by the same planner or policy, with the branches that were taken."""
+    """Simulate the run as estimated before it began, with the branches that were taken."""
     problem = trace.workload.problems[0]
     guide = decider.solve(problem).schedule if hasattr(decider, "solve") else decider
     future = replace(
@@ -45,7 +45,7 @@ def predicted_trace(trace: Trace, decider: Any) -> Trace:
 
 
 def accuracy(trace: Trace) -> list[dict[str, Any]]:
-    """Predicted and measured seconds by task kind and device, medians; `ratio` is the median of their quotient."""
+    """Return median predicted and measured seconds and their ratio by kind and device."""
     problem = trace.workload.problems[0]
     done = trace.status == DONE
     task, device = trace.task[done], trace.device[done]
@@ -73,8 +73,9 @@ def accuracy(trace: Trace) -> list[dict[str, Any]]:
 
 def facts(trace: RunTrace, predicted: Trace | None = None) -> dict[str, str]:
     """Headline figures."""
+    done = len(np.unique(trace.task[trace.status == DONE]))
     found = {
-        "tasks": f"{len(np.unique(trace.task[trace.status == DONE])):,} of {trace.workload.instances:,}",
+        "tasks": f"{done:,} of {trace.workload.instances:,}",
         "makespan": format_seconds(trace.makespan),
         "utilisation": f"{trace.utilisation:.1%}",
     }
@@ -89,7 +90,7 @@ def facts(trace: RunTrace, predicted: Trace | None = None) -> dict[str, str]:
 
 
 def gantt_text(trace: Trace, *, width: int = 72) -> str:
-    """A chart in letters: a line a device, a letter a kind of task, a dot where it idles.
+    """Return a chart in letters: a line per device, a letter per task kind, a dot for idle.
 
     Examples
     --------
@@ -136,14 +137,14 @@ def run_text(trace: RunTrace, predicted: Trace | None = None) -> str:
 
 
 def write_run_report(trace: RunTrace, path: str | Path, predicted: Trace | None = None) -> Path:
-    """Write a page: figures, charts of what happened and of what was predicted, and how far apart they are."""
+    """Write a page: figures, charts of the run and of the prediction, and their difference."""
     charts = {"measured": trace, **({"predicted": predicted} if predicted is not None else {})}
     blocks: Sequence[PageBlock] = [Facts(facts(trace, predicted)), Gantts(charts)]
     notes = [*([str(trace.shadow)] if trace.shadow else ()), *(str(f) for f in trace.failures)]
     if trace.replaced:
         notes.append(f"Greedy earliest finish time took over: {trace.replaced}.")
     sections = [
-        Section("What happened", [*blocks, *(Text(note) for note in notes)]),
+        Section("The run", [*blocks, *(Text(note) for note in notes)]),
         Section("Predicted against measured", [Table(accuracy(trace), COLUMNS)]),
         Section("The workflow", [Dag(trace.workload.problems[0].workflow)]),
     ]

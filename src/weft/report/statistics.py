@@ -1,4 +1,4 @@
-"""Comparing two ways of doing the same things: paired tests, bootstrap intervals, effect sizes, many comparisons at once."""
+"""Paired tests, bootstrap intervals, effect sizes and corrections for many tests."""
 
 from __future__ import annotations
 

@@ -89,7 +89,8 @@ def table_text(
     Examples
     --------
     >>> rows = [{"planner": "cpop", "makespan": 86.0}, {"planner": "heft", "makespan": 80.0}]
-    >>> print(table_text(rows, ["planner", Column("makespan", unit="s", best="min")], sort="makespan"))
+    >>> columns = ["planner", Column("makespan", unit="s", best="min")]
+    >>> print(table_text(rows, columns, sort="makespan"))
     planner  makespan
     -------  --------
     heft       80 s *
@@ -117,7 +118,7 @@ def table_html(
     descending: bool = False,
     caption: str = "",
 ) -> str:
-    """An HTML table in a box that scrolls sideways on narrow screens; the best values are marked, also for screen readers."""
+    """Return an HTML table that scrolls on narrow screens; the best values are marked."""
     table = _table(rows, columns, sort, descending)
     head = "".join(
         f'<th scope="col"{_number(n)}>{escaped(h)}</th>'
@@ -128,7 +129,8 @@ def table_html(
         for i, line in enumerate(table.cells)
     )
     about = f"<caption>{escaped(caption)}</caption>" if caption else ""
-    return f'<div class="wide" tabindex="0"><table>{about}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    inner = f"{about}<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
+    return f'<div class="wide" tabindex="0"><table>{inner}</table></div>'
 
 
 def _table(
@@ -193,7 +195,9 @@ def _is_number(value: object) -> bool:
 
 
 def _present(value: object) -> bool:
-    return value is not None and not (_is_number(value) and np.isnan(float(value)))  # type: ignore[arg-type]
+    if value is None:
+        return False
+    return not (_is_number(value) and np.isnan(float(value)))  # type: ignore[arg-type]
 
 
 def _aligned(line: list[str], widths: list[int], numeric: list[bool]) -> str:
