@@ -251,9 +251,5 @@ def test_a_run_that_was_stopped_goes_on(tmp_path):
     assert (first.done, second.done) == (["point 0 1", "point 1 1"], ["point 2 1"])
     assert [
         result for _, result in carry_out(third, Checkpoint(path, "another program"), iter)
-    ] == [
-        0,
-        10,
-        20,
-    ]
+    ] == [0, 10, 20]
     assert len(third.done) == 3
