@@ -13,7 +13,7 @@ from weft.cli.main import main
 from weft.experiments.conditional import experiment as conditional
 from weft.experiments.conditional.contenders import EXPECTED, StreamEvaluator, gather
 from weft.experiments.conditional.runs import Step, carry_out
-from weft.experiments.progress import Checkpoint
+from weft.experiments.harness import Checkpoint
 from weft.formats.native.stream_toml import load_stream
 from weft.policies.conditional import files
 from weft.policies.conditional.files import Learned, save_policy

@@ -26,7 +26,7 @@ from weft.experiments.gpu_cluster.runs import (
     points,
     uniform_links,
 )
-from weft.experiments.progress import Checkpoint, fingerprint, in_processes
+from weft.experiments.harness import Checkpoint, fingerprint, in_processes
 from weft.generators import draw_instance, heterogeneous_gpus
 from weft.model import Workload
 from weft.model.metrics import trace_metrics
@@ -229,17 +229,17 @@ def test_a_run_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
         return play_point(point)
 
     path = tmp_path / "progress.jsonl"
-    first = Checkpoint(path, "mark").carry_out(noting, units, processes=1, watch=iter)
+    first = Checkpoint(path, "mark").run(noting, units, processes=1, progress=iter)
     kept = [next(first), next(first)]
     with path.open("a", encoding="utf-8") as file:
         file.write('{"key": "cut o')  # stopped while writing
     played.clear()
-    again = list(Checkpoint(path, "mark").carry_out(noting, units, processes=1, watch=iter))
+    again = list(Checkpoint(path, "mark").run(noting, units, processes=1, progress=iter))
     assert played == [3]
     assert again[:2] == kept
     assert len(Checkpoint(path, "mark").known) == 3  # what came after the cut is whole
     played.clear()
-    list(Checkpoint(path, "another mark").carry_out(noting, units, processes=1, watch=iter))
+    list(Checkpoint(path, "another mark").run(noting, units, processes=1, progress=iter))
     assert played == [1, 2, 3]
 
 

@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 
-from weft.experiments.machine import peak_memory
+from weft.experiments.harness import peak_memory
 from weft.model import Problem
 from weft.planners import plan
 from weft.rng import generator

@@ -20,7 +20,7 @@ import numpy as np
 
 from weft.experiments.benchmarks import peer
 from weft.experiments.benchmarks.large import layered
-from weft.experiments.machine import describe
+from weft.experiments.harness import describe_machine
 from weft.model import Problem, Scenario, Workload
 from weft.planners import plan
 
@@ -57,7 +57,7 @@ def count(*, quick: bool = False) -> int:
 
 def document(lines: list[BenchMeasure]) -> dict[str, object]:
     """The measurements and the machine, for JSON."""
-    return {"machine": describe(), "measures": [asdict(line) for line in lines]}
+    return {"machine": describe_machine(), "measures": [asdict(line) for line in lines]}
 
 
 def table(lines: list[BenchMeasure]) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.experiments import machine
+from weft.experiments.harness import describe_machine
 from weft.experiments.conditional import report as conditional_report
 from weft.experiments.conditional.contenders import (
     PAPER_RULES,
@@ -35,7 +35,7 @@ from weft.experiments.conditional.runs import (
     carry_out,
     mean_times,
 )
-from weft.experiments.progress import Checkpoint, fingerprint
+from weft.experiments.harness import Checkpoint, fingerprint
 from weft.model.columns import FloatArray
 from weft.report.tables import Column, Columns, table_text
 from weft.sim.vector.batch import Waiting
@@ -140,7 +140,7 @@ def reproduce(
     *,
     quick: bool = False,
     plan: ConditionalPlan | None = None,
-    watch: Callable[[list[Any]], Iterable[Any]] = iter,
+    progress: Progress = iter,
 ) -> dict[str, Any]:
     """Do everything, write results.json and report.html into the folder, and return the results; a run that was stopped goes on."""
     begin = time.perf_counter()
@@ -194,7 +194,7 @@ def _tell(found: ConditionalResults, *, quick: bool) -> None:
     found.document |= {
         "experiment": "conditional",
         "quick": quick,
-        "machine": machine.describe(),
+        "machine": describe_machine(),
         "stream": found.stage.stream.name,
         "unit": "ms",
         "jobs": found.stage.plan.jobs,

@@ -19,7 +19,7 @@ from weft.experiments.conditional.contenders import (
     gather,
     number,
 )
-from weft.experiments.progress import Checkpoint, Watch
+from weft.experiments.harness import Checkpoint, Progress
 from weft.formats.native.stream_toml import load_stream
 from weft.model.columns import FloatArray, IntArray
 from weft.model.conditional_stream import Arrivals, ConditionalStream
@@ -299,7 +299,7 @@ def _do_elsewhere(plan: ConditionalPlan, step: Step) -> Any:
     return _STAGES[plan].do(step)
 
 
-def carry_out(stage: Stage, progress: Checkpoint, watch: Watch) -> Iterator[tuple[Step, Any]]:
+def carry_out(stage: Stage, progress: Checkpoint, progress: Progress) -> Iterator[tuple[Step, Any]]:
     """Each step with its result, in order, in as many processes as the plan says."""
     function = stage.do if stage.plan.processes <= 1 else partial(_do_elsewhere, stage.plan)
-    return progress.carry_out(function, stage.steps(), processes=stage.plan.processes, watch=watch)
+    return progress.run(function, stage.steps(), processes=stage.plan.processes, progress=progress)

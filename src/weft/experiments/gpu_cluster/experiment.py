@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.experiments import machine
+from weft.experiments.harness import describe_machine
 from weft.experiments.gpu_cluster import report as gpu_cluster_report
 from weft.experiments.gpu_cluster.contenders import Entrants, contender, gather
 from weft.experiments.gpu_cluster.objectives import trade_off, weighted_policies
@@ -38,7 +38,7 @@ from weft.experiments.gpu_cluster.statistics import (
 )
 from weft.experiments.gpu_cluster.transfer import transfer
 from weft.experiments.gpu_cluster.verdict import judged, verdicts
-from weft.experiments.progress import Checkpoint, Watch, fingerprint
+from weft.experiments.harness import Checkpoint, Progress, fingerprint
 from weft.generators import heterogeneous_gpus
 from weft.report.tables import Column, Columns, table_text
 
@@ -51,7 +51,7 @@ def reproduce(
     quick: bool = False,
     plan: ExperimentPlan | None = None,
     names: Sequence[str] | None = None,
-    watch: Watch = iter,
+    progress: Progress = iter,
 ) -> dict[str, Any]:
     """Do everything, write results.json and report.html into the folder, and return the results.
 
@@ -62,9 +62,9 @@ def reproduce(
     folder, field = Path(folder), gather(names)
     units = points(plan, field.names)
     progress = Checkpoint(folder / "progress.jsonl", fingerprint(plan, field.names))
-    arrays = as_arrays(progress.carry_out(play_point, units, processes=plan.processes, watch=watch))
+    arrays = as_arrays(progress.run(play_point, units, processes=plan.processes, progress=progress))
     results = _describe(plan, field, units, quick=quick) | _findings(arrays)
-    results["transfer"] = transfer(plan, field.names, watch=watch)
+    results["transfer"] = transfer(plan, field.names, progress=progress)
     results["decision"] = decision_rows(field.names, rounds=plan.timing_rounds)
     results["environment"] = environment_rate()
     results["training"] = training_rows(field.names)
@@ -122,7 +122,7 @@ def _describe(
     return {
         "experiment": "gpu-cluster",
         "quick": quick,
-        "machine": machine.describe(),
+        "machine": describe_machine(),
         "contenders": {c.name: {"kind": c.kind, "about": c.about} for c in field.contenders},
         "missing": list(field.missing),
         "missing_about": {name: contender(name).about for name in field.missing},

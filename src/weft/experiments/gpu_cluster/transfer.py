@@ -23,7 +23,7 @@ from weft.experiments.gpu_cluster.contenders import FAIR, LEARNED, contender, po
 from weft.experiments.gpu_cluster.evaluator import Evaluator
 from weft.experiments.gpu_cluster.runs import FIRST_SEED, ExperimentPlan
 from weft.experiments.gpu_cluster.statistics import number
-from weft.experiments.progress import Watch, in_processes
+from weft.experiments.harness import Progress, in_processes
 from weft.formats.loading import load_workflow
 from weft.generators import (
     Instance,
@@ -115,7 +115,7 @@ def play_trial(trial: TransferTrial) -> dict[str, float]:
     return found if search is None else {**found, SEARCH: search["makespan"]}
 
 
-def transfer(plan: ExperimentPlan, names: Sequence[str], *, watch: Watch = iter) -> dict[str, Any]:
+def transfer(plan: ExperimentPlan, names: Sequence[str], *, progress: Progress = iter) -> dict[str, Any]:
     """Advantage over re-planned HEFT on every structure, as a share of that on layered graphs; in streams over that in arrival order."""
     learned = [name for name in LEARNED if name in names]
     present, absent = available(plan.structures)
@@ -138,7 +138,7 @@ def transfer(plan: ExperimentPlan, names: Sequence[str], *, watch: Watch = iter)
     ]
     played = in_processes(play_trial, trials, processes=plan.processes)
     spans: dict[tuple[str, str, float], list[dict[str, float]]] = {}
-    for trial in watch(trials):
+    for trial in progress(trials):
         spans.setdefault((trial.structure, trial.condition, trial.ccr), []).append(next(played))
     tuned = _tune(plan, present) if fine_tuner() is not None and TUNABLE in learned else {}
     rows = [_row(name, key, spans, tuned) for name in learned for key in spans]

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.errors import MissingExtra
-from weft.experiments import machine
+from weft.experiments.harness import describe_machine
 from weft.experiments.imitation import amortised, amortised_report
 from weft.experiments.imitation import report as deepsched_report
 from weft.experiments.imitation.turnaround import (
@@ -96,7 +96,7 @@ class ImitationResults:
 
 
 def reproduce(
-    folder: str | Path, *, quick: bool = False, watch: Callable[[list[Any]], Iterable[Any]] = iter
+    folder: str | Path, *, quick: bool = False, progress: Progress = iter
 ) -> dict[str, Any]:
     """Do everything, write results.json and report.html into the folder, and return the results."""
     _need_torch()
@@ -110,7 +110,7 @@ def reproduce(
         {
             "experiment": "deepsched",
             "quick": quick,
-            "machine": machine.describe(),
+            "machine": describe_machine(),
             "training": training,
             "speed": [],
         },
@@ -129,7 +129,7 @@ def reproduce(
         _amortised,
         *(partial(time_of, tasks) for tasks in speed.SIZES),
     ]
-    for step in watch(steps):
+    for step in progress(steps):
         step(found)
     found.document["table_one"] = {
         name: dict(zip(map(str, speed.SIZES), row, strict=True))
