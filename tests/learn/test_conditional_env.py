@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from weft.errors import InvalidInput
-from weft.experiments.conditional.experiment import PUBLISHED, mean_times
+from weft.experiments.conditional.runs import mean_times
+from weft.experiments.conditional.statistics import PUBLISHED
 from weft.formats.native.stream_toml import load_stream
 from weft.learn.conditional.index import Search, Ties, search_index
 from weft.policies.conditional.index import index_record, load_index, save_index

@@ -1,4 +1,4 @@
-"""Who takes part in the experiment on conditional task graphs: rules, and the learned policies that are shipped; one run of each."""
+"""Contenders of the conditional experiment, and the evaluator that runs them."""
 
 from __future__ import annotations
 
@@ -8,29 +8,25 @@ from typing import Literal
 
 import numpy as np
 
-from weft.errors import Unsupported, WeftError
+from weft.errors import Unsupported
 from weft.model.columns import FloatArray, IntArray
 from weft.model.conditional_stream import ConditionalStream
-from weft.policies.conditional.evaluate import PATIENCE, WINDOW, options_of, play_out, reads_pairs
+from weft.policies.conditional.evaluate import WINDOW, options_of, play_batch, reads_pairs
 from weft.policies.conditional.files import Learned, find_policy, read_policy, shipped
 from weft.policies.conditional.index import index_names, load_index
-from weft.policies.conditional.networks import working_space
 from weft.policies.conditional.pair_policy import PairPolicy
 from weft.policies.conditional.rules import RULES, ConditionalRule
 from weft.sim.vector.batch import StepBatch, StepOptions, Waiting
 
 Group = Literal["paper rule", "rule", "fixed", "adaptive"]
-EXPECTED = tuple(
-    f"conditional-{name}"
-    for name in ("pi0", "pi1", "pi2", "pi3", "pi4", "best", "any", "paper-best")
-)
-"""Policies the experiment asks for."""
+ORDER = ("pi0", "pi1", "pi2", "pi3", "pi4", "best", "any", "paper-best")
+"""Order of the policies in tables and figures."""
 PAPER_RULES = ("fifo", "mru", "depth-first")
 
 
 @dataclass(frozen=True, eq=False)
 class StreamContender:
-    """A rule or a learned policy, with what it is shown."""
+    """A rule or a learned policy, with its observation options."""
 
     name: str
     group: Group
@@ -39,7 +35,7 @@ class StreamContender:
 
     @property
     def trained_waiting(self) -> str | None:
-        """The semantics of waiting a policy was trained with; a rule has none."""
+        """The waiting semantics of the training; None for rules."""
         if isinstance(self.who, PairPolicy):
             return "event"
         return (
@@ -47,46 +43,27 @@ class StreamContender:
         )
 
     def remembering(self, window: float, name: str) -> StreamContender:
-        """The same one, with an estimate over another number of outcomes."""
+        """Return a copy that estimates probabilities over another number of outcomes."""
         return replace(self, name=name, options=replace(self.options, window=window))
 
 
-@dataclass(frozen=True, eq=False)
-class StreamEntrants:
-    """All who take part; policies that were asked for and are not there; and those that are there but cannot play, with the reason."""
-
-    contenders: list[StreamContender]
-    missing: list[str]
-    left_out: dict[str, str]
-
-    def find(self, name: str) -> StreamContender | None:
-        """The contender of a name, if it is there."""
-        return next((c for c in self.contenders if c.name == name), None)
-
-
-def gather(stream: ConditionalStream) -> StreamEntrants:
-    """Rules, and every shipped policy for conditional streams that fits this one."""
-    contenders = [_rule(name) for name in RULES if name != "index"]
+def entrants(stream: ConditionalStream) -> dict[str, StreamContender]:
+    """Return all rules and every bundled policy for conditional streams, by name."""
+    every = [_rule(name) for name in RULES if name != "index"]
     if stream.name in index_names():
-        contenders.append(
-            StreamContender("index", "rule", load_index(stream.name), StepOptions(window=WINDOW))
-        )
-    left_out = {}
-    there = [name for name in shipped() if name.startswith("conditional-")]
-    for name in sorted(
-        there, key=lambda n: (n not in EXPECTED, EXPECTED.index(n) if n in EXPECTED else 0, n)
-    ):
-        try:
-            contenders.append(_learned(name, stream))
-        except WeftError as error:
-            left_out[short(name)] = str(error)
-    return StreamEntrants(
-        contenders, [short(name) for name in EXPECTED if name not in there], left_out
-    )
+        index = load_index(stream.name)
+        every.append(StreamContender("index", "rule", index, StepOptions(window=WINDOW)))
+    bundled = [name for name in shipped() if name.startswith("conditional-")]
+    every += [_learned(name, stream) for name in sorted(bundled, key=_place)]
+    return {contender.name: contender for contender in every}
+
+
+def _place(name: str) -> tuple[int, str]:
+    return (ORDER.index(short(name)) if short(name) in ORDER else len(ORDER)), name
 
 
 def short(name: str) -> str:
-    """A policy's name without the topic.
+    """Return a policy's name without the prefix.
 
     Examples
     --------
@@ -116,18 +93,19 @@ def _learned(name: str, stream: ConditionalStream) -> StreamContender:
     wanted = (fleet.observation_size, fleet.units, fleet.kinds + 1)
     if wanted != (int(network.sizes[0]), network.units, network.actions):
         raise Unsupported(
-            f"it reads {network.sizes[0]} numbers and is made for {network.units} units and {network.actions - 1} kinds"
+            f"policy '{name}' reads {network.sizes[0]} numbers for {network.units} units and "
+            f"{network.actions - 1} kinds of task; stream '{stream.name}' has other sizes"
         )
     fixed = isinstance(policy.environment.get("probability"), int | float)
     return StreamContender(short(name), "fixed" if fixed else "adaptive", policy, options)
 
 
-# -- one run ---------------------------------------------------------------------------
+# -- runs -----------------------------------------------------------------------------
 
 
 @dataclass(eq=False)
 class Usage:
-    """What units did, added up over runs: ticks in all, then by unit (and kind of task)."""
+    """Unit usage summed over runs: total ticks, then ticks and tasks by unit and task kind."""
 
     units: int
     kinds: int
@@ -138,7 +116,7 @@ class Usage:
     batches: FloatArray = field(init=False)
 
     def __post_init__(self) -> None:
-        """Begin at zero."""
+        """Start all sums at zero."""
         self.task_ticks, self.busy_ticks = np.zeros(self.units), np.zeros(self.units)
         self.tasks, self.batches = (
             np.zeros((self.units, self.kinds)),
@@ -146,7 +124,7 @@ class Usage:
         )
 
     def add(self, fleet: StepBatch) -> None:
-        """Add a run that has ended. Members of a batch share its number, so each stands for 1 / size of it."""
+        """Add a finished run; a task in a batch counts as 1 / size of the batch."""
         sim = fleet.fleet.sim
         world = sim.world[0, 0]
         runs = sim.execution[0, : world["executions"]]
@@ -162,7 +140,7 @@ class Usage:
         )
 
     def numbers(self) -> list[float]:
-        """All of it in one row."""
+        """Return all sums in one row."""
         parts = (
             np.array([self.span]),
             self.task_ticks,
@@ -173,7 +151,7 @@ class Usage:
         return [float(f"{x:.12g}") for x in np.concatenate(parts)]
 
     def add_numbers(self, row: Sequence[float]) -> None:
-        """Add what `numbers` gave of another run."""
+        """Add the row of another run."""
         cells = self.units * self.kinds
         parts = np.split(np.asarray(row, float), np.cumsum([1, self.units, self.units, cells]))
         self.span += float(parts[0][0])
@@ -184,24 +162,24 @@ class Usage:
 
 
 class StreamEvaluator:
-    """Plays contenders on draws of one stream; simulations are laid out once for each way of showing it."""
+    """Runs contenders on draws of one stream; there is one simulation per set of options."""
 
     def __init__(self, stream: ConditionalStream) -> None:
         self.stream = stream
         self._fleets: dict[StepOptions, StepBatch] = {}
         fleet = StepBatch(stream.with_jobs(1), 1)
         self.kinds = list(fleet.kind_names)
-        self.units = _like_units(stream.problem.cluster.names, fleet.fleet.desk.group)
-        """Name -> numbers of units that are alike, together."""
+        self.units = _equal_units(stream.problem.cluster.names, fleet.fleet.desk.group)
+        """Name -> indices of equal units."""
 
     def usage(self) -> Usage:
-        """Counts at zero."""
+        """Return empty usage counts."""
         return Usage(self.stream.problem.p, len(self.kinds))
 
     def play(
         self, contender: StreamContender, waiting: Waiting, draw: tuple[FloatArray, IntArray]
     ) -> StepBatch | None:
-        """Play to the end; the simulation as it then stands, or None where the policy never finishes."""
+        """Run to the end; return the final simulation, or None if the policy does not finish."""
         options = replace(contender.options, waiting=waiting)
         if options not in self._fleets:
             self._fleets[options] = StepBatch(self.stream, 1, options)
@@ -210,10 +188,10 @@ class StreamEvaluator:
         if isinstance(contender.who, ConditionalRule | PairPolicy):
             contender.who.play(fleet)
             return fleet
-        return fleet if _play_learned(contender.who, fleet) else None
+        return fleet if play_batch(contender.who.network, fleet) else None
 
 
-def _like_units(names: Sequence[str], group: IntArray) -> dict[str, list[int]]:
+def _equal_units(names: Sequence[str], group: IntArray) -> dict[str, list[int]]:
     units = {}
     for g in range(int(group.max()) + 1):
         own = np.flatnonzero(group == g).tolist()
@@ -221,49 +199,9 @@ def _like_units(names: Sequence[str], group: IntArray) -> dict[str, list[int]]:
     return units
 
 
-def _play_learned(policy: Learned, fleet: StepBatch) -> bool:
-    network = policy.network
-    seen = np.zeros(fleet.observation_size, np.float32)
-    mask = np.zeros((fleet.units, fleet.kinds + 1), np.bool_)
-    remaining, action = np.zeros(fleet.kinds, np.int64), np.zeros(fleet.units, np.int64)
-    capacity = np.array(fleet.stream.problem.cluster.batch, np.int64)
-    most = PATIENCE * fleet.stream.jobs + 1000
-    return (
-        play_out(
-            fleet.fleet,
-            0,
-            network,
-            capacity,
-            seen,
-            mask,
-            remaining,
-            working_space(network),
-            action,
-            most,
-        )
-        >= 0
-    )
-
-
-# -- intervals -------------------------------------------------------------------------
-
-
-def half_width(values: FloatArray | Sequence[float]) -> float:
-    """Half the 95 % confidence interval of a mean by the t distribution; NaN for fewer than two values.
-
-    Examples
-    --------
-    >>> round(half_width([1.0, 3.0]), 3)  # deviation of the mean 1, t(0.975, 1) = 12.706
-    12.706
-    """
-    column = np.asarray(values, float)
-    if len(column) < 2 or not np.isfinite(column).all():
-        return float("nan")
-    from scipy.stats import t
-
-    return float(t.ppf(0.975, len(column) - 1) * column.std(ddof=1) / np.sqrt(len(column)))
+# -- numbers ---------------------------------------------------------------------------
 
 
 def number(value: float | np.floating | None) -> float | None:
-    """A number JSON can hold; None for what is not finite."""
+    """Return a float for JSON; None if the value is missing or not finite."""
     return float(value) if value is not None and np.isfinite(value) else None

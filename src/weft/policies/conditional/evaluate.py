@@ -112,29 +112,22 @@ def play(
             f"the policy reads {network.sizes[0]} numbers for {network.units} units and {network.actions - 1} kinds of task; "
             f"stream '{stream.name}' shows {fleet.observation_size} for {fleet.units} and {fleet.kinds}; train one for it: weft train"
         )
-    seen, mask = (
-        np.zeros(fleet.observation_size, np.float32),
-        np.zeros((fleet.units, fleet.kinds + 1), np.bool_),
-    )
-    action, remaining = np.zeros(fleet.units, np.int64), np.zeros(fleet.kinds, np.int64)
-    capacity = np.asarray(stream.problem.cluster.batch, np.int64).copy()
     found = np.zeros(len(seeds))
     for i, seed in enumerate(seeds):
         fleet.place(0, *stream.draw_ticks(seed, authors=authors))
-        steps = play_out(
-            fleet.fleet,
-            0,
-            network,
-            capacity,
-            seen,
-            mask,
-            remaining,
-            working_space(network),
-            action,
-            PATIENCE * stream.jobs + 1000,
-        )
-        found[i] = float(fleet.jct(0).mean()) if steps >= 0 else np.inf
+        found[i] = float(fleet.jct(0).mean()) if play_batch(network, fleet) else np.inf
     return found
+
+
+def play_batch(network: Network, fleet: StepBatch) -> bool:
+    """Run the first simulation of a batch to its end; return whether it ended."""
+    seen = np.zeros(fleet.observation_size, np.float32)
+    mask = np.zeros((fleet.units, fleet.kinds + 1), np.bool_)
+    action, remaining = np.zeros(fleet.units, np.int64), np.zeros(fleet.kinds, np.int64)
+    capacity = np.array(fleet.stream.problem.cluster.batch, np.int64)
+    space, most = working_space(network), PATIENCE * fleet.stream.jobs + 1000
+    steps = play_out(fleet.fleet, 0, network, capacity, seen, mask, remaining, space, action, most)
+    return bool(steps >= 0)
 
 
 @njit_noalloc
