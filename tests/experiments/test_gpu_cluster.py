@@ -52,6 +52,7 @@ TINY = dataclasses.replace(
     structures=("cholesky", "tpch_spark"),
     tuned=("cholesky",),
     tuning_seconds=1.0,
+    specialist_seconds=1.0,
     ccrs=(0.1, 5.0),
     job_ccrs=(5.0,),
     conditions=("static", "changing"),

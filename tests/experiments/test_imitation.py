@@ -9,11 +9,11 @@ import pytest
 pytest.importorskip("torch", reason="torch is not installed (extra: learn)")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed (extra: learn)")
 
-from weft.cli.main import main  # noqa: E402
-from weft.experiments.imitation import experiment, runs, speed  # noqa: E402
-from weft.experiments.imitation.contenders import heft  # noqa: E402
-from weft.learn.imitation.deepsched import data  # noqa: E402
-from weft.model import Problem, Workload  # noqa: E402
+from weft.cli.main import main
+from weft.experiments.imitation import experiment, runs, speed
+from weft.experiments.imitation.contenders import heft
+from weft.learn.imitation.deepsched import data
+from weft.model import Problem, Workload
 
 
 def test_reproduce_writes_results_and_a_report(tmp_path, monkeypatch, capsys):
