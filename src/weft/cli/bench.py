@@ -71,8 +71,8 @@ def _quality(args: argparse.Namespace) -> None:
         emit(document)
         return
     print(
-        f"{len(cases)} graphs; mean gap to the best known makespan, "
-        "by ratio of communication to computation, then by size\n"
+        f"{len(cases)} graphs; mean gap to the best known makespan, by ratio of communication to "
+        "computation, then by size\n"
     )
     for by in ("ccr", "tasks"):
         print(quality.table(quality.summary(scores, by=by)) + "\n")
@@ -101,8 +101,8 @@ def _speed(args: argparse.Namespace) -> None:
     machine = document["machine"]
     assert isinstance(machine, dict)
     print(
-        f"{machine['processor']}, {machine['cores']} cores, {machine['memory_gb']} GB, "
-        f"Python {machine['versions']['python']}\n"
+        f"{machine['processor']}, {machine['cores']} cores, {machine['memory_gb']} GB, Python "
+        f"{machine['versions']['python']}\n"
     )
     print(speed.table(lines))
     print("\nSeconds of processor time.")

@@ -123,8 +123,8 @@ def _summary_table(document: Document) -> Table:
     ]
     caption = (
         "Mean job completion time over that of the authors' pi4, averaged over p(c) = 0, 0.1, ..., "
-        "1, "
-        "with half the 95 % interval over seeds, and the highest ratio. Below 1 is better than pi4."
+        "1, with half the 95 % interval over seeds, and the highest ratio. Below 1 is better than "
+        "pi4."
     )
     return Table(list(rows.values()), columns, sort="event", caption=caption)
 
@@ -150,8 +150,7 @@ def _verdict(document: Document) -> str:
     more = f"{abs(loss - 1):.1%} {'more' if loss >= 1 else 'less'}"
     return (
         f"{text}\n\nAt p(c) = 0.8 our pi4 takes {more} time than the best of pi0 to pi2; the "
-        "authors' "
-        "pi4 took 5 % more."
+        "authors' pi4 took 5 % more."
     )
 
 
@@ -260,8 +259,8 @@ def _numbers_table(document: Document, waiting: str) -> Table:
     caption = (
         f"Mean job completion time in ms at p(c) = 0 to 1, {document['seeds']} seeds of "
         f"{document['jobs']:,} jobs; {SEMANTICS[waiting]}. The last column is the largest half "
-        "width of a 95 % interval over seeds, relative to the mean. No policy can be below "
-        "the bound 76 - 45 p(c). \u221e: some run does not finish."
+        "width of a 95 % interval over seeds, relative to the mean. No policy can be below the "
+        "bound 76 - 45 p(c). \u221e: some run does not finish."
     )
     return Table(rows, ["policy", *points, Column("width", "± at most")], caption=caption)
 

@@ -54,8 +54,8 @@ def adaptation(document: Document) -> list[PageBlock]:
     text = (
         f"Completion times with a changing p(c), {found['seeds']} seeds. Estimates are exponential "
         'means over about 500 outcomes of D; "unlimited memory" is the same policy with a mean '
-        "over "
-        "all outcomes, as in the paper. Draws differ much, so intervals are of the ratio per draw. "
+        "over all outcomes, as in the paper. Draws differ much, so intervals are of the ratio per "
+        "draw. "
     )
     if found["online_learning"] is None:
         text += "Online learning was not measured: it needs torch."
@@ -123,14 +123,11 @@ def any_graph(document: Document) -> list[PageBlock]:
         return [Text("Not measured.")]
     text = (
         "conditional-any scores every pair of idle unit and task kind with a small network that "
-        "has "
-        "the same weights for all pairs, graphs and units; its features are dimensionless. It was "
-        "trained on random conditional graphs, none of these. Mean job completion time of each "
-        "rule "
-        f"over its own, {found['draws']} draws of {found['jobs']:,} jobs per stream: geometric "
-        "mean "
-        "over streams with the 95 % interval, the lowest ratio, and the share of streams on which "
-        "the rule is faster."
+        "has the same weights for all pairs, graphs and units; its features are dimensionless. It "
+        "was trained on random conditional graphs, none of these. Mean job completion time of each "
+        f"rule over its own, {found['draws']} draws of {found['jobs']:,} jobs per stream: "
+        "geometric mean over streams with the 95 % interval, the lowest ratio, and the share of "
+        "streams on which the rule is faster."
     )
     if "call graphs" not in found["sets"]:
         text += " Call graphs of real services were skipped: WEFT_DATA does not have them."
@@ -146,8 +143,8 @@ def any_graph(document: Document) -> list[PageBlock]:
     for result in found["sets"].values():
         won = result["rows"][0]["first"]
         caption = (
-            f"{result['streams']} streams: {result['about']}. "
-            f"conditional-any is at least as fast as every rule on {won:.0%} of them."
+            f"{result['streams']} streams: {result['about']}. conditional-any is at least as fast "
+            f"as every rule on {won:.0%} of them."
         )
         blocks.append(Table(result["rows"], columns, sort="over_any", caption=caption))
     return blocks
@@ -259,12 +256,10 @@ def figure_four(document: Document) -> list[PageBlock]:
             )
     text = (
         "From the model cards. (a) is the greedy policy on validation draws, over the best of "
-        "FIFO, "
-        "MRU and Depth-First at each p(c) of its training; below 1 is better. Some trainings start "
-        "with imitation of a rule. Rewards at random p(c) are divided by the completion time of a "
-        "simple rule, so (b) compares points of one curve, not curves. Later learning from "
-        "rollouts "
-        "is not drawn."
+        "FIFO, MRU and Depth-First at each p(c) of its training; below 1 is better. Some trainings "
+        "start with imitation of a rule. Rewards at random p(c) are divided by the completion time "
+        "of a simple rule, so (b) compares points of one curve, not curves. Later learning from "
+        "rollouts is not drawn."
     )
     columns: Columns = [
         "policy",
@@ -335,8 +330,7 @@ def figure_five(document: Document) -> list[PageBlock]:
     text = (
         "Mean number of concurrent tasks per unit over the whole run: at most 1 for a CPU (mean of "
         "both), 5 for GPU1 and 10 for GPU2. Full batches are not a goal: at high p(c) it is better "
-        "to "
-        "run F alone on the CPUs and keep the GPUs for short tasks."
+        "to run F alone on the CPUs and keep the GPUs for short tasks."
     )
     return [
         Text(f"{text} {SEMANTICS['event'].capitalize()}."),

@@ -73,8 +73,8 @@ CONTENDERS = (
     _policy(
         "planning",
         "heft-affinity",
-        "HEFT planned again, on all devices or with each job on one node or device, "
-        "whichever predicts the shorter makespan",
+        "HEFT planned again, on all devices or with each job on one node or device, whichever "
+        "predicts the shorter makespan",
         AT_ONCE,
     ),
     _policy(

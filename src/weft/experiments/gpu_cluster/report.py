@@ -236,12 +236,9 @@ def _reference(results: Results) -> list[PageBlock]:
     ]
     text = (
         "One job with exact costs. The bound is proven; the search (anytime) makes 15,000 moves. "
-        "The "
-        "columns on the right show the gain over HEFT's plan. HEFT ranks by means over all pairs "
-        "of "
-        "devices and so ignores nodes; rows with uniform links of the same mean exclude this "
-        "effect. "
-        "A gain above that of the search would indicate a bug in the baseline."
+        "The columns on the right show the gain over HEFT's plan. HEFT ranks by means over all "
+        "pairs of devices and so ignores nodes; rows with uniform links of the same mean exclude "
+        "this effect. A gain above that of the search would indicate a bug in the baseline."
     )
     return (
         [Text(text), Table(rows, columns, caption="Gain over HEFT by links and CCR.")]
@@ -297,8 +294,8 @@ def _transfer(results: Results) -> list[PageBlock]:
         "each. In streams the value is completion time below HEFT re-planned in order of arrival. "
         "The share is empty if there is no advantage to keep. The search has exact costs, so its "
         "column is for the static condition. A specialist is the same policy fitted to the "
-        "structure "
-        "with five times the samples of fine-tuning and more time; both are for single jobs."
+        "structure with five times the samples of fine-tuning and more time; both are for single "
+        "jobs."
     )
     return [
         *([Text("\n\n".join(notes))] if notes else []),
@@ -319,8 +316,8 @@ def _speed(results: Results) -> list[PageBlock]:
     ]
     text = (
         "Median over runs of processor time per decision, the simulator included, with 32 ready "
-        "tasks on 16 devices and up to 432 tasks behind them. The document gives 8,500 µs. "
-        f"The environment makes {results['environment']:,.0f} decisions per second on one core, "
+        "tasks on 16 devices and up to 432 tasks behind them. The document gives 8,500 µs. The "
+        f"environment makes {results['environment']:,.0f} decisions per second on one core, "
         "observations included."
     )
     training: Columns = ["policy", "algorithm", Column("minutes", digits=3), "seed"]
@@ -340,8 +337,7 @@ def _objectives(results: Results) -> list[PageBlock]:
     text = (
         "Variants of tuned-list with other weights. Energy: placement penalises a device's power; "
         "noisy, all jobs arrive at time 0. Fairness: priority grows with the age of a job; stream "
-        "at "
-        "load 0.9. Means relative to the first variant."
+        "at load 0.9. Means relative to the first variant."
     )
     tables = [
         Table(

@@ -80,52 +80,33 @@ def _aims(results: Results, who: str) -> list[Verdict]:
     def streams(rival: str) -> Mapping[str, Any] | None:
         return find(rows, axis="stream", condition="stream", ccr="all", who=who, rival=rival)
 
+    replanned = "below re-planned HEFT"
+    stretch = f"4 % {replanned} (stretch goal: 8 %)"
+    hand_made = "not above the best hand-made rival"
+    arrival = "25 % below HEFT re-planned in order of arrival"
+    reductions = [
+        ("changing: 25 % below HEFT's plan replayed", heft("all", "changing"), 0.25),
+        (f"failing: {stretch}", fair("failing"), 0.04),
+        (f"changing: {stretch}", fair("changing"), 0.04),
+        (f"noisy, CCR 1: 1 % {replanned}", fair("noisy", 1.0), 0.01),
+        (f"noisy, CCR 5: 8 % {replanned}", fair("noisy", 5.0), 0.08),
+        (f"biased: 3 % {replanned}", fair("biased"), 0.03),
+        (f"stream, load of 0.8 or more: {arrival}", streams("heft-arrival"), 0.25),
+        ("stream: 5 % below srpt-replanned", streams("srpt-replanned"), 0.05),
+        ("stream: 5 % below the best hand-made rival", hardest("stream", "stream"), 0.05),
+        *((f"{c}: {hand_made}", hardest("tasks", c), 0.0) for c in results["conditions"]),
+        ("stream: not above tuned-list", streams("tuned-list"), 0.0),
+    ]
     made = [
         _reduction("aim", "static, CCR 0.1: not above HEFT", heft(0.1), 0.0),
-        _reduction(
-            "aim", "static, CCR 1: below HEFT (p < 0.001)", heft(1.0), 0.0, significant=True
-        ),
-        _reduction(
-            "aim", "static, CCR 5: below HEFT (p < 0.001)", heft(5.0), 0.0, significant=True
-        ),
-        _plausible(results, who),
-        _reduction(
-            "aim", "changing: 25 % below HEFT's plan replayed", heft("all", "changing"), 0.25
-        ),
-        _reduction(
-            "aim", "failing: 4 % below re-planned HEFT (stretch goal: 8 %)", fair("failing"), 0.04
-        ),
-        _reduction(
-            "aim", "changing: 4 % below re-planned HEFT (stretch goal: 8 %)", fair("changing"), 0.04
-        ),
-        _reduction("aim", "noisy, CCR 1: 1 % below re-planned HEFT", fair("noisy", 1.0), 0.01),
-        _reduction("aim", "noisy, CCR 5: 8 % below re-planned HEFT", fair("noisy", 5.0), 0.08),
-        _reduction("aim", "biased: 3 % below re-planned HEFT", fair("biased"), 0.03),
-        _reduction(
-            "aim",
-            "stream, load of 0.8 or more: 25 % below HEFT re-planned in order of arrival",
-            streams("heft-arrival"),
-            0.25,
-        ),
-        _reduction(
-            "aim",
-            "stream: 5 % below srpt-replanned",
-            streams("srpt-replanned"),
-            0.05,
-        ),
-        _reduction(
-            "aim", "stream: 5 % below the best hand-made rival", hardest("stream", "stream"), 0.05
-        ),
         *(
             _reduction(
-                "aim",
-                f"{condition}: not above the best hand-made rival",
-                hardest("tasks", condition),
-                0.0,
+                "aim", f"static, CCR {c:g}: below HEFT (p < 0.001)", heft(c), 0.0, significant=True
             )
-            for condition in results["conditions"]
+            for c in (1.0, 5.0)
         ),
-        _reduction("aim", "stream: not above tuned-list", streams("tuned-list"), 0.0),
+        _plausible(results, who),
+        *(_reduction("aim", *reduction) for reduction in reductions),
         *_transfer("aim", results, who),
         *_specialist(results, who),
         _at_most(

@@ -127,11 +127,11 @@ def verdict(document: Mapping[str, Any]) -> list[str]:
     quality = (
         "On unseen problems of up to 2,000 tasks the mean turnaround of deepsched is "
         f"{ours['over_heft']:.3f} times HEFT's (goal: at most {GOAL}, {met}); on structures "
-        "without "
-        f"training {other['over_heft']:.3f}. The GA with the document's fitness and "
-        f"{document['effort']['seconds']:g} s per problem is at {ga['over_heft']:.2f}: {beaten}."
-        f"{better} The document's network is at {known['over_heft']:.2f} on its training problems "
-        f"and at {paper['over_heft']:.2f} on others; the document reports values close to HEFT."
+        f"without training {other['over_heft']:.3f}. The GA with the document's fitness and "
+        f"{document['effort']['seconds']:g} s per problem is at {ga['over_heft']:.2f}: "
+        f"{beaten}.{better} The document's network is at {known['over_heft']:.2f} on its training "
+        f"problems and at {paper['over_heft']:.2f} on others; the document reports values close to "
+        "HEFT."
     )
     heft, compiled = (
         _seconds(document, "HEFT", "compiled"),
@@ -144,17 +144,14 @@ def verdict(document: Mapping[str, Any]) -> list[str]:
     last = max(heft)
     each = ", ".join(f"{compiled[n] / heft[n]:.1f} times at {n:,} tasks" for n in heft)
     speed = (
-        "Imitation of a compiled HEFT saves no time. HEFT schedules "
-        f"{last:,} tasks on 188 processors in {format_seconds(heft[last])}; the document gives "
-        f"670 s. A good imitation, also compiled, takes {each} as long, because it reads all "
-        "inputs "
-        f"of HEFT and then multiplies. With onnxruntime it takes {onnx[last] / heft[last]:.0f} "
-        "times "
-        "as long at the largest size. The document's network takes "
-        f"{format_seconds(paper_time[last])} there, {paper_time[last] / heft[last]:.1f} times "
-        "HEFT, "
-        "for worse schedules; its time is constant only if every input is padded to the largest. "
-        "Imitation is useful for planners that are slow but better: see below."
+        f"Imitation of a compiled HEFT saves no time. HEFT schedules {last:,} tasks on 188 "
+        f"processors in {format_seconds(heft[last])}; the document gives 670 s. A good imitation, "
+        f"also compiled, takes {each} as long, because it reads all inputs of HEFT and then "
+        f"multiplies. With onnxruntime it takes {onnx[last] / heft[last]:.0f} times as long at the "
+        f"largest size. The document's network takes {format_seconds(paper_time[last])} there, "
+        f"{paper_time[last] / heft[last]:.1f} times HEFT, for worse schedules; its time is "
+        "constant only if every input is padded to the largest. Imitation is useful for planners "
+        "that are slow but better: see below."
     )
     return [quality, speed]
 
@@ -312,9 +309,8 @@ def _training(document: Mapping[str, Any]) -> list[Any]:
         f"deepsched: {ours['batches']:,} batches of new problems, {ours['cpu_seconds']:.0f} s of "
         f"processor time on one core, seed {ours['seed']}. The document's network: "
         f"{paper['samples']} problems, {paper['epochs']} epochs, {paper['parameters']:,} "
-        "parameters, "
-        f"{paper['cpu_seconds']:.0f} s; normalised targets, masked padding and a learning rate of "
-        "1e-3 improve it."
+        f"parameters, {paper['cpu_seconds']:.0f} s; normalised targets, masked padding and a "
+        "learning rate of 1e-3 improve it."
     )
     curve = [point for point in ours["curve"] if "score" in point]
     score = {"deepsched": Series([p["batches"] for p in curve], [p["score"] for p in curve])}

@@ -141,50 +141,35 @@ def _verdict(rows: Mapping[str, Mapping[str, Any]], document: Mapping[str, Any])
     return (
         "The first five rows equal the document's to the second decimal: same seeds, device model "
         "and accounting. Its DQN row cannot be reproduced: the published code does not learn "
-        "during "
-        "the evaluation and assigns the reward to the wrong action. The DQN here prefers the GPU "
-        "for "
-        f"at least {min(starts):.0%} of the tasks before the first one, learns after every task "
-        "from "
-        f"that task's duration, and needs {rows['RL Agent (DQN)']['makespan']:.2f} s including all "
+        "during the evaluation and assigns the reward to the wrong action. The DQN here prefers "
+        f"the GPU for at least {min(starts):.0%} of the tasks before the first one, learns after "
+        f"every task from that task's duration, and needs {rows['RL Agent (DQN)']['makespan']:.2f} "
+        "s including all "
         f'exploration.\n\n"hybrid" uses the GPU for {len(tried)} of the 500 tasks ({where}), for '
         f"{probes} of them as a probe. The first use follows from the offline data. One "
-        "measurement "
-        "is enough, because it is far from all training data and the duration model changes there "
-        "at once."
+        "measurement is enough, because it is far from all training data and the duration model "
+        "changes there at once."
     )
 
 
+def _lines(lines: Mapping[str, Series], title: str, x: str, y: str, **options: Any) -> Figure:
+    return Figure(line_figure(lines, title=title, x_label=x, y_label=y, **options))
+
+
 def _document_figures(rows: Mapping[str, Mapping[str, Any]]) -> list[Figure]:
-    both = {
-        "document": {
-            name: row["document"] for name, row in rows.items() if row["document"] is not None
-        },
-        "ours": {name: row["makespan"] for name, row in rows.items()},
-    }
-    means = {
-        "document": {
-            name: row["document_mean_task"]
-            for name, row in rows.items()
-            if row["document_mean_task"] is not None
-        },
-        "ours": {name: row["mean_task"] for name, row in rows.items()},
-    }
     base = rows["Round Robin"]["document"]
-    speedups = {
-        "document": {
-            name: base / row["document"]
-            for name, row in rows.items()
-            if row["document"] is not None
-        },
-        "ours": {name: row["speedup"] for name, row in rows.items()},
-    }
+
+    def bars(theirs: Callable[[Any], float], ours: str) -> dict[str, dict[str, float]]:
+        published = {n: theirs(row) for n, row in rows.items() if row["document"] is not None}
+        return {"document": published, "ours": {name: row[ours] for name, row in rows.items()}}
+
+    makespans = bars(lambda row: row["document"], "makespan")
+    means = bars(lambda row: row["document_mean_task"], "mean_task")
+    speedups = bars(lambda row: base / row["document"], "speedup")
     return [
-        Figure(bar_figure(both, title="Makespan by strategy", y_label="seconds")),
+        Figure(bar_figure(makespans, title="Makespan by strategy", y_label="seconds")),
         Figure(bar_figure(means, title="Average task duration", y_label="seconds")),
-        Figure(
-            bar_figure(speedups, title="Speedup over Round Robin", y_label="times", baseline=1.0)
-        ),
+        Figure(bar_figure(speedups, title="Speedup over Round Robin", y_label="", baseline=1.0)),
     ]
 
 
@@ -207,13 +192,7 @@ def _workload_figures(training: Tasks, test: Tasks) -> list[Figure]:
             name: Series(np.quantile(column(tasks), share), share)
             for name, tasks in (("training", training), ("test", test))
         }
-        figures.append(
-            Figure(
-                line_figure(
-                    lines, title=title, x_label=unit, y_label="share of the tasks below", log_x=log
-                )
-            )
-        )
+        figures.append(_lines(lines, title, unit, "share of the tasks below", log_x=log))
     return figures
 
 
@@ -223,24 +202,10 @@ def _regret_figures(test: Tasks, curves: Curves) -> list[Figure]:
         name: _regret(spent, best) for name, spent in curves.items() if name != "Offline Optimal"
     }
     ours = {name: line for name, line in shown.items() if name in LEARNERS}
+    label = "seconds beyond the optimum"
     return [
-        Figure(
-            line_figure(
-                shown,
-                title="Regret, all strategies",
-                x_label="tasks",
-                y_label="seconds beyond the optimum",
-                log_y=True,
-            )
-        ),
-        Figure(
-            line_figure(
-                ours,
-                title="Regret, the learners",
-                x_label="tasks",
-                y_label="seconds beyond the optimum",
-            )
-        ),
+        _lines(shown, "Regret, all strategies", "tasks", label, log_y=True),
+        _lines(ours, "Regret, the learners", "tasks", label),
     ]
 
 
@@ -369,7 +334,6 @@ def _hardware_blocks(document: Mapping[str, Any]) -> list[Any]:
         f"arrays, {onnx} and {forest['sklearn_microseconds']:,.0f} µs with scikit-learn (processor "
         f"time, same process); the predictions are {same} to the last bit. The document's forest, "
         f"trained on biased data, has {forest['trained_on_biased']['nodes']} nodes in 100 trees: "
-        "it "
-        "always gives the same answer."
+        "it always gives the same answer."
     )
     return [Text(text), Table(hardware["rows"], columns), Text(speed)]
