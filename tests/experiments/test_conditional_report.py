@@ -131,10 +131,7 @@ def test_the_command_writes_numbers_and_a_page(tmp_path, shipped, monkeypatch, c
     assert not re.search(
         r"(?:src|href)\s*=\s*[\"']?(?:https?:)?//|url\(\s*[\"']?(?:https?:)?//|@import", page
     )
-    for words in (
-        "87.98",
-        "(b) trained at one p(c)",
-    ):
+    for words in ("87.98", "(b) trained at one p(c)"):
         assert words in page
 
 

@@ -28,12 +28,7 @@ from weft.experiments.gpu_cluster.statistics import (
     seed_logs,
 )
 from weft.experiments.gpu_cluster.transfer import STREAM_JOBS, available, draw_structure, overall
-from weft.experiments.gpu_cluster.verdict import (
-    CONFIRMED,
-    NOT_CONFIRMED,
-    NOT_MEASURED,
-    verdicts,
-)
+from weft.experiments.gpu_cluster.verdict import CONFIRMED, NOT_CONFIRMED, NOT_MEASURED, verdicts
 from weft.generators import measure_ccr
 
 SEEDS = 5
@@ -452,9 +447,7 @@ def test_decisions_are_timed() -> None:
 
 def test_training_records_come_from_the_cards(tmp_path: Path) -> None:
     curve = [{"steps": 10, "score": 2.0}, {"steps": 20, "score": 1.0}, {"steps": 30}]
-    card = {
-        "training": {"cpu_seconds": 1200.0, "seed": 3, "algorithm": "CMA-ES", "curve": curve},
-    }
+    card = {"training": {"cpu_seconds": 1200.0, "seed": 3, "algorithm": "CMA-ES", "curve": curve}}
     (tmp_path / "replan-switch.json").write_text(json.dumps(card), encoding="utf-8")
     assert training_rows(["replan-switch", "heft"], tmp_path) == [
         {

@@ -9,11 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.experiments.conditional.contenders import (
-    StreamContender,
-    StreamEvaluator,
-    number,
-)
+from weft.experiments.conditional.contenders import StreamContender, StreamEvaluator, number
 from weft.model.columns import FloatArray, IntArray
 from weft.model.conditional_stream import ConditionalStream, ProbabilityDrift
 from weft.policies.conditional.files import Learned

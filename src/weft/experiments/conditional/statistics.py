@@ -7,12 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.experiments.conditional.contenders import (
-    PAPER_RULES,
-    StreamContender,
-    Usage,
-    number,
-)
+from weft.experiments.conditional.contenders import PAPER_RULES, StreamContender, Usage, number
 from weft.experiments.conditional.runs import (
     BASELINE_POINTS,
     PROBABILITIES,

@@ -177,10 +177,7 @@ def weighted_policies() -> dict[str, list[Labelled]]:
             for w in weights
         ]
 
-    return {
-        "energy": variants("energy", "energy", ENERGY),
-        "fairness": variants("age", "age", AGE),
-    }
+    return {"energy": variants("energy", "energy", ENERGY), "fairness": variants("age", "age", AGE)}
 
 
 def trade_off(

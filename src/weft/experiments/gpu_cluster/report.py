@@ -46,10 +46,7 @@ def write(path: Path, results: Results) -> Path:
         Section("Transfer to unseen structures", _transfer(results)),
         Section("Decisions and training", _speed(results)),
         Section("Energy and fairness", _objectives(results)),
-        Section(
-            "Method",
-            [Text(METHOD.format(first=results["first_seed"], **results["stream"]))],
-        ),
+        Section("Method", [Text(METHOD.format(first=results["first_seed"], **results["stream"]))]),
     ]
     seeds = ", ".join(f"{axis} {count}" for axis, count in results["seeds"].items())
     return write_report(

@@ -11,12 +11,7 @@ from typing import Any
 import numpy as np
 
 from weft.errors import WeftError
-from weft.experiments.gpu_cluster.contenders import (
-    REFERENCE_MOVES,
-    Contender,
-    contender,
-    policy,
-)
+from weft.experiments.gpu_cluster.contenders import REFERENCE_MOVES, Contender, contender, policy
 from weft.generators import (
     CONDITIONS,
     Instance,

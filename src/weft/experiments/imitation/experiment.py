@@ -164,11 +164,7 @@ def table(document: Mapping[str, Any]) -> str:
     ]
     tables = [table_text(rows, quality), table_text(report.time_rows(document), times)]
     return "\n\n".join(
-        [
-            *tables,
-            *report.verdict(document),
-            *report.amortised_verdict(document["amortised"]),
-        ]
+        [*tables, *report.verdict(document), *report.amortised_verdict(document["amortised"])]
     )
 
 

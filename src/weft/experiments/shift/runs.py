@@ -402,15 +402,5 @@ def hybrid_policy(training: Tasks, test: Tasks, *, learning: bool = True) -> Pol
     return HybridPolicy({"cpu": cpu, "gpu": gpu}, features, name=name, learning=learning)
 
 
-STEPS = (
-    fixed,
-    hardware,
-    forest_speed,
-    dqn,
-    hybrid,
-    probing,
-    cluster,
-    streams,
-    fresh_streams,
-)
+STEPS = (fixed, hardware, forest_speed, dqn, hybrid, probing, cluster, streams, fresh_streams)
 """Steps in order."""
