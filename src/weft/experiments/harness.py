@@ -1,4 +1,4 @@
-"""Harness of all experiments: processes, checkpoints, machine description, result files.
+"""Harness of all experiments: processes, checkpoints, machine description, files, figures.
 
 Results of finished steps stay on disk, so an interrupted experiment resumes where it stopped.
 """
@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import weft
+from weft.report.figures import Series, line_figure
+from weft.report.page import Figure
 
 Unit = TypeVar("Unit")
 Progress = Callable[[list[Any]], Iterable[Any]]
@@ -152,6 +154,13 @@ def footer(name: str, results: Mapping[str, Any], amount: str = "") -> str:
     mode = "quick" if results["quick"] else "full"
     where = f"{results['seconds']:.0f} s on {results['machine']['processor']}."
     return f"weft reproduce {name} ({mode}): {amount}{where}"
+
+
+def line(
+    lines: Mapping[str, Series], title: str, x: str, y: str, caption: str = "", **options: Any
+) -> Figure:
+    """Return a line figure of a report with its axis labels."""
+    return Figure(line_figure(lines, title=title, x_label=x, y_label=y, **options), caption)
 
 
 # -- the machine -----------------------------------------------------------------------

@@ -10,8 +10,8 @@ import numpy as np
 
 from weft.experiments.conditional import report_sections
 from weft.experiments.conditional.report_sections import SEMANTICS, SIZE, Document, column
-from weft.experiments.harness import footer
-from weft.report.figures import Series, line_figure
+from weft.experiments.harness import footer, line
+from weft.report.figures import Series
 from weft.report.page import Facts, Figure, Figures, PageBlock, Section, Table, Text, write_report
 from weft.report.tables import Column, Columns, Row
 
@@ -223,12 +223,7 @@ def _panel(
     if far:
         above = [f"{n}, up to {np.nanmax(_relative(rows, n).y):.1f}" for n in far]
         caption += f" Not drawn: {', '.join(above)}."
-    return Figure(
-        line_figure(
-            lines, title=title, x_label="p(c)", y_label=f"completion time / {reference}", size=SIZE
-        ),
-        caption=caption,
-    )
+    return line(lines, title, "p(c)", f"completion time / {reference}", caption, size=SIZE)
 
 
 def _relative(rows: Sequence[Mapping[str, Any]], name: str) -> Series:

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from weft.experiments.harness import line
 from weft.model.columns import FloatArray
-from weft.report.figures import Series, line_figure
+from weft.report.figures import Series
 from weft.report.page import Figure, Figures, PageBlock, Table, Text
 from weft.report.tables import Column, Columns, Row
 
@@ -92,27 +93,12 @@ def _change_figures(time: Sequence[float], kind: str, result: Mapping[str, Any])
         for name, line in result["curves"].items()
         if name not in hidden
     }
+    name = kind.capitalize()
     of = "mean over seeds" if kind == "steps" else "one draw"
     path = {"p(c)": Series(time, column(result["probability"]))}
     return [
-        Figure(
-            line_figure(
-                lines,
-                title=f"{kind.capitalize()}: completion time, {of}",
-                x_label="seconds",
-                y_label="ms",
-                size=SIZE,
-            )
-        ),
-        Figure(
-            line_figure(
-                path,
-                title=f"{kind.capitalize()}: p(c)",
-                x_label="seconds",
-                y_label="p(c)",
-                size=SIZE,
-            )
-        ),
+        line(lines, f"{name}: completion time, {of}", "seconds", "ms", size=SIZE),
+        line(path, f"{name}: p(c)", "seconds", "p(c)", size=SIZE),
     ]
 
 
@@ -247,13 +233,7 @@ def figure_four(document: Document) -> list[PageBlock]:
             name: line for name, line in lines.items() if np.isfinite(np.asarray(line.y)).any()
         }
         if lines:
-            figures.append(
-                Figure(
-                    line_figure(
-                        lines, title=title, x_label="million samples", y_label=label, size=SIZE
-                    )
-                )
-            )
+            figures.append(line(lines, title, "million samples", label, size=SIZE))
     text = (
         "From the model cards. (a) is the greedy policy on validation draws, over the best of "
         "FIFO, MRU and Depth-First at each p(c) of its training; below 1 is better. Some trainings "
@@ -320,13 +300,7 @@ def figure_five(document: Document) -> list[PageBlock]:
             lines[name] = Series(
                 [row["probability"] for row in own], column([row["concurrency"] for row in own])
             )
-        figures.append(
-            Figure(
-                line_figure(
-                    lines, title=unit, x_label="p(c)", y_label="concurrent tasks", size=SIZE
-                )
-            )
-        )
+        figures.append(line(lines, unit, "p(c)", "concurrent tasks", size=SIZE))
     text = (
         "Mean number of concurrent tasks per unit over the whole run: at most 1 for a CPU (mean of "
         "both), 5 for GPU1 and 10 for GPU2. Full batches are not a goal: at high p(c) it is better "

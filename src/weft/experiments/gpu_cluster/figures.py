@@ -9,7 +9,8 @@ import numpy as np
 
 from weft.experiments.gpu_cluster.contenders import AXES as ALL_AXES
 from weft.experiments.gpu_cluster.contenders import CONTENDERS, contender
-from weft.report.figures import Series, line_figure, pareto_figure
+from weft.experiments.harness import line
+from weft.report.figures import Series, pareto_figure
 from weft.report.page import Figure, Figures, PageBlock, Table, Text
 from weft.report.tables import Column, Columns
 
@@ -52,10 +53,7 @@ def world_figures(results: Results, condition: str) -> list[PageBlock]:
             for key, title, unit in PANELS
         ]
         blocks.append(Figures(figures))
-        relative = [
-            _relative([r for r in rows if r["ccr"] == ccr], "makespan", ccr, label) for ccr in ccrs
-        ]
-        blocks.append(Figures([figure for figure in relative if figure is not None]))
+        blocks.append(Figures(_all_relative(rows, "makespan", label, ccrs)))
         blocks.append(_numbers(rows, axis, "makespan", ccrs))
     return blocks or [Text("Not measured.")]
 
@@ -82,7 +80,7 @@ def stream_figures(results: Results) -> list[PageBlock]:
 def _panel(rows: Sequence[Point], key: str, title: str, x_label: str, y_label: str) -> Figure:
     banded = key in {"makespan", "jct"}
     lines = _lines(rows, lambda r: r[key], lambda r: (r["low"], r["high"]) if banded else None)
-    return Figure(line_figure(lines, title=title, x_label=x_label, y_label=y_label, size=SIZE))
+    return line(lines, title, x_label, y_label, size=SIZE)
 
 
 def _all_relative(
@@ -103,15 +101,8 @@ def _relative(rows: Sequence[Point], key: str, ccr: float, x_label: str) -> Figu
 
     lines = _lines(rows, share, lambda _: None)
     what = "completion time" if key == "jct" else key
-    return Figure(
-        line_figure(
-            lines,
-            title=f"{what} / {BASELINE}, CCR {ccr:g}",
-            x_label=x_label,
-            y_label=f"over {BASELINE}",
-            size=SIZE,
-        )
-    )
+    title = f"{what} / {BASELINE}, CCR {ccr:g}"
+    return line(lines, title, x_label, f"over {BASELINE}", size=SIZE)
 
 
 def _lines(
@@ -170,14 +161,12 @@ def _numbers(rows: Sequence[Point], axis: str, key: str, ccrs: Sequence[float]) 
 def training_figures(results: Results) -> list[PageBlock]:
     """Draw learning curves from the model cards."""
     figures = [
-        Figure(
-            line_figure(
-                {row["policy"]: Series([x for x, _ in row["curve"]], [y for _, y in row["curve"]])},
-                title=f"training of {row['policy']}",
-                x_label=row["x"],
-                y_label=row["y"],
-                size=SIZE,
-            )
+        line(
+            {row["policy"]: Series(*zip(*row["curve"], strict=True))},
+            f"training of {row['policy']}",
+            row["x"],
+            row["y"],
+            size=SIZE,
         )
         for row in results["training"]
         if row["curve"]

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from weft.experiments.harness import footer
+from weft.experiments.harness import footer, line
 from weft.experiments.imitation import amortised
 from weft.model import Problem, Schedule
-from weft.report.figures import Series, bar_figure, line_figure
+from weft.report.figures import Series, bar_figure
 from weft.report.page import Facts, Figure, Figures, Gantts, Section, Table, Text, write_report
 from weft.report.quantities import format_seconds
 from weft.report.tables import Column, Columns
@@ -285,17 +285,10 @@ def _times(document: Mapping[str, Any]) -> list[Any]:
         for row in ran
     )
     lines = {f"{row['contender']}, {row['runtime']}": _line(row) for row in rows}
-    picture = line_figure(
-        lines,
-        title="Time to schedule",
-        x_label="tasks",
-        y_label="seconds",
-        log_x=True,
-        log_y=True,
-        size=(11.0, 5.2),
-    )
+    options = {"log_x": True, "log_y": True, "size": (11.0, 5.2)}
+    picture = line(lines, "Time to schedule", "tasks", "seconds", **options)
     caption = f"A generation of the GA has 60 schedules. Generations and total time: {text}."
-    return [Table(rows, columns, caption=caption), Figure(picture)]
+    return [Table(rows, columns, caption=caption), picture]
 
 
 def _line(row: Mapping[str, Any]) -> Series:
@@ -321,22 +314,8 @@ def _training(document: Mapping[str, Any]) -> list[Any]:
         Text(text),
         Figures(
             [
-                Figure(
-                    line_figure(
-                        score,
-                        title="deepsched",
-                        x_label="batches",
-                        y_label="validation: turnaround over HEFT's",
-                    )
-                ),
-                Figure(
-                    line_figure(
-                        loss,
-                        title="The document's network",
-                        x_label="epochs",
-                        y_label="loss on its training problems",
-                    )
-                ),
+                line(score, "deepsched", "batches", "validation: turnaround over HEFT's"),
+                line(loss, "The document's network", "epochs", "training loss"),
             ]
         ),
     ]

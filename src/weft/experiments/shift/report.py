@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from weft.experiments.harness import footer
+from weft.experiments.harness import footer, line
 from weft.experiments.shift.runs import ClusterResult, ShiftResults
 from weft.experiments.shift.statistics import LEARNERS, WINDOW, window_ratios
 from weft.experiments.shift.tasks import CPU, GPU, Tasks, TaskSequence
 from weft.model.columns import FloatArray
-from weft.report.figures import Series, bar_figure, line_figure
+from weft.report.figures import Series, bar_figure
 from weft.report.page import Facts, Figure, Figures, Gantts, Section, Table, Text, write_report
 from weft.report.quantities import format_number
 from weft.report.tables import Column, Columns
@@ -152,10 +152,6 @@ def _verdict(rows: Mapping[str, Mapping[str, Any]], document: Mapping[str, Any])
     )
 
 
-def _lines(lines: Mapping[str, Series], title: str, x: str, y: str, **options: Any) -> Figure:
-    return Figure(line_figure(lines, title=title, x_label=x, y_label=y, **options))
-
-
 def _document_figures(rows: Mapping[str, Mapping[str, Any]]) -> list[Figure]:
     base = rows["Round Robin"]["document"]
 
@@ -192,7 +188,7 @@ def _workload_figures(training: Tasks, test: Tasks) -> list[Figure]:
             name: Series(np.quantile(column(tasks), share), share)
             for name, tasks in (("training", training), ("test", test))
         }
-        figures.append(_lines(lines, title, unit, "share of the tasks below", log_x=log))
+        figures.append(line(lines, title, unit, "share of the tasks below", log_x=log))
     return figures
 
 
@@ -204,8 +200,8 @@ def _regret_figures(test: Tasks, curves: Curves) -> list[Figure]:
     ours = {name: line for name, line in shown.items() if name in LEARNERS}
     label = "seconds beyond the optimum"
     return [
-        _lines(shown, "Regret, all strategies", "tasks", label, log_y=True),
-        _lines(ours, "Regret, the learners", "tasks", label),
+        line(shown, "Regret, all strategies", "tasks", label, log_y=True),
+        line(ours, "Regret, the learners", "tasks", label),
     ]
 
 
@@ -266,15 +262,13 @@ def _stream_figures(
             for name, spent in stream_curves[stream.name].items()
         }
         figures.append(
-            Figure(
-                line_figure(
-                    lines,
-                    title=stream.name.capitalize(),
-                    x_label="tasks",
-                    y_label="time over the optimum",
-                    log_y=True,
-                ),
-                caption=stream.about,
+            line(
+                lines,
+                stream.name.capitalize(),
+                "tasks",
+                "time over the optimum",
+                stream.about,
+                log_y=True,
             )
         )
     return figures
