@@ -1,4 +1,4 @@
-"""Harness of all experiments: processes, checkpoints, machine description, files, figures.
+"""Harness of all experiments: processes, checkpoints, machine, files.
 
 Results of finished steps stay on disk, so an interrupted experiment resumes where it stopped.
 """
@@ -45,7 +45,7 @@ Stored = TypeVar("Stored", bound=Keyed)
 def in_processes(
     function: Callable[[Unit], Any], units: Sequence[Unit], *, processes: int
 ) -> Iterator[Any]:
-    """Apply a function to all units in several processes; yield results in the order of units."""
+    """Apply a function to all units in processes; yield results in order."""
     if processes <= 1 or len(units) <= 1:
         yield from map(function, units)
         return
@@ -73,7 +73,7 @@ def _single_threaded_libraries() -> Iterator[None]:
 
 
 class Checkpoint:
-    """Results in a file, one line per step; valid only for the fingerprint it was written with."""
+    """Results in a file, one line per step; valid for one fingerprint only."""
 
     def __init__(self, path: Path, mark: str) -> None:
         self.path, self.known = path, dict[str, Any]()
@@ -95,7 +95,7 @@ class Checkpoint:
         processes: int,
         progress: Progress,
     ) -> Iterator[tuple[Stored, Any]]:
-        """Yield each step with its result, in order; steps with stored results do not run again."""
+        """Yield each step with its result; stored results are not computed again."""
         new = in_processes(
             function, [step for step in steps if step.key not in self.known], processes=processes
         )

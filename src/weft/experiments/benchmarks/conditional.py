@@ -1,4 +1,4 @@
-"""Training and decision speed for streams of conditional jobs, with peers beside it.
+"""Training and decision speed for streams of conditional jobs, with peers.
 
 All values are processor time of one thread. A rule gives the actions of the environment, so that
 states are realistic; only the steps are timed, observations and masks included.
@@ -35,7 +35,7 @@ AUTHORS = "authors' environment: 6 to 7 thousand"
 
 
 def measures(*, quick: bool = False) -> Iterator[BenchMeasure]:
-    """Yield the measurements; `quick` trains with a tenth of the samples and extrapolates."""
+    """Yield the measurements; `quick` extrapolates from a tenth of the samples."""
     if find_spec("torch") is None:
         raise MissingExtra("torch", "learn")
     stream = load_stream(STREAM).with_jobs(2000)
@@ -54,7 +54,7 @@ def count() -> int:
 
 
 def environment(stream: ConditionalStream, *, steps: int) -> BenchMeasure:
-    """Measure steps per second of many simulations, and of one with Gymnasium's interface."""
+    """Measure steps per second of many simulations, and of one in Gymnasium."""
     fleet = StepBatch(stream, SIMULATIONS, StepOptions(waiting="event"))
     many = steps * SIMULATIONS / _stepping(fleet, steps)
     figures: dict[str, object] = {"simulations": SIMULATIONS, "steps_per_second": many}
@@ -168,7 +168,7 @@ def decision(stream: ConditionalStream, name: str, *, times: int) -> BenchMeasur
 
 
 class Cases(tuple[Numbers, BoolArray, IntArray, IntArray]):
-    """(n, inputs) observations, (n, units, actions) masks, (n, kinds) queues, (units,) batches."""
+    """Observations (n, inputs), masks (n, units, actions), queues and batch sizes."""
 
     __slots__ = ()
 

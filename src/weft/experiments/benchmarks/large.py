@@ -20,10 +20,10 @@ from weft.rng import generator
 def layered(
     n: int, p: int, *, seed: int = 0, degree: int = 3, dense: bool = False
 ) -> dict[str, object]:
-    """Return arguments of `Problem.from_arrays` for a layered graph with one source and one sink.
+    """Return arguments of `Problem.from_arrays` for a layered graph.
 
-    Layers have sqrt(n) tasks with up to `degree` parents each. With `dense`, costs are an (n, p)
-    matrix instead of work and speed.
+    There is one source and one sink. Layers have sqrt(n) tasks with up to `degree` parents each.
+    With `dense`, costs are an (n, p) matrix instead of work and speed.
 
     Examples
     --------
@@ -60,7 +60,7 @@ def layered(
 
 
 def measure(n: int, p: int) -> dict[str, float]:
-    """Plan with HEFT; return seconds to build and to plan, and peak memory of the process."""
+    """Plan with HEFT; return build and plan seconds, and peak memory."""
     # Compile, or read from the cache, before the measurement.
     plan(Problem.from_arrays(**layered(50, 2)), "heft")  # type: ignore[arg-type]
     before = peak_memory()

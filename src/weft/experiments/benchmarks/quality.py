@@ -1,4 +1,4 @@
-"""Plan quality at equal time limits: gap to the best known makespan by CCR and size.
+"""Plan quality at equal time limits: gap to the best known makespan.
 
 Graphs come from a folder with `results.json` (name -> best known makespan, `ccr`, `n`) and one file
 per graph, or are generated; for these the best known makespan is the best of the run. Schedules
@@ -160,7 +160,7 @@ def _run(case: QualityCase, name: str, seconds: float | None, seed: int) -> Plan
 
 
 def summary(lines: Iterable[Score], *, by: str = "ccr") -> list[tuple[str, ...]]:
-    """Return table rows: planner, seconds, mean gap per group, worst, better, proved optimal."""
+    """Return table rows: planner, seconds, mean gaps, worst, better, proved."""
     lines = list(lines)
     groups = sorted({getattr(s, by) for s in lines})
     rows = [("planner", "seconds", *(f"{by} {g:g}" for g in groups), "worst", "better", "proved")]
@@ -204,7 +204,7 @@ def document(lines: Iterable[Score]) -> list[dict[str, object]]:
 
 
 def improve(case: QualityCase, folder: Path, *, seconds: float, seed: int = 0) -> float:
-    """Search a graph, record a schedule better than all known ones, return the best makespan."""
+    """Search a graph, record a new best schedule, return the best makespan."""
     known = min(case.best, recorded(case.name, folder))
     made = _run(case, "anytime", seconds, seed)
     if made.makespan >= known * (1 - TOLERANCE):
@@ -239,7 +239,7 @@ def read_record(file: Path) -> Schedule:
 
 
 def decodes_per_second(n: int = 50, p: int = 8, *, repeats: int = 20_000) -> float:
-    """Return schedules decoded per processor second, with every device tried for every task."""
+    """Return decoded schedules per processor second, all devices tried per task."""
     problem = generate_problem(
         "layered", random_cluster(devices=p, seed=1), seed=1, ccr=1.0, tasks=n
     )

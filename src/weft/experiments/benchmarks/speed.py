@@ -1,4 +1,4 @@
-"""Planning, simulation and start-up times, with a peer beside them in the same run.
+"""Planning, simulation and start-up times, with a peer in the same run.
 
 All values are processor time of one thread, so other load does not count.
 """
@@ -101,7 +101,7 @@ def against_peer(n: int = 1000, p: int = 8) -> BenchMeasure:
 
 
 def small_problem(n: int = 10_000, p: int = 32) -> BenchMeasure:
-    """Measure HEFT with `Problem.from_arrays`, from a duration matrix and from work and speed."""
+    """Measure HEFT with `Problem.from_arrays`, for both forms of costs."""
     spent = {}
     for form in ("matrix", "product"):
         arrays = layered(n, p, dense=form == "matrix")
@@ -151,7 +151,7 @@ def growth(most: int, p: int = 8) -> BenchMeasure:
 
 
 def rules(jobs: int = 2000, tasks: int = 100, p: int = 16) -> BenchMeasure:
-    """Measure decisions per second of rules: in the kernel alone, and in a whole simulation."""
+    """Measure decisions per second of rules in the kernel and in `simulate`."""
     from weft.policies import POLICIES, RulePolicy, simulate
     from weft.sim.kernel.rules import run_to_end
     from weft.sim.kernel.tables import make_sim
@@ -186,7 +186,7 @@ def _cpu_seconds(work: Callable[[], object]) -> float:
 
 
 def import_time() -> BenchMeasure:
-    """Measure `import weft`, without and with `weft.Problem` (numpy), beyond an empty Python."""
+    """Measure `import weft` without and with numpy, beyond an empty Python."""
     empty, bare, model = (
         _best_run(["-c", code]) for code in ("pass", "import weft", "import weft; weft.Problem")
     )

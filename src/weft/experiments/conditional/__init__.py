@@ -1,4 +1,4 @@
-"""Conditional task graphs (Debner, Krahn and Hirvisalo 2024) on CPUs and batching GPUs.
+"""Conditional task graphs (Debner, Krahn and Hirvisalo 2024).
 
 experiment       reproduce, table
 contenders       rules and learned policies, and the evaluator that runs them

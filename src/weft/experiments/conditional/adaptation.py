@@ -1,4 +1,4 @@
-"""Branch probabilities that change at run time: which contenders adapt, and how fast."""
+"""Branch probabilities that change at run time."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Adaptation:
         )
 
     def play(self, kind: str, seed: int) -> dict[str, Any]:
-        """Run all contenders on one draw; return mean times and curves, and the curve of p(c)."""
+        """Run all contenders on one draw; return times, curves and p(c)."""
         stream = self.changed(kind)
         arrival, outcome = stream.draw_ticks(seed)
         path = _binned(stream.probabilities(arrival * stream.tick, seed)[stream.watched[0]][:, 0])

@@ -118,7 +118,7 @@ def _requests(
 
 
 def _rows(logs: dict[str, list[float]]) -> list[dict[str, Any]]:
-    """Return ratios to the policy: geometric means, intervals, and the share of streams won."""
+    """Return ratios to the policy with intervals, and the share of streams won."""
     own = np.array(logs[ANY])
     rules = {name: np.array(found) for name, found in logs.items() if name != ANY}
     rows = [_row(name, found - own) for name, found in rules.items()]

@@ -105,7 +105,7 @@ def _learned(name: str, stream: ConditionalStream) -> StreamContender:
 
 @dataclass(eq=False)
 class Usage:
-    """Unit usage summed over runs: total ticks, then ticks and tasks by unit and task kind."""
+    """Usage of the units by task kind, summed over runs."""
 
     units: int
     kinds: int
@@ -162,7 +162,7 @@ class Usage:
 
 
 class StreamEvaluator:
-    """Runs contenders on draws of one stream; there is one simulation per set of options."""
+    """Runs contenders on draws of one stream."""
 
     def __init__(self, stream: ConditionalStream) -> None:
         self.stream = stream
@@ -179,7 +179,7 @@ class StreamEvaluator:
     def play(
         self, contender: StreamContender, waiting: Waiting, draw: tuple[FloatArray, IntArray]
     ) -> StepBatch | None:
-        """Run to the end; return the final simulation, or None if the policy does not finish."""
+        """Run to the end; return the simulation, or None if unfinished."""
         options = replace(contender.options, waiting=waiting)
         if options not in self._fleets:
             self._fleets[options] = StepBatch(self.stream, 1, options)

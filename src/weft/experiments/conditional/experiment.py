@@ -1,4 +1,4 @@
-"""Conditional task graphs (Debner, Krahn and Hirvisalo 2024): completion time over p(c).
+"""Conditional experiment: completion time over the branch probability p(c).
 
 Behind `weft reproduce conditional`: the authors' baselines draw by draw, rules and learned policies
 at every p(c) in both waiting semantics, learning curves, unit usage, and probabilities that change
@@ -30,7 +30,7 @@ def reproduce(
     progress: Progress = iter,
     plan: ConditionalPlan | None = None,
 ) -> dict[str, Any]:
-    """Run all steps, write results.json and report.html into the folder, return the results.
+    """Run all steps; write and return the results.
 
     An interrupted experiment resumes from `progress.jsonl` in the folder.
     """

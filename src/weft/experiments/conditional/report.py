@@ -1,4 +1,4 @@
-"""Report of the conditional experiment: the paper's Figures 3, 4 and 5 with our policies."""
+"""Report of the conditional experiment."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def _verdict(document: Document) -> str:
 
 
 def _loss_to_specialists(document: Document, p: float) -> float | None:
-    """Return time of pi4 over the best fixed policy, in the semantics that suits pi4 better."""
+    """Return time of pi4 over the best fixed policy, in pi4's better semantics."""
     times = {
         (r["waiting"], r["policy"]): r["mean"]
         for r in document["grid"]

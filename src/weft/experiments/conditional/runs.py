@@ -1,4 +1,4 @@
-"""Steps of the conditional experiment; each returns plain values and can run in any process."""
+"""Steps of the conditional experiment."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class ConditionalPlan:
 
 
 class Step(NamedTuple):
-    """One step: its kind, its place (index of a p(c) or stream, or a change) and its seed."""
+    """One step: kind, place (index of p(c) or stream, or a change) and seed."""
 
     kind: str
     place: int | str = 0
@@ -140,7 +140,7 @@ class Stage:
     def _point(
         self, point: int, seed: int
     ) -> dict[str, dict[str, tuple[float, list[float]] | None]]:
-        """Run all contenders in both waiting semantics: ms and unit usage; None if unfinished."""
+        """Return ms and unit usage of all contenders; None if unfinished."""
         draw = self.draw(point, seed)
         found: dict[str, dict[str, tuple[float, list[float]] | None]] = {
             waiting: {} for waiting in WAITINGS
@@ -198,7 +198,7 @@ class Stage:
         return found | {ROLLOUT: float(fleet.jct(0).mean()) * 1000} | counts
 
     def _training(self) -> list[dict[str, Any]]:
-        """Return learning curves from the cards, relative to the best of the paper's rules."""
+        """Return learning curves relative to the best of the paper's rules."""
         rows = []
         for contender in self.entered.values():
             if isinstance(contender.who, Learned):
@@ -243,7 +243,7 @@ def mean_times(
     options: StepOptions | None = None,
     authors: bool = True,
 ) -> FloatArray:
-    """Return (probabilities, seeds) mean completion time, s; `task` branches with p and 1 - p.
+    """Return (probabilities, seeds) mean job completion time in seconds.
 
     Examples
     --------
@@ -265,7 +265,7 @@ def mean_times(
 
 
 def best_rule_score(stream: ConditionalStream, policy: Learned) -> float:
-    """Return the mean log completion time of the best of the paper's rules at a policy's p(c)."""
+    """Return the mean log time of the best paper rule at a policy's p(c)."""
     world = policy.environment
     fixed = isinstance(world.get("probability"), int | float)
     points = [float(world["probability"])] if fixed else list(PROBABILITIES)

@@ -1,4 +1,4 @@
-"""Tables of the conditional experiment: means, intervals and ratios to published numbers."""
+"""Tables of the conditional experiment."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ def _grid_rows(
 def _summary_row(
     found: ConditionalResults, waiting: Waiting, contender: StreamContender
 ) -> dict[str, Any]:
-    """Return the mean ratio to the authors' pi4 over all p(c), its interval, and the worst."""
+    """Return mean ratio to the authors' pi4, its interval, and the worst."""
     ours, base = found.times[waiting][contender.name], found.times[waiting][found.reference]
     ratios = ours / np.array(PUBLISHED)[:, None]
     by_point = ratios.mean(axis=1)
@@ -233,7 +233,7 @@ def _regular_rows(found: ConditionalResults) -> list[dict[str, Any]]:
 
 
 def _rollout_rows(found: ConditionalResults) -> list[dict[str, Any]]:
-    """Return means over seeds per p(c) of rollouts and their base policies, and their cost."""
+    """Return means of rollouts and their base policies per p(c), and costs."""
     rows = []
     for p, theirs in zip(PROBABILITIES, PUBLISHED, strict=True):
         runs = [run for run in found.rollouts if run["probability"] == p and ROLLOUT in run]
@@ -265,7 +265,7 @@ def _rollout_rows(found: ConditionalResults) -> list[dict[str, Any]]:
 def _unit_rows(
     found: ConditionalResults, waiting: Waiting, contender: StreamContender
 ) -> list[dict[str, Any]]:
-    """Return concurrency and busy share of equal units, and where the slow task F runs."""
+    """Return concurrency and busy share of units, and where F runs."""
     slow, rows = found.stage.evaluator.kinds.index(SLOW), []
     for p, usage in zip(PROBABILITIES, found.usage[waiting][contender.name], strict=True):
         for unit, own in found.stage.evaluator.units.items():

@@ -1,4 +1,4 @@
-"""Workflows on a heterogeneous GPU cluster: learned policies, their rivals, verdicts on claims.
+"""Workflows on a heterogeneous GPU cluster: policies and verdicts on claims.
 
 experiment    reproduce, table
 contenders    plans, rules, re-planning and learned policies that take part

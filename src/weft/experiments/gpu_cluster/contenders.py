@@ -1,4 +1,4 @@
-"""Contenders of the GPU-cluster experiment: plans, rules, re-planning and learned policies."""
+"""Contenders of the GPU-cluster experiment."""
 
 from __future__ import annotations
 
@@ -139,5 +139,5 @@ def contender(name: str) -> Contender:
 
 @cache
 def policy(name: str) -> Policy:
-    """Return the policy with a name, created once per process: loading weights is slow."""
+    """Return the policy with a name, created once per process."""
     return POLICIES.create(name)

@@ -1,4 +1,4 @@
-"""GPU-cluster experiment: learned policies, their rivals, and a verdict on every claim.
+"""GPU-cluster experiment: policies, rivals, and a verdict on every claim.
 
 Behind `weft reproduce gpu-cluster`: Figure 3 for every condition, paired statistics, the possible
 gain, transfer and fine-tuning, decision times, training records, energy and fairness. All
@@ -61,7 +61,7 @@ def reproduce(
     plan: ExperimentPlan | None = None,
     names: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """Run all points, write results.json and report.html into the folder, return the results.
+    """Run all points; write and return the results.
 
     An interrupted experiment resumes from `progress.jsonl` in the folder, unless the program has
     changed since.

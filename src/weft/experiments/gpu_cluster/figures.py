@@ -1,4 +1,4 @@
-"""Figures of the GPU-cluster report: Figure 3 per condition, streams, training, trade-offs."""
+"""Figures of the GPU-cluster report."""
 
 from __future__ import annotations
 

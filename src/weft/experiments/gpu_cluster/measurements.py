@@ -1,4 +1,4 @@
-"""Decision times, training records, and trade-offs of time with energy and fairness."""
+"""Decision times, training records, trade-offs with energy and fairness."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ BUNDLED = Path(weft.__file__).parent / "policies" / "bundled"
 
 
 def busy_state(seed: int = 0) -> Workload:
-    """Return chains of tasks with 16 running and 32 ready tasks at almost every decision.
+    """Return chains with 16 running and 32 ready tasks at most decisions.
 
     This holds for policies that advance all chains evenly, such as those by upward rank.
 
@@ -79,7 +79,7 @@ def decision_rows(names: Sequence[str], *, rounds: int) -> list[dict[str, Any]]:
 def decision_row(
     name: str, policy: Policy, workload: Workload, future: Scenario, *, rounds: int
 ) -> dict[str, Any]:
-    """Return processor time of a simulation per decision, the simulator's own time included.
+    """Return processor time per decision, the simulator included.
 
     Time spent once per workload is `begin_microseconds`.
     """
@@ -125,7 +125,7 @@ Y_KEYS = "score all ratio relative best value makespan jct return reward loss"
 
 
 def training_rows(names: Sequence[str], folder: Path = BUNDLED) -> list[dict[str, Any]]:
-    """Return minutes, seed and curve of each learned policy, as far as its model card has them."""
+    """Return minutes, seed and curve of each learned policy."""
     rows = []
     for name in (n for n in LEARNED if n in names):
         path = folder / f"{name}.json"
@@ -183,7 +183,7 @@ def weighted_policies() -> dict[str, list[Labelled]]:
 def trade_off(
     policies: Sequence[Labelled], *, against: str, plan: ExperimentPlan
 ) -> list[dict[str, Any]]:
-    """Run policies on the same draws: geometric means over the first one's, and the Pareto front.
+    """Compare policies on the same draws, relative to the first one.
 
     `against` is "energy" (makespan and joules, all jobs arrive at time 0) or "fairness" (mean
     completion time in a stream, and inequality of slowdowns: 1 / Jain's index).

@@ -119,7 +119,7 @@ AXES = {
 
 
 def _statistics(results: Results) -> list[PageBlock]:
-    """Show ratios to all rivals per axis, and tests against the better of the fair rivals."""
+    """Show ratios to all rivals, and tests against the better fair rival."""
     blocks: list[PageBlock] = []
     for axis, title in AXES.items():
         own = [r for r in results["comparisons"] if r["axis"] == axis and r["who"] in LEARNED]

@@ -1,4 +1,4 @@
-"""Points of the GPU-cluster experiment: draws, and the evaluator that runs contenders on them."""
+"""Points of the GPU-cluster experiment, and the evaluator."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ JOB_TASKS = (15, 25)
 
 @dataclass(frozen=True)
 class ExperimentPlan:
-    """Amount of work. Seeds are per axis; single jobs with exact costs have `static_seeds`.
+    """Amount of work: sizes, seeds per axis, and time limits.
 
     The number of jobs varies at `job_ccrs` only, because a baseline that re-plans thousands of
     tasks at every event takes ten seconds per run.
@@ -189,7 +189,7 @@ Figures = dict[str, float]
 
 @dataclass(eq=False)
 class Evaluator:
-    """Runs contenders on a workload; plans, critical paths and bounds are computed once."""
+    """Runs contenders on a workload; plans and bounds are computed once."""
 
     workload: Workload
     stream: bool = False
@@ -240,7 +240,7 @@ class Evaluator:
             return None
 
     def play_policy(self, decider: Policy, future: Scenario) -> Figures:
-        """Return the metrics of a policy; without arrivals, re-planning minimises the makespan."""
+        """Return the metrics of a policy; without arrivals it aims at the makespan."""
         if self.workload.jobs > 1 and not self.stream and isinstance(decider, ReplanningPolicy):
             decider = decider.aimed_at("makespan")
         return self.measure(
@@ -259,7 +259,7 @@ class Evaluator:
         return self.measure(trace, np.array([0, self.workload.instances]))
 
     def measure(self, trace: Trace, first: IntArray) -> Figures:
-        """Return the metrics of a trace; `first` has the first instance of each of its jobs.
+        """Return the metrics of a trace; `first` has each job's first instance.
 
         makespan: end of the last job; an unused copy may run longer. speedup: over the best single
         device. slr: mean of completion time / critical path. jct: mean completion time. misses:
@@ -293,7 +293,7 @@ class Evaluator:
 
 
 def make_plan(problem: Problem, who: Contender) -> Schedule:
-    """Plan in advance; the reference has a fixed number of moves, so results are repeatable."""
+    """Plan in advance; a fixed number of moves makes the reference repeatable."""
     if who.kind == "reference":
         return plan(
             problem,
@@ -307,7 +307,7 @@ def _silent(share: float, best: float) -> None:
 
 
 def _as_one_job(future: Scenario) -> Scenario:
-    """Return the same future for all jobs as one; instances and devices keep their numbers."""
+    """Return the same future for all jobs as one."""
     return dataclasses.replace(future, cancel=np.full(1, np.inf))
 
 
@@ -358,7 +358,7 @@ def _case(point: Point) -> Instance:
 
 
 def uniform_links(cluster: Cluster) -> Cluster:
-    """Return the same devices with one bandwidth for all pairs: same mean time per byte, no nodes.
+    """Return the same devices with one bandwidth and the same mean byte time.
 
     Examples
     --------
@@ -375,7 +375,7 @@ def uniform_links(cluster: Cluster) -> Cluster:
 
 
 def play_point(point: Point) -> Played:
-    """Run all contenders on one draw; the reference has exact costs, so only if costs are exact."""
+    """Run all contenders on one draw; the reference only with exact costs."""
     evaluator, futures = draw(point)
     return {
         name: {
@@ -394,7 +394,7 @@ def _row(figures: Figures | None) -> list[float] | None:
 def as_arrays(
     results: Iterable[tuple[Point, Played]],
 ) -> dict[tuple[str, float, float, str], dict[str, np.ndarray]]:
-    """Return (axis, x, ccr, condition) -> contender -> (seeds, metrics); NaN if unfinished."""
+    """Return (seeds, metrics) per point and contender; NaN if unfinished."""
     rows: dict[tuple[str, float, float, str], dict[str, list[list[float]]]] = {}
     for point, played in results:
         for condition, by_name in played.items():

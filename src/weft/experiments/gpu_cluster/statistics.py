@@ -31,7 +31,7 @@ REPLANNING_ALONE = ("heft-replanned", "heft")
 
 
 def measured(axis: str) -> str:
-    """Return the compared metric of an axis: mean completion time in streams, else makespan."""
+    """Return the compared metric: completion time in streams, else makespan."""
     return "jct" if axis == "stream" else "makespan"
 
 
@@ -74,7 +74,7 @@ def _band(values: FloatArray) -> tuple[float | None, float | None]:
 def seed_logs(
     arrays: Arrays, axis: str, condition: str, ccrs: Sequence[float], name: str
 ) -> FloatArray | None:
-    """Return (seeds,) mean logarithm of the compared metric over sizes (high loads) and CCRs.
+    """Return (seeds,) mean log of the compared metric over sizes and CCRs.
 
     None if the contender is absent at some point.
     """
@@ -124,7 +124,7 @@ def comparison(
 
 
 def comparisons(arrays: Arrays) -> list[dict[str, Any]]:
-    """Compare learned policies with rivals per condition and CCR; Holm-corrected p-values."""
+    """Compare learned policies with rivals; p-values are corrected (Holm)."""
     axes = list(
         dict.fromkeys(
             (axis, condition)
@@ -166,7 +166,7 @@ def find(rows: Iterable[Mapping[str, Any]], **wanted: Any) -> Mapping[str, Any] 
 def fair_comparison(
     rows: Sequence[Mapping[str, Any]], *, axis: str, condition: str, ccr: Any, who: str
 ) -> Mapping[str, Any] | None:
-    """Return the comparison with the better of the rivals that have the same information."""
+    """Return the comparison with the better of the fair rivals."""
     return hardest_comparison(rows, FAIR, axis=axis, condition=condition, ccr=ccr, who=who)
 
 
@@ -179,7 +179,7 @@ def hardest_comparison(
     ccr: Any,
     who: str,
 ) -> Mapping[str, Any] | None:
-    """Return the comparison with the best of some rivals: the one with the highest ratio."""
+    """Return the comparison with the highest ratio of some rivals."""
     own = [
         find(rows, axis=axis, condition=condition, ccr=ccr, who=who, rival=rival)
         for rival in rivals
@@ -192,7 +192,7 @@ def hardest_comparison(
 def ranking(
     arrays: Arrays, axis: str, condition: str, ccrs: Sequence[float]
 ) -> list[tuple[str, float]]:
-    """Return (contender, geometric mean), best first, without contenders that did not finish."""
+    """Return (contender, geometric mean), best first, without unfinished ones."""
     names = dict.fromkeys(
         name
         for (a, _, _, c), group in arrays.items()
@@ -209,7 +209,7 @@ def ranking(
 
 
 def reference_rows(arrays: Arrays) -> list[dict[str, Any]]:
-    """Return gains over HEFT with exact costs, with links between nodes and with uniform links."""
+    """Return gains over HEFT with exact costs, for both kinds of links."""
     rows = []
     for axis, links in (("tasks", "nodes"), ("uniform", "uniform")):
         for ccr in sorted({c for a, _, c, _ in arrays if a == axis}):

@@ -1,4 +1,4 @@
-"""Transfer of policies trained on layered graphs to other structures, with and without fine-tuning.
+"""Transfer of policies trained on layered graphs to other structures.
 
 The possible gain over HEFT differs between structures, so there are two references: the policy's
 advantage on layered graphs, and the advantage of a *specialist*: the same policy fitted to the
@@ -76,7 +76,7 @@ def available(structures: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def draw_structure(structure: str, condition: str, *, seed: int, ccr: float) -> Instance:
-    """Draw a generated graph, or a measured one scaled to this CCR, on a random cluster."""
+    """Draw a generated or a measured graph with this CCR on a random cluster."""
     jobs = STREAM_JOBS if condition == STREAM else 1
     if structure not in FOLDERS:
         return draw_instance(
@@ -94,7 +94,7 @@ def draw_structure(structure: str, condition: str, *, seed: int, ccr: float) -> 
 
 
 def play_trial(trial: TransferTrial) -> dict[str, float]:
-    """Return the makespan (in a stream: mean completion time) of all contenders on one draw."""
+    """Return the makespan (stream: mean completion time) of all contenders."""
     case = draw_structure(trial.structure, trial.condition, seed=trial.seed, ccr=trial.ccr)
     evaluator = Evaluator(case.workload, stream=trial.condition == STREAM)
     figure = "jct" if evaluator.stream else "makespan"
@@ -110,7 +110,7 @@ def play_trial(trial: TransferTrial) -> dict[str, float]:
 def transfer(
     plan: ExperimentPlan, names: Sequence[str], *, progress: Progress = iter
 ) -> dict[str, Any]:
-    """Return the advantage over re-planned HEFT per structure, and its share on layered graphs.
+    """Return the advantage over re-planned HEFT per structure.
 
     In streams the baseline is HEFT re-planned in order of arrival.
     """
@@ -183,7 +183,7 @@ def fit_and_try(fitting: Fitting) -> Fitted:
 
 
 def _tune(plan: ExperimentPlan, present: Sequence[str]) -> dict[str, tuple[Fitted, Fitted]]:
-    """Return structure -> makespans after fine-tuning on few samples, and of a specialist."""
+    """Return structure -> makespans after fine-tuning, and of a specialist."""
     structures = [s for s in plan.tuned if s in present]
     amounts = ((FEW, plan.tuning_seconds), (MANY, plan.specialist_seconds))
     fittings = [
@@ -228,7 +228,7 @@ def _row(
 
 
 def overall(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return each policy's advantage per structure, and the share kept of that on layered graphs.
+    """Return each policy's advantage per structure, and the share it keeps.
 
     Shares are None if the reference advantage is below 1 %. `captured` is the share of the gain of
     a search with exact costs. Streams count beside single jobs (`kept_alone`, `kept_stream`);
@@ -340,7 +340,7 @@ def _measured(structure: str, seed: int) -> list[Workflow]:
 
 
 def _query(path: Path, draw: int) -> Workflow:
-    """Return a TPC-H query at one input size: tasks are stages, work is the sum of task times."""
+    """Return a TPC-H query; its tasks are stages, work is total task time."""
     jobs = json.loads(gzip.decompress(path.read_bytes()))["jobs"]
     job = jobs[draw % len(jobs)]
     work = np.array([stage["num_tasks"] * stage["mean_task_ms"] for stage in job["stages"]], float)

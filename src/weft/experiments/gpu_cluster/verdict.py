@@ -1,4 +1,4 @@
-"""Verdicts: every claim of the document and every aim of weft, confirmed or not, by how much."""
+"""Verdicts on the claims of the document and the aims of weft."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _aims(results: Results, who: str) -> list[Verdict]:
         return find(rows, axis="tasks", condition=condition, ccr=ccr, who=who, rival="heft")
 
     def hardest(axis: str, condition: str) -> Mapping[str, Any] | None:
-        """With expensive transfers, affinity or copies are harder rivals than re-planned HEFT."""
+        """Compare with the hardest rival, often affinity or copies."""
         return hardest_comparison(
             rows, HAND_MADE, axis=axis, condition=condition, ccr="all", who=who
         )
@@ -304,7 +304,7 @@ def _speedup(results: Results, who: str) -> Verdict:
 
 
 def _plausible(results: Results, who: str) -> Verdict:
-    """Judge the gain against a search with exact costs; more would be a bug in the baseline."""
+    """Judge the gain against a search: more would be a bug in the baseline."""
     claim = "static: no gain over HEFT beyond that of a search with exact costs"
     rows = [
         r
@@ -333,7 +333,7 @@ def _minutes(results: Results, who: str) -> float | None:
 
 
 def _transfer(part: str, results: Results, who: str) -> list[Verdict]:
-    """Judge means over structures: share kept, and distance from layered graphs after tuning."""
+    """Judge the share kept, and the distance from layered graphs after tuning."""
     rows = [
         r
         for r in results["transfer"]["overall"]
@@ -352,7 +352,7 @@ def _transfer(part: str, results: Results, who: str) -> list[Verdict]:
 
 
 def _specialist(results: Results, who: str) -> list[Verdict]:
-    """Judge the same against specialists, because the possible gain differs between structures."""
+    """Judge the same against specialists."""
     rows = [
         r
         for r in results["transfer"]["overall"]

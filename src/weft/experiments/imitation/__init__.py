@@ -1,4 +1,4 @@
-"""Networks that imitate HEFT (DeepSched) or a search: turnaround and time to schedule.
+"""Networks that imitate HEFT (DeepSched) or a search.
 
 experiment      reproduce, table
 contenders      planners of the comparison

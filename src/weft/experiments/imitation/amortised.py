@@ -1,4 +1,4 @@
-"""Gains of the planner `amortised`, and the share of its network, at equal time limits.
+"""Gains of the planner `amortised` and of its network at equal time limits.
 
 Three sets: graphs with published best makespans (if there is a folder of them), random ones like
 them (`published_like`), and random ones of more shapes and sizes. No seed was used for learning or
@@ -52,7 +52,7 @@ SEARCHES = ("anytime", "moves alone", "amortised")
 
 @dataclass(frozen=True)
 class AmortisedRun:
-    """One contender on one graph with one seed; `seconds` is None without a time limit."""
+    """One contender on one graph with one seed; `seconds` is its limit."""
 
     graph: str
     ccr: float
@@ -79,7 +79,7 @@ def published_like_cases(draws: int = 4) -> list[QualityCase]:
 
 
 def wide_cases(per_ratio: int = 12) -> list[QualityCase]:
-    """Return random graphs of many shapes, 20 to 150 tasks on 3 to 32 devices, three CCRs."""
+    """Return random graphs of many shapes with 20 to 150 tasks, three CCRs."""
     seeds = [
         (ccr, FRESH_SEED + 1000 * i + k) for i, ccr in enumerate(RATIOS) for k in range(per_ratio)
     ]
@@ -159,7 +159,7 @@ def table_of(runs: Sequence[AmortisedRun]) -> list[dict[str, Any]]:
 def differences(
     runs: Sequence[AmortisedRun], one: str, other: str, seconds: float
 ) -> dict[str, Any]:
-    """Return means over graphs of log(makespan ratio) per CCR and overall, with standard errors."""
+    """Return mean log(makespan ratio) per CCR and overall, with errors."""
     value = {
         (run.graph, run.seed): np.log(run.makespan)
         for run in runs

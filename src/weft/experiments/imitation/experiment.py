@@ -1,4 +1,4 @@
-"""Imitation experiment: networks that imitate HEFT (DeepSched), beside HEFT and a GA.
+"""Imitation experiment: networks that imitate HEFT, beside HEFT and a GA.
 
 Behind `weft reproduce imitation`: train the document's network on HEFT's schedules, compare mean
 turnaround in the simulator on seen and unseen data, and time to schedule the document's sizes. Its
@@ -94,7 +94,7 @@ class ImitationResults:
 def reproduce(
     folder: str | Path, *, quick: bool = False, progress: Progress = iter
 ) -> dict[str, Any]:
-    """Run all steps, write results.json and report.html into the folder, return the results."""
+    """Run all steps; write and return the results."""
     _need_torch()
     from weft.experiments.imitation import speed
 
@@ -187,7 +187,7 @@ def _add(
 
 
 def _paper(found: ImitationResults) -> None:
-    """Train and evaluate the document's network on one set of machines, at most 500 tasks."""
+    """Train and evaluate the document's network."""
     from weft.learn.imitation.deepsched.paper import paper_schedule, sample_of, train_paper
 
     effort = found.effort

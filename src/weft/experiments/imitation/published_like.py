@@ -1,4 +1,4 @@
-"""Random graphs like those with published best makespans: same sizes, shapes and ranges.
+"""Random graphs like those with published best makespans.
 
 The distributions were inferred from the published files and notes: layered graphs with one entry
 and one exit on 4 or 8 devices, related or unrelated costs of heterogeneity 0.5; and Cholesky, FFT

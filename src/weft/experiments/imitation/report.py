@@ -63,7 +63,7 @@ def sizes(document: Mapping[str, Any]) -> list[int]:
 
 
 def time_rows(document: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return one row per contender and runtime, one column per size; then the document's."""
+    """Return a row per contender and runtime; then the document's."""
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     for row in document["speed"]:
         name = "GA, one generation" if row["contender"] == "GA" else row["contender"]

@@ -66,7 +66,7 @@ def size_of(tasks: int) -> str:
 
 
 def turnaround(workload: Workload, planner: Contender) -> float:
-    """Return the mean of finish minus arrival over all tasks, plans replayed in the simulator.
+    """Return the mean of finish minus arrival over all tasks, simulated.
 
     Examples
     --------
@@ -87,7 +87,7 @@ def turnaround(workload: Workload, planner: Contender) -> float:
 
 
 def stream_cases(count: int, *, training_seed: int) -> Iterator[TurnaroundCase]:
-    """Yield `count` training problems of the bundled network per size, and as many unseen ones."""
+    """Yield `count` training problems per size, and as many unseen ones."""
     seen = (
         p
         for batch in range(8, 10_000)
@@ -110,7 +110,7 @@ def _by_size(group: str, problems: Iterable[Problem], count: int) -> Iterator[Tu
 
 
 def shape_cases(count: int) -> Iterator[TurnaroundCase]:
-    """Yield workflows of linear algebra and science with 30 to 2,000 tasks on 4 to 32 machines."""
+    """Yield workflows of linear algebra and science, 30 to 2,000 tasks."""
     for k in range(count):
         rng = generator(FRESH, "deepsched", "shapes", k)
         tasks = int(np.exp(rng.uniform(np.log(30), np.log(2001))))
@@ -125,7 +125,7 @@ def shape_cases(count: int) -> Iterator[TurnaroundCase]:
 
 
 def list_cases(count: int) -> tuple[list[TurnaroundCase], bool]:
-    """Return job lists whose workflows arrive over time, and whether they are the document's."""
+    """Return cases of job lists, and whether the lists are the document's."""
     lists, real = job_lists(count)
     made = []
     for k, jobs in enumerate(lists):

@@ -1,4 +1,4 @@
-"""Seconds to schedule the document's sizes: networks in three runtimes, compiled HEFT and GA."""
+"""Time to schedule the document's sizes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ GENERATIONS = {486: 100, 10_000: 5, 84_654: 1}
 
 
 def measure(tasks: int, *, repeats: int = 3) -> Iterator[dict[str, Any]]:
-    """Yield processor seconds from problem to schedule per contender and runtime (median)."""
+    """Yield median processor seconds per contender and runtime."""
     use_one_thread()
     problem = draw_large(tasks, DEVICES)
     reference = heft(problem)
@@ -98,7 +98,7 @@ def measure(tasks: int, *, repeats: int = 3) -> Iterator[dict[str, Any]]:
 
 
 def _paper(problem: Problem, folder: Path, repeats: int) -> Iterator[tuple[str, float]]:
-    """Time the document's network for this size, untrained: weights do not change the time."""
+    """Time the document's network, untrained: weights do not matter."""
     net = untrained(problem.n, problem.p)
 
     def by_torch() -> Any:

@@ -14,7 +14,7 @@ from weft.report.statistics import geometric_mean_ratio
 def summary(
     scores: Sequence[Mapping[str, Any]], names: Sequence[str], *, by_size: bool = True
 ) -> list[dict[str, Any]]:
-    """Return geometric mean ratios to HEFT with intervals, by group, size and contender."""
+    """Return mean ratios to HEFT by group, size and contender."""
     rows = []
     for group in dict.fromkeys(score["group"] for score in scores):
         inside = [score for score in scores if score["group"] == group]

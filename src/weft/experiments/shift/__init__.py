@@ -1,4 +1,4 @@
-"""Offline knowledge under a shift of the workload: a forest, a DQN and duration models.
+"""Offline knowledge under a shift of the workload.
 
 experiment  reproduce, table
 tasks       tasks, device model and task sequences in which something changes

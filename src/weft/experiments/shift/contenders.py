@@ -1,4 +1,4 @@
-"""Strategies of the document and the learners, under its accounting: task times are added up."""
+"""Strategies of the document and learners; task times are added up."""
 
 from __future__ import annotations
 

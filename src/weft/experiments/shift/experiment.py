@@ -1,4 +1,4 @@
-"""Shift experiment: offline knowledge under a shift of the workload, and learners that adapt.
+"""Shift experiment: offline knowledge under a shift of the workload.
 
 Behind `weft reproduce shift`: the document's pipeline with its device model, seeds and accounting;
 then queues and parallelism in the simulator, shifts that are undone, repeated or gradual, and a
@@ -25,7 +25,7 @@ from weft.report.tables import Column, Columns, table_text
 def reproduce(
     folder: str | Path, *, quick: bool = False, progress: Progress = iter
 ) -> dict[str, Any]:
-    """Run all steps, write results.json and report.html into the folder, return the results."""
+    """Run all steps; write and return the results."""
     begin, used = time.perf_counter(), time.process_time()
     generator = np.random.RandomState(99)
     test, training = document_tasks(TASKS, SHIFTED, generator), training_tasks()

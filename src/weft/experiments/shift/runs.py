@@ -1,4 +1,4 @@
-"""Steps of the shift experiment: the document's pipeline, task sequences, and a cluster.
+"""Steps of the shift experiment.
 
 The document adds up task times. The cluster step runs the same tasks with queues and parallelism:
 one CPU and four GPUs in the simulator, parents before children.
@@ -100,7 +100,7 @@ class ClusterResult:
 
 @dataclass(eq=False)
 class ShiftResults:
-    """Results of the steps so far; `document` is results.json, the rest feeds the figures."""
+    """Results of the steps so far; `document` becomes results.json."""
 
     quick: bool
     training: Tasks
@@ -229,7 +229,7 @@ def _on_gpu(played: Played) -> int:
 
 
 def probing(found: ShiftResults) -> None:
-    """Vary the probing budget under the document's shift and on a temporarily slow device."""
+    """Vary the probing budget for the shift and for a slow device."""
     device = next(s for s in sequences(found.test) if s.name == "device")
     rows = []
     for budget in PROBING:
@@ -280,7 +280,7 @@ def streams(found: ShiftResults) -> None:
 
 
 def fresh_streams(found: ShiftResults) -> None:
-    """Run other draws of the sequences: the learners' settings were chosen on those above."""
+    """Run other draws of the sequences, not used for settings."""
     draws = FRESH[:2] if found.quick else FRESH
     over: dict[tuple[str, str], list[float]] = {}
     after: dict[tuple[str, str], list[float]] = {}
@@ -316,7 +316,7 @@ def fresh_streams(found: ShiftResults) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Placed:
-    """Policy that runs each task on a device kind chosen in advance, oldest task first."""
+    """Policy with a device kind per task chosen in advance; oldest first."""
 
     kinds: Sequence[str]
     name: str = "forest"
@@ -370,7 +370,7 @@ def cluster_problem(tasks: Tasks, *, name: str = "shift") -> Problem:
 def run_cluster(
     test: Tasks, training: Tasks, forest: Forest, *, noise: float = 0.0, seed: int = 0
 ) -> ClusterResult:
-    """Simulate contenders that have exact durations, and models trained on the biased data."""
+    """Simulate all contenders of the cluster step."""
     problem = cluster_problem(test)
     workload = Workload.of(problem)
     scenario = Scenario.draw(workload, seed=seed, noise=noise)
@@ -392,7 +392,7 @@ def run_cluster(
 
 
 def hybrid_policy(training: Tasks, test: Tasks, *, learning: bool = True) -> Policy:
-    """Return the policy `hybrid` for the test tasks; without learning it uses offline data only."""
+    """Return the policy `hybrid`, with or without online learning."""
     cpu, gpu = train_models(training)
     name = "hybrid" if learning else "offline"
 

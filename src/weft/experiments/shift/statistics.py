@@ -18,7 +18,7 @@ WINDOW = 25
 def within(
     sequence: TaskSequence, spent: FloatArray, change: int, *, after: int = 50, window: int = 50
 ) -> float:
-    """Return time over the optimum in a window that begins `after` tasks after a change."""
+    """Return time over optimum in a window `after` tasks after a change."""
     part = slice(change + after, change + after + window)
     return float(spent[part].sum() / sequence.optimal[part].sum())
 
@@ -30,7 +30,7 @@ def window_ratios(spent: FloatArray, best: FloatArray) -> FloatArray:
 
 
 def recovery(spent: FloatArray, best: FloatArray, change: int, end: int) -> int | None:
-    """Return the tasks from a change to the first window within 10 % of the optimum, or None."""
+    """Return the tasks from a change to a window within 10 % of the optimum."""
     for k in range(change, end):
         part = slice(k, k + WINDOW)
         if spent[part].sum() <= 1.1 * best[part].sum():

@@ -67,7 +67,7 @@ class Tasks:
 
 
 def split_seconds(seconds: FloatArray, fraction: FloatArray | float) -> FloatArray:
-    """Return (n,) seconds with a fraction of each task on the GPU; 0 or 1 is always best."""
+    """Return (n,) seconds with a fraction of each task on the GPU."""
     return np.asarray(fraction * seconds[:, GPU] + (1.0 - fraction) * seconds[:, CPU])
 
 
@@ -106,7 +106,7 @@ def document_tasks(
 
 @dataclass(frozen=True, eq=False)
 class TaskSequence:
-    """Tasks in order, their seconds on both devices, and the tasks at which something changes."""
+    """Tasks in order, their seconds on both devices, and changes."""
 
     name: str
     about: str
@@ -121,7 +121,7 @@ class TaskSequence:
 
 
 def sequences(test: Tasks, seed: int = 0) -> list[TaskSequence]:
-    """Return sequences in which the shift is undone, repeated or gradual, or a device changes."""
+    """Return sequences with undone, repeated and gradual shifts, a slow device."""
     return [_reversed(test, seed), _repeated(seed), _gradual(seed), _device(seed)]
 
 
@@ -146,7 +146,7 @@ def _repeated(seed: int) -> TaskSequence:
 
 
 def _gradual(seed: int) -> TaskSequence:
-    """Interpolate logarithms from training to test tasks; the devices are equal on the way."""
+    """Interpolate logarithms from training to test tasks."""
     share = np.linspace(0.0, 1.0, 1000)[:, None]
     begin, end = _draw(BIASED, 1000, seed, "gradual", 0), _draw(SHIFTED, 1000, seed, "gradual", 1)
     end[:, 1] += 1e-3  # zero has no logarithm
