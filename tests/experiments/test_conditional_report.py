@@ -164,7 +164,7 @@ def test_units_are_counted_by_tasks_and_by_batches(shipped):
     stream = load_stream("conditional-paper").with_jobs(2)
     evaluator = StreamEvaluator(stream)
     fifo = entrants(stream)["fifo"]
-    fleet = evaluator.play(fifo, "event", (np.array([0.0, 100.0]), np.zeros((2, 2), np.int64)))
+    fleet = evaluator.run(fifo, "event", (np.array([0.0, 100.0]), np.zeros((2, 2), np.int64)))
     usage = evaluator.usage()
     usage.add(fleet)
     assert evaluator.units == {"CPUs": [0, 1], "GPU1": [2], "GPU2": [3]}
@@ -180,7 +180,7 @@ def test_a_batch_counts_once_as_busy_time(shipped):
     evaluator = StreamEvaluator(stream)
     fifo = entrants(stream)["fifo"]
     usage = evaluator.usage()
-    usage.add(evaluator.play(fifo, "event", (np.zeros(5), np.zeros((5, 2), np.int64))))
+    usage.add(evaluator.run(fifo, "event", (np.zeros(5), np.zeros((5, 2), np.int64))))
     a = evaluator.kinds.index("A")
     assert usage.tasks[:, a].tolist() == [1, 1, 3, 0]
     assert usage.batches[:, a].tolist() == pytest.approx([1, 1, 1, 0])
@@ -214,7 +214,7 @@ def test_a_policy_that_only_waits_finishes_late(tmp_path, shipped, tiny):
     assert all(row["policy"] != "best" for row in results["regular"])
 
 
-class _Stage:
+class _Setup:
     """Three steps that count how often they are done."""
 
     plan = conditional.ConditionalPlan(jobs=1, seeds=1, changes=1)
@@ -232,7 +232,7 @@ class _Stage:
 
 def test_a_run_that_was_stopped_goes_on(tmp_path):
     path = tmp_path / "out" / "progress.jsonl"
-    first, second, third = _Stage(), _Stage(), _Stage()
+    first, second, third = _Setup(), _Setup(), _Setup()
     list(islice(run_steps(first, Checkpoint(path, "this"), iter), 2))
     path.write_text(path.read_text() + '{"key": "point 2 1", "resu')  # stopped while it wrote
     assert [result for _, result in run_steps(second, Checkpoint(path, "this"), iter)] == [

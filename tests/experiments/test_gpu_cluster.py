@@ -23,8 +23,8 @@ from weft.experiments.gpu_cluster.runs import (
     Point,
     as_arrays,
     draw,
-    play_point,
     points,
+    run_point,
     uniform_links,
 )
 from weft.experiments.harness import Checkpoint, fingerprint, in_processes
@@ -134,7 +134,7 @@ def test_merged_jobs_are_the_same_work() -> None:
         assert np.array_equal(merged.durations()[first : first + own.n], own.durations())
     planned = plan(merged, "heft").makespan
     evaluator = Evaluator(case.workload)
-    played = evaluator.play(contender("heft"), case.scenario)
+    played = evaluator.run(contender("heft"), case.scenario)
     assert played is not None
     assert played["makespan"] == pytest.approx(planned, rel=1e-9)
     assert played["over_bound"] >= 1.0
@@ -157,7 +157,7 @@ def test_jobs_planned_apart_never_know_of_each_other() -> None:
         outcome=np.zeros(0, np.int64),
     )
     apart, together = (
-        evaluator.play(contender(name), future) for name in ("fifo-deft-apart", "fifo-deft")
+        evaluator.run(contender(name), future) for name in ("fifo-deft-apart", "fifo-deft")
     )
     assert apart is not None
     assert together is not None
@@ -186,7 +186,7 @@ def test_a_contender_that_does_not_finish_has_no_metrics(monkeypatch: pytest.Mon
             """Wait for ever."""
 
     monkeypatch.setattr("weft.experiments.gpu_cluster.runs.policy", lambda _: Idle())
-    played = play_point(_point(names=("eft", "heft")))
+    played = run_point(_point(names=("eft", "heft")))
     assert played["static"]["eft"] is None
     arrays = as_arrays([(_point(), played)])
     assert np.isnan(arrays["tasks", 20, 1.0, "static"]["eft"]).all()
@@ -201,12 +201,12 @@ def test_uniform_links_keep_the_mean() -> None:
     assert np.array_equal(flat.throughput["k0"], cluster.throughput["k0"])
 
 
-# -- playing and going on ----------------------------------------------------------------
+# -- running and resuming --------------------------------------------------------------
 
 
 def test_the_same_point_gives_the_same_numbers() -> None:
     point = _point(names=("heft", "eft", "anytime"))
-    one, two = play_point(point), play_point(point)
+    one, two = run_point(point), run_point(point)
     assert one == two
     assert "anytime" in one["static"]
     assert "anytime" not in one["noisy"]
@@ -217,7 +217,7 @@ def test_the_same_point_gives_the_same_numbers() -> None:
 
 def test_two_processes_give_the_same_in_the_same_order() -> None:
     units = [_point(seed=s, names=("eft",)) for s in (1, 2, 3)]
-    assert list(in_processes(play_point, units, processes=2)) == [play_point(u) for u in units]
+    assert list(in_processes(run_point, units, processes=2)) == [run_point(u) for u in units]
 
 
 def test_a_run_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
@@ -226,7 +226,7 @@ def test_a_run_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
 
     def noting(point: Point) -> dict[str, Any]:
         played.append(point.seed)
-        return play_point(point)
+        return run_point(point)
 
     path = tmp_path / "progress.jsonl"
     first = Checkpoint(path, "mark").run(noting, units, processes=1, progress=iter)
@@ -243,7 +243,7 @@ def test_a_run_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     assert played == [1, 2, 3]
 
 
-def test_the_fingerprint_knows_plan_and_players() -> None:
+def test_the_fingerprint_depends_on_plan_and_contenders() -> None:
     assert fingerprint(QUICK, ["a"]) == fingerprint(QUICK, ["a"])
     assert (
         len({fingerprint(QUICK, ["a"]), fingerprint(FULL, ["a"]), fingerprint(QUICK, ["b"])}) == 3

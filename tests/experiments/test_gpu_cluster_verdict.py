@@ -272,7 +272,7 @@ def test_transfer_is_a_mean_over_structures() -> None:
             "policy": "replan-switch",
             "structure": structure,
             "kept": kept,
-            "tuned_from_home": tuned,
+            "tuned_from_layered": tuned,
         }
 
     found = {
@@ -302,7 +302,7 @@ def test_specialists_are_another_measure_of_transfer() -> None:
             "policy": "replan-switch",
             "structure": structure,
             "kept": 0.4,
-            "tuned_from_home": 0.3,
+            "tuned_from_layered": 0.3,
             **own,
         }
 
@@ -330,18 +330,20 @@ def test_share_kept_after_fine_tuning() -> None:
         "policy": "replan-switch",
         "condition": "static",
         "ccr": 1.0,
-        "home": 0.8,
+        "layered": 0.8,
         "specialist": 0.8,
         "search": 0.75,
     }
     found = overall([{**base, "structure": "lu", "ratio": 0.9, "tuned": 0.82}])[0]
     assert found["kept"] == pytest.approx(0.5)  # 10 of 20 %
     assert found["tuned_kept"] == pytest.approx(0.9)  # 18 of 20 %
-    assert found["tuned_from_home"] == pytest.approx(0.025)
+    assert found["tuned_from_layered"] == pytest.approx(0.025)
     assert found["captured"] == pytest.approx(0.4)  # 10 of 25 %
     assert found["kept_of_specialist"] == pytest.approx(0.5)  # 10 of 20 %
     assert found["tuned_from_specialist"] == pytest.approx(0.025)
-    nothing = overall([{**base, "home": 1.01, "structure": "lu", "ratio": 0.9, "tuned": None}])[0]
+    nothing = overall([{**base, "layered": 1.01, "structure": "lu", "ratio": 0.9, "tuned": None}])[
+        0
+    ]
     assert nothing["kept"] is None
 
 
@@ -350,7 +352,7 @@ def test_streams_count_beside_single_jobs_and_are_not_fitted_to() -> None:
     alone = {
         **base,
         "condition": "static",
-        "home": 0.64,
+        "layered": 0.64,
         "ratio": 0.81,
         "tuned": 0.64,
         "specialist": 0.64,
@@ -358,7 +360,7 @@ def test_streams_count_beside_single_jobs_and_are_not_fitted_to() -> None:
     stream = {
         **base,
         "condition": "stream",
-        "home": 0.64,
+        "layered": 0.64,
         "ratio": 0.64,
         "tuned": None,
         "specialist": None,
@@ -367,7 +369,7 @@ def test_streams_count_beside_single_jobs_and_are_not_fitted_to() -> None:
     assert found["kept_alone"] == pytest.approx(0.19 / 0.36)
     assert found["kept_stream"] == pytest.approx(1.0)
     assert found["kept"] == pytest.approx(0.28 / 0.36)  # the mean ratio is 0.9 x 0.8
-    assert (found["tuned_kept"], found["tuned_from_home"]) == (
+    assert (found["tuned_kept"], found["tuned_from_layered"]) == (
         pytest.approx(1.0),
         pytest.approx(0.0),
     )

@@ -86,14 +86,14 @@ class Adaptation:
             ),
         )
 
-    def play(self, kind: str, seed: int) -> dict[str, Any]:
+    def run(self, kind: str, seed: int) -> dict[str, Any]:
         """Run all contenders on one draw; return times, curves and p(c)."""
         stream = self.changed(kind)
         arrival, outcome = stream.draw_ticks(seed)
         path = _binned(stream.probabilities(arrival * stream.tick, seed)[stream.watched[0]][:, 0])
         rows = {}
         for contender in self.contenders:
-            fleet = self.evaluator.play(contender, self.waiting, (arrival, outcome))
+            fleet = self.evaluator.run(contender, self.waiting, (arrival, outcome))
             if fleet is not None:
                 rows[contender.name] = _row(fleet.jct(0))
         if self.learner is not None:
@@ -103,7 +103,7 @@ class Adaptation:
         return {"path": path.tolist(), "rows": rows}
 
     def add(self, kind: str, seed: int, played: dict[str, Any]) -> None:
-        """Add the result of `play`."""
+        """Add the result of `run`."""
         if seed == 1:
             self.paths[kind] = np.array(played["path"])
         for name, row in played["rows"].items():

@@ -65,7 +65,7 @@ class AnyGraph:
         }
         return [(kind, i) for kind, size in sizes.items() for i in range(size)]
 
-    def play(self, kind: str, at: int) -> dict[str, float]:
+    def run(self, kind: str, at: int) -> dict[str, float]:
         """Run all contenders on one stream; return logarithms of their mean times."""
         assert self.policy is not None
         stream, draws = self._stream(kind, at)
@@ -82,7 +82,7 @@ class AnyGraph:
         return logs
 
     def add(self, kind: str, logs: dict[str, float]) -> None:
-        """Add the result of `play`."""
+        """Add the result of `run`."""
         for name, log in logs.items():
             self.logs.setdefault(kind, {}).setdefault(name, []).append(log)
 

@@ -176,7 +176,7 @@ class StreamEvaluator:
         """Return empty usage counts."""
         return Usage(self.stream.problem.p, len(self.kinds))
 
-    def play(
+    def run(
         self, contender: StreamContender, waiting: Waiting, draw: tuple[FloatArray, IntArray]
     ) -> StepBatch | None:
         """Run to the end; return the simulation, or None if unfinished."""

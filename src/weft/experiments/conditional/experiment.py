@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.experiments.conditional import report
-from weft.experiments.conditional.runs import ConditionalPlan, Stage, run_steps
+from weft.experiments.conditional.runs import ConditionalPlan, Setup, run_steps
 from weft.experiments.conditional.statistics import ConditionalResults, summarise
 from weft.experiments.harness import Checkpoint, Progress, fingerprint, write_results
 from weft.report.tables import Column, Columns, table_text
@@ -36,11 +36,11 @@ def reproduce(
     """
     begin = time.perf_counter()
     plan, folder = plan or (QUICK if quick else FULL), Path(folder)
-    stage = Stage(plan)
-    found = ConditionalResults(stage)
-    mark = fingerprint(plan, list(stage.entered))
+    setup = Setup(plan)
+    found = ConditionalResults(setup)
+    mark = fingerprint(plan, list(setup.entered))
     checkpoint = Checkpoint(folder / "progress.jsonl", mark)
-    for step, result in run_steps(stage, checkpoint, progress):
+    for step, result in run_steps(setup, checkpoint, progress):
         found.add(step, result)
     results = summarise(found, quick=quick)
     results["seconds"] = time.perf_counter() - begin

@@ -67,7 +67,7 @@ class Step(NamedTuple):
         return f"{self.kind} {self.place} {self.seed}"
 
 
-class Stage:
+class Setup:
     """Contenders and streams of the experiment."""
 
     def __init__(self, plan: ConditionalPlan) -> None:
@@ -79,7 +79,7 @@ class Stage:
             universal.who if universal is not None else None, plan.streams, min(plan.jobs, 1000)
         )  # type: ignore[arg-type]
 
-    def players(self, waiting: Waiting) -> list[StreamContender]:
+    def contenders(self, waiting: Waiting) -> list[StreamContender]:
         """Return contenders of a waiting semantics; one trained for "paper" has no other."""
         return [
             c for c in self.entered.values() if waiting == "paper" or c.trained_waiting != "paper"
@@ -107,11 +107,11 @@ class Stage:
     def run(self, step: Step) -> Any:
         """Run one step; return plain values."""
         if step.kind.startswith("any "):
-            return self.any_graph.play(step.kind.removeprefix("any "), int(step.place))
+            return self.any_graph.run(step.kind.removeprefix("any "), int(step.place))
         if step.kind == "training":
             return self._training()
         if step.kind == "change":
-            return self.adaptation.play(str(step.place), step.seed)
+            return self.adaptation.run(str(step.place), step.seed)
         functions: dict[str, Callable[[int, int], Any]] = {
             "baseline": self._baseline,
             "point": self._point,
@@ -146,8 +146,8 @@ class Stage:
             waiting: {} for waiting in WAITINGS
         }
         for waiting in WAITINGS:
-            for contender in self.players(waiting):
-                fleet = self.evaluator.play(contender, waiting, draw)
+            for contender in self.contenders(waiting):
+                fleet = self.evaluator.run(contender, waiting, draw)
                 usage = self.evaluator.usage()
                 if fleet is not None:
                     usage.add(fleet)
@@ -161,12 +161,12 @@ class Stage:
         p = PROBABILITIES[point]
         even = replace(self.stream, arrivals=Arrivals("regular", gap=self.stream.arrivals.gap))
         draw = even.with_probability("D", [p, 1.0 - p]).draw_ticks(seed)
-        return {c.name: self._milliseconds(c, draw) for c in self.players("event")}
+        return {c.name: self._milliseconds(c, draw) for c in self.contenders("event")}
 
     def _milliseconds(
         self, contender: StreamContender, draw: tuple[FloatArray, IntArray]
     ) -> float | None:
-        fleet = self.evaluator.play(contender, "event", draw)
+        fleet = self.evaluator.run(contender, "event", draw)
         return None if fleet is None else float(fleet.jct(0).mean()) * 1000
 
     def _rollout(self, point: int, seed: int) -> dict[str, Any]:
@@ -290,21 +290,21 @@ def best_rule_score(stream: ConditionalStream, policy: Learned) -> float:
 # -- processes -------------------------------------------------------------------------
 
 
-_STAGES: dict[ConditionalPlan, Stage] = {}
-"""Stages of a worker process, created once."""
+_SETUPS: dict[ConditionalPlan, Setup] = {}
+"""Setups of a worker process, created once."""
 
 
 def _run_in_worker(plan: ConditionalPlan, step: Step) -> Any:
-    if plan not in _STAGES:
-        _STAGES[plan] = Stage(plan)
-    return _STAGES[plan].run(step)
+    if plan not in _SETUPS:
+        _SETUPS[plan] = Setup(plan)
+    return _SETUPS[plan].run(step)
 
 
 def run_steps(
-    stage: Stage, checkpoint: Checkpoint, progress: Progress
+    setup: Setup, checkpoint: Checkpoint, progress: Progress
 ) -> Iterator[tuple[Step, Any]]:
     """Yield each step with its result, in order, in the processes of the plan."""
-    function = stage.run if stage.plan.processes <= 1 else partial(_run_in_worker, stage.plan)
+    function = setup.run if setup.plan.processes <= 1 else partial(_run_in_worker, setup.plan)
     return checkpoint.run(
-        function, stage.steps(), processes=stage.plan.processes, progress=progress
+        function, setup.steps(), processes=setup.plan.processes, progress=progress
     )

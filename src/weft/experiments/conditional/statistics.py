@@ -13,7 +13,7 @@ from weft.experiments.conditional.runs import (
     PROBABILITIES,
     ROLLOUT,
     WAITINGS,
-    Stage,
+    Setup,
     Step,
 )
 from weft.experiments.harness import describe_machine
@@ -44,7 +44,7 @@ SLOW = "F"
 class ConditionalResults:
     """Results of the steps so far; `document` becomes results.json."""
 
-    stage: Stage
+    setup: Setup
     regular: dict[str, FloatArray] = field(default_factory=dict)
     times: dict[Waiting, dict[str, FloatArray]] = field(default_factory=dict)
     usage: dict[Waiting, dict[str, list[Usage]]] = field(default_factory=dict)
@@ -54,24 +54,24 @@ class ConditionalResults:
 
     def __post_init__(self) -> None:
         """Create empty tables."""
-        plan = self.stage.plan
+        plan = self.setup.plan
         for waiting in WAITINGS:
-            names = [c.name for c in self.stage.players(waiting)]
+            names = [c.name for c in self.setup.contenders(waiting)]
             self.times[waiting] = {
                 name: np.full((len(PROBABILITIES), plan.seeds), np.nan) for name in names
             }
             self.usage[waiting] = {
-                name: [self.stage.evaluator.usage() for _ in PROBABILITIES] for name in names
+                name: [self.setup.evaluator.usage() for _ in PROBABILITIES] for name in names
             }
         self.regular = {
             c.name: np.full((len(PROBABILITIES), plan.regular), np.nan)
-            for c in self.stage.players("event")
+            for c in self.setup.contenders("event")
         }
 
     @property
     def reference(self) -> str:
         """The contender that Figure 3 is relative to."""
-        return "pi4" if "pi4" in self.stage.entered else "index"
+        return "pi4" if "pi4" in self.setup.entered else "index"
 
     def add(self, step: Step, result: Any) -> None:
         """Add the result of a step."""
@@ -81,7 +81,7 @@ class ConditionalResults:
         elif kind == "baseline":
             self.baselines[BASELINE_POINTS[int(place)]] = np.array(result)
         elif kind == "change":
-            self.stage.adaptation.add(str(place), seed, result)
+            self.setup.adaptation.add(str(place), seed, result)
         elif kind == "regular":
             for name, mean in result.items():
                 self.regular[name][int(place), seed - 1] = np.nan if mean is None else mean
@@ -90,7 +90,7 @@ class ConditionalResults:
         elif kind == "training":
             self.document["training"] = result
         else:
-            self.stage.any_graph.add(kind.removeprefix("any "), result)
+            self.setup.any_graph.add(kind.removeprefix("any "), result)
 
     def _add_point(self, point: int, seed: int, result: Any) -> None:
         for waiting in WAITINGS:
@@ -106,10 +106,10 @@ def summarise(found: ConditionalResults, *, quick: bool) -> dict[str, Any]:
         "experiment": "conditional",
         "quick": quick,
         "machine": describe_machine(),
-        "stream": found.stage.stream.name,
+        "stream": found.setup.stream.name,
         "unit": "ms",
-        "jobs": found.stage.plan.jobs,
-        "seeds": found.stage.plan.seeds,
+        "jobs": found.setup.plan.jobs,
+        "seeds": found.setup.plan.seeds,
         "probabilities": list(PROBABILITIES),
         "published_pi4": list(PUBLISHED),
         "bound": [76.0 - 45.0 * p for p in PROBABILITIES],
@@ -117,21 +117,27 @@ def summarise(found: ConditionalResults, *, quick: bool) -> dict[str, Any]:
         "exact": _exact(found),
         "baselines": _baseline_rows(found),
         "grid": [
-            row for w in WAITINGS for c in found.stage.players(w) for row in _grid_rows(found, w, c)
+            row
+            for w in WAITINGS
+            for c in found.setup.contenders(w)
+            for row in _grid_rows(found, w, c)
         ],
-        "summary": [_summary_row(found, w, c) for w in WAITINGS for c in found.stage.players(w)],
+        "summary": [_summary_row(found, w, c) for w in WAITINGS for c in found.setup.contenders(w)],
         "units": [
-            row for w in WAITINGS for c in found.stage.players(w) for row in _unit_rows(found, w, c)
+            row
+            for w in WAITINGS
+            for c in found.setup.contenders(w)
+            for row in _unit_rows(found, w, c)
         ],
-        "adaptation": found.stage.adaptation.document(),
+        "adaptation": found.setup.adaptation.document(),
         "regular": _regular_rows(found),
         "rollouts": _rollout_rows(found),
-        "any_graph": found.stage.any_graph.document(),
+        "any_graph": found.setup.any_graph.document(),
     }
 
 
 def _exact(found: ConditionalResults) -> dict[str, Any]:
-    stream = found.stage.stream.with_jobs(found.stage.plan.checked)
+    stream = found.setup.stream.with_jobs(found.setup.plan.checked)
     arrival, outcome = stream.with_probability("D", [0.5, 0.5]).draw_ticks(1, authors=True)
     to_d = outcome[:, 0] == 1
     jobs = {
@@ -266,9 +272,9 @@ def _unit_rows(
     found: ConditionalResults, waiting: Waiting, contender: StreamContender
 ) -> list[dict[str, Any]]:
     """Return concurrency and busy share of units, and where F runs."""
-    slow, rows = found.stage.evaluator.kinds.index(SLOW), []
+    slow, rows = found.setup.evaluator.kinds.index(SLOW), []
     for p, usage in zip(PROBABILITIES, found.usage[waiting][contender.name], strict=True):
-        for unit, own in found.stage.evaluator.units.items():
+        for unit, own in found.setup.evaluator.units.items():
             share = usage.span * len(own)
             rows.append(
                 {

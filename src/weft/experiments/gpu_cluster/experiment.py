@@ -29,8 +29,8 @@ from weft.experiments.gpu_cluster.runs import (
     ExperimentPlan,
     Point,
     as_arrays,
-    play_point,
     points,
+    run_point,
 )
 from weft.experiments.gpu_cluster.statistics import (
     Arrays,
@@ -72,7 +72,7 @@ def reproduce(
     own = [c.name for c in who]
     units = points(plan, own)
     checkpoint = Checkpoint(folder / "progress.jsonl", fingerprint(plan, own))
-    played = checkpoint.run(play_point, units, processes=plan.processes, progress=progress)
+    played = checkpoint.run(run_point, units, processes=plan.processes, progress=progress)
     results = _describe(plan, who, units, quick=quick) | _statistics(as_arrays(played))
     results["transfer"] = transfer(plan, own, progress=progress)
     results["decision"] = decision_rows(own, rounds=plan.timing_rounds)

@@ -197,7 +197,7 @@ def trade_off(
             case = draw_instance("stream", seed=seed, jobs=jobs, tasks=tasks, load=0.9)
         evaluator = Evaluator(case.workload, stream=not energy)
         for label, policy in policies:
-            found = evaluator.play_policy(policy, case.scenario)
+            found = evaluator.run_policy(policy, case.scenario)
             pair = (
                 (found["makespan"], found["energy"])
                 if energy

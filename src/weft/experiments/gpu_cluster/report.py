@@ -258,7 +258,7 @@ def _transfer(results: Results) -> list[PageBlock]:
     tuned: Columns = [
         Column("tuned_advantage", "after fine-tuning", unit="%", digits=3),
         Column("tuned_kept", "kept after fine-tuning", unit="%", digits=3),
-        Column("tuned_from_home", "makespan over layered", unit="%", digits=2),
+        Column("tuned_from_layered", "makespan over layered", unit="%", digits=2),
         Column("specialist_advantage", "specialist", unit="%", digits=3),
         Column("kept_of_specialist", "kept of specialist", unit="%", digits=3),
         Column("tuned_from_specialist", "fine-tuned over specialist", unit="%", digits=2),
@@ -267,7 +267,7 @@ def _transfer(results: Results) -> list[PageBlock]:
         "policy",
         "structure",
         Column("advantage", "below re-planned HEFT", unit="%", digits=3),
-        Column("home_advantage", "on layered graphs", unit="%", digits=3),
+        Column("layered_advantage", "on layered graphs", unit="%", digits=3),
         Column("kept", "share kept", unit="%", digits=3),
         Column("kept_alone", "single jobs", unit="%", digits=3),
         Column("kept_stream", "streams", unit="%", digits=3),

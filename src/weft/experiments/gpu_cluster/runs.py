@@ -135,7 +135,7 @@ class Point:
         return f"{self.axis} {self.x:g} ccr {self.ccr:g} seed {self.seed}"
 
 
-Played = dict[str, dict[str, list[float] | None]]
+PointResult = dict[str, dict[str, list[float] | None]]
 """Condition -> contender -> metrics, in the order of `FIGURES`; None: did not finish."""
 
 
@@ -230,16 +230,16 @@ class Evaluator:
         """Lower bound on the makespan without copies, if costs equal the estimates."""
         return lower_bound(self.merged)
 
-    def play(self, who: Contender, future: Scenario) -> Figures | None:
+    def run(self, who: Contender, future: Scenario) -> Figures | None:
         """Return the metrics of a contender in a future; None if it does not finish."""
         try:
             if who.planned:
                 return self._replay(who, future)
-            return self.play_policy(policy(who.maker), future)
+            return self.run_policy(policy(who.maker), future)
         except WeftError:
             return None
 
-    def play_policy(self, decider: Policy, future: Scenario) -> Figures:
+    def run_policy(self, decider: Policy, future: Scenario) -> Figures:
         """Return the metrics of a policy; without arrivals it aims at the makespan."""
         if self.workload.jobs > 1 and not self.stream and isinstance(decider, ReplanningPolicy):
             decider = decider.aimed_at("makespan")
@@ -374,12 +374,12 @@ def uniform_links(cluster: Cluster) -> Cluster:
     return dataclasses.replace(cluster, nodes=("node0",) * cluster.p, **fields)
 
 
-def play_point(point: Point) -> Played:
+def run_point(point: Point) -> PointResult:
     """Run all contenders on one draw; the reference only with exact costs."""
     evaluator, futures = draw(point)
     return {
         name: {
-            who: _row(evaluator.play(contender(who), future))
+            who: _row(evaluator.run(contender(who), future))
             for who in point.names
             if name == "static" or contender(who).kind != "reference"
         }
@@ -392,7 +392,7 @@ def _row(figures: Figures | None) -> list[float] | None:
 
 
 def as_arrays(
-    results: Iterable[tuple[Point, Played]],
+    results: Iterable[tuple[Point, PointResult]],
 ) -> dict[tuple[str, float, float, str], dict[str, np.ndarray]]:
     """Return (seeds, metrics) per point and contender; NaN if unfinished."""
     rows: dict[tuple[str, float, float, str], dict[str, list[list[float]]]] = {}

@@ -36,7 +36,7 @@ from weft.policies.replanning.policy import ReplanningPolicy
 from weft.report.statistics import geometric_mean_ratio
 from weft.rng import generator
 
-HOME = "layered"
+TRAINED_ON = "layered"
 """Structure of the training graphs."""
 FOLDERS = ("wfinstances", "tpch_spark", "ml_dags")
 ALONE, STREAM = ("static", "changing"), "stream"
@@ -93,16 +93,16 @@ def draw_structure(structure: str, condition: str, *, seed: int, ccr: float) -> 
     return instance_of([_bound(w, cluster, ccr) for w in graphs], condition, seed=seed, load=LOAD)
 
 
-def play_trial(trial: TransferTrial) -> dict[str, float]:
+def run_trial(trial: TransferTrial) -> dict[str, float]:
     """Return the makespan (stream: mean completion time) of all contenders."""
     case = draw_structure(trial.structure, trial.condition, seed=trial.seed, ccr=trial.ccr)
     evaluator = Evaluator(case.workload, stream=trial.condition == STREAM)
     figure = "jct" if evaluator.stream else "makespan"
     found = {
-        name: evaluator.play_policy(policy(name), case.scenario)[figure] for name in trial.names
+        name: evaluator.run_policy(policy(name), case.scenario)[figure] for name in trial.names
     }
     search = (
-        evaluator.play(contender(SEARCH), case.scenario) if trial.condition == "static" else None
+        evaluator.run(contender(SEARCH), case.scenario) if trial.condition == "static" else None
     )
     return found if search is None else {**found, SEARCH: search["makespan"]}
 
@@ -128,11 +128,11 @@ def transfer(
             structure, condition, ccr, FIRST_SEED + seed, (BASELINES[condition], *learned)
         )
         for seed in range(plan.transfer_seeds)
-        for structure in (HOME, *present)
+        for structure in (TRAINED_ON, *present)
         for condition in BASELINES
         for ccr in TRANSFER_CCRS
     ]
-    played = in_processes(play_trial, trials, processes=plan.processes)
+    played = in_processes(run_trial, trials, processes=plan.processes)
     spans: dict[tuple[str, str, float], list[dict[str, float]]] = {}
     for trial in progress(trials):
         spans.setdefault((trial.structure, trial.condition, trial.ccr), []).append(next(played))
@@ -177,7 +177,7 @@ def fit_and_try(fitting: Fitting) -> Fitted:
         for world in worlds
     }
     return {
-        world: [Evaluator(c.workload).play_policy(better, c.scenario)["makespan"] for c in found]
+        world: [Evaluator(c.workload).run_policy(better, c.scenario)["makespan"] for c in found]
         for world, found in cases.items()
     }
 
@@ -202,8 +202,8 @@ def _row(
     tuned: Mapping[str, tuple[Fitted, Fitted]],
 ) -> dict[str, Any]:
     structure, condition, ccr = key
-    rival, at_home = BASELINES[condition], spans[HOME, condition, ccr]
-    home = _ratio([s[name] for s in at_home], [s[rival] for s in at_home])
+    rival, reference = BASELINES[condition], spans[TRAINED_ON, condition, ccr]
+    layered = _ratio([s[name] for s in reference], [s[rival] for s in reference])
     base = [s[rival] for s in spans[key]]
     ratio = geometric_mean_ratio([s[name] for s in spans[key]], base)
     fitted = tuned.get(structure) if name == TUNABLE and condition in ALONE else None
@@ -218,7 +218,7 @@ def _row(
         "ratio": ratio.estimate,
         "low": ratio.low,
         "high": ratio.high,
-        "home": home,
+        "layered": layered,
         "tuned": after,
         "specialist": specialist,
         "search": _ratio([s[SEARCH] for s in spans[key]], base)
@@ -236,7 +236,7 @@ def overall(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
     Examples
     --------
-    >>> row = {"policy": "replan-switch", "condition": "static", "ccr": 1.0, "home": 0.9}
+    >>> row = {"policy": "replan-switch", "condition": "static", "ccr": 1.0, "layered": 0.9}
     >>> row |= {"tuned": None, "specialist": None, "search": 0.84}
     >>> layered = {**row, "structure": "layered", "ratio": 0.9}
     >>> found = overall([layered, {**row, "structure": "lu", "ratio": 0.92}])
@@ -249,17 +249,17 @@ def overall(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         own, streams = (
             [row for row in every if (row["condition"] == STREAM) == of] for of in (False, True)
         )
-        alone, home, after, specialist = (
+        alone, layered, after, specialist = (
             _mean_ratio([row[key] for row in own])
-            for key in ("ratio", "home", "tuned", "specialist")
+            for key in ("ratio", "layered", "tuned", "specialist")
         )
-        here, all_home, in_stream, stream_home = (
+        here, all_layered, in_stream, stream_layered = (
             _mean_ratio([row[key] for row in part])
             for part in (every, streams)
-            for key in ("ratio", "home")
+            for key in ("ratio", "layered")
         )
         assert here is not None
-        assert all_home is not None
+        assert all_layered is not None
         known = [row for row in own if row["search"] is not None]
         won, there = (
             1 - (_mean_ratio([row[key] for row in known]) or 1.0) for key in ("ratio", "search")
@@ -270,16 +270,18 @@ def overall(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
                 "structure": structure,
                 "ratio": here,
                 "advantage": 1 - here,
-                "home_advantage": 1 - all_home,
-                "kept": _share(here, all_home),
-                "kept_alone": _share(alone, home),
-                "kept_stream": _share(in_stream, stream_home),
+                "layered_advantage": 1 - all_layered,
+                "kept": _share(here, all_layered),
+                "kept_alone": _share(alone, layered),
+                "kept_stream": _share(in_stream, stream_layered),
                 "captured": number(won / there) if there >= 0.01 else None,
                 "specialist_advantage": None if specialist is None else 1 - specialist,
                 "kept_of_specialist": _share(alone, specialist),
                 "tuned_advantage": None if after is None else 1 - after,
-                "tuned_kept": _share(after, home),
-                "tuned_from_home": None if after is None or home is None else after / home - 1,
+                "tuned_kept": _share(after, layered),
+                "tuned_from_layered": None
+                if after is None or layered is None
+                else after / layered - 1,
                 "tuned_from_specialist": None
                 if after is None or specialist is None
                 else after / specialist - 1,

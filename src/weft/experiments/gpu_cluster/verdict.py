@@ -340,7 +340,9 @@ def _transfer(part: str, results: Results, who: str) -> list[Verdict]:
         if r["policy"] == who and r["structure"] != "layered"
     ]
     kept = {r["structure"]: r["kept"] for r in rows if r["kept"] is not None}
-    away = {r["structure"]: r["tuned_from_home"] for r in rows if r["tuned_from_home"] is not None}
+    away = {
+        r["structure"]: r["tuned_from_layered"] for r in rows if r["tuned_from_layered"] is not None
+    }
     split = ""
     for key, words in (("kept_alone", "single jobs"), ("kept_stream", "streams")):
         shares = [r[key] for r in rows if r.get(key) is not None]
