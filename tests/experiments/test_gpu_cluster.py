@@ -1,4 +1,4 @@
-"""The GPU-cluster experiment: everybody plays the same, results come back in order and after a stop, and the page says what was found."""
+"""The GPU-cluster experiment: same draws for all, results in order and after a stop, a report."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ import numpy as np
 import pytest
 
 from weft.experiments.gpu_cluster import experiment as gpu_cluster
-from weft.experiments.gpu_cluster.contenders import ROSTER, contender, gather
-from weft.experiments.gpu_cluster.evaluator import FIGURES, Evaluator, merge
+from weft.experiments.gpu_cluster.contenders import CONTENDERS, contender, entrants
 from weft.experiments.gpu_cluster.runs import (
+    FIGURES,
     FIRST_SEED,
     FULL,
     QUICK,
+    Evaluator,
     ExperimentPlan,
     Point,
     as_arrays,
     draw,
-    play_point,
     points,
+    run_point,
     uniform_links,
 )
-from weft.experiments.progress import Checkpoint, fingerprint, in_processes
+from weft.experiments.harness import Checkpoint, fingerprint, in_processes
 from weft.generators import draw_instance, heterogeneous_gpus
 from weft.model import Workload
 from weft.model.metrics import trace_metrics
@@ -51,6 +52,7 @@ TINY = dataclasses.replace(
     structures=("cholesky", "tpch_spark"),
     tuned=("cholesky",),
     tuning_seconds=1.0,
+    specialist_seconds=1.0,
     ccrs=(0.1, 5.0),
     job_ccrs=(5.0,),
     conditions=("static", "changing"),
@@ -65,20 +67,17 @@ def _point(**changes: Any) -> Point:
     )
 
 
-# -- who plays -------------------------------------------------------------------------
+# -- contenders -------------------------------------------------------------------------
 
 
-def test_everybody_is_named_once_and_missing_ones_are_told() -> None:
-    assert len({c.name for c in ROSTER}) == len(ROSTER)
-    field = gather()
-    known = set(PLANNERS.names()) | set(POLICIES.names())
-    assert {c.maker for c in field.contenders} <= known
-    assert set(field.missing) == {c.name for c in ROSTER if not c.known}
-    assert {"heft", "fifo-deft", "tdca", "eft", "anytime"} <= set(field.names)
+def test_every_contender_has_one_name_and_is_registered() -> None:
+    assert len({c.name for c in CONTENDERS}) == len(CONTENDERS)
+    for c in CONTENDERS:
+        assert c.maker in (PLANNERS if c.planned else POLICIES).names(), c.name
 
 
 def test_points_pair_seeds_and_leave_out_who_does_not_belong() -> None:
-    made = points(FULL, gather().names)
+    made = points(FULL, [c.name for c in entrants()])
     assert len({p.key for p in made}) == len(made)
     assert all("anytime" not in p.names for p in made if p.axis in {"jobs", "stream"})
     assert all("fifo-deft-apart" in p.names for p in made if p.axis == "jobs")
@@ -94,7 +93,7 @@ def test_points_pair_seeds_and_leave_out_who_does_not_belong() -> None:
     } == {("static",)}
 
 
-# -- the arena -------------------------------------------------------------------------
+# -- the evaluator -------------------------------------------------------------------------
 
 
 def test_futures_are_those_of_draw_case() -> None:
@@ -109,32 +108,33 @@ def test_futures_are_those_of_draw_case() -> None:
 @pytest.mark.parametrize("condition", ["static", "changing", "stream"])
 def test_figures_agree_with_the_metrics_of_a_trace(condition: str) -> None:
     case = draw_instance(condition, seed=3, tasks=(15, 25), jobs=3)
-    arena = Evaluator(case.workload, stream=condition == "stream")
+    evaluator = Evaluator(case.workload, stream=condition == "stream")
     trace = simulate(case.workload, "eft", scenario=case.scenario)
-    found, told = arena.measure(trace, case.workload.first_instance), trace_metrics(trace)
+    found = evaluator.measure(trace, case.workload.first_instance)
+    expected = trace_metrics(trace)
     for key, value in (
-        ("makespan", told.makespan),
-        ("speedup", told.speedup),
-        ("slr", told.slr),
-        ("jct", told.jct),
-        ("misses", told.deadline_miss_share),
-        ("energy", told.energy),
-        ("utilisation", told.utilisation),
+        ("makespan", expected.makespan),
+        ("speedup", expected.speedup),
+        ("slr", expected.slr),
+        ("jct", expected.jct),
+        ("misses", expected.deadline_miss_share),
+        ("energy", expected.energy),
+        ("utilisation", expected.utilisation),
     ):
         assert found[key] == pytest.approx(value, rel=1e-12), key
 
 
 def test_merged_jobs_are_the_same_work() -> None:
-    """A plan of all jobs together, replayed without surprises, takes as long as planned, and each task as long as in its own job."""
+    """A plan of all jobs together, replayed with exact costs, takes as long as planned."""
     case = draw_instance("static", seed=4, tasks=(15, 25), jobs=4)
-    merged = merge(case.workload)
+    merged = Evaluator(case.workload).merged
     assert merged.n == case.workload.instances
     for j in range(case.workload.jobs):
         own, first = case.workload.problem_of(j), int(case.workload.first_instance[j])
         assert np.array_equal(merged.durations()[first : first + own.n], own.durations())
     planned = plan(merged, "heft").makespan
-    arena = Evaluator(case.workload)
-    played = arena.play(contender("heft"), case.scenario)
+    evaluator = Evaluator(case.workload)
+    played = evaluator.run(contender("heft"), case.scenario)
     assert played is not None
     assert played["makespan"] == pytest.approx(planned, rel=1e-9)
     assert played["over_bound"] >= 1.0
@@ -142,14 +142,14 @@ def test_merged_jobs_are_the_same_work() -> None:
 
 def test_one_job_is_its_own_problem() -> None:
     case = draw_instance("static", seed=4, tasks=20)
-    assert merge(case.workload) is case.workload.problems[0]
+    assert Evaluator(case.workload).merged is case.workload.problems[0]
 
 
 def test_jobs_planned_apart_never_know_of_each_other() -> None:
-    """Two like jobs, each planned to start at 0 on the quick device: one waits for the other, though another device is idle."""
+    """Two equal jobs planned for the same device: one waits although another device is idle."""
     case = draw_instance("static", seed=4, tasks=20)
     twice = Workload.of(case.workload.problems[0], arrival=[0.0, 0.0])
-    arena = Evaluator(twice)
+    evaluator = Evaluator(twice)
     future = dataclasses.replace(
         case.scenario,
         factor=np.ones(twice.instances),
@@ -157,7 +157,7 @@ def test_jobs_planned_apart_never_know_of_each_other() -> None:
         outcome=np.zeros(0, np.int64),
     )
     apart, together = (
-        arena.play(contender(name), future) for name in ("fifo-deft-apart", "fifo-deft")
+        evaluator.run(contender(name), future) for name in ("fifo-deft-apart", "fifo-deft")
     )
     assert apart is not None
     assert together is not None
@@ -168,14 +168,14 @@ def test_fairness_is_jains_index() -> None:
     """Slowdowns 1 and 3: (1 + 3)^2 / (2 * (1 + 9)) = 0.8."""
     case = draw_instance("static", seed=4, tasks=20)
     twice = Workload.of(case.workload.problems[0], arrival=[0.0, 0.0])
-    arena = Evaluator(twice)
+    evaluator = Evaluator(twice)
     trace = simulate(twice, "eft", seed=0)
     time = trace.job_completion
-    arena.__dict__["paths"] = time / np.array([1.0, 3.0])
-    assert arena.measure(trace, twice.first_instance)["fairness"] == pytest.approx(0.8)
+    evaluator.__dict__["paths"] = time / np.array([1.0, 3.0])
+    assert evaluator.measure(trace, twice.first_instance)["fairness"] == pytest.approx(0.8)
 
 
-def test_a_contender_that_gets_stuck_is_told_not_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_contender_that_does_not_finish_has_no_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
     class Idle:
         name = "idle"
 
@@ -185,8 +185,8 @@ def test_a_contender_that_gets_stuck_is_told_not_raised(monkeypatch: pytest.Monk
         def decide(self, view: object) -> None:
             """Wait for ever."""
 
-    monkeypatch.setattr("weft.experiments.gpu_cluster.evaluator.policy", lambda _: Idle())
-    played = play_point(_point(names=("eft", "heft")))
+    monkeypatch.setattr("weft.experiments.gpu_cluster.runs.policy", lambda _: Idle())
+    played = run_point(_point(names=("eft", "heft")))
     assert played["static"]["eft"] is None
     arrays = as_arrays([(_point(), played)])
     assert np.isnan(arrays["tasks", 20, 1.0, "static"]["eft"]).all()
@@ -201,12 +201,12 @@ def test_uniform_links_keep_the_mean() -> None:
     assert np.array_equal(flat.throughput["k0"], cluster.throughput["k0"])
 
 
-# -- playing and going on ----------------------------------------------------------------
+# -- running and resuming --------------------------------------------------------------
 
 
 def test_the_same_point_gives_the_same_numbers() -> None:
     point = _point(names=("heft", "eft", "anytime"))
-    one, two = play_point(point), play_point(point)
+    one, two = run_point(point), run_point(point)
     assert one == two
     assert "anytime" in one["static"]
     assert "anytime" not in one["noisy"]
@@ -217,7 +217,7 @@ def test_the_same_point_gives_the_same_numbers() -> None:
 
 def test_two_processes_give_the_same_in_the_same_order() -> None:
     units = [_point(seed=s, names=("eft",)) for s in (1, 2, 3)]
-    assert list(in_processes(play_point, units, processes=2)) == [play_point(u) for u in units]
+    assert list(in_processes(run_point, units, processes=2)) == [run_point(u) for u in units]
 
 
 def test_a_run_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
@@ -226,24 +226,24 @@ def test_a_run_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
 
     def noting(point: Point) -> dict[str, Any]:
         played.append(point.seed)
-        return play_point(point)
+        return run_point(point)
 
     path = tmp_path / "progress.jsonl"
-    first = Checkpoint(path, "mark").carry_out(noting, units, processes=1, watch=iter)
+    first = Checkpoint(path, "mark").run(noting, units, processes=1, progress=iter)
     kept = [next(first), next(first)]
     with path.open("a", encoding="utf-8") as file:
         file.write('{"key": "cut o')  # stopped while writing
     played.clear()
-    again = list(Checkpoint(path, "mark").carry_out(noting, units, processes=1, watch=iter))
+    again = list(Checkpoint(path, "mark").run(noting, units, processes=1, progress=iter))
     assert played == [3]
     assert again[:2] == kept
     assert len(Checkpoint(path, "mark").known) == 3  # what came after the cut is whole
     played.clear()
-    list(Checkpoint(path, "another mark").carry_out(noting, units, processes=1, watch=iter))
+    list(Checkpoint(path, "another mark").run(noting, units, processes=1, progress=iter))
     assert played == [1, 2, 3]
 
 
-def test_the_fingerprint_knows_plan_and_players() -> None:
+def test_the_fingerprint_depends_on_plan_and_contenders() -> None:
     assert fingerprint(QUICK, ["a"]) == fingerprint(QUICK, ["a"])
     assert (
         len({fingerprint(QUICK, ["a"]), fingerprint(FULL, ["a"]), fingerprint(QUICK, ["b"])}) == 3
@@ -259,22 +259,9 @@ def _reproduce(
     return gpu_cluster.reproduce(folder, quick=True, plan=plan, names=names)
 
 
-def test_without_learned_policies_the_rivals_are_shown(tmp_path: Path) -> None:
-    plan = dataclasses.replace(
-        TINY, jobs=(), loads=(), devices=(), uniform=(), ccrs=(1.0,), conditions=("static",)
-    )
-    results = _reproduce(tmp_path, plan, ("heft", "eft", "heft-replanned"))
-    assert results["judged"] is None
-    assert results["verdicts"] == []
-    text = gpu_cluster.table(results)
-    assert "over heft-replanned" in text or "contender" in text
-    page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "No learned policy is registered" in page
-
-
 @pytest.fixture(name="stand_in")
 def _stand_in(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Puts a policy in the place of one, so that the test does not hang on what is shipped."""
+    """Replace a policy, so that the test does not depend on the bundled weights."""
 
     def enter(name: str) -> None:
         factories = {**POLICIES._factories, name: lambda: ReplanningPolicy(name, {"ahead": 0.8})}
@@ -326,16 +313,16 @@ def test_everything_at_once(
         "uniform",
         "devices",
     }
-    told = gpu_cluster.table(results)
-    assert "judged: dqn" in told
-    assert "no data, so no transfer to: tpch_spark" in told
+    text = gpu_cluster.table(results)
+    assert "judged: replan-switch" in text
+    assert "no data, so no transfer to: tpch_spark" in text
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     for heading in (
         "Verdict",
         "Stream: jobs arrive",
         "Statistics",
-        "What can be gained at all",
-        "Transfer to structures",
+        "Possible gain",
+        "Transfer to unseen structures",
         "Energy and",
     ):
         assert heading in page

@@ -1,4 +1,4 @@
-"""Fresh graphs like the published ones: what was read off them holds for every draw."""
+"""Random graphs like the published ones: their properties hold for every draw."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from weft.experiments.benchmarks.quality import QualityCase
 from weft.experiments.imitation.amortised import (
     AmortisedRun,
     differences,
-    room,
+    possible_gain,
+    published_like_cases,
     table_of,
-    twin_cases,
     wide_cases,
 )
-from weft.experiments.imitation.published_like import RECIPES, twin
+from weft.experiments.imitation.published_like import RECIPES, draw_graph
 from weft.formats import load
 from weft.generators import measure_ccr
 from weft.model import Problem
@@ -25,7 +25,7 @@ from weft.planners.search.clock import Clock, processor_time
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.name)
 def test_a_draw_has_the_size_the_ratio_and_one_way_in_and_out(recipe) -> None:
-    problem = twin(recipe, 3)
+    problem = draw_graph(recipe, 3)
     workflow = problem.workflow
     assert (problem.n, problem.p) == (recipe.tasks, recipe.devices)
     assert measure_ccr(problem) == pytest.approx(recipe.ccr)
@@ -38,8 +38,8 @@ def test_a_draw_has_the_size_the_ratio_and_one_way_in_and_out(recipe) -> None:
     )
     related = np.linalg.matrix_rank(seconds, tol=1e-6 * seconds.max()) == 1
     assert related == recipe.related
-    assert (twin(recipe, 3).durations() == seconds).all()
-    assert not np.array_equal(twin(recipe, 4).durations(), seconds)
+    assert (draw_graph(recipe, 3).durations() == seconds).all()
+    assert not np.array_equal(draw_graph(recipe, 4).durations(), seconds)
 
 
 def test_edges_are_as_many_as_in_the_published_graphs(data) -> None:
@@ -51,19 +51,22 @@ def test_edges_are_as_many_as_in_the_published_graphs(data) -> None:
     ]
     published = [load(folder / f"{name}.json") for name in known]
     drawn = [
-        twin(recipe, seed) for recipe in RECIPES if recipe.shape == "layered" for seed in range(3)
+        draw_graph(recipe, seed)
+        for recipe in RECIPES
+        if recipe.shape == "layered"
+        for seed in range(3)
     ]
     edges = [np.mean([p.m / p.n for p in some]) for some in (published, drawn)]
     assert edges[1] == pytest.approx(edges[0], rel=0.1)
 
 
 def test_sets_hold_three_ratios() -> None:
-    for cases in (twin_cases(1), wide_cases(1)):
+    for cases in (published_like_cases(1), wide_cases(1)):
         assert {case.ccr for case in cases} == {0.1, 1.0, 5.0}
 
 
 def test_tables_by_hand() -> None:
-    """HEFT 10 everywhere. One graph a ratio: a makes 9, b makes 8: 10 % and 20 % below, and log(8 / 9) between them."""
+    """HEFT 10 everywhere, one graph per CCR: a has 9, b has 8: 10 % and 20 % below, log(8 / 9)."""
     runs = [
         AmortisedRun(f"g{c}", c, name, 0.1, 0, value, 10.0, 0.1)
         for c in (0.1, 1.0, 5.0)
@@ -78,11 +81,11 @@ def test_tables_by_hand() -> None:
     assert row["1 error"] is None
 
 
-def test_room_is_nothing_where_heft_is_the_best() -> None:
+def test_no_gain_is_possible_where_heft_is_the_best() -> None:
     chain = Problem.from_arrays(
         [[1.0, 2.0], [1.0, 2.0]], [[0, 1]], [1.0]
     )  # 2 s on the first device: the bound
-    rows = room([QualityCase("chain", chain, 0.1)], seconds=(0.02,))
+    rows = possible_gain([QualityCase("chain", chain, 0.1)], seconds=(0.02,))
     assert [row["below"] for row in rows] == pytest.approx([0.0, 0.0])
 
 

@@ -10,27 +10,27 @@ import pytest
 import weft
 from weft.cli.main import main
 from weft.errors import InvalidInput
-from weft.experiments.shift import experiment as shift
-from weft.experiments.shift.cluster import cluster_problem, learner
+from weft.experiments.shift import runs
 from weft.experiments.shift.contenders import (
     fixed_fractions,
     forest_rows,
     make_dqn,
     make_hybrid,
     play,
-    play_stream,
     train_forest,
     training_tasks,
 )
+from weft.experiments.shift.runs import cluster_problem, hybrid_policy
+from weft.experiments.shift.statistics import within
 from weft.experiments.shift.tasks import (
     CPU,
     GPU,
     SHIFTED,
     Tasks,
+    TaskSequence,
     document_tasks,
+    sequences,
     split_seconds,
-    streams,
-    within,
 )
 from weft.learn.durations.bandit import EnsembleBandit, _forward, _gradient
 from weft.learn.durations.hybrid import HybridChooser, HybridPolicy
@@ -54,6 +54,10 @@ def tasks(test_set) -> Tasks:
     return test_set[0]
 
 
+def first(tasks: Tasks, count: int) -> TaskSequence:
+    return TaskSequence("", "", tasks.features[:count], tasks.seconds[:count])
+
+
 # -- the document ---------------------------------------------------------------
 
 
@@ -64,7 +68,8 @@ def test_the_first_tasks_are_the_documents(tasks):
 
 
 def test_physics_of_one_task():
-    # (4000 / 1000)^1.5 / (1.5 + 0.5) = 4 s; speedup 1 + 3 * 1.5 = 5.5; 8000 MB / 16000 MB/s = 0.5 s.
+    # (4000 / 1000)^1.5 / (1.5 + 0.5) = 4 s; speedup 1 + 3 * 1.5 = 5.5; 8000 MB / 16000 MB/s = 0.5
+    # s.
     task = Tasks(np.array([4000.0]), np.array([1.5]), np.array([8000.0]))
     assert task.seconds[0].tolist() == [4.0, 4.0 / 5.5 + 0.5]
     assert split_seconds(task.seconds, 0.25)[0] == pytest.approx(0.25 * (4 / 5.5 + 0.5) + 0.75 * 4)
@@ -96,7 +101,7 @@ def test_the_forest_stays_on_the_gpu(training, tasks):
 
 
 def test_hybrid_is_within_five_percent_of_optimal(training, tasks):
-    played = play(make_hybrid(training), tasks.features, tasks.seconds)
+    played = play(make_hybrid(training), tasks)
     assert played.device[0] == GPU  # it starts where the offline data sends it
     assert played.total <= 13.6
 
@@ -106,41 +111,42 @@ def test_the_dqn_starts_on_the_gpu_and_leaves_it(training, tasks):
     for seed in range(3):
         agent = make_dqn(training, seed)
         assert (agent.best(tasks.features) == GPU).all()
-        totals.append(play(agent, tasks.features[:200], tasks.seconds[:200]).total)
+        totals.append(play(agent, first(tasks, 200)).total)
     rest = float(tasks.seconds[200:, CPU].sum())
     assert np.mean(totals) + rest <= 18.0  # nothing is left to explore by then
 
 
 def test_after_a_reversed_shift_hybrid_is_back_within_fifty_tasks(training, tasks):
-    for stream in streams(tasks)[:2]:
-        spent = play_stream(make_hybrid(training), stream).seconds
+    for stream in sequences(tasks)[:2]:
+        spent = play(make_hybrid(training), stream).seconds
         assert len(stream.changes) >= 2
         for change in stream.changes:
             assert within(stream, spent, change) <= 1.1
 
 
 def test_hybrid_survives_a_drift_and_a_slow_device(training, tasks):
-    _, _, gradual, device = streams(tasks)
-    assert play_stream(make_hybrid(training), gradual).total <= 1.05 * gradual.optimal.sum()
-    spent = play_stream(make_hybrid(training), device).seconds
+    _, _, gradual, device = sequences(tasks)
+    assert play(make_hybrid(training), gradual).total <= 1.05 * gradual.optimal.sum()
+    spent = play(make_hybrid(training), device).seconds
     assert within(device, spent, 250) <= 1.25
 
 
 def test_probes_keep_to_their_budget():
-    # Two devices, one ten times slower for ever: a probe loses 9 times the task, so 0.02 a task allows one in 450.
+    # Two devices, one ten times slower for ever: a probe loses 9 times the task, so 0.02 a task
+    # allows one in 450.
     def model(seconds: float) -> DurationModel:
         made = DurationModel(("size",), logs=("size",))
         made.fit([[1.0], [2.0], [4.0]], np.array([1.0, 2.0, 4.0]) * seconds)
         return made
 
     chooser = HybridChooser([model(1.0), model(10.0)], probing=0.02, drift=1.0)
-    features = np.full((2000, 1), 2.0)
-    played = play(chooser, features, np.tile([2.0, 20.0], (2000, 1)))
+    tasks = TaskSequence("", "", np.full((2000, 1), 2.0), np.tile([2.0, 20.0], (2000, 1)))
+    played = play(chooser, tasks)
     assert 1 <= chooser.probes <= 2000 * 0.02 / 9 + 1
     assert chooser.probe_seconds == pytest.approx(18.0 * chooser.probes, rel=0.05)
     assert int(played.device.sum()) == chooser.probes
     silent = HybridChooser([model(1.0), model(10.0)], probing=0.0, drift=1.0)
-    assert play(silent, features, np.tile([2.0, 20.0], (2000, 1))).device.sum() == 0
+    assert play(silent, tasks).device.sum() == 0
 
 
 def test_a_device_that_is_not_allowed_is_never_chosen(training, tasks):
@@ -171,9 +177,7 @@ def test_the_gradient_is_the_slope():
 
 
 def test_the_same_seed_learns_the_same(training, tasks):
-    one, other = (
-        play(make_dqn(training, 7), tasks.features[:60], tasks.seconds[:60]) for _ in range(2)
-    )
+    one, other = (play(make_dqn(training, 7), first(tasks, 60)) for _ in range(2))
     assert one.device.tolist() == other.device.tolist()
 
 
@@ -184,7 +188,7 @@ def test_hybrid_in_the_simulator_beats_what_never_learns(training, tasks):
     problem = cluster_problem(tasks)
     workload = Workload.of(problem)
     traces = {
-        name: weft.simulate(workload, learner(training, tasks, learning=name == "hybrid"))
+        name: weft.simulate(workload, hybrid_policy(training, tasks, learning=name == "hybrid"))
         for name in ("hybrid", "offline")
     }
     for trace in traces.values():
@@ -223,17 +227,17 @@ def test_the_verb_writes_results_and_a_page(tmp_path, capsys, monkeypatch):
         agent.pretrain(tasks.features, tasks.seconds, steps=20)
         return agent
 
-    monkeypatch.setattr(shift, "SEEDS", 2)
-    monkeypatch.setattr(shift, "make_dqn", small_agent)
+    monkeypatch.setattr(runs, "SEEDS", 2)
+    monkeypatch.setattr(runs, "make_dqn", small_agent)
     assert main(["reproduce", "shift", "--quick", "--out", str(tmp_path / "out"), "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert printed == json.loads((tmp_path / "out" / "results.json").read_text())
     rows = {row["strategy"]: row for row in printed["strategies"]}
     assert {
         name: round(rows[name]["makespan"], 2)
-        for name, seconds in shift.DOCUMENT.items()
+        for name, seconds in runs.DOCUMENT.items()
         if name != "RL Agent (DQN)"
-    } == {name: seconds for name, seconds in shift.DOCUMENT.items() if name != "RL Agent (DQN)"}
+    } == {name: seconds for name, seconds in runs.DOCUMENT.items() if name != "RL Agent (DQN)"}
     page = (tmp_path / "out" / "report.html").read_text()
     assert "Regret" in page
     assert "122.92" in page

@@ -13,9 +13,6 @@ pytest.importorskip("onnxruntime", reason="needs onnxruntime: pip install 'weft[
 
 from weft.cli.main import BAD_INPUT, DONE, main  # noqa: E402
 from weft.errors import InvalidInput  # noqa: E402
-from weft.experiments.imitation import experiment as deepsched  # noqa: E402
-from weft.experiments.imitation import speed as deepsched_speed  # noqa: E402
-from weft.experiments.imitation import turnaround as deepsched_turnaround  # noqa: E402
 from weft.learn.imitation.deepsched import data, paper  # noqa: E402
 from weft.learn.imitation.deepsched.examples import example_of, stacked  # noqa: E402
 from weft.learn.imitation.deepsched.paper import PaperNet  # noqa: E402
@@ -147,65 +144,3 @@ def test_paper_learns_the_one_machine_and_decodes_validly(tmp_path):
     by_onnx = session.run(None, {"machines": machines[None], "tasks": tasks[None]})
     for a, b in zip(paper.paper_answer(net, machines, tasks), by_onnx, strict=True):
         assert np.allclose(a, b[0], rtol=1e-4, atol=1e-5)
-
-
-# -- the experiment ----------------------------------------------------------------------
-
-
-def test_reproduce_writes_what_it_found(tmp_path, monkeypatch, capsys):
-    monkeypatch.delenv("WEFT_DATA", raising=False)
-    tiny = deepsched.ImitationPlan(
-        problems=1,
-        samples=6,
-        epochs=2,
-        shapes=2,
-        lists=1,
-        seconds=0.02,
-        draws=1,
-        wide=1,
-        seeds=1,
-        long=(),
-    )
-    monkeypatch.setattr(deepsched, "QUICK", tiny)
-    monkeypatch.setattr(deepsched, "TASKS", 120)
-    monkeypatch.setattr(deepsched_turnaround, "SIZES", ((10, 30), (30, 60), (60, 120)))
-    monkeypatch.setattr(
-        deepsched_turnaround,
-        "batch_problems",
-        lambda seed, batch: [data.draw_problem(batch, tasks=20 + batch, devices=3)],
-    )
-    monkeypatch.setattr(deepsched_speed, "SIZES", (20, 40, 60))
-    monkeypatch.setattr(deepsched_speed, "DEVICES", 4)
-    assert main(["reproduce", "deepsched", "--quick", "--out", str(tmp_path)]) == DONE
-    text = capsys.readouterr().out
-    assert "Imitating a compiled HEFT saves nothing" in text
-    results = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
-    assert results["lists_from_repository"] is False
-    assert {row["contender"] for row in results["speed"]} == {"HEFT", "deepsched", "paper", "GA"}
-    assert {row["runtime"] for row in results["speed"]} == {"compiled", "torch", "onnxruntime"}
-    assert {row["group"] for part in results["turnaround"].values() for row in part} == {
-        "seen",
-        "unseen",
-        "paper's seen",
-        "paper's unseen",
-        "other structures",
-        "job lists",
-    }
-    heft = [
-        row["over_heft"]
-        for part in results["turnaround"].values()
-        for row in part
-        if row["contender"] == "HEFT"
-    ]
-    assert heft == [1.0] * len(heft)
-    page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "<svg" in page
-    assert "Table I" in page
-
-
-def test_turnaround_counts_from_arrival():
-    # Two jobs of 2 s on one device, arriving at 0 and 1: finished at 2 and 4, so 2 s and 3 s.
-    from weft.model import Workload
-
-    workload = Workload.of(Problem.from_arrays([[2.0]]), arrival=[0.0, 1.0])
-    assert deepsched_turnaround.turnaround(workload, deepsched_turnaround.heft) == 2.5

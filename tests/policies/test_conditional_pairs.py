@@ -176,7 +176,7 @@ def test_call_graphs_of_services(data, monkeypatch):
     monkeypatch.setenv("WEFT_DATA", str(data))
     trial = AnyGraph(policy_of(first_parameters(), 0), streams=2, jobs=60)
     for kind, at in trial.steps:
-        trial.take(kind, trial.play(kind, at))
+        trial.add(kind, trial.run(kind, at))
     assert {kind: found["streams"] for kind, found in trial.document()["sets"].items()} == {
         "random": 2,
         "larger": 1,

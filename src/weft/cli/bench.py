@@ -1,4 +1,4 @@
-"""`weft bench`: how fast it is here, and how good its plans are at equal time."""
+"""`weft bench`: measure speed, and plan quality at equal time budgets."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ EXAMPLE = """  weft bench --quick --out speed.json
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say the arguments of the verb."""
-    parser.add_argument("--quick", action="store_true", help="leave out what takes minutes")
+    """Add the arguments."""
+    parser.add_argument("--quick", action="store_true", help="leave out long measurements")
     parser.add_argument(
         "--conditional",
         action="store_true",
@@ -33,15 +33,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         help="graphs with best known makespans (results.json); default: generated ones",
     )
-    parser.add_argument("--out", type=Path, metavar="JSON", help="also write the figures here")
+    parser.add_argument("--out", type=Path, metavar="JSON", help="also write the values here")
 
 
 def run(args: argparse.Namespace) -> None:
-    """Measure and print."""
+    """Measure and print the table."""
     if args.graphs is not None and not args.quality:
         raise InvalidInput("--graphs goes with --quality")
     if args.conditional and args.quality:
-        raise InvalidInput("--conditional and --quality are two benchmarks; ask for one")
+        raise InvalidInput("--conditional and --quality are two benchmarks; give one of them")
     if args.quality:
         _quality(args)
     else:
@@ -71,12 +71,14 @@ def _quality(args: argparse.Namespace) -> None:
         emit(document)
         return
     print(
-        f"{len(cases)} graphs; mean gap to the best known makespan, by ratio of communication to computation, then by size\n"
+        f"{len(cases)} graphs; mean gap to the best known makespan, by ratio of communication to "
+        "computation, then by size\n"
     )
     for by in ("ccr", "tasks"):
         print(quality.table(quality.summary(scores, by=by)) + "\n")
     print(
-        f"The decoder makes {rate:,.0f} schedules a second of processor time (50 tasks, 8 devices)."
+        f"The decoder makes {rate:,.0f} schedules per second of processor time (50 tasks, 8 "
+        "devices)."
     )
 
 
@@ -99,7 +101,8 @@ def _speed(args: argparse.Namespace) -> None:
     machine = document["machine"]
     assert isinstance(machine, dict)
     print(
-        f"{machine['processor']}, {machine['cores']} cores, {machine['memory_gb']} GB, Python {machine['versions']['python']}\n"
+        f"{machine['processor']}, {machine['cores']} cores, {machine['memory_gb']} GB, Python "
+        f"{machine['versions']['python']}\n"
     )
     print(speed.table(lines))
     print("\nSeconds of processor time.")

@@ -94,26 +94,20 @@ def run(args: argparse.Namespace) -> None:
 def _document(
     stream: str, points: list[float] | None, seeds: range, parts: dict[str, list[FloatArray]]
 ) -> dict[str, Any]:
+    from weft.report.statistics import half_width
+
     rows = [
         {
             "policy": name,
             "probability": None if points is None else points[i],
             "mean": times.mean(),
-            "half_width": _half_width(times),
+            "half_width": half_width(times),
             "seeds": times,
         }
         for name, found in parts.items()
         for i, times in enumerate(found)
     ]
     return {"stream": stream, "unit": "s", "seeds": list(seeds), "rows": rows}
-
-
-def _half_width(times: FloatArray) -> float:
-    """Half the 95 % confidence interval of the mean over seeds, by the t distribution."""
-    from scipy.stats import t
-
-    n = len(times)
-    return float(t.ppf(0.975, n - 1) * times.std(ddof=1) / n**0.5) if n > 1 else float("nan")
 
 
 def _text(
@@ -134,7 +128,9 @@ def _text(
 
 
 def _cell(times: FloatArray) -> str:
-    width = f" ± {_half_width(times) * 1000:.2f}" if len(times) > 1 else ""
+    from weft.report.statistics import half_width
+
+    width = f" ± {half_width(times) * 1000:.2f}" if len(times) > 1 else ""
     return f"{times.mean() * 1000:.2f}{width}"
 
 

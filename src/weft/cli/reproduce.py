@@ -1,4 +1,4 @@
-"""`weft reproduce`: the experiments of the source documents, their numbers beside ours."""
+"""`weft reproduce`: run the experiment of a source document."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ EXAMPLE = """  weft reproduce conditional --quick
 
 EXPERIMENTS = {
     "conditional": "weft.experiments.conditional.experiment",
-    "deepsched": "weft.experiments.imitation.experiment",
     "gpu-cluster": "weft.experiments.gpu_cluster.experiment",
+    "imitation": "weft.experiments.imitation.experiment",
     "shift": "weft.experiments.shift.experiment",
 }
-"""Name -> module with `reproduce(folder, quick=, watch=)` and `table(results)`; `watch` is given the list of steps."""
+"""Name -> module with `reproduce(folder, quick=, progress=)` and `table(results)`."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say the arguments of the verb."""
+    """Add the arguments."""
     parser.add_argument("name", metavar="NAME", help=f"one of: {', '.join(EXPERIMENTS)}")
     parser.add_argument(
-        "--quick", action="store_true", help="fewer repetitions: a few minutes at most"
+        "--quick", action="store_true", help="fewer repetitions: at most a few minutes"
     )
     parser.add_argument(
-        "--out", type=Path, metavar="FOLDER", help="where to write (default: reproduce/NAME)"
+        "--out", type=Path, metavar="FOLDER", help="folder to write to (default: reproduce/NAME)"
     )
 
 
 def run(args: argparse.Namespace) -> None:
-    """Reproduce, write and print."""
+    """Run the experiment, write its files and print its table."""
     from weft.cli.output import emit, progress
 
     if args.name not in EXPERIMENTS:
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> None:
     results = experiment.reproduce(
         folder,
         quick=args.quick,
-        watch=lambda steps: progress(steps, total=len(steps), what=f"reproduce {args.name}"),
+        progress=lambda steps: progress(steps, total=len(steps), what=f"reproduce {args.name}"),
     )
     if args.json:
         emit(results)

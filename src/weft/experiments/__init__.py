@@ -1,1 +1,14 @@
-"""Measurements that can be run again: how fast weft is, and what the sources report."""
+"""Experiments of the source documents, and benchmarks.
+
+Each experiment has a module `experiment` with `reproduce(folder, quick=, progress=)` and
+`table(results)`; `weft reproduce NAME` runs it and `weft bench` runs the benchmarks.
+
+harness      processes, checkpoints, machine description, result files
+conditional  conditional task graphs on CPUs and batching GPUs
+gpu_cluster  workflows on a heterogeneous GPU cluster
+imitation    networks that imitate HEFT (DeepSched) or a search
+shift        learned device choice under a shift of the workload
+benchmarks   speed and plan quality
+"""
+
+__all__ = ["benchmarks", "conditional", "gpu_cluster", "harness", "imitation", "shift"]

@@ -60,6 +60,24 @@ def paired_t_test(first: ArrayLike, second: ArrayLike) -> PairedTest:
     return PairedTest(mean, float(t), float(2 * student.sf(abs(t), n - 1)), mean / spread, n)
 
 
+def half_width(values: ArrayLike) -> float:
+    """Return half the 95 % confidence interval of a mean by the t distribution.
+
+    NaN for fewer than two values, or if a value is not finite.
+
+    Examples
+    --------
+    >>> round(half_width([1.0, 3.0]), 3)  # deviation of the mean 1, t(0.975, 1) = 12.706
+    12.706
+    """
+    column = np.asarray(values, float)
+    if len(column) < 2 or not np.isfinite(column).all():
+        return float("nan")
+    from scipy.stats import t
+
+    return float(t.ppf(0.975, len(column) - 1) * column.std(ddof=1) / np.sqrt(len(column)))
+
+
 def bootstrap_mean(
     values: ArrayLike, *, confidence: float = 0.95, draws: int = 10_000, seed: int = 0
 ) -> Interval:

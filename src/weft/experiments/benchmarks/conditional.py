@@ -1,7 +1,7 @@
-"""How fast learning and deciding are for streams of conditional jobs, with the peers beside them. Behind `weft bench --conditional`.
+"""Training and decision speed for streams of conditional jobs, with peers.
 
-All in processor time of one thread. The environment is stepped with actions of a rule, so that the states are those of a working
-system; only the steps are timed, observations and masks included.
+All values are processor time of one thread. A rule gives the actions of the environment, so that
+states are realistic; only the steps are timed, observations and masks included.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ from weft.sim.vector.batch import StepBatch, StepOptions
 STREAM = "conditional-paper"
 POLICIES = ("conditional-pi4", "conditional-best")
 SIMULATIONS = 256
-WHOLE = 5_000_000
-"""Samples of a training in the paper."""
+PAPER_SAMPLES = 5_000_000
+"""Training samples in the paper."""
 AUTHORS = "authors' environment: 6 to 7 thousand"
-"""Their simulator with observations, as measured for the comparison; it is not run here."""
+"""Their simulator with observations, measured once; it does not run here."""
 
 
 def measures(*, quick: bool = False) -> Iterator[BenchMeasure]:
-    """Run the measurements one by one; `quick` trains for a tenth of the samples and works out the rest."""
+    """Yield the measurements; `quick` extrapolates from a tenth of the samples."""
     if find_spec("torch") is None:
         raise MissingExtra("torch", "learn")
     stream = load_stream(STREAM).with_jobs(2000)
     yield environment(stream, steps=1000 if quick else 4000)
-    yield training(stream, samples=WHOLE // 10 if quick else WHOLE)
+    yield training(stream, samples=PAPER_SAMPLES // 10 if quick else PAPER_SAMPLES)
     for name in POLICIES:
         yield decision(stream, name, times=2000 if quick else 20_000)
 
 
 def count() -> int:
-    """Number of lines `measures` gives."""
+    """Return the number of measurements."""
     return 2 + len(POLICIES)
 
 
@@ -54,7 +54,7 @@ def count() -> int:
 
 
 def environment(stream: ConditionalStream, *, steps: int) -> BenchMeasure:
-    """Steps a second of many simulations at once, and of one behind Gymnasium's interface."""
+    """Measure steps per second of many simulations, and of one in Gymnasium."""
     fleet = StepBatch(stream, SIMULATIONS, StepOptions(idle="event"))
     many = steps * SIMULATIONS / _stepping(fleet, steps)
     figures: dict[str, object] = {"simulations": SIMULATIONS, "steps_per_second": many}
@@ -64,7 +64,7 @@ def environment(stream: ConditionalStream, *, steps: int) -> BenchMeasure:
         figures["gymnasium_steps_per_second"] = one
         beside = f"one simulation in Gymnasium: {one:,.0f}; {beside}"
     return BenchMeasure(
-        "environment steps a second, with observations and masks",
+        "environment steps per second, with observations and masks",
         f"{many:,.0f}",
         "500,000",
         beside,
@@ -73,7 +73,7 @@ def environment(stream: ConditionalStream, *, steps: int) -> BenchMeasure:
 
 
 def _stepping(fleet: StepBatch, steps: int) -> float:
-    """Seconds that steps take; choosing what to do is not counted."""
+    """Return the seconds of all steps, without the choice of actions."""
     rule, actions = (
         ConditionalRule("shortest-remaining"),
         np.zeros((fleet.size, fleet.units), np.int64),
@@ -93,10 +93,10 @@ def _gymnasium_rate(stream: ConditionalStream, steps: int) -> float:
 
     env = ConditionalEnv(stream, options=StepOptions(idle="event"))
     env.reset(seed=0)
-    rule, actions = ConditionalRule("shortest-remaining"), np.zeros((1, env.batch.units), np.int64)
+    rule, actions = ConditionalRule("shortest-remaining"), np.zeros((1, env.fleet.units), np.int64)
     spent = 0.0
     for _ in range(steps):
-        rule.choose(env.batch, actions)
+        rule.choose(env.fleet, actions)
         begin = time.process_time()
         ended = env.step(actions[0])[2]
         spent += time.process_time() - begin
@@ -111,7 +111,7 @@ def _gymnasium_rate(stream: ConditionalStream, steps: int) -> float:
 def training(
     stream: ConditionalStream, *, samples: int, peer_samples: int = 131_072
 ) -> BenchMeasure:
-    """Samples a second of PPO, ours and sb3-contrib's, with the same environment, network and passes over the data."""
+    """Measure samples per second of PPO, ours and sb3-contrib's, with equal settings."""
     from weft.learn.conditional.training import recipe_of, train_policy
 
     settings = dataclasses.replace(
@@ -122,14 +122,15 @@ def training(
     )  # compiled, or read from the cache
     _, found = train_policy(stream, "pi4", settings=settings)
     rate = found.samples / found.cpu_seconds
-    whole = WHOLE / rate
+    whole = PAPER_SAMPLES / rate
     figures: dict[str, object] = {
         "samples": found.samples,
         "cpu_seconds": found.cpu_seconds,
         "samples_per_second": rate,
         "5e6_seconds": whole,
     }
-    told = f"{rate:,.0f}; 5 M samples {'take' if samples >= WHOLE else 'would take'} {whole:.0f} s"
+    verb = "take" if samples >= PAPER_SAMPLES else "would take"
+    text = f"{rate:,.0f}; 5 M samples {verb} {whole:.0f} s"
     beside = "sb3-contrib is not installed: pip install sb3-contrib"
     if find_spec("sb3_contrib") is not None:
         from weft.learn.conditional.peers import reference_rate
@@ -137,14 +138,14 @@ def training(
         theirs = reference_rate(stream, peer_samples, settings, size=SIMULATIONS)
         figures["reference_samples_per_second"] = theirs
         beside = f"sb3-contrib's MaskablePPO: {theirs:,.0f} ({rate / theirs:.1f} times slower)"
-    return BenchMeasure("PPO samples a second", told, "5 M in 240 s", beside, figures)
+    return BenchMeasure("PPO samples per second", text, "5 M in 240 s", beside, figures)
 
 
 # -- one decision ----------------------------------------------------------------------
 
 
 def decision(stream: ConditionalStream, name: str, *, times: int) -> BenchMeasure:
-    """Microseconds from an observation and a mask to the actions of all units."""
+    """Measure microseconds from observation and mask to the actions of all units."""
     from weft.learn.conditional.peers import with_onnxruntime, with_torch
 
     policy = NetworkPolicy(read_network(name))
@@ -157,22 +158,23 @@ def decision(stream: ConditionalStream, name: str, *, times: int) -> BenchMeasur
     if find_spec("onnxruntime") is not None:
         spent["onnxruntime"] = _with(with_onnxruntime(policy.network), cases, times // 4)
     micro = {how: seconds * 1e6 for how, seconds in spent.items()}
-    told = f"{micro['compiled loop']:.2f} us; called from Python {micro['compiled, called from Python']:.2f} us"
+    called = micro["compiled, called from Python"]
+    text = f"{micro['compiled loop']:.2f} us; called from Python {called:.2f} us"
     beside = ", ".join(
         f"{how} {micro[how]:.1f} us" for how in ("torch", "onnxruntime") if how in micro
     )
     beside += "; authors: below 20 us"
-    return BenchMeasure(f"one decision of {name}", told, "5 us", beside, {"microseconds": micro})
+    return BenchMeasure(f"one decision of {name}", text, "5 us", beside, {"microseconds": micro})
 
 
 class Cases(tuple[Numbers, BoolArray, IntArray, IntArray]):
-    """(n, inputs) observations, (n, units, actions) masks, (n, kinds) queues, (units,) batches."""
+    """Observations (n, inputs), masks (n, units, actions), queues and batch sizes."""
 
     __slots__ = ()
 
 
 def _cases(stream: ConditionalStream, policy: NetworkPolicy, size: int = 256) -> Cases:
-    """States of a working system."""
+    """Return states after 300 steps of a rule."""
     fleet = StepBatch(stream, size, policy.options)
     rule, actions = ConditionalRule("shortest-remaining"), np.zeros((size, fleet.units), np.int64)
     steps = fleet.reset(0)
@@ -198,7 +200,7 @@ def choose_again(
     action: IntArray,
     times: int,
 ) -> None:
-    """Decide for one case after the other."""
+    """Choose actions for one case after the other."""
     for i in range(times):
         at = i % len(seen)
         for k in range(len(remaining)):
@@ -234,7 +236,7 @@ def _from_python(policy: NetworkPolicy, cases: Cases, times: int) -> float:
 
 
 def _pick(logits: Numbers, mask: BoolArray, ready: IntArray, capacity: IntArray) -> list[int]:
-    """What `choose` does after the network, for runtimes that give preferences only."""
+    """Choose actions like `choose`, for runtimes that only return logits."""
     left, kinds, chosen = ready.tolist(), len(ready), []
     for u, row in enumerate(np.where(mask, logits, -np.inf).tolist()):
         allowed = [x if a >= kinds or left[a] > 0 else -np.inf for a, x in enumerate(row)]
@@ -257,7 +259,7 @@ def _with(prefer: Callable[[Numbers], Numbers], cases: Cases, times: int) -> flo
 
 
 def _seconds(work: Callable[[], None], times: int) -> float:
-    """Processor seconds of one of so many times; the best of three runs."""
+    """Return processor seconds per repetition, the best of three runs."""
     spent = []
     for _ in range(3):
         begin = time.process_time()

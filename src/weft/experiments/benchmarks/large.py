@@ -1,4 +1,7 @@
-"""One large plan in a process of its own, so that its peak memory is its own: ``python -m weft.experiments.benchmarks.large TASKS DEVICES``."""
+"""One large plan in its own process, so that the peak memory is that of the plan.
+
+Run it with ``python -m weft.experiments.benchmarks.large TASKS DEVICES``.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import time
 
 import numpy as np
 
-from weft.experiments.machine import peak_memory
+from weft.experiments.harness import peak_memory
 from weft.model import Problem
 from weft.planners import plan
 from weft.rng import generator
@@ -17,9 +20,10 @@ from weft.rng import generator
 def layered(
     n: int, p: int, *, seed: int = 0, degree: int = 3, dense: bool = False
 ) -> dict[str, object]:
-    """Return the arguments of `Problem.from_arrays` for a layered graph with one source and one sink, sqrt(n) tasks a layer.
+    """Return arguments of `Problem.from_arrays` for a layered graph.
 
-    Each task has up to `degree` parents in the layer above. With `dense`, costs are an (n, p) matrix instead of work and speed.
+    There is one source and one sink. Layers have sqrt(n) tasks with up to `degree` parents each.
+    With `dense`, costs are an (n, p) matrix instead of work and speed.
 
     Examples
     --------
@@ -56,8 +60,9 @@ def layered(
 
 
 def measure(n: int, p: int) -> dict[str, float]:
-    """Plan with HEFT: seconds to build the problem and to plan it, and the peak memory of the process."""
-    plan(Problem.from_arrays(**layered(50, 2)), "heft")  # type: ignore[arg-type]  # compiled, or read from the cache, before the clock runs
+    """Plan with HEFT; return build and plan seconds, and peak memory."""
+    # Compile, or read from the cache, before the measurement.
+    plan(Problem.from_arrays(**layered(50, 2)), "heft")  # type: ignore[arg-type]
     before = peak_memory()
     arrays = layered(n, p)
     begin = time.process_time()

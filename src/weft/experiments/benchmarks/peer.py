@@ -1,4 +1,4 @@
-"""The peer of the speed benchmark: HEFT of the PyPI package anrg-saga, on the very same problem."""
+"""HEFT of the PyPI package anrg-saga on the same problem."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from weft.model import Problem
 
 @dataclass(frozen=True)
 class PeerResult:
-    """What the peer did: seconds of processor time of one call, and the makespan it found."""
+    """Processor seconds of one call, and its makespan."""
 
     seconds: float
     makespan: float
 
 
 def installed() -> bool:
-    """Whether the peer can be imported here."""
+    """Return whether the peer is installed."""
     return importlib.util.find_spec("saga") is not None
 
 
 def heft(problem: Problem) -> PeerResult:
-    """Time one call of the peer's HEFT; building its network and its graph is not counted."""
+    """Time one call of the peer's HEFT, without building its network and graph."""
     if not installed():
         raise MissingExtra("anrg-saga", "bench")
     from saga.schedulers.heft import HeftScheduler
@@ -47,9 +47,7 @@ def _network(problem: Problem) -> Any:
         or cluster.latency.any()
         or not np.array_equal(cluster.bandwidth, cluster.bandwidth.T)
     ):
-        raise Unsupported(
-            "the peer knows one speed a device, no latency and links that are equal both ways"
-        )
+        raise Unsupported("the peer supports one speed per device, no latency and symmetric links")
     links = [
         (a, b, float(cluster.bandwidth[i, j]))
         for i, a in enumerate(cluster.names)

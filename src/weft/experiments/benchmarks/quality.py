@@ -1,7 +1,8 @@
-"""How good plans are at equal time: gap to the best known makespan by communication and size. Behind `weft bench --quality`.
+"""Plan quality at equal time limits: gap to the best known makespan.
 
-The graphs are those of a folder with `results.json` (name -> best known makespan, `ccr`, `n`) and one file a graph, and generated ones,
-where the best known is the best of this run. Better schedules than the published ones are recorded as JSON, one file a graph.
+Graphs come from a folder with `results.json` (name -> best known makespan, `ccr`, `n`) and one file
+per graph, or are generated; for these the best known makespan is the best of the run. Schedules
+better than the published ones are recorded as JSON, one file per graph.
 """
 
 from __future__ import annotations
@@ -27,20 +28,20 @@ from weft.sim.kernel.jit import njit
 from weft.sim.kernel.ranks import upward_rank
 
 BUDGETS = (0.025, 0.1, 1.0, 5.0)
-"""Seconds each planner gets for each graph."""
+"""Time limits per planner and graph, seconds."""
 
 QUICK = ("heft", "cpop", "peft", "lookahead", "dls", "etf")
-"""Planners that take no time limit: run once, shown beside every budget."""
+"""Planners without a time limit."""
 
 SEARCHES = ("genetic", "anytime", "anytime+copies")
 
-LENGTH = 1e-9
-"""Relative difference below which two makespans are the same."""
+TOLERANCE = 1e-9
+"""Relative difference below which two makespans are equal."""
 
 
 @dataclass(frozen=True, eq=False)
 class QualityCase:
-    """A graph, what kind it is, and the best makespan known without copies."""
+    """A graph, its CCR, and the best known makespan without copies."""
 
     name: str
     problem: Problem
@@ -66,12 +67,12 @@ class Score:
 
     @property
     def gap(self) -> float:
-        """Share above the best known; negative when better."""
+        """Share above the best known makespan; negative if better."""
         return self.makespan / self.best - 1.0
 
 
 def static_cases(folder: Path) -> list[QualityCase]:
-    """The graphs of a folder with their published best makespans."""
+    """Return the graphs of a folder with their published best makespans."""
     file = folder / "results.json"
     if not file.is_file():
         raise InvalidInput(
@@ -89,7 +90,7 @@ def static_cases(folder: Path) -> list[QualityCase]:
 def generated_cases(
     *, tasks: Sequence[int] = (30, 100, 300), devices: int = 6, seed: int = 0
 ) -> list[QualityCase]:
-    """Other graphs, so that nothing is fitted to one folder: layered, tiled and scientific shapes at three ratios of communication."""
+    """Return layered, tiled and scientific graphs at three CCRs."""
     cases = []
     for n in tasks:
         for ccr in (0.1, 1.0, 5.0):
@@ -109,7 +110,10 @@ def scores(
     searches: Sequence[str] = SEARCHES,
     seed: int = 0,
 ) -> Iterator[Score]:
-    """Run every planner on every graph; the best known of a graph without one is the best found here without copies."""
+    """Run every planner on every graph.
+
+    Without a published makespan, the best known is the best of this run without copies.
+    """
     for case in cases:
         runs = [(name, 0.0, _run(case, name, None, seed)) for name in QUICK]
         runs += [
@@ -156,7 +160,7 @@ def _run(case: QualityCase, name: str, seconds: float | None, seed: int) -> Plan
 
 
 def summary(lines: Iterable[Score], *, by: str = "ccr") -> list[tuple[str, ...]]:
-    """Rows of the table: planner, seconds, mean gap for each group, graphs better than best known, graphs proved optimal."""
+    """Return table rows: planner, seconds, mean gaps, worst, better, proved."""
     lines = list(lines)
     groups = sorted({getattr(s, by) for s in lines})
     rows = [("planner", "seconds", *(f"{by} {g:g}" for g in groups), "worst", "better", "proved")]
@@ -164,7 +168,7 @@ def summary(lines: Iterable[Score], *, by: str = "ccr") -> list[tuple[str, ...]]
         mine = [s for s in lines if (s.planner, s.budget) == (planner, budget)]
         means = [[s.gap for s in mine if getattr(s, by) == g] for g in groups]
         better, proved = (
-            sum(s.gap < -LENGTH for s in mine),
+            sum(s.gap < -TOLERANCE for s in mine),
             sum(s.status == "optimal" for s in mine),
         )
         gaps = [f"{100 * float(np.mean(m)):.2f} %" if m else "-" for m in means]
@@ -182,7 +186,7 @@ def summary(lines: Iterable[Score], *, by: str = "ccr") -> list[tuple[str, ...]]
 
 
 def table(rows: Sequence[tuple[str, ...]]) -> str:
-    """Rows as a Markdown table."""
+    """Return the rows as a Markdown table."""
     widths = [max(len(row[c]) for row in rows) for c in range(len(rows[0]))]
     lines = [
         "| " + " | ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) + " |"
@@ -192,7 +196,7 @@ def table(rows: Sequence[tuple[str, ...]]) -> str:
 
 
 def document(lines: Iterable[Score]) -> list[dict[str, object]]:
-    """The scores for JSON."""
+    """Return the scores for JSON."""
     return [{**asdict(s), "gap": s.gap} for s in lines]
 
 
@@ -200,10 +204,10 @@ def document(lines: Iterable[Score]) -> list[dict[str, object]]:
 
 
 def improve(case: QualityCase, folder: Path, *, seconds: float, seed: int = 0) -> float:
-    """Search a graph and record the schedule if it is better than the published best and than the recorded one; returns the best now."""
+    """Search a graph, record a new best schedule, return the best makespan."""
     known = min(case.best, recorded(case.name, folder))
     made = _run(case, "anytime", seconds, seed)
-    if made.makespan >= known * (1 - LENGTH):
+    if made.makespan >= known * (1 - TOLERANCE):
         return known
     s = made.schedule
     entry = {
@@ -220,13 +224,13 @@ def improve(case: QualityCase, folder: Path, *, seconds: float, seed: int = 0) -
 
 
 def recorded(name: str, folder: Path) -> float:
-    """The recorded makespan of a graph; inf where there is none."""
+    """Return the recorded makespan of a graph, or infinity."""
     file = folder / f"{name}.json"
     return float(json.loads(file.read_text())["makespan"]) if file.is_file() else np.inf
 
 
 def read_record(file: Path) -> Schedule:
-    """The schedule of a record."""
+    """Return the schedule of a record."""
     entry = json.loads(file.read_text())
     return Schedule.of(device=entry["device"], start=entry["start"], finish=entry["finish"])
 
@@ -235,7 +239,7 @@ def read_record(file: Path) -> Schedule:
 
 
 def decodes_per_second(n: int = 50, p: int = 8, *, repeats: int = 20_000) -> float:
-    """Whole schedules a second of processor time that one core decodes, every task looking at every device, nothing cut short."""
+    """Return decoded schedules per processor second, all devices tried per task."""
     problem = generate_problem(
         "layered", random_cluster(devices=p, seed=1), seed=1, ccr=1.0, tasks=n
     )

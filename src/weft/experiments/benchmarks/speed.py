@@ -1,6 +1,6 @@
-"""How fast weft is, with the peer beside it in the same run. Behind `weft bench`.
+"""Planning, simulation and start-up times, with a peer in the same run.
 
-Everything is measured in processor time of one thread: the time it takes on a machine with nothing else to do.
+All values are processor time of one thread, so other load does not count.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ import numpy as np
 
 from weft.experiments.benchmarks import peer
 from weft.experiments.benchmarks.large import layered
-from weft.experiments.machine import describe
+from weft.experiments.harness import describe_machine
 from weft.model import Problem, Scenario, Workload
 from weft.planners import plan
 
 
 @dataclass(frozen=True)
 class BenchMeasure:
-    """One line of the table: what was measured, the result and what it was measured against."""
+    """One line of the table: measurement, result, goal and peer."""
 
     what: str
     result: str
@@ -37,7 +37,7 @@ class BenchMeasure:
 
 
 def measures(*, quick: bool = False) -> Iterator[BenchMeasure]:
-    """Run the measurements one by one; `quick` keeps to those that take seconds."""
+    """Yield the measurements; `quick` leaves out those that take minutes."""
     yield import_time()
     yield help_time()
     yield first_plan()
@@ -51,17 +51,17 @@ def measures(*, quick: bool = False) -> Iterator[BenchMeasure]:
 
 
 def count(*, quick: bool = False) -> int:
-    """Number of lines `measures` gives."""
+    """Return the number of measurements."""
     return 8 if quick else 9
 
 
 def document(lines: list[BenchMeasure]) -> dict[str, object]:
-    """The measurements and the machine, for JSON."""
-    return {"machine": describe(), "measures": [asdict(line) for line in lines]}
+    """Return the measurements and the machine for JSON."""
+    return {"machine": describe_machine(), "measures": [asdict(line) for line in lines]}
 
 
 def table(lines: list[BenchMeasure]) -> str:
-    """The measurements as aligned text."""
+    """Return the measurements as aligned text."""
     rows = [
         ("measure", "result", "goal", "peer"),
         *((x.what, x.result, x.goal, x.peer) for x in lines),
@@ -74,9 +74,10 @@ def table(lines: list[BenchMeasure]) -> str:
 
 
 def against_peer(n: int = 1000, p: int = 8) -> BenchMeasure:
-    """HEFT of weft and of anrg-saga on the same problem in the same process.
+    """Measure HEFT of weft and of anrg-saga on the same problem in the same process.
 
-    The peer counts a device's free transfers to itself when it averages; so does `heft-saga-mean`, and the makespans can be held side by side.
+    The peer's averages include a device's free transfers to itself; so do those of
+    `heft-saga-mean`, so the makespans are comparable.
     """
     problem = Problem.from_arrays(**layered(n, p))  # type: ignore[arg-type]
     ours = plan(problem, "heft-saga-mean").makespan
@@ -94,12 +95,13 @@ def against_peer(n: int = 1000, p: int = 8) -> BenchMeasure:
         "peer_makespan": results[0].makespan,
         "ratio": theirs / spent,
     }
-    beside = f"{theirs:.2f} s: {theirs / spent:,.0f} times as long (makespan {results[0].makespan:.6g}, ours {ours:.6g})"
+    makespans = f"makespan {results[0].makespan:.6g}, ours {ours:.6g}"
+    beside = f"{theirs:.2f} s: {theirs / spent:,.0f} times as long ({makespans})"
     return BenchMeasure(what, _ms(spent), goal, beside, figures)
 
 
 def small_problem(n: int = 10_000, p: int = 32) -> BenchMeasure:
-    """HEFT with everything included, from a full matrix of durations and from work and speed."""
+    """Measure HEFT with `Problem.from_arrays`, for both forms of costs."""
     spent = {}
     for form in ("matrix", "product"):
         arrays = layered(n, p, dense=form == "matrix")
@@ -116,24 +118,25 @@ def small_problem(n: int = 10_000, p: int = 32) -> BenchMeasure:
 
 
 def large_problem(n: int, p: int, goal: str) -> BenchMeasure:
-    """HEFT on a large problem in a process of its own."""
+    """Measure HEFT on a large problem in its own process."""
     done = _child(["-m", "weft.experiments.benchmarks.large", str(n), str(p)])
     figures = json.loads(done.stdout)
-    result = f"{figures['plan_seconds']:.2f} s, building {figures['build_seconds']:.2f} s, peak {figures['peak_bytes'] / 1e6:,.0f} MB"
+    times = f"{figures['plan_seconds']:.2f} s, building {figures['build_seconds']:.2f} s"
+    result = f"{times}, peak {figures['peak_bytes'] / 1e6:,.0f} MB"
     return BenchMeasure(f"HEFT {n:,} x {p}", result, goal, figures=figures)
 
 
 def growth(most: int, p: int = 8) -> BenchMeasure:
-    """Seconds against the number of tasks, and the exponent of the fitted power."""
+    """Measure seconds against the number of tasks, and fit the exponent."""
     sizes = [n for n in (100, 1000, 10_000, 100_000, 1_000_000) if n <= most]
     spent = []
     for n in sizes:
         problem = Problem.from_arrays(**layered(n, p))  # type: ignore[arg-type]
-        problem.arrays  # noqa: B018  # worked out once, like the problem itself
+        problem.arrays  # noqa: B018  # computed once per problem
         spent.append(
             _median_call(lambda given=problem: plan(given, "heft"), 11 if n < 100_000 else 3)
         )  # type: ignore[misc]
-    # Below 1,000 tasks the fixed cost of a call would flatten the curve.
+    # Below 1,000 tasks the fixed cost of a call flattens the curve.
     grown = [i for i, n in enumerate(sizes) if n >= 1000]
     exponent = float(
         np.polyfit(np.log([sizes[i] for i in grown]), np.log([spent[i] for i in grown]), 1)[0]
@@ -148,7 +151,7 @@ def growth(most: int, p: int = 8) -> BenchMeasure:
 
 
 def rules(jobs: int = 2000, tasks: int = 100, p: int = 16) -> BenchMeasure:
-    """Decisions a second of rules on one core: in the kernel alone, and with laying out the tables and making the trace."""
+    """Measure decisions per second of rules in the kernel and in `simulate`."""
     from weft.policies import POLICIES, RulePolicy, simulate
     from weft.sim.kernel.rules import run_to_end
     from weft.sim.kernel.tables import make_sim
@@ -183,7 +186,7 @@ def _cpu_seconds(work: Callable[[], object]) -> float:
 
 
 def import_time() -> BenchMeasure:
-    """Seconds of `import weft`, and with `weft.Problem`, which needs numpy, over an empty Python."""
+    """Measure `import weft` without and with numpy, beyond an empty Python."""
     empty, bare, model = (
         _best_run(["-c", code]) for code in ("pass", "import weft", "import weft; weft.Problem")
     )
@@ -201,14 +204,15 @@ def import_time() -> BenchMeasure:
 
 
 def help_time() -> BenchMeasure:
-    """Seconds of `weft --help`, Python's own start included."""
+    """Measure `weft --help`, the start of Python included."""
     spent = _best_run(["-m", "weft", "--help"])
     return BenchMeasure("weft --help", _ms(spent), "0.5 s", figures={"seconds": spent})
 
 
 def first_plan() -> BenchMeasure:
-    """The first plan after installation compiles; later ones read the cache."""
-    code = "import weft; weft.plan(weft.Problem.from_arrays([[2.0, 1.0], [3.0, 4.0]], [[0, 1]], [10.0]), 'heft')"
+    """Measure the first plan, which compiles, and later ones, which read the cache."""
+    problem = "weft.Problem.from_arrays([[2.0, 1.0], [3.0, 4.0]], [[0, 1]], [10.0])"
+    code = f"import weft; weft.plan({problem}, 'heft')"
     with tempfile.TemporaryDirectory() as empty:
         cold = _timed_run(["-c", code], NUMBA_CACHE_DIR=empty)
         warm = min(_timed_run(["-c", code], NUMBA_CACHE_DIR=empty) for _ in range(3))
@@ -228,7 +232,7 @@ def write(lines: list[BenchMeasure], path: Path) -> None:
 
 
 def _median_call(call: Callable[[], object], times: int) -> float:
-    call()  # warm: compiled, or read from the cache
+    call()  # compile, or read from the cache
     spent = []
     for _ in range(times):
         begin = time.process_time()
@@ -239,9 +243,9 @@ def _median_call(call: Callable[[], object], times: int) -> float:
 
 def _child(arguments: list[str], **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, *arguments]
-    return subprocess.run(
+    return subprocess.run(  # noqa: S603  # the command is fixed
         command, env={**os.environ, **environment}, capture_output=True, text=True, check=True
-    )  # noqa: S603  # our own words
+    )
 
 
 def _timed_run(arguments: list[str], **environment: str) -> float:

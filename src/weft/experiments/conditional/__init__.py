@@ -1,0 +1,22 @@
+"""Conditional task graphs (Debner, Krahn and Hirvisalo 2024).
+
+experiment       reproduce, table
+contenders       rules and learned policies, and the evaluator that runs them
+runs             steps of the experiment
+adaptation       branch probabilities that change at run time
+any_graph        one policy on graphs it was not trained on
+statistics       tables of results.json
+report           the page
+report_sections  further sections of the page
+"""
+
+__all__ = [
+    "adaptation",
+    "any_graph",
+    "contenders",
+    "experiment",
+    "report",
+    "report_sections",
+    "runs",
+    "statistics",
+]

@@ -1,62 +1,62 @@
-"""Probabilities that change at run time: who follows, how soon, and what it costs those who do not."""
+"""Branch probabilities that change at run time."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
-from weft.experiments.conditional.contenders import (
-    StreamContender,
-    StreamEntrants,
-    StreamEvaluator,
-    half_width,
-    number,
-)
+from weft.experiments.conditional.contenders import StreamContender, StreamEvaluator, number
 from weft.model.columns import FloatArray, IntArray
 from weft.model.conditional_stream import ConditionalStream, ProbabilityDrift
 from weft.policies.conditional.trained_network import TrainedNetwork
+from weft.report.statistics import half_width
 from weft.sim.vector.batch import Idle
 
 BINS = 40
-"""Parts of a run for which mean completion times are told."""
-FOLLOWED = ("unit-fifo", "shortest-remaining", "index", "pi0", "pi1", "pi2", "pi3", "pi4", "best")
+"""Points per curve: means over equal parts of the jobs."""
+ADAPTING = ("unit-fifo", "shortest-remaining", "index", "pi0", "pi1", "pi2", "pi3", "pi4", "best")
 LEARNING = "pi3"
-"""Who also goes on learning: the one that was trained for every p(c) but cannot see which it is."""
+"""The policy that also learns online: trained for every p(c), without an estimate of it."""
 ABOUT = {
-    "steps": "p(c) is 0.9, from a third of the run on 0.1, and in the last third 0.9 again",
-    "walk": "p(c) moves at random from 0.5, by 0.15 per square root of a second, reflected at 0 and 1",
+    "steps": "p(c) is 0.9 in the first third of the run, 0.1 in the second, 0.9 in the last",
+    "walk": "random walk from 0.5 by 0.15 per square root of a second, reflected at 0 and 1",
 }
 
 
 @dataclass(eq=False)
 class Adaptation:
-    """Contenders on draws whose p(c) moves, with waiting until the next event."""
+    """Runs contenders on draws with a changing p(c); units wait until the next event."""
 
     stream: ConditionalStream
     contenders: list[StreamContender]
     seeds: int
-    arena: StreamEvaluator
-    pupil: StreamContender | None = None
+    evaluator: StreamEvaluator
+    learner: StreamContender | None = None
     waiting: Idle = "event"
     times: dict[str, dict[str, FloatArray]] = field(default_factory=dict)
     curves: dict[str, dict[str, list[FloatArray]]] = field(default_factory=dict)
     paths: dict[str, FloatArray] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, stream: ConditionalStream, entered: StreamEntrants, *, seeds: int) -> Adaptation:
-        """Take those who say something here; the index and pi4 also with an estimate that forgets nothing."""
-        chosen = [c for name in FOLLOWED if (c := entered.find(name)) is not None]
+    def of(
+        cls, stream: ConditionalStream, entered: Mapping[str, StreamContender], *, seeds: int
+    ) -> Adaptation:
+        """Select contenders; the index and pi4 also with an estimate over all outcomes."""
+        chosen = [c for name in ADAPTING if (c := entered.get(name)) is not None]
         chosen += [
-            c.remembering(np.inf, f"{c.name}, never forgets")
+            c.remembering(np.inf, f"{c.name}, unlimited memory")
             for c in chosen
             if c.name in {"index", "pi4"}
         ]
-        pupil = entered.find(LEARNING) if find_spec("torch") is not None else None
-        found = cls(stream, chosen, seeds, StreamEvaluator(stream), pupil=pupil)
-        names = [c.name for c in chosen] + ([f"{LEARNING}, learns on"] if pupil is not None else [])
+        learner = entered.get(LEARNING) if find_spec("torch") is not None else None
+        found = cls(stream, chosen, seeds, StreamEvaluator(stream), learner=learner)
+        names = [c.name for c in chosen] + (
+            [f"{LEARNING}, learning online"] if learner is not None else []
+        )
         for kind in found.kinds:
             found.times[kind] = {name: np.full(seeds, np.nan) for name in names}
             found.curves[kind] = {name: [] for name in names}
@@ -64,16 +64,16 @@ class Adaptation:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """How p(c) can move."""
+        """Names of the changes of p(c)."""
         return tuple(ABOUT)
 
     @property
     def span(self) -> float:
-        """Seconds in which jobs arrive."""
+        """Seconds until the last arrival."""
         return self.stream.jobs * self.stream.arrivals.gap
 
     def changed(self, kind: str) -> ConditionalStream:
-        """The stream with a moving p(c)."""
+        """Return the stream with a changing p(c)."""
         if kind == "walk":
             return self.stream.with_drift(
                 "D", ProbabilityDrift("walk", np.array([[0.5, 0.5]]), spread=0.15)
@@ -86,22 +86,24 @@ class Adaptation:
             ),
         )
 
-    def play(self, kind: str, seed: int) -> dict[str, Any]:
-        """All contenders on one draw: the mean time of each and its course; and that of p(c)."""
+    def run(self, kind: str, seed: int) -> dict[str, Any]:
+        """Run all contenders on one draw; return times, curves and p(c)."""
         stream = self.changed(kind)
         arrival, outcome = stream.draw_ticks(seed)
         path = _binned(stream.probabilities(arrival * stream.tick, seed)[stream.watched[0]][:, 0])
         rows = {}
         for contender in self.contenders:
-            fleet = self.arena.play(contender, self.waiting, (arrival, outcome))
+            fleet = self.evaluator.run(contender, self.waiting, (arrival, outcome))
             if fleet is not None:
                 rows[contender.name] = _row(fleet.jct(0))
-        if self.pupil is not None:
-            rows[f"{LEARNING}, learns on"] = _row(self._learn(stream, (arrival, outcome), seed))
+        if self.learner is not None:
+            rows[f"{LEARNING}, learning online"] = _row(
+                self._learn(stream, (arrival, outcome), seed)
+            )
         return {"path": path.tolist(), "rows": rows}
 
-    def take(self, kind: str, seed: int, played: dict[str, Any]) -> None:
-        """Take in what `play` gave."""
+    def add(self, kind: str, seed: int, played: dict[str, Any]) -> None:
+        """Add the result of `run`."""
         if seed == 1:
             self.paths[kind] = np.array(played["path"])
         for name, row in played["rows"].items():
@@ -113,17 +115,20 @@ class Adaptation:
     ) -> FloatArray:
         from weft.learn.conditional.online import play_online
 
-        assert self.pupil is not None
-        assert isinstance(self.pupil.who, TrainedNetwork)
-        return play_online(self.pupil.who, stream, draw, waiting=self.waiting, seed=seed)
+        assert self.learner is not None
+        assert isinstance(self.learner.who, TrainedNetwork)
+        return play_online(self.learner.who, stream, draw, waiting=self.waiting, seed=seed)
 
     def document(self) -> dict[str, Any]:
-        """What was found, as plain values. Curves of steps are means over seeds, those of the walk belong to its first draw."""
+        """Return results as plain values.
+
+        Curves of "steps" are means over seeds; those of "walk" belong to its first draw.
+        """
         bins = min(BINS, self.stream.jobs)
         return {
             "waiting": self.waiting,
             "seeds": self.seeds,
-            "online_learning": None if self.pupil is None else f"{LEARNING}, learns on",
+            "online_learning": None if self.learner is None else f"{LEARNING}, learning online",
             "time": [(i + 0.5) * self.span / bins for i in range(bins)],
             "kinds": {kind: self._kind(kind) for kind in self.kinds},
         }
@@ -161,5 +166,5 @@ def _row(seconds: FloatArray) -> dict[str, Any]:
 
 
 def _binned(values: FloatArray) -> FloatArray:
-    """Means over equal parts of the jobs, in the order of arrival."""
+    """Return means over equal parts of the jobs in order of arrival."""
     return np.array([part.mean() for part in np.array_split(values, min(BINS, len(values)))])

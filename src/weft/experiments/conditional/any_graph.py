@@ -1,19 +1,20 @@
-"""One policy for any conditional graph, on graphs it has never seen, against all rules: part of `weft reproduce conditional`.
+"""One policy for any conditional graph, compared with all rules on unseen graphs.
 
-Random streams come from seeds that training never touches. Call graphs of real services come from $WEFT_DATA, where it is set; they
-have no durations and no units, so these are drawn as for random streams, and jobs take the shapes of requests that were counted.
+Seeds of random streams are not used in training. Call graphs of real services come from
+$WEFT_DATA if it is set; they have no durations and units, so these are drawn as for random streams,
+and jobs are drawn from the recorded requests.
 """
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from weft.experiments.conditional.contenders import half_width, number
+from weft.experiments.conditional.contenders import number
+from weft.experiments.harness import data_folder
 from weft.formats.graphs.callgraph import CallGraph, load_callgraph
 from weft.generators.conditional_streams import own_kinds, random_conditional_stream, stream_of
 from weft.model.columns import FloatArray, IntArray
@@ -21,28 +22,30 @@ from weft.model.conditional_stream import ConditionalStream
 from weft.policies.conditional.evaluate import WINDOW
 from weft.policies.conditional.pair_policy import PairPolicy
 from weft.policies.conditional.rules import RULES, ConditionalRule
+from weft.report.statistics import half_width
 from weft.rng import generator
 from weft.sim.vector.batch import StepBatch, StepOptions
 
 UNSEEN = 90_000_000
-"""Seeds of the streams that judge begin here."""
+"""First seed of the evaluation."""
 ANY = "any"
 SETS = {
     "random": "random conditional graphs of 4 to 14 tasks on one to six units",
     "larger": "random conditional graphs of 20 to 30 tasks, larger than any in training",
-    "call graphs": "call graphs of services (Alibaba 2021), 8 to 76 tasks; units and durations drawn",
+    "call graphs": "call graphs of services (Alibaba 2021), 8 to 76 tasks, drawn units and "
+    "durations",
 }
 
 
 def callgraph_files() -> list[Path]:
-    """The call graphs in $WEFT_DATA, if any."""
-    folder = os.environ.get("WEFT_DATA")
-    return sorted(Path(folder).glob("conditional_callgraphs/*/*.json.gz")) if folder else []
+    """Return the call graphs in $WEFT_DATA, if any."""
+    folder = data_folder("conditional_callgraphs")
+    return sorted(folder.glob("*/*.json.gz")) if folder is not None else []
 
 
 @dataclass(eq=False)
 class AnyGraph:
-    """The policy and all rules on streams of several sets; `logs[set][name]` has the log of the mean time on each stream."""
+    """Runs the policy and all rules; `logs[set][name]` has log mean times per stream."""
 
     policy: PairPolicy | None
     streams: int
@@ -52,7 +55,7 @@ class AnyGraph:
 
     @property
     def steps(self) -> list[tuple[str, int]]:
-        """(set, number) of all streams; none without the policy."""
+        """(set, index) of all streams; none without the policy."""
         if self.policy is None:
             return []
         sizes = {
@@ -62,8 +65,8 @@ class AnyGraph:
         }
         return [(kind, i) for kind, size in sizes.items() for i in range(size)]
 
-    def play(self, kind: str, at: int) -> dict[str, float]:
-        """All contenders on one stream: logs of their mean times."""
+    def run(self, kind: str, at: int) -> dict[str, float]:
+        """Run all contenders on one stream; return logarithms of their mean times."""
         assert self.policy is not None
         stream, draws = self._stream(kind, at)
         fleet = StepBatch(stream, len(draws), StepOptions(idle="event", window=WINDOW))
@@ -78,8 +81,8 @@ class AnyGraph:
             logs[name] = float(np.log(mean))
         return logs
 
-    def take(self, kind: str, logs: dict[str, float]) -> None:
-        """Take in what `play` gave."""
+    def add(self, kind: str, logs: dict[str, float]) -> None:
+        """Add the result of `run`."""
         for name, log in logs.items():
             self.logs.setdefault(kind, {}).setdefault(name, []).append(log)
 
@@ -96,7 +99,7 @@ class AnyGraph:
         return stream, [_requests(stream, graph, seed + d) for d in range(self.draws)]
 
     def document(self) -> dict[str, Any]:
-        """What was found, as plain values."""
+        """Return results as plain values."""
         return {
             "jobs": self.jobs,
             "draws": self.draws,
@@ -110,17 +113,17 @@ class AnyGraph:
 def _requests(
     stream: ConditionalStream, graph: CallGraph, seed: int
 ) -> tuple[FloatArray, IntArray]:
-    """Arrivals of the stream, and calls of requests that were counted."""
+    """Return arrivals of the stream, and branches of recorded requests."""
     return stream.draw_ticks(seed)[0], graph.draw(stream.jobs, generator(seed, "requests"))
 
 
 def _rows(logs: dict[str, list[float]]) -> list[dict[str, Any]]:
-    """Each contender over the policy: the geometric mean over streams with its interval; and how often nobody is quicker."""
+    """Return ratios to the policy with intervals, and the share of streams won."""
     own = np.array(logs[ANY])
     rules = {name: np.array(found) for name, found in logs.items() if name != ANY}
     rows = [_row(name, found - own) for name, found in rules.items()]
     hindsight = np.min(list(rules.values()), axis=0)
-    rows.append(_row("best rule for each stream, in hindsight", hindsight - own))
+    rows.append(_row("best rule per stream, in hindsight", hindsight - own))
     won = float(np.mean(own <= hindsight + 1e-12))
     return [
         {

@@ -1,4 +1,4 @@
-"""Who takes part in the experiment on conditional task graphs: rules, and the learned policies that are shipped; one run of each."""
+"""Contenders of the conditional experiment, and the evaluator that runs them."""
 
 from __future__ import annotations
 
@@ -8,36 +8,25 @@ from typing import Literal
 
 import numpy as np
 
-from weft.errors import Unsupported, WeftError
+from weft.errors import Unsupported
 from weft.formats.model_file import bundled_models
 from weft.model.columns import FloatArray, IntArray
 from weft.model.conditional_stream import ConditionalStream
-from weft.policies.conditional.evaluate import (
-    MAX_STEPS_PER_JOB,
-    WINDOW,
-    options_of,
-    play_out,
-    reads_pairs,
-)
-from weft.policies.conditional.index import index_for
-from weft.policies.conditional.networks import working_space
+from weft.policies.conditional.evaluate import WINDOW, options_of, play_batch, reads_pairs
 from weft.policies.conditional.pair_policy import PairPolicy
 from weft.policies.conditional.rules import RULES, ConditionalRule
 from weft.policies.conditional.trained_network import TrainedNetwork, read_network
 from weft.sim.vector.batch import Idle, StepBatch, StepOptions
 
 Group = Literal["paper rule", "rule", "fixed", "adaptive"]
-EXPECTED = tuple(
-    f"conditional-{name}"
-    for name in ("pi0", "pi1", "pi2", "pi3", "pi4", "best", "any", "paper-best")
-)
-"""Policies the experiment asks for."""
+ORDER = ("pi0", "pi1", "pi2", "pi3", "pi4", "best", "any", "paper-best")
+"""Order of the policies in tables and figures."""
 PAPER_RULES = ("unit-fifo", "unit-mru", "unit-depth-first")
 
 
 @dataclass(frozen=True, eq=False)
 class StreamContender:
-    """A rule or a learned policy, with what it is shown."""
+    """A rule or a learned policy, with its observation options."""
 
     name: str
     group: Group
@@ -46,7 +35,7 @@ class StreamContender:
 
     @property
     def trained_waiting(self) -> str | None:
-        """The semantics of waiting a policy was trained with; a rule has none."""
+        """The waiting semantics of the training; None for rules."""
         if isinstance(self.who, PairPolicy):
             return "event"
         return (
@@ -56,45 +45,27 @@ class StreamContender:
         )
 
     def remembering(self, window: float, name: str) -> StreamContender:
-        """The same one, with an estimate over another number of outcomes."""
+        """Return a copy that estimates probabilities over another number of outcomes."""
         return replace(self, name=name, options=replace(self.options, window=window))
 
 
-@dataclass(frozen=True, eq=False)
-class StreamEntrants:
-    """All who take part; policies that were asked for and are not there; and those that are there but cannot play, with the reason."""
-
-    contenders: list[StreamContender]
-    missing: list[str]
-    left_out: dict[str, str]
-
-    def find(self, name: str) -> StreamContender | None:
-        """The contender of a name, if it is there."""
-        return next((c for c in self.contenders if c.name == name), None)
-
-
-def gather(stream: ConditionalStream) -> StreamEntrants:
-    """Rules, and every shipped policy for conditional streams that fits this one."""
-    contenders = [_rule(name) for name in RULES if name != "index"]
+def entrants(stream: ConditionalStream) -> dict[str, StreamContender]:
+    """Return all rules and every bundled policy for conditional streams, by name."""
+    every = [_rule(name) for name in RULES if name != "index"]
     index = index_for(stream.name)
     if index is not None:
-        contenders.append(StreamContender("index", "rule", index, StepOptions(window=WINDOW)))
-    left_out = {}
-    there = [name for name in bundled_models() if name.startswith("conditional-")]
-    for name in sorted(
-        there, key=lambda n: (n not in EXPECTED, EXPECTED.index(n) if n in EXPECTED else 0, n)
-    ):
-        try:
-            contenders.append(_learned(name, stream))
-        except WeftError as error:
-            left_out[short(name)] = str(error)
-    return StreamEntrants(
-        contenders, [short(name) for name in EXPECTED if name not in there], left_out
-    )
+        every.append(StreamContender("index", "rule", index, StepOptions(window=WINDOW)))
+    bundled = [name for name in bundled_models() if name.startswith("conditional-")]
+    every += [_learned(name, stream) for name in sorted(bundled, key=_place)]
+    return {contender.name: contender for contender in every}
+
+
+def _place(name: str) -> tuple[int, str]:
+    return (ORDER.index(short(name)) if short(name) in ORDER else len(ORDER)), name
 
 
 def short(name: str) -> str:
-    """A policy's name without the topic.
+    """Return a policy's name without the prefix.
 
     Examples
     --------
@@ -124,18 +95,19 @@ def _learned(name: str, stream: ConditionalStream) -> StreamContender:
     wanted = (fleet.observation_size, fleet.units, fleet.kinds + 1)
     if wanted != (int(network.sizes[0]), network.units, network.actions):
         raise Unsupported(
-            f"it reads {network.sizes[0]} numbers and is made for {network.units} units and {network.actions - 1} kinds"
+            f"policy '{name}' reads {network.sizes[0]} numbers for {network.units} units and "
+            f"{network.actions - 1} kinds of task; stream '{stream.name}' has other sizes"
         )
     fixed = isinstance(policy.environment.get("probability"), int | float)
     return StreamContender(short(name), "fixed" if fixed else "adaptive", policy, options)
 
 
-# -- one run ---------------------------------------------------------------------------
+# -- runs -----------------------------------------------------------------------------
 
 
 @dataclass(eq=False)
 class Usage:
-    """What units did, added up over runs: ticks in all, then by unit (and kind of task)."""
+    """Usage of the units by task kind, summed over runs."""
 
     units: int
     kinds: int
@@ -146,7 +118,7 @@ class Usage:
     batches: FloatArray = field(init=False)
 
     def __post_init__(self) -> None:
-        """Begin at zero."""
+        """Start all sums at zero."""
         self.task_ticks, self.busy_ticks = np.zeros(self.units), np.zeros(self.units)
         self.tasks, self.batches = (
             np.zeros((self.units, self.kinds)),
@@ -154,7 +126,7 @@ class Usage:
         )
 
     def add(self, fleet: StepBatch) -> None:
-        """Add a run that has ended. Members of a batch share its number, so each stands for 1 / size of it."""
+        """Add a finished run; a task in a batch counts as 1 / size of the batch."""
         sim = fleet.tables.sim
         world = sim.world[0, 0]
         runs = sim.execution[0, : world["executions"]]
@@ -170,7 +142,7 @@ class Usage:
         )
 
     def numbers(self) -> list[float]:
-        """All of it in one row."""
+        """Return all sums in one row."""
         parts = (
             np.array([self.span]),
             self.task_ticks,
@@ -181,7 +153,7 @@ class Usage:
         return [float(f"{x:.12g}") for x in np.concatenate(parts)]
 
     def add_numbers(self, row: Sequence[float]) -> None:
-        """Add what `numbers` gave of another run."""
+        """Add the row of another run."""
         cells = self.units * self.kinds
         parts = np.split(np.asarray(row, float), np.cumsum([1, self.units, self.units, cells]))
         self.span += float(parts[0][0])
@@ -192,25 +164,25 @@ class Usage:
 
 
 class StreamEvaluator:
-    """Plays contenders on draws of one stream; simulations are laid out once for each way of showing it."""
+    """Runs contenders on draws of one stream."""
 
     def __init__(self, stream: ConditionalStream) -> None:
         self.stream = stream
         self._fleets: dict[StepOptions, StepBatch] = {}
         fleet = StepBatch(stream.with_jobs(1), 1)
         self.kinds = list(fleet.kind_names)
-        self.units = _like_units(stream.problem.cluster.names, fleet.tables.state.group)
-        """Name -> numbers of units that are alike, together."""
+        self.units = _equal_units(stream.problem.cluster.names, fleet.tables.state.group)
+        """Name -> indices of equal units."""
 
     def usage(self) -> Usage:
-        """Counts at zero."""
+        """Return empty usage counts."""
         return Usage(self.stream.problem.p, len(self.kinds))
 
-    def play(
+    def run(
         self, contender: StreamContender, waiting: Idle, draw: tuple[FloatArray, IntArray]
     ) -> StepBatch | None:
-        """Play to the end; the simulation as it then stands, or None where the policy never finishes."""
-        options = replace(contender.options, idle=waiting)
+        """Run to the end; return the simulation, or None if unfinished."""
+        options = replace(contender.options, waiting=waiting)
         if options not in self._fleets:
             self._fleets[options] = StepBatch(self.stream, 1, options)
         fleet = self._fleets[options]
@@ -218,10 +190,10 @@ class StreamEvaluator:
         if isinstance(contender.who, ConditionalRule | PairPolicy):
             contender.who.play(fleet)
             return fleet
-        return fleet if _play_learned(contender.who, fleet) else None
+        return fleet if play_batch(contender.who.network, fleet) else None
 
 
-def _like_units(names: Sequence[str], group: IntArray) -> dict[str, list[int]]:
+def _equal_units(names: Sequence[str], group: IntArray) -> dict[str, list[int]]:
     units = {}
     for g in range(int(group.max()) + 1):
         own = np.flatnonzero(group == g).tolist()
@@ -229,49 +201,9 @@ def _like_units(names: Sequence[str], group: IntArray) -> dict[str, list[int]]:
     return units
 
 
-def _play_learned(policy: TrainedNetwork, fleet: StepBatch) -> bool:
-    network = policy.network
-    seen = np.zeros(fleet.observation_size, np.float32)
-    mask = np.zeros((fleet.units, fleet.kinds + 1), np.bool_)
-    remaining, action = np.zeros(fleet.kinds, np.int64), np.zeros(fleet.units, np.int64)
-    capacity = np.array(fleet.stream.problem.cluster.batch, np.int64)
-    most = MAX_STEPS_PER_JOB * fleet.stream.jobs + 1000
-    return (
-        play_out(
-            fleet.tables,
-            0,
-            network,
-            capacity,
-            seen,
-            mask,
-            remaining,
-            working_space(network),
-            action,
-            most,
-        )
-        >= 0
-    )
-
-
-# -- intervals -------------------------------------------------------------------------
-
-
-def half_width(values: FloatArray | Sequence[float]) -> float:
-    """Half the 95 % confidence interval of a mean by the t distribution; NaN for fewer than two values.
-
-    Examples
-    --------
-    >>> round(half_width([1.0, 3.0]), 3)  # deviation of the mean 1, t(0.975, 1) = 12.706
-    12.706
-    """
-    column = np.asarray(values, float)
-    if len(column) < 2 or not np.isfinite(column).all():
-        return float("nan")
-    from scipy.stats import t
-
-    return float(t.ppf(0.975, len(column) - 1) * column.std(ddof=1) / np.sqrt(len(column)))
+# -- numbers ---------------------------------------------------------------------------
 
 
 def number(value: float | np.floating | None) -> float | None:
-    """A number JSON can hold; None for what is not finite."""
+    """Return a float for JSON; None if the value is missing or not finite."""
     return float(value) if value is not None and np.isfinite(value) else None

@@ -1,4 +1,4 @@
-"""The page of the experiment on conditional task graphs: the paper's Figures 3, 4 and 5 with our policies, its numbers beside ours."""
+"""Report of the conditional experiment."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from weft.experiments.conditional import report_parts as conditional_report_parts
-from weft.experiments.conditional.report_parts import SIZE, Document, column
-from weft.report.figures import Series, line_figure
+from weft.experiments.conditional import report_sections
+from weft.experiments.conditional.report_sections import SEMANTICS, SIZE, Document, column
+from weft.experiments.harness import footer, line
+from weft.report.figures import Series
 from weft.report.page import Facts, Figure, Figures, PageBlock, Section, Table, Text, write_report
 from weft.report.tables import Column, Columns, Row
 
-WAITING = {"event": "waiting until the next event", "block": "waiting as in the paper, 10 ms"}
 FAR = 2.2
-"""Rules this many times slower somewhere are named below Figure 3, not drawn: they would flatten all others."""
+"""Rules this many times slower are named below Figure 3 and not drawn."""
 
 
 def write(path: Path, document: Document) -> Path:
-    """Write the page; all it says comes from the results."""
+    """Write the report from the results."""
     sections = [
         Section("Result", [_facts(document), _summary_table(document), Text(_verdict(document))]),
         Section(
@@ -28,7 +28,7 @@ def write(path: Path, document: Document) -> Path:
         ),
         Section(
             "Completion times in numbers",
-            [_numbers_table(document, waiting) for waiting in WAITING],
+            [_numbers_table(document, waiting) for waiting in SEMANTICS],
         ),
         Section(
             "The authors' baselines",
@@ -39,36 +39,38 @@ def write(path: Path, document: Document) -> Path:
                 Text(_largest_difference(document)),
             ],
         ),
-        Section("Figure 4: learning curves", _figure_four(document)),
-        Section("Figure 5: what the units do", _figure_five(document)),
-        Section(
-            "Probabilities that change at run time", conditional_report_parts.adaptation(document)
-        ),
-        Section("One policy for any graph", conditional_report_parts.any_graph(document)),
-        Section("A step of look-ahead", conditional_report_parts.rollouts(document)),
-        Section("A job every 8 ms", conditional_report_parts.regular(document)),
-        Section("Two ways to wait", conditional_report_parts.waiting(document)),
+        Section("Figure 4: learning curves", report_sections.figure_four(document)),
+        Section("Figure 5: use of the units", report_sections.figure_five(document)),
+        Section("Probabilities that change at run time", report_sections.adaptation(document)),
+        Section("One policy for any graph", report_sections.any_graph(document)),
+        Section("One step of look-ahead", report_sections.rollouts(document)),
+        Section("A job every 8 ms", report_sections.regular(document)),
+        Section("Two waiting semantics", report_sections.waiting(document)),
     ]
-    mode = "quick" if document["quick"] else "full"
     return write_report(
         path,
         title="Conditional task graphs",
-        lead="A cascade of models on two CPU cores and two GPUs that batch: who finishes jobs soonest when nobody knows which of them "
-        "will need the slow model?",
+        lead="A cascade of models runs on two CPU cores and two batching GPUs. Which policy has "
+        "the shortest completion times if it is unknown which jobs will need the slow model?",
         sections=sections,
-        footer=f"weft reproduce conditional ({mode}): {document['jobs']:,} jobs, {document['seeds']} seeds at each p(c), "
-        f"{document['seconds']:.0f} s on {document['machine']['processor']}.",
+        footer=footer(
+            "conditional",
+            document,
+            f"{document['jobs']:,} jobs, {document['seeds']} seeds per p(c), ",
+        ),
     )
 
 
 BASELINES = """\
-The authors' three rules in weft's simulator, with the paper's semantics and the authors' random draws. For seed 1 every draw is \
-theirs, so the means must agree to the last digit they gave; over seeds 1 to 5 they must agree within the noise.
+The authors' three rules in weft's simulator, with the paper's semantics and the authors' random \
+draws. For seed 1 every draw is theirs, so the means must agree to the last published digit; over \
+seeds 1 to 5 they must agree within the noise.
 
-FIFO is the exception where F is frequent. When units before it in the same step will take the first tasks of a queue, their code asks \
-for the next one by its place in the list that holds a heap; a heap is sorted only at its first place, so FIFO there sometimes believes \
-a later job to be next. With p(c) = 0 queues are longest: 168.0 ms there, 173.9 here, where FIFO takes the earliest arrival. At the \
-seed and p(c) that are compared to the digit both choose alike."""
+FIFO differs if F is frequent. If earlier units in the same step take the first tasks of a queue, \
+the authors' code reads the next task at its list position in a heap, and only the first position \
+of a heap is sorted, so FIFO sometimes takes a later job. Queues are longest at p(c) = 0: 168.0 \
+ms there, 173.9 ms here, where FIFO takes the earliest arrival. Both agree at the seed and p(c) \
+that are compared to the digit."""
 
 # -- result ----------------------------------------------------------------------------
 
@@ -120,43 +122,40 @@ def _summary_table(document: Document) -> Table:
         ),
     ]
     caption = (
-        "Mean job completion time over that of the authors' pi4, averaged over p(c) = 0, 0.1, ..., 1, with half the 95 % interval over "
-        "seeds, and where it is highest. Below 1 is better than theirs."
+        "Mean job completion time over that of the authors' pi4, averaged over p(c) = 0, 0.1, ..., "
+        "1, with half the 95 % interval over seeds, and the highest ratio. Below 1 is better than "
+        "pi4."
     )
     return Table(list(rows.values()), columns, sort="event", caption=caption)
 
 
 def _worst(found: Mapping[str, Any]) -> str:
     return (
-        f"never ends at {found['worst_at']:g}"
+        f"unfinished at {found['worst_at']:g}"
         if found["worst"] is None
         else f"{found['worst']:.3f} at {found['worst_at']:g}"
     )
 
 
 def _verdict(document: Document) -> str:
-    parts = []
-    if document["missing"]:
-        parts.append(f"Not shipped, and so not here: {', '.join(document['missing'])}.")
-    parts += [
-        f"Left out: {name}, because {reason}." for name, reason in document["left_out"].items()
-    ]
-    parts.append(
-        "The authors' pi4 is known by constants in their repository, one for each p(c); it was given an estimate of p(c) that counts an "
-        "outcome when D starts, before it can be known. Estimates here count an outcome when D has ended. A policy of ours has to beat "
-        "the rules that know the units too, not only the paper's: the tuned index is the one to beat."
+    text = (
+        "The authors' pi4 is known by constants in their repository, one per p(c); its estimate of "
+        "p(c) counts an outcome when D starts, before it is known. Estimates here count an outcome "
+        "when D has ended. The tuned index is the strongest rule, so policies are compared with it "
+        "and not only with the paper's rules."
     )
     loss = _loss_to_specialists(document, 0.8)
-    if loss is not None:
-        more = f"{abs(loss - 1):.1%} {'more' if loss >= 1 else 'less'}"
-        parts.append(
-            f"At p(c) = 0.8 our pi4 takes {more} time than the best of pi0 to pi2 there are; the authors' took 5 % more."
-        )
-    return "\n\n".join(parts)
+    if loss is None:
+        return text
+    more = f"{abs(loss - 1):.1%} {'more' if loss >= 1 else 'less'}"
+    return (
+        f"{text}\n\nAt p(c) = 0.8 our pi4 takes {more} time than the best of pi0 to pi2; the "
+        "authors' pi4 took 5 % more."
+    )
 
 
 def _loss_to_specialists(document: Document, p: float) -> float | None:
-    """Time of pi4 over that of the best fixed policy, with the waiting that suits pi4 better."""
+    """Return time of pi4 over the best fixed policy, in pi4's better semantics."""
     times = {
         (r["waiting"], r["policy"]): r["mean"]
         for r in document["grid"]
@@ -174,13 +173,13 @@ def _loss_to_specialists(document: Document, p: float) -> float | None:
 
 
 FIGURE_THREE = """\
-Mean job completion time relative to our pi4 at the same p(c), in the same semantics and on the same draws (relative to the tuned \
-index where no pi4 is shipped). Bands are 95 % intervals over seeds, of the ratio draw by \
-draw. High p(c) means that the slow task F is rare. Note the different vertical axes."""
+Mean job completion time relative to our pi4 at the same p(c), in the same semantics and on the \
+same draws. Bands are 95 % intervals over seeds of the ratio per draw. At high p(c) the slow task \
+F is rare. The vertical axes differ."""
 
 
 def _figure_three(document: Document) -> list[PageBlock]:
-    return [Figures(_panels(document, waiting)) for waiting in WAITING]
+    return [Figures(_panels(document, waiting)) for waiting in SEMANTICS]
 
 
 def _panels(document: Document, waiting: str) -> list[Figure]:
@@ -220,15 +219,11 @@ def _panel(
     lines = {name: _relative(rows, name) for name in dict.fromkeys([reference, *names])} | dict(
         more or {}
     )
-    caption = f"{WAITING[waiting].capitalize()}."
+    caption = f"{SEMANTICS[waiting].capitalize()}."
     if far:
-        caption += f" Too far above to draw: {', '.join(f'{n}, up to {np.nanmax(_relative(rows, n).y):.1f}' for n in far)}."
-    return Figure(
-        line_figure(
-            lines, title=title, x_label="p(c)", y_label=f"completion time / {reference}", size=SIZE
-        ),
-        caption=caption,
-    )
+        above = [f"{n}, up to {np.nanmax(_relative(rows, n).y):.1f}" for n in far]
+        caption += f" Not drawn: {', '.join(above)}."
+    return line(lines, title, "p(c)", f"completion time / {reference}", caption, size=SIZE)
 
 
 def _relative(rows: Sequence[Mapping[str, Any]], name: str) -> Series:
@@ -257,16 +252,17 @@ def _numbers_table(document: Document, waiting: str) -> Table:
         }
         rows.append({"policy": name, **line, "width": f"{max(widths):.1%}" if widths else None})
     caption = (
-        f"Mean job completion time in ms at p(c) = 0 to 1, {document['seeds']} seeds of {document['jobs']:,} jobs; {WAITING[waiting]}. "
-        "The last column is the widest half of a 95 % interval over seeds, relative to the mean; results.json has them all. No policy "
-        "can be below the bound, 76 - 45 p(c). \u221e: some run never ends."
+        f"Mean job completion time in ms at p(c) = 0 to 1, {document['seeds']} seeds of "
+        f"{document['jobs']:,} jobs; {SEMANTICS[waiting]}. The last column is the largest half "
+        "width of a 95 % interval over seeds, relative to the mean. No policy can be below the "
+        "bound 76 - 45 p(c). \u221e: some run does not finish."
     )
     return Table(rows, ["policy", *points, Column("width", "± at most")], caption=caption)
 
 
 def _with_width(mean: float | None, width: float | None) -> str | None:
     if mean is None:
-        return "never ends"
+        return "unfinished"
     return f"{mean:.2f}" if width is None else f"{mean:.2f} ± {width:.2f}"
 
 
@@ -302,12 +298,13 @@ def _exact_table(document: Document) -> Table:
 
 
 def _largest_difference(document: Document) -> str:
-    """Where the table of the authors and ours differ most."""
+    """Describe the largest difference to the authors' table."""
     row = max(document["baselines"], key=lambda row: abs(row["ours"] / row["authors"] - 1))
     near = [row for row in document["baselines"] if abs(row["ours"] / row["authors"] - 1) < 0.0015]
     return (
-        f"Of {len(document['baselines'])} means over five seeds, {len(near)} agree to 0.15 %, the rounding of the authors' figures; the "
-        f"largest difference is {row['ours'] / row['authors'] - 1:+.1%}, of {row['rule']} at p(c) = {row['probability']:g}."
+        f"{len(near)} of {len(document['baselines'])} means over five seeds agree to 0.15 %, the "
+        "rounding of the authors' numbers; the largest difference is "
+        f"{row['ours'] / row['authors'] - 1:+.1%}, {row['rule']} at p(c) = {row['probability']:g}."
     )
 
 
@@ -333,147 +330,4 @@ def _baseline_table(document: Document) -> Table:
         list(rows.values()),
         columns,
         caption="Mean job completion time in ms, 10,000 jobs, seeds 1 to 5.",
-    )
-
-
-# -- Figure 4 --------------------------------------------------------------------------
-
-
-def _figure_four(document: Document) -> list[PageBlock]:
-    trained = document["training"]
-    if not trained:
-        return [Text("No learned policy is shipped, so there are no records of trainings to draw.")]
-    shown = [
-        ("relative", "(a) over the best of the paper's rules", "completion time / best rule"),
-        ("reward_rate", "(b) reward", "reward per time"),
-        ("entropy", "(c) entropy of the policy", "nats"),
-    ]
-    figures = []
-    for key, title, label in shown:
-        lines = {row["policy"]: _curve(row["curve"], key) for row in trained}
-        lines = {
-            name: line for name, line in lines.items() if np.isfinite(np.asarray(line.y)).any()
-        }
-        if lines:
-            figures.append(
-                Figure(
-                    line_figure(
-                        lines, title=title, x_label="million samples", y_label=label, size=SIZE
-                    )
-                )
-            )
-    told = (
-        "From the records beside the shipped policies. (a) is the greedy policy on draws kept for comparing checkpoints, over the best of "
-        "FIFO, MRU and Depth-First at each p(c) it is trained for; below 1 beats them. Trainings begin with imitation of a rule where the "
-        "record says so, hence the early start. Rewards of policies trained at random p(c) are divided by the time jobs take under a "
-        "simple rule, so (b) compares points of one curve, not curves. What a policy then learned from rollouts is not drawn."
-    )
-    columns: Columns = [
-        "policy",
-        "about",
-        Column("samples", "samples"),
-        Column("cpu_seconds", "processor time", unit="s"),
-        Column("imitation", "of them imitation"),
-        Column("rollouts", "then rollouts", unit="s"),
-        Column("seeds", "seeds tried"),
-        Column("last", "over the best rule", digits=4),
-    ]
-    rows = [
-        {
-            **{key: row[key] for key in ("policy", "about", "samples", "cpu_seconds", "imitation")},
-            "rollouts": row.get("rollouts_seconds"),
-            "seeds": len(row["seeds"]) if row["seeds"] else 1,
-            "last": min(
-                (point["relative"] for point in row["curve"] if point["relative"] is not None),
-                default=None,
-            ),
-        }
-        for row in trained
-    ]
-    return [
-        Text(told),
-        Figures(figures),
-        Table(
-            rows, columns, caption="The paper's trainings took 15 minutes on a desktop of 24 cores."
-        ),
-    ]
-
-
-def _curve(points: Sequence[Mapping[str, Any]], key: str) -> Series:
-    return Series([p["samples"] / 1e6 for p in points], column([p[key] for p in points]))
-
-
-# -- Figure 5 --------------------------------------------------------------------------
-
-
-def _figure_five(document: Document) -> list[PageBlock]:
-    learned = [
-        row["policy"]
-        for row in document["summary"]
-        if row["waiting"] == "event" and row["group"] in {"fixed", "adaptive"}
-    ]
-    names = [*learned, "index"] if learned else ["unit-fifo", "shortest-remaining", "index"]
-    rows = [
-        row for row in document["units"] if row["waiting"] == "event" and row["policy"] in names
-    ]
-    figures = []
-    for unit in dict.fromkeys(row["unit"] for row in rows):
-        lines = {}
-        for name in names:
-            own = [row for row in rows if row["policy"] == name and row["unit"] == unit]
-            lines[name] = Series(
-                [row["probability"] for row in own], column([row["tasks_at_a_time"] for row in own])
-            )
-        figures.append(
-            Figure(
-                line_figure(lines, title=unit, x_label="p(c)", y_label="tasks at a time", size=SIZE)
-            )
-        )
-    told = (
-        "Tasks a unit works on at a time, over the whole run: at most 1 for a CPU (the mean of both is shown), 5 for GPU1 and 10 for GPU2. "
-        "Full batches are not an aim: at high p(c) it is better to run F singly on the CPUs and keep the GPUs for short tasks."
-    )
-    return [
-        Text(f"{told} {WAITING['event'].capitalize()}."),
-        Figures(figures),
-        _slow_table(document, rows, names),
-    ]
-
-
-def _slow_table(
-    document: Document, rows: Sequence[Mapping[str, Any]], names: Sequence[str]
-) -> Table:
-    points = [p for p in (0.1, 0.5, 0.9) if p in document["probabilities"]]
-    units = list(dict.fromkeys(row["unit"] for row in rows))
-    table: list[Row] = []
-    for name in names:
-        for p in points:
-            own = {
-                row["unit"]: row
-                for row in rows
-                if row["policy"] == name and row["probability"] == p
-            }
-            line: dict[str, object] = {"policy": name, "p": f"{p:g}"}
-            for unit in units:
-                line |= {
-                    f"{unit}_busy": own[unit]["busy"],
-                    f"{unit}_share": own[unit]["share_of_slow"],
-                    f"{unit}_batch": own[unit]["slow_batch"],
-                }
-            table.append(line)
-    columns: Columns = [
-        "policy",
-        Column("p", "p(c)"),
-        *(Column(f"{unit}_busy", f"{unit} busy", unit="%", digits=3) for unit in units),
-        *(Column(f"{unit}_share", f"F on {unit}", unit="%", digits=3) for unit in units),
-        *(
-            Column(f"{unit}_batch", f"F in a batch, {unit}", digits=3)
-            for unit in units
-            if unit != "CPUs"
-        ),
-    ]
-    return Table(
-        table,
-        columns,
-        caption="Share of the time units are busy, where the slow task F runs, and in what batches.",
     )

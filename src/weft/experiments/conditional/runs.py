@@ -1,4 +1,4 @@
-"""The steps of the experiment on conditional task graphs: each gives plain values, in any of several processes; kept on disk."""
+"""Steps of the conditional experiment."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from weft.experiments.conditional.contenders import (
     PAPER_RULES,
     StreamContender,
     StreamEvaluator,
-    gather,
+    entrants,
     number,
 )
-from weft.experiments.progress import Checkpoint, Watch
+from weft.experiments.harness import Checkpoint, Progress
 from weft.formats.native.stream_toml import load_stream
 from weft.model.columns import FloatArray, IntArray
 from weft.model.conditional_stream import Arrivals, ConditionalStream
@@ -33,29 +33,29 @@ BASELINE_POINTS = (0.0, 0.2, 0.5, 0.8, 1.0)
 WAITINGS: tuple[Idle, ...] = ("event", "block")
 ROLLOUT = "rollout"
 COMPARED = ("index", "best")
-"""Who plays the same draws as the rollouts."""
+"""Contenders on the same draws as the rollouts."""
 
 
 @dataclass(frozen=True)
 class ConditionalPlan:
-    """How much is done: jobs and seeds of a draw at each p(c), and seeds of each change at run time."""
+    """Amount of work: jobs per draw, seeds per p(c), seeds per change at run time."""
 
     jobs: int
     seeds: int
     changes: int
     regular: int = 1
-    """Seeds at each p(c) with jobs every 8 ms."""
+    """Seeds per p(c) with a job every 8 ms."""
     streams: int = 2
-    """Random streams for the policy that plays on any graph, and call graphs at most."""
+    """Random streams for the policy `any`; also the maximal number of call graphs."""
     checked: int = 10_000
-    """Jobs of the comparison with the authors' baselines: their number, or the digits differ."""
+    """Jobs of the comparison with the authors' baselines; digits agree for 10,000 only."""
     rollouts: int = 0
-    """Seeds at some p(c) for rollouts, some hundred times as slow as others."""
+    """Seeds at some p(c) for rollouts, which are some hundred times slower."""
     processes: int = 1
 
 
 class Step(NamedTuple):
-    """What is done at once: a kind, a place (number of a p(c), of a stream; a way of changing) and a seed."""
+    """One step: kind, place (index of p(c) or stream, or a change) and seed."""
 
     kind: str
     place: int | str = 0
@@ -63,30 +63,30 @@ class Step(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Its name on disk."""
+        """Name in the checkpoint."""
         return f"{self.kind} {self.place} {self.seed}"
 
 
-class Stage:
-    """Everybody who plays, and what is played on."""
+class Setup:
+    """Contenders and streams of the experiment."""
 
     def __init__(self, plan: ConditionalPlan) -> None:
         self.plan, self.stream = plan, load_stream("conditional-paper").with_jobs(plan.jobs)
-        self.entered, self.arena = gather(self.stream), StreamEvaluator(self.stream)
-        universal = self.entered.find(ANY)
+        self.entered, self.evaluator = entrants(self.stream), StreamEvaluator(self.stream)
+        universal = self.entered.get(ANY)
         self.adaptation = Adaptation.of(self.stream, self.entered, seeds=plan.changes)
         self.any_graph = AnyGraph(
             universal.who if universal is not None else None, plan.streams, min(plan.jobs, 1000)
         )  # type: ignore[arg-type]
 
-    def players(self, waiting: Idle) -> list[StreamContender]:
-        """Who plays with a way of waiting: all but those trained for the paper's, which have siblings trained for the other."""
+    def contenders(self, waiting: Idle) -> list[StreamContender]:
+        """Return contenders of a waiting semantics; one trained for "block" has no other."""
         return [
-            c for c in self.entered.contenders if waiting == "block" or c.trained_waiting != "block"
+            c for c in self.entered.values() if waiting == "block" or c.trained_waiting != "block"
         ]
 
     def steps(self) -> list[Step]:
-        """All that is to be done, in order."""
+        """Return all steps in order."""
         plan, points = self.plan, range(len(PROBABILITIES))
         steps = [Step("baseline", i) for i in range(len(BASELINE_POINTS))]
         steps += [Step("point", i, seed) for seed in range(1, plan.seeds + 1) for i in points]
@@ -104,29 +104,29 @@ class Stage:
         ]
         return [*steps, Step("training")]
 
-    def do(self, step: Step) -> Any:
-        """Do one of them; plain values."""
+    def run(self, step: Step) -> Any:
+        """Run one step; return plain values."""
         if step.kind.startswith("any "):
-            return self.any_graph.play(step.kind.removeprefix("any "), int(step.place))
+            return self.any_graph.run(step.kind.removeprefix("any "), int(step.place))
         if step.kind == "training":
             return self._training()
         if step.kind == "change":
-            return self.adaptation.play(str(step.place), step.seed)
-        doers: dict[str, Callable[[int, int], Any]] = {
+            return self.adaptation.run(str(step.place), step.seed)
+        functions: dict[str, Callable[[int, int], Any]] = {
             "baseline": self._baseline,
             "point": self._point,
             "regular": self._regular,
             ROLLOUT: self._rollout,
         }
-        return doers[step.kind](int(step.place), step.seed)
+        return functions[step.kind](int(step.place), step.seed)
 
     def draw(self, point: int, seed: int) -> tuple[FloatArray, IntArray]:
-        """The jobs of one draw at a p(c), as the authors' program draws them."""
+        """Return the jobs of one draw at a p(c), in the order of the authors' program."""
         p = PROBABILITIES[point]
         return self.stream.with_probability("D", [p, 1.0 - p]).draw_ticks(seed, authors=True)
 
     def _baseline(self, point: int, _seed: int) -> list[list[float]]:
-        """The authors' rules in the authors' semantics on the authors' draws, ms."""
+        """Return ms of the authors' rules in their semantics on their draws."""
         stream = self.stream.with_jobs(self.plan.checked)
         at = [BASELINE_POINTS[point]]
         return [
@@ -140,15 +140,15 @@ class Stage:
     def _point(
         self, point: int, seed: int
     ) -> dict[str, dict[str, tuple[float, list[float]] | None]]:
-        """All contenders on one draw, in both ways of waiting: milliseconds, and what the units did; None where one never ends."""
+        """Return ms and unit usage of all contenders; None if unfinished."""
         draw = self.draw(point, seed)
         found: dict[str, dict[str, tuple[float, list[float]] | None]] = {
             waiting: {} for waiting in WAITINGS
         }
         for waiting in WAITINGS:
-            for contender in self.players(waiting):
-                fleet = self.arena.play(contender, waiting, draw)
-                usage = self.arena.usage()
+            for contender in self.contenders(waiting):
+                fleet = self.evaluator.run(contender, waiting, draw)
+                usage = self.evaluator.usage()
                 if fleet is not None:
                     usage.add(fleet)
                 found[waiting][contender.name] = (
@@ -157,22 +157,22 @@ class Stage:
         return found
 
     def _regular(self, point: int, seed: int) -> dict[str, float | None]:
-        """All contenders on one draw with a job every 8 ms, as the paper's text has it."""
+        """Run all contenders with a job every 8 ms, as in the paper's text."""
         p = PROBABILITIES[point]
         even = replace(self.stream, arrivals=Arrivals("regular", gap=self.stream.arrivals.gap))
         draw = even.with_probability("D", [p, 1.0 - p]).draw_ticks(seed)
-        return {c.name: self._milliseconds(c, draw) for c in self.players("event")}
+        return {c.name: self._milliseconds(c, draw) for c in self.contenders("event")}
 
     def _milliseconds(
         self, contender: StreamContender, draw: tuple[FloatArray, IntArray]
     ) -> float | None:
-        fleet = self.arena.play(contender, "event", draw)
+        fleet = self.evaluator.run(contender, "event", draw)
         return None if fleet is None else float(fleet.jct(0).mean()) * 1000
 
     def _rollout(self, point: int, seed: int) -> dict[str, Any]:
-        """Rollouts on one draw, beside those they are built on."""
+        """Run rollouts on one draw, and the policies they are built on."""
         draw, found = self.draw(point, seed), dict[str, Any]()
-        compared = [c for name in COMPARED if (c := self.entered.find(name)) is not None]
+        compared = [c for name in COMPARED if (c := self.entered.get(name)) is not None]
         for contender in compared:
             found[contender.name] = self._milliseconds(contender, draw)
         network = next(
@@ -202,9 +202,9 @@ class Stage:
         return found | {ROLLOUT: float(fleet.jct(0).mean()) * 1000} | counts
 
     def _training(self) -> list[dict[str, Any]]:
-        """Learning curves from the records of the trainings; scores over the best of the paper's rules on draws of the same length."""
+        """Return learning curves relative to the best of the paper's rules."""
         rows = []
-        for contender in self.entered.contenders:
+        for contender in self.entered.values():
             if isinstance(contender.who, TrainedNetwork):
                 best = best_rule_score(self.stream, contender.who)
                 record = contender.who.training
@@ -247,13 +247,14 @@ def mean_times(
     options: StepOptions | None = None,
     authors: bool = True,
 ) -> FloatArray:
-    """(probabilities, seeds) mean job completion time in seconds; the branches of `task` are taken with p and 1 - p.
+    """Return (probabilities, seeds) mean job completion time in seconds.
 
     Examples
     --------
     >>> from weft.formats.native.stream_toml import load_stream
     >>> stream = load_stream("conditional-paper").with_jobs(500)
-    >>> mean_times(stream, ConditionalRule("unit-fifo"), probabilities=[0.0, 1.0], seeds=[1]).round(3).tolist()
+    >>> times = mean_times(stream, ConditionalRule("unit-fifo"), probabilities=[0.0, 1.0], seeds=[1])
+    >>> times.round(3).tolist()
     [[0.135], [0.036]]
     """
     fleet = StepBatch(stream, 1, options, authors=authors)
@@ -268,13 +269,13 @@ def mean_times(
 
 
 def best_rule_score(stream: ConditionalStream, policy: TrainedNetwork) -> float:
-    """Mean log of seconds a job takes under the best of the paper's rules, at the p(c) a policy was trained for."""
+    """Return the mean log time of the best paper rule at a policy's p(c)."""
     world = policy.environment
     fixed = isinstance(world.get("probability"), int | float)
     points = [float(world["probability"])] if fixed else list(PROBABILITIES)
     short, options = (
         stream.with_jobs(int(world.get("jobs", 2000))),
-        StepOptions(idle=policy.idle),
+        StepOptions(idle=world.get("waiting", "event")),
     )
     times = [
         mean_times(
@@ -290,20 +291,24 @@ def best_rule_score(stream: ConditionalStream, policy: TrainedNetwork) -> float:
     return float(np.log(np.min(times, axis=0)).mean())
 
 
-# -- in several processes, taken up again ----------------------------------------------
+# -- processes -------------------------------------------------------------------------
 
 
-_STAGES: dict[ConditionalPlan, Stage] = {}
-"""Of a process that was started for the steps: made once."""
+_SETUPS: dict[ConditionalPlan, Setup] = {}
+"""Setups of a worker process, created once."""
 
 
-def _do_elsewhere(plan: ConditionalPlan, step: Step) -> Any:
-    if plan not in _STAGES:
-        _STAGES[plan] = Stage(plan)
-    return _STAGES[plan].do(step)
+def _run_in_worker(plan: ConditionalPlan, step: Step) -> Any:
+    if plan not in _SETUPS:
+        _SETUPS[plan] = Setup(plan)
+    return _SETUPS[plan].run(step)
 
 
-def carry_out(stage: Stage, progress: Checkpoint, watch: Watch) -> Iterator[tuple[Step, Any]]:
-    """Each step with its result, in order, in as many processes as the plan says."""
-    function = stage.do if stage.plan.processes <= 1 else partial(_do_elsewhere, stage.plan)
-    return progress.carry_out(function, stage.steps(), processes=stage.plan.processes, watch=watch)
+def run_steps(
+    setup: Setup, checkpoint: Checkpoint, progress: Progress
+) -> Iterator[tuple[Step, Any]]:
+    """Yield each step with its result, in order, in the processes of the plan."""
+    function = setup.run if setup.plan.processes <= 1 else partial(_run_in_worker, setup.plan)
+    return checkpoint.run(
+        function, setup.steps(), processes=setup.plan.processes, progress=progress
+    )

@@ -1,4 +1,4 @@
-"""Who takes part in the GPU-cluster experiment, and how each plays: plans replayed, rules, re-planning, learned policies."""
+"""Contenders of the GPU-cluster experiment."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from weft.planners import PLANNERS
 from weft.policies import POLICIES
 from weft.sim.view import Policy
 
-YARDSTICK_MOVES = 15_000
-"""TransferEstimator of the search that says what can be gained at all: about a quarter of a second at 100 tasks, the same on any machine."""
+REFERENCE_MOVES = 15_000
+"""Moves of the reference search: about 0.25 s at 100 tasks, the same result on any machine."""
 
 AXES = ("tasks", "jobs", "stream", "uniform", "devices")
 ONE_JOB = ("tasks",)
-"""For who looks at every ready task on every device, at every turn."""
+"""For policies whose decisions score every ready task on every device."""
 AT_ONCE = ("tasks", "jobs", "uniform", "devices")
-"""Axes on which all jobs are there from the beginning, so that a plan can be made beforehand."""
+"""Axes on which all jobs arrive at time 0, so that a plan can be made in advance."""
 
 
 @dataclass(frozen=True)
 class Contender:
-    """A name, how it plays, and on which axes.
+    """A planner or policy, and the axes on which it takes part.
 
     Attributes
     ----------
-    kind : `plan` (made beforehand, replayed), `rule`, `planning` (anew at every event), `learned` or `yardstick`
-    maker : the name in the table of planners or of policies
-    apart : each job is planned alone, as if it had the cluster to itself
+    kind : `plan` (made in advance, replayed), `rule`, `planning` (at every event), `learned`, or
+        `reference` (search with exact costs)
+    maker : name of the planner or policy
+    apart : each job is planned as if no other job existed
     """
 
     name: str
@@ -39,148 +39,105 @@ class Contender:
     apart: bool = False
 
     @property
-    def known(self) -> bool:
-        """Whether what it needs is registered."""
-        table = PLANNERS if self.kind in {"plan", "yardstick"} else POLICIES
-        return self.maker in table.names()
+    def planned(self) -> bool:
+        """Whether it is a plan made in advance."""
+        return self.kind in {"plan", "reference"}
 
 
-def _plan(
-    name: str,
-    about: str,
-    *,
-    maker: str | None = None,
-    axes: tuple[str, ...] = AXES,
-    apart: bool = False,
-) -> Contender:
-    return Contender(name, "plan", about, maker or name, axes, apart)
+def _plan(name: str, about: str, axes: tuple[str, ...] = AXES) -> Contender:
+    return Contender(name, "plan", about, name, axes)
 
 
 def _policy(kind: str, name: str, about: str, axes: tuple[str, ...] = AXES) -> Contender:
     return Contender(name, kind, about, name, axes)
 
 
-ROSTER = (
-    _plan("heft", "HEFT's plan, made beforehand for all jobs together and replayed", axes=AT_ONCE),
-    _plan(
-        "heft-node",
-        "HEFT's plan on all devices or on those of one node, whichever is shorter; replayed",
-        axes=AT_ONCE,
-    ),
-    _plan(
-        "fifo-deft",
-        "the oldest job's tasks first, earliest finish with one parent copied; replayed",
-    ),
+CONTENDERS = (
+    _plan("heft", "HEFT's plan for all jobs together, replayed", AT_ONCE),
+    _plan("heft-node", "HEFT's plan on all devices or on one node, the shorter; replayed", AT_ONCE),
+    _plan("fifo-deft", "oldest job first, earliest finish with one parent copied; replayed"),
     _plan("tdca", "clusters along critical parents, with copies; replayed"),
-    _plan(
+    Contender(
         "fifo-deft-apart",
+        "plan",
         "FIFO-DEFT, each job planned as if it were alone",
-        maker="fifo-deft",
-        axes=("jobs",),
+        "fifo-deft",
+        ("jobs",),
         apart=True,
     ),
-    _policy(
-        "rule",
-        "fifo-deft-online",
-        "FIFO-DEFT as the work goes on: placed with what is known at the moment",
-    ),
-    _policy("rule", "eft", "the oldest ready task first, on the device that finishes it first"),
-    _policy(
-        "rule", "rank-eft", "the highest upward rank first, on the device that finishes it first"
-    ),
-    _policy("planning", "heft-replanned", "HEFT planned anew at every event, with the estimates"),
-    _policy(
-        "planning",
-        "heft-observed",
-        "HEFT planned anew at every event, with the speeds observed so far",
-    ),
+    _policy("rule", "fifo-deft-online", "FIFO-DEFT decided online with current information"),
+    _policy("rule", "eft", "oldest ready task first, on the device that finishes it first"),
+    _policy("rule", "rank-eft", "highest upward rank first, on the device that finishes it first"),
+    _policy("planning", "heft-replanned", "HEFT planned again at every event, with the estimates"),
+    _policy("planning", "heft-observed", "HEFT planned again at every event, with observed speeds"),
     _policy(
         "planning",
         "heft-affinity",
-        "HEFT planned anew, on all devices or with each job on a node or a device, whichever promises more",
+        "HEFT planned again, on all devices or with each job on one node or device, whichever "
+        "predicts the shorter makespan",
         AT_ONCE,
     ),
-    _policy("planning", "heft-arrival", "HEFT planned anew, jobs in order of arrival", ("stream",)),
     _policy(
-        "planning",
-        "srpt-replanned",
-        "planned anew, the job with the least remaining work first",
-        ("stream",),
+        "planning", "heft-arrival", "HEFT planned again, jobs in order of arrival", ("stream",)
     ),
+    _policy("planning", "srpt-replanned", "planned again, least remaining work first", ("stream",)),
     _policy(
         "planning",
         "srpt-affinity",
-        "the same, on all devices or each job on a node or a device, whichever promises more",
+        "the same, on all devices or with each job on one node or device, whichever predicts more",
         ("stream",),
     ),
-    _policy("learned", "rule", "a weighted sum of features, its weights found by evolution"),
+    _policy("learned", "tuned-list", "list scheduling with feature weights tuned by evolution"),
     _policy(
         "learned",
         "portfolio",
-        "several sets of weights that complete one another; the plan with the best promise is followed",
+        "several tuned weight sets; follows the plan with the best predicted completion",
     ),
-    _policy(
-        "learned", "decima", "Decima's graph network picks the task, earliest finish the device"
-    ),
-    _policy("learned", "lachesis", "Lachesis' graph network picks the task, DEFT the device"),
+    _policy("learned", "decima", "Decima's graph network selects the task, EFT the device"),
+    _policy("learned", "lachesis", "Lachesis' graph network selects the task, DEFT the device"),
     _policy(
         "learned",
         "replan-switch",
-        "a deep Q-network decides at every event whether to keep a plan and better it or to plan as portfolio does",
+        "a network decides at every event whether to improve the incumbent plan or to re-plan",
     ),
     _policy(
         "learned",
         "dqn",
-        "the document's two stages and its reward: deep Q-networks choose a ready task, then a device",
+        "the document's two-stage DQN with its reward: first a ready task, then a device",
         ONE_JOB,
     ),
     Contender(
         "anytime",
-        "yardstick",
-        "search over plans with exact costs: what can be gained at all",
+        "reference",
+        "search over plans with exact costs: how much can be gained at all",
         "anytime",
         ("tasks", "uniform"),
     ),
 )
 
-LEARNED = tuple(c.name for c in ROSTER if c.kind == "learned")
+LEARNED = tuple(c.name for c in CONTENDERS if c.kind == "learned")
 FAIR = ("heft-replanned", "heft-observed")
-"""Rivals given the same information; judged against the better of them."""
+"""Rivals with the same information; claims are tested against the better of them."""
+_BY_NAME = {c.name: c for c in CONTENDERS}
 
 
-@dataclass(frozen=True)
-class Entrants:
-    """Who plays, and who is not there."""
-
-    contenders: tuple[Contender, ...]
-    missing: tuple[str, ...]
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of those who play."""
-        return tuple(c.name for c in self.contenders)
-
-
-def gather(names: Sequence[str] | None = None) -> Entrants:
-    """Everybody whose planner or policy is registered, or those among them that are named.
+def entrants(names: Sequence[str] | None = None) -> tuple[Contender, ...]:
+    """Return all contenders, or those with the given names.
 
     Examples
     --------
-    >>> gather(["eft", "heft"]).names
-    ('heft', 'eft')
+    >>> [c.name for c in entrants(["eft", "heft"])]
+    ['heft', 'eft']
     """
-    wanted = [c for c in ROSTER if names is None or c.name in names]
-    return Entrants(
-        tuple(c for c in wanted if c.known), tuple(c.name for c in wanted if not c.known)
-    )
+    return tuple(c for c in CONTENDERS if names is None or c.name in names)
 
 
 def contender(name: str) -> Contender:
-    """The contender of a name."""
-    return next(c for c in ROSTER if c.name == name)
+    """Return the contender with a name."""
+    return _BY_NAME[name]
 
 
 @cache
 def policy(name: str) -> Policy:
-    """The policy of a name, made once in a process: reading weights takes longer than a simulation."""
+    """Return the policy with a name, created once per process."""
     return POLICIES.create(name)

@@ -1,12 +1,12 @@
-"""Workflows on a heterogeneous GPU cluster: the DQN scheduler of the document, its rivals, and a verdict on every claim.
+"""GPU-cluster experiment: policies, rivals, and a verdict on every claim.
 
-Behind `weft reproduce gpu-cluster`: Figure 3 for every condition, paired statistics, what a search could gain, transfer and fine-tuning,
-decision times, trainings, energy and fairness. Everybody plays the same draws in the same simulator; data moves as soon as it exists.
+Behind `weft reproduce gpu-cluster`: Figure 3 for every condition, paired statistics, the possible
+gain, transfer and fine-tuning, decision times, training records, energy and fairness. All
+contenders run on the same draws in the same simulator; data moves as soon as it exists.
 """
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,10 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from weft.experiments import machine
-from weft.experiments.gpu_cluster import report as gpu_cluster_report
-from weft.experiments.gpu_cluster.contenders import Entrants, contender, gather
-from weft.experiments.gpu_cluster.objectives import trade_off, weighted_policies
+from weft.experiments.gpu_cluster import report
+from weft.experiments.gpu_cluster.contenders import Contender, entrants
+from weft.experiments.gpu_cluster.measurements import (
+    decision_rows,
+    trade_off,
+    training_rows,
+    weighted_policies,
+)
 from weft.experiments.gpu_cluster.runs import (
     FIRST_SEED,
     FULL,
@@ -25,130 +29,102 @@ from weft.experiments.gpu_cluster.runs import (
     ExperimentPlan,
     Point,
     as_arrays,
-    play_point,
     points,
+    run_point,
 )
-from weft.experiments.gpu_cluster.speed import decision_rows, environment_rate, training_rows
 from weft.experiments.gpu_cluster.statistics import (
     Arrays,
     comparisons,
     point_rows,
     ranking,
-    yardstick_rows,
+    reference_rows,
 )
 from weft.experiments.gpu_cluster.transfer import transfer
-from weft.experiments.gpu_cluster.verdict import judged, verdicts
-from weft.experiments.progress import Checkpoint, Watch, fingerprint
+from weft.experiments.gpu_cluster.verdict import JUDGED, verdicts
+from weft.experiments.harness import (
+    Checkpoint,
+    Progress,
+    describe_machine,
+    fingerprint,
+    write_results,
+)
 from weft.generators import heterogeneous_gpus
-from weft.report.tables import Column, Columns, table_text
-
-SUMMARY = "the DQN scheduler for workflows on unlike GPUs, its rivals, and a verdict on every claim"
+from weft.learn.workflow.env import decisions_per_second
+from weft.report.tables import Columns, table_text
 
 
 def reproduce(
     folder: str | Path,
     *,
     quick: bool = False,
+    progress: Progress = iter,
     plan: ExperimentPlan | None = None,
     names: Sequence[str] | None = None,
-    watch: Watch = iter,
 ) -> dict[str, Any]:
-    """Do everything, write results.json and report.html into the folder, and return the results.
+    """Run all points; write and return the results.
 
-    A run that was stopped is taken up again from `progress.jsonl` in the folder, unless the program has changed since.
+    An interrupted experiment resumes from `progress.jsonl` in the folder, unless the program has
+    changed since.
     """
     begin = time.perf_counter()
     plan = plan or (QUICK if quick else FULL)
-    folder, field = Path(folder), gather(names)
-    units = points(plan, field.names)
-    progress = Checkpoint(folder / "progress.jsonl", fingerprint(plan, field.names))
-    arrays = as_arrays(progress.carry_out(play_point, units, processes=plan.processes, watch=watch))
-    results = _describe(plan, field, units, quick=quick) | _findings(arrays)
-    results["transfer"] = transfer(plan, field.names, watch=watch)
-    results["decision"] = decision_rows(field.names, rounds=plan.timing_rounds)
-    results["environment"] = environment_rate()
-    results["training"] = training_rows(field.names)
-    results["objectives"] = _objectives(plan, field)
+    folder, who = Path(folder), entrants(names)
+    own = [c.name for c in who]
+    units = points(plan, own)
+    checkpoint = Checkpoint(folder / "progress.jsonl", fingerprint(plan, own))
+    played = checkpoint.run(run_point, units, processes=plan.processes, progress=progress)
+    results = _describe(plan, who, units, quick=quick) | _statistics(as_arrays(played))
+    results["transfer"] = transfer(plan, own, progress=progress)
+    results["decision"] = decision_rows(own, rounds=plan.timing_rounds)
+    results["environment"] = decisions_per_second(3.0)
+    results["training"] = training_rows(own)
+    results["objectives"] = {
+        against: trade_off(policies, against=against, plan=plan)
+        for against, policies in weighted_policies().items()
+    }
     results["seconds"] = time.perf_counter() - begin
-    results["judged"] = judged(results)
+    results["judged"] = JUDGED
     results["verdicts"] = verdicts(results)
-    (folder / "results.json").write_text(
-        json.dumps(results, indent=1, allow_nan=False) + "\n", encoding="utf-8"
-    )
-    gpu_cluster_report.write(folder / "report.html", results)
-    progress.forget()
+    write_results(folder, results)
+    report.write(folder / "report.html", results)
+    checkpoint.delete()
     return results
 
 
 def table(results: dict[str, Any]) -> str:
-    """The verdicts, as text; while no learned policy is there, the means against re-planned HEFT."""
-    notes = []
-    if results["missing"]:
-        notes.append(f"not registered, so not here: {', '.join(results['missing'])}")
-    if results["transfer"]["absent"]:
-        notes.append(
-            f"no data, so no transfer to: {', '.join(results['transfer']['absent'])} (set WEFT_DATA)"
-        )
-    if results["verdicts"]:
-        columns: Columns = ["part", "claim", "verdict", "by", "measured"]
-        text = table_text(results["verdicts"], columns)
-        notes.insert(0, f"judged: {results['judged']}")
-    else:
-        text = table_text(
-            _standings(results),
-            ["condition", "contender", Column("mean", "over heft-replanned", digits=4, best="min")],
-        )
-    return "\n".join([text, "", *notes])
-
-
-def _standings(results: dict[str, Any]) -> list[dict[str, Any]]:
-    """Geometric mean over that of re-planned HEFT, one job, over all sizes and CCRs."""
-    rows = []
-    for key, order in results["rankings"].items():
-        axis, condition, ccr = key.split()
-        base = dict(order).get("heft-replanned")
-        if axis in {"tasks", "stream"} and ccr == "all" and base is not None:
-            rows += [
-                {"condition": condition, "contender": name, "mean": value / base}
-                for name, value in order
-            ]
-    return rows
+    """Return the verdicts as text."""
+    columns: Columns = ["part", "claim", "verdict", "by", "measured"]
+    notes = [f"judged: {results['judged']}"]
+    if absent := results["transfer"]["absent"]:
+        notes.append(f"no data, so no transfer to: {', '.join(absent)} (set WEFT_DATA)")
+    return "\n".join([table_text(results["verdicts"], columns), "", *notes])
 
 
 def _describe(
-    plan: ExperimentPlan, field: Entrants, units: Sequence[Point], *, quick: bool
+    plan: ExperimentPlan, who: Sequence[Contender], units: Sequence[Point], *, quick: bool
 ) -> dict[str, Any]:
     seeds = sorted({unit.seed for unit in units})
+    few = seeds[: plan.job_seeds]
+    axes = dict.fromkeys(u.axis for u in units)
+    devices = {"usual": float(np.mean([heterogeneous_gpus(seed).p for seed in seeds]))}
+    for x in plan.devices:
+        counts = [heterogeneous_gpus(seed, kinds=4, most=x).p for seed in few]
+        devices[format(x, "g")] = float(np.mean(counts))
     return {
         "experiment": "gpu-cluster",
         "quick": quick,
-        "machine": machine.describe(),
-        "contenders": {c.name: {"kind": c.kind, "about": c.about} for c in field.contenders},
-        "missing": list(field.missing),
-        "missing_about": {name: contender(name).about for name in field.missing},
+        "machine": describe_machine(),
+        "contenders": {c.name: {"kind": c.kind, "about": c.about} for c in who},
         "first_seed": FIRST_SEED,
-        "seeds": {
-            axis: len({u.seed for u in units if u.axis == axis})
-            for axis in dict.fromkeys(u.axis for u in units)
-        },
+        "seeds": {axis: len({u.seed for u in units if u.axis == axis}) for axis in axes},
         "stream": {"jobs": plan.stream_jobs, "tasks": list(plan.stream_tasks)},
         "ccrs": list(plan.ccrs),
         "conditions": list(plan.conditions),
-        "devices": {
-            "usual": float(np.mean([heterogeneous_gpus(seed).p for seed in seeds])),
-            **{
-                format(x, "g"): float(
-                    np.mean(
-                        [heterogeneous_gpus(s, kinds=4, most=x).p for s in seeds[: plan.job_seeds]]
-                    )
-                )
-                for x in plan.devices
-            },
-        },
+        "devices": devices,
     }
 
 
-def _findings(arrays: Arrays) -> dict[str, Any]:
+def _statistics(arrays: Arrays) -> dict[str, Any]:
     groups = dict.fromkeys((axis, condition) for axis, _, _, condition in arrays)
     ccrs = sorted({ccr for _, _, ccr, _ in arrays})
     rankings = {}
@@ -160,18 +136,5 @@ def _findings(arrays: Arrays) -> dict[str, Any]:
         "points": point_rows(arrays),
         "comparisons": comparisons(arrays),
         "rankings": {key: order for key, order in rankings.items() if order},
-        "yardstick": yardstick_rows(arrays),
-    }
-
-
-def _objectives(plan: ExperimentPlan, field: Entrants) -> dict[str, list[dict[str, Any]]]:
-    return {
-        against: trade_off(
-            policies,
-            against=against,
-            seeds=plan.stream_seeds,
-            jobs=plan.stream_jobs,
-            tasks=plan.stream_tasks,
-        )
-        for against, policies in weighted_policies(field.names).items()
+        "reference": reference_rows(arrays),
     }

@@ -1,4 +1,4 @@
-"""The figures of the GPU-cluster page: Figure 3 of the document for every condition, the stream, trainings, trade-offs."""
+"""Figures of the GPU-cluster report."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from weft.experiments.gpu_cluster.contenders import AXES as EVERYWHERE
-from weft.experiments.gpu_cluster.contenders import ROSTER, contender
-from weft.report.figures import Series, line_figure, pareto_figure
+from weft.experiments.gpu_cluster.contenders import AXES as ALL_AXES
+from weft.experiments.gpu_cluster.contenders import CONTENDERS, contender
+from weft.experiments.harness import line
+from weft.report.figures import Series, pareto_figure
 from weft.report.page import Figure, Figures, PageBlock, Table, Text
 from weft.report.tables import Column, Columns
 
@@ -18,22 +19,22 @@ Point = Mapping[str, Any]
 
 SIZE = (5.4, 4.4)
 MIDDLE = 1.0
-"""The CCR at which Figure 3 is drawn in full; makespans at all of them are beside it, relative to a rival."""
+"""CCR of Figure 3; makespans at all CCRs are drawn relative to the baseline."""
 BASELINE = "heft-replanned"
 PANELS = (
     ("makespan", "(a) makespan", "seconds"),
     ("speedup", "(b) speedup", "over the best device"),
     ("slr", "(c) SLR", "completion / path"),
 )
-AXES = {"tasks": "tasks of one job", "jobs": "jobs of about 20 tasks, at once"}
-UNDRAWN = {"fifo-deft-apart", "rank-eft"}
-"""In the tables only: there are lines enough."""
+AXES = {"tasks": "tasks of one job", "jobs": "jobs of about 20 tasks, all at time 0"}
+TABLE_ONLY = {"fifo-deft-apart", "rank-eft"}
+"""Contenders that appear in the tables only."""
 BANDED = {"heft", "heft-replanned", "tuned-list", "replan-switch"}
-"""Drawn with the interval of their mean; those of the others are in results.json."""
+"""Contenders drawn with intervals; results.json has all intervals."""
 
 
 def world_figures(results: Results, condition: str) -> list[PageBlock]:
-    """Figure 3 against tasks and against jobs, at CCR 1; makespans relative to re-planned HEFT at every CCR; the numbers."""
+    """Draw Figure 3 against tasks and jobs, and makespans relative to re-planned HEFT."""
     blocks: list[PageBlock] = []
     for axis, label in AXES.items():
         rows = [r for r in results["points"] if r["condition"] == condition and r["axis"] == axis]
@@ -52,22 +53,19 @@ def world_figures(results: Results, condition: str) -> list[PageBlock]:
             for key, title, unit in PANELS
         ]
         blocks.append(Figures(figures))
-        relative = [
-            _relative([r for r in rows if r["ccr"] == ccr], "makespan", ccr, label) for ccr in ccrs
-        ]
-        blocks.append(Figures([figure for figure in relative if figure is not None]))
+        blocks.append(Figures(_all_relative(rows, "makespan", label, ccrs)))
         blocks.append(_numbers(rows, axis, "makespan", ccrs))
-    return blocks or [Text("Not played.")]
+    return blocks or [Text("Not measured.")]
 
 
 def stream_figures(results: Results) -> list[PageBlock]:
-    """Mean completion time, deadlines missed and fairness against the load."""
+    """Draw mean completion time, missed deadlines and fairness against the load."""
     rows = [r for r in results["points"] if r["axis"] == "stream"]
     if not rows:
-        return [Text("Not played.")]
+        return [Text("Not measured.")]
     panels = (
         ("jct", "mean completion time", "seconds"),
-        ("misses", "deadlines missed", "share of jobs"),
+        ("misses", "missed deadlines", "share of jobs"),
         ("fairness", "fairness of slowdowns", "Jain's index"),
     )
     figures = [
@@ -82,7 +80,7 @@ def stream_figures(results: Results) -> list[PageBlock]:
 def _panel(rows: Sequence[Point], key: str, title: str, x_label: str, y_label: str) -> Figure:
     banded = key in {"makespan", "jct"}
     lines = _lines(rows, lambda r: r[key], lambda r: (r["low"], r["high"]) if banded else None)
-    return Figure(line_figure(lines, title=title, x_label=x_label, y_label=y_label, size=SIZE))
+    return line(lines, title, x_label, y_label, size=SIZE)
 
 
 def _all_relative(
@@ -93,7 +91,7 @@ def _all_relative(
 
 
 def _relative(rows: Sequence[Point], key: str, ccr: float, x_label: str) -> Figure | None:
-    """Geometric means over the baseline's, seed by seed."""
+    """Draw geometric means of the ratio to the baseline per seed."""
     base = {r["x"]: np.array(r["values"], float) for r in rows if r["contender"] == BASELINE}
     if not base:
         return None
@@ -103,15 +101,8 @@ def _relative(rows: Sequence[Point], key: str, ccr: float, x_label: str) -> Figu
 
     lines = _lines(rows, share, lambda _: None)
     what = "completion time" if key == "jct" else key
-    return Figure(
-        line_figure(
-            lines,
-            title=f"{what} / {BASELINE}, CCR {ccr:g}",
-            x_label=x_label,
-            y_label=f"over {BASELINE}",
-            size=SIZE,
-        )
-    )
+    title = f"{what} / {BASELINE}, CCR {ccr:g}"
+    return line(lines, title, x_label, f"over {BASELINE}", size=SIZE)
 
 
 def _lines(
@@ -120,7 +111,7 @@ def _lines(
     band: Callable[[Point], tuple[float | None, float | None] | None],
 ) -> dict[str, Series]:
     lines = {}
-    names = dict.fromkeys(r["contender"] for r in rows if r["contender"] not in UNDRAWN)
+    names = dict.fromkeys(r["contender"] for r in rows if r["contender"] not in TABLE_ONLY)
     for name in sorted(names, key=_place):
         own = sorted((r for r in rows if r["contender"] == name), key=lambda r: float(r["x"]))
         x, y = [r["x"] for r in own], _column([value(r) for r in own])
@@ -134,13 +125,13 @@ def _lines(
 
 
 def _place(name: str) -> tuple[bool, int]:
-    """Who plays everywhere first, so that everybody keeps colour and mark from figure to figure."""
+    """Return the order of lines: stable colours need contenders of all axes first."""
     who = contender(name)
-    return who.axes != EVERYWHERE, ROSTER.index(who)
+    return who.axes != ALL_AXES, CONTENDERS.index(who)
 
 
 def _numbers(rows: Sequence[Point], axis: str, key: str, ccrs: Sequence[float]) -> Table:
-    """Means of everybody at the smallest and the largest x, at every CCR."""
+    """Return means at the smallest and the largest x, at every CCR."""
     ends = sorted({min(r["x"] for r in rows), max(r["x"] for r in rows)})
     shown: dict[str, dict[str, Any]] = {}
     for r in rows:
@@ -158,7 +149,7 @@ def _numbers(rows: Sequence[Point], axis: str, key: str, ccrs: Sequence[float]) 
         ),
     ]
     unfinished = sum(r["unfinished"] for r in rows)
-    note = f" {unfinished} plays did not get to the end and are left out." if unfinished else ""
+    note = f" {unfinished} unfinished runs are left out." if unfinished else ""
     name = "Mean completion time" if key == "jct" else "Makespan"
     return Table(
         list(shown.values()),
@@ -168,16 +159,14 @@ def _numbers(rows: Sequence[Point], axis: str, key: str, ccrs: Sequence[float]) 
 
 
 def training_figures(results: Results) -> list[PageBlock]:
-    """Curves of the trainings, from the cards."""
+    """Draw learning curves from the model cards."""
     figures = [
-        Figure(
-            line_figure(
-                {row["policy"]: Series([x for x, _ in row["curve"]], [y for _, y in row["curve"]])},
-                title=f"training of {row['policy']}",
-                x_label=row["x"],
-                y_label=row["y"],
-                size=SIZE,
-            )
+        line(
+            {row["policy"]: Series(*zip(*row["curve"], strict=True))},
+            f"training of {row['policy']}",
+            row["x"],
+            row["y"],
+            size=SIZE,
         )
         for row in results["training"]
         if row["curve"]
@@ -186,7 +175,7 @@ def training_figures(results: Results) -> list[PageBlock]:
 
 
 def objective_figures(results: Results) -> list[PageBlock]:
-    """Time against energy, time against fairness."""
+    """Draw time against energy, and time against fairness."""
     titles = {
         "energy": ("Makespan and energy", "makespan", "energy"),
         "fairness": (

@@ -1,22 +1,39 @@
-"""The points of the GPU-cluster experiment: what is drawn at each, and played by everybody."""
+"""Points of the GPU-cluster experiment, and the evaluator."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from weft.experiments.gpu_cluster.contenders import contender
-from weft.experiments.gpu_cluster.evaluator import FIGURES, Evaluator, Figures
-from weft.generators import CONDITIONS, Instance, draw_instance, draw_scenario, heterogeneous_gpus
-from weft.model import Cluster
+from weft.errors import WeftError
+from weft.experiments.gpu_cluster.contenders import REFERENCE_MOVES, Contender, contender, policy
+from weft.generators import (
+    CONDITIONS,
+    Instance,
+    draw_instance,
+    draw_scenario,
+    heterogeneous_gpus,
+    minimum_path,
+)
+from weft.model import Cluster, Problem, Scenario, Schedule, Trace, Workload
+from weft.model.columns import FloatArray, IntArray
+from weft.model.metrics import sequential_time
+from weft.model.trace import DONE
+from weft.planners import PLANNERS, plan
+from weft.planners.bounds import lower_bound
+from weft.planners.objective import union
+from weft.policies import simulate
+from weft.policies.replanning.policy import ReplanningPolicy
+from weft.sim.view import Policy
 
 CCRS = (0.1, 1.0, 5.0)
-AT_ONCE = ("static", "noisy", "failing", "biased", "changing")
-"""Conditions in which all jobs are there from the beginning."""
+WITHOUT_ARRIVALS = ("static", "noisy", "failing", "biased", "changing")
+"""Conditions in which all jobs arrive at time 0."""
 STRUCTURES = (
     "cholesky",
     "lu",
@@ -27,18 +44,19 @@ STRUCTURES = (
     "tpch_spark",
     "ml_dags",
 )
-"""Never seen in training: generators, and folders of measured graphs."""
+"""Structures without training data: generators, and folders of measured graphs."""
 FIRST_SEED = 1_000_000
 """Seeds of the evaluation begin here; no training or tuning draws these."""
 JOB_TASKS = (15, 25)
-"""Tasks of a job where the number of jobs is what varies: about 20."""
+"""Tasks per job on the axis `jobs`: about 20."""
 
 
 @dataclass(frozen=True)
 class ExperimentPlan:
-    """How much is done. Seeds are counted for each axis; with exact costs there are more of one job (`static_seeds`).
+    """Amount of work: sizes, seeds per axis, and time limits.
 
-    The number of jobs varies at `job_ccrs` only: planning thousands of tasks anew at every event takes a baseline ten seconds a run.
+    The number of jobs varies at `job_ccrs` only, because a baseline that re-plans thousands of
+    tasks at every event takes ten seconds per run.
     """
 
     tasks: tuple[int, ...]
@@ -55,11 +73,11 @@ class ExperimentPlan:
     uniform: tuple[int, ...]
     ccrs: tuple[float, ...] = CCRS
     job_ccrs: tuple[float, ...] = (1.0,)
-    conditions: tuple[str, ...] = AT_ONCE
+    conditions: tuple[str, ...] = WITHOUT_ARRIVALS
     structures: tuple[str, ...] = STRUCTURES
     tuned: tuple[str, ...] = ("cholesky", "montage", "wfinstances")
     tuning_seconds: float = 60.0
-    native_seconds: float = 120.0
+    specialist_seconds: float = 120.0
     timing_rounds: int = 15
     processes: int = 2
 
@@ -93,14 +111,14 @@ QUICK = ExperimentPlan(
     uniform=(60,),
     tuned=("cholesky",),
     tuning_seconds=20.0,
-    native_seconds=60.0,
+    specialist_seconds=60.0,
     timing_rounds=7,
 )
 
 
 @dataclass(frozen=True)
 class Point:
-    """One draw of one axis: everybody plays it, in every condition."""
+    """One draw on one axis; all its contenders run on it in every condition."""
 
     axis: str
     x: float
@@ -113,16 +131,16 @@ class Point:
 
     @property
     def key(self) -> str:
-        """What it is called in the record of progress."""
+        """Name in the checkpoint."""
         return f"{self.axis} {self.x:g} ccr {self.ccr:g} seed {self.seed}"
 
 
-Played = dict[str, dict[str, list[float] | None]]
-"""Condition -> contender -> figures, in the order of `FIGURES`; None: did not get to the end."""
+PointResult = dict[str, dict[str, list[float] | None]]
+"""Condition -> contender -> metrics, in the order of `FIGURES`; None: did not finish."""
 
 
 def points(plan: ExperimentPlan, names: Sequence[str]) -> list[Point]:
-    """All points of a plan: seeds outermost, so that a run that is stopped has every point with fewer seeds."""
+    """Return all points of a plan; seeds are the outermost loop."""
 
     def at(axis: str, x: float, ccr: float, seed: int, conditions: tuple[str, ...]) -> Point:
         own = tuple(n for n in names if axis in contender(n).axes)
@@ -151,8 +169,153 @@ def points(plan: ExperimentPlan, names: Sequence[str]) -> list[Point]:
     return made
 
 
+# -- evaluation -------------------------------------------------------------------------
+
+FIGURES = (
+    "makespan",
+    "speedup",
+    "slr",
+    "jct",
+    "misses",
+    "fairness",
+    "energy",
+    "utilisation",
+    "over_bound",
+)
+"""Metrics of every run, in this order; see `Evaluator.measure`."""
+
+Figures = dict[str, float]
+
+
+@dataclass(eq=False)
+class Evaluator:
+    """Runs contenders on a workload; plans and bounds are computed once."""
+
+    workload: Workload
+    stream: bool = False
+    _plans: dict[str, list[Schedule]] = dataclasses.field(default_factory=dict)
+
+    @cached_property
+    def merged(self) -> Problem:
+        """All jobs as one problem, so that a planner can plan them together."""
+        work = self.workload
+        if work.jobs == 1:
+            return work.problems[int(work.template[0])]
+        return union([work.problem_of(j) for j in range(work.jobs)])[0]
+
+    @cached_property
+    def together(self) -> Workload:
+        """The merged problem as a workload of one job."""
+        return Workload.of(self.merged)
+
+    @cached_property
+    def paths(self) -> FloatArray:
+        """(jobs,) critical path of the shortest durations of each job."""
+        each = np.array([minimum_path(p) for p in self.workload.problems])
+        return each[self.workload.template]
+
+    @cached_property
+    def sequential(self) -> float:
+        """Seconds of all jobs on the best single device."""
+        counts = np.bincount(self.workload.template, minlength=len(self.workload.problems))
+        return sequential_time(
+            [
+                (p, np.full(p.n, float(c)))
+                for p, c in zip(self.workload.problems, counts, strict=True)
+            ]
+        )
+
+    @cached_property
+    def bound(self) -> float:
+        """Lower bound on the makespan without copies, if costs equal the estimates."""
+        return lower_bound(self.merged)
+
+    def run(self, who: Contender, future: Scenario) -> Figures | None:
+        """Return the metrics of a contender in a future; None if it does not finish."""
+        try:
+            if who.planned:
+                return self._replay(who, future)
+            return self.run_policy(policy(who.maker), future)
+        except WeftError:
+            return None
+
+    def run_policy(self, decider: Policy, future: Scenario) -> Figures:
+        """Return the metrics of a policy; without arrivals it aims at the makespan."""
+        if self.workload.jobs > 1 and not self.stream and isinstance(decider, ReplanningPolicy):
+            decider = decider.aimed_at("makespan")
+        return self.measure(
+            simulate(self.workload, decider, scenario=future), self.workload.first_instance
+        )
+
+    def _replay(self, who: Contender, future: Scenario) -> Figures:
+        alone = self.stream or who.apart or self.workload.jobs == 1
+        if who.name not in self._plans:
+            problems = self.workload.problems if alone else (self.merged,)
+            self._plans[who.name] = [make_plan(p, who) for p in problems]
+        if alone:
+            trace = simulate(self.workload, self._plans[who.name], scenario=future)
+            return self.measure(trace, self.workload.first_instance)
+        trace = simulate(self.together, self._plans[who.name], scenario=_as_one_job(future))
+        return self.measure(trace, np.array([0, self.workload.instances]))
+
+    def measure(self, trace: Trace, first: IntArray) -> Figures:
+        """Return the metrics of a trace; `first` has each job's first instance.
+
+        makespan: end of the last job; an unused copy may run longer. speedup: over the best single
+        device. slr: mean of completion time / critical path. jct: mean completion time. misses:
+        share of missed deadlines. fairness: Jain's index of the slowdowns of jobs, 1 if all are
+        equal (Jain, Chiu and Hawe 1984). energy: joules. utilisation: of the devices. over_bound:
+        makespan / proven bound for the estimated costs.
+        """
+        work = self.workload
+        ended = trace.status == DONE
+        done = np.full(work.instances, np.inf)
+        np.minimum.at(done, (first[trace.job] + trace.task)[ended], trace.finish[ended])
+        finish = np.maximum.reduceat(done, work.first_instance[:-1])
+        span = float(finish.max() - work.arrival.min())
+        time = finish - work.arrival
+        slowdown = time / self.paths
+        cluster, due = work.cluster, np.isfinite(work.deadline)
+        busy = trace.busy
+        return {
+            "makespan": span,
+            "speedup": self.sequential / span,
+            "slr": float(slowdown.mean()),
+            "jct": float(time.mean()),
+            "misses": float((finish > work.deadline)[due].mean()) if due.any() else 0.0,
+            "fairness": float(slowdown.sum() ** 2 / (len(slowdown) * (slowdown**2).sum())),
+            "energy": float(
+                (cluster.power * busy + cluster.idle_power * np.maximum(span - busy, 0.0)).sum()
+            ),
+            "utilisation": float(busy.mean()) / span,
+            "over_bound": np.nan if self.stream else span / self.bound,
+        }
+
+
+def make_plan(problem: Problem, who: Contender) -> Schedule:
+    """Plan in advance; a fixed number of moves makes the reference repeatable."""
+    if who.kind == "reference":
+        return plan(
+            problem,
+            PLANNERS.create(who.maker, iterations=REFERENCE_MOVES, threads=1, progress=_silent),
+        ).schedule
+    return plan(problem, who.maker).schedule
+
+
+def _silent(share: float, best: float) -> None:
+    """Show no bar for each of many searches."""
+
+
+def _as_one_job(future: Scenario) -> Scenario:
+    """Return the same future for all jobs as one."""
+    return dataclasses.replace(future, cancel=np.full(1, np.inf))
+
+
+# -- points -----------------------------------------------------------------------------
+
+
 def draw(point: Point) -> tuple[Evaluator, dict[str, Any]]:
-    """The workload of a point, and its future in each condition; the workload does not depend on the condition."""
+    """Return the evaluator of a point's workload, and its future in each condition."""
     case = _case(point)
     futures = {
         name: draw_scenario(case.workload, CONDITIONS[name], seed=point.seed)
@@ -195,7 +358,7 @@ def _case(point: Point) -> Instance:
 
 
 def uniform_links(cluster: Cluster) -> Cluster:
-    """The same devices with one bandwidth between any two: the mean time of a byte stays, the nodes are gone.
+    """Return the same devices with one bandwidth and the same mean byte time.
 
     Examples
     --------
@@ -211,16 +374,14 @@ def uniform_links(cluster: Cluster) -> Cluster:
     return dataclasses.replace(cluster, nodes=("node0",) * cluster.p, **fields)
 
 
-def play_point(point: Point) -> Played:
-    """Everybody on one draw."""
-    arena, futures = draw(point)
+def run_point(point: Point) -> PointResult:
+    """Run all contenders on one draw; the reference only with exact costs."""
+    evaluator, futures = draw(point)
     return {
         name: {
-            who: _row(arena.play(contender(who), future))
+            who: _row(evaluator.run(contender(who), future))
             for who in point.names
-            if name == "static"
-            or contender(who).kind
-            != "yardstick"  # the search knows exact costs: no yardstick where nobody does
+            if name == "static" or contender(who).kind != "reference"
         }
         for name, future in futures.items()
     }
@@ -231,9 +392,9 @@ def _row(figures: Figures | None) -> list[float] | None:
 
 
 def as_arrays(
-    results: Iterable[tuple[Point, Played]],
+    results: Iterable[tuple[Point, PointResult]],
 ) -> dict[tuple[str, float, float, str], dict[str, np.ndarray]]:
-    """(axis, x, ccr, condition) -> contender -> (seeds, figures); NaN where somebody did not get to the end."""
+    """Return (seeds, metrics) per point and contender; NaN if unfinished."""
     rows: dict[tuple[str, float, float, str], dict[str, list[list[float]]]] = {}
     for point, played in results:
         for condition, by_name in played.items():

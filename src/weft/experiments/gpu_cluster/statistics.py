@@ -1,7 +1,8 @@
-"""What the plays come to: means at every point, and paired tests of contender against rival.
+"""Means at every point, and paired tests of contenders against rivals.
 
-One number a seed: the mean, over the sizes on an axis, of the logarithm of the ratio. Sizes of one seed share their cluster, so they
-are no independent pairs; seeds are. The t-test is on these numbers, the interval is a bootstrap of their mean.
+Each seed gives one number: the mean logarithm of the ratio over the sizes on an axis. Sizes of one
+seed share their cluster, so only seeds are independent pairs. The t-test uses these numbers, the
+interval is a bootstrap of their mean.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from weft.experiments.gpu_cluster.contenders import FAIR, LEARNED
-from weft.experiments.gpu_cluster.evaluator import FIGURES
+from weft.experiments.gpu_cluster.runs import FIGURES
 from weft.model.columns import FloatArray
 from weft.report.statistics import bootstrap_mean, geometric_mean_ratio, holm, paired_t_test
 
@@ -21,21 +22,21 @@ Group = tuple[str, float, float, str]
 Arrays = Mapping[Group, Mapping[str, FloatArray]]
 
 HIGH_LOAD = 0.8
-"""Streams are judged from this load on."""
-PLANNED_ANEW = (*FAIR, "heft-affinity", "heft-arrival", "srpt-replanned", "srpt-affinity")
-HAND_MADE = ("heft", "heft-node", *PLANNED_ANEW, "fifo-deft", "fifo-deft-online", "tdca", "eft")
+"""Streams are compared at this load and above."""
+REPLANNED = (*FAIR, "heft-affinity", "heft-arrival", "srpt-replanned", "srpt-affinity")
+HAND_MADE = ("heft", "heft-node", *REPLANNED, "fifo-deft", "fifo-deft-online", "tdca", "eft")
 RIVALS = (*HAND_MADE, "tuned-list")
-STRAW = ("heft-replanned", "heft")
-"""What re-planning alone takes off a replayed plan."""
+REPLANNING_ALONE = ("heft-replanned", "heft")
+"""The gain of re-planning over a replayed plan."""
 
 
 def measured(axis: str) -> str:
-    """What is compared on an axis: makespans, and in a stream the mean completion time of a job."""
+    """Return the compared metric: completion time in streams, else makespan."""
     return "jct" if axis == "stream" else "makespan"
 
 
 def point_rows(arrays: Arrays) -> list[dict[str, Any]]:
-    """Means at every point, with half the 95 % bootstrap interval of the main figure, and its value for every seed."""
+    """Return means at every point, and interval and values of the compared metric."""
     rows = []
     for (axis, x, ccr, condition), group in arrays.items():
         for name, table in group.items():
@@ -73,7 +74,10 @@ def _band(values: FloatArray) -> tuple[float | None, float | None]:
 def seed_logs(
     arrays: Arrays, axis: str, condition: str, ccrs: Sequence[float], name: str
 ) -> FloatArray | None:
-    """(seeds,) mean logarithm of the main figure over the sizes (a stream: the high loads) and the CCRs; None where somebody is missing."""
+    """Return (seeds,) mean log of the compared metric over sizes and CCRs.
+
+    None if the contender is absent at some point.
+    """
     column = FIGURES.index(measured(axis))
     tables = [
         group[name][:, column] if name in group else None
@@ -93,7 +97,7 @@ def seed_logs(
 def comparison(
     arrays: Arrays, axis: str, condition: str, ccrs: Sequence[float], who: str, rival: str
 ) -> dict[str, Any] | None:
-    """One contender against one rival: ratio of geometric means with its interval, t-test, effect size."""
+    """Compare a contender with a rival: ratio of geometric means, t-test, effect size."""
     first, second = (seed_logs(arrays, axis, condition, ccrs, name) for name in (who, rival))
     if first is None or second is None:
         return None
@@ -120,7 +124,7 @@ def comparison(
 
 
 def comparisons(arrays: Arrays) -> list[dict[str, Any]]:
-    """Every learned policy against every rival, in every condition, at each CCR and over all; p-values corrected over the table (Holm)."""
+    """Compare learned policies with rivals; p-values are corrected (Holm)."""
     axes = list(
         dict.fromkeys(
             (axis, condition)
@@ -139,7 +143,7 @@ def comparisons(arrays: Arrays) -> list[dict[str, Any]]:
         for rival in RIVALS
         if rival != who and rival in names
     ]
-    pairs += [pair for pair in [STRAW] if set(pair) <= names]
+    pairs += [pair for pair in [REPLANNING_ALONE] if set(pair) <= names]
     found = [
         comparison(arrays, axis, condition, chosen, who, rival)
         for axis, condition in axes
@@ -153,7 +157,7 @@ def comparisons(arrays: Arrays) -> list[dict[str, Any]]:
 
 
 def find(rows: Iterable[Mapping[str, Any]], **wanted: Any) -> Mapping[str, Any] | None:
-    """The first row with these values."""
+    """Return the first row with these values."""
     return next(
         (row for row in rows if all(row[key] == value for key, value in wanted.items())), None
     )
@@ -162,7 +166,7 @@ def find(rows: Iterable[Mapping[str, Any]], **wanted: Any) -> Mapping[str, Any] 
 def fair_comparison(
     rows: Sequence[Mapping[str, Any]], *, axis: str, condition: str, ccr: Any, who: str
 ) -> Mapping[str, Any] | None:
-    """Against the better of the rivals that are given the same information: the one against which the ratio is higher."""
+    """Return the comparison with the better of the fair rivals."""
     return hardest_comparison(rows, FAIR, axis=axis, condition=condition, ccr=ccr, who=who)
 
 
@@ -175,7 +179,7 @@ def hardest_comparison(
     ccr: Any,
     who: str,
 ) -> Mapping[str, Any] | None:
-    """Against the best of some rivals."""
+    """Return the comparison with the highest ratio of some rivals."""
     own = [
         find(rows, axis=axis, condition=condition, ccr=ccr, who=who, rival=rival)
         for rival in rivals
@@ -188,7 +192,7 @@ def hardest_comparison(
 def ranking(
     arrays: Arrays, axis: str, condition: str, ccrs: Sequence[float]
 ) -> list[tuple[str, float]]:
-    """(contender, geometric mean of the main figure), the best first; whoever did not get to the end somewhere is left out."""
+    """Return (contender, geometric mean), best first, without unfinished ones."""
     names = dict.fromkeys(
         name
         for (a, _, _, c), group in arrays.items()
@@ -204,10 +208,10 @@ def ranking(
     return sorted(means.items(), key=lambda item: item[1])
 
 
-def yardstick_rows(arrays: Arrays) -> list[dict[str, Any]]:
-    """What can be gained over HEFT with exact costs, by a search and by everybody else; on nodes, and with links all alike."""
+def reference_rows(arrays: Arrays) -> list[dict[str, Any]]:
+    """Return gains over HEFT with exact costs, for both kinds of links."""
     rows = []
-    for axis, links in (("tasks", "nodes"), ("uniform", "all alike")):
+    for axis, links in (("tasks", "nodes"), ("uniform", "uniform")):
         for ccr in sorted({c for a, _, c, _ in arrays if a == axis}):
             means = dict(ranking(arrays, axis, "static", [ccr]))
             above = {name: _over_bound(arrays, axis, ccr, name) for name in ("heft", "anytime")}
@@ -221,7 +225,7 @@ def yardstick_rows(arrays: Arrays) -> list[dict[str, Any]]:
 
 
 def _over_bound(arrays: Arrays, axis: str, ccr: float, name: str) -> float | None:
-    """Geometric mean of makespan / proven bound, less 1."""
+    """Return the geometric mean of makespan / proven bound, minus 1."""
     column = FIGURES.index("over_bound")
     own = [
         group[name][:, column]
@@ -232,5 +236,5 @@ def _over_bound(arrays: Arrays, axis: str, ccr: float, name: str) -> float | Non
 
 
 def number(value: float) -> float | None:
-    """Fit for JSON: seven digits, None where there is no finite number."""
+    """Return the value with seven digits for JSON; None if it is not finite."""
     return float(f"{value:.7g}") if np.isfinite(value) else None

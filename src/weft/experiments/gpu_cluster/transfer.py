@@ -1,29 +1,26 @@
-"""Policies trained on layered graphs, tried on structures they never saw; before and after fine-tuning on a few samples.
+"""Transfer of policies trained on layered graphs to other structures.
 
-What can be won over HEFT differs from structure to structure, so there are two measures of what a policy keeps: its advantage at home, and
-the advantage of a *native*: the same policy fitted to the structure with many samples and more time.
+The possible gain over HEFT differs between structures, so there are two references: the policy's
+advantage on layered graphs, and the advantage of a *specialist*: the same policy fitted to the
+structure with many samples and more time.
 """
 
 from __future__ import annotations
 
 import gzip
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from weft.experiments.gpu_cluster.contenders import FAIR, LEARNED, contender, policy
-from weft.experiments.gpu_cluster.evaluator import Evaluator
-from weft.experiments.gpu_cluster.runs import FIRST_SEED, ExperimentPlan
+from weft.experiments.gpu_cluster.runs import FIRST_SEED, Evaluator, ExperimentPlan
 from weft.experiments.gpu_cluster.statistics import number
-from weft.experiments.progress import Watch, in_processes
+from weft.experiments.harness import Progress, data_folder, in_processes
 from weft.formats.loading import load_workflow
 from weft.generators import (
     Instance,
@@ -33,34 +30,32 @@ from weft.generators import (
     instance_of,
     scale_ccr,
 )
+from weft.learn.workflow.fine_tuning import fine_tune
 from weft.model import Cluster, Problem, Workflow
 from weft.policies.replanning.policy import ReplanningPolicy
 from weft.report.statistics import geometric_mean_ratio
 from weft.rng import generator
-from weft.sim.view import Policy
 
-HOME = "layered"
-"""The structure of the training."""
+TRAINED_ON = "layered"
+"""Structure of the training graphs."""
 FOLDERS = ("wfinstances", "tpch_spark", "ml_dags")
 ALONE, STREAM = ("static", "changing"), "stream"
-"""Conditions: one job, judged by its makespan against HEFT planned anew; jobs that arrive, by their mean completion time."""
+"""Conditions: one job, compared by makespan; a stream, compared by mean completion time."""
 BASELINES = {**dict.fromkeys(ALONE, FAIR[0]), STREAM: "heft-arrival"}
 TRANSFER_CCRS = (1.0, 5.0)
 LOAD, STREAM_JOBS = 0.9, 12
 SEARCH = "anytime"
-"""Says, with exact costs, what there is to gain on a structure."""
+"""Reference search with exact costs: the possible gain on a structure."""
 TUNABLE = "replan-switch"
-"""Who is fine-tuned."""
-TUNER = "weft.learn.workflow.fine_tuning"
-"""Where `fine_tune(policy_name, cases, seconds, seed)` lives, once it does."""
+"""The policy that is fine-tuned."""
 FEW, MANY = 4, 20
-"""Draws of each condition and CCR a policy is fine-tuned on, and a native is fitted to."""
+"""Draws per condition and CCR for fine-tuning, and for a specialist."""
 TUNING_SEED = FIRST_SEED - 10_000
-APART = 100_000
-"""Between seeds of the graphs of one stream."""
+SEED_STRIDE = 100_000
+"""Distance between seeds of the graphs of one stream."""
 MOST_TASKS = 400
 QUERIES = 8
-"""Queries of TPC-H for each job elsewhere, in streams too: one alone is smaller than any job here."""
+"""TPC-H queries per job: a single query is smaller than any other job."""
 
 
 @dataclass(frozen=True)
@@ -74,21 +69,14 @@ class TransferTrial:
     names: tuple[str, ...]
 
 
-def data_folder() -> Path:
-    """The folder of downloaded data: $WEFT_DATA, or `shared/data` beside the working folder."""
-    return Path(os.environ.get("WEFT_DATA") or Path.cwd().parent / "shared" / "data")
-
-
 def available(structures: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Structures that can be drawn here, and those whose data is absent."""
-    absent = [
-        name for name in structures if name in FOLDERS and not _files(data_folder() / name / "dev")
-    ]
+    """Return structures that can be drawn, and those without data in $WEFT_DATA."""
+    absent = [name for name in structures if name in FOLDERS and not _files(name)]
     return [name for name in structures if name not in absent], absent
 
 
 def draw_structure(structure: str, condition: str, *, seed: int, ccr: float) -> Instance:
-    """Draw a case of a structure: a generator's, or a measured graph scaled to this CCR, on a cluster drawn as everywhere."""
+    """Draw a generated or a measured graph with this CCR on a random cluster."""
     jobs = STREAM_JOBS if condition == STREAM else 1
     if structure not in FOLDERS:
         return draw_instance(
@@ -101,22 +89,31 @@ def draw_structure(structure: str, condition: str, *, seed: int, ccr: float) -> 
             load=LOAD,
         )
     cluster = heterogeneous_gpus(seed)
-    graphs = [w for k in range(jobs) for w in _measured(structure, seed + k * APART)]
+    graphs = [w for k in range(jobs) for w in _measured(structure, seed + k * SEED_STRIDE)]
     return instance_of([_bound(w, cluster, ccr) for w in graphs], condition, seed=seed, load=LOAD)
 
 
-def play_trial(trial: TransferTrial) -> dict[str, float]:
-    """Makespan of everybody on one draw; in a stream the mean completion time."""
+def run_trial(trial: TransferTrial) -> dict[str, float]:
+    """Return the makespan (stream: mean completion time) of all contenders."""
     case = draw_structure(trial.structure, trial.condition, seed=trial.seed, ccr=trial.ccr)
-    arena = Evaluator(case.workload, stream=trial.condition == STREAM)
-    figure = "jct" if arena.stream else "makespan"
-    found = {name: arena.play_policy(policy(name), case.scenario)[figure] for name in trial.names}
-    search = arena.play(contender(SEARCH), case.scenario) if trial.condition == "static" else None
+    evaluator = Evaluator(case.workload, stream=trial.condition == STREAM)
+    figure = "jct" if evaluator.stream else "makespan"
+    found = {
+        name: evaluator.run_policy(policy(name), case.scenario)[figure] for name in trial.names
+    }
+    search = (
+        evaluator.run(contender(SEARCH), case.scenario) if trial.condition == "static" else None
+    )
     return found if search is None else {**found, SEARCH: search["makespan"]}
 
 
-def transfer(plan: ExperimentPlan, names: Sequence[str], *, watch: Watch = iter) -> dict[str, Any]:
-    """Advantage over re-planned HEFT on every structure, as a share of that on layered graphs; in streams over that in arrival order."""
+def transfer(
+    plan: ExperimentPlan, names: Sequence[str], *, progress: Progress = iter
+) -> dict[str, Any]:
+    """Return the advantage over re-planned HEFT per structure.
+
+    In streams the baseline is HEFT re-planned in order of arrival.
+    """
     learned = [name for name in LEARNED if name in names]
     present, absent = available(plan.structures)
     if not learned or not set(BASELINES.values()) <= set(names):
@@ -124,7 +121,6 @@ def transfer(plan: ExperimentPlan, names: Sequence[str], *, watch: Watch = iter)
             "rows": [],
             "overall": [],
             "absent": absent,
-            "tuner": False,
             "note": "no learned policy, or no rival of it, takes part",
         }
     trials = [
@@ -132,36 +128,28 @@ def transfer(plan: ExperimentPlan, names: Sequence[str], *, watch: Watch = iter)
             structure, condition, ccr, FIRST_SEED + seed, (BASELINES[condition], *learned)
         )
         for seed in range(plan.transfer_seeds)
-        for structure in (HOME, *present)
+        for structure in (TRAINED_ON, *present)
         for condition in BASELINES
         for ccr in TRANSFER_CCRS
     ]
-    played = in_processes(play_trial, trials, processes=plan.processes)
+    played = in_processes(run_trial, trials, processes=plan.processes)
     spans: dict[tuple[str, str, float], list[dict[str, float]]] = {}
-    for trial in watch(trials):
+    for trial in progress(trials):
         spans.setdefault((trial.structure, trial.condition, trial.ccr), []).append(next(played))
-    tuned = _tune(plan, present) if fine_tuner() is not None and TUNABLE in learned else {}
+    tuned = _tune(plan, present) if TUNABLE in learned else {}
     rows = [_row(name, key, spans, tuned) for name in learned for key in spans]
     return {
         "rows": rows,
         "overall": overall(rows),
         "absent": absent,
-        "tuner": bool(tuned),
         "seeds": plan.transfer_seeds,
         "note": "",
     }
 
 
-def fine_tuner() -> Any | None:
-    """The function that fine-tunes a policy, where there is one."""
-    return (
-        getattr(import_module(TUNER), "fine_tune", None) if find_spec(TUNER) is not None else None
-    )
-
-
 @dataclass(frozen=True)
 class Fitting:
-    """A policy to be fitted to a structure, and then tried on it."""
+    """Amount of fitting of a policy to a structure, and seeds of its evaluation."""
 
     structure: str
     draws: int
@@ -174,30 +162,30 @@ Fitted = dict[tuple[str, float], list[float]]
 
 
 def fit_and_try(fitting: Fitting) -> Fitted:
-    """Fine-tune on draws of a structure, then play others of it."""
-    tuner = fine_tuner()
-    assert tuner is not None
+    """Fine-tune on draws of a structure, then evaluate on others."""
     worlds = [(condition, ccr) for condition in ALONE for ccr in TRANSFER_CCRS]
 
     def case(condition: str, ccr: float, seed: int) -> Instance:
         return draw_structure(fitting.structure, condition, seed=seed, ccr=ccr)
 
     samples = [case(*world, TUNING_SEED + k) for k in range(fitting.draws) for world in worlds]
-    better = tuner(_aimed(TUNABLE), samples, fitting.seconds, 0)
+    given = policy(TUNABLE)
+    assert isinstance(given, ReplanningPolicy)
+    better = fine_tune(given.aimed_at("makespan"), samples, fitting.seconds, 0)
     cases = {
         world: [case(*world, FIRST_SEED + seed) for seed in range(fitting.seeds)]
         for world in worlds
     }
     return {
-        world: [Evaluator(c.workload).play_policy(better, c.scenario)["makespan"] for c in found]
+        world: [Evaluator(c.workload).run_policy(better, c.scenario)["makespan"] for c in found]
         for world, found in cases.items()
     }
 
 
 def _tune(plan: ExperimentPlan, present: Sequence[str]) -> dict[str, tuple[Fitted, Fitted]]:
-    """Structure -> what comes of fine-tuning on a few samples, and of a native."""
+    """Return structure -> makespans after fine-tuning, and of a specialist."""
     structures = [s for s in plan.tuned if s in present]
-    amounts = ((FEW, plan.tuning_seconds), (MANY, plan.native_seconds))
+    amounts = ((FEW, plan.tuning_seconds), (MANY, plan.specialist_seconds))
     fittings = [
         Fitting(structure, *amount, plan.transfer_seeds)
         for structure in structures
@@ -207,12 +195,6 @@ def _tune(plan: ExperimentPlan, present: Sequence[str]) -> dict[str, tuple[Fitte
     return {structure: (next(played), next(played)) for structure in structures}
 
 
-def _aimed(name: str) -> Policy:
-    """The policy of a name, told that the makespan counts where it can be."""
-    given = policy(name)
-    return given.aimed_at("makespan") if isinstance(given, ReplanningPolicy) else given
-
-
 def _row(
     name: str,
     key: tuple[str, str, float],
@@ -220,12 +202,12 @@ def _row(
     tuned: Mapping[str, tuple[Fitted, Fitted]],
 ) -> dict[str, Any]:
     structure, condition, ccr = key
-    rival, at_home = BASELINES[condition], spans[HOME, condition, ccr]
-    home = _ratio([s[name] for s in at_home], [s[rival] for s in at_home])
+    rival, reference = BASELINES[condition], spans[TRAINED_ON, condition, ccr]
+    layered = _ratio([s[name] for s in reference], [s[rival] for s in reference])
     base = [s[rival] for s in spans[key]]
     ratio = geometric_mean_ratio([s[name] for s in spans[key]], base)
     fitted = tuned.get(structure) if name == TUNABLE and condition in ALONE else None
-    after, native = (
+    after, specialist = (
         (None, None) if fitted is None else (_ratio(each[condition, ccr], base) for each in fitted)
     )
     return {
@@ -236,9 +218,9 @@ def _row(
         "ratio": ratio.estimate,
         "low": ratio.low,
         "high": ratio.high,
-        "home": home,
+        "layered": layered,
         "tuned": after,
-        "native": native,
+        "specialist": specialist,
         "search": _ratio([s[SEARCH] for s in spans[key]], base)
         if all(SEARCH in s for s in spans[key])
         else None,
@@ -246,18 +228,20 @@ def _row(
 
 
 def overall(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Each policy on each structure, over conditions and CCRs: its advantage, and the share kept of the one at home.
+    """Return each policy's advantage per structure, and the share it keeps.
 
-    The share means something only where there is an advantage at home; below 1 % it is left out, and so is that of a native's. How much
-    can be won over the baseline differs from structure to structure, so `captured` says, for exact costs, which share of what a search
-    wins the policy does. Streams count beside single jobs (`kept_alone`, `kept_stream`); policies are fitted to single jobs only.
+    Shares are None if the reference advantage is below 1 %. `captured` is the share of the gain of
+    a search with exact costs. Streams count beside single jobs (`kept_alone`, `kept_stream`);
+    policies are fitted to single jobs only.
 
     Examples
     --------
-    >>> row = {"policy": "replan-switch", "condition": "static", "ccr": 1.0, "home": 0.9, "tuned": None, "native": None, "search": 0.84}
-    >>> found = overall([{**row, "structure": "layered", "ratio": 0.9}, {**row, "structure": "lu", "ratio": 0.92}])
-    >>> [(r["structure"], round(r["advantage"], 3), round(r["kept"], 3), round(r["captured"], 3)) for r in found]
-    [('layered', 0.1, 1.0, 0.625), ('lu', 0.08, 0.8, 0.5)]
+    >>> row = {"policy": "replan-switch", "condition": "static", "ccr": 1.0, "layered": 0.9}
+    >>> row |= {"tuned": None, "specialist": None, "search": 0.84}
+    >>> layered = {**row, "structure": "layered", "ratio": 0.9}
+    >>> found = overall([layered, {**row, "structure": "lu", "ratio": 0.92}])
+    >>> [[round(r[key], 3) for key in ("advantage", "kept", "captured")] for r in found]
+    [[0.1, 1.0, 0.625], [0.08, 0.8, 0.5]]
     """
     found = []
     for name, structure in dict.fromkeys((row["policy"], row["structure"]) for row in rows):
@@ -265,16 +249,17 @@ def overall(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         own, streams = (
             [row for row in every if (row["condition"] == STREAM) == of] for of in (False, True)
         )
-        alone, home, after, native = (
-            _mean_ratio([row[key] for row in own]) for key in ("ratio", "home", "tuned", "native")
+        alone, layered, after, specialist = (
+            _mean_ratio([row[key] for row in own])
+            for key in ("ratio", "layered", "tuned", "specialist")
         )
-        here, all_home, in_stream, stream_home = (
+        here, all_layered, in_stream, stream_layered = (
             _mean_ratio([row[key] for row in part])
             for part in (every, streams)
-            for key in ("ratio", "home")
+            for key in ("ratio", "layered")
         )
         assert here is not None
-        assert all_home is not None
+        assert all_layered is not None
         known = [row for row in own if row["search"] is not None]
         won, there = (
             1 - (_mean_ratio([row[key] for row in known]) or 1.0) for key in ("ratio", "search")
@@ -285,19 +270,21 @@ def overall(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
                 "structure": structure,
                 "ratio": here,
                 "advantage": 1 - here,
-                "home_advantage": 1 - all_home,
-                "kept": _share(here, all_home),
-                "kept_alone": _share(alone, home),
-                "kept_stream": _share(in_stream, stream_home),
+                "layered_advantage": 1 - all_layered,
+                "kept": _share(here, all_layered),
+                "kept_alone": _share(alone, layered),
+                "kept_stream": _share(in_stream, stream_layered),
                 "captured": number(won / there) if there >= 0.01 else None,
-                "native_advantage": None if native is None else 1 - native,
-                "kept_of_native": _share(alone, native),
+                "specialist_advantage": None if specialist is None else 1 - specialist,
+                "kept_of_specialist": _share(alone, specialist),
                 "tuned_advantage": None if after is None else 1 - after,
-                "tuned_kept": _share(after, home),
-                "tuned_from_home": None if after is None or home is None else after / home - 1,
-                "tuned_from_native": None
-                if after is None or native is None
-                else after / native - 1,
+                "tuned_kept": _share(after, layered),
+                "tuned_from_layered": None
+                if after is None or layered is None
+                else after / layered - 1,
+                "tuned_from_specialist": None
+                if after is None or specialist is None
+                else after / specialist - 1,
             }
         )
     return found
@@ -309,7 +296,7 @@ def _mean_ratio(ratios: Sequence[float | None]) -> float | None:
 
 
 def _share(ratio: float | None, reference: float | None) -> float | None:
-    """The share of an advantage; None where there is next to none."""
+    """Return the share of an advantage; None if the reference is below 1 %."""
     return (
         None
         if ratio is None or reference is None or 1 - reference < 0.01
@@ -329,14 +316,19 @@ def _bound(workflow: Workflow, cluster: Cluster, ccr: float) -> Problem:
     return Problem.bind(scale_ccr(fitted, ccr, cluster), cluster)
 
 
+def _files(structure: str) -> tuple[Path, ...]:
+    folder = data_folder(f"{structure}/dev")
+    return () if folder is None else _scan(folder)
+
+
 @cache
-def _files(folder: Path) -> tuple[Path, ...]:
-    return tuple(sorted(p for p in folder.rglob("*.json.gz"))) if folder.is_dir() else ()
+def _scan(folder: Path) -> tuple[Path, ...]:
+    return tuple(sorted(folder.rglob("*.json.gz")))
 
 
 def _measured(structure: str, seed: int) -> list[Workflow]:
-    """A graph of a folder, drawn by the seed among those that are neither tiny nor huge; of TPC-H several queries."""
-    files, rng = _files(data_folder() / structure / "dev"), generator(seed, "transfer", structure)
+    """Draw a measured graph of 20 to 400 tasks; for TPC-H, several queries."""
+    files, rng = _files(structure), generator(seed, "transfer", structure)
     if structure == "tpch_spark":
         return [
             _query(files[int(rng.integers(len(files)))], int(rng.integers(100)))
@@ -346,11 +338,11 @@ def _measured(structure: str, seed: int) -> list[Workflow]:
         workflow = load_workflow(files[k])
         if 20 <= workflow.n <= MOST_TASKS and workflow.m:
             return [replace(workflow, names=None)]
-    raise FileNotFoundError(f"no graph of 20 to {MOST_TASKS} tasks in {data_folder() / structure}")
+    raise FileNotFoundError(f"no graph of 20 to {MOST_TASKS} tasks in $WEFT_DATA/{structure}")
 
 
 def _query(path: Path, draw: int) -> Workflow:
-    """A query of TPC-H at one of its input sizes: a task is a stage, its work the time of all its tasks."""
+    """Return a TPC-H query; its tasks are stages, work is total task time."""
     jobs = json.loads(gzip.decompress(path.read_bytes()))["jobs"]
     job = jobs[draw % len(jobs)]
     work = np.array([stage["num_tasks"] * stage["mean_task_ms"] for stage in job["stages"]], float)

@@ -1,11 +1,13 @@
-"""What `amortised` gains, and what of it is the network's: the planners on the same graphs with the same time, side by side in one run.
+"""Gains of the planner `amortised` and of its network at equal time limits.
 
-Three sets: the graphs with published best makespans (where there is a folder of them), fresh ones like them (`twin_graphs`), and fresh
-ones of many more shapes and sizes. Nothing was learned from or tuned on any of their seeds. The planners take turns on every graph and
-seed. Time is processor time of one core with one chain, so that whatever else the machine does is not counted; or the wall clock and all
-cores. Where there is little to gain, long searches and the lower bound say how much there is.
+Three sets: graphs with published best makespans (if there is a folder of them), random ones like
+them (`published_like`), and random ones of more shapes and sizes. No seed was used for learning or
+tuning. The planners take turns on every graph and seed. Time is processor time of one core with one
+chain, so other load does not count, or wall-clock time with all cores. Long searches and the lower
+bound show how much can be gained at all.
 
-``python -m weft.experiments.imitation.amortised [folder of graphs] [seeds] [processor|wall]`` prints the tables.
+Print the tables with
+``python -m weft.experiments.imitation.amortised [folder of graphs] [seeds] [processor|wall]``.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from weft.experiments.benchmarks.quality import QualityCase, static_cases
-from weft.experiments.imitation.published_like import RECIPES, twin
+from weft.experiments.imitation.published_like import RECIPES, draw_graph
 from weft.learn.imitation.amortised.data import draw_problem
 from weft.model import Problem
 from weft.model.check import check
@@ -34,23 +36,23 @@ from weft.report.tables import Column, Columns, table_text
 
 RATIOS = (0.1, 1.0, 5.0)
 GOALS = {0.1: 0.022, 1.0: 0.047, 5.0: 0.132}
-"""Share below HEFT that plain annealing reaches in 25 ms, by ratio of communication: to be surpassed."""
+"""CCR -> share below HEFT that plain annealing reaches in 25 ms; the goal is to exceed it."""
 
 BUDGETS = (0.025, 0.1)
 LONG = (1.0, 10.0)
-"""Seconds of the searches that show how much there is to gain at the lowest ratio."""
+"""Seconds of the searches that show the possible gain at the lowest CCR."""
 
-MANY = 12
-"""Graphs of a set that long searches are made on, at most; of more, every second or third."""
+LONG_GRAPHS = 12
+"""Maximal number of graphs per set for long searches; of larger sets, every k-th."""
 
 FRESH_SEED = 900_000
 SEARCHES = ("anytime", "moves alone", "amortised")
-"""Those that take a time limit. `moves alone` is `amortised` without its network."""
+"""Planners with a time limit. `moves alone` is `amortised` without its network."""
 
 
 @dataclass(frozen=True)
 class AmortisedRun:
-    """One contender on one graph with one seed; `seconds` is None for what takes no limit."""
+    """One contender on one graph with one seed; `seconds` is its limit."""
 
     graph: str
     ccr: float
@@ -67,17 +69,17 @@ class AmortisedRun:
         return 1.0 - self.makespan / self.heft
 
 
-def twin_cases(draws: int = 4) -> list[QualityCase]:
-    """Fresh graphs like the published ones, so many of each kind."""
+def published_like_cases(draws: int = 4) -> list[QualityCase]:
+    """Return random graphs like the published ones, `draws` per recipe."""
     return [
-        QualityCase(f"{recipe.name}-{seed}", twin(recipe, seed), recipe.ccr)
+        QualityCase(f"{recipe.name}-{seed}", draw_graph(recipe, seed), recipe.ccr)
         for recipe in RECIPES
         for seed in range(draws)
     ]
 
 
 def wide_cases(per_ratio: int = 12) -> list[QualityCase]:
-    """Fresh graphs of many shapes, 20 to 150 tasks on 3 to 32 devices, at three ratios of communication."""
+    """Return random graphs of many shapes with 20 to 150 tasks, three CCRs."""
     seeds = [
         (ccr, FRESH_SEED + 1000 * i + k) for i, ccr in enumerate(RATIOS) for k in range(per_ratio)
     ]
@@ -94,7 +96,7 @@ def compare(
     budgets: Sequence[float] = BUDGETS,
     wall: bool = False,
 ) -> Iterator[AmortisedRun]:
-    """AmortisedRun all contenders in turn; every schedule is checked."""
+    """Run all contenders in turns; every schedule is checked."""
     for case in cases:
         heft = plan(case.problem, "heft").makespan
         for seed in seeds:
@@ -126,7 +128,7 @@ def _planner(name: str, threads: int | None) -> Amortised | Anytime:
 
 
 def warm_up() -> None:
-    """Compile, or read from the cache, before any clock runs."""
+    """Compile, or read from the cache, before the measurement."""
     problem = Problem.from_arrays([[1.0, 2.0], [2.0, 1.0]], [[0, 1]], 1.0)
     for name in (*SEARCHES, "one pass"):
         plan(problem, _planner(name, 1), seconds=None if name == "one pass" else 0.01)
@@ -136,7 +138,7 @@ def warm_up() -> None:
 
 
 def table_of(runs: Sequence[AmortisedRun]) -> list[dict[str, Any]]:
-    """Rows: contender, limit, median time, and by ratio the mean share below HEFT."""
+    """Return contender, limit, median time, and mean share below HEFT per CCR."""
     rows = []
     for name, seconds in dict.fromkeys((run.contender, run.seconds) for run in runs):
         mine = [run for run in runs if (run.contender, run.seconds) == (name, seconds)]
@@ -157,7 +159,7 @@ def table_of(runs: Sequence[AmortisedRun]) -> list[dict[str, Any]]:
 def differences(
     runs: Sequence[AmortisedRun], one: str, other: str, seconds: float
 ) -> dict[str, Any]:
-    """Mean over graphs of log(makespan of one / of the other), by ratio and over all, each with its standard error."""
+    """Return mean log(makespan ratio) per CCR and overall, with errors."""
     value = {
         (run.graph, run.seed): np.log(run.makespan)
         for run in runs
@@ -182,12 +184,12 @@ def differences(
     return row
 
 
-def room(
+def possible_gain(
     cases: Sequence[QualityCase], *, seconds: Sequence[float] = LONG, ccr: float = 0.1
 ) -> list[dict[str, Any]]:
-    """Rows: how far below HEFT long searches come at one ratio, and how far no schedule can be; of many graphs, on some."""
+    """Return the share below HEFT of long searches at one CCR, and its upper bound."""
     chosen = [case for case in cases if case.ccr == ccr]
-    chosen = chosen[:: max(1, math.ceil(len(chosen) / MANY))]
+    chosen = chosen[:: max(1, math.ceil(len(chosen) / LONG_GRAPHS))]
     heft = {case.name: plan(case.problem, "heft").makespan for case in chosen}
     bound = float(np.mean([1.0 - lower_bound(case.problem) / heft[case.name] for case in chosen]))
     rows = []
@@ -205,7 +207,7 @@ def room(
     return [
         *rows,
         {
-            "contender": "no schedule at all",
+            "contender": "bound of any schedule",
             "limit": None,
             "ccr": ccr,
             "graphs": len(chosen),
@@ -223,13 +225,13 @@ def findings(
     long: Sequence[float] = LONG,
     wall: bool = False,
 ) -> dict[str, Any]:
-    """All sets: name -> graphs, rows, differences and room."""
+    """Run all sets; return graphs, rows, differences and possible gain of each."""
     sets: dict[str, list[QualityCase]] = (
         {} if folder is None else {"published graphs": static_cases(folder)}
     )
     sets |= {
-        "fresh graphs like them": twin_cases(draws),
-        "fresh graphs of many shapes": wide_cases(wide),
+        "random graphs like them": published_like_cases(draws),
+        "random graphs of many shapes": wide_cases(wide),
     }
     warm_up()
     found: dict[str, Any] = {
@@ -248,13 +250,13 @@ def findings(
                 for seconds in BUDGETS
                 for one, other in pairs
             ],
-            "room": room(cases, seconds=long) if long else [],
+            "possible_gain": possible_gain(cases, seconds=long) if long else [],
         }
     return found
 
 
 def columns() -> Columns:
-    """Of `table_of`."""
+    """Return the columns of `table_of`."""
     shares = [Column(f"{c:g}", f"below HEFT, CCR {c:g}", unit="%", places=2) for c in RATIOS]
     return [
         Column("contender", "planner"),
@@ -265,7 +267,7 @@ def columns() -> Columns:
 
 
 def difference_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The differences as text: mean and standard error in percent."""
+    """Return differences as text: mean and standard error in percent."""
     keys = [*(f"{c:g}" for c in RATIOS), "all"]
 
     def cell(row: Mapping[str, Any], key: str) -> str:
@@ -280,7 +282,7 @@ def difference_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def difference_columns() -> Columns:
-    """Of `difference_rows`."""
+    """Return the columns of `difference_rows`."""
     return [
         Column("comparison", "mean of log(makespan)"),
         Column("limit", unit="s"),
@@ -289,7 +291,7 @@ def difference_columns() -> Columns:
     ]
 
 
-ROOM_COLUMNS: Columns = [
+GAIN_COLUMNS: Columns = [
     Column("contender", "planner"),
     Column("limit", unit="s"),
     "graphs",
@@ -304,7 +306,7 @@ def main(folder: str = "", seeds: str = "2", clock: str = "processor") -> None:
     for name, part in found["sets"].items():
         print(f"\n{part['graphs']} {name}\n\n{table_text(part['rows'], columns())}\n")
         print(table_text(difference_rows(part["differences"]), difference_columns()) + "\n")
-        print(table_text(part["room"], ROOM_COLUMNS), flush=True)
+        print(table_text(part["possible_gain"], GAIN_COLUMNS), flush=True)
 
 
 if __name__ == "__main__":

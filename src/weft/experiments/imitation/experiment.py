@@ -1,62 +1,57 @@
-"""The DeepSched document: networks that imitate HEFT, their schedules and their speed, beside HEFT and a genetic algorithm.
+"""Imitation experiment: networks that imitate HEFT, beside HEFT and a GA.
 
-Behind `weft reproduce deepsched`: train the document's network on HEFT's schedules, compare mean turnaround through the simulator on
-data seen and unseen, and the time to schedule the document's sizes. Its public code has no HEFT, no GA, no graph and random
-labels, so there are no numbers of its own to match but Table I.
+Behind `weft reproduce imitation`: train the document's network on HEFT's schedules, compare mean
+turnaround in the simulator on seen and unseen data, and time to schedule the document's sizes. Its
+public code has no HEFT, GA or graph, and random labels, so only Table I can be compared.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from weft.errors import MissingExtra
-from weft.experiments import machine
-from weft.experiments.imitation import amortised, amortised_report
-from weft.experiments.imitation import report as deepsched_report
-from weft.experiments.imitation.turnaround import (
-    Contender,
+from weft.experiments.harness import Progress, data_folder, describe_machine, write_results
+from weft.experiments.imitation import amortised, report
+from weft.experiments.imitation.contenders import Contender, contenders
+from weft.experiments.imitation.runs import (
     TurnaroundCase,
-    contenders,
     document_problems,
     list_cases,
     score_cases,
     shape_cases,
     stream_cases,
-    summary,
 )
+from weft.experiments.imitation.statistics import summary
+from weft.formats.model_file import find_model, read_model
 from weft.model import Problem, Schedule
-from weft.planners.imitation.deepsched.network import SHIPPED
 from weft.report.tables import Column, Columns, table_text
 
-SUMMARY = "networks that imitate HEFT: turnaround and time to schedule"
 TASKS = 500
-"""The largest problem the document's network is made for here; it needs such a number."""
+"""Maximal number of tasks of the document's network, which has a fixed input size."""
 
-LEAN = ("HEFT", "deepsched", "GA (waiting)")
-"""Contenders where thousands of plans are made."""
+FEW = ("HEFT", "deepsched", "GA (waiting)")
+"""Contenders of the job lists, which need thousands of plans."""
 
 
 @dataclass(frozen=True)
 class ImitationPlan:
-    """How much of everything."""
+    """Amount of work."""
 
-    problems: int  # of each size and set
-    samples: int  # to train the document's network
+    problems: int  # per size and set
+    samples: int  # training problems of the document's network
     epochs: int
     shapes: int
     lists: int
-    seconds: float  # for a GA
-    draws: int  # of each kind of graph for `amortised`
+    seconds: float  # per problem for a GA
+    draws: int  # per graph recipe for `amortised`
     wide: int
     seeds: int
-    long: tuple[float, ...]  # seconds of searches that show what there is to gain
+    long: tuple[float, ...]  # seconds of the searches that show the possible gain
 
 
 QUICK = ImitationPlan(
@@ -87,7 +82,7 @@ FULL = ImitationPlan(
 
 @dataclass(eq=False)
 class ImitationResults:
-    """What the steps find, one after the other."""
+    """Results of the steps so far; `document` becomes results.json."""
 
     effort: ImitationPlan
     document: dict[str, Any]
@@ -96,21 +91,21 @@ class ImitationResults:
 
 
 def reproduce(
-    folder: str | Path, *, quick: bool = False, watch: Callable[[list[Any]], Iterable[Any]] = iter
+    folder: str | Path, *, quick: bool = False, progress: Progress = iter
 ) -> dict[str, Any]:
-    """Do everything, write results.json and report.html into the folder, and return the results."""
+    """Run all steps; write and return the results."""
     _need_torch()
     from weft.experiments.imitation import speed
 
     begin, used = time.perf_counter(), time.process_time()
-    training = json.loads(SHIPPED.with_suffix(".json").read_text(encoding="utf-8"))["training"]
+    training = dict(read_model(find_model("deepsched")).training)
     effort = QUICK if quick else FULL
     found = ImitationResults(
         effort,
         {
-            "experiment": "deepsched",
+            "experiment": "imitation",
             "quick": quick,
-            "machine": machine.describe(),
+            "machine": describe_machine(),
             "training": training,
             "speed": [],
         },
@@ -129,7 +124,7 @@ def reproduce(
         _amortised,
         *(partial(time_of, tasks) for tasks in speed.SIZES),
     ]
-    for step in watch(steps):
+    for step in progress(steps):
         step(found)
     found.document["table_one"] = {
         name: dict(zip(map(str, speed.SIZES), row, strict=True))
@@ -137,18 +132,14 @@ def reproduce(
     }
     found.document["seconds"] = time.perf_counter() - begin
     found.document["cpu_seconds"] = time.process_time() - used
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "results.json").write_text(
-        json.dumps(found.document, indent=2, allow_nan=False) + "\n", encoding="utf-8"
-    )
+    write_results(Path(folder), found.document)
     assert found.example is not None
-    deepsched_report.write(folder / "report.html", found.document, *found.example)
+    report.write(Path(folder) / "report.html", found.document, *found.example)
     return found.document
 
 
 def table(document: Mapping[str, Any]) -> str:
-    """Both tables and the verdict, as text."""
+    """Return both tables and the verdicts as text."""
     quality: Columns = [
         "set",
         "size",
@@ -168,19 +159,15 @@ def table(document: Mapping[str, Any]) -> str:
     times: Columns = [
         "contender",
         "runtime",
-        *(Column(str(n), f"{n} tasks", unit="s") for n in deepsched_report.sizes(document)),
+        *(Column(str(n), f"{n} tasks", unit="s") for n in report.sizes(document)),
     ]
-    tables = [table_text(rows, quality), table_text(deepsched_report.time_rows(document), times)]
+    tables = [table_text(rows, quality), table_text(report.time_rows(document), times)]
     return "\n\n".join(
-        [
-            *tables,
-            *deepsched_report.verdict(document),
-            *amortised_report.verdict(document["amortised"]),
-        ]
+        [*tables, *report.verdict(document), *report.amortised_verdict(document["amortised"])]
     )
 
 
-def _enter(
+def _add(
     found: ImitationResults,
     name: str,
     cases: Iterable[TurnaroundCase],
@@ -199,7 +186,7 @@ def _enter(
 
 
 def _paper(found: ImitationResults) -> None:
-    """The document's network on its own ground: one set of machines, a fixed maximum, the same problems again and again."""
+    """Train and evaluate the document's network."""
     from weft.learn.imitation.deepsched.paper import paper_schedule, sample_of, train_paper
 
     effort = found.effort
@@ -233,7 +220,7 @@ def _paper(found: ImitationResults) -> None:
         for name, problems in (("paper's seen", seen), ("paper's unseen", unseen))
         for p in problems[:count]
     ]
-    _enter(found, "paper", cases, planners)
+    _add(found, "paper", cases, planners)
     problem = next(p for p in unseen if 40 <= p.n <= 120)
     shown = ("HEFT", "deepsched", "paper", "GA (waiting)")
     found.example = problem, {name: planners[name](problem) for name in shown}
@@ -241,7 +228,7 @@ def _paper(found: ImitationResults) -> None:
 
 def _streams(found: ImitationResults) -> None:
     seed = int(found.document["training"]["seed"])
-    _enter(
+    _add(
         found,
         "stream",
         stream_cases(found.effort.problems, training_seed=seed),
@@ -250,7 +237,7 @@ def _streams(found: ImitationResults) -> None:
 
 
 def _shapes(found: ImitationResults) -> None:
-    _enter(
+    _add(
         found,
         "shapes",
         shape_cases(found.effort.shapes),
@@ -262,15 +249,15 @@ def _shapes(found: ImitationResults) -> None:
 def _lists(found: ImitationResults) -> None:
     cases, real = list_cases(found.effort.lists)
     every = contenders(seconds=found.effort.seconds / 4)
-    _enter(found, "lists", cases, {name: every[name] for name in LEAN}, by_size=False)
+    _add(found, "lists", cases, {name: every[name] for name in FEW}, by_size=False)
     found.document["lists_from_repository"] = real
 
 
 def _amortised(found: ImitationResults) -> None:
-    """The question behind it: a network that learned from a planner that is slow and better."""
-    effort, folder = found.effort, Path(os.environ.get("WEFT_DATA") or "no-data") / "static_graphs"
+    """Evaluate a network that imitates a slow but better planner."""
+    effort = found.effort
     found.document["amortised"] = amortised.findings(
-        folder if folder.is_dir() else None,
+        data_folder("static_graphs"),
         draws=effort.draws,
         wide=effort.wide,
         seeds=effort.seeds,

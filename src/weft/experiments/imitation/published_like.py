@@ -1,9 +1,11 @@
-"""Fresh graphs like those with published best makespans: the same sizes, shapes and ranges, other draws.
+"""Random graphs like those with published best makespans.
 
-What the published graphs are drawn from was read off their files and notes: layered graphs of one entry and one exit on 4 or 8 devices
-with related or unrelated costs of heterogeneity 0.5; and Cholesky, FFT and Gauss graphs with unrelated costs of heterogeneity 1. Work is
-uniform from 10 to 190, bandwidths from 0.5 to 1.5, data from 1 to 19 and then scaled to the ratio of communication. A task has 1 to 3
-children in the next layer and, four times in ten, one more two or three layers on; who is left without a parent gets one.
+The distributions were inferred from the published files and notes: layered graphs with one entry
+and one exit on 4 or 8 devices, related or unrelated costs of heterogeneity 0.5; and Cholesky, FFT
+and Gauss graphs with unrelated costs of heterogeneity 1. Work is uniform from 10 to 190,
+bandwidth from 0.5 to 1.5, data from 1 to 19 and then scaled to the CCR. A task has 1 to 3
+children in the next layer and, with probability 0.4, one child two or three layers below; tasks
+without a parent get one.
 """
 
 from __future__ import annotations
@@ -19,12 +21,12 @@ from weft.model.columns import IntArray
 from weft.rng import generator
 
 LONG_SHARE, REACH = 0.4, (2, 3)
-"""Share of tasks with a child further on; and how many layers on."""
+"""Share of tasks with a child in a later layer, and its distance in layers."""
 
 
 @dataclass(frozen=True)
 class GraphRecipe:
-    """One kind of graph: `alpha` is the shape of a layered one."""
+    """Parameters of a graph; `alpha` is the width of a layered one."""
 
     shape: str
     tasks: int
@@ -36,7 +38,7 @@ class GraphRecipe:
 
     @property
     def name(self) -> str:
-        """Shape, costs, size and ratio."""
+        """Shape, costs, size and CCR."""
         costs = "related" if self.related else "unrelated"
         return f"{self.shape}-{costs}-n{self.tasks}-P{self.devices}-ccr{self.ccr:g}"
 
@@ -54,15 +56,15 @@ RECIPES = (
     GraphRecipe("cholesky", 56, 4, 5.0),
     GraphRecipe("fft", 40, 4, 5.0),
 )
-"""What the published graphs are, but the one of ten tasks from a paper."""
+"""The published graphs, except the one of ten tasks from a paper."""
 
 
-def twin(recipe: GraphRecipe, seed: int) -> Problem:
+def draw_graph(recipe: GraphRecipe, seed: int) -> Problem:
     """Draw a graph.
 
     Examples
     --------
-    >>> problem = twin(RECIPES[1], seed=5)
+    >>> problem = draw_graph(RECIPES[1], seed=5)
     >>> problem.n, problem.p, int(problem.workflow.level.max()) + 1
     (50, 4, 9)
     """
@@ -90,7 +92,7 @@ def twin(recipe: GraphRecipe, seed: int) -> Problem:
 
 
 def layered_edges(tasks: int, alpha: float, rng: np.random.Generator) -> IntArray:
-    """(m, 2) edges of a layered graph between one entry and one exit."""
+    """Return (m, 2) edges of a layered graph with one entry and one exit."""
     layers = _layers(tasks, alpha, rng)
     edges: set[tuple[int, int]] = set()
     for i, layer in enumerate(layers[:-1]):
@@ -101,13 +103,13 @@ def layered_edges(tasks: int, alpha: float, rng: np.random.Generator) -> IntArra
             further = i + int(rng.choice(REACH))
             if i > 0 and further < len(layers) and rng.random() < LONG_SHARE:
                 edges.add((task, int(rng.choice(layers[further]))))
-        for child in sorted(set(following) - {b for _, b in edges}):  # nobody drew it
+        for child in sorted(set(following) - {b for _, b in edges}):  # not drawn as a child
             edges.add((int(rng.choice(layer)), child))
     return np.array(sorted(edges), np.int64)
 
 
 def _layers(tasks: int, alpha: float, rng: np.random.Generator) -> list[list[int]]:
-    """Task numbers by layer: widths within half and one and a half times alpha x sqrt(tasks), the last one cut."""
+    """Return task numbers by layer; widths are 0.5 to 1.5 times alpha x sqrt(tasks)."""
     layers, mean, begin = [[0]], alpha * math.sqrt(tasks), 1
     while begin < tasks - 1:
         end = min(tasks - 1, begin + max(1, round(mean * float(rng.uniform(0.5, 1.5)))))
@@ -117,7 +119,7 @@ def _layers(tasks: int, alpha: float, rng: np.random.Generator) -> list[list[int
 
 
 def known_edges(shape: str) -> IntArray:
-    """(m, 2) edges of the classic graphs; the FFT of 8 points gets an exit."""
+    """Return (m, 2) edges of the classic graphs; the FFT of 8 points gets an exit."""
     sizes: dict[str, dict[str, int]] = {
         "cholesky": {"tiles": 6},
         "fft": {"levels": 3},

@@ -1,4 +1,4 @@
-"""Seconds to schedule the document's sizes, all in one table: networks in three runtimes, compiled HEFT and GA."""
+"""Time to schedule the document's sizes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from weft.experiments.imitation.turnaround import draw_large, heft
+from weft.experiments.imitation.contenders import heft
+from weft.experiments.imitation.runs import draw_large
+from weft.learn.imitation.deepsched.networks import net_of
 from weft.learn.imitation.deepsched.paper import inputs_of, paper_answer, schedule_of, untrained
 from weft.learn.imitation.deepsched.runtimes import (
     onnx_runtime,
@@ -20,11 +22,10 @@ from weft.learn.imitation.deepsched.runtimes import (
     use_one_thread,
     write_paper_onnx,
 )
-from weft.learn.imitation.deepsched.training import net_of
 from weft.learn.onnx_session import onnx_session
 from weft.model import Problem
 from weft.planners import plan
-from weft.planners.imitation.deepsched.network import bundled_network
+from weft.planners.imitation.deepsched.network import shipped_network
 from weft.planners.search.genetic import Genetic
 
 SIZES = (486, 10_000, 84_654)
@@ -38,20 +39,20 @@ DOCUMENT = {
 
 POPULATION = 60
 GENERATIONS = {486: 100, 10_000: 5, 84_654: 1}
-"""Of the GA that is timed; a generation takes the same time as another."""
+"""Timed generations of the GA; all generations take the same time."""
 
 
 def measure(tasks: int, *, repeats: int = 3) -> Iterator[dict[str, Any]]:
-    """One row for each contender and runtime: processor seconds from the problem to the schedule, the median of some."""
+    """Yield median processor seconds per contender and runtime."""
     use_one_thread()
     problem = draw_large(tasks, DEVICES)
-    teacher = heft(problem)
+    reference = heft(problem)
     basis = {"tasks": tasks, "devices": DEVICES, "edges": problem.m}
 
     def row(
         name: str, runtime: str, seconds: float, finish: Any = None, **more: Any
     ) -> dict[str, Any]:
-        quality = None if finish is None else float(np.mean(finish) / teacher.finish.mean())
+        quality = None if finish is None else float(np.mean(finish) / reference.finish.mean())
         return (
             basis
             | {
@@ -69,8 +70,8 @@ def measure(tasks: int, *, repeats: int = 3) -> Iterator[dict[str, Any]]:
     yield row("deepsched", "compiled", seconds, found.finish)
     with tempfile.TemporaryDirectory() as folder:
         runtimes = {
-            "onnxruntime": onnx_runtime(bundled_network(), Path(folder)),
-            "torch": torch_runtime(net_of(bundled_network())),
+            "onnxruntime": onnx_runtime(shipped_network(), Path(folder)),
+            "torch": torch_runtime(net_of(shipped_network())),
         }
         for name, runtime in runtimes.items():
             seconds, rows = _timed(
@@ -97,7 +98,7 @@ def measure(tasks: int, *, repeats: int = 3) -> Iterator[dict[str, Any]]:
 
 
 def _paper(problem: Problem, folder: Path, repeats: int) -> Iterator[tuple[str, float]]:
-    """The document's network, made for exactly as many tasks: weights do not matter for the time, so they are not trained."""
+    """Time the document's network, untrained: weights do not matter."""
     net = untrained(problem.n, problem.p)
 
     def by_torch() -> Any:
@@ -115,7 +116,7 @@ def _paper(problem: Problem, folder: Path, repeats: int) -> Iterator[tuple[str, 
 
 
 def _timed(call: Callable[[], Any], repeats: int) -> tuple[float, Any]:
-    """Median processor seconds, and what came out."""
+    """Return median processor seconds and the last result."""
     took, found = [], None
     for _ in range(repeats):
         begin = time.process_time()
@@ -125,6 +126,6 @@ def _timed(call: Callable[[], Any], repeats: int) -> tuple[float, Any]:
 
 
 def warm_up() -> None:
-    """Compile, or read from the cache, before any clock runs."""
+    """Compile, or read from the cache, before the measurement."""
     for _ in measure(40, repeats=1):
         pass

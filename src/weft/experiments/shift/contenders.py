@@ -1,4 +1,4 @@
-"""The strategies of the hybrid-scheduler document, and ours, under its accounting: one task after the other, times added up."""
+"""Strategies of the document and learners; task times are added up."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from weft.experiments.shift.tasks import (
     document_tasks,
     split_seconds,
 )
-from weft.learn.durations.bandit import EnsembleBandit
+from weft.learn.durations.bandit import OnlineDqn
 from weft.learn.durations.forest import Forest
 from weft.learn.durations.hybrid import HybridChooser
 from weft.learn.durations.model import DurationModel
@@ -29,7 +29,7 @@ FOREST_FEATURES = ("size", "intensity", "memory", "memory / (size + 1)", "intens
 
 
 class Learner(Protocol):
-    """A scheduler that decides, sees what came of it, and learns."""
+    """A scheduler that learns from the durations of the tasks it placed."""
 
     def choose(self, features: ArrayLike) -> int:
         """Return a device for a task."""
@@ -42,7 +42,7 @@ class Learner(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Played:
-    """What became of a stream: seconds and device of each task."""
+    """Seconds and device of each task."""
 
     seconds: FloatArray
     device: IntArray
@@ -53,8 +53,9 @@ class Played:
         return float(self.seconds.sum())
 
 
-def play(learner: Learner, features: FloatArray, seconds: FloatArray) -> Played:
-    """Give a learner one task after the other; every second it spends counts, exploring or not."""
+def play(learner: Learner, tasks: Tasks | TaskSequence) -> Played:
+    """Give tasks to a learner one after the other; time spent on exploration counts."""
+    features, seconds = tasks.features, tasks.seconds
     spent, chosen = np.empty(len(features)), np.empty(len(features), np.int64)
     for i, row in enumerate(features):
         device = learner.choose(row)
@@ -63,11 +64,14 @@ def play(learner: Learner, features: FloatArray, seconds: FloatArray) -> Played:
     return Played(spent, chosen)
 
 
-# -- what does not learn ------------------------------------------------------------
+# -- fixed strategies ------------------------------------------------------------------
 
 
 def fixed_fractions(tasks: Tasks, generator: np.random.RandomState) -> dict[str, FloatArray]:
-    """Share of each task on the GPU under the document's rules; `generator` goes on where the tasks ended."""
+    """Return the share of each task on the GPU under the document's rules.
+
+    `generator` is in the state after drawing the tasks.
+    """
     n = len(tasks)
     return {
         "Offline Optimal": best_fractions(tasks, 21),
@@ -78,14 +82,14 @@ def fixed_fractions(tasks: Tasks, generator: np.random.RandomState) -> dict[str,
 
 
 def best_fractions(tasks: Tasks, count: int) -> FloatArray:
-    """(n,) the best of evenly spaced fractions, the smaller of equals."""
+    """Return (n,) the best of `count` evenly spaced fractions, the smallest on ties."""
     grid = np.linspace(0.0, 1.0, count)
     seconds = tasks.seconds
     return np.asarray(grid[np.stack([split_seconds(seconds, f) for f in grid]).argmin(axis=0)])
 
 
 def forest_rows(features: FloatArray) -> FloatArray:
-    """(n, 5) what the document's forest is shown."""
+    """Return (n, 5) inputs of the document's forest."""
     size, intensity, memory = np.asarray(features, float).T
     return np.column_stack(
         [size, intensity, memory, memory / (size + 1.0), intensity / (memory + 1.0)]
@@ -93,22 +97,22 @@ def forest_rows(features: FloatArray) -> FloatArray:
 
 
 def train_forest(tasks: Tasks) -> Forest:
-    """The document's forest: it learns the best of 11 fractions."""
+    """Train the document's forest, which predicts the best of 11 fractions."""
     return Forest.train(
         forest_rows(tasks.features), best_fractions(tasks, 11), names=FOREST_FEATURES
     )
 
 
-# -- what learns --------------------------------------------------------------------
+# -- learners --------------------------------------------------------------------------
 
 
 def training_tasks(count: int = 1000) -> Tasks:
-    """The biased offline data: both devices were timed on tasks the GPU is made for."""
+    """Return the biased offline data: both devices timed on tasks that suit the GPU."""
     return document_tasks(count, BIASED, np.random.RandomState(42))
 
 
 def train_models(tasks: Tasks) -> list[DurationModel]:
-    """One time model of each device, the offline data as prior."""
+    """Return one duration model per device, fitted to the offline data."""
     models = [DurationModel(FEATURES, logs=LOGS) for _ in (CPU, GPU)]
     for device, model in enumerate(models):
         model.fit(tasks.features, tasks.seconds[:, device])
@@ -116,17 +120,12 @@ def train_models(tasks: Tasks) -> list[DurationModel]:
 
 
 def make_hybrid(tasks: Tasks, *, probing: float = 0.015) -> HybridChooser:
-    """Ours, with nothing but the biased offline data."""
+    """Return duration models fitted to the biased offline data, with online learning."""
     return HybridChooser(train_models(tasks), probing=probing)
 
 
-def make_dqn(tasks: Tasks, seed: int) -> EnsembleBandit:
-    """The online DQN, pre-trained on the biased offline data."""
-    agent = EnsembleBandit(len(FEATURES), 2, seed=seed)
+def make_dqn(tasks: Tasks, seed: int) -> OnlineDqn:
+    """Return the online DQN, pre-trained on the biased offline data."""
+    agent = OnlineDqn(len(FEATURES), 2, seed=seed)
     agent.pretrain(tasks.features, tasks.seconds)
     return agent
-
-
-def play_stream(learner: Learner, stream: TaskSequence) -> Played:
-    """Give a learner a stream."""
-    return play(learner, stream.features, stream.seconds)

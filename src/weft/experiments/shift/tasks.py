@@ -1,7 +1,7 @@
-"""Tasks, physics and shifts of the hybrid-scheduler document: what was drawn how, and what takes how long.
+"""Tasks, device model and shifts of the hybrid-scheduler document.
 
-The physics is the document's: CPU seconds are (size / 1000)^1.5 / (intensity + 0.5); a GPU is 1 + 3 x intensity times as fast,
-but moving the task's memory there takes memory / 16,000 MB/s. No accelerator need be present: this is the device model.
+CPU seconds are (size / 1000)^1.5 / (intensity + 0.5). A GPU is 1 + 3 x intensity times as fast, but
+the transfer of the task's memory takes memory / (16,000 MB/s). No accelerator is needed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LINK = 16_000.0
 
 @dataclass(frozen=True)
 class Mix:
-    """A kind of workload: ranges that sizes, intensities and memories (MB) are drawn from, evenly."""
+    """A kind of workload: uniform ranges of size, intensity and memory (MB)."""
 
     size: tuple[int, int]
     intensity: tuple[float, float]
@@ -30,14 +30,14 @@ class Mix:
 
 
 BIASED = Mix((1000, 10_000), (0.8, 1.0), (10, 500))
-"""What the models are trained on: the GPU is always best."""
+"""Training tasks: the GPU is always better."""
 SHIFTED = Mix((10, 100), (0.0, 0.1), (2000, 5000))
-"""What they are tested on: the CPU is always best."""
+"""Test tasks: the CPU is always better."""
 
 
 @dataclass(frozen=True, eq=False)
 class Tasks:
-    """Columns of tasks; `parents` holds the tasks each one waits for."""
+    """Columns of tasks; `parents` has the predecessors of each task."""
 
     size: FloatArray
     intensity: FloatArray
@@ -49,7 +49,7 @@ class Tasks:
 
     @property
     def features(self) -> FloatArray:
-        """(n, 3) what schedulers see: size, intensity, memory."""
+        """(n, 3) inputs of the schedulers: size, intensity, memory."""
         return np.column_stack([self.size, self.intensity, self.memory])
 
     @property
@@ -67,16 +67,17 @@ class Tasks:
 
 
 def split_seconds(seconds: FloatArray, fraction: FloatArray | float) -> FloatArray:
-    """(n,) seconds when a fraction of each task goes to the GPU: linear, so 0 or 1 is always best."""
+    """Return (n,) seconds with a fraction of each task on the GPU."""
     return np.asarray(fraction * seconds[:, GPU] + (1.0 - fraction) * seconds[:, CPU])
 
 
 def document_tasks(
     count: int, mix: Mix, generator: np.random.RandomState, *, rate: float = 10.0
 ) -> Tasks:
-    """Draw tasks as the document's generator does, in its order; `RandomState(99)` is numpy's global generator seeded with 99.
+    """Draw tasks in the order of the document's generator.
 
-    A task: the gap to the next arrival, size, intensity, memory; then, with probability 0.2, 1 to 3 parents among the last 50 tasks.
+    Per task: the gap to the next arrival, size, intensity, memory; then, with probability 0.2, 1 to
+    3 parents among the last 50 tasks. `RandomState(99)` equals numpy's global generator, seed 99.
     """
     rows, parents = [], []
     for i in range(count):
@@ -100,12 +101,12 @@ def document_tasks(
     return Tasks(columns[:, 0], columns[:, 1], columns[:, 2], tuple(parents))
 
 
-# -- streams of tasks in which something changes ---------------------------------
+# -- sequences in which something changes ----------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class TaskSequence:
-    """Tasks one after the other, what each takes on either device, and before which of them something changed at once."""
+    """Tasks in order, their seconds on both devices, and changes."""
 
     name: str
     about: str
@@ -119,16 +120,16 @@ class TaskSequence:
         return np.asarray(self.seconds.min(axis=1))
 
 
-def streams(test: Tasks, seed: int = 0) -> list[TaskSequence]:
-    """What a learner has to survive: the shift of the document undone, done again and again, gradual, and devices that change."""
+def sequences(test: Tasks, seed: int = 0) -> list[TaskSequence]:
+    """Return sequences with undone, repeated and gradual shifts, a slow device."""
     return [_reversed(test, seed), _repeated(seed), _gradual(seed), _device(seed)]
 
 
 def _reversed(test: Tasks, seed: int) -> TaskSequence:
     features = np.concatenate([test.features, _draw(BIASED, 250, seed, "reversed")])
-    return _stream(
+    return _sequence(
         "reversed",
-        "the document's 500 tasks, then 250 of the training kind: the second shift undoes the first",
+        "the document's 500 tasks, then 250 training tasks: the second shift undoes the first",
         features,
         (0, 500),
     )
@@ -136,31 +137,31 @@ def _reversed(test: Tasks, seed: int) -> TaskSequence:
 
 def _repeated(seed: int) -> TaskSequence:
     parts = [_draw(mix, 200, seed, "repeated", k) for k, mix in enumerate((SHIFTED, BIASED) * 3)]
-    return _stream(
+    return _sequence(
         "repeated",
-        "six shifts, 200 tasks each, there and back",
+        "six shifts between test and training tasks, 200 tasks each",
         np.concatenate(parts),
         tuple(range(0, 1200, 200)),
     )
 
 
 def _gradual(seed: int) -> TaskSequence:
-    """From the training kind to the test kind, in the exponents; the devices are equal somewhere on the way."""
+    """Interpolate logarithms from training to test tasks."""
     share = np.linspace(0.0, 1.0, 1000)[:, None]
     begin, end = _draw(BIASED, 1000, seed, "gradual", 0), _draw(SHIFTED, 1000, seed, "gradual", 1)
-    end[:, 1] += 1e-3  # an intensity of nothing has no exponent
-    return _stream(
+    end[:, 1] += 1e-3  # zero has no logarithm
+    return _sequence(
         "gradual",
-        "1000 tasks that drift from the training kind to the test kind",
+        "1000 tasks that drift from training tasks to test tasks",
         np.exp((1 - share) * np.log(begin) + share * np.log(end)),
     )
 
 
 def _device(seed: int) -> TaskSequence:
-    """Nothing about the tasks tells: the GPU itself is slow for a while."""
-    plain = _stream(
+    """Slow down the GPU for a while; the features do not show it."""
+    plain = _sequence(
         "device",
-        "tasks of the training kind; the GPU is 30 times slower from task 250 to 500",
+        "training tasks; the GPU is 30 times slower from task 250 to 500",
         _draw(BIASED, 1000, seed, "device"),
     )
     seconds = plain.seconds.copy()
@@ -168,7 +169,7 @@ def _device(seed: int) -> TaskSequence:
     return TaskSequence(plain.name, plain.about, plain.features, seconds, (250, 500))
 
 
-def _stream(
+def _sequence(
     name: str, about: str, features: FloatArray, changes: tuple[int, ...] = ()
 ) -> TaskSequence:
     return TaskSequence(name, about, features, Tasks(*features.T).seconds, changes)
@@ -183,11 +184,3 @@ def _draw(mix: Mix, count: int, seed: int, *names: str | int) -> FloatArray:
             rng.integers(*mix.memory, count),
         ]
     ).astype(float)
-
-
-def within(
-    stream_: TaskSequence, spent: FloatArray, change: int, *, after: int = 50, window: int = 50
-) -> float:
-    """Time spent over the optimum in a window that begins so many tasks after a change."""
-    part = slice(change + after, change + after + window)
-    return float(spent[part].sum() / stream_.optimal[part].sum())

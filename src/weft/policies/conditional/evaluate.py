@@ -105,29 +105,22 @@ def play(
     """
     fleet = StepBatch(stream, 1, options, authors=authors)
     check_network_fits(network, fleet)
-    seen, mask = (
-        np.zeros(fleet.observation_size, np.float32),
-        np.zeros((fleet.units, fleet.kinds + 1), np.bool_),
-    )
-    action, remaining = np.zeros(fleet.units, np.int64), np.zeros(fleet.kinds, np.int64)
-    capacity = np.asarray(stream.problem.cluster.batch, np.int64).copy()
     found = np.zeros(len(seeds))
     for i, seed in enumerate(seeds):
         fleet.place(0, *stream.draw_ticks(seed, authors=authors))
-        steps = play_out(
-            fleet.tables,
-            0,
-            network,
-            capacity,
-            seen,
-            mask,
-            remaining,
-            working_space(network),
-            action,
-            MAX_STEPS_PER_JOB * stream.jobs + 1000,
-        )
-        found[i] = float(fleet.jct(0).mean()) if steps >= 0 else np.inf
+        found[i] = float(fleet.jct(0).mean()) if play_batch(network, fleet) else np.inf
     return found
+
+
+def play_batch(network: Network, batch: StepBatch) -> bool:
+    """Run the first simulation of a batch to its end; return whether it ended."""
+    seen = np.zeros(batch.observation_size, np.float32)
+    mask = np.zeros((batch.units, batch.kinds + 1), np.bool_)
+    action, remaining = np.zeros(batch.units, np.int64), np.zeros(batch.kinds, np.int64)
+    capacity = np.array(batch.stream.problem.cluster.batch, np.int64)
+    space, most = working_space(network), MAX_STEPS_PER_JOB * batch.stream.jobs + 1000
+    steps = play_out(batch.tables, 0, network, capacity, seen, mask, remaining, space, action, most)
+    return bool(steps >= 0)
 
 
 def check_network_fits(network: Network, batch: StepBatch) -> None:

@@ -1,17 +1,16 @@
-"""Mean turnaround of schedules, through the simulator: the problems of the comparison, the contenders, and the table."""
+"""Problems of the DeepSched comparison, and mean turnaround in the simulator."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from weft.experiments.harness import data_folder
+from weft.experiments.imitation.contenders import Contender
 from weft.generators import generate_problem, scale_ccr
 from weft.learn.imitation.deepsched.data import (
     JobList,
@@ -23,22 +22,16 @@ from weft.learn.imitation.deepsched.data import (
     workflow_of,
 )
 from weft.learn.imitation.deepsched.examples import batch_problems
-from weft.model import Cluster, Problem, Schedule, Workload
+from weft.model import Cluster, Problem, Workload
 from weft.model.check import check
-from weft.planners import plan
-from weft.planners.lists.placements import ListPlanner
-from weft.planners.search.genetic import Genetic
-from weft.report.statistics import geometric_mean_ratio
 from weft.rng import generator
 from weft.sim.simulate import simulate
 
-Contender = Callable[[Problem], Schedule]
-
 SIZES = ((10, 100), (100, 500), (500, 2000))
-"""Tasks of a problem, from and below; the last one including its end."""
+"""Numbers of tasks: lower limits, and upper limits that only the last range includes."""
 
 FRESH = 77
-"""Seed of what nobody has seen."""
+"""Seed of unseen problems."""
 
 SHAPES = ("cholesky", "lu", "fft", "gauss", "montage", "epigenomics", "cybershake", "map_reduce")
 """Structures that no network was trained on."""
@@ -46,7 +39,7 @@ SHAPES = ("cholesky", "lu", "fft", "gauss", "montage", "epigenomics", "cybershak
 
 @dataclass(frozen=True, eq=False)
 class TurnaroundCase:
-    """One workload (mostly a single workflow at 0) of a set of the comparison."""
+    """A workload of the comparison, usually a single workflow at time 0."""
 
     group: str
     size: str
@@ -54,12 +47,12 @@ class TurnaroundCase:
 
     @classmethod
     def of(cls, group: str, problem: Problem) -> TurnaroundCase:
-        """A single workflow, arriving at 0."""
+        """Return a case with a single workflow at time 0."""
         return cls(group, size_of(problem.n), Workload.of(problem))
 
 
 def size_of(tasks: int) -> str:
-    """The class of a number of tasks.
+    """Return the size range of a number of tasks.
 
     Examples
     --------
@@ -73,11 +66,12 @@ def size_of(tasks: int) -> str:
 
 
 def turnaround(workload: Workload, planner: Contender) -> float:
-    """Mean over all tasks of their finish minus the arrival of their workflow, plans replayed in the simulator.
+    """Return the mean of finish minus arrival over all tasks, simulated.
 
     Examples
     --------
     >>> problem = Problem.from_arrays([[2.0, 1.0], [3.0, 4.0]], [[0, 1]], [10.0], bandwidth=5.0)
+    >>> from weft.experiments.imitation.contenders import heft
     >>> turnaround(Workload.of(problem), heft)  # 1 s and 5 s
     3.0
     """
@@ -89,45 +83,11 @@ def turnaround(workload: Workload, planner: Contender) -> float:
     return float((trace.finish - workload.arrival[trace.job]).mean())
 
 
-# -- contenders --------------------------------------------------------------------------
-
-
-def heft(problem: Problem) -> Schedule:
-    """The teacher."""
-    return plan(problem, "heft").schedule
-
-
-def deepsched(problem: Problem) -> Schedule:
-    """Ours."""
-    return plan(problem, "deepsched").schedule
-
-
-def no_gaps(problem: Problem) -> Schedule:
-    """HEFT without insertion: what remains when a planner is not told of gaps."""
-    return plan(problem, ListPlanner(rank="upward", placement="mct")).schedule
-
-
-def genetic(problem: Problem, *, objective: str, seconds: float) -> Schedule:
-    """A GA from random beginnings, as in the document."""
-    return plan(problem, Genetic(objective=objective, seeded=False), seconds=seconds).schedule
-
-
-def contenders(*, seconds: float) -> dict[str, Contender]:
-    """All that take any problem; a GA has so many seconds for each."""
-    return {
-        "HEFT": heft,
-        "deepsched": deepsched,
-        "HEFT without gaps": no_gaps,
-        "GA (waiting)": partial(genetic, objective="waiting", seconds=seconds),
-        "GA (makespan)": partial(genetic, objective="makespan", seconds=seconds),
-    }
-
-
-# -- problems ----------------------------------------------------------------------------
+# -- problems --------------------------------------------------------------------------
 
 
 def stream_cases(count: int, *, training_seed: int) -> Iterator[TurnaroundCase]:
-    """`count` problems of each size that the shipped network was trained on, and as many it has never seen; 2 to 188 devices."""
+    """Yield `count` training problems per size, and as many unseen ones."""
     seen = (
         p
         for batch in range(8, 10_000)
@@ -150,7 +110,7 @@ def _by_size(group: str, problems: Iterable[Problem], count: int) -> Iterator[Tu
 
 
 def shape_cases(count: int) -> Iterator[TurnaroundCase]:
-    """Structures of linear algebra and science on 4 to 32 machines, whole workflows of up to 2,000 tasks."""
+    """Yield workflows of linear algebra and science, 30 to 2,000 tasks."""
     for k in range(count):
         rng = generator(FRESH, "deepsched", "shapes", k)
         tasks = int(np.exp(rng.uniform(np.log(30), np.log(2001))))
@@ -165,7 +125,7 @@ def shape_cases(count: int) -> Iterator[TurnaroundCase]:
 
 
 def list_cases(count: int) -> tuple[list[TurnaroundCase], bool]:
-    """Job lists on 16 machines, their workflows arriving one by one; whether the lists are the document's (else drawn like them)."""
+    """Return cases of job lists, and whether the lists are the document's."""
     lists, real = job_lists(count)
     made = []
     for k, jobs in enumerate(lists):
@@ -181,25 +141,21 @@ def list_cases(count: int) -> tuple[list[TurnaroundCase], bool]:
 
 
 def job_lists(count: int) -> tuple[list[JobList], bool]:
-    """The lists in $WEFT_DATA where it has them, else lists with the same statistics."""
-    place = (
-        Path(os.environ.get("WEFT_DATA") or "no-data")
-        / "deepsched_jobs"
-        / "dev"
-        / "job_lists.json.gz"
-    )
-    if place.is_file():
-        return list(islice(read_job_lists(place).values(), count)), True
+    """Return the lists in $WEFT_DATA, or else drawn lists with the same statistics."""
+    folder = data_folder("deepsched_jobs/dev")
+    if folder is not None:
+        lists = read_job_lists(folder / "job_lists.json.gz")
+        return list(islice(lists.values(), count)), True
     return [draw_job_list(FRESH + k) for k in range(count)], False
 
 
 def document_cluster(machines: int = 16) -> Cluster:
-    """One set of machines for all problems, as the document's network needs it."""
+    """Return the machines of all problems: the document's network needs one set."""
     return draw_cluster(5, machines)
 
 
 def document_problems(seed: int, count: int, *, tasks: int, machines: int = 16) -> list[Problem]:
-    """Problems of 20 to `tasks` tasks on the machines of `document_cluster`."""
+    """Return problems of 20 to `tasks` tasks on the machines of `document_cluster`."""
     cluster, made = document_cluster(machines), []
     for k in range(count):
         rng = generator(seed, "deepsched", "document", k)
@@ -211,13 +167,18 @@ def document_problems(seed: int, count: int, *, tasks: int, machines: int = 16) 
     return made
 
 
-# -- the table ---------------------------------------------------------------------------
+def draw_large(tasks: int, devices: int = 188) -> Problem:
+    """Return a problem of the document's size; durations are work over speed."""
+    cluster = draw_cluster(1, devices)
+    return Problem.bind(
+        scale_ccr(workflow_of(draw_job_list(1, tasks), seed=1), 1.0, cluster), cluster
+    )
 
 
 def score_cases(
     cases: Iterable[TurnaroundCase], planners: Mapping[str, Contender]
 ) -> list[dict[str, Any]]:
-    """Mean turnaround of every contender on every case."""
+    """Return the mean turnaround of every contender on every case."""
     return [
         {
             "group": case.group,
@@ -228,39 +189,3 @@ def score_cases(
         | {name: turnaround(case.workload, planner) for name, planner in planners.items()}
         for case in cases
     ]
-
-
-def summary(
-    scores: Sequence[Mapping[str, Any]], names: Sequence[str], *, by_size: bool = True
-) -> list[dict[str, Any]]:
-    """Turnaround over HEFT's: geometric mean with its interval, by group, size and contender; and over all sizes."""
-    rows = []
-    for group in dict.fromkeys(score["group"] for score in scores):
-        inside = [score for score in scores if score["group"] == group]
-        sizes = [size_of(low) for low, _ in SIZES] if by_size else []
-        for size in [*(s for s in sizes if any(score["size"] == s for score in inside)), "all"]:
-            chosen = [score for score in inside if size in ("all", score["size"])]
-            rows += [_row(chosen, name) | {"group": group, "size": size} for name in names]
-    return rows
-
-
-def _row(scores: Sequence[Mapping[str, Any]], name: str) -> dict[str, Any]:
-    own, teacher = [score[name] for score in scores], [score["HEFT"] for score in scores]
-    ratio = geometric_mean_ratio(own, teacher)
-    return {
-        "contender": name,
-        "problems": len(scores),
-        "over_heft": ratio.estimate,
-        "low": ratio.low,
-        "high": ratio.high,
-        "ratio_of_means": float(np.mean(own) / np.mean(teacher)),
-        "worst": float(np.max(np.array(own) / np.array(teacher))),
-    }
-
-
-def draw_large(tasks: int, devices: int = 188) -> Problem:
-    """A problem of the document's size, durations as work over speed."""
-    cluster = draw_cluster(1, devices)
-    return Problem.bind(
-        scale_ccr(workflow_of(draw_job_list(1, tasks), seed=1), 1.0, cluster), cluster
-    )

@@ -1,0 +1,216 @@
+"""Harness of all experiments: processes, checkpoints, machine, files.
+
+Results of finished steps stay on disk, so an interrupted experiment resumes where it stopped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import weft
+from weft.report.figures import Series, line_figure
+from weft.report.page import Figure
+
+Unit = TypeVar("Unit")
+Progress = Callable[[list[Any]], Iterable[Any]]
+"""Callback that receives the list of steps, yields each of them and shows how many are done."""
+
+
+class Keyed(Protocol):
+    """A step with a unique key on disk."""
+
+    @property
+    def key(self) -> str:
+        """Unique name of the step."""
+        ...
+
+
+Stored = TypeVar("Stored", bound=Keyed)
+
+
+# -- steps -----------------------------------------------------------------------------
+
+
+def in_processes(
+    function: Callable[[Unit], Any], units: Sequence[Unit], *, processes: int
+) -> Iterator[Any]:
+    """Apply a function to all units in processes; yield results in order."""
+    if processes <= 1 or len(units) <= 1:
+        yield from map(function, units)
+        return
+    with (
+        _single_threaded_libraries(),
+        ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool,
+    ):
+        yield from pool.map(function, units)
+
+
+@contextmanager
+def _single_threaded_libraries() -> Iterator[None]:
+    """Limit libraries in new processes to one thread: there is one process per core."""
+    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+    before = {name: os.environ.get(name) for name in names}
+    os.environ.update(dict.fromkeys(names, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+class Checkpoint:
+    """Results in a file, one line per step; valid for one fingerprint only."""
+
+    def __init__(self, path: Path, mark: str) -> None:
+        self.path, self.known = path, dict[str, Any]()
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        if lines and _parsed(lines[0]) == {"mark": mark}:
+            for entry in map(_parsed, lines[1:]):
+                if entry is None:  # truncated by an interruption: all lines before it count
+                    break
+                self.known[entry["key"]] = entry["result"]
+        kept = lines[: len(self.known) + 1] if self.known else [json.dumps({"mark": mark})]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n".join(kept) + "\n", encoding="utf-8")
+
+    def run(
+        self,
+        function: Callable[[Stored], Any],
+        steps: Sequence[Stored],
+        *,
+        processes: int,
+        progress: Progress,
+    ) -> Iterator[tuple[Stored, Any]]:
+        """Yield each step with its result; stored results are not computed again."""
+        new = in_processes(
+            function, [step for step in steps if step.key not in self.known], processes=processes
+        )
+        for step in progress(list(steps)):
+            if step.key not in self.known:
+                self._store(step.key, next(new))
+            yield step, self.known[step.key]
+
+    def _store(self, key: str, result: Any) -> None:
+        self.known[key] = result
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"key": key, "result": result}) + "\n")
+
+    def delete(self) -> None:
+        """Delete the file after the last step."""
+        self.path.unlink(missing_ok=True)
+
+
+def fingerprint(plan: object, names: Sequence[str]) -> str:
+    """Return a hash of the program, its models, the plan and the contenders."""
+    seen = hashlib.sha256(repr((plan, tuple(names))).encode())
+    root = Path(weft.__file__).parent
+    suffixes = {".py", ".json", ".toml", ".safetensors"}
+    for path in sorted(p for p in root.rglob("*") if p.is_file() and p.suffix in suffixes):
+        seen.update(path.relative_to(root).as_posix().encode())
+        seen.update(path.read_bytes())
+    return seen.hexdigest()[:16]
+
+
+def _parsed(line: str) -> Any:
+    try:
+        return json.loads(line)
+    except json.JSONDecodeError:
+        return None
+
+
+# -- files -----------------------------------------------------------------------------
+
+
+def data_folder(name: str) -> Path | None:
+    """Return the folder `name` below $WEFT_DATA, or None if there is no such folder."""
+    root = os.environ.get("WEFT_DATA")
+    folder = Path(root) / name if root else None
+    return folder if folder is not None and folder.is_dir() else None
+
+
+def write_results(folder: Path, results: Mapping[str, Any]) -> None:
+    """Write results.json into the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(results, indent=1, allow_nan=False) + "\n"
+    (folder / "results.json").write_text(text, encoding="utf-8")
+
+
+def footer(name: str, results: Mapping[str, Any], amount: str = "") -> str:
+    """Return the last line of a report: command, amount of work, time and processor."""
+    mode = "quick" if results["quick"] else "full"
+    where = f"{results['seconds']:.0f} s on {results['machine']['processor']}."
+    return f"weft reproduce {name} ({mode}): {amount}{where}"
+
+
+def line(
+    lines: Mapping[str, Series], title: str, x: str, y: str, caption: str = "", **options: Any
+) -> Figure:
+    """Return a line figure of a report with its axis labels."""
+    return Figure(line_figure(lines, title=title, x_label=x, y_label=y, **options), caption)
+
+
+# -- the machine -----------------------------------------------------------------------
+
+
+def describe_machine() -> dict[str, object]:
+    """Return processor, cores, memory and versions, but not the host name.
+
+    Examples
+    --------
+    >>> sorted(describe_machine())
+    ['cores', 'memory_gb', 'processor', 'system', 'versions']
+    """
+    affinity = getattr(os, "sched_getaffinity", None)
+    packages = ("weft", "numpy", "numba", "anrg-saga")
+    return {
+        "processor": _processor(),
+        "cores": len(affinity(0)) if affinity else os.cpu_count(),
+        "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+        "system": f"{platform.system()} {platform.machine()}",
+        "versions": {"python": platform.python_version()} | {p: _version(p) for p in packages},
+    }
+
+
+def peak_memory() -> float:
+    """Return the peak memory of this process in bytes.
+
+    Linux has the peak of the current program in VmHWM; `getrusage` also counts the parent process.
+    """
+    status = Path("/proc/self/status")
+    if status.exists():
+        lines = status.read_text(encoding="utf-8").splitlines()
+        return float(next(s for s in lines if s.startswith("VmHWM")).split()[1]) * 1024
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return float(peak) if sys.platform == "darwin" else float(peak) * 1024
+
+
+def _processor() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or "unknown"
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
