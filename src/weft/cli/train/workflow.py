@@ -63,10 +63,11 @@ def run(args: argparse.Namespace, bar: Callable[..., Any]) -> None:
 
 
 def _rule(seconds: float, seed: int, show: Show) -> TrainedModel:
-    from weft.learn.workflow.rule import RuleSearch, search_rule
+    from weft.learn.workflow.tuned_list import TuningSettings, tune_weights
 
-    found = search_rule(
-        RuleSearch(seconds=seconds, seed=seed), watch=lambda row: show(row["seconds"], row["score"])
+    found = tune_weights(
+        TuningSettings(seconds=seconds, seed=seed),
+        progress=lambda row: show(row["seconds"], row["score"]),
     )
     card = _card("tuned-list", "Weights found by evolution.", [found.weights], found.record())
     return TrainedModel(found.score, found.seconds, lambda path: _save(path, card))
@@ -78,7 +79,7 @@ def _portfolio(seconds: float, seed: int, show: Show) -> TrainedModel:  # noqa: 
 
     rule = read_card(SHIPPED / "tuned-list").weights[0]
     found = search_portfolio(
-        rule, PortfolioSearch(seed=seed), watch=lambda row: show(row["step"] + 1, row["score"])
+        rule, PortfolioSearch(seed=seed), progress=lambda row: show(row["step"] + 1, row["score"])
     )
     card = _card(
         "portfolio",
@@ -91,12 +92,12 @@ def _portfolio(seconds: float, seed: int, show: Show) -> TrainedModel:  # noqa: 
 
 
 def _dqn(seconds: float, seed: int, show: Show) -> TrainedModel:  # noqa: ARG001
-    from weft.learn.workflow.switch import SwitchSettings, train_plan_values
+    from weft.learn.workflow.switch import SwitchSettings, train_switch
     from weft.policies.replanning.files import SHIPPED, load_workflow_policy, read_card
 
     sets = load_workflow_policy(SHIPPED / "portfolio").sets
-    found = train_plan_values(
-        sets, SwitchSettings(seed=seed), watch=lambda row: show(row["round"], row["score"])
+    found = train_switch(
+        sets, SwitchSettings(seed=seed), progress=lambda row: show(row["round"], row["score"])
     )
     about, weights = (
         "A Q-network decides whether to keep a plan or to plan as 'portfolio' does.",
@@ -109,20 +110,22 @@ def _dqn(seconds: float, seed: int, show: Show) -> TrainedModel:  # noqa: ARG001
         found.record(),
         homes=True,
         choice="plans",
-        caution=found.caution,
+        caution=found.margin,
     )
     return TrainedModel(found.score, found.seconds, lambda path: _save(path, card, found.arrays))
 
 
 def _turns(name: str) -> Callable[[float, int, Show], TrainedModel]:
     def train(seconds: float, seed: int, show: Show) -> TrainedModel:
-        from weft.learn.workflow.two_stage import DOCUMENT, OURS, DqnSettings, train_dqn
+        from weft.learn.workflow.two_stage import DOCUMENT, OURS, TwoStageSettings, train_two_stage
         from weft.policies.replanning.files import SHIPPED, load_workflow_policy, read_card
 
         reward = DOCUMENT if name == "dqn" else OURS
-        settings = DqnSettings(seconds=seconds, seed=seed, reward=dict(reward))
+        settings = TwoStageSettings(seconds=seconds, seed=seed, reward=dict(reward))
         sets = load_workflow_policy(SHIPPED / "portfolio").sets
-        found = train_dqn(sets, settings, watch=lambda row: show(row["seconds"], row["score"]))
+        found = train_two_stage(
+            sets, settings, progress=lambda row: show(row["seconds"], row["score"])
+        )
         about = "Q-networks choose a ready task, then a device; what they see comes from the plans of 'portfolio'."
         card = _card(
             name, about, read_card(SHIPPED / "portfolio").weights, found.record(), choice="turns"
@@ -136,14 +139,14 @@ def _turns(name: str) -> Callable[[float, int, Show], TrainedModel]:
 
 def _graph(kind: str) -> Callable[[float, int, Show], TrainedModel]:
     def train(seconds: float, seed: int, show: Show) -> TrainedModel:  # noqa: ARG001
-        from weft.learn.workflow.graph import train_graph, validation_cases
+        from weft.learn.workflow.graph import train_graph, validation_instances
         from weft.policies.graph.policy import save_graph
 
         found = train_graph(
             kind,
             seed=seed,
-            validation=validation_cases(),
-            note=lambda row: show(row["update"], row["all"]),
+            validation=validation_instances(),
+            progress=lambda row: show(row["update"], row["all"]),
         )
         score = min(row["all"] for row in found.training["curve"])
         return TrainedModel(

@@ -11,8 +11,8 @@ from weft.experiments.gpu_cluster.evaluator import Evaluator
 from weft.experiments.gpu_cluster.runs import FIRST_SEED
 from weft.generators import draw_instance
 from weft.policies import POLICIES
-from weft.policies.replanning.placement import WEIGHTS
 from weft.policies.replanning.policy import ReplanningPolicy
+from weft.policies.replanning.weights import WEIGHTS
 from weft.report.figures import pareto_front
 from weft.sim.view import Policy
 

@@ -110,7 +110,7 @@ def _ready_to_run(policy: Policy, workload: Workload, future: Scenario) -> Calla
         policy.begin(workload, seed=0)
         sim = make_sim(workload, future, None, eager=True, copies=getattr(policy, "copies", False))
         if isinstance(policy, ReplanningPolicy):
-            plans = policy.plans(sim)
+            plans = policy.portfolio(sim)
             return lambda: policy.live_by(sim, plans)
         return lambda: policy.live(sim)
     return lambda: simulate(workload, policy, scenario=future)

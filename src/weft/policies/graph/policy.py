@@ -1,4 +1,4 @@
-"""Decima-DEFT and Lachesis: a graph network picks the task, DEFT the device. Shipped by name; loading runs no code."""
+"""Decima-DEFT and Lachesis: a graph network picks the task, DEFT the device."""
 
 from __future__ import annotations
 
@@ -10,15 +10,21 @@ from typing import Any
 from weft.errors import InvalidInput
 from weft.formats.safetensors_file import read_arrays, write_arrays
 from weft.model import Workload
-from weft.policies.graph.deft import DeftPolicy, PlacementBuffers, carry_out, dispatch, look
+from weft.policies.graph.deft import (
+    DeftPolicy,
+    PlacementBuffers,
+    commit_decisions,
+    dispatch,
+    observe,
+)
 from weft.policies.graph.network import (
     GraphNetwork,
     GraphState,
-    arrange,
     graph_arrays_of,
     graph_network_of,
     layer_sizes,
-    make_board,
+    make_graph_state,
+    sort_by_rating,
 )
 from weft.policies.policy import POLICIES
 from weft.sim.kernel.events import MOMENT, advance
@@ -44,10 +50,10 @@ class LearnedGraph:
 
 
 class GraphPolicy(DeftPolicy):
-    """Ready tasks by the rating of a graph network, the highest first, each placed by DEFT.
+    """Place ready tasks by DEFT, in the order of their rating by a graph network.
 
-    Ratings are made once a moment. A network trained with softmax choices picks without replacement; taking the highest first is its
-    most probable order.
+    Ratings are made once per moment. A network trained with softmax choices picks without
+    replacement; the order by rating is its most probable order.
     """
 
     def __init__(self, learned: LearnedGraph) -> None:
@@ -57,45 +63,42 @@ class GraphPolicy(DeftPolicy):
     def begin(self, workload: Workload, *, seed: int = 0) -> None:
         """Embed every task."""
         super().begin(workload, seed=seed)
-        self._board = make_board(
-            workload, self.learned.network, self._mirror.sim, self.learned.kind
-        )
-        self._mirror.desk.key[:] = 0.0
+        sim, learned = self._tables.sim, self.learned
+        self._graph = make_graph_state(workload, learned.network, sim, learned.kind)
+        self._buffers.key[:] = 0.0
 
-    def _order(self) -> None:
-        _arrange_and_dispatch(
-            self._mirror.sim, self._mirror.desk, self.learned.network, self._board
-        )
+    def _place(self) -> None:
+        _rate_and_dispatch(self._tables.sim, self._buffers, self.learned.network, self._graph)
 
     def live(self, sim: Sim) -> int:
-        """Play a simulation to its end inside compiled code; the same decisions as `decide`."""
-        return int(_play(sim, self._mirror.desk, self.learned.network, self._board))
+        """Make all decisions of a simulation in compiled code; the same ones as `decide`."""
+        return int(_run(sim, self._buffers, self.learned.network, self._graph))
 
 
 @njit_noalloc
-def _arrange_and_dispatch(
-    sim: Sim, desk: PlacementBuffers, network: GraphNetwork, board: GraphState
+def _rate_and_dispatch(
+    sim: Sim, buffers: PlacementBuffers, network: GraphNetwork, graph: GraphState
 ) -> None:
-    arrange(sim, desk, network, board)
-    dispatch(sim, desk)
+    sort_by_rating(sim, buffers, network, graph)
+    dispatch(sim, buffers)
 
 
 @njit_noalloc
-def _play(sim: Sim, desk: PlacementBuffers, network: GraphNetwork, board: GraphState) -> int:
+def _run(sim: Sim, buffers: PlacementBuffers, network: GraphNetwork, graph: GraphState) -> int:
     while True:
         answer = advance(sim)
         if answer != MOMENT:
             return answer
-        if sim.world[0].ready > 0 and look(sim, desk):
-            _arrange_and_dispatch(sim, desk, network, board)
-            carry_out(sim, desk)
+        if sim.world[0].ready > 0 and observe(sim, buffers):
+            _rate_and_dispatch(sim, buffers, network, graph)
+            commit_decisions(sim, buffers)
 
 
 # -- on disk -----------------------------------------------------------------
 
 
 def save_graph(learned: LearnedGraph, path: str | Path) -> Path:
-    """Write the numbers (.safetensors) and the card (.json) beside them; return the path of the numbers."""
+    """Write the numbers (.safetensors) and the card (.json); return the path of the numbers."""
     numbers = Path(path).with_suffix(".safetensors")
     numbers.parent.mkdir(parents=True, exist_ok=True)
     write_arrays(numbers, graph_arrays_of(learned.network))
@@ -132,7 +135,8 @@ def read_graph(path: str | Path) -> LearnedGraph:
         or {part: (sizes[0], sizes[-1]) for part, sizes in layers.items()} != ends
     ):
         raise InvalidInput(
-            f"{numbers}: its layers are {layers}; the card says {card['layers']}, and '{card['kind']}' needs {ends}"
+            f"{numbers}: its layers are {layers}; the card says {card['layers']}, and "
+            f"'{card['kind']}' needs {ends}"
         )
     return LearnedGraph(card["name"], card["kind"], network, card["training"], card["about"])
 
@@ -165,5 +169,5 @@ def decima() -> GraphPolicy:
 
 @POLICIES.register("lachesis")
 def lachesis() -> GraphPolicy:
-    """Lachesis: a graph network that also sees how devices differ picks the task, DEFT the device."""
+    """Lachesis: a graph network that also sees the devices picks the task, DEFT the device."""
     return GraphPolicy(read_graph(GRAPHS / "lachesis"))

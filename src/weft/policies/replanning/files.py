@@ -1,10 +1,10 @@
-"""Policies for workflows on disk: a card in JSON, with the weights of the plans; for `replan-switch` the numbers of its networks beside it."""
+"""Policies for workflows on disk: a card in JSON, and arrays of networks beside it."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,9 @@ from weft.formats.parsing.record import Record
 from weft.formats.parsing.source import decode_text, naming, parse_json, read_bytes
 from weft.formats.safetensors_file import read_arrays, write_arrays
 from weft.policies.policy import POLICIES
-from weft.policies.replanning.policy import ReplanningPolicy
-from weft.policies.replanning.portfolio import SIGHT
-from weft.policies.two_stage.policy import MOVES, SwitchPolicy, TwoStageDqn
+from weft.policies.replanning.policy import ReplanningPolicy, SwitchPolicy
+from weft.policies.replanning.portfolio import MOVES, WINDOW, PlanOptions
+from weft.policies.two_stage.policy import TwoStageDqn
 
 FORMAT = "weft-workflow-policy-1"
 SHIPPED = Path(__file__).parents[1] / "bundled"
@@ -48,7 +48,7 @@ class Card:
     name: str
     about: str
     weights: Sequence[Mapping[str, float]]
-    most: int = SIGHT
+    most: int = WINDOW
     challengers: int = 1
     homes: bool = False
     choice: str | None = None
@@ -136,21 +136,16 @@ def _moves(given: Any) -> tuple[int, int]:
 def load_workflow_policy(path: str | Path) -> ReplanningPolicy:
     """Load a policy from its card; nothing in it is run."""
     card, place = read_card(path), Path(path).with_suffix(".safetensors")
-    plans: Mapping[str, Any] = {
-        "most": card.most,
-        "challengers": card.challengers,
-        "homes": card.homes,
-    }
+    options = PlanOptions(window=card.most, contenders=card.challengers, affinity=card.homes)
     if card.choice is None:
         with naming(str(place.with_suffix(".json"))):
-            return ReplanningPolicy(card.name, card.weights, **plans)
+            return ReplanningPolicy(card.name, card.weights, options)
     with naming(str(place)):
         arrays = read_arrays(place)
         if card.choice == "turns":
-            return TwoStageDqn(card.name, arrays, card.weights, **plans)
-        return SwitchPolicy(
-            card.name, arrays, card.weights, moves=card.moves, caution=card.caution, **plans
-        )
+            return TwoStageDqn(card.name, arrays, card.weights, options)
+        options = replace(options, moves=card.moves)
+        return SwitchPolicy(card.name, arrays, card.weights, options, margin=card.caution)
 
 
 def find_card(name_or_path: str | Path) -> Path | None:
@@ -171,13 +166,13 @@ def find_card(name_or_path: str | Path) -> Path | None:
 
 @POLICIES.register("tuned-list")
 def rule() -> ReplanningPolicy:
-    """Planning in sight at every event, with weights found by evolution."""
+    """List scheduling at every event, with weights found by CMA-ES."""
     return load_workflow_policy(SHIPPED / "tuned-list")
 
 
 @POLICIES.register("portfolio")
 def portfolio() -> ReplanningPolicy:
-    """Several plans at every event, by different weights; the one that promises most is followed."""
+    """Several plans at every event, by different weights; the best predicted is followed."""
     return load_workflow_policy(SHIPPED / "portfolio")
 
 
@@ -191,11 +186,11 @@ def portfolio_makespan() -> ReplanningPolicy:
 
 @POLICIES.register("replan-switch")
 def dqn() -> ReplanningPolicy:
-    """A Q-network decides at every event whether to keep a plan and better it, or to plan as `portfolio` does."""
+    """A Q-network decides at every event whether to keep a plan or to plan as `portfolio`."""
     return load_workflow_policy(SHIPPED / "replan-switch")
 
 
 @POLICIES.register("dqn")
 def dqn_document() -> ReplanningPolicy:
-    """Q-networks choose a ready task, then a device, or to wait; trained with the document's reward, and greedy."""
+    """Q-networks choose a ready task, then a device, or to wait; reward of the document."""
     return load_workflow_policy(SHIPPED / "dqn")

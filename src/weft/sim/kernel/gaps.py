@@ -1,0 +1,230 @@
+"""Earliest-gap search of insertion scheduling, compiled.
+
+A task may go into the earliest idle interval of a device that is long enough, not only behind the
+last task there: the insertion-based policy of Topcuoglu, Hariri and Wu (2002), section 4.1. Every
+planner and policy that inserts searches here. The search exists once per layout of a device's tasks:
+
+- `earliest_start`: a `Timeline` of idle intervals. A binary search and a short scan, for planners
+  that only add tasks. It drops intervals of no length.
+- `gap_in_rows`: start and finish times of the tasks, in order of time. A binary search and a scan,
+  for policies that also read the tasks.
+- `gap_in_chain`: tasks linked from the last to the first. A walk back from the end, for searches
+  that place the same tasks many times: adding a task moves no memory.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from weft.model.columns import FloatArray, IntArray
+from weft.sim.kernel.jit import njit, njit_inline
+
+NONE = -1
+
+INITIAL_GAPS = 4
+"""Gaps per device for which a new timeline has memory."""
+
+ROUNDING = 1e-15
+"""Upper limit of the relative rounding error of a difference of two times."""
+
+
+# -- tasks in a chain --------------------------------------------------------------
+
+
+@njit_inline
+def gap_in_chain(
+    last: int, before: IntArray, begin: FloatArray, end: FloatArray, ready: float, duration: float
+) -> tuple[float, int]:
+    """Find the earliest gap in a chain of tasks: its start, and the task after it or `NONE`.
+
+    `last` is the last task of the device, `before[k]` the task before task k.
+    """
+    start, after, k = ready, NONE, last
+    if k != NONE and end[k] > ready:
+        start = end[k]
+        while k != NONE and end[k] > ready:
+            earlier = before[k]
+            gap = end[earlier] if earlier != NONE and end[earlier] > ready else ready
+            if gap + duration <= begin[k]:
+                start, after = gap, k
+            k = earlier
+    return start, after
+
+
+@njit_inline
+def link(task: int, device: int, after: int, last: IntArray, before: IntArray) -> None:
+    """Add a task to the chain of a device, in front of the task that `gap_in_chain` returned."""
+    if after == NONE:
+        before[task] = last[device]
+        last[device] = task
+    else:
+        before[task] = before[after]
+        before[after] = task
+
+
+# -- tasks in rows -----------------------------------------------------------------
+
+
+@njit_inline
+def gap_in_rows(
+    begin: FloatArray, end: FloatArray, count: int, ready: float, duration: float
+) -> tuple[float, int]:
+    """Find the earliest gap between `count` tasks in order of time: its start, and its place.
+
+    `begin` and `end` hold the times of the tasks of one device.
+    """
+    low, high = 0, count
+    while low < high:  # the first task that ends after `ready`
+        middle = (low + high) // 2
+        if end[middle] > ready:
+            high = middle
+        else:
+            low = middle + 1
+    start = ready
+    for k in range(low, count):
+        if start + duration <= begin[k]:
+            return start, k
+        start = max(start, end[k])
+    return start, count
+
+
+@njit_inline
+def insert_row(
+    begin: FloatArray, end: FloatArray, count: int, place: int, start: float, finish: float
+) -> None:
+    """Insert a task at a place among `count` tasks; the caller counts it."""
+    for k in range(count, place, -1):
+        begin[k], end[k] = begin[k - 1], end[k - 1]
+    begin[place], end[place] = start, finish
+
+
+# -- idle intervals ----------------------------------------------------------------
+
+
+class Timeline(NamedTuple):
+    """Idle intervals (gaps) of all devices, each device's in order of time.
+
+    The gaps of device d are at `first[d]`, ..., `first[d] + gaps[d] - 1`. The last one ends at
+    infinity. A device whose memory is full moves to a place twice as large.
+    """
+
+    begin: FloatArray
+    end: FloatArray
+    first: IntArray  # (p,)
+    gaps: IntArray  # (p,) number of gaps
+    room: IntArray  # (p,) gaps for which the device has memory
+    longest: FloatArray  # (p,) upper limit of the length of all gaps but the last
+    used: IntArray  # (1,) size of the memory in use
+
+
+@njit
+def idle_timeline(devices: int, executions: int) -> Timeline:
+    """Make the timeline of idle devices, with memory for a number of executions."""
+    # c executions leave at most c + 1 gaps. Places of 4, 8, 16, ... up to below 2 (c + 2) add up
+    # to less than 4 (c + 2).
+    size = 4 * (executions + 4 * devices)
+    begin, end = np.empty(size), np.empty(size)
+    first = np.arange(devices) * INITIAL_GAPS
+    for d in range(devices):
+        begin[first[d]] = 0.0
+        end[first[d]] = np.inf
+    gaps, room = np.full(devices, 1), np.full(devices, INITIAL_GAPS)
+    used = np.full(1, devices * INITIAL_GAPS)
+    return Timeline(begin, end, first, gaps, room, np.zeros(devices), used)
+
+
+@njit
+def free_from(timeline: Timeline, device: int) -> float:
+    """Return the end of the last execution on a device."""
+    return float(timeline.begin[timeline.first[device] + timeline.gaps[device] - 1])
+
+
+@njit
+def earliest_start(
+    timeline: Timeline, device: int, ready: float, duration: float, limit: float
+) -> float:
+    """Return the start in the earliest gap that fits; inf if the finish exceeds `limit`."""
+    at = timeline.first[device]
+    last = at + timeline.gaps[device] - 1
+    if duration > timeline.longest[device]:
+        at = last
+    ends = ready + duration
+    high = last
+    while at < high:  # the first gap that ends late enough
+        middle = (at + high) // 2
+        if timeline.end[middle] >= ends:
+            high = middle
+        else:
+            at = middle + 1
+    while True:
+        start = max(ready, timeline.begin[at])
+        if start + duration > limit:
+            return np.inf
+        if start + duration <= timeline.end[at]:
+            return float(start)
+        at += 1
+
+
+@njit
+def occupy(timeline: Timeline, device: int, start: float, finish: float) -> None:
+    """Take [start, finish] out of the gap that contains it; drop gaps of no length."""
+    at = _gap_of(timeline, device, start)
+    gap_begin, gap_end = timeline.begin[at], timeline.end[at]
+    left, right = start > gap_begin, gap_end > finish
+    if left:
+        length = (start - gap_begin) + ROUNDING * start
+        timeline.longest[device] = max(timeline.longest[device], length)
+    if left and right:
+        at = _make_room(timeline, device, at)
+        timeline.begin[at], timeline.end[at] = gap_begin, start
+        timeline.begin[at + 1], timeline.end[at + 1] = finish, gap_end
+    elif left:
+        timeline.end[at] = start
+    elif right:
+        timeline.begin[at] = finish
+    else:
+        _remove_gap(timeline, device, at)
+
+
+@njit
+def _gap_of(timeline: Timeline, device: int, start: float) -> int:
+    """Find the last gap that begins at `start` or before."""
+    low = timeline.first[device]
+    high = low + timeline.gaps[device] - 1
+    while low < high:
+        middle = (low + high + 1) // 2
+        if timeline.begin[middle] <= start:
+            low = middle
+        else:
+            high = middle - 1
+    return int(low)
+
+
+@njit
+def _make_room(timeline: Timeline, device: int, at: int) -> int:
+    """Shift the gaps after `at` by one, into larger memory if needed; return the new `at`."""
+    old, count = timeline.first[device], timeline.gaps[device]
+    first = old
+    if count == timeline.room[device]:
+        first = timeline.used[0]
+        timeline.room[device] *= 2
+        timeline.used[0] += timeline.room[device]
+        timeline.first[device] = first
+        for i in range(at - old + 1):
+            timeline.begin[first + i] = timeline.begin[old + i]
+            timeline.end[first + i] = timeline.end[old + i]
+    for i in range(count - 1, at - old, -1):
+        timeline.begin[first + i + 1] = timeline.begin[old + i]
+        timeline.end[first + i + 1] = timeline.end[old + i]
+    timeline.gaps[device] = count + 1
+    return int(first + at - old)
+
+
+@njit
+def _remove_gap(timeline: Timeline, device: int, at: int) -> None:
+    timeline.gaps[device] -= 1
+    for i in range(at, timeline.first[device] + timeline.gaps[device]):
+        timeline.begin[i] = timeline.begin[i + 1]
+        timeline.end[i] = timeline.end[i + 1]
