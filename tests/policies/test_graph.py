@@ -20,13 +20,18 @@ from weft.learn.workflow.graph import (
     make_forest,
     order_likelihood,
     train_graph,
-    validation_cases,
+    validation_instances,
 )
-from weft.learn.workflow.graph_episodes import TEACHER, play_case
+from weft.learn.workflow.graph_episodes import EXPERT, run_instance
 from weft.model import Problem, Scenario, WorkflowBuilder, Workload
 from weft.model.check import check
 from weft.policies.graph.deft import DeftPolicy
-from weft.policies.graph.network import graph_arrays_of, graph_network_of, make_board, task_features
+from weft.policies.graph.network import (
+    graph_arrays_of,
+    graph_network_of,
+    make_graph_state,
+    task_features,
+)
 from weft.policies.graph.policy import GraphPolicy, TrainedGraph, read_graph, save_graph
 from weft.sim.kernel.tables import make_sim
 from weft.sim.reference import simulate_reference
@@ -62,8 +67,8 @@ class OneByOne:
 
 
 def test_deft_copies_a_parent_when_that_is_sooner():
-    # a takes 1 s on d0. b follows there: 1 + 5 = 6. c on d0 would end at 11; on d1 a's data (10 s) at 1 + 10 + 5 = 16; with a copied to
-    # d1 (from 1 to 2) at 2 + 5 = 7.
+    # a takes 1 s on d0. b follows there: 1 + 5 = 6. c on d0 would end at 11; on d1 a's data (10 s)
+    # at 1 + 10 + 5 = 16; with a copied to d1 (from 1 to 2) at 2 + 5 = 7.
     problem = Problem.from_arrays(
         [[1.0, 1.0], [5.0, 5.0], [5.0, 5.0]], [[0, 1], [0, 2]], [10.0, 10.0], bandwidth=1.0
     )
@@ -170,9 +175,9 @@ def test_choices_are_refused():
 @pytest.mark.parametrize("kind", KINDS)
 def test_torch_rates_as_compiled_code_does(kind):
     module = GraphModule(kind, 1)
-    cases = validation_cases(each=1)
+    cases = validation_instances(each=1)
     rng = np.random.default_rng(0)
-    played = [play_case(case, module.network(), kind, rng, times=2) for case in cases]
+    played = [run_instance(case, module.network(), kind, rng, times=2) for case in cases]
     forest = make_forest(cases, [board for _, board in played])
     batch = make_batch(cases, [plays for plays, _ in played], forest)
     with torch.no_grad():
@@ -201,7 +206,7 @@ def test_the_numbering_of_tasks_does_not_matter(kind):
     for problem in problems:
         workload = Workload.of(problem)
         boards.append(
-            make_board(
+            make_graph_state(
                 workload, network, make_sim(workload, Scenario.of(workload), None, eager=True), kind
             )
         )
@@ -246,8 +251,7 @@ def test_files_round_trip(tmp_path):
     )
     for name, array in graph_arrays_of(learned.network).items():
         np.testing.assert_array_equal(graph_arrays_of(again.network)[name], array)
-    card = path.with_suffix(".json")
-    card.write_text(card.read_text().replace('"kind": "lachesis"', '"kind": "decima"'))
+    path.write_text(path.read_text().replace('"lachesis"', '"decima"'))
     with pytest.raises(InvalidInput, match="decima"):
         read_graph(path)
 
@@ -259,7 +263,7 @@ def test_likelihood_of_an_order():
     # Ratings 1, 0, 2 drawn in the order third, first, second, of which two were placed:
     # log softmax(2 | 1, 0, 2) + log softmax(1 | 1, 0).
     case = draw_instance("static", seed=1, tasks=30)
-    plays, board = play_case(
+    plays, board = run_instance(
         case, GraphModule("decima", 0).network(), "decima", np.random.default_rng(0), times=1
     )
     batch = make_batch([case], [plays], make_forest([case], [board]))
@@ -276,7 +280,7 @@ def test_likelihood_of_an_order():
 
 def test_advantages_cancel_over_the_plays_of_a_case():
     case = draw_instance("stream", seed=2, tasks=10, jobs=3)
-    plays, _ = play_case(
+    plays, _ = run_instance(
         case, GraphModule("decima", 0).network(), "decima", np.random.default_rng(0), times=4
     )
     first = [
@@ -287,7 +291,7 @@ def test_advantages_cancel_over_the_plays_of_a_case():
 
 
 def _short_and_long(settings_, seed, update, progress):
-    """Six jobs of one task each on one device, half of them ten times as long: the short ones should go first."""
+    """Six jobs of one task on one device, half of them ten times as long: short ones go first."""
     problems = [Problem.from_arrays([[seconds]]) for seconds in (10.0, 1.0, 10.0, 1.0, 10.0, 1.0)]
     problems = [replace(problem, cluster=problems[0].cluster) for problem in problems]
     workload = Workload.of(problems, template=np.arange(6), arrival=np.zeros(6))
@@ -298,7 +302,7 @@ def _short_and_long(settings_, seed, update, progress):
 def test_learns_to_let_the_short_jobs_go_first(kind):
     learned = train_graph(
         kind,
-        settings=GraphSettings(updates=40, lessons=0, plays=8, rate=5e-3, every=100),
+        settings=GraphSettings(updates=40, imitation=0, runs=8, rate=5e-3, every=100),
         seed=1,
         draw=_short_and_long,
     )
@@ -309,9 +313,9 @@ def test_learns_to_let_the_short_jobs_go_first(kind):
 
 
 def test_imitation_and_same_seed_same_network():
-    small = GraphSettings(updates=1, lessons=3, plays=2, small=(8, 10), jobs=(2, 2))
+    small = GraphSettings(updates=1, imitation=3, runs=2, small=(8, 10), jobs=(2, 2))
     one, two = (
-        train_graph("decima", settings=small, seed=7, validation=validation_cases(each=1))
+        train_graph("decima", settings=small, seed=7, validation=validation_instances(each=1))
         for _ in range(2)
     )
     assert (
@@ -323,12 +327,12 @@ def test_imitation_and_same_seed_same_network():
 
 def test_the_teacher_takes_the_job_with_the_least_work_left_first():
     case = _short_and_long(None, 0, 0, 0)[0]
-    plays, _ = play_case(
+    plays, _ = run_instance(
         case,
         GraphModule("decima", 0).network(),
         "decima",
         np.random.default_rng(0),
         times=1,
-        who=TEACHER,
+        by=EXPERT,
     )
     assert plays[0].job_finish.tolist() == [13.0, 1.0, 23.0, 2.0, 33.0, 3.0]

@@ -1,4 +1,4 @@
-"""Planning in sight: the compiled path and the one through views agree; known rules are special weights."""
+"""Replanning policies: views and the compiled path agree; known rules are special weights."""
 
 import numpy as np
 import pytest
@@ -8,9 +8,9 @@ from tests.support.by_view import assert_same_by_view
 from weft.errors import InvalidInput, UnknownName, Unsupported
 from weft.generators import CONDITIONS, draw_instance
 from weft.policies import simulate
-from weft.policies.replanning.placement import WEIGHTS
-from weft.policies.replanning.policy import ReplanningPolicy, weights_of
-from weft.policies.replanning.portfolio import live_by_plans, make_plans
+from weft.policies.replanning.policy import ReplanningPolicy
+from weft.policies.replanning.portfolio import PlanOptions, make_portfolio, run_by_portfolio
+from weft.policies.replanning.weights import WEIGHTS, weights_of
 from weft.sim.kernel.events import ENDED
 from weft.sim.kernel.tables import make_sim
 
@@ -60,15 +60,15 @@ def test_several_plans_by_view_and_compiled_agree(condition):
     for seed in range(2):
         case = instance_of(condition, seed)
         policy = ReplanningPolicy(
-            "x", [ODD, {}, {"ahead": 1.0, "trust": 0.5}], challengers=1 + seed
+            "x", [ODD, {}, {"ahead": 1.0, "trust": 0.5}], PlanOptions(contenders=1 + seed)
         )
         assert_same_by_view(case.workload, policy, case.scenario)
 
 
-@pytest.mark.parametrize("kind", ["heft", "plans", "homes"])
-def test_views_tell_of_jobs_that_are_empty_cancelled_or_lost(kind):
-    """Jobs without tasks, also the last one; jobs that are called off; tasks that are lost and wait elsewhere."""
-    sets = {"heft": {}, "plans": [ODD, {}, {"ahead": 1.0}], "homes": [ODD, {}]}[kind]
+@pytest.mark.parametrize("kind", ["heft", "plans", "affinity"])
+def test_views_show_jobs_that_are_empty_cancelled_or_lost(kind):
+    """Jobs without tasks, also the last one; cancelled jobs; lost tasks that wait elsewhere."""
+    sets = {"heft": {}, "plans": [ODD, {}, {"ahead": 1.0}], "affinity": [ODD, {}]}[kind]
     for seed in range(60):
         rng = np.random.default_rng(seed)
         cluster = draw_instance("static", seed=seed).workload.cluster
@@ -89,11 +89,12 @@ def test_views_tell_of_jobs_that_are_empty_cancelled_or_lost(kind):
         changes += [(t + 1.0, d, 1.0) for t, d, _ in changes]
         factor = np.exp(0.3 * rng.standard_normal(workload.instances))
         future = weft.Scenario.of(workload, cancel=cancel, changes=sorted(changes), factor=factor)
-        assert_same_by_view(workload, ReplanningPolicy("x", sets, homes=kind == "homes"), future)
+        options = PlanOptions(affinity=kind == "affinity")
+        assert_same_by_view(workload, ReplanningPolicy("x", sets, options), future)
 
 
 def test_the_best_of_plans_made_once_is_no_worse_than_any():
-    """Costs are exact and a lone plan is kept as it is, so that the first promise of the best one is kept or bettered."""
+    """With exact costs a lone plan is carried out as it is: its first prediction is a bound."""
     for seed in range(5):
         case = draw_instance("static", seed=seed, tasks=50, ccr=2.0)
         sets = [{}, {"ahead": 1.0}, {"together": 0.5}]
@@ -107,7 +108,7 @@ def test_the_best_of_plans_made_once_is_no_worse_than_any():
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_without_changes_planning_anew_keeps_hefts_plan(seed):
+def test_without_changes_replanning_keeps_the_plan_of_heft(seed):
     case = draw_instance("static", seed=seed, tasks=60)
     planned = weft.plan(case.workload.problems[0], "heft").makespan
     assert simulate(
@@ -116,10 +117,11 @@ def test_without_changes_planning_anew_keeps_hefts_plan(seed):
 
 
 def test_looking_ahead_sees_the_slow_link():
-    """A chain of two; the first takes 4 s on either device; the second 2 s on device 1, 9 s on device 0; moving takes 10 s.
+    """A chain of two; the first takes 4 s on either device; the second 2 s on device 1, 9 s on
+    device 0; moving takes 10 s.
 
-    Earliest finish takes device 0 for the first (a tie), then min(4 + 9, 4 + 10 + 2) = 13. Looking ahead:
-    4 + min(9, 12) on device 0 against 4 + min(2, 19) on device 1, so device 1: 6.
+    Earliest finish takes device 0 for the first (a tie), then min(4 + 9, 4 + 10 + 2) = 13. Looking
+    ahead: 4 + min(9, 12) on device 0 against 4 + min(2, 19) on device 1, so device 1: 6.
     """
     problem = weft.Problem.from_arrays([[4.0, 4.0], [9.0, 2.0]], [[0, 1]], [10.0])
     assert simulate(problem, "heft-replanned").makespan == 13.0
@@ -127,7 +129,8 @@ def test_looking_ahead_sees_the_slow_link():
 
 
 def test_shortest_remaining_work_goes_first():
-    """One device, jobs of 5 s and 1 s at once: the short one ends at 1, the long one at 6; in order of arrival at 5 and 6."""
+    """One device, jobs of 5 s and 1 s at once. The short one ends at 1 s, the long one at 6 s; in order
+    of arrival they end at 5 s and 6 s."""
     problems = [weft.Problem.from_arrays([[5.0]]), weft.Problem.from_arrays([[1.0]])]
     workload = weft.Workload.of(problems, arrival=[0.0, 0.0])
     assert simulate(workload, "srpt-replanned").job_finish.tolist() == [6.0, 1.0]
@@ -137,8 +140,8 @@ def test_shortest_remaining_work_goes_first():
 def test_aims_differ_where_jobs_compete():
     """Two devices; a chain of 2 + 2 s and two single tasks of 1 s.
 
-    By completion the short ones go first, and end at 1 s; the chain ends at 5 s. By makespan the chain goes first, and ends at 4 s; the
-    short ones share the other device.
+    By completion the short ones go first, and end at 1 s; the chain ends at 5 s. By makespan the
+    chain goes first, and ends at 4 s; the short ones share the other device.
     """
     chain = weft.Problem.from_arrays([[2.0, 2.0], [2.0, 2.0]], [[0, 1]], [0.0])
     short = weft.Problem.from_arrays([[1.0, 1.0]])
@@ -151,9 +154,11 @@ def test_aims_differ_where_jobs_compete():
 
 
 def test_observed_durations_are_used():
-    """Tasks are said to take 1 s on either kind of device; on kind a they take 3 s. A chain of two comes when twenty have ended.
+    """Tasks are said to take 1 s on either kind of device; on kind a they take 3 s. A chain of two
+    comes when twenty have ended.
 
-    By estimates the devices are alike and the lower number wins: 3 + 3 s. Having seen 3 s, device 1 takes both: 1 + 1 s.
+    By estimates the devices are alike and the lower number wins: 3 + 3 s. Having seen 3 s, device 1
+    takes both: 1 + 1 s.
     """
     cluster = weft.Cluster(speed=[1.0, 1.0], bandwidth=1e9, kinds=("a", "b"))
     bag = weft.Problem.bind(weft.Workflow(work=np.ones(20), src=[], dst=[], data=[]), cluster)
@@ -192,8 +197,8 @@ def test_choices_are_refused():
 
 
 @pytest.mark.parametrize("condition", ["static", "noisy", "failing", "changing", "stream"])
-def test_breaking_off_changes_nothing(condition):
-    """Once every idle device has something to start now, the rest of the plan cannot change that."""
+def test_an_early_exit_changes_nothing(condition):
+    """Once every idle device has a task to start now, the rest of the plan does not change that."""
     for seed in range(4):
         case = draw_instance(
             condition, seed=seed, tasks=(15, 30), jobs=8, ccr=[0.1, 1.0, 5.0, 1.0][seed], load=0.9
@@ -205,13 +210,11 @@ def test_breaking_off_changes_nothing(condition):
             {"gap": -0.3},
         ):
             found = []
-            for hurry in (True, False):
+            for early_exit in (True, False):
                 sim = make_sim(case.workload, case.scenario, None, eager=True)
-                assert (
-                    live_by_plans(
-                        sim, make_plans(case.workload, sim, [weights_of(weights)], hurry=hurry)
-                    )
-                    == ENDED
-                )
+                options = PlanOptions(early_exit=early_exit)
+                given = [weights_of(weights)]
+                portfolio = make_portfolio(case.workload, sim, given, options)
+                assert run_by_portfolio(sim, portfolio) == ENDED
                 found.append(sim.execution[["instance", "device", "start", "finish"]])
             np.testing.assert_array_equal(*found)

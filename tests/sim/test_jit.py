@@ -2,7 +2,7 @@
 
 import pytest
 
-from weft.policies.replanning.portfolio import live_by_plans
+from weft.policies.replanning.portfolio import run_by_portfolio
 from weft.sim.kernel import jit
 
 
@@ -48,6 +48,6 @@ def test_a_constant_two_files_away_counts(package, tmp_path):
 
 
 def test_kernels_carry_the_stamp_of_their_module():
-    assert live_by_plans._cache._cache_file._source_stamp == jit.stamp(
+    assert run_by_portfolio._cache._cache_file._source_stamp == jit.stamp(
         "weft.policies.replanning.portfolio"
     )

@@ -41,13 +41,13 @@ def _saved(model: Model) -> Callable[[Any], Any]:
 
 
 def _train_tuned_list(args: argparse.Namespace) -> None:
-    from weft.learn.workflow.rule import RuleSearch, search_rule
+    from weft.learn.workflow.tuned_list import TuningSettings, tune_weights
     from weft.policies.replanning.trained import replanning_model
 
     def train(seed: int, bar: Bar) -> Outcome:
-        found = search_rule(
-            RuleSearch(seconds=args.seconds, seed=seed),
-            watch=lambda row: bar.show(row["seconds"], row["score"]),
+        found = tune_weights(
+            TuningSettings(seconds=args.seconds, seed=seed),
+            progress=lambda row: bar.show(row["seconds"], row["score"]),
         )
         model = replanning_model(
             "tuned-list", "Weights tuned by evolution.", [found.weights], training=found.record()
@@ -78,7 +78,7 @@ def _train_portfolio(args: argparse.Namespace) -> None:
         found = search_portfolio(
             _bundled_weights("tuned-list")[0],
             PortfolioSearch(seed=seed),
-            watch=lambda row: bar.show(row["step"] + 1, row["score"]),
+            progress=lambda row: bar.show(row["step"] + 1, row["score"]),
         )
         model = replanning_model(
             "portfolio",
@@ -95,17 +95,17 @@ def _train_portfolio(args: argparse.Namespace) -> None:
 
 
 def _train_switch(args: argparse.Namespace) -> None:
-    from weft.learn.workflow.switch import SwitchSettings, train_plan_values
+    from weft.learn.workflow.switch import SwitchSettings, train_switch
     from weft.policies.policy import bundled_policy
     from weft.policies.replanning.trained import SWITCH, replanning_model
 
     portfolio: Any = bundled_policy("portfolio")
 
     def train(seed: int, bar: Bar) -> Outcome:
-        found = train_plan_values(
+        found = train_switch(
             portfolio.sets,
             SwitchSettings(seed=seed),
-            watch=lambda row: bar.show(row["round"], row["score"]),
+            progress=lambda row: bar.show(row["round"], row["score"]),
         )
         model = replanning_model(
             "replan-switch",
@@ -115,7 +115,7 @@ def _train_switch(args: argparse.Namespace) -> None:
             affinity=True,
             arrays=found.arrays,
             training=found.record(),
-            margin=found.caution,
+            margin=found.margin,
         )
         return Outcome(found.score, found.seconds, _saved(model))
 
@@ -140,7 +140,7 @@ def _dqn_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _train_dqn(args: argparse.Namespace) -> None:
-    from weft.learn.workflow.two_stage import DOCUMENT, OURS, DqnSettings, train_dqn
+    from weft.learn.workflow.two_stage import DOCUMENT, OURS, TwoStageSettings, train_two_stage
     from weft.policies.policy import bundled_policy
     from weft.policies.replanning.trained import TWO_STAGE, replanning_model
 
@@ -149,10 +149,10 @@ def _train_dqn(args: argparse.Namespace) -> None:
     reward = dict(DOCUMENT if args.reward == "document" else OURS)
 
     def train(seed: int, bar: Bar) -> Outcome:
-        found = train_dqn(
+        found = train_two_stage(
             portfolio.sets,
-            DqnSettings(seconds=args.seconds, seed=seed, reward=reward),
-            watch=lambda row: bar.show(row["seconds"], row["score"]),
+            TwoStageSettings(seconds=args.seconds, seed=seed, reward=reward),
+            progress=lambda row: bar.show(row["seconds"], row["score"]),
         )
         model = replanning_model(
             "dqn",
@@ -175,7 +175,7 @@ def _train_dqn(args: argparse.Namespace) -> None:
 
 
 def _train_graph(kind: str, args: argparse.Namespace) -> None:
-    from weft.learn.workflow.graph import train_graph, validation_cases
+    from weft.learn.workflow.graph import train_graph, validation_instances
     from weft.policies.graph.policy import save_graph
 
     need_torch()
@@ -184,8 +184,8 @@ def _train_graph(kind: str, args: argparse.Namespace) -> None:
         found = train_graph(
             kind,
             seed=seed,
-            validation=validation_cases(),
-            note=lambda row: bar.show(row["update"], row["all"]),
+            validation=validation_instances(),
+            progress=lambda row: bar.show(row["update"], row["all"]),
         )
         score = min(row["all"] for row in found.training["curve"])
         return Outcome(score, found.training["cpu_seconds"], partial(save_graph, found))

@@ -13,6 +13,7 @@ from weft.formats.model_file import bundled_models
 from weft.model.columns import FloatArray, IntArray
 from weft.model.conditional_stream import ConditionalStream
 from weft.policies.conditional.evaluate import WINDOW, options_of, play_batch, reads_pairs
+from weft.policies.conditional.index import index_for
 from weft.policies.conditional.pair_policy import PairPolicy
 from weft.policies.conditional.rules import RULES, ConditionalRule
 from weft.policies.conditional.trained_network import TrainedNetwork, read_network

@@ -18,8 +18,8 @@ from weft.generators import draw_instance, heterogeneous_gpus, scale_ccr
 from weft.generators.instances import TASK_KINDS
 from weft.model import Cluster, Problem, Scenario, Workflow, Workload
 from weft.policies import POLICIES, simulate
-from weft.policies.replanning.placement import WEIGHTS
 from weft.policies.replanning.policy import ReplanningPolicy
+from weft.policies.replanning.weights import WEIGHTS
 from weft.policies.rules import RulePolicy
 from weft.report.figures import pareto_front
 from weft.rng import generator
@@ -110,7 +110,7 @@ def _ready_to_run(policy: Policy, workload: Workload, future: Scenario) -> Calla
         policy.begin(workload, seed=0)
         sim = make_sim(workload, future, None, eager=True, copies=getattr(policy, "copies", False))
         if isinstance(policy, ReplanningPolicy):
-            plans = policy.plans(sim)
+            plans = policy.portfolio(sim)
             return lambda: policy.live_by(sim, plans)
         return lambda: policy.live(sim)
     return lambda: simulate(workload, policy, scenario=future)

@@ -1,8 +1,9 @@
-"""Workflows on unlike devices as a Gymnasium environment: ``gymnasium.make("weft/Workflow-v0")`` after ``import weft.learn``.
+"""Gymnasium environment of workflows: ``gymnasium.make("weft/Workflow-v0")``.
 
-An action is one of the candidates on offer: a ready task or to wait, then a device or to hold the task; see `weft.policies.two_stage.candidates`.
-Gymnasium wants observations of one shape, so candidates stand in a table of `width` rows, the rest of it zero; the policies of weft have
-no such limit.
+`import weft.learn` registers it. An action is one of the candidates: a ready task or to wait, then
+a device or to hold the task; see `weft.policies.two_stage.candidates`. Gymnasium needs observations
+of one shape, so the candidates are in a table of `width` rows, padded with zeros; the policies of
+weft have no such limit.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from numpy.typing import NDArray
 from weft.errors import InvalidInput, MissingExtra, UnknownName
 from weft.generators import Instance, draw_instance
 from weft.model.columns import BoolArray, FloatArray
-from weft.policies.replanning.policy import weights_of
-from weft.policies.replanning.portfolio import SIGHT, Plans, make_plans
+from weft.policies.replanning.portfolio import WINDOW, PlanOptions, Portfolio, make_portfolio
+from weft.policies.replanning.weights import weights_of
 from weft.policies.two_stage.candidates import (
     FEATURES,
     REWARDS,
-    Turn,
-    make_turn,
-    next_turn,
-    take_turn,
+    Candidates,
+    apply,
+    make_candidates,
+    next_decision,
 )
 from weft.registry import closest
 from weft.rng import generator
@@ -40,20 +41,28 @@ try:
 except ImportError:
     raise MissingExtra("gymnasium", "learn") from None
 
-Seen = dict[str, Any]
+Observation = dict[str, Any]
+OPTIONS = PlanOptions(window=WINDOW, early_exit=False)
 
 
-class WorkflowEnv(gymnasium.Env[Seen, np.int64]):
-    """One simulation. Observation: `candidates` (width, features), `kind` of the turn (0: which task, 1: which device).
+class WorkflowEnv(gymnasium.Env[Observation, np.int64]):
+    """One simulation. Observation: `candidates` (width, features) and `kind` of the decision.
+
+    `kind` is 0 for a task and 1 for a device.
 
     Parameters
     ----------
-    condition, draw : what is played: a condition of `weft.generate.CONDITIONS`, with options for `draw_instance`; or a function seed -> Instance
-    reward : weights by name, see `weft.policies.two_stage.candidates.REWARDS`; the document's are in `weft.learn.workflow.two_stage.DOCUMENT`
-    weights : of the plan the observation speaks of (`weft.policies.replanning.placement.WEIGHTS`); by default HEFT's
-    width : rows of the observation; of more candidates the first are shown, and the last, which is to wait or to hold
+    condition, draw : a condition of `weft.generators.CONDITIONS`, with options for `draw_instance`;
+        or a function seed -> Instance
+    reward : weights by name, see `weft.policies.two_stage.candidates.Rewards`; those of the
+        document are `weft.learn.workflow.two_stage.DOCUMENT`
+    weights : of the plan in the observation, see `weft.policies.replanning.weights`; HEFT by
+        default
+    width : rows of the observation; of more candidates it has the first ones and the last, which is
+        to wait or to hold
 
-    An action beyond what is on offer takes the last candidate; `action_masks` and ``info["action_mask"]`` tell what is.
+    An action beyond the candidates takes the last one; `action_masks` and ``info["action_mask"]``
+    show the valid ones.
     """
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 (declared so by Gymnasium)
@@ -88,29 +97,28 @@ class WorkflowEnv(gymnasium.Env[Seen, np.int64]):
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Seen, dict[str, Any]]:
-        """Begin an episode: with a seed that of the seed, without one the next."""
+    ) -> tuple[Observation, dict[str, Any]]:
+        """Begin an episode: that of the seed, or the next one."""
         super().reset(seed=seed, options=options)
         self.case = self._draw(int(self.np_random.integers(2**31)))
         self._sim = make_sim(self.case.workload, self.case.scenario, None, eager=True)
-        self._plans, self._turn = (
-            make_plans(self.case.workload, self._sim, [self._weights], most=SIGHT, hurry=False),
-            make_turn(self._sim),
-        )
-        if next_turn(self._sim, self._plans, self._turn) != MOMENT:
-            raise InvalidInput(f"'{self.case.workload.name}' leaves nothing to decide")
-        return self._see(), {"action_mask": self.action_masks()}
+        self._portfolio = make_portfolio(self.case.workload, self._sim, [self._weights], OPTIONS)
+        self._candidates = make_candidates(self._sim)
+        if next_decision(self._sim, self._portfolio, self._candidates) != MOMENT:
+            raise InvalidInput(f"'{self.case.workload.name}' has nothing to decide")
+        return self._observe(), {"action_mask": self.action_masks()}
 
-    def step(self, action: np.int64) -> tuple[Seen, float, bool, bool, dict[str, Any]]:
-        """Take a candidate, and live up to the next turn."""
-        task, device = take_turn(self._turn, self._shown[min(int(action), len(self._shown) - 1)])
+    def step(self, action: np.int64) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+        """Take a candidate, and advance to the next decision."""
+        choice = self._shown[min(int(action), len(self._shown) - 1)]
+        task, device = apply(self._candidates, choice)
         if device >= 0:
             commit(self._sim, task, device)
-        ended = next_turn(self._sim, self._plans, self._turn) != MOMENT
-        worth = float(self._turn.reward @ self._reward)
+        ended = next_decision(self._sim, self._portfolio, self._candidates) != MOMENT
+        reward = float(self._candidates.reward @ self._reward)
         if ended:
-            self._turn.state[2] = 0
-        seen = self._see()
+            self._candidates.state["count"] = 0
+        observation = self._observe()
         info: dict[str, Any] = {"action_mask": self.action_masks()}
         if ended:
             job = self._sim.job[:-1]
@@ -118,55 +126,60 @@ class WorkflowEnv(gymnasium.Env[Seen, np.int64]):
                 "jct": float((job["finish"] - job["arrival"]).mean()),
                 "makespan": float(job["finish"].max() - job["arrival"].min()),
             }
-        return seen, worth, ended, False, info
+        return observation, reward, ended, False, info
 
     def action_masks(self) -> BoolArray:
-        """Which rows are on offer."""
+        """Return which rows are candidates."""
         return np.arange(self.width) < len(self._shown)
 
-    def _see(self) -> Seen:
-        count = int(self._turn.state[2])
+    def _observe(self) -> Observation:
+        state, count = self._candidates.state[0], int(self._candidates.state["count"][0])
         self._shown = (
             list(range(count)) if count <= self.width else [*range(self.width - 1), count - 1]
         )
         table = np.zeros((self.width, FEATURES), np.float32)
-        table[: len(self._shown)] = self._turn.feature[self._shown]
-        return {"candidates": table, "kind": np.int64(self._turn.state[0])}
+        table[: len(self._shown)] = self._candidates.feature[self._shown]
+        return {"candidates": table, "kind": np.int64(state["stage"])}
 
 
 @njit_noalloc
-def play_at_random(
-    sim: Sim, plans: Plans, turn: Turn, chance: FloatArray, seen: NDArray[np.float32]
+def run_at_random(
+    sim: Sim,
+    portfolio: Portfolio,
+    candidates: Candidates,
+    chance: FloatArray,
+    seen: NDArray[np.float32],
 ) -> int:
-    """Play with random choices, copying every observation as a learner would; returns the turns taken."""
+    """Make random choices and copy every observation, as a learner would; count the decisions."""
     for t in range(len(chance)):
-        if next_turn(sim, plans, turn) != MOMENT:
+        if next_decision(sim, portfolio, candidates) != MOMENT:
             return t
-        for c in range(min(turn.state[2], len(seen))):
+        count = candidates.state[0].count
+        for c in range(min(count, len(seen))):
             for f in range(FEATURES):
-                seen[c, f] = turn.feature[c, f]
-        task, device = take_turn(turn, int(chance[t] * turn.state[2]))
+                seen[c, f] = candidates.feature[c, f]
+        task, device = apply(candidates, int(chance[t] * count))
         if device >= 0:
             commit(sim, task, device)
     return len(chance)
 
 
 def decisions_per_second(seconds: float = 2.0, *, condition: str = "noisy", seed: int = 0) -> float:
-    """Turns a second of processor time, observations included: random choices, 20 to 150 tasks; drawing cases is not counted."""
+    """Measure random decisions per second of processor time, observations included.
+
+    Workflows have 20 to 150 tasks; drawing them is not counted.
+    """
     weights, rng = weights_of({}), generator(seed, "decisions per second")
-    spent, turns, k = 0.0, 0, 0
+    spent, decisions, k = 0.0, 0, 0
     seen = np.zeros((256, FEATURES), np.float32)
     while spent < seconds:
         case = draw_instance(condition, seed=seed + k)
         sim = make_sim(case.workload, case.scenario, None, eager=True)
-        plans, turn, chance = (
-            make_plans(case.workload, sim, [weights], most=SIGHT, hurry=False),
-            make_turn(sim),
-            rng.random(20_000),
-        )
+        portfolio = make_portfolio(case.workload, sim, [weights], OPTIONS)
+        candidates, chance = make_candidates(sim), rng.random(20_000)
         began = time.process_time()
-        played = play_at_random(sim, plans, turn, chance, seen)
+        made = run_at_random(sim, portfolio, candidates, chance, seen)
         if k > 0:  # the first one may have compiled
-            spent, turns = spent + time.process_time() - began, turns + played
+            spent, decisions = spent + time.process_time() - began, decisions + made
         k += 1
-    return turns / spent
+    return decisions / spent

@@ -1,11 +1,13 @@
-"""Policy gradients for the graph networks of `weft.policies.graph.network`: REINFORCE, the whole loop in one file.
+"""REINFORCE for the graph networks of `weft.policies.graph.network`; the whole loop.
 
-Williams (1992) with the baseline of Mao et al. (SIGCOMM 2019, section 5.3): a case (a workload and its future) is played several times,
-and a choice is judged by what followed it, compared with the average over the plays of the same case at the same time: arrivals and
-failures, which no choice can help, cancel out. What follows counts as the seconds jobs still spend in the system: for a single workflow
-its makespan, for a stream the sum of completion times. Cases are drawn from all conditions, small ones first. Before that the network
-learns to order as a rule does (the job with the least work left first, in it the highest upward rank), so that it starts from something
-sensible. Advantages are relative to the case's own mean, so that long and short cases count alike.
+Williams (1992) with the baseline of Mao et al. (SIGCOMM 2019, section 5.3): an instance (a workload
+and its future) is simulated several times, and the return after a choice is compared with the
+average over the runs of the same instance at the same time: arrivals and failures, which no choice
+affects, cancel out. The return is minus the seconds that jobs still spend in the system: for a
+single workflow its makespan, for a stream the sum of completion times. Instances come from all
+conditions, small ones first. Before that the network learns by imitation to order as a rule does
+(the job with the least work left first, in it the highest upward rank). Advantages are relative to
+the instance's own mean, so that long and short instances count alike.
 
 The number of updates is given, not the time: the same seed gives the same network.
 """
@@ -24,7 +26,7 @@ import torch
 from torch import Tensor, nn
 
 from weft.generators.instances import CONDITIONS, Instance, draw_instance
-from weft.learn.workflow.graph_episodes import SAMPLED, TEACHER, Episode, play_case
+from weft.learn.workflow.graph_episodes import EXPERT, SAMPLED, GraphEpisode, run_instance
 from weft.model.columns import FloatArray, IntArray
 from weft.policies.conditional.networks import CLIP, Numbers
 from weft.policies.graph.network import GraphNetwork, GraphState, graph_network_of, layer_sizes
@@ -34,36 +36,36 @@ from weft.rng import generator
 from weft.sim.simulate import simulate
 
 VALIDATION = 900_000
-"""Seeds of training cases are below this, those of validation cases from here on, those of evaluations from 1,000,000 on."""
+"""First seed of validation instances; training has lower seeds, evaluations 1,000,000 and above."""
 
-FAR = -1e9
-"""Rating of a place that holds no task."""
+NO_TASK = -1e9
+"""Rating of a place without a task."""
 
 
 @dataclass(frozen=True)
 class GraphSettings:
-    """How to train.
+    """Settings of the training.
 
-    `lessons` updates of imitation, then `updates` of REINFORCE; every update draws one case of each condition and plays it `plays` times.
-    Entropy is rewarded by `entropy` at first, a tenth of it at the end; sizes grow from `small` to `large` tasks.
+    There are `imitation` updates, then `updates` of REINFORCE. Every update draws one instance of
+    each condition and simulates it `runs` times. The weight of the entropy falls from `entropy` to
+    a tenth of it; sizes grow from `small` to `large` tasks. Validations are `every` updates.
     """
 
     updates: int = 1500
-    lessons: int = 400
-    plays: int = 16
+    imitation: int = 400
+    runs: int = 16
     rate: float = 4e-4
-    lesson_rate: float = 3e-3
+    imitation_rate: float = 3e-3
     entropy: float = 0.003
     small: tuple[int, int] = (20, 40)
     large: tuple[int, int] = (20, 110)
     jobs: tuple[int, int] = (6, 14)
     clip: float = 1.0
     every: int = 100
-    """Updates between two looks at the validation cases."""
 
 
 class GraphModule(nn.Module):
-    """The torch twin of `GraphNetwork`."""
+    """`GraphNetwork` in torch."""
 
     def __init__(self, kind: str, seed: int) -> None:
         super().__init__()
@@ -79,10 +81,10 @@ class GraphModule(nn.Module):
                 spread = 0.0 if name.endswith("bias") else math.sqrt(2.0 / weight.shape[-1])
                 weight.copy_(torch.randn(weight.shape, generator=generator) * spread)
         with torch.no_grad():
-            self.parts[-1][-1].weight *= 0.1  # type: ignore[index]  # ratings begin nearly equal
+            self.parts[-1][-1].weight *= 0.1  # type: ignore[index]  # nearly equal ratings
 
     def apply_part(self, part: str, x: Tensor) -> Tensor:
-        """One of the eight networks."""
+        """Apply one of the eight networks."""
         layers = list(self.parts[GraphNetwork._fields.index(part)].children())
         x = x.clamp(-float(CLIP), float(CLIP))
         for k, layer in enumerate(layers):
@@ -90,7 +92,7 @@ class GraphModule(nn.Module):
         return x
 
     def arrays(self) -> dict[str, Numbers]:
-        """Return the arrays `graph_network_of` takes."""
+        """Return the arrays that `graph_network_of` takes."""
         named = {}
         for name, value in self.named_parameters():
             _, part, rest = name.split(".", 2)
@@ -98,11 +100,11 @@ class GraphModule(nn.Module):
         return named
 
     def network(self) -> GraphNetwork:
-        """Return what compiled code takes."""
+        """Return the compiled network."""
         return graph_network_of(self.arrays())
 
     def embed(self, forest: JobForest) -> tuple[Tensor, Tensor]:
-        """Return e and job_message([prepare(x), e]) of all tasks, level by level from the leaves."""
+        """Return e and job_message([prepare(x), e]) of all tasks, from the leaves up."""
         base = self.apply_part("prepare", forest.given)
         levels = [base[: forest.levels[0]]]
         messages = [self.apply_part("message", levels[0])]
@@ -128,9 +130,9 @@ class GraphModule(nn.Module):
         )
         left = (sums[batch.job_end] - sums[batch.job_begin]).float()
         job = self.apply_part("job_update", left / batch.job_size[:, None])
-        told = self.apply_part("all_message", job)
+        message = self.apply_part("all_message", job)
         whole = (
-            torch.zeros(len(batch.time), told.shape[1]).index_add(0, batch.pair_event, told)
+            torch.zeros(len(batch.time), message.shape[1]).index_add(0, batch.pair_event, message)
             / batch.here[:, None]
         )
         whole = self.apply_part("all_update", whole)
@@ -142,10 +144,11 @@ class GraphModule(nn.Module):
 
 
 class JobForest(NamedTuple):
-    """The task graphs of some cases, tasks sorted by height above the leaves: level k ends at `levels[k]`.
+    """Task graphs of several instances, tasks sorted by height; level k ends at `levels[k]`.
 
-    `parent[k]` and `child[k]` are the edges out of level k + 1 (the parent counted from the level's first), `children[k]` how many each
-    has. `where` gives each case's tasks their place.
+    `parent[k]` and `child[k]` are the edges out of level k + 1 (the parent counted from the first
+    of the level), `children[k]` their number by parent. `where` holds the places of each instance's
+    tasks.
     """
 
     given: Tensor
@@ -156,9 +159,9 @@ class JobForest(NamedTuple):
     where: list[IntArray]
 
 
-def make_forest(cases: Sequence[Instance], boards: Sequence[GraphState]) -> JobForest:
-    """Sort the tasks of all cases by height."""
-    starts = np.concatenate(([0], np.cumsum([len(b.order) for b in boards]))).astype(np.int64)
+def make_forest(cases: Sequence[Instance], graphs: Sequence[GraphState]) -> JobForest:
+    """Sort the tasks of all instances by height above the leaves."""
+    starts = np.concatenate(([0], np.cumsum([len(b.order) for b in graphs]))).astype(np.int64)
     src, dst = [], []
     for case, first in zip(cases, starts[:-1].tolist(), strict=True):
         at = first
@@ -167,7 +170,7 @@ def make_forest(cases: Sequence[Instance], boards: Sequence[GraphState]) -> JobF
             dst.append(problem.workflow.dst + at)
             at += problem.n
     source, target = np.concatenate(src), np.concatenate(dst)
-    height = _heights(boards, starts, source, target)
+    height = _heights(graphs, starts, source, target)
     order = np.argsort(height, kind="stable")
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
@@ -183,30 +186,30 @@ def make_forest(cases: Sequence[Instance], boards: Sequence[GraphState]) -> JobF
         children.append(
             torch.from_numpy(np.bincount(above, minlength=end - begin).astype(np.float32))
         )
-    given = torch.from_numpy(np.concatenate([b.given for b in boards])[order])
+    given = torch.from_numpy(np.concatenate([b.given for b in graphs])[order])
     return JobForest(
         given, levels, parent, child, children, [place[a:b] for a, b in pairwise(starts.tolist())]
     )
 
 
 def _heights(
-    boards: Sequence[GraphState], starts: IntArray, source: IntArray, target: IntArray
+    graphs: Sequence[GraphState], starts: IntArray, source: IntArray, target: IntArray
 ) -> IntArray:
     height = np.zeros(int(starts[-1]), np.int64)
     by_source = np.argsort(source, kind="stable")
     begin = np.searchsorted(source[by_source], np.arange(len(height) + 1))
-    for board, first in zip(boards, starts[:-1].tolist(), strict=True):
-        for g in (board.order + first).tolist():  # children first
+    for graph, first in zip(graphs, starts[:-1].tolist(), strict=True):
+        for g in (graph.order + first).tolist():  # children first
             below = target[by_source[begin[g] : begin[g + 1]]]
             height[g] = height[below].max() + 1 if len(below) else 0
     return height
 
 
 class Batch(NamedTuple):
-    """The choices of many episodes, as tensors; see `Log` for events, rows and pairs.
+    """Choices of many episodes as tensors; see `EpisodeLog` for events, rows and pairs.
 
-    `finishing` lists tasks job by job in the order they finished, over all episodes; what is left of a pair's job stands there from
-    `job_begin` to `job_end`.
+    `finishing` lists tasks job by job in the order of their finish, over all episodes; the
+    unfinished tasks of a pair's job are there from `job_begin` to `job_end`.
     """
 
     time: Tensor
@@ -225,12 +228,12 @@ class Batch(NamedTuple):
 
 
 def make_batch(
-    cases: Sequence[Instance], episodes: Sequence[Sequence[Episode]], forest: JobForest
+    cases: Sequence[Instance], episodes: Sequence[Sequence[GraphEpisode]], forest: JobForest
 ) -> Batch:
-    """Put all episodes of all cases behind one another."""
+    """Concatenate all episodes of all instances."""
     parts: dict[str, list[Any]] = {name: [] for name in Batch._fields}
     events = pairs = tasks = 0
-    for case, where, plays in zip(cases, forest.where, episodes, strict=True):
+    for case, where, runs in zip(cases, forest.where, episodes, strict=True):
         workload = case.workload
         first = workload.first_instance
         starts = np.concatenate(([0], np.cumsum([p.n for p in workload.problems]))).astype(np.int64)
@@ -238,58 +241,65 @@ def make_batch(
         task_of = where[
             np.arange(workload.instances) - first[job_of] + starts[workload.template[job_of]]
         ]
-        for play in plays:
-            order = np.lexsort((play.finished_at, job_of))
+        for run in runs:
+            order = np.lexsort((run.finished_at, job_of))
             parts["finishing"].append(task_of[order])
-            parts["time"].append(play.time)
-            parts["placed"].append(play.placed)
+            parts["time"].append(run.time)
+            parts["placed"].append(run.placed)
             parts["here"].append(
-                np.bincount(play.pair_event, minlength=len(play.time)).astype(np.float32)
+                np.bincount(run.pair_event, minlength=len(run.time)).astype(np.float32)
             )
-            parts["row_event"].append(play.row_event + events)
-            parts["row_task"].append(task_of[play.row_instance])
-            parts["row_pair"].append(play.row_pair + pairs)
-            parts["place"].append(play.place)
-            parts["seen"].append(play.seen)
-            parts["pair_event"].append(play.pair_event + events)
-            parts["job_begin"].append(tasks + first[play.pair_job] + play.done)
-            parts["job_end"].append(tasks + first[play.pair_job + 1])
-            parts["job_size"].append(np.diff(first)[play.pair_job].astype(np.float32))
+            parts["row_event"].append(run.row_event + events)
+            parts["row_task"].append(task_of[run.row_instance])
+            parts["row_pair"].append(run.row_pair + pairs)
+            parts["place"].append(run.place)
+            parts["seen"].append(run.seen)
+            parts["pair_event"].append(run.pair_event + events)
+            parts["job_begin"].append(tasks + first[run.pair_job] + run.done)
+            parts["job_end"].append(tasks + first[run.pair_job + 1])
+            parts["job_size"].append(np.diff(first)[run.pair_job].astype(np.float32))
             events, pairs, tasks = (
-                events + len(play.time),
-                pairs + len(play.pair_event),
+                events + len(run.time),
+                pairs + len(run.pair_event),
                 tasks + workload.instances,
             )
     return Batch(*(torch.from_numpy(np.concatenate(parts[name])) for name in Batch._fields))
 
 
 def order_likelihood(score: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-    """(events,) log-probability of the orders drawn, as far as tasks were placed; and the entropy of the first choice."""
+    """Return the (events,) log-probability of the drawn orders, and the entropy of the first
+    choice.
+
+    Only the tasks that were placed count.
+    """
     events, width = len(batch.time), int(batch.place.max()) + 1
-    table = torch.full((events, width), FAR).index_put((batch.row_event, batch.place), score)
+    table = torch.full((events, width), NO_TASK).index_put((batch.row_event, batch.place), score)
     left = torch.logcumsumexp(table.flip(1), dim=1).flip(1)
     counts = torch.arange(width)[None, :] < batch.placed[:, None]
     log_choice = torch.log_softmax(table, dim=1)
     return ((table - left) * counts).sum(1), -(log_choice.exp() * log_choice).sum(1)
 
 
-def advantages(case: Instance, plays: Sequence[Episode]) -> list[FloatArray]:
-    """For every event of every play: how much sooner than on average, from that time on, jobs left; as a share of a whole play."""
+def advantages(case: Instance, runs: Sequence[GraphEpisode]) -> list[FloatArray]:
+    """Return the advantage of every event of every run, as a share of a whole run.
+
+    It is how much less time than on average jobs spend in the system from then on.
+    """
     arrival = case.workload.arrival
 
-    def ahead(play: Episode, time: FloatArray) -> FloatArray:
+    def ahead(run: GraphEpisode, time: FloatArray) -> FloatArray:
         later = np.maximum(time[:, None], arrival[None, :])
-        return np.asarray(np.maximum(play.job_finish[None, :] - later, 0.0).sum(axis=1))
+        return np.asarray(np.maximum(run.job_finish[None, :] - later, 0.0).sum(axis=1))
 
-    scale = max(float(np.mean([(play.job_finish - arrival).sum() for play in plays])), 1e-300)
+    scale = max(float(np.mean([(run.job_finish - arrival).sum() for run in runs])), 1e-300)
     found = []
-    for play in plays:
-        usual = np.mean([ahead(other, play.time) for other in plays], axis=0)
-        found.append((usual - ahead(play, play.time)) / scale)
+    for run in runs:
+        usual = np.mean([ahead(other, run.time) for other in runs], axis=0)
+        found.append((usual - ahead(run, run.time)) / scale)
     return found
 
 
-# -- the loop ----------------------------------------------------------------
+# -- training ----------------------------------------------------------------------
 
 
 def train_graph(
@@ -299,45 +309,45 @@ def train_graph(
     seed: int = 0,
     validation: Sequence[Instance] = (),
     draw: Callable[[GraphSettings, int, int, float], list[Instance]] | None = None,
-    note: Callable[[dict[str, float]], None] | None = None,
+    progress: Callable[[dict[str, float]], None] | None = None,
 ) -> TrainedGraph:
-    """Train a graph network of a kind ("decima" or "lachesis"); the one that did best on the validation cases is returned.
+    """Train a graph network of a kind, "decima" or "lachesis"; return the best by validation.
 
-    Without validation cases it is the last one. `draw` makes the cases of an update from (settings, seed, update, progress); by default
-    one of each condition.
+    Without validation instances that is the last one. `draw` makes the instances of an update from
+    (settings, seed, update, share of the training); by default one of each condition. `progress`
+    receives the row of each validation.
     """
     s, began = settings or GraphSettings(), time.process_time()
     torch.set_num_threads(1)
     module = GraphModule(kind, seed)
-    judge = GraphJudge(validation)
+    scorer = GraphScorer(validation)
     curve: list[dict[str, float]] = []
     best, best_arrays = math.inf, module.arrays()
-    adam = torch.optim.Adam(module.parameters(), lr=s.lesson_rate)
-    for update in range(-s.lessons, s.updates):
-        progress = max(update, 0) / max(s.updates - 1, 1)
+    adam = torch.optim.Adam(module.parameters(), lr=s.imitation_rate)
+    for update in range(-s.imitation, s.updates):
+        share = max(update, 0) / max(s.updates - 1, 1)
         if update == 0:
             adam = torch.optim.Adam(module.parameters(), lr=s.rate)
         for group in adam.param_groups:
-            group["lr"] = (s.lesson_rate if update < 0 else s.rate) * (1 - 0.9 * progress)
-        size = (
-            progress if update >= 0 else (update + s.lessons) / s.lessons
-        )  # lessons of all sizes; then from small to large once more
-        cases = (draw or draw_cases)(s, seed, update + s.lessons, size)
-        who = TEACHER if update < 0 else SAMPLED
+            group["lr"] = (s.imitation_rate if update < 0 else s.rate) * (1 - 0.9 * share)
+        # Imitation of all sizes; then from small to large once more.
+        size = share if update >= 0 else (update + s.imitation) / s.imitation
+        cases = (draw or draw_batch)(s, seed, update + s.imitation, size)
+        by = EXPERT if update < 0 else SAMPLED
         _improve(
             module,
             adam,
             cases,
             s,
-            generator(seed, "graph training", "plays", update + s.lessons),
-            who,
-            entropy=1 - 0.9 * progress,
+            generator(seed, "graph training", "plays", update + s.imitation),
+            by,
+            entropy=1 - 0.9 * share,
         )
         if update == 0 or (update > 0 and (update + 1) % s.every == 0) or update == s.updates - 1:
-            scores = judge.score(TrainedGraph(kind, kind, module.network(), {}))
+            scores = scorer.score(TrainedGraph(kind, kind, module.network(), {}))
             curve.append({"update": float(update + 1), **scores})
-            if note is not None:
-                note(curve[-1])
+            if progress is not None:
+                progress(curve[-1])
             if scores.get("all", -math.inf) < best or not scores:
                 best, best_arrays = scores.get("all", math.inf), module.arrays()
     training = {
@@ -356,29 +366,29 @@ def _improve(
     cases: list[Instance],
     s: GraphSettings,
     rng: np.random.Generator,
-    who: int,
+    by: int,
     *,
     entropy: float,
 ) -> None:
     network = module.network()
-    played = [
-        play_case(case, network, module.kind, rng, times=s.plays if who == SAMPLED else 1, who=who)
+    done = [
+        run_instance(case, network, module.kind, rng, times=s.runs if by == SAMPLED else 1, by=by)
         for case in cases
     ]
     kept = [
-        (case, plays, board)
-        for case, (plays, board) in zip(cases, played, strict=True)
-        if any(len(p.time) for p in plays)
+        (case, runs, graph)
+        for case, (runs, graph) in zip(cases, done, strict=True)
+        if any(len(p.time) for p in runs)
     ]
     if not kept:
         return
-    forest = make_forest([case for case, _, _ in kept], [board for _, _, board in kept])
-    batch = make_batch([case for case, _, _ in kept], [plays for _, plays, _ in kept], forest)
+    forest = make_forest([case for case, _, _ in kept], [graph for _, _, graph in kept])
+    batch = make_batch([case for case, _, _ in kept], [runs for _, runs, _ in kept], forest)
     likelihood, spread = order_likelihood(module(forest, batch), batch)
-    if who == TEACHER:
+    if by == EXPERT:
         loss = -likelihood.mean()
     else:
-        parts = [advantage for case, plays, _ in kept for advantage in advantages(case, plays)]
+        parts = [advantage for case, runs, _ in kept for advantage in advantages(case, runs)]
         advantage = torch.from_numpy(np.concatenate(parts).astype(np.float32))
         loss = (
             -(likelihood * advantage / (advantage.std() + 1e-8)).mean()
@@ -390,13 +400,13 @@ def _improve(
     adam.step()
 
 
-def draw_cases(s: GraphSettings, seed: int, update: int, progress: float) -> list[Instance]:
-    """One case of each condition; the longer the training, the larger."""
+def draw_batch(s: GraphSettings, seed: int, update: int, share: float) -> list[Instance]:
+    """Draw one instance of each condition; sizes grow with the share of the training."""
     rng = generator(seed, "graph training", "cases", update)
-    low, high = (round(a + (b - a) * progress) for a, b in zip(s.small, s.large, strict=True))
+    low, high = (round(a + (b - a) * share) for a, b in zip(s.small, s.large, strict=True))
     cases = []
     for name, condition in CONDITIONS.items():
-        jobs = round(s.jobs[0] + (s.jobs[1] - s.jobs[0]) * progress) if condition.stream else 1
+        jobs = round(s.jobs[0] + (s.jobs[1] - s.jobs[0]) * share) if condition.stream else 1
         ccr, load = (
             float(np.exp(rng.uniform(np.log(0.1), np.log(5.0)))),
             float(rng.uniform(0.6, 0.95)),
@@ -414,21 +424,24 @@ def draw_cases(s: GraphSettings, seed: int, update: int, progress: float) -> lis
     return cases
 
 
-class GraphJudge:
-    """Scores networks on fixed cases: makespan of a workflow, or mean completion time in a stream, over that of HEFT planned anew."""
+class GraphScorer:
+    """Score of networks on fixed instances, over that of `heft-replanned`.
+
+    It is the makespan of a workflow, and the mean completion time of a stream.
+    """
 
     def __init__(self, cases: Sequence[Instance]) -> None:
         self.cases = list(cases)
-        self.usual = [self._cost(case, "heft-replanned") for case in self.cases]
+        self.reference = [self._cost(case, "heft-replanned") for case in self.cases]
 
     def score(self, learned: TrainedGraph) -> dict[str, float]:
-        """Mean ratio over single workflows, over streams, and over all."""
+        """Return the mean ratio over single workflows, over streams, and over all."""
         if not self.cases:
             return {}
         ratio = np.array(
             [
                 self._cost(case, GraphPolicy(learned)) / usual
-                for case, usual in zip(self.cases, self.usual, strict=True)
+                for case, usual in zip(self.cases, self.reference, strict=True)
             ]
         )
         streams = np.array([case.workload.jobs > 1 for case in self.cases])
@@ -442,8 +455,8 @@ class GraphJudge:
         return float(trace.jct if case.workload.jobs > 1 else trace.makespan)
 
 
-def validation_cases(*, each: int = 18) -> list[Instance]:
-    """Cases no training and no evaluation draws: `each` of every condition, with CCR 0.1, 1 and 5 in turn."""
+def validation_instances(*, each: int = 18) -> list[Instance]:
+    """Draw `each` validation instances of every condition, with CCR 0.1, 1 and 5 in turn."""
     cases = []
     for name, condition in CONDITIONS.items():
         for k in range(each):

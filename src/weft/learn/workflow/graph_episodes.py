@@ -1,4 +1,4 @@
-"""Episodes for training graph networks: played in compiled code with sampled orders, and written down so that torch can rate them again."""
+"""Episodes for training graph networks: simulated and recorded in compiled code."""
 
 from __future__ import annotations
 
@@ -11,29 +11,32 @@ from weft.model.columns import FloatArray, IntArray
 from weft.policies.conditional.networks import Numbers
 from weft.policies.graph.deft import (
     PlacementBuffers,
-    carry_out,
+    commit_decisions,
     dispatch,
-    look,
-    make_desk,
+    make_buffers,
+    observe,
     sort_ready,
 )
-from weft.policies.graph.network import SEEN, GraphNetwork, GraphState, make_board, rate
+from weft.policies.graph.network import SEEN, GraphNetwork, GraphState, make_graph_state, rate
 from weft.sim.kernel.events import ENDED, MOMENT, advance
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.queues import task_of
-from weft.sim.kernel.tables import DONE, JOB_HERE, Sim, make_sim
+from weft.sim.kernel.records import record
+from weft.sim.kernel.tables import DONE, JOB_HERE, Sim, Table, make_sim
 
 NOISE = 1 << 15
-SAMPLED, TEACHER = 0, 1
-"""Who orders the ready tasks: the network with noise, or the rule it learns from first."""
+"""Length of the random numbers of an episode."""
+SAMPLED, EXPERT = 0, 1
+"""Order of the ready tasks: by the network with noise, or by the rule that it imitates first."""
+LOG_SIZE = record("", "events rows pairs")
 
 
-class Log(NamedTuple):
-    """Choices of one episode: events (several tasks ready), their ready tasks (rows), and the jobs in the system at them (pairs).
+class EpisodeLog(NamedTuple):
+    """Choices of one episode: events, their ready tasks (rows), and jobs present (pairs).
 
-    `score` is a row's rating, `place` its place in the order that was drawn; `placed` how many of an event's rows DEFT placed, the
-    first ones in that order.
-    `done` counts the finished tasks of a job. `of_job` and `of_instance` are to work in; `sizes` is (events, rows, pairs).
+    An event has several ready tasks. `score` is a row's rating, `place` its place in the drawn
+    order; `placed` the number of an event's rows that DEFT placed, the first ones in that order.
+    `done` counts the finished tasks of a job. `of_job` and `of_instance` are working memory.
     """
 
     time: FloatArray
@@ -49,18 +52,18 @@ class Log(NamedTuple):
     done: IntArray
     of_job: IntArray
     of_instance: IntArray
-    sizes: IntArray
+    size: Table  # (1,)
 
 
-def make_log(instances: int, jobs: int, seen: int) -> Log:
-    """Memory for an episode; what does not fit is played, but not written down."""
+def make_log(instances: int, jobs: int, seen: int) -> EpisodeLog:
+    """Allocate the log of an episode; events that do not fit are not recorded."""
     events = 3 * instances + 64
     rows, pairs = 24 * events, min(jobs, 16) * events
 
     def whole(size: int) -> IntArray:
         return np.zeros(size, np.int64)
 
-    return Log(
+    return EpisodeLog(
         time=np.zeros(events),
         placed=whole(events),
         row_event=whole(rows),
@@ -74,74 +77,79 @@ def make_log(instances: int, jobs: int, seen: int) -> Log:
         done=whole(pairs),
         of_job=whole(jobs),
         of_instance=whole(instances),
-        sizes=whole(3),
+        size=np.zeros(1, LOG_SIZE),
     )
 
 
 @njit_noalloc
-def play_recorded(
+def run_recorded(
     sim: Sim,
-    desk: PlacementBuffers,
+    buffers: PlacementBuffers,
     network: GraphNetwork,
-    board: GraphState,
+    graph: GraphState,
     noise: FloatArray,
-    log: Log,
-    who: int,
+    log: EpisodeLog,
+    by: int,
 ) -> int:
-    """Play an episode to its end; Gumbel noise on the ratings draws an order with the probabilities of repeated softmax choices."""
+    """Simulate and record an episode; return ENDED or STUCK.
+
+    Gumbel noise on the ratings draws an order with the probabilities of repeated softmax choices.
+    """
     at = 0
-    log.sizes[:] = 0
+    size = log.size[0]
+    size.events, size.rows, size.pairs = 0, 0, 0
     while True:
         answer = advance(sim)
         if answer != MOMENT:
             return answer
-        if sim.world[0].ready == 0 or not look(sim, desk):
+        if sim.world[0].ready == 0 or not observe(sim, buffers):
             continue
-        ready, fits = desk.sizes[0], False
+        ready, fits = buffers.count[0].ready, False
         if ready > 1:
-            rate(sim, desk, network, board)
-            fits = _write_event(sim, desk, board, log)
+            rate(sim, buffers, network, graph)
+            fits = _write_event(sim, buffers, graph, log)
             for k in range(ready):
-                i = desk.ready[k]
-                desk.key[i] = (
-                    -board.score[k] - noise[at] if who == SAMPLED else _lesson(sim, board, i)
+                i = buffers.ready[k]
+                buffers.key[i] = (
+                    -graph.score[k] - noise[at] if by == SAMPLED else _expert_key(sim, graph, i)
                 )
                 at = (at + 1) % len(noise)
-            sort_ready(desk)
+            sort_ready(buffers)
             for k in range(ready):
-                log.of_instance[desk.ready[k]] = k
-                desk.key[desk.ready[k]] = 0.0
-        dispatch(sim, desk)
+                log.of_instance[buffers.ready[k]] = k
+                buffers.key[buffers.ready[k]] = 0.0
+        dispatch(sim, buffers)
         if fits:
-            log.placed[log.sizes[0] - 1] = desk.sizes[2]
-            for r in range(log.sizes[1] - ready, log.sizes[1]):
+            log.placed[size.events - 1] = buffers.count[0].placed
+            for r in range(size.rows - ready, size.rows):
                 log.place[r] = log.of_instance[log.row_instance[r]]
-        carry_out(sim, desk)
+        commit_decisions(sim, buffers)
 
 
 @njit_inline
-def _lesson(sim: Sim, board: GraphState, i: int) -> float:
-    """The job with the least work left first, in it the task with the highest upward rank."""
+def _expert_key(sim: Sim, graph: GraphState, i: int) -> float:
+    """Return the sort key of the rule: least work left in the job, then highest upward rank."""
     j = sim.inst[i].job
     total = 0.0
     for k in range(len(sim.job) - 1):
         if sim.job[k].state == JOB_HERE:
-            total += board.left[k]
+            total += graph.left[k]
     return float(
-        1e6 * board.left[j] / max(total, 1e-300)
-        - board.rank[task_of(sim, i)] / max(board.path[j], 1e-300)
+        1e6 * graph.left[j] / max(total, 1e-300)
+        - graph.rank[task_of(sim, i)] / max(graph.path[j], 1e-300)
     )
 
 
 @njit_inline
-def _write_event(sim: Sim, desk: PlacementBuffers, board: GraphState, log: Log) -> bool:
-    event, row, pair = log.sizes[0], log.sizes[1], log.sizes[2]
+def _write_event(sim: Sim, buffers: PlacementBuffers, graph: GraphState, log: EpisodeLog) -> bool:
+    size = log.size[0]
+    event, row, pair = size.events, size.rows, size.pairs
     here = 0
     for j in range(len(sim.job) - 1):
         here += 1 if sim.job[j].state == JOB_HERE else 0
     if (
         event == len(log.time)
-        or row + desk.sizes[0] > len(log.place)
+        or row + buffers.count[0].ready > len(log.place)
         or pair + here > len(log.done)
     ):
         return False
@@ -154,23 +162,23 @@ def _write_event(sim: Sim, desk: PlacementBuffers, board: GraphState, log: Log) 
             log.pair_event[pair], log.pair_job[pair], log.done[pair] = event, j, finished
             log.of_job[j] = pair
             pair += 1
-    for k in range(desk.sizes[0]):
-        i = desk.ready[k]
+    for k in range(buffers.count[0].ready):
+        i = buffers.ready[k]
         log.row_event[row], log.row_instance[row], log.row_pair[row] = (
             event,
             i,
             log.of_job[sim.inst[i].job],
         )
-        log.score[row] = board.score[k]
-        for f in range(board.seen.shape[1]):
-            log.seen[row, f] = board.seen[k, f]
+        log.score[row] = graph.score[k]
+        for f in range(graph.seen.shape[1]):
+            log.seen[row, f] = graph.seen[k, f]
         row += 1
-    log.sizes[0], log.sizes[1], log.sizes[2] = event + 1, row, pair
+    size.events, size.rows, size.pairs = event + 1, row, pair
     return True
 
 
-class Episode(NamedTuple):
-    """What one play of a case left: columns of the log, cut to size, and when tasks and jobs finished."""
+class GraphEpisode(NamedTuple):
+    """Columns of the log, cut to size, and the finish of tasks and jobs."""
 
     time: FloatArray
     placed: IntArray
@@ -187,32 +195,32 @@ class Episode(NamedTuple):
     job_finish: FloatArray
 
 
-def play_case(
+def run_instance(
     case: Instance,
     network: GraphNetwork,
     kind: str,
     rng: np.random.Generator,
     *,
     times: int,
-    who: int = SAMPLED,
-) -> tuple[list[Episode], GraphState]:
-    """Play a case several times with orders drawn anew; also return the board, which knows its tasks."""
+    by: int = SAMPLED,
+) -> tuple[list[GraphEpisode], GraphState]:
+    """Simulate an instance several times; also return its embeddings."""
     workload = case.workload
-    desk, log = make_desk(workload), make_log(workload.instances, workload.jobs, SEEN[kind])
-    board = None
+    buffers, log = make_buffers(workload), make_log(workload.instances, workload.jobs, SEEN[kind])
+    graph = None
     episodes = []
     for _ in range(times):
         sim = make_sim(workload, case.scenario, None, eager=True, copies=True)
-        board = make_board(workload, network, sim, kind) if board is None else board
-        if play_recorded(sim, desk, network, board, rng.gumbel(size=NOISE), log, who) == ENDED:
+        graph = make_graph_state(workload, network, sim, kind) if graph is None else graph
+        if run_recorded(sim, buffers, network, graph, rng.gumbel(size=NOISE), log, by) == ENDED:
             episodes.append(_cut(log, sim))
-    assert board is not None
-    return episodes, board
+    assert graph is not None
+    return episodes, graph
 
 
-def _cut(log: Log, sim: Sim) -> Episode:
-    events, rows, pairs = (int(size) for size in log.sizes)
-    return Episode(
+def _cut(log: EpisodeLog, sim: Sim) -> GraphEpisode:
+    events, rows, pairs = log.size[0].tolist()
+    return GraphEpisode(
         time=log.time[:events].copy(),
         placed=log.placed[:events].copy(),
         row_event=log.row_event[:rows].copy(),

@@ -1,8 +1,9 @@
-"""Choosing sets of weights that complete one another: the policy `portfolio`. The whole loop in one file.
+"""Greedy choice of weight sets that complement one another: the policy `portfolio`.
 
-A pool is drawn around the weights of a rule. Sets are added one at a time: the one that helps most together with those chosen so far
-(greedy, as Xu, Hoos and Leyton-Brown 2010 build portfolios of solvers). Every step has cases of its own, so that nothing is learned by
-heart: all of the pool play a few of them, the best go on to more.
+A pool is drawn around the weights of `tuned-list`. Sets are added one at a time: the one that helps
+most together with those chosen so far (as Xu, Hoos and Leyton-Brown 2010 build portfolios of
+solvers). Every step has its own instances, so that the choice does not overfit: the whole pool is
+scored on a few of them, the best sets on more.
 """
 
 from __future__ import annotations
@@ -13,16 +14,26 @@ from dataclasses import asdict, dataclass, field
 
 import numpy as np
 
-from weft.errors import InvalidInput
 from weft.generators import Instance, draw_instance
-from weft.learn.workflow.rule import copied, draw_cases
+from weft.learn.settings import require
+from weft.learn.workflow.tuned_list import (
+    clip_ratio,
+    copy_sim,
+    draw_instances,
+    log_completion,
+    require_instances,
+    start_sim,
+)
 from weft.model.columns import FloatArray
-from weft.policies.replanning.placement import WEIGHTS
-from weft.policies.replanning.policy import weights_of
-from weft.policies.replanning.portfolio import SIGHT, live_by_plans, make_plans
+from weft.policies.replanning.portfolio import (
+    WINDOW,
+    PlanOptions,
+    make_portfolio,
+    run_by_portfolio,
+)
+from weft.policies.replanning.weights import WEIGHTS, weights_of
 from weft.rng import generator
 from weft.sim.kernel.events import ENDED
-from weft.sim.kernel.tables import make_sim
 
 SPREAD: Mapping[str, float] = {
     "least": 0.4,
@@ -39,7 +50,7 @@ SPREAD: Mapping[str, float] = {
     "gap": 0.4,
     "slowed": 0.26,
 }
-"""How far sets of the pool lie from the rule, by weight; each weight changes in two sets of five."""
+"""Standard deviation of the pool by weight; each weight changes in two sets of five."""
 HAND: tuple[Mapping[str, float], ...] = (
     {"ahead": 0.3, "together": 0.05},
     {"ahead": 1.1},
@@ -49,21 +60,23 @@ HAND: tuple[Mapping[str, float], ...] = (
     {"ahead": 0.0, "together": 0.0, "gap": 0.0, "longer": 0.0, "least": 0.0, "moving": 0.0},
     {"ahead": 1.0, "together": 0.4, "gap": 0.0},
 )
-"""Changes made by hand, for their difference; the sixth is near to HEFT. They are in the pool too."""
+"""Hand-made changes, for diversity, which are in the pool too; the sixth is near to HEFT."""
 
 LEADS, CCRS, LOADS = 9_000_000, (0.1, 1.0, 5.0), (0.8, 0.95)
-"""Of the streams that show which set is to lead: first seed, CCRs and loads in turn."""
+"""First seed, CCRs and loads (in turn) of the streams that decide which set comes first."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PortfolioSearch:
-    """What the loop can be told.
+    """Settings of the choice.
 
     Parameters
     ----------
-    size : sets to be chosen, the rule's own among them; pool : how many are drawn
-    leads : longer streams that show which of the sets is to lead where promises cannot be compared
-    alone, streams : cases all of the pool play at each step; finals : how many times as many the best `finalists` play
+    size : sets to choose, the given weights among them; pool : random sets
+    alone, streams : instances per step for the whole pool, of single workflows and of streams
+    finals, finalists : the best `finalists` get `finals` times as many instances
+    leads : longer streams that decide which set comes first: it is used alone while too many tasks
+        wait to compare predictions
     """
 
     size: int = 8
@@ -76,21 +89,14 @@ class PortfolioSearch:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse what cannot work."""
-        for name in ("size", "finals", "finalists"):
-            if getattr(self, name) < 1:
-                raise InvalidInput(
-                    f"portfolio search: {name} is {getattr(self, name)}; it must be 1 or more"
-                )
-        if self.alone + self.streams < 1:
-            raise InvalidInput(
-                "portfolio search: there must be a case to play; raise alone or streams"
-            )
+        """Refuse values out of range."""
+        require(self, at_least_one=("size", "finals", "finalists"))
+        require_instances(self.alone + self.streams)
 
 
 @dataclass
 class FoundPortfolio:
-    """The sets chosen, and how the search went; the score is what the last addition gained over the rule alone."""
+    """The chosen sets, and the curve of the choice; the score is the gain over the first alone."""
 
     sets: list[dict[str, float]]
     search: PortfolioSearch
@@ -99,7 +105,7 @@ class FoundPortfolio:
     curve: list[dict[str, float]] = field(default_factory=list)
 
     def record(self) -> dict[str, object]:
-        """Plain values, to be kept beside the weights."""
+        """Return plain values for the card."""
         counts = {"seed": self.search.seed, "cpu_seconds": round(self.seconds, 1)}
         settings = {"settings": asdict(self.search)}
         return {
@@ -111,47 +117,49 @@ class FoundPortfolio:
         }
 
 
-class Games:
-    """Cases that are played by several portfolios."""
+class PortfolioTrial:
+    """Costs of portfolios on the same instances."""
 
-    def __init__(self, cases: Sequence[Instance]) -> None:
-        self.cases = list(cases)
-        self._blank = [
-            make_sim(case.workload, case.scenario, None, eager=True) for case in self.cases
-        ]
+    def __init__(self, instances: Sequence[Instance]) -> None:
+        self.instances = list(instances)
+        self._blank = [start_sim(instance) for instance in self.instances]
 
-    def play(self, sets: Sequence[FloatArray]) -> FloatArray:
-        """Log of the mean completion time of every case."""
-        found = np.full(len(self.cases), np.inf)
-        for k, case in enumerate(self.cases):
-            sim = copied(self._blank[k])
-            if (
-                live_by_plans(sim, make_plans(case.workload, sim, sets, most=SIGHT, homes=True))
-                == ENDED
-            ):
-                found[k] = np.log((sim.job["finish"][:-1] - sim.job["arrival"][:-1]).mean())
+    def costs(self, sets: Sequence[FloatArray]) -> FloatArray:
+        """Return the log of the mean completion time of every instance."""
+        found = np.full(len(self.instances), np.inf)
+        options = PlanOptions(window=WINDOW, affinity=True)
+        for k, instance in enumerate(self.instances):
+            sim = copy_sim(self._blank[k])
+            portfolio = make_portfolio(instance.workload, sim, sets, options)
+            if run_by_portfolio(sim, portfolio) == ENDED:
+                found[k] = log_completion(sim)
         return found
 
 
 def search_portfolio(
-    rule: Mapping[str, float],
+    weights: Mapping[str, float],
     search: PortfolioSearch | None = None,
     *,
     draw: Callable[[int, int, int], list[Instance]] | None = None,
-    watch: Callable[[dict[str, float]], None] | None = None,
+    progress: Callable[[dict[str, float]], None] | None = None,
 ) -> FoundPortfolio:
-    """Choose until there are enough; `draw(seed, alone, streams)` gives the cases, `watch` gets each step."""
+    """Choose sets around given weights; `draw(seed, alone, streams)` draws the instances.
+
+    `progress` receives each step.
+    """
     search = search or PortfolioSearch()
-    draw = draw or (lambda seed, alone, streams: draw_cases(seed, alone, streams, jobs=8))
+    draw = draw or (lambda seed, alone, streams: draw_instances(seed, alone, streams, jobs=8))
     began = time.process_time()
-    pool = draw_pool(rule, search)
+    pool = draw_pool(weights, search)
     arrays = [weights_of(given) for given in pool]
     chosen = [0]
     found = FoundPortfolio([pool[0]], search)
     for step in range(1, search.size):
         seed = search.seed * 100_000 + 80_000 + 2 * step
-        first = Games(draw(seed, search.alone, search.streams))
-        more = Games(draw(seed + 1, search.finals * search.alone, search.finals * search.streams))
+        first = PortfolioTrial(draw(seed, search.alone, search.streams))
+        more = PortfolioTrial(
+            draw(seed + 1, search.finals * search.alone, search.finals * search.streams)
+        )
         left = [k for k in range(len(pool)) if k not in chosen]
         if not left:
             break
@@ -173,8 +181,8 @@ def search_portfolio(
                 "seconds": round(found.seconds, 1),
             }
         )
-        if watch is not None:
-            watch(found.curve[-1])
+        if progress is not None:
+            progress(found.curve[-1])
     found.sets = _best_lead_first(found.sets, search)
     found.seconds = time.process_time() - began
     return found
@@ -183,46 +191,38 @@ def search_portfolio(
 def _best_lead_first(
     sets: list[dict[str, float]], search: PortfolioSearch
 ) -> list[dict[str, float]]:
-    """The same sets; the one that leads best in longer streams comes first."""
+    """Move the set to the front that does best there on longer streams."""
     if search.leads == 0:
         return sets
-    games = Games(
+    trial = PortfolioTrial(
         [
             draw_instance("stream", seed=LEADS + k, jobs=40, ccr=CCRS[k % 3], load=LOADS[k % 2])
             for k in range(search.leads)
         ]
     )
     orders = [[sets[k], *sets[:k], *sets[k + 1 :]] for k in range(len(sets))]
-    return min(
-        orders, key=lambda order: float(games.play([weights_of(given) for given in order]).mean())
-    )
+    costs = [trial.costs([weights_of(given) for given in order]).mean() for order in orders]
+    return orders[int(np.argmin(costs))]
 
 
-def draw_pool(rule: Mapping[str, float], search: PortfolioSearch) -> list[dict[str, float]]:
-    """The rule itself, changes by hand, and changes at random."""
+def draw_pool(weights: Mapping[str, float], search: PortfolioSearch) -> list[dict[str, float]]:
+    """Return the weights themselves, with hand-made changes, and with random changes."""
     rng = generator(search.seed, "portfolio search")
-    full = dict(zip(WEIGHTS, weights_of(rule).tolist(), strict=True))
+    full = dict(zip(WEIGHTS, weights_of(weights).tolist(), strict=True))
     pool = [full, *({**full, **change} for change in HAND)]
     for _ in range(search.pool):
         steps = rng.standard_normal(len(SPREAD)) * (rng.random(len(SPREAD)) < 0.4)
-        pool.append(
-            {
-                **full,
-                **{
-                    name: round(full[name] + SPREAD[name] * float(x), 4)
-                    for name, x in zip(SPREAD, steps, strict=True)
-                },
-            }
-        )
+        changed = {
+            name: round(full[name] + SPREAD[name] * float(x), 4)
+            for name, x in zip(SPREAD, steps, strict=True)
+        }
+        pool.append({**full, **changed})
     return pool
 
 
 def _gains(
-    games: Games, before: list[FloatArray], added: Mapping[int, FloatArray]
+    trial: PortfolioTrial, before: list[FloatArray], added: Mapping[int, FloatArray]
 ) -> dict[int, FloatArray]:
-    """What adding each set changes in each case; a single case counts for at most a factor of two."""
-    base = games.play(before)
-    return {
-        k: np.clip(games.play([*before, weights]) - base, -np.log(2), np.log(2))
-        for k, weights in added.items()
-    }
+    """Return the change of the cost of every instance that each added set makes."""
+    base = trial.costs(before)
+    return {k: clip_ratio(trial.costs([*before, each]) - base) for k, each in added.items()}

@@ -1,11 +1,13 @@
-"""Values of keeping a plan and of making plans anew, for `replan-switch`: a Q-network learns them from outcomes. The whole loop in one file.
+"""Training of the switch between keeping and replanning, for `replan-switch`, from rollouts.
 
-A round plays cases by the policy so far. Each is stopped here and there; from where it stands both ways of planning are followed to the
-end, in the same future. What either was worth, against the mean of both, is what the network learns to tell from what it is told of the
-world (`policies/replanning/switch.py`). The policy of the next round takes at every event what the network says is worth more: with true values
-that is never worse than either way (Sutton, Precup and Singh 1999, theorem 2). Values of going on in one way to the end do not depend
-on the policy, so what was learned from in earlier rounds stays; it is the places a policy gets to that change. Targets are complete
-outcomes: nothing is bootstrapped, and what chance does to both ways alike cancels out.
+A round simulates instances by the policy so far. Each simulation stops at random events; from there
+both options are followed to the end, in the same future. The value of each, against the mean of
+both, is the target of the network (`policies/replanning/switch.py`). The policy of the next round
+takes the option with the higher value at every event: with true values that is never worse than
+either option (Sutton, Precup and Singh 1999, theorem 2). Values of following one option to the end
+do not depend on the policy, so samples of earlier rounds stay valid; only the states that a policy
+visits change. Targets are complete outcomes without bootstrapping, and chance that affects both
+options alike cancels.
 """
 
 from __future__ import annotations
@@ -24,50 +26,55 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from weft.errors import InvalidInput
 from weft.generators import Instance, draw_instance
-from weft.learn.workflow.rule import ALONE, VALIDATION, copied
-from weft.model.columns import FloatArray
-from weft.policies.replanning.placement import TRUST, learn_durations
-from weft.policies.replanning.portfolio import (
-    KEEPING,
-    SIGHT,
-    Plans,
-    copy_plans,
-    desk_at,
-    judged_by,
-    live_by_plans,
-    live_to_choice,
-    make_plans,
-    plan_anew,
-    start_planned,
+from weft.learn.settings import require
+from weft.learn.workflow.tuned_list import (
+    ALONE,
+    VALIDATION,
+    clip_ratio,
+    copy_sim,
+    log_completion,
+    require_instances,
+    start_sim,
 )
-from weft.policies.replanning.switch import TOLD, describe_world, no_judge, plan_judge
-from weft.policies.two_stage.policy import MOVES
+from weft.model.columns import FloatArray
+from weft.policies.replanning.portfolio import (
+    MOVES,
+    WINDOW,
+    PlanOptions,
+    Portfolio,
+    advance_to_decision,
+    commit_planned,
+    copy_portfolio,
+    describe,
+    make_portfolio,
+    replan,
+    run_by_portfolio,
+)
+from weft.policies.replanning.switch import FEATURES, no_switch_network, switch_network
 from weft.rng import generator
 from weft.sim.kernel.events import ENDED, MOMENT
-from weft.sim.kernel.jit import njit_noalloc
-from weft.sim.kernel.tables import Sim, make_sim
+from weft.sim.kernel.tables import Sim
 
-CAUTIONS = (0.0, 0.05, 0.1, 0.2)
-"""By how much keeping a plan must look better, in tenths of a logarithm; tried at every validation."""
-MOST_WORTH = 2.0
-"""What either way can be worth at most, and at least minus that: a factor of 1.5 between them."""
+MARGINS = (0.0, 0.05, 0.1, 0.2)
+"""Margins that each validation tries, in tenths of a logarithm."""
+LARGEST_VALUE = 2.0
+"""Largest absolute value of an option: a factor of 1.5 between the two."""
 
 Numbers = NDArray[np.float32]
 
 
 @dataclass(frozen=True, kw_only=True)
 class SwitchSettings:
-    """What the loop can be told.
+    """Settings of the training.
 
     Parameters
     ----------
-    rounds : of playing and fitting; alone, streams : cases of each
-    stops : of a run, on average; in the first round the way of planning is drawn at random there
-    hidden, epochs, rate, decay, batch : of fitting
-    judges : cases of single workflows to validate with, and an eighth as many streams
-    processes : that play at the same time; results do not depend on it
+    rounds : of simulating and fitting; alone, streams : instances per round
+    stops : mean stops per simulation; in the first round the option is drawn at random there
+    hidden, epochs, rate, decay, batch : of the fit
+    validation : single workflows to validate with; streams are an eighth as many
+    processes : worker processes; results do not depend on it
     """
 
     rounds: int = 3
@@ -79,58 +86,55 @@ class SwitchSettings:
     rate: float = 2e-3
     decay: float = 1e-4
     batch: int = 256
-    judges: int = 240
+    validation: int = 240
     processes: int = 2
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse what cannot work."""
-        for name in ("rounds", "stops", "hidden", "epochs", "batch", "judges", "processes"):
-            if getattr(self, name) < 1:
-                raise InvalidInput(
-                    f"values of plans: {name} is {getattr(self, name)}; it must be 1 or more"
-                )
-        if self.alone + self.streams < 1:
-            raise InvalidInput(
-                "values of plans: there must be a case to play; raise alone or streams"
-            )
+        """Refuse values out of range."""
+        names = ("rounds", "stops", "hidden", "epochs", "batch", "validation", "processes")
+        require(self, at_least_one=names)
+        require_instances(self.alone + self.streams)
 
 
-class SwitchJudge(NamedTuple):
-    """A network that decides between the two ways: its arrays, and the caution it acts with."""
+class Switch(NamedTuple):
+    """Arrays of a network, and the margin of its decisions."""
 
     arrays: Mapping[str, Numbers]
-    caution: float
+    margin: float
 
 
 @dataclass
 class TrainedSwitch:
-    """The best network by validation, and how it went; the score is the mean log of the objective over that of making plans anew."""
+    """The best network by validation, and the curve of the training.
+
+    The score is the mean log of the objective over that of planning again at every event.
+    """
 
     arrays: dict[str, Numbers]
-    caution: float
+    margin: float
     settings: SwitchSettings
     score: float = math.inf
     seconds: float = 0.0
-    lessons: int = 0
+    samples: int = 0
     curve: list[dict[str, float]] = field(default_factory=list)
 
     def record(self) -> dict[str, object]:
-        """Plain values, to be kept beside the weights."""
+        """Return plain values for the card."""
         known = {
-            "algorithm": "Q-values of two ways of planning, from rollouts (weft.learn.workflow.switch)",
+            "algorithm": "Q-values of two options, from rollouts (weft.learn.workflow.switch)",
             "seed": self.settings.seed,
             "score": self.score,
         }
-        counts = {"cpu_seconds": round(self.seconds, 1), "lessons": self.lessons}
+        counts = {"cpu_seconds": round(self.seconds, 1), "samples": self.samples}
         return {**known, **counts, "settings": asdict(self.settings), "curve": self.curve}
 
 
-# -- cases ----------------------------------------------------------------------
+# -- samples -----------------------------------------------------------------------
 
 
-class ValueSample(NamedTuple):
-    """Which case to draw."""
+class InstanceSpec(NamedTuple):
+    """Parameters of an instance, small enough to send to another process."""
 
     condition: str
     seed: int
@@ -139,103 +143,92 @@ class ValueSample(NamedTuple):
     load: float
 
 
-def draw_tickets(seed: int, alone: int, streams: int) -> list[ValueSample]:
-    """Single workflows under all conditions in turn, and streams of 6 to 16 jobs; CCR 0.1 to 6, load 0.7 to 0.95."""
+def draw_specs(seed: int, alone: int, streams: int) -> list[InstanceSpec]:
+    """Draw single workflows under all conditions in turn, and streams of 6 to 16 jobs.
+
+    CCR is 0.1 to 6, load 0.7 to 0.95.
+    """
     rng = generator(seed, "plan values", "cases")
-    tickets = []
+    specs = []
     for k in range(alone + streams):
         ccr, load = float(10 ** rng.uniform(-1.0, 0.8)), float(rng.uniform(0.7, 0.95))
         jobs = int(rng.integers(6, 17)) if k >= alone else 1
-        tickets.append(
-            ValueSample(
-                ALONE[k % len(ALONE)] if k < alone else "stream", seed * 10_000 + k, ccr, jobs, load
-            )
-        )
-    return tickets
+        condition = ALONE[k % len(ALONE)] if k < alone else "stream"
+        specs.append(InstanceSpec(condition, seed * 10_000 + k, ccr, jobs, load))
+    return specs
 
 
-def draw(ticket: ValueSample) -> Instance:
-    """The case of a ticket, with jobs of 20 to 150 tasks."""
+def draw(spec: InstanceSpec) -> Instance:
+    """Draw the instance of a specification, with jobs of 20 to 150 tasks."""
     return draw_instance(
-        ticket.condition, seed=ticket.seed, jobs=ticket.jobs, ccr=ticket.ccr, load=ticket.load
+        spec.condition, seed=spec.seed, jobs=spec.jobs, ccr=spec.ccr, load=spec.load
     )
 
 
-# -- playing --------------------------------------------------------------------
-
-
-@njit_noalloc
-def describe(sim: Sim, plans: Plans) -> None:
-    """Fill in what the network is told at this moment."""
-    kept = desk_at(plans.stack, len(plans.weights))
-    learn_durations(sim, kept, plans.weights[0, TRUST])
-    describe_world(sim, kept, plans.known[1], plans.contest[KEEPING], plans.told)
-
-
-def time_left(sim: Sim, plans: Plans, way: int) -> float:
-    """Plan in one way to the end (1: keep a plan); the time all jobs spend in the system from here on."""
-    now, sim, plans = (
-        float(sim.world["now"][0]),
-        copied(sim),
-        copy_plans(plans)._replace(judge=no_judge()),
-    )
-    plans.contest[KEEPING] = way
-    start_planned(sim, plans, plan_anew(sim, plans))
-    if live_by_plans(sim, plans) != ENDED:
+def time_left(sim: Sim, portfolio: Portfolio, keep: int) -> float:
+    """Follow one option to the end; return the time that all jobs spend in the system from now."""
+    now, sim = float(sim.world["now"][0]), copy_sim(sim)
+    portfolio = copy_portfolio(portfolio)._replace(switch=no_switch_network())
+    portfolio.state["keep"] = keep
+    commit_planned(sim, portfolio, replan(sim, portfolio))
+    if run_by_portfolio(sim, portfolio) != ENDED:
         return math.inf
-    return float(
-        np.maximum(sim.job["finish"][:-1] - np.maximum(sim.job["arrival"][:-1], now), 0.0).sum()
-    )
+    begin = np.maximum(sim.job["arrival"][:-1], now)
+    return float(np.maximum(sim.job["finish"][:-1] - begin, 0.0).sum())
 
 
-def learn_from(
+def sample_values(
     case: Instance,
     sets: Sequence[FloatArray],
-    judge: SwitchJudge | None,
+    switch: Switch | None,
     settings: SwitchSettings,
     seed: int,
 ) -> list[FloatArray]:
-    """Lessons of one case: (ways, what is told, and what it was worth)."""
+    """Return samples of one instance, each (options, features and value)."""
     rng = generator(seed, "plan values", "stops")
-    sim = make_sim(case.workload, case.scenario, None, eager=True)
-    plans = _plans_of(case, sim, sets, judge)
+    sim = start_sim(case)
+    portfolio = _portfolio_of(case, sim, sets, switch)
     chance = settings.stops * (1 if case.workload.jobs == 1 else 2) / (0.7 * len(sim.inst))
-    lessons: list[FloatArray] = []
+    samples: list[FloatArray] = []
     first = True
-    while live_to_choice(sim, plans) == MOMENT:
+    while advance_to_decision(sim, portfolio) == MOMENT:
         if first or rng.random() < chance:
-            describe(sim, plans)
-            told, left = plans.told.copy(), np.array([time_left(sim, plans, way) for way in (0, 1)])
+            describe(sim, portfolio)
+            features = portfolio.features.copy()
+            left = np.array([time_left(sim, portfolio, keep) for keep in (0, 1)])
             if np.isfinite(left).all() and left.min() > 0.0:
-                worth = 10.0 * (np.log(left).mean() - np.log(left))
-                lessons.append(np.column_stack((told, np.clip(worth, -MOST_WORTH, MOST_WORTH))))
-            if judge is None:
-                plans.contest[KEEPING] = rng.integers(2)
-        start_planned(sim, plans, plan_anew(sim, plans))
+                value = 10.0 * (np.log(left).mean() - np.log(left))
+                value = np.clip(value, -LARGEST_VALUE, LARGEST_VALUE)
+                samples.append(np.column_stack((features, value)))
+            if switch is None:
+                portfolio.state["keep"] = rng.integers(2)
+        commit_planned(sim, portfolio, replan(sim, portfolio))
         first = False
-    return lessons
+    return samples
 
 
-def outcome(case: Instance, sets: Sequence[FloatArray], judge: SwitchJudge | None) -> float:
-    """Log of the mean completion time."""
-    sim = make_sim(case.workload, case.scenario, None, eager=True)
-    if live_by_plans(sim, _plans_of(case, sim, sets, judge)) != ENDED:
-        return math.inf
-    return float(np.log((sim.job["finish"][:-1] - sim.job["arrival"][:-1]).mean()))
+def outcome(case: Instance, sets: Sequence[FloatArray], switch: Switch | None) -> float:
+    """Return the log of the mean completion time."""
+    sim = start_sim(case)
+    answer = run_by_portfolio(sim, _portfolio_of(case, sim, sets, switch))
+    return log_completion(sim) if answer == ENDED else math.inf
 
 
-def _plans_of(
-    case: Instance, sim: Sim, sets: Sequence[FloatArray], judge: SwitchJudge | None
-) -> Plans:
-    plans = make_plans(case.workload, sim, sets, most=SIGHT, moves=MOVES, homes=True)
-    return plans if judge is None else judged_by(plans, plan_judge(judge.arrays), judge.caution)
+def _portfolio_of(
+    case: Instance, sim: Sim, sets: Sequence[FloatArray], switch: Switch | None
+) -> Portfolio:
+    options = PlanOptions(window=WINDOW, moves=MOVES, affinity=True)
+    if switch is None:
+        return make_portfolio(case.workload, sim, sets, options)
+    network = switch_network(switch.arrays)
+    return make_portfolio(case.workload, sim, sets, options, switch=network, margin=switch.margin)
 
 
 # -- the network ----------------------------------------------------------------
 
 
 class SwitchValues(nn.Module):
-    """The torch twin of the compiled network."""
+    """The compiled network in torch."""
 
     def __init__(self, features: int, hidden: int) -> None:
         super().__init__()
@@ -248,7 +241,7 @@ class SwitchValues(nn.Module):
         return value.squeeze(-1)
 
     def arrays(self) -> dict[str, Numbers]:
-        """The arrays the compiled network acts through."""
+        """Return the arrays of the compiled network."""
         first, second = self.first, self.second
         parts = {
             "w1": first.weight.T,
@@ -263,11 +256,14 @@ class SwitchValues(nn.Module):
         }
 
 
-def fit(lessons: Numbers, settings: SwitchSettings, round_: int) -> tuple[SwitchValues, float]:
-    """A network for lessons (places, ways, told and worth), and its last loss: the variance it leaves, over that there is."""
+def fit(samples: Numbers, settings: SwitchSettings, round_: int) -> tuple[SwitchValues, float]:
+    """Fit a network to samples (stops, options, features and value).
+
+    Also return the share of the variance that is left unexplained.
+    """
     torch.manual_seed(settings.seed * 1000 + round_)
     torch.set_num_threads(1)
-    feature, worth = torch.from_numpy(lessons[..., :-1]), torch.from_numpy(lessons[..., -1])
+    feature, target = torch.from_numpy(samples[..., :-1]), torch.from_numpy(samples[..., -1])
     net = SwitchValues(feature.shape[-1], settings.hidden)
     batches = math.ceil(len(feature) / settings.batch)
     optimizer = torch.optim.AdamW(net.parameters(), lr=settings.rate, weight_decay=settings.decay)
@@ -276,117 +272,108 @@ def fit(lessons: Numbers, settings: SwitchSettings, round_: int) -> tuple[Switch
         total = 0.0
         for at in torch.randperm(len(feature)).chunk(batches):
             value = net(feature[at])
-            loss = (
-                (value - value.mean(1, keepdim=True) - worth[at]) ** 2
-            ).mean()  # only differences between ways matter
+            # Only differences between the options matter.
+            loss = ((value - value.mean(1, keepdim=True) - target[at]) ** 2).mean()
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
             schedule.step()
             total += loss.item() * len(at)
-    return net, total / len(feature) / max(float((worth**2).mean()), 1e-12)
+    return net, total / len(feature) / max(float((target**2).mean()), 1e-12)
 
 
-# -- the loop -------------------------------------------------------------------
+# -- training ----------------------------------------------------------------------
 
 
-def train_plan_values(
+def train_switch(
     sets: Sequence[FloatArray],
     settings: SwitchSettings | None = None,
     *,
-    tickets: Callable[[int, int, int], list[Any]] = draw_tickets,
+    specs: Callable[[int, int, int], list[Any]] = draw_specs,
     instance_of: Callable[[Any], Instance] = draw,
-    watch: Callable[[dict[str, float]], None] | None = None,
+    progress: Callable[[dict[str, float]], None] | None = None,
 ) -> TrainedSwitch:
-    """Learn when to keep one of the plans that sets of weights make; `tickets(seed, alone, streams)` and `instance_of` give the cases."""
+    """Learn when to keep an incumbent among the plans of weight sets.
+
+    `specs(seed, alone, streams)` and `instance_of` draw the instances; `progress` receives the row
+    of each round.
+    """
     s = settings or SwitchSettings()
-    lessons: list[FloatArray] = []
-    judge: SwitchJudge | None = None
-    blank = SwitchValues(len(TOLD), s.hidden)
-    trained = TrainedSwitch(blank.arrays(), 0.0, s)
-    with _playing(s.processes) as play:
-        exam = _Exam(tickets(VALIDATION + 3, s.judges, s.judges // 8), instance_of, sets, play)
-        trained.seconds += exam.seconds
+    samples: list[FloatArray] = []
+    switch: Switch | None = None
+    trained = TrainedSwitch(SwitchValues(len(FEATURES), s.hidden).arrays(), 0.0, s)
+    with _mapping(s.processes) as apply_all:
+        drawn = specs(VALIDATION + 3, s.validation, s.validation // 8)
+        validation = _Validation(drawn, instance_of, sets, apply_all)
         for round_ in range(s.rounds):
-            drawn = tickets(s.seed * 100 + round_ + 40, s.alone, s.streams)
+            drawn = specs(s.seed * 100 + round_ + 40, s.alone, s.streams)
+            seeds = range((s.seed * 100 + round_) * 100_000, (s.seed * 100 + round_ + 1) * 100_000)
             jobs = [
-                (instance_of, ticket, sets, judge, s, (s.seed * 100 + round_) * 100_000 + k)
-                for k, ticket in enumerate(drawn)
+                (instance_of, spec, sets, switch, s, seed)
+                for spec, seed in zip(drawn, seeds, strict=False)
             ]
-            for found, seconds in play(_lessons_of, jobs):
-                lessons += found
+            for found, seconds in apply_all(_samples_of, jobs):
+                samples += found
                 trained.seconds += seconds
             began = time.process_time()
-            net, left = fit(np.stack(lessons).astype(np.float32), s, round_)
+            net, unexplained = fit(np.stack(samples).astype(np.float32), s, round_)
             trained.seconds += time.process_time() - began
             arrays = net.arrays()
-            scores = {caution: exam.score(SwitchJudge(arrays, caution)) for caution in CAUTIONS}
-            caution = min(scores, key=lambda c: (scores[c], c))
-            judge = SwitchJudge(arrays, caution)
-            trained.seconds, trained.lessons, exam.seconds = (
-                trained.seconds + exam.seconds,
-                len(lessons),
-                0.0,
-            )
+            scores = {margin: validation.score(Switch(arrays, margin)) for margin in MARGINS}
+            margin = min(scores, key=lambda m: (scores[m], m))
+            switch = Switch(arrays, margin)
+            trained.seconds += validation.seconds
+            trained.samples, validation.seconds = len(samples), 0.0
             row = {
                 "round": round_ + 1.0,
-                "lessons": float(len(lessons)),
-                "unexplained": left,
-                "caution": caution,
-                "score": scores[caution],
+                "samples": float(len(samples)),
+                "unexplained": unexplained,
+                "margin": margin,
+                "score": scores[margin],
+                "greedy": scores[0.0],
+                "seconds": round(trained.seconds, 1),
             }
-            trained.curve.append(
-                {**row, "greedy": scores[0.0], "seconds": round(trained.seconds, 1)}
-            )
-            if scores[caution] < trained.score:
-                trained.arrays, trained.caution, trained.score = arrays, caution, scores[caution]
-            if watch is not None:
-                watch(trained.curve[-1])
+            trained.curve.append(row)
+            if scores[margin] < trained.score:
+                trained.arrays, trained.margin, trained.score = arrays, margin, scores[margin]
+            if progress is not None:
+                progress(row)
     return trained
 
 
-class _Exam:
-    """The same cases every time; streams count for as much as a condition of single workflows."""
+_Map = Callable[[Callable[[tuple[Any, ...]], Any], list[tuple[Any, ...]]], Iterator[Any]]
+
+
+class _Validation:
+    """The same instances every time; streams count as much as a condition of single workflows."""
 
     def __init__(
         self,
-        tickets: Sequence[Any],
+        specs: Sequence[Any],
         instance_of: Callable[[Any], Instance],
         sets: Sequence[FloatArray],
-        play: _Play,
+        apply_all: _Map,
     ) -> None:
-        self._tickets, self._case_of, self._sets, self._play, self.seconds = (
-            tickets,
-            instance_of,
-            sets,
-            play,
-            0.0,
-        )
-        self._usual = self._outcomes(None)
+        self._specs, self._instance_of, self._sets = specs, instance_of, sets
+        self._apply_all, self.seconds = apply_all, 0.0
+        self._reference = self._outcomes(None)
 
-    def _outcomes(self, judge: SwitchJudge | None) -> FloatArray:
-        found = list(
-            self._play(
-                _outcome_of,
-                [(self._case_of, ticket, self._sets, judge) for ticket in self._tickets],
-            )
-        )
+    def _outcomes(self, switch: Switch | None) -> FloatArray:
+        jobs = [(self._instance_of, spec, self._sets, switch) for spec in self._specs]
+        found = list(self._apply_all(_outcome_of, jobs))
         self.seconds += sum(seconds for *_, seconds in found)
-        self._weight = np.array([1.0 if lone else 1.6 for _, lone, _ in found])
+        self._weight = np.array([1.0 if alone else 1.6 for _, alone, _ in found])
         return np.array([value for value, *_ in found])
 
-    def score(self, judge: SwitchJudge) -> float:
-        """Mean log of the objective over that of making plans anew; a case counts for a factor of two at most."""
-        change = np.clip(self._outcomes(judge) - self._usual, -math.log(2), math.log(2))
+    def score(self, switch: Switch) -> float:
+        """Return the mean log of the objective over that of planning again at every event."""
+        change = clip_ratio(self._outcomes(switch) - self._reference)
         return float((change * self._weight).sum() / self._weight.sum())
 
 
-_Play = Callable[[Callable[[tuple[Any, ...]], Any], list[tuple[Any, ...]]], Iterator[Any]]
-
-
 @contextmanager
-def _playing(processes: int) -> Iterator[_Play]:
-    """Map over cases, in order, in this process or in several."""
+def _mapping(processes: int) -> Iterator[_Map]:
+    """Yield a map over instances, in order, in this process or in several."""
     if processes == 1:
         yield map
         return
@@ -394,13 +381,14 @@ def _playing(processes: int) -> Iterator[_Play]:
         yield lambda work, jobs: pool.map(work, jobs, chunksize=4)
 
 
-def _lessons_of(job: tuple[Any, ...]) -> tuple[list[FloatArray], float]:
-    instance_of, ticket, sets, judge, settings, seed = job
+def _samples_of(job: tuple[Any, ...]) -> tuple[list[FloatArray], float]:
+    instance_of, spec, sets, switch, settings, seed = job
     began = time.process_time()
-    return learn_from(instance_of(ticket), sets, judge, settings, seed), time.process_time() - began
+    samples = sample_values(instance_of(spec), sets, switch, settings, seed)
+    return samples, time.process_time() - began
 
 
 def _outcome_of(job: tuple[Any, ...]) -> tuple[float, bool, float]:
-    instance_of, ticket, sets, judge = job
-    began, case = time.process_time(), instance_of(ticket)
-    return outcome(case, sets, judge), case.workload.jobs == 1, time.process_time() - began
+    instance_of, spec, sets, switch = job
+    began, case = time.process_time(), instance_of(spec)
+    return outcome(case, sets, switch), case.workload.jobs == 1, time.process_time() - began

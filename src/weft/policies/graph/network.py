@@ -1,19 +1,22 @@
-"""Graph networks that rate ready tasks: plain arrays and compiled passes; nothing here needs torch.
+"""Graph networks that rate ready tasks: plain arrays and compiled passes, without torch.
 
-After Decima (Mao et al., SIGCOMM 2019, section 5.1) and Lachesis (Luo et al. 2021, arXiv 2103.06980), as we read them. Every task v has
-an embedding made from its own features and its children's, from the leaves up:
+After Decima (Mao et al., SIGCOMM 2019, section 5.1) and Lachesis (Luo et al. 2021, arXiv
+2103.06980), as we read them. The embedding of a task v comes from its own features and its
+children's embeddings, from the leaves up:
 
     e_v = prepare(x_v) + update(mean over children u of message(e_u))
 
-A job is summed up over its unfinished tasks, y_j = job_update(sum of job_message([prepare(x_v), e_v]) / tasks of the job), all jobs in
-the system together by z = all_update(mean of all_message(y_j)), and a ready task is rated by score([what is seen now, e_v, y_j, z]). The
-same weights serve any number of tasks, jobs and devices.
+A job has a summary over its unfinished tasks, y_j = job_update(sum of job_message([prepare(x_v),
+e_v]) / tasks of the job), all jobs in the system together z = all_update(mean of all_message(y_j)),
+and the rating of a ready task is score([present features, e_v, y_j, z]). The same weights serve any
+number of tasks, jobs and devices.
 
-Ours: means where the papers have sums (sums over many children blow up in deep, dense graphs); small ReLU networks; task features
-relative to the job's own mean, so that seconds or hours do not matter. What x_v says about a task and its descendants does not change
-before it runs, so the level-by-level pass is made once for each problem; the summaries and what is seen now are made at every event.
-Decima sees mean durations and ranks, nothing of devices. Lachesis also sees how tasks differ by device and what data costs, and
-for each ready task what DEFT expects of it.
+Ours: means where the papers have sums (sums over many children blow up in deep, dense graphs);
+small ReLU networks; task features relative to the job's own mean, so that the unit of time does not
+matter. x_v does not change before a task runs, so the level-by-level pass is made once per problem;
+summaries and present features are made at every event. Decima has mean durations and ranks, and no
+features of devices. Lachesis also has features of the devices and transfers, and the placement by
+DEFT.
 """
 
 from __future__ import annotations
@@ -37,8 +40,30 @@ WIDTH = 8
 """Numbers in an embedding or a summary."""
 
 TASK_FEATURES = {"decima": 4, "lachesis": 9}
-SEEN = {"decima": 9, "lachesis": 13}
-"""How many of the features below each kind reads, from the first on."""
+"""Number of the features of `task_features` that each kind reads, from the first on."""
+
+
+class ReadyFeatures(NamedTuple):
+    """Places of the present features of a ready task; Decima reads those before DEFT's."""
+
+    rank: int  # relative to the highest of all ready tasks
+    rank_in_job: int  # relative to the highest of the job
+    work: int  # logarithm of the job's remaining work relative to the mean
+    age: int  # of the job, relative to its critical path
+    duration: int  # relative to the mean of the ready tasks
+    ready: int  # logarithm of the number of ready tasks
+    idle: int  # share of the devices that are idle
+    jobs: int  # logarithm of the number of jobs present
+    parallelism: int  # the job's remaining work per device, relative to the rank of the task
+    deft_span: int  # seconds to the finish by DEFT, relative to the mean duration
+    deft_idle: int  # 1: DEFT's device is idle
+    deft_copy: int  # 1: DEFT copies a parent
+    deft_share: int  # share of the duration in that span
+
+
+FEATURE = ReadyFeatures(*range(len(ReadyFeatures._fields)))
+SEEN = {"decima": FEATURE.deft_span, "lachesis": len(ReadyFeatures._fields)}
+"""Number of present features that each kind reads."""
 
 
 class GraphNetwork(NamedTuple):
@@ -55,7 +80,7 @@ class GraphNetwork(NamedTuple):
 
 
 def layer_sizes(kind: str, *, hidden: int = 16, width: int = WIDTH) -> dict[str, list[int]]:
-    """Sizes of the layers of each part.
+    """Return the sizes of the layers of each part.
 
     Examples
     --------
@@ -80,7 +105,10 @@ def layer_sizes(kind: str, *, hidden: int = 16, width: int = WIDTH) -> dict[str,
 
 
 def graph_network_of(arrays: Mapping[str, Numbers]) -> GraphNetwork:
-    """Build a network from arrays named "message.0.weight", "message.0.bias", ...; see `weft.policies.conditional.networks.network_of`."""
+    """Build a network from arrays named "message.0.weight", "message.0.bias", ...
+
+    See `weft.policies.conditional.networks.network_of`.
+    """
     strangers = sorted({name.split(".")[0] for name in arrays} ^ set(GraphNetwork._fields))
     if strangers:
         raise InvalidInput(f"graph network: parts missing or not known: {', '.join(strangers)}")
@@ -98,7 +126,7 @@ def graph_network_of(arrays: Mapping[str, Numbers]) -> GraphNetwork:
 
 
 def graph_arrays_of(network: GraphNetwork) -> dict[str, Numbers]:
-    """Return the named arrays `graph_network_of` takes."""
+    """Return the named arrays that `graph_network_of` takes."""
     named: dict[str, Numbers] = {}
     for part, one in zip(GraphNetwork._fields, network, strict=True):
         named |= {
@@ -147,11 +175,11 @@ def _check_joints(network: GraphNetwork) -> None:
         )
 
 
-# -- what is known of tasks before they run ----------------------------------
+# -- static features -----------------------------------------------------------
 
 
 def task_features(problem: Problem, kind: str) -> Numbers:
-    """(n, features) of a problem's tasks, each about 0 to 1: see the names in the code."""
+    """Return the (n, features) of a problem's tasks, each about 0 to 1."""
     w, mean = problem.workflow, mean_durations(problem)
     scale = float(mean.mean()) if problem.n and mean.mean() > 0 else 1.0
     rank = upward_rank(problem)
@@ -188,42 +216,28 @@ def _ratio(values: FloatArray, over: FloatArray) -> FloatArray:
 
 
 class GraphState(NamedTuple):
-    """What a graph network knows of a workload, and where it works out its ratings. Tasks are numbered over all problems, as in `Sim`.
+    """Embeddings of a workload, and buffers for ratings. Tasks are global tasks, as in `Sim`."""
 
-    Attributes
-    ----------
-    order : (tasks,) all tasks, children before their parents
-    rank, mean : (tasks,) seconds: upward rank, mean duration
-    given : (tasks, features) what `task_features` says
-    base, embedding, part : (tasks, width) prepare(x), e, job_message([prepare(x), e])
-    path : (jobs,) seconds on the longest path of each job; left : (jobs,) mean seconds of its unfinished tasks; top : (jobs,) its highest
-        rank among ready tasks
-    job : (jobs, width) summaries y; whole : (1, width) z
-    seen : (instances, features) what is seen now of the ready tasks, in their order on the desk
-    score : (instances,) their ratings, in the same order
-    line, space : to work in
-    """
-
-    order: IntArray
-    rank: FloatArray
-    mean: FloatArray
-    given: Numbers
-    base: Numbers
-    embedding: Numbers
-    part: Numbers
-    path: FloatArray
-    left: FloatArray
-    top: FloatArray
-    job: Numbers
-    whole: Numbers
-    seen: Numbers
-    score: FloatArray
-    line: Numbers
-    space: Numbers
+    order: IntArray  # (tasks,) all tasks, children before their parents
+    rank: FloatArray  # (tasks,) upward rank, seconds
+    mean: FloatArray  # (tasks,) mean duration, seconds
+    given: Numbers  # (tasks, features) `task_features`
+    base: Numbers  # (tasks, width) prepare(x)
+    embedding: Numbers  # (tasks, width) e
+    part: Numbers  # (tasks, width) job_message([prepare(x), e])
+    path: FloatArray  # (jobs,) seconds on the longest path
+    left: FloatArray  # (jobs,) mean seconds of the unfinished tasks
+    top: FloatArray  # (jobs,) highest rank of the ready tasks
+    job: Numbers  # (jobs, width) summaries y
+    whole: Numbers  # (1, width) z
+    seen: Numbers  # (instances, features) present features of the ready tasks, in their order
+    score: FloatArray  # (instances,) their ratings, in the same order
+    line: Numbers  # working memory
+    space: Numbers  # working memory
 
 
-def make_board(workload: Workload, network: GraphNetwork, sim: Sim, kind: str) -> GraphState:
-    """Lay out the memory and embed every task."""
+def make_graph_state(workload: Workload, network: GraphNetwork, sim: Sim, kind: str) -> GraphState:
+    """Allocate the memory and embed every task."""
     problems, width = workload.problems, int(network.prepare.sizes[-1])
     starts = np.concatenate(([0], np.cumsum([p.n for p in problems]))).astype(np.int64)
     tasks, jobs = int(starts[-1]), workload.jobs
@@ -239,12 +253,12 @@ def make_board(workload: Workload, network: GraphNetwork, sim: Sim, kind: str) -
         given.shape[1] != network.prepare.sizes[0]
         or SEEN[kind] + 3 * width != network.score.sizes[0]
     ):
-        raise InvalidInput(f"this graph network does not read what a policy of kind '{kind}' sees")
+        raise InvalidInput(f"this graph network does not fit the features of kind '{kind}'")
 
     def single(*shape: int) -> Numbers:
         return np.zeros(shape, np.float32)
 
-    board = GraphState(
+    graph = GraphState(
         order=np.concatenate(
             [
                 np.zeros(0, np.int64),
@@ -267,19 +281,19 @@ def make_board(workload: Workload, network: GraphNetwork, sim: Sim, kind: str) -
         line=single(max(int(one.sizes[0]) for one in network)),
         space=single(2, max(int(one.sizes.max()) for one in network)),
     )
-    embed(sim, network, board)
-    return board
+    embed(sim, network, graph)
+    return graph
 
 
 # -- passes ------------------------------------------------------------------
 
 
 @njit_inline
-def _apply(network: Network, board: GraphState, out: Numbers) -> None:
-    """Run one part on `board.line`."""
-    row = forward(network, board.line[: network.sizes[0]], board.space)
+def _apply(network: Network, graph: GraphState, out: Numbers) -> None:
+    """Run one part on `graph.line`."""
+    row = forward(network, graph.line[: network.sizes[0]], graph.space)
     for k in range(len(out)):
-        out[k] = board.space[row, k]
+        out[k] = graph.space[row, k]
 
 
 @njit_inline
@@ -301,126 +315,130 @@ def _put_mean(line: Numbers, total: Numbers, count: int) -> None:
 
 
 @njit_noalloc
-def embed(sim: Sim, network: GraphNetwork, board: GraphState) -> None:
-    """Embed all tasks, children before parents; `part` serves as memory for messages on the way."""
-    width = board.base.shape[1]
-    for g in board.order:
-        own, total = board.embedding[g], board.whole[0]
-        _put(board.line, 0, board.given[g])
-        _apply(network.prepare, board, board.base[g])
+def embed(sim: Sim, network: GraphNetwork, graph: GraphState) -> None:
+    """Embed all tasks, children before parents; `part` holds the messages on the way."""
+    width = graph.base.shape[1]
+    for g in graph.order:
+        own, total = graph.embedding[g], graph.whole[0]
+        _put(graph.line, 0, graph.given[g])
+        _apply(network.prepare, graph, graph.base[g])
         first, last = sim.task[g].succ, sim.task[g + 1].succ
         own[:] = 0
         if first < last:
             total[:] = 0
             for e in range(first, last):
-                _add(total, board.part[sim.edge[e].target])
-            _put_mean(board.line, total, last - first)
-            _apply(network.update, board, own)
-        _add(own, board.base[g])
-        _put(board.line, 0, own)
-        _apply(network.message, board, board.part[g])
-    for g in board.order:
-        _put(board.line, 0, board.base[g])
-        _put(board.line, width, board.embedding[g])
-        _apply(network.job_message, board, board.part[g])
+                _add(total, graph.part[sim.edge[e].target])
+            _put_mean(graph.line, total, last - first)
+            _apply(network.update, graph, own)
+        _add(own, graph.base[g])
+        _put(graph.line, 0, own)
+        _apply(network.message, graph, graph.part[g])
+    for g in graph.order:
+        _put(graph.line, 0, graph.base[g])
+        _put(graph.line, width, graph.embedding[g])
+        _apply(network.job_message, graph, graph.part[g])
 
 
 @njit_noalloc
-def rate(sim: Sim, desk: PlacementBuffers, network: GraphNetwork, board: GraphState) -> None:
-    """Rate the ready tasks on the desk; the ratings are in `board.score`, in the order of `desk.ready`."""
-    _summarise(sim, network, board)
-    _look_closer(sim, desk, board)
-    width, seen = board.base.shape[1], board.seen.shape[1]
-    line = board.line
-    for k in range(desk.sizes[0]):
-        i = desk.ready[k]
-        _put(line, 0, board.seen[k])
-        _put(line, seen, board.embedding[task_of(sim, i)])
-        _put(line, seen + width, board.job[sim.inst[i].job])
-        _put(line, seen + 2 * width, board.whole[0])
-        board.score[k] = board.space[
-            forward(network.score, line[: network.score.sizes[0]], board.space), 0
+def rate(sim: Sim, buffers: PlacementBuffers, network: GraphNetwork, graph: GraphState) -> None:
+    """Rate the ready tasks; `graph.score` holds the ratings, in the order of `buffers.ready`."""
+    _summarise(sim, network, graph)
+    _describe_ready(sim, buffers, graph)
+    width, seen = graph.base.shape[1], graph.seen.shape[1]
+    line = graph.line
+    for k in range(buffers.count[0].ready):
+        i = buffers.ready[k]
+        _put(line, 0, graph.seen[k])
+        _put(line, seen, graph.embedding[task_of(sim, i)])
+        _put(line, seen + width, graph.job[sim.inst[i].job])
+        _put(line, seen + 2 * width, graph.whole[0])
+        graph.score[k] = graph.space[
+            forward(network.score, line[: network.score.sizes[0]], graph.space), 0
         ]
 
 
 @njit_inline
-def _summarise(sim: Sim, network: GraphNetwork, board: GraphState) -> None:
-    width = board.base.shape[1]
-    whole, count = board.whole[0], 0
+def _summarise(sim: Sim, network: GraphNetwork, graph: GraphState) -> None:
+    width = graph.base.shape[1]
+    whole, count = graph.whole[0], 0
     whole[:] = 0
     for j in range(len(sim.job) - 1):
         if sim.job[j].state != JOB_HERE:
             continue
-        total = board.job[j]
+        total = graph.job[j]
         total[:] = 0
-        board.left[j] = 0.0
+        graph.left[j] = 0.0
         for i in range(sim.job[j].first, sim.job[j + 1].first):
             if sim.inst[i].status != DONE:
                 g = i - sim.job[j].shift
-                _add(total, board.part[g])
-                board.left[j] += board.mean[g]
-        _put_mean(board.line, total, sim.job[j + 1].first - sim.job[j].first)
-        _apply(network.job_update, board, total)
-        _put(board.line, 0, total)
+                _add(total, graph.part[g])
+                graph.left[j] += graph.mean[g]
+        _put_mean(graph.line, total, sim.job[j + 1].first - sim.job[j].first)
+        _apply(network.job_update, graph, total)
+        _put(graph.line, 0, total)
         _add(
             whole,
-            board.space[forward(network.all_message, board.line[:width], board.space), :width],
+            graph.space[forward(network.all_message, graph.line[:width], graph.space), :width],
         )
         count += 1
-    _put_mean(board.line, whole, max(count, 1))
-    _apply(network.all_update, board, whole)
+    _put_mean(graph.line, whole, max(count, 1))
+    _apply(network.all_update, graph, whole)
 
 
 @njit_inline
-def _look_closer(sim: Sim, desk: PlacementBuffers, board: GraphState) -> None:
-    """Write down what is seen now of each ready task."""
-    now, ready, devices = sim.world[0].now, desk.sizes[0], len(desk.free)
+def _describe_ready(sim: Sim, buffers: PlacementBuffers, graph: GraphState) -> None:
+    """Fill in the present features of each ready task."""
+    now, ready, devices = sim.world[0].now, buffers.count[0].ready, len(buffers.free)
     here, left, idle = 0, 0.0, 0
     for j in range(len(sim.job) - 1):
         if sim.job[j].state == JOB_HERE:
             here += 1
-            left += board.left[j]
-            board.top[j] = 0.0
+            left += graph.left[j]
+            graph.top[j] = 0.0
     for d in range(devices):
-        idle += desk.idle[d]
+        idle += buffers.idle[d]
     top, mean = 0.0, 0.0
     for k in range(ready):
-        i = desk.ready[k]
+        i = buffers.ready[k]
         g, j = task_of(sim, i), sim.inst[i].job
-        top = max(top, board.rank[g])
-        board.top[j] = max(board.top[j], board.rank[g])
-        mean += board.mean[g] / ready
+        top = max(top, graph.rank[g])
+        graph.top[j] = max(graph.top[j], graph.rank[g])
+        mean += graph.mean[g] / ready
     for k in range(ready):
-        i = desk.ready[k]
+        i = buffers.ready[k]
         g, j = task_of(sim, i), sim.inst[i].job
-        seen, age = board.seen[k], now - sim.job[j].arrival
-        seen[0] = _part(board.rank[g], top)
-        seen[1] = _part(board.rank[g], board.top[j])
-        seen[2] = np.log(max(board.left[j], 1e-300) / max(left / here, 1e-300)) / 2
-        seen[3] = _part(age, age + board.path[j])
-        seen[4] = _part(board.mean[g], board.mean[g] + mean)
-        seen[5] = np.log1p(ready) / 4
-        seen[6] = idle / devices
-        seen[7] = np.log1p(here) / 3
-        seen[8] = _part(board.left[j] / devices, board.left[j] / devices + board.rank[g])
-        if len(seen) > 9:
-            _ask_deft(sim, desk, board, i, seen)
+        seen, age = graph.seen[k], now - sim.job[j].arrival
+        seen[FEATURE.rank] = _part(graph.rank[g], top)
+        seen[FEATURE.rank_in_job] = _part(graph.rank[g], graph.top[j])
+        seen[FEATURE.work] = np.log(max(graph.left[j], 1e-300) / max(left / here, 1e-300)) / 2
+        seen[FEATURE.age] = _part(age, age + graph.path[j])
+        seen[FEATURE.duration] = _part(graph.mean[g], graph.mean[g] + mean)
+        seen[FEATURE.ready] = np.log1p(ready) / 4
+        seen[FEATURE.idle] = idle / devices
+        seen[FEATURE.jobs] = np.log1p(here) / 3
+        seen[FEATURE.parallelism] = _part(
+            graph.left[j] / devices, graph.left[j] / devices + graph.rank[g]
+        )
+        if len(seen) > FEATURE.deft_span:
+            _describe_placement(sim, buffers, graph, i, seen)
 
 
 @njit_inline
-def _ask_deft(
-    sim: Sim, desk: PlacementBuffers, board: GraphState, instance: int, seen: Numbers
+def _describe_placement(
+    sim: Sim, buffers: PlacementBuffers, graph: GraphState, instance: int, seen: Numbers
 ) -> None:
     g = task_of(sim, instance)
-    seen[9:13] = 0
-    d, copy, finish = place(sim, instance, desk.free)
+    seen[FEATURE.deft_span :] = 0
+    d, copy, finish = place(sim, instance, buffers.free)
     if d < 0:
         return
     span = finish - sim.world[0].now
-    seen[9] = _part(span, span + board.mean[g])
-    seen[10] = desk.idle[d]
-    seen[11] = 1 if copy >= 0 else 0
-    seen[12] = _part(sim.task[g].work * sim.grid[sim.task[g].row, d] * sim.device[d].pace, span)
+    seen[FEATURE.deft_span] = _part(span, span + graph.mean[g])
+    seen[FEATURE.deft_idle] = buffers.idle[d]
+    seen[FEATURE.deft_copy] = 1 if copy >= 0 else 0
+    seen[FEATURE.deft_share] = _part(
+        sim.task[g].work * sim.grid[sim.task[g].row, d] * sim.device[d].pace, span
+    )
 
 
 @njit_inline
@@ -429,12 +447,14 @@ def _part(value: float, whole: float) -> float:
 
 
 @njit_noalloc
-def arrange(sim: Sim, desk: PlacementBuffers, network: GraphNetwork, board: GraphState) -> None:
-    """Order the ready tasks by rating, the highest first; ties by number."""
-    if desk.sizes[0] > 1:
-        rate(sim, desk, network, board)
-        for k in range(desk.sizes[0]):
-            desk.key[desk.ready[k]] = -board.score[k]
-        sort_ready(desk)
-        for k in range(desk.sizes[0]):
-            desk.key[desk.ready[k]] = 0.0  # what is ready next is first looked at by number
+def sort_by_rating(
+    sim: Sim, buffers: PlacementBuffers, network: GraphNetwork, graph: GraphState
+) -> None:
+    """Sort the ready tasks by rating, the highest first; ties by number."""
+    if buffers.count[0].ready > 1:
+        rate(sim, buffers, network, graph)
+        for k in range(buffers.count[0].ready):
+            buffers.key[buffers.ready[k]] = -graph.score[k]
+        sort_ready(buffers)
+        for k in range(buffers.count[0].ready):
+            buffers.key[buffers.ready[k]] = 0.0  # the next ready tasks are listed by number

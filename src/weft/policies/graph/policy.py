@@ -1,4 +1,4 @@
-"""Decima-DEFT and Lachesis: a graph network picks the task, DEFT the device. Shipped by name; loading runs no code."""
+"""Decima-DEFT and Lachesis: a graph network picks the task, DEFT the device."""
 
 from __future__ import annotations
 
@@ -12,15 +12,21 @@ from weft.formats.model_file import Model, find_model, read_model, save_model
 from weft.formats.parsing.record import Record
 from weft.formats.parsing.source import naming
 from weft.model import Workload
-from weft.policies.graph.deft import DeftPolicy, PlacementBuffers, carry_out, dispatch, look
+from weft.policies.graph.deft import (
+    DeftPolicy,
+    PlacementBuffers,
+    commit_decisions,
+    dispatch,
+    observe,
+)
 from weft.policies.graph.network import (
     GraphNetwork,
     GraphState,
-    arrange,
     graph_arrays_of,
     graph_network_of,
     layer_sizes,
-    make_board,
+    make_graph_state,
+    sort_by_rating,
 )
 from weft.policies.policy import POLICIES, bundled_policy, register_kind
 from weft.sim.kernel.events import MOMENT, advance
@@ -42,10 +48,10 @@ class TrainedGraph:
 
 
 class GraphPolicy(DeftPolicy):
-    """Ready tasks by the rating of a graph network, the highest first, each placed by DEFT.
+    """Place ready tasks by DEFT, in the order of their rating by a graph network.
 
-    Ratings are made once a moment. A network trained with softmax choices picks without replacement; taking the highest first is its
-    most probable order.
+    Ratings are made once per moment. A network trained with softmax choices picks without
+    replacement; the order by rating is its most probable order.
     """
 
     def __init__(self, learned: TrainedGraph) -> None:
@@ -55,38 +61,35 @@ class GraphPolicy(DeftPolicy):
     def begin(self, workload: Workload, *, seed: int = 0) -> None:
         """Embed every task."""
         super().begin(workload, seed=seed)
-        self._board = make_board(
-            workload, self.learned.network, self._mirror.sim, self.learned.kind
-        )
-        self._mirror.desk.key[:] = 0.0
+        sim, learned = self._tables.sim, self.learned
+        self._graph = make_graph_state(workload, learned.network, sim, learned.kind)
+        self._buffers.key[:] = 0.0
 
-    def _order(self) -> None:
-        _arrange_and_dispatch(
-            self._mirror.sim, self._mirror.desk, self.learned.network, self._board
-        )
+    def _place(self) -> None:
+        _rate_and_dispatch(self._tables.sim, self._buffers, self.learned.network, self._graph)
 
     def live(self, sim: Sim) -> int:
-        """Play a simulation to its end inside compiled code; the same decisions as `decide`."""
-        return int(_play(sim, self._mirror.desk, self.learned.network, self._board))
+        """Make all decisions of a simulation in compiled code; the same ones as `decide`."""
+        return int(_run(sim, self._buffers, self.learned.network, self._graph))
 
 
 @njit_noalloc
-def _arrange_and_dispatch(
-    sim: Sim, desk: PlacementBuffers, network: GraphNetwork, board: GraphState
+def _rate_and_dispatch(
+    sim: Sim, buffers: PlacementBuffers, network: GraphNetwork, graph: GraphState
 ) -> None:
-    arrange(sim, desk, network, board)
-    dispatch(sim, desk)
+    sort_by_rating(sim, buffers, network, graph)
+    dispatch(sim, buffers)
 
 
 @njit_noalloc
-def _play(sim: Sim, desk: PlacementBuffers, network: GraphNetwork, board: GraphState) -> int:
+def _run(sim: Sim, buffers: PlacementBuffers, network: GraphNetwork, graph: GraphState) -> int:
     while True:
         answer = advance(sim)
         if answer != MOMENT:
             return answer
-        if sim.world[0].ready > 0 and look(sim, desk):
-            _arrange_and_dispatch(sim, desk, network, board)
-            carry_out(sim, desk)
+        if sim.world[0].ready > 0 and observe(sim, buffers):
+            _rate_and_dispatch(sim, buffers, network, graph)
+            commit_decisions(sim, buffers)
 
 
 # -- as a model ----------------------------------------------------------------

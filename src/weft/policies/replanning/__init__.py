@@ -1,0 +1,28 @@
+"""List scheduling of all uncommitted tasks at every event, by weights.
+
+- `weights`: named weights of ranks, job keys and device scores
+- `state`: state of one plan
+- `feedback`: busy devices, and observed against estimated durations
+- `placement`: one plan, by weights
+- `affinity`: jobs that stay on one node or device
+- `incumbent`: a plan that is kept and improved by local search
+- `switch`: network that decides whether to keep the incumbent
+- `portfolio`: several plans, of which the best is followed
+- `policy`: the policies
+- `static_heft`: HEFT, planned once per job
+- `files`: trained policies on disk
+"""
+
+__all__ = [
+    "affinity",
+    "feedback",
+    "files",
+    "incumbent",
+    "placement",
+    "policy",
+    "portfolio",
+    "state",
+    "static_heft",
+    "switch",
+    "weights",
+]

@@ -1,59 +1,64 @@
-"""Whether to keep a plan or to make plans anew: what a Q-network is told of the world, and what it says; compiled.
+"""Network that decides whether to keep the incumbent plan or to plan again; compiled.
 
-Either is an option (Sutton, Precup and Singh 1999): a way to go on until the end. Its value is what comes of that; one option is left
-where the other is worth more (their section 4, interruption). Where costs are as they were said to be, a plan that is kept and bettered
-wins; where they are not, or where jobs keep coming, one made anew from what is known now does. How far the world can be relied upon
-shows in what has been observed.
+Either is an option (Sutton, Precup and Singh 1999): a way to go on until the end, whose value is
+the outcome. An option is interrupted where the other one has the higher value (their section 4).
+With reliable costs an incumbent that is improved wins; with unreliable costs, or while jobs keep
+arriving, a new plan does. The observations show how reliable the costs are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from weft.model import Workload
 from weft.model.columns import FloatArray
-from weft.policies.replanning.placement import PlanState
+from weft.policies.replanning.state import PlanState
 from weft.policies.two_stage.q_network import Numbers, QNetwork, q_network, q_value
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.ranks import mean_transfer
 from weft.sim.kernel.tables import JOB_HERE, Sim
 
-TOLD = (
-    "keep",  # 1: what keeping a plan is worth is asked for; 0: what making plans anew is
-    "kept",  # 1: a plan is being kept
-    "noise",  # root mean square of log(observed / estimated duration)
-    "bias",  # the same of its means by task kind and device kind
-    "observed",  # the logarithm of how many that was
-    "slowed",  # share of the devices that are slower than usual
-    "down",  # share of the devices that are down
-    "jobs",  # the logarithm of how many are here
-    "left",  # the logarithm of their tasks that are not done, for each device
-    "share",  # of their tasks that are not done, on average
-    "moving",  # the logarithm of what an edge takes to move on average, over what a task takes
-    "ready",  # tasks for each device
-    "devices",
-    "coming",  # share of the jobs that had not been there when the first ones came
-)
-"""What the network is told."""
+
+class SwitchFeatures(NamedTuple):
+    """Places of the features of an option."""
+
+    keep: int  # 1: the value of keeping the incumbent; 0: that of planning again
+    kept: int  # 1: an incumbent is kept now
+    noise: int  # root mean square of log(observed / estimated duration)
+    bias: int  # the same of its means by task kind and device kind
+    observed: int  # logarithm of the number of observations
+    slowed: int  # share of the devices that are slower than usual
+    down: int  # share of the devices that are down
+    jobs: int  # logarithm of the number of jobs present
+    left: int  # logarithm of their unfinished tasks per device
+    share: int  # mean share of their tasks that is unfinished
+    moving: int  # logarithm of mean transfer time / mean duration
+    ready: int  # ready tasks per device
+    devices: int
+    coming: int  # share of the jobs that arrived after the first ones
 
 
-def plan_judge(arrays: Mapping[str, NDArray[Any]]) -> QNetwork:
-    """The network of named arrays."""
-    return q_network(arrays, networks=1, features=len(TOLD))
+FEATURE = SwitchFeatures(*range(len(SwitchFeatures._fields)))
+FEATURES = SwitchFeatures._fields
 
 
-def no_judge() -> QNetwork:
-    """A network that says nothing."""
+def switch_network(arrays: Mapping[str, NDArray[Any]]) -> QNetwork:
+    """Make the network of named arrays."""
+    return q_network(arrays, networks=1, features=len(FEATURES))
+
+
+def no_switch_network() -> QNetwork:
+    """Make an empty network, which decides nothing."""
     shapes: tuple[tuple[int, ...], ...] = ((1, 0, 0), (1, 0), (1, 0, 0), (1, 0), (1, 0), (2, 0))
     return QNetwork(*(np.zeros(shape, np.float32) for shape in shapes))
 
 
-def log_moving(workload: Workload, mean: FloatArray) -> float:
-    """What the network is told of transfers, from the mean durations of the tasks."""
+def transfer_feature(workload: Workload, mean: FloatArray) -> float:
+    """Return the feature `moving`, from the mean durations of the tasks."""
     latency, per_byte = mean_transfer(workload.problems[0])
     data = np.concatenate([problem.workflow.data for problem in workload.problems])
     if not len(data) or not len(mean):
@@ -63,17 +68,16 @@ def log_moving(workload: Workload, mean: FloatArray) -> float:
 
 
 @njit_noalloc
-def prefers_keeping(
-    sim: Sim, desk: PlanState, judge: QNetwork, told: Numbers, known: FloatArray, keeping: int
-) -> bool:
-    """Whether keeping a plan looks better than making plans anew, by more than the caution."""
-    describe_world(sim, desk, known[1], keeping, told)
-    return bool(q_value(judge, 0, told[1]) > q_value(judge, 0, told[0]) + known[0])
+def prefers_incumbent(network: QNetwork, features: Numbers, margin: float) -> bool:
+    """Return whether keeping the incumbent beats planning again by more than `margin`."""
+    return bool(q_value(network, 0, features[1]) > q_value(network, 0, features[0]) + margin)
 
 
 @njit_noalloc
-def describe_world(sim: Sim, desk: PlanState, moving: float, keeping: int, told: Numbers) -> None:
-    """Fill in what is told of both options."""
+def describe_options(
+    sim: Sim, plan: PlanState, moving: float, keep: int, features: Numbers
+) -> None:
+    """Fill in the features of both options."""
     p, jobs, left, share, slowed, down, later = len(sim.device), 0, 0, 0.0, 0, 0, 0
     for j in range(len(sim.job) - 1):
         if sim.job[j].state == JOB_HERE:
@@ -83,35 +87,35 @@ def describe_world(sim: Sim, desk: PlanState, moving: float, keeping: int, told:
             later += 1 if sim.job[j].arrival > sim.job[0].arrival else 0
     for d in range(p):
         slowed += 1 if 1.0 < sim.device[d].pace < np.inf else 0
-        down += 1 if desk.free[d] == np.inf else 0
-    count, square, bias = _observed(desk)
+        down += 1 if plan.device[d].free == np.inf else 0
+    count, square, bias = _observed(plan)
     for option in range(2):
-        f = told[option]
-        f[0], f[1] = option, keeping
-        f[2] = np.sqrt(square / max(count, 1.0))
-        f[3] = np.sqrt(bias / max(count, 1.0))
-        f[4] = np.log(1.0 + count) / 5.0
-        f[5], f[6] = slowed / p, down / p
-        f[7] = np.log(max(jobs, 1)) / 3.0
-        f[8] = np.log(1.0 + left / p) / 3.0
-        f[9] = share / max(jobs, 1)
-        f[10] = moving
-        f[11] = min(sim.world[0].ready / p, 4.0) / 4.0
-        f[12] = p / 10.0
-        f[13] = later / max(jobs, 1)
+        f = features[option]
+        f[FEATURE.keep], f[FEATURE.kept] = option, keep
+        f[FEATURE.noise] = np.sqrt(square / max(count, 1.0))
+        f[FEATURE.bias] = np.sqrt(bias / max(count, 1.0))
+        f[FEATURE.observed] = np.log(1.0 + count) / 5.0
+        f[FEATURE.slowed], f[FEATURE.down] = slowed / p, down / p
+        f[FEATURE.jobs] = np.log(max(jobs, 1)) / 3.0
+        f[FEATURE.left] = np.log(1.0 + left / p) / 3.0
+        f[FEATURE.share] = share / max(jobs, 1)
+        f[FEATURE.moving] = moving
+        f[FEATURE.ready] = min(sim.world[0].ready / p, 4.0) / 4.0
+        f[FEATURE.devices] = p / 10.0
+        f[FEATURE.coming] = later / max(jobs, 1)
 
 
 @njit_inline
-def _observed(desk: PlanState) -> tuple[float, float, float]:
-    """How many durations were observed, the sum of the squares of their log ratios, and that part of it that kinds account for."""
+def _observed(plan: PlanState) -> tuple[float, float, float]:
+    """Return number and squared log ratios of observations, and the part that kinds explain."""
     count, square, bias = 0.0, 0.0, 0.0
-    for d in range(len(desk.alike)):
-        first = True  # devices of a kind share what was observed: it counts once
+    for d in range(len(plan.device)):
+        first = True  # devices of a kind share their observations: they count once
         for other in range(d):
-            first = first and desk.alike[other] != desk.alike[d]
+            first = first and plan.device[other].kind != plan.device[d].kind
         if first:
-            for kind in range(len(desk.seen)):
-                seen = desk.seen[kind, d]
-                count, square = count + seen[1], square + seen[2]
-                bias += seen[0] * seen[0] / max(seen[1], 1.0)
+            for kind in range(len(plan.pair)):
+                pair = plan.pair[kind, d]
+                count, square = count + pair.count, square + pair.square_sum
+                bias += pair.log_sum * pair.log_sum / max(pair.count, 1.0)
     return count, square, bias

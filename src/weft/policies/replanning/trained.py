@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -10,12 +11,12 @@ from weft.errors import InvalidInput
 from weft.formats.model_file import Model, Numbers
 from weft.formats.parsing.record import Record, shown
 from weft.policies.policy import POLICIES, bundled_policy, register_kind
-from weft.policies.replanning.policy import ReplanningPolicy
-from weft.policies.replanning.portfolio import SIGHT
-from weft.policies.two_stage.policy import MOVES, SwitchPolicy, TwoStageDqn
+from weft.policies.replanning.policy import ReplanningPolicy, SwitchPolicy
+from weft.policies.replanning.portfolio import MOVES, WINDOW, PlanOptions
+from weft.policies.two_stage.policy import TwoStageDqn
 
 REPLANNING, SWITCH, TWO_STAGE = "replanning", "replan-switch", "two-stage-dqn"
-KEYS = ("weights", "window", "challengers", "affinity")
+KEYS = ("weights", "window", "contenders", "affinity")
 
 
 def replanning_model(
@@ -24,8 +25,8 @@ def replanning_model(
     weights: Sequence[Mapping[str, float]],
     *,
     kind: str = REPLANNING,
-    window: int = SIGHT,
-    challengers: int = 1,
+    window: int = WINDOW,
+    contenders: int = 1,
     affinity: bool = False,
     arrays: Mapping[str, Numbers] | None = None,
     training: Mapping[str, Any] | None = None,
@@ -34,13 +35,13 @@ def replanning_model(
     """Return a replanning policy as a model to be written.
 
     `weights` are the sets of weights it plans with, `window` the tasks planned per 16 devices,
-    `challengers` the plans compared with the incumbent, and `affinity` whether jobs may be kept in
+    `contenders` the plans compared with the incumbent, and `affinity` whether jobs may be kept in
     a group of devices. A switch has `margin` and `moves` too.
     """
     own = {
         "weights": [dict(one) for one in weights],
         "window": window,
-        "challengers": challengers,
+        "contenders": contenders,
         "affinity": affinity,
         **settings,
     }
@@ -54,8 +55,8 @@ def replanning_model(
     )
 
 
-def _options(settings: Record) -> dict[str, Any]:
-    for key, least in (("window", 1), ("challengers", 0)):
+def _options(settings: Record) -> PlanOptions:
+    for key, least in (("window", 1), ("contenders", 0)):
         number = settings.raw(key)
         if type(number) is not int or not least <= number <= 10**9:
             raise InvalidInput(f"{key} is {shown(number)}; it must be a whole number from {least}")
@@ -63,11 +64,11 @@ def _options(settings: Record) -> dict[str, Any]:
         raise InvalidInput(
             f"affinity is {shown(settings.raw('affinity'))}; it must be true or false"
         )
-    return {
-        "most": settings.raw("window"),
-        "challengers": settings.raw("challengers"),
-        "homes": settings.raw("affinity"),
-    }
+    return PlanOptions(
+        window=settings.raw("window"),
+        contenders=settings.raw("contenders"),
+        affinity=settings.raw("affinity"),
+    )
 
 
 def _weights(settings: Record) -> list[dict[str, float]]:
@@ -96,7 +97,7 @@ def replanning_of(model: Model) -> ReplanningPolicy:
     """Build a replanning policy from its model."""
     settings = Record(dict(model.settings))
     settings.only(KEYS)
-    return ReplanningPolicy(model.name, _weights(settings), **_options(settings))
+    return ReplanningPolicy(model.name, _weights(settings), _options(settings))
 
 
 @register_kind(SWITCH)
@@ -106,14 +107,8 @@ def switch_of(model: Model) -> SwitchPolicy:
     settings.only((*KEYS, "margin", "moves"))
     margin = float(settings.floats("margin").reshape(())) if "margin" in settings else 0.0
     moves = _moves(settings.raw("moves")) if "moves" in settings else MOVES
-    return SwitchPolicy(
-        model.name,
-        model.arrays,
-        _weights(settings),
-        moves=moves,
-        caution=margin,
-        **_options(settings),
-    )
+    options = replace(_options(settings), moves=moves)
+    return SwitchPolicy(model.name, model.arrays, _weights(settings), options, margin=margin)
 
 
 @register_kind(TWO_STAGE)
@@ -121,7 +116,7 @@ def two_stage_of(model: Model) -> TwoStageDqn:
     """Build the two-stage DQN from its model."""
     settings = Record(dict(model.settings))
     settings.only(KEYS)
-    return TwoStageDqn(model.name, model.arrays, _weights(settings), **_options(settings))
+    return TwoStageDqn(model.name, model.arrays, _weights(settings), _options(settings))
 
 
 @POLICIES.register("portfolio-makespan", family="replanning")

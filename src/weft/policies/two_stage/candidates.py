@@ -1,14 +1,17 @@
-"""The decision process of the DQN scheduler, compiled: which ready task, then which device; or neither.
+"""Candidates of the two-stage scheduler: which ready task, then which device; compiled.
 
-At a moment with an idle device and a ready task, everything in sight is planned (`policies/replanning/placement.py`). Then turns follow. A *task
-turn* offers the ready tasks that an idle device can run, and to wait, which ends the moment (where something is at work). A *device turn*
-offers the idle devices that can run the chosen task, and to hold it, which sets it aside for this moment. There are as many candidates
-as there are; each is described by `FEATURES` numbers, and scored with shared weights. The numbers say what the plan thinks of the
-candidate, so that following the plan is easy to learn.
+At an event with an idle device and a ready task, all tasks in the window are planned
+(`policies/replanning/placement.py`). Then decisions follow, in two stages. A *task decision* has as
+candidates the ready tasks that an idle device can run, and to wait, which ends the moment (if a
+device is busy). A *device decision* has as candidates the idle devices that can run the chosen
+task, and to hold the task, which removes it from this moment. The number of candidates varies; each
+has the same number of features, and is scored with shared weights. The features describe the
+candidate by the plan, so that following the plan is easy to learn.
 
-The reward of a moment is the change of the expected completion times, summed over the jobs present, in mean paths: minus what the plan of
-the next moment promises later than the last one did. Along a run these add up to minus (completion - first promise): the document's
-elapsed time, with the promise as a potential (Ng, Harada and Russell 1999, section 3). The document's own terms are there too.
+The reward of a moment is the change of the predicted completion times, summed over the jobs
+present, in mean critical paths. Along a run it adds up to minus (completion - first prediction):
+the elapsed time, with the prediction as a potential (Ng, Harada and Russell 1999, section 3). The
+reward terms of the source document are available too.
 """
 
 from __future__ import annotations
@@ -19,355 +22,421 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.model.columns import FloatArray, IntArray
-from weft.policies.replanning.placement import (
-    RANK,
-    PlanState,
-    any_idle,
-    note_arrivals,
-    promised_finish,
-)
-from weft.policies.replanning.portfolio import FOLLOWED, Plans, desk_at, note_moment, plan_anew
-from weft.sim.kernel.commit import is_idle
+from weft.policies.replanning.placement import compute_arrivals, predicted_finish
+from weft.policies.replanning.portfolio import Portfolio, observe, replan
+from weft.policies.replanning.state import PlanState, plan_at
+from weft.policies.replanning.weights import W
+from weft.sim.kernel.commit import any_idle, is_idle
 from weft.sim.kernel.events import MOMENT, advance
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.queues import task_of
-from weft.sim.kernel.tables import JOB_HERE, READY, Sim
+from weft.sim.kernel.records import record
+from weft.sim.kernel.tables import JOB_HERE, READY, Sim, Table
 
-FEATURES = 16
-"""Numbers that describe a candidate, of either turn."""
 TASK, DEVICE = 0, 1
-"""Kinds of turn."""
+"""Stages of a decision."""
 
-REWARDS = ("promise", "elapsed", "idle", "imbalance", "late", "energy")
-"""What a turn is worth, in mean paths: the change of promises (see above); the terms of the document, never above zero (elapsed time; that
-times the share of idle devices, times the standard deviation of being busy, times the jobs past their deadline); and the power that busy
-devices draw, as a share of all."""
-PROMISE, ELAPSED, IDLE, IMBALANCE, LATE, ENERGY = range(6)
+
+class TaskFeatures(NamedTuple):
+    """Places of the features of a candidate task, or of waiting."""
+
+    planned: int  # 1: the plan starts it now
+    delay: int  # planned start; of waiting, the next end of a running task
+    rank: int  # relative to the highest
+    urgency: int  # key of the job and rank, below the highest
+    duration: int  # logarithm, relative to the mean of the ready tasks
+    least: int  # least / mean duration
+    later: int  # earliest finish on an idle device, after the planned one
+    children: int
+    slack: int  # seconds to the deadline
+    age: int  # of the job
+    left: int  # share of the job that is unfinished
+    ready: int  # ready tasks per device
+    idle: int  # share of the devices that are idle
+    jobs: int  # number of jobs present
+    none: int  # 1: wait
+    one: int
+
+
+class DeviceFeatures(NamedTuple):
+    """Places of the features of a candidate device, or of holding the task."""
+
+    planned: int  # 1: the plan starts the task there now
+    chosen: int  # 1: the plan has the task there; of holding, the delay of the planned start
+    later: int  # finish there, after the planned one
+    wait: int  # for inputs
+    longer: int  # its duration there above the least one
+    ahead: int  # optimistic remainder there, against that on the planned device
+    delays: int  # how long the first planned task of the device would wait
+    other_rank: int  # of that task, relative to the rank of this one
+    other_ready: int  # 1: that task is ready
+    slowed: int  # present slowdown of the device
+    bias: int  # expected / estimated duration
+    ready: int
+    idle: int
+    jobs: int
+    none: int  # 1: hold
+    one: int
+
+
+FEATURES = len(TaskFeatures._fields)
+OF_TASK, OF_DEVICE = TaskFeatures(*range(FEATURES)), DeviceFeatures(*range(FEATURES))
+OWN_FEATURES = OF_TASK.ready
+"""The first features differ between the candidates of a decision; those from here on do not."""
+
+
+class Rewards(NamedTuple):
+    """Places of the reward terms, in mean critical paths; all but the first are at most zero."""
+
+    promise: int  # minus the change of the predicted completions, see above
+    elapsed: int  # minus the elapsed time; the next three are factors of it
+    idle: int  # share of idle devices
+    imbalance: int  # standard deviation of being busy over the devices
+    late: int  # jobs past their deadline
+    energy: int  # power of the busy devices, as a share of all
+
+
+REWARD = Rewards(*range(len(Rewards._fields)))
+REWARDS = Rewards._fields
 
 Features = NDArray[np.float32]
 
+CANDIDATES_STATE = record("", "stage task count ready idle busy jobs")
+# stage of the decision; the chosen task; candidates; ready tasks; idle and busy devices; jobs
+# present
 
-class Turn(NamedTuple):
-    """Whose turn it is, and what is offered."""
 
-    state: IntArray  # (7,) kind of turn, chosen task, candidates, ready tasks, idle devices, devices at work, jobs here
-    ready: IntArray  # (instances,) ready tasks not set aside
+class Candidates(NamedTuple):
+    """The decision that is due, and its candidates."""
+
+    state: Table  # (1,)
+    ready: IntArray  # (instances,) ready tasks that are not held
     idle: IntArray  # (p,) 1: idle
-    offer: IntArray  # (most candidates,) a task or a device; -1: wait, or hold
+    item: IntArray  # (most candidates,) a task or a device; -1: wait, or hold
     feature: Features  # (most candidates, FEATURES)
-    promise: FloatArray  # (jobs, 2) expected finish by the last plan and by this one
-    reward: FloatArray  # (6,) since the last turn, by `REWARDS`
+    predicted: FloatArray  # (jobs,) finish by the last plan; NaN: not present
+    reward: FloatArray  # (rewards,) since the last decision
 
 
-def make_turn(sim: Sim) -> Turn:
-    """Room for the turns of a simulation."""
+def make_candidates(sim: Sim) -> Candidates:
+    """Allocate the candidates of a simulation."""
     instances, p, jobs = len(sim.inst), len(sim.device), len(sim.job) - 1
     most = max(instances, p) + 1
-    return Turn(
-        state=np.zeros(7, np.int64),
+    return Candidates(
+        state=np.zeros(1, CANDIDATES_STATE),
         ready=np.zeros(max(instances, 1), np.int64),
         idle=np.zeros(p, np.int64),
-        offer=np.zeros(most, np.int64),
+        item=np.zeros(most, np.int64),
         feature=np.zeros((most, FEATURES), np.float32),
-        promise=np.full((jobs, 2), np.nan),
+        predicted=np.full(jobs, np.nan),
         reward=np.zeros(len(REWARDS)),
     )
 
 
-# -- when a turn is due -------------------------------------------------------
+# -- decisions ---------------------------------------------------------------------
 
 
 @njit_noalloc
-def next_turn(sim: Sim, plans: Plans, turn: Turn) -> int:
-    """Go on to the next turn, living moments as needed; answers as `advance` does."""
-    turn.reward[:] = 0.0
+def next_decision(sim: Sim, portfolio: Portfolio, candidates: Candidates) -> int:
+    """Advance to the next decision; return what `advance` does."""
+    candidates.reward[:] = 0.0
     while True:
-        if offer(sim, plans, turn):
+        if enumerate_candidates(sim, portfolio, candidates):
             return MOMENT
-        desk = desk_at(plans.stack, plans.contest[FOLLOWED])
-        busy, drawn, before = _at_work(sim, desk), _power(sim, desk), sim.world[0].now
+        plan = plan_at(portfolio.stack, portfolio.state[0].followed)
+        busy, power, before = _busy_share(sim), _power_share(sim, plan), sim.world[0].now
         answer = advance(sim)
-        _account(sim, desk, turn, sim.world[0].now - before, busy, drawn)
+        _reward_time(sim, plan, candidates, sim.world[0].now - before, busy, power)
         if answer != MOMENT:
-            _reward(sim, desk, turn)
+            _reward_prediction(sim, plan, candidates)
             return answer
         if sim.world[0].ready == 0 or not any_idle(sim):
             continue
-        note_moment(sim, plans)
-        _reward(sim, desk_at(plans.stack, plan_anew(sim, plans)), turn)
-        _note_ready(sim, plans, turn)
+        observe(sim, portfolio)
+        followed = plan_at(portfolio.stack, replan(sim, portfolio))
+        _reward_prediction(sim, followed, candidates)
+        _list_ready(sim, portfolio, candidates)
 
 
 @njit_noalloc
-def _note_ready(sim: Sim, plans: Plans, turn: Turn) -> None:
-    """List what is ready, in no certain order, and which devices are idle."""
+def _list_ready(sim: Sim, portfolio: Portfolio, candidates: Candidates) -> None:
+    """List the ready tasks, in any order, and the idle devices."""
     count, idle = 0, 0
     for kind in range(len(sim.kind)):
         for k in range(sim.kind[kind].ready):
-            turn.ready[count] = sim.inst[sim.kind[kind].pool + k].pool
+            candidates.ready[count] = sim.inst[sim.kind[kind].pool + k].pool
             count += 1
     for d in range(len(sim.device)):
-        turn.idle[d] = 1 if is_idle(sim, d) else 0
-        idle += turn.idle[d]
-    begin_turns(sim, plans, turn, count, idle)
+        candidates.idle[d] = 1 if is_idle(sim, d) else 0
+        idle += candidates.idle[d]
+    begin_moment(sim, portfolio, candidates, count, idle)
 
 
 @njit_noalloc
-def begin_turns(sim: Sim, plans: Plans, turn: Turn, ready: int, idle: int) -> None:
-    """The first turn of a moment, with `turn.ready` and `turn.idle` filled in."""
-    turn.state[0], turn.state[3], turn.state[4], turn.state[5] = TASK, ready, idle, 0
+def begin_moment(
+    sim: Sim, portfolio: Portfolio, candidates: Candidates, ready: int, idle: int
+) -> None:
+    """Start with a task decision; `candidates.ready` and `candidates.idle` are filled in."""
+    state = candidates.state[0]
+    state.stage, state.ready, state.idle, state.busy, state.jobs = TASK, ready, idle, 0, 0
     for d in range(len(sim.device)):
-        turn.state[5] += 1 if plans.stack.busy[0, d] >= 0 else 0
-    turn.state[6] = 0
+        state.busy += 1 if portfolio.stack.device[0, d].busy >= 0 else 0
     for j in range(len(sim.job) - 1):
-        turn.state[6] += 1 if sim.job[j].state == JOB_HERE else 0
+        state.jobs += 1 if sim.job[j].state == JOB_HERE else 0
 
 
 @njit_noalloc
-def take_turn(turn: Turn, choice: int) -> tuple[int, int]:
-    """Take a candidate. Returns the task and the device to commit, or (-1, -1)."""
-    chosen = turn.offer[choice]
-    if turn.state[0] == TASK:
+def apply(candidates: Candidates, choice: int) -> tuple[int, int]:
+    """Take a candidate; return the task and the device to commit, or (-1, -1)."""
+    chosen, state = candidates.item[choice], candidates.state[0]
+    if state.stage == TASK:
         if chosen < 0:
-            turn.state[3] = 0  # the moment is over
+            state.ready = 0  # the moment is over
         else:
-            turn.state[0], turn.state[1] = DEVICE, chosen
+            state.stage, state.task = DEVICE, chosen
         return -1, -1
-    turn.state[0] = TASK
-    task = turn.state[1]
-    _set_aside(turn, task)
+    state.stage = TASK
+    _remove_ready(candidates, state.task)
     if chosen < 0:
         return -1, -1
-    turn.idle[chosen] = 0
-    turn.state[4] -= 1
-    turn.state[5] += 1
-    return task, chosen
+    candidates.idle[chosen] = 0
+    state.idle -= 1
+    state.busy += 1
+    return state.task, chosen
 
 
 @njit_inline
-def _set_aside(turn: Turn, task: int) -> None:
-    at, count = 0, turn.state[3]
-    for k in range(count):
-        if turn.ready[k] != task:
-            turn.ready[at] = turn.ready[k]
+def _remove_ready(candidates: Candidates, task: int) -> None:
+    at = 0
+    for k in range(candidates.state[0].ready):
+        if candidates.ready[k] != task:
+            candidates.ready[at] = candidates.ready[k]
             at += 1
-    turn.state[3] = at
+    candidates.state[0].ready = at
 
 
-# -- what is offered ----------------------------------------------------------
+# -- candidates --------------------------------------------------------------------
 
 
 @njit_noalloc
-def offer(sim: Sim, plans: Plans, turn: Turn) -> bool:
-    """Fill in the candidates of the turn, as the plan that is followed sees them; False when there is nothing to decide in this moment."""
-    if turn.state[3] == 0 or turn.state[4] == 0:
+def enumerate_candidates(sim: Sim, portfolio: Portfolio, candidates: Candidates) -> bool:
+    """Fill in the candidates, by the plan that is followed; False if nothing is left to decide."""
+    state, followed = candidates.state[0], portfolio.state[0].followed
+    if state.ready == 0 or state.idle == 0:
         return False
-    desk = desk_at(plans.stack, plans.contest[FOLLOWED])
-    if turn.state[0] == DEVICE:
-        turn.state[2] = _offer_devices(sim, desk, turn)
+    plan = plan_at(portfolio.stack, followed)
+    if state.stage == DEVICE:
+        state.count = _candidate_devices(sim, plan, candidates)
         return True
-    turn.state[2] = _offer_tasks(sim, desk, turn, plans.weights[plans.contest[FOLLOWED]])
-    return bool(turn.state[2] > 0)
+    state.count = _candidate_tasks(sim, plan, candidates, portfolio.weights[followed])
+    return bool(state.count > 0)
 
 
 @njit_inline
-def _offer_tasks(sim: Sim, desk: PlanState, turn: Turn, weights: FloatArray) -> int:
+def _urgency(sim: Sim, plan: PlanState, weights: FloatArray, i: int) -> float:
+    rank = plan.task[task_of(sim, i)].rank
+    return float(plan.job[sim.inst[i].job].key + weights[W.rank] * rank)
+
+
+@njit_inline
+def _candidate_tasks(sim: Sim, plan: PlanState, candidates: Candidates, weights: FloatArray) -> int:
     now, p, count = sim.world[0].now, len(sim.device), 0
-    highest, rank, seconds, ready = -np.inf, 1e-300, 0.0, turn.state[3]
+    highest, rank, seconds, ready = -np.inf, 1e-300, 0.0, candidates.state[0].ready
     for k in range(ready):
-        g = task_of(sim, turn.ready[k])
-        rank = max(rank, desk.rank[g])
-        seconds += desk.mean[g] / ready
-        highest = max(
-            highest, desk.job[sim.inst[turn.ready[k]].job, 3] + weights[RANK] * desk.rank[g]
-        )
+        g = task_of(sim, candidates.ready[k])
+        rank = max(rank, plan.task[g].rank)
+        seconds += plan.task[g].mean / ready
+        highest = max(highest, _urgency(sim, plan, weights, candidates.ready[k]))
     for k in range(ready):
-        i = turn.ready[k]
+        i = candidates.ready[k]
         g, job = task_of(sim, i), sim.inst[i].job
         soonest = np.inf
-        note_arrivals(sim, desk, i)
+        compute_arrivals(sim, plan, i)
         for d in range(p):
-            if turn.idle[d] == 1 and sim.grid[sim.task[g].row, d] < np.inf:
-                soonest = min(soonest, _finish_there(sim, desk, i, d))
+            if candidates.idle[d] == 1 and sim.grid[sim.task[g].row, d] < np.inf:
+                soonest = min(soonest, _finish_there(sim, plan, i, d))
         if soonest == np.inf:
             continue
-        mean, f = max(desk.mean[g], 1e-300), turn.feature[count]
-        where = desk.device[i]
-        f[0] = 1.0 if where >= 0 and desk.first[where] == i and turn.idle[where] == 1 else 0.0
-        f[1] = _within((desk.start[i] - now) / mean, 0.0, 5.0)
-        f[2] = desk.rank[g] / rank
-        f[3] = _within(
-            (desk.job[job, 3] + weights[RANK] * desk.rank[g] - highest) / rank, -5.0, 0.0
-        )
-        f[4] = _within(np.log(mean / max(seconds, 1e-300)), -3.0, 3.0)
-        f[5] = desk.least[g] / mean
-        f[6] = _within((soonest - desk.finish[i]) / mean, -2.0, 5.0)
-        f[7] = min(sim.task[g + 1].succ - sim.task[g].succ, 8) / 8.0
-        f[8] = _within((desk.job[job, 0] - now) / rank, -2.0, 5.0)
-        f[9] = _within((now - sim.job[job].arrival) / rank, 0.0, 5.0)
-        f[10] = sim.job[job].remaining / (sim.job[job + 1].first - sim.job[job].first)
-        _say_state(sim, turn, f)
-        turn.offer[count] = i
+        mean, f = max(plan.task[g].mean, 1e-300), candidates.feature[count]
+        f[OF_TASK.planned] = 1.0 if _is_planned_now(plan, candidates, i) else 0.0
+        f[OF_TASK.delay] = _within((plan.inst[i].start - now) / mean, 0.0, 5.0)
+        f[OF_TASK.rank] = plan.task[g].rank / rank
+        below = (_urgency(sim, plan, weights, i) - highest) / rank
+        f[OF_TASK.urgency] = _within(below, -5.0, 0.0)
+        f[OF_TASK.duration] = _within(np.log(mean / max(seconds, 1e-300)), -3.0, 3.0)
+        f[OF_TASK.least] = plan.task[g].least / mean
+        f[OF_TASK.later] = _within((soonest - plan.inst[i].finish) / mean, -2.0, 5.0)
+        f[OF_TASK.children] = min(sim.task[g + 1].succ - sim.task[g].succ, 8) / 8.0
+        f[OF_TASK.slack] = _within((plan.job[job].deadline - now) / rank, -2.0, 5.0)
+        f[OF_TASK.age] = _within((now - sim.job[job].arrival) / rank, 0.0, 5.0)
+        size = sim.job[job + 1].first - sim.job[job].first
+        f[OF_TASK.left] = sim.job[job].remaining / size
+        _describe_state(sim, candidates, f)
+        candidates.item[count] = i
         count += 1
-    if count > 0 and turn.state[5] > 0:  # with nothing at work, nothing would ever happen
-        f = turn.feature[count]
+    if count > 0 and candidates.state[0].busy > 0:  # else no event would ever follow
+        f = candidates.feature[count]
         f[:] = 0.0
-        f[1] = _within((_next_end(desk, now) - now) / max(seconds, 1e-300), 0.0, 5.0)
-        _say_state(sim, turn, f)
-        f[14] = 1.0
-        turn.offer[count] = -1
+        until = (_next_end(plan, now) - now) / max(seconds, 1e-300)
+        f[OF_TASK.delay] = _within(until, 0.0, 5.0)
+        _describe_state(sim, candidates, f)
+        f[OF_TASK.none] = 1.0
+        candidates.item[count] = -1
         count += 1
     return count
 
 
 @njit_inline
-def _offer_devices(sim: Sim, desk: PlanState, turn: Turn) -> int:
-    now, i, count = sim.world[0].now, turn.state[1], 0
+def _candidate_devices(sim: Sim, plan: PlanState, candidates: Candidates) -> int:
+    now, i, count = sim.world[0].now, candidates.state[0].task, 0
     g = task_of(sim, i)
-    mean, where = max(desk.mean[g], 1e-300), desk.device[i]
-    note_arrivals(sim, desk, i)
+    mean, where = max(plan.task[g].mean, 1e-300), plan.inst[i].device
+    compute_arrivals(sim, plan, i)
     for d in range(len(sim.device)):
-        if turn.idle[d] == 0 or sim.grid[sim.task[g].row, d] == np.inf:
+        if candidates.idle[d] == 0 or sim.grid[sim.task[g].row, d] == np.inf:
             continue
-        f, seconds, ends = (
-            turn.feature[count],
-            _seconds_there(sim, desk, i, d),
-            _finish_there(sim, desk, i, d),
-        )
-        other = desk.first[d]
-        f[0] = 1.0 if where == d and other == i else 0.0
-        f[1] = 1.0 if where == d else 0.0
-        f[2] = _within((ends - desk.finish[i]) / mean, -2.0, 6.0)
-        f[3] = _within((ends - seconds - now) / mean, 0.0, 5.0)
-        f[4] = _within(seconds / max(desk.least[g], 1e-300) - 1.0, -1.0, 5.0)
-        f[5] = (
-            _within((desk.ahead[g, d] - desk.ahead[g, where]) / mean, -5.0, 5.0)
-            if where >= 0
-            else 0.0
-        )
-        f[6], f[7], f[8] = 0.0, 0.0, 0.0
+        f = candidates.feature[count]
+        seconds, ends = _seconds_there(sim, plan, i, d), _finish_there(sim, plan, i, d)
+        other = plan.device[d].first
+        f[OF_DEVICE.planned] = 1.0 if where == d and other == i else 0.0
+        f[OF_DEVICE.chosen] = 1.0 if where == d else 0.0
+        f[OF_DEVICE.later] = _within((ends - plan.inst[i].finish) / mean, -2.0, 6.0)
+        f[OF_DEVICE.wait] = _within((ends - seconds - now) / mean, 0.0, 5.0)
+        longer = seconds / max(plan.task[g].least, 1e-300) - 1.0
+        f[OF_DEVICE.longer] = _within(longer, -1.0, 5.0)
+        f[OF_DEVICE.ahead] = 0.0
+        if where >= 0:
+            further = (plan.ahead[g, d] - plan.ahead[g, where]) / mean
+            f[OF_DEVICE.ahead] = _within(further, -5.0, 5.0)
+        f[OF_DEVICE.delays], f[OF_DEVICE.other_rank], f[OF_DEVICE.other_ready] = 0.0, 0.0, 0.0
         if other >= 0 and other != i:
             o = task_of(sim, other)
-            f[6] = _within((ends - desk.start[other]) / max(desk.mean[o], 1e-300), 0.0, 5.0)
-            f[7] = _within(desk.rank[o] / max(desk.rank[g], 1e-300), 0.0, 3.0)
-            f[8] = 1.0 if sim.inst[other].status == READY else 0.0
-        f[9] = _within(sim.device[d].pace - 1.0, 0.0, 3.0)
-        f[10] = _within(desk.factor[sim.task[g].kind, d] - 1.0, -1.0, 2.0)
-        _say_state(sim, turn, f)
-        turn.offer[count] = d
+            delay = (ends - plan.inst[other].start) / max(plan.task[o].mean, 1e-300)
+            f[OF_DEVICE.delays] = _within(delay, 0.0, 5.0)
+            ratio = plan.task[o].rank / max(plan.task[g].rank, 1e-300)
+            f[OF_DEVICE.other_rank] = _within(ratio, 0.0, 3.0)
+            f[OF_DEVICE.other_ready] = 1.0 if sim.inst[other].status == READY else 0.0
+        f[OF_DEVICE.slowed] = _within(sim.device[d].pace - 1.0, 0.0, 3.0)
+        f[OF_DEVICE.bias] = _within(plan.pair[sim.task[g].kind, d].factor - 1.0, -1.0, 2.0)
+        _describe_state(sim, candidates, f)
+        candidates.item[count] = d
         count += 1
-    if turn.state[5] == 0:
+    if candidates.state[0].busy == 0:
         return count
-    f = turn.feature[count]
+    f = candidates.feature[count]
     f[:] = 0.0
-    f[1] = _within((desk.start[i] - now) / mean, 0.0, 5.0)
-    f[0] = (
-        1.0 if where < 0 or turn.idle[where] == 0 or desk.first[where] != i else 0.0
-    )  # the plan would hold it too
-    _say_state(sim, turn, f)
-    f[14] = 1.0
-    turn.offer[count] = -1
+    f[OF_DEVICE.chosen] = _within((plan.inst[i].start - now) / mean, 0.0, 5.0)
+    f[OF_DEVICE.planned] = 0.0 if _is_planned_now(plan, candidates, i) else 1.0
+    _describe_state(sim, candidates, f)
+    f[OF_DEVICE.none] = 1.0
+    candidates.item[count] = -1
     return count + 1
 
 
 @njit_inline
-def _say_state(sim: Sim, turn: Turn, f: Features) -> None:
-    """What is the same for all candidates: how much is ready and idle, and how many jobs are there."""
-    p = len(sim.device)
-    f[11] = min(turn.state[3] / p, 4.0)
-    f[12] = turn.state[4] / p
-    f[13] = min(turn.state[6], 16) / 16.0
-    f[14] = 0.0
-    f[15] = 1.0
+def _is_planned_now(plan: PlanState, candidates: Candidates, i: int) -> bool:
+    where = plan.inst[i].device
+    return bool(where >= 0 and plan.device[where].first == i and candidates.idle[where] == 1)
+
+
+@njit_inline
+def _describe_state(sim: Sim, candidates: Candidates, f: Features) -> None:
+    """Fill in the features that all candidates share."""
+    p, state = len(sim.device), candidates.state[0]
+    f[OF_TASK.ready] = min(state.ready / p, 4.0)
+    f[OF_TASK.idle] = state.idle / p
+    f[OF_TASK.jobs] = min(state.jobs, 16) / 16.0
+    f[OF_TASK.none] = 0.0
+    f[OF_TASK.one] = 1.0
 
 
 @njit_inline
 def _within(x: float, low: float, high: float) -> float:
-    return high if not x < high else max(x, low)  # NaN and inf are the most there is
+    return high if not x < high else max(x, low)  # NaN and inf become `high`
 
 
 @njit_inline
-def _seconds_there(sim: Sim, desk: PlanState, i: int, d: int) -> float:
+def _seconds_there(sim: Sim, plan: PlanState, i: int, d: int) -> float:
     g = task_of(sim, i)
-    return float(
-        sim.task[g].work
-        * sim.grid[sim.task[g].row, d]
-        * sim.device[d].pace
-        * desk.factor[sim.task[g].kind, d]
-    )
+    estimate = sim.task[g].work * sim.grid[sim.task[g].row, d] * sim.device[d].pace
+    return float(estimate * plan.pair[sim.task[g].kind, d].factor)
 
 
 @njit_inline
-def _finish_there(sim: Sim, desk: PlanState, i: int, d: int) -> float:
-    """When it would end if it started there now; `note_arrivals` must have been asked about this task."""
-    return float(max(sim.world[0].now, desk.arrival[d]) + _seconds_there(sim, desk, i, d))
+def _finish_there(sim: Sim, plan: PlanState, i: int, d: int) -> float:
+    """Return the finish of a task that starts on a device now; `compute_arrivals` goes before."""
+    return float(max(sim.world[0].now, plan.arrival[d]) + _seconds_there(sim, plan, i, d))
 
 
 @njit_inline
-def _next_end(desk: PlanState, now: float) -> float:
+def _next_end(plan: PlanState, now: float) -> float:
     soonest = np.inf
-    for d in range(len(desk.free)):
-        if desk.busy[d] >= 0:
-            soonest = min(soonest, max(desk.free[d], now))
+    for d in range(len(plan.device)):
+        if plan.device[d].busy >= 0:
+            soonest = min(soonest, max(plan.device[d].free, now))
     return float(soonest)
 
 
-# -- what it was worth --------------------------------------------------------
+# -- rewards -----------------------------------------------------------------------
 
 
 @njit_noalloc
-def _reward(sim: Sim, desk: PlanState, turn: Turn) -> None:
-    """Compare what the plan promises now with what the last one did, for the jobs that were there then."""
+def _reward_prediction(sim: Sim, plan: PlanState, candidates: Candidates) -> None:
+    """Reward the change of the predicted finish, for the jobs of the last prediction."""
     change, paths, count = 0.0, 0.0, 0
     for j in range(len(sim.job) - 1):
-        before = turn.promise[j, 0]
-        here = sim.job[j].state == JOB_HERE
-        turn.promise[j, 0] = promised_finish(sim, desk, j) if here else np.nan
+        before, after = candidates.predicted[j], sim.job[j].finish
+        candidates.predicted[j] = np.nan
+        if sim.job[j].state == JOB_HERE:
+            after = predicted_finish(sim, plan, j)
+            candidates.predicted[j] = after
         if np.isnan(before):
             continue
-        after = turn.promise[j, 0] if here else sim.job[j].finish
-        top = desk.order[sim.job[j].first] - sim.job[j].shift
-        paths, count = paths + desk.rank[top], count + 1
+        paths, count = paths + _path(sim, plan, j), count + 1
         if not np.isnan(after):
             change += after - before
     if count > 0:
-        turn.reward[PROMISE] -= change * count / max(paths, 1e-300)
+        candidates.reward[REWARD.promise] -= change * count / max(paths, 1e-300)
 
 
 @njit_inline
-def _at_work(sim: Sim, desk: PlanState) -> float:
+def _path(sim: Sim, plan: PlanState, j: int) -> float:
+    """Return the highest rank of a job."""
+    first = sim.job[j].first
+    return float(plan.task[plan.inst[first].order - sim.job[j].shift].rank)
+
+
+@njit_inline
+def _busy_share(sim: Sim) -> float:
     busy = 0
-    for d in range(len(desk.busy)):
+    for d in range(len(sim.device)):
         busy += 1 if sim.device[d].running >= 0 else 0
-    return busy / len(desk.busy)
+    return busy / len(sim.device)
 
 
 @njit_inline
-def _power(sim: Sim, desk: PlanState) -> float:
-    drawn = 0.0
-    for d in range(len(desk.power)):
-        drawn += desk.power[d] if sim.device[d].running >= 0 else 0.0
-    return drawn / len(desk.power)
+def _power_share(sim: Sim, plan: PlanState) -> float:
+    power = 0.0
+    for d in range(len(plan.device)):
+        power += plan.device[d].power if sim.device[d].running >= 0 else 0.0
+    return power / len(plan.device)
 
 
 @njit_inline
-def _account(
-    sim: Sim, desk: PlanState, turn: Turn, seconds: float, busy: float, drawn: float
+def _reward_time(
+    sim: Sim, plan: PlanState, candidates: Candidates, seconds: float, busy: float, power: float
 ) -> None:
-    """Count the time that has passed, by the terms of the document."""
+    """Reward the elapsed time, by the terms of the document."""
     paths, count, late = 0.0, 0, 0
     for j in range(len(sim.job) - 1):
         if sim.job[j].state == JOB_HERE:
-            paths, count = (
-                paths + desk.rank[desk.order[sim.job[j].first] - sim.job[j].shift],
-                count + 1,
-            )
-            late += 1 if sim.world[0].now > desk.job[j, 0] else 0
+            paths, count = paths + _path(sim, plan, j), count + 1
+            late += 1 if sim.world[0].now > plan.job[j].deadline else 0
     if count == 0:
         return
     share = seconds * count / max(paths, 1e-300)
-    turn.reward[ELAPSED] -= share
-    turn.reward[IDLE] -= share * (1.0 - busy)
-    turn.reward[IMBALANCE] -= share * np.sqrt(busy * (1.0 - busy))
-    turn.reward[LATE] -= share * late
-    turn.reward[ENERGY] -= share * drawn
+    candidates.reward[REWARD.elapsed] -= share
+    candidates.reward[REWARD.idle] -= share * (1.0 - busy)
+    candidates.reward[REWARD.imbalance] -= share * np.sqrt(busy * (1.0 - busy))
+    candidates.reward[REWARD.late] -= share * late
+    candidates.reward[REWARD.energy] -= share * power

@@ -1,4 +1,4 @@
-"""Q-networks choose a ready task, then a device, or neither (the document's two stages); compiled."""
+"""Choice of a candidate: by the plan, or by the Q-networks; compiled."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.policies.replanning.portfolio import Plans
-from weft.policies.two_stage.candidates import FEATURES, Turn, next_turn, take_turn
+from weft.policies.replanning.portfolio import Portfolio
+from weft.policies.two_stage.candidates import FEATURES, OF_TASK, Candidates, apply, next_decision
 from weft.policies.two_stage.q_network import QNetwork, q_network, q_value
 from weft.sim.kernel.commit import commit
 from weft.sim.kernel.events import MOMENT
@@ -17,52 +17,51 @@ from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.tables import Sim
 
 
-def turn_networks(arrays: Mapping[str, NDArray[Any]]) -> QNetwork:
-    """Two networks, for tasks and for devices."""
+def stage_networks(arrays: Mapping[str, NDArray[Any]]) -> QNetwork:
+    """Make the two networks, for tasks and for devices."""
     return q_network(arrays, networks=2, features=FEATURES)
 
 
 @njit_noalloc
-def planned_choice(turn: Turn) -> int:
-    """The candidate the plan would take: of several tasks the most urgent, by number among equals; none: to wait, or to hold."""
-    best, urgent = turn.state[2] - 1, -np.inf
-    for c in range(turn.state[2]):
-        if (
-            turn.feature[c, 0] == 1.0
-            and turn.offer[c] >= 0
-            and _before(turn.feature[c, 3], turn.offer[c], urgent, turn.offer[best])
-        ):
-            best, urgent = c, turn.feature[c, 3]
+def planned_choice(candidates: Candidates) -> int:
+    """Return the candidate of the plan: the most urgent planned task; without one the last."""
+    count, item = candidates.state[0].count, candidates.item
+    best, highest = count - 1, -np.inf
+    for c in range(count):
+        # Of devices at most one is planned, so that the urgency of tasks serves for both stages.
+        urgency = candidates.feature[c, OF_TASK.urgency]
+        planned = candidates.feature[c, OF_TASK.planned] == 1.0 and item[c] >= 0
+        if planned and _before(urgency, item[c], highest, item[best]):
+            best, highest = c, urgency
     return int(best)
 
 
 @njit_inline
-def _before(value: float, offer: int, highest: float, holder: int) -> bool:
-    return value > highest or (value == highest and offer < holder)
+def _before(value: float, item: int, highest: float, holder: int) -> bool:
+    return value > highest or (value == highest and item < holder)
 
 
 @njit_noalloc
-def greedy_choice(network: QNetwork, turn: Turn) -> int:
-    """The candidate with the highest value; among equals the planned one."""
-    planned = planned_choice(turn)
-    best, highest = planned, q_value(network, turn.state[0], turn.feature[planned])
-    for c in range(turn.state[2]):
+def greedy_choice(network: QNetwork, candidates: Candidates) -> int:
+    """Return the candidate with the highest value; among equals the planned one."""
+    planned, state = planned_choice(candidates), candidates.state[0]
+    best, highest = planned, q_value(network, state.stage, candidates.feature[planned])
+    for c in range(state.count):
         if c != planned:
-            value = q_value(network, turn.state[0], turn.feature[c])
-            if value > highest or (
-                value == highest and best != planned and turn.offer[c] < turn.offer[best]
-            ):
+            value = q_value(network, state.stage, candidates.feature[c])
+            earlier = best != planned and candidates.item[c] < candidates.item[best]
+            if value > highest or (value == highest and earlier):
                 best, highest = c, value
     return best
 
 
 @njit_noalloc
-def live_by_values(sim: Sim, plans: Plans, turn: Turn, network: QNetwork) -> int:
-    """Live a simulation to its end, turn by turn; returns ENDED or STUCK."""
+def run_by_values(sim: Sim, portfolio: Portfolio, candidates: Candidates, network: QNetwork) -> int:
+    """Simulate to the end by the highest values; return ENDED or STUCK."""
     while True:
-        answer = next_turn(sim, plans, turn)
+        answer = next_decision(sim, portfolio, candidates)
         if answer != MOMENT:
             return answer
-        task, device = take_turn(turn, greedy_choice(network, turn))
+        task, device = apply(candidates, greedy_choice(network, candidates))
         if device >= 0:
             commit(sim, task, device)

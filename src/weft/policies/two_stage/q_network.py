@@ -1,4 +1,4 @@
-"""Q-networks, compiled: fully connected, two hidden layers of ReLU; any number of candidates share the weights."""
+"""Q-networks with two hidden layers of ReLU, shared by any number of candidates; compiled."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from weft.sim.kernel.mlp import layer
 Numbers = NDArray[np.float32]
 
 ARRAYS = ("w1", "b1", "w2", "b2", "w3")
-"""What a network is stored as."""
+"""Names of the stored arrays."""
 
 
 class QNetwork(NamedTuple):
-    """One network above the other: the first axis says which."""
+    """Several networks of one shape: the first axis is the network."""
 
     w1: Numbers  # (networks, features, h)
     b1: Numbers  # (networks, h)
     w2: Numbers  # (networks, h, h)
     b2: Numbers  # (networks, h)
     w3: Numbers  # (networks, h)
-    space: Numbers  # (2, h) to work in
+    space: Numbers  # (2, h) working memory
 
 
 def q_network(arrays: Mapping[str, NDArray[Any]], *, networks: int, features: int) -> QNetwork:
-    """Make networks of named arrays; refuse those that do not fit together."""
+    """Make networks of named arrays; refuse arrays that do not fit together."""
     if sorted(arrays) != sorted(ARRAYS):
         raise InvalidInput(
             f"a Q-network needs the arrays {', '.join(ARRAYS)}; got {', '.join(sorted(arrays))}"
@@ -46,7 +46,8 @@ def q_network(arrays: Mapping[str, NDArray[Any]], *, networks: int, features: in
     for name, shape in shapes.items():
         if arrays[name].shape != shape or not np.isfinite(arrays[name]).all():
             raise InvalidInput(
-                f"array '{name}' of the Q-network must be {shape} finite numbers; got shape {arrays[name].shape}"
+                f"array '{name}' of the Q-network must be {shape} finite numbers; "
+                f"got shape {arrays[name].shape}"
             )
     parts = {name: np.ascontiguousarray(arrays[name], np.float32) for name in ARRAYS}
     return QNetwork(**parts, space=np.zeros((2, h), np.float32))

@@ -26,6 +26,15 @@ def is_idle(sim: Sim, d: int) -> bool:
 
 
 @njit_inline
+def any_idle(sim: Sim) -> bool:
+    """Return whether a device could start a task now."""
+    for d in range(len(sim.device)):  # noqa: SIM110 (a generator expression does not compile)
+        if is_idle(sim, d):
+            return True
+    return False
+
+
+@njit_inline
 def can_run(sim: Sim, instance: int, d: int) -> bool:
     """Whether a device can run an instance at all."""
     return bool(sim.grid[sim.task[task_of(sim, instance)].row, d] < np.inf)

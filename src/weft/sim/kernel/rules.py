@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from weft.sim.kernel.commit import (
+    any_idle,
     can_run,
     commit,
     expected_finish,
@@ -47,7 +48,7 @@ def decide(sim: Sim) -> None:
 
 @njit_inline
 def _decide_by_instance(sim: Sim, placement: int) -> bool:
-    if placement != EFT and not _any_idle(sim):
+    if placement != EFT and not any_idle(sim):
         return False
     put_aside, device, instance = 0, -1, -1
     while sim.world[0].ready > 0:
@@ -64,14 +65,6 @@ def _decide_by_instance(sim: Sim, placement: int) -> bool:
     if device >= 0:
         commit(sim, instance, device)
     return device >= 0
-
-
-@njit_inline
-def _any_idle(sim: Sim) -> bool:
-    for d in range(len(sim.device)):  # noqa: SIM110 (a generator expression does not compile)
-        if is_idle(sim, d):
-            return True
-    return False
 
 
 @njit_inline

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from weft.errors import InvalidInput
 from weft.model import Problem, Scenario, Schedule, Workload
 from weft.model.columns import FloatArray, IntArray
+from weft.sim.kernel.records import record as _record
 from weft.sim.rule import PLACEMENTS, Rule
 
 Table = NDArray[Any]
@@ -25,15 +26,6 @@ WAITING, READY, COMMITTED, RUNNING, DONE, SKIPPED, CANCELLED = range(7)
 JOB_AHEAD, JOB_HERE, JOB_ENDED, JOB_CANCELLED = range(4)
 OUTSIDE, REPLAY = -1, -2
 """Modes besides a rule's placements: decisions from outside the kernel, or from a plan."""
-
-
-def _record(floats: str, integers: str) -> np.dtype[np.void]:
-    return np.dtype(
-        [
-            *((name, np.float64) for name in floats.split()),
-            *((name, np.int64) for name in integers.split()),
-        ]
-    )
 
 
 # One more row than tasks and jobs, so that "until the next one begins" needs no special case.

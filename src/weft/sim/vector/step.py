@@ -16,25 +16,16 @@ from numpy.typing import NDArray
 
 from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.model.trace import DONE as X_DONE
-from weft.sim.kernel.commit import can_run, commit, is_idle
+from weft.sim.kernel.commit import any_idle, can_run, commit, is_idle
 from weft.sim.kernel.events import ENDED, MOMENT, STUCK, advance, next_time
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.queues import task_of
 from weft.sim.kernel.ready_heap import pool_top
+from weft.sim.kernel.records import record as _record
 from weft.sim.kernel.rules import first_runnable
 from weft.sim.kernel.tables import Sim, Table
 
 Observation = NDArray[np.float32]
-
-
-def _record(floats: str, integers: str) -> np.dtype[np.void]:
-    return np.dtype(
-        [
-            *((name, np.float64) for name in floats.split()),
-            *((name, np.int64) for name in integers.split()),
-        ]
-    )
-
 
 CONFIG = _record(
     "idle_ticks slowest prior tick span age_scale queue_scale",
@@ -165,7 +156,7 @@ def proceed(sim: Sim, state: StepState) -> int:
         if sim.world[0].open_jobs == 0:
             answer = ENDED
             break
-        if sim.world[0].ready > 0 and _any_idle(sim) and next_time(sim) > sim.world[0].now:
+        if sim.world[0].ready > 0 and any_idle(sim) and next_time(sim) > sim.world[0].now:
             break
     state.counters[0].elapsed = sim.world[0].now - begin
     return answer
@@ -175,14 +166,6 @@ def proceed(sim: Sim, state: StepState) -> int:
 def jobs_here(sim: Sim) -> int:
     """Return the number of jobs in the system (streams cancel no job)."""
     return int(sim.world[0].next_arrival - (len(sim.job) - 1 - sim.world[0].open_jobs))
-
-
-@njit_inline
-def _any_idle(sim: Sim) -> bool:
-    for d in range(len(sim.device)):  # noqa: SIM110 (a generator expression does not compile)
-        if is_idle(sim, d):
-            return True
-    return False
 
 
 @njit_inline

@@ -1,0 +1,444 @@
+"""DQN with candidates: one Q-network per stage of a decision, trained together; the whole loop.
+
+Mnih et al. (2015) with a double estimator (van Hasselt, Guez and Silver 2016), prioritized replay
+with importance weights (Schaul et al. 2016), n-step returns and, as an option, dueling heads (Wang
+et al. 2016). Candidates are scored with shared weights, so that their number may vary. The
+behaviour follows a given choice in part of the decisions (`follow`): demonstrations in the same
+memory.
+
+`weft.learn.workflow.two_stage` trains the policy `dqn` with it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from weft.learn.settings import require
+from weft.model.columns import FloatArray, IntArray
+from weft.rng import generator
+from weft.sim.kernel.jit import njit_noalloc
+
+Numbers = NDArray[np.float32]
+STAGES = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class DqnSettings:
+    """Settings of the training.
+
+    Parameters
+    ----------
+    seconds, episodes : limits of the training
+    hidden, dueling : of the networks
+    rate, batch : learning rate, and transitions per update
+    updates : of the networks after each episode
+    follow, explore : share of decisions that follow the given choice, and that are random; from the
+        first number at the start to the second at the end
+    steps, discount : of n-step returns
+    memory : transitions; candidates : candidates of a later state that the memory keeps
+    target : updates between two copies of the online to the target network
+    alpha, beta : of prioritized replay
+    every : episodes between validations
+    """
+
+    seconds: float = 1500.0
+    episodes: int = 20_000
+    hidden: int = 32
+    rate: float = 3e-4
+    batch: int = 128
+    updates: int = 16
+    follow: tuple[float, float] = (0.8, 0.6)
+    explore: tuple[float, float] = (0.1, 0.05)
+    steps: int = 64
+    discount: float = 1.0
+    memory: int = 40_000
+    candidates: int = 24
+    target: int = 500
+    alpha: float = 0.6
+    beta: float = 0.4
+    dueling: bool = True
+    every: int = 250
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse values out of range."""
+        counts = ("episodes", "hidden", "batch", "steps", "memory", "candidates", "target", "every")
+        require(self, at_least_one=counts)
+
+
+class Episode(NamedTuple):
+    """Decisions of one episode."""
+
+    stage: IntArray  # (decisions,)
+    chosen: Numbers  # (decisions, features) of the chosen candidate
+    count: IntArray  # (decisions,) candidates
+    candidates: Numbers  # (decisions, candidates, features)
+    reward: FloatArray  # (decisions, terms) after the decision
+
+
+def make_episode(decisions: int, candidates: int, features: int, terms: int) -> Episode:
+    """Allocate an episode."""
+    return Episode(
+        stage=np.zeros(decisions, np.int64),
+        chosen=np.zeros((decisions, features), np.float32),
+        count=np.zeros(decisions, np.int64),
+        candidates=np.zeros((decisions, candidates, features), np.float32),
+        reward=np.zeros((decisions, terms)),
+    )
+
+
+class Environment(Protocol):
+    """Episodes to learn from, and a score.
+
+    `features` is the number of features of a candidate, of which the first `own_features` differ
+    between the candidates of a decision. `weights` are those of the reward terms.
+    """
+
+    features: int
+    own_features: int
+    weights: FloatArray
+
+    def run_episode(
+        self,
+        number: int,
+        arrays: Mapping[str, Numbers],
+        follow: float,
+        explore: float,
+        rng: np.random.Generator,
+        episode: Episode,
+    ) -> int:
+        """Fill in an episode, up to its length; return the number of decisions."""
+        ...
+
+    def score(self, arrays: Mapping[str, Numbers]) -> float:
+        """Return the score of greedy choices by networks; lower is better."""
+        ...
+
+
+# -- memory ------------------------------------------------------------------------
+
+
+class SumTree:
+    """A tree that draws places in proportion to their priority (Schaul et al. 2016, B.2.1).
+
+    Examples
+    --------
+    >>> tree = SumTree(4)
+    >>> tree.set(np.array([0, 2]), np.array([1.0, 3.0]))
+    >>> tree.total, tree.draw(np.array([0.1, 0.3, 0.9])).tolist()  # 0.4, 1.2 and 3.6 of 4
+    (4.0, [0, 2, 2])
+    """
+
+    def __init__(self, size: int) -> None:
+        self.leaves = 1 << max(size - 1, 0).bit_length()
+        self._sum = np.zeros(2 * self.leaves)
+
+    @property
+    def total(self) -> float:
+        """Sum of all priorities."""
+        return float(self._sum[1])
+
+    def set(self, places: IntArray, priorities: FloatArray) -> None:
+        """Set the priorities of places."""
+        _set(self._sum, self.leaves, places.astype(np.int64), priorities.astype(np.float64))
+
+    def draw(self, shares: FloatArray) -> IntArray:
+        """Return the places at which shares (0 to 1) of the total fall."""
+        places = np.empty(len(shares), np.int64)
+        _draw(self._sum, self.leaves, shares.astype(np.float64), places)
+        return places
+
+    def priority(self, places: IntArray) -> FloatArray:
+        """Return the priorities of places."""
+        found: FloatArray = self._sum[places + self.leaves]
+        return found
+
+
+@njit_noalloc
+def _set(tree: FloatArray, leaves: int, places: IntArray, priorities: FloatArray) -> None:
+    for k in range(len(places)):
+        node = places[k] + leaves
+        tree[node] = priorities[k]
+        node //= 2
+        while node >= 1:  # summed from the children: differences would add up rounding errors
+            tree[node] = tree[2 * node] + tree[2 * node + 1]
+            node //= 2
+
+
+@njit_noalloc
+def _draw(tree: FloatArray, leaves: int, shares: FloatArray, places: IntArray) -> None:
+    for k in range(len(shares)):
+        left, node = shares[k] * tree[1], 1
+        while node < leaves:
+            node *= 2
+            if left >= tree[node] and tree[node + 1] > 0.0:
+                left -= tree[node]
+                node += 1
+        places[k] = node - leaves
+
+
+class ReplayMemory:
+    """A ring of transitions with priorities.
+
+    A later state is the transition that begins there: it is overwritten after those that refer to
+    it.
+    """
+
+    def __init__(self, settings: DqnSettings, features: int) -> None:
+        self._settings, size = settings, settings.memory
+        self.size, self.held, self._at, self._highest = size, 0, 0, 1.0
+        self.episode = make_episode(size, settings.candidates, features, 0)
+        self.gain, self.discount = np.zeros(size), np.zeros(size)
+        self.later = np.zeros(size, np.int64)
+        self._tree = SumTree(size)
+
+    def add(self, episode: Episode, reward: FloatArray) -> None:
+        """Add the first `len(reward)` decisions of an episode, with their n-step returns."""
+        count, steps, discount = len(reward), self._settings.steps, self._settings.discount
+        places = (self._at + np.arange(count)) % self.size
+        for name in ("stage", "chosen", "count", "candidates"):
+            getattr(self.episode, name)[places] = getattr(episode, name)[:count]
+        ahead = np.zeros(count + steps)
+        ahead[:count] = reward
+        gain = np.zeros(count)
+        for k in range(steps):
+            gain += discount**k * ahead[k : k + count]
+        after = np.arange(count) + steps
+        self.gain[places] = gain
+        self.discount[places] = np.where(after < count, discount**steps, 0.0)
+        self.later[places] = (self._at + np.minimum(after, count - 1)) % self.size
+        self._tree.set(places, np.full(count, self._highest))
+        self._at = int((self._at + count) % self.size)
+        self.held = min(self.held + count, self.size)
+
+    def draw(self, beta: float, rng: np.random.Generator) -> tuple[IntArray, FloatArray]:
+        """Draw a batch of places, with their importance weights."""
+        batch = self._settings.batch
+        shares = (np.arange(batch) + rng.random(batch)) / batch
+        places = self._tree.draw(np.minimum(shares, 1.0 - 1e-12))
+        weight = (self._tree.priority(places) / self._tree.total * self.held) ** -beta
+        return places, weight / weight.max()
+
+    def set_errors(self, places: IntArray, error: FloatArray) -> None:
+        """Set the priorities of places by their errors."""
+        priority = (np.abs(error) + 1e-3) ** self._settings.alpha
+        self._highest = max(self._highest, float(priority.max()))
+        self._tree.set(places, priority)
+
+    def state(self, places: IntArray) -> tuple[Tensor, Tensor, Tensor]:
+        """Return stage, candidates, and the mask of the candidates, as tensors."""
+        count, candidates = self.episode.count[places], self.episode.candidates[places]
+        mask = np.arange(candidates.shape[1]) < count[:, None]
+        stage = torch.from_numpy(self.episode.stage[places])
+        return stage, torch.from_numpy(candidates), torch.from_numpy(mask)
+
+
+# -- networks ----------------------------------------------------------------------
+
+
+class QValues(nn.Module):
+    """The Q-networks in torch, one per stage.
+
+    `dueling` adds a value of the state, and counts advantages from their mean. The state is the
+    features from `own_features` on, which all candidates share.
+    """
+
+    def __init__(self, features: int, hidden: int, *, dueling: bool, own_features: int = 0) -> None:
+        super().__init__()
+        self._own_features = own_features
+        self.nets = nn.ModuleList(
+            nn.Sequential(
+                nn.Linear(features, hidden),
+                nn.ReLU(),
+                nn.Linear(hidden, hidden),
+                nn.ReLU(),
+                nn.Linear(hidden, 1, bias=False),
+            )
+            for _ in range(STAGES)
+        )
+        for net in self.nets:
+            nn.init.zeros_(net[4].weight)  # type: ignore[index]  # equal: the given choice is taken
+        heads = (
+            nn.Sequential(nn.Linear(features, hidden), nn.ReLU(), nn.Linear(hidden, 1))
+            for _ in range(STAGES)
+        )
+        self.state = nn.ModuleList(heads) if dueling else None
+
+    def advantage(self, stage: Tensor, feature: Tensor) -> Tensor:
+        """Return the (batch, ...) outputs of the networks; `stage` has one entry per state."""
+        out = torch.empty(feature.shape[:-1])
+        for k, net in enumerate(self.nets):
+            mine = stage == k
+            out[mine] = net(feature[mine]).squeeze(-1)
+        return out
+
+    def forward(self, stage: Tensor, feature: Tensor, candidates: Tensor, mask: Tensor) -> Tensor:
+        """Return the (batch, ...) values of features in states with these candidates."""
+        out = self.advantage(stage, feature)
+        if self.state is None:
+            return out
+        others = (self.advantage(stage, candidates) * mask).sum(-1) / mask.sum(-1)
+        shared = candidates[:, 0].clone()
+        shared[:, : self._own_features] = 0.0
+        value = torch.empty(len(stage))
+        for k, net in enumerate(self.state):
+            value[stage == k] = net(shared[stage == k]).squeeze(-1)
+        level = value - others
+        return out + (level if out.ndim == 1 else level[:, None])
+
+    def arrays(self) -> dict[str, Numbers]:
+        """Return the arrays of the compiled networks, see `weft.policies.two_stage.q_network`."""
+        layers: dict[str, list[Tensor]] = {
+            "w1": [net[0].weight.T for net in self.nets],  # type: ignore[index]
+            "b1": [net[0].bias for net in self.nets],  # type: ignore[index]
+            "w2": [net[2].weight.T for net in self.nets],  # type: ignore[index]
+            "b2": [net[2].bias for net in self.nets],  # type: ignore[index]
+            "w3": [net[4].weight[0] for net in self.nets],  # type: ignore[index]
+        }
+        return {
+            name: np.stack([value.detach().numpy().astype(np.float32) for value in values])
+            for name, values in layers.items()
+        }
+
+    def load_arrays(self, arrays: Mapping[str, Numbers]) -> None:
+        """Set the networks to arrays of the compiled networks."""
+        with torch.no_grad():
+            for k, net in enumerate(self.nets):
+                for layer, (weight, bias) in enumerate((("w1", "b1"), ("w2", "b2"))):
+                    transposed = torch.from_numpy(np.ascontiguousarray(arrays[weight][k].T))
+                    net[2 * layer].weight.copy_(transposed)  # type: ignore[index]
+                    net[2 * layer].bias.copy_(torch.from_numpy(np.array(arrays[bias][k])))  # type: ignore[index]
+                net[4].weight.copy_(torch.from_numpy(np.array(arrays["w3"][k]))[None])  # type: ignore[index]
+
+
+# -- training ----------------------------------------------------------------------
+
+
+@dataclass
+class TrainedDqn:
+    """The best networks by validation, and the curve of the training."""
+
+    arrays: dict[str, Numbers]
+    settings: DqnSettings
+    score: float = np.inf
+    seconds: float = 0.0
+    episodes: int = 0
+    decisions: int = 0
+    curve: list[dict[str, float]] = field(default_factory=list)
+
+    def record(self) -> dict[str, object]:
+        """Return plain values for the card."""
+        return {
+            "algorithm": "DQN (weft.learn.dqn)",
+            "seed": self.settings.seed,
+            "score": self.score,
+            "cpu_seconds": round(self.seconds, 1),
+            "episodes": self.episodes,
+            "decisions": self.decisions,
+            "settings": asdict(self.settings),
+            "curve": self.curve,
+        }
+
+
+def train(
+    environment: Environment,
+    settings: DqnSettings,
+    *,
+    start: Mapping[str, Numbers] | None = None,
+    progress: Callable[[dict[str, float]], None] | None = None,
+) -> TrainedDqn:
+    """Train Q-networks in an environment; `start` gives the weights to start from.
+
+    `progress` receives the row of each validation.
+    """
+    s = settings
+    torch.manual_seed(s.seed)
+    torch.set_num_threads(1)
+    rng = generator(s.seed, "replan-switch")  # the name is part of the seed of published results
+    features, own = environment.features, environment.own_features
+    online, target = (
+        QValues(features, s.hidden, dueling=s.dueling, own_features=own) for _ in range(2)
+    )
+    if start is not None:
+        online.load_arrays(start)
+    target.load_state_dict(online.state_dict())
+    optimizer = torch.optim.Adam(online.parameters(), lr=s.rate)
+    memory = ReplayMemory(s, features)
+    episode = make_episode(s.memory // 8, s.candidates, features, len(environment.weights))
+    trained = TrainedDqn(online.arrays(), s)
+    began, updates = time.process_time(), 0
+    for number in range(s.episodes):
+        done = min(1.0, trained.seconds / s.seconds) if s.seconds < np.inf else number / s.episodes
+        follow, explore = (a + (b - a) * done for a, b in (s.follow, s.explore))
+        arrays = online.arrays()
+        decisions = environment.run_episode(number, arrays, follow, explore, rng, episode)
+        if decisions > s.steps:
+            memory.add(episode, episode.reward[:decisions] @ environment.weights)
+        if memory.held > 4 * s.batch:
+            for _ in range(s.updates):
+                _update(online, target, optimizer, memory, s.beta + (1 - s.beta) * done, rng)
+                updates += 1
+                if updates % s.target == 0:
+                    target.load_state_dict(online.state_dict())
+        trained.seconds, trained.episodes = time.process_time() - began, number + 1
+        trained.decisions += decisions
+        last = number + 1 == s.episodes or trained.seconds > s.seconds
+        if (number + 1) % s.every == 0 or last:
+            _validate(trained, environment, online.arrays(), updates)
+            if progress is not None:
+                progress(trained.curve[-1])
+        if last:
+            break
+    return trained
+
+
+def _update(
+    online: QValues,
+    target: QValues,
+    optimizer: torch.optim.Optimizer,
+    memory: ReplayMemory,
+    beta: float,
+    rng: np.random.Generator,
+) -> None:
+    places, importance = memory.draw(beta, rng)
+    with torch.no_grad():
+        stage, candidates, mask = memory.state(memory.later[places])
+        value = online(stage, candidates, candidates, mask)
+        best = value.masked_fill(~mask, -torch.inf).argmax(1)
+        ahead = target(stage, candidates, candidates, mask).gather(1, best[:, None]).squeeze(1)
+        gain, discount = memory.gain[places], memory.discount[places]
+        goal = torch.from_numpy(gain).float() + torch.from_numpy(discount).float() * ahead
+    stage, candidates, mask = memory.state(places)
+    value = online(stage, torch.from_numpy(memory.episode.chosen[places]), candidates, mask)
+    error = nn.functional.smooth_l1_loss(value, goal, reduction="none", beta=0.1)
+    loss = (torch.from_numpy(importance).float() * error).mean()
+    optimizer.zero_grad()
+    loss.backward()  # type: ignore[no-untyped-call]
+    nn.utils.clip_grad_norm_(online.parameters(), 1.0)
+    optimizer.step()
+    memory.set_errors(places, (value - goal).detach().numpy().astype(np.float64))
+
+
+def _validate(
+    trained: TrainedDqn, environment: Environment, arrays: dict[str, Numbers], updates: int
+) -> None:
+    """Score networks, and keep them if they are the best so far."""
+    score = environment.score(arrays)
+    trained.curve.append(
+        {
+            "episode": trained.episodes,
+            "updates": updates,
+            "seconds": round(trained.seconds, 1),
+            "score": score,
+        }
+    )
+    if score < trained.score:
+        trained.arrays, trained.score = arrays, score

@@ -1,0 +1,101 @@
+"""Observations that plans start from: busy devices, and observed against estimated durations."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from weft.policies.replanning.state import PlanState
+from weft.sim.kernel.commit import free_at
+from weft.sim.kernel.jit import njit_inline, njit_noalloc
+from weft.sim.kernel.queues import task_of
+from weft.sim.kernel.tables import Sim
+
+_PRIOR = 3.0
+"""Observations that the estimate counts for, against those of a task kind on a device kind; and
+observations that the mean of a device kind counts for."""
+_MOST = 1.5
+"""Largest logarithm of observed / estimated that counts: the speed may have changed meanwhile."""
+
+
+@njit_inline
+def observe_devices(sim: Sim, plan: PlanState) -> None:
+    """Record when devices are free, and the instances they are busy with."""
+    for d in range(len(sim.device)):
+        device = plan.device[d]
+        device.free, device.busy, device.began = free_at(sim, d), -1, np.nan
+        if sim.device[d].running >= 0:
+            device.busy = sim.entry[sim.device[d].running].instance
+            device.began = sim.device[d].start
+        elif sim.device[d].head >= 0:
+            device.busy = sim.entry[sim.device[d].head].instance
+
+
+@njit_noalloc
+def learn_durations(sim: Sim, plan: PlanState, trust: float) -> None:
+    """Update the expected durations from the executions that ended since the last call.
+
+    Observations are pooled over devices of one kind, and drawn towards that kind's mean over all
+    task kinds.
+    """
+    seen, known = plan.state[0].executions, sim.world[0].executions
+    if seen == known:
+        return
+    plan.state[0].executions = known
+    for x in range(seen, known):
+        _learn_from(sim, plan, x)
+    if trust == 0.0:
+        return
+    for d in range(len(sim.device)):
+        total, count = 0.0, 0.0
+        for kind in range(len(sim.kind)):
+            total, count = total + plan.pair[kind, d].log_sum, count + plan.pair[kind, d].count
+        pooled = total / (count + _PRIOR)
+        for kind in range(len(sim.kind)):
+            pair = plan.pair[kind, d]
+            pair.factor = np.exp(trust * ((pair.log_sum + _PRIOR * pooled) / (pair.count + _PRIOR)))
+
+
+@njit_inline
+def _learn_from(sim: Sim, plan: PlanState, x: int) -> None:
+    d, g = sim.execution[x].device, task_of(sim, sim.execution[x].instance)
+    estimate = sim.task[g].work * sim.grid[sim.task[g].row, d] * sim.device[d].pace
+    observed = sim.execution[x].finish - sim.execution[x].start
+    if sim.execution[x].status != 0 or not 0.0 < estimate < np.inf or observed <= 0.0:
+        return
+    ratio = min(max(np.log(observed / estimate), -_MOST), _MOST)
+    for other in range(len(sim.device)):
+        if plan.device[other].kind == plan.device[d].kind:
+            pair = plan.pair[sim.task[g].kind, other]
+            pair.log_sum += ratio
+            pair.count += 1.0
+            pair.square_sum += ratio * ratio
+
+
+@njit_inline
+def update_rates(sim: Sim, plan: PlanState) -> None:
+    """Set the expected / estimated durations at the present speed of each device."""
+    for kind in range(len(plan.pair)):
+        for d in range(len(sim.device)):
+            plan.rate[kind, d] = sim.device[d].pace * plan.pair[kind, d].factor
+
+
+@njit_inline
+def expect_ends(sim: Sim, plan: PlanState, overdue: float) -> bool:
+    """Set the expected ends of committed tasks, clear the plan; False if all devices are down."""
+    now, up = sim.world[0].now, False
+    for d in range(len(sim.device)):
+        device = plan.device[d]
+        device.used, device.first = 0, -1
+        up = up or device.free < np.inf
+        i = device.busy
+        if i < 0 or device.free == np.inf:
+            continue
+        if not np.isnan(device.began):
+            g = task_of(sim, i)
+            kind = sim.task[g].kind
+            seconds = sim.task[g].work * sim.grid[sim.task[g].row, d] * plan.rate[kind, d]
+            exact = plan.pair[kind, d].factor == 1.0
+            ends = device.free if exact else device.began + seconds
+            device.free = ends if ends > now else now + overdue * seconds
+        plan.inst[i].device, plan.inst[i].finish = d, device.free
+    return up

@@ -1,0 +1,207 @@
+"""State of a plan beside a simulation: record arrays, and their one constructor."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from weft.model import Workload
+from weft.model.columns import FloatArray, IntArray
+from weft.policies.replanning.affinity import DEMAND, NO_GROUP, transfer_within, weigh_groups
+from weft.policies.replanning.weights import W
+from weft.sim.kernel.jit import njit_inline, njit_noalloc
+from weft.sim.kernel.queues import transfer_time
+from weft.sim.kernel.records import record
+from weft.sim.kernel.tables import Sim, Table
+
+EARLY_EXIT_FACTOR = 8
+"""Factor on the window of a plan that may exit early: it stops long before."""
+
+TASK = record("rank least mean", "")  # upward rank; seconds on the fastest device, and on average
+INST = record("start finish", "device order")
+# `order` is storage: the instances of each job by rank, the highest first
+JOB = record("deadline priority seconds key", "cursor group")
+# seconds: mean seconds of all its tasks; cursor: how much of its part of `order` is done
+DEVICE = record("free began power group_load", "used first busy kind group")
+# free: time at which its committed tasks are done; began: start of its running task, NaN while that
+# waits for data; group_load: by group; used: tasks in `begin` and `end`; first: the planned task
+# that starts first; busy: the instance it runs or waits for, or -1
+PAIR = record("log_sum count square_sum factor", "")
+# of a task kind on a device: sum, number and sum of squares of log(observed / estimated duration);
+# expected / estimated duration
+HEAD = record("", "at job")  # place in `order` of the next task of a job
+STATE = record("", "executions planned random groups")
+# executions that were observed; tasks placed; state of the random numbers of `incumbent`; groups
+
+
+class PlanState(NamedTuple):
+    """One plan. Tasks are global tasks (see `sim/kernel/tables.py`); p is the number of devices.
+
+    The inner loops over devices use plain arrays, which the compiler vectorises.
+    """
+
+    task: Table  # (tasks,)
+    ahead: FloatArray  # (tasks, p) optimistic seconds from the end there to the end of the workflow
+    inst: Table  # (instances,)
+    job: Table  # (jobs,)
+    device: Table  # (p,)
+    begin: FloatArray  # (p, slots) times of the planned tasks of a device, in order
+    end: FloatArray  # (p, slots)
+    pair: Table  # (kinds, p)
+    rate: FloatArray  # (kinds, p) expected / estimated duration at the present speed
+    penalty_rate: FloatArray  # (p,) penalty per second of a task
+    arrival: FloatArray  # (p,) of the task that is being placed: arrival of its inputs,
+    seconds: FloatArray  # (p,) its duration,
+    distance: FloatArray  # (p,) transfers between there and the other parents of its children,
+    penalty: FloatArray  # (p,) and the penalty beside its finish
+    heap: Table  # (jobs + 1,) jobs with tasks to place, the one with the most urgent task on top
+    sequence: IntArray  # (slots,) tasks in the order of placement
+    demand: Table  # (jobs, p) seconds that a job needs of a group, see `affinity`
+    state: Table  # (1,)
+
+
+@njit_inline
+def plan_at(stack: PlanState, m: int) -> PlanState:
+    """Return one plan of a stack, whose arrays have one more axis in front."""
+    return PlanState(
+        stack.task[m],
+        stack.ahead[m],
+        stack.inst[m],
+        stack.job[m],
+        stack.device[m],
+        stack.begin[m],
+        stack.end[m],
+        stack.pair[m],
+        stack.rate[m],
+        stack.penalty_rate[m],
+        stack.arrival[m],
+        stack.seconds[m],
+        stack.distance[m],
+        stack.penalty[m],
+        stack.heap[m],
+        stack.sequence[m],
+        stack.demand[m],
+        stack.state[m],
+    )
+
+
+def make_plan(
+    workload: Workload, sim: Sim, weights: FloatArray, window: int, group: IntArray
+) -> PlanState:
+    """Allocate an empty plan and rank the tasks; `group` is the group of each device."""
+    tasks, instances, jobs, p = len(sim.task) - 1, len(sim.inst), workload.jobs, len(group)
+    slots = min(window * EARLY_EXIT_FACTOR, instances) + 1
+    plan = PlanState(
+        task=np.zeros(tasks, TASK),
+        ahead=np.zeros((tasks, p)),
+        inst=np.zeros(instances, INST),
+        job=np.zeros(jobs, JOB),
+        device=_devices(workload, group),
+        begin=np.zeros((p, slots)),
+        end=np.zeros((p, slots)),
+        pair=np.zeros((len(sim.kind), p), PAIR),
+        rate=np.ones((len(sim.kind), p)),
+        penalty_rate=np.zeros(p),
+        arrival=np.zeros(p),
+        seconds=np.zeros(p),
+        distance=np.zeros(p),
+        penalty=np.zeros(p),
+        heap=np.zeros(jobs + 1, HEAD),
+        sequence=np.zeros(slots, np.int64),
+        demand=np.zeros((jobs, p), DEMAND),
+        state=np.zeros(1, STATE),
+    )
+    plan.inst["start"] = plan.inst["finish"] = np.nan
+    plan.inst["device"] = -1
+    plan.pair["factor"] = 1.0
+    plan.state["random"], plan.state["groups"] = 12345, group.max() + 1
+    starts = np.concatenate(([0], np.cumsum([problem.n for problem in workload.problems])))
+    starts = starts.astype(np.int64)
+    orders = zip(workload.problems, starts, strict=False)
+    topological = np.concatenate([problem.workflow.order + at for problem, at in orders])
+    topological = topological.astype(np.int64)
+    rank_tasks(sim, topological, plan, *transfer_within(workload.cluster, group), weights)
+    if group.any():
+        demand = np.zeros((len(workload.problems), p), DEMAND)
+        weigh_groups(sim, topological, starts, group, demand, np.zeros((tasks + 3, p)))
+        plan.demand[:] = demand[workload.template]
+    _fill_jobs(workload, plan, starts, topological)
+    return plan
+
+
+def _devices(workload: Workload, group: IntArray) -> Table:
+    cluster, device = workload.cluster, np.zeros(len(group), DEVICE)
+    power, kinds = np.asarray(cluster.power, float), list(dict.fromkeys(cluster.kinds))
+    device["power"] = power / power.mean() if power.sum() > 0 else 1.0
+    device["kind"], device["group"] = [kinds.index(kind) for kind in cluster.kinds], group
+    device["first"] = device["busy"] = -1
+    device["began"] = np.nan
+    return device
+
+
+def _fill_jobs(
+    workload: Workload, plan: PlanState, starts: IntArray, topological: IntArray
+) -> None:
+    place, rank, spans = np.argsort(topological), plan.task["rank"], list(pairwise(starts.tolist()))
+    # Equal ranks in topological order: a task without work ties with its child.
+    by_rank = [np.lexsort((place[a:b], -rank[a:b])) for a, b in spans]
+    total = np.array([np.ascontiguousarray(plan.task["mean"])[a:b].sum() for a, b in spans])
+    for j, t in enumerate(workload.template.tolist()):
+        first = int(workload.first_instance[j])
+        plan.inst["order"][first : first + len(by_rank[t])] = first + by_rank[t]
+    plan.job["deadline"], plan.job["priority"] = workload.deadline, workload.priority
+    plan.job["seconds"], plan.job["group"] = total[workload.template], NO_GROUP
+
+
+@njit_noalloc
+def rank_tasks(
+    sim: Sim,
+    topological: IntArray,
+    plan: PlanState,
+    latency: float,
+    per_byte: float,
+    weights: FloatArray,
+) -> None:
+    """Compute rank, optimistic remainder, least and mean duration of all tasks, children first."""
+    p, moving = len(sim.device), np.exp(weights[W.moving])
+    for k in range(len(topological) - 1, -1, -1):
+        u = topological[k]
+        able, total, least = 0, 0.0, np.inf
+        for d in range(p):
+            if sim.grid[sim.task[u].row, d] < np.inf:
+                seconds = sim.task[u].work * sim.grid[sim.task[u].row, d]
+                able, total, least = able + 1, total + seconds, min(least, seconds)
+        mean = total / able
+        plan.task[u].mean, plan.task[u].least = mean, least
+        longest = 0.0
+        for e in range(sim.task[u].succ, sim.task[u + 1].succ):
+            transfer = moving * (latency + sim.edge[e].data * per_byte)
+            longest = max(longest, transfer + plan.task[sim.edge[e].target].rank)
+        plan.task[u].rank = (1.0 - weights[W.least]) * mean + weights[W.least] * least + longest
+        if weights[W.ahead] != 0.0:
+            for d in range(p):
+                plan.ahead[u, d] = _remainder(sim, plan, u, d)
+
+
+@njit_inline
+def _remainder(sim: Sim, plan: PlanState, u: int, d: int) -> float:
+    """Seconds from the end of a task on a device to the end of its workflow, at the best.
+
+    Each descendant is on the device that suits this path best, in the same group if one can run it.
+    """
+    worst = 0.0
+    for e in range(sim.task[u].succ, sim.task[u + 1].succ):
+        v = sim.edge[e].target
+        near, best = np.inf, np.inf
+        for other in range(len(sim.device)):
+            if sim.grid[sim.task[v].row, other] < np.inf:
+                seconds = sim.task[v].work * sim.grid[sim.task[v].row, other]
+                transfer = transfer_time(sim, d, other, sim.edge[e].data)
+                rest = transfer + seconds + plan.ahead[v, other]
+                best = min(best, rest)
+                if plan.device[other].group == plan.device[d].group:
+                    near = min(near, rest)
+        worst = max(worst, near if near < np.inf else best)
+    return worst
