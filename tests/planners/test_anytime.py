@@ -100,8 +100,8 @@ def test_copies_are_valid_and_no_worse(problem):
 
 
 def test_copies_help_where_transfers_are_long():
-    # One parent of 1 s, four children of 4 s, transfers of 50 s, four devices. Without copies all on
-    # one device: 1 + 4 x 4.
+    # One parent of 1 s, four children of 4 s, transfers of 50 s, four devices. Without copies all
+    # on one device: 1 + 4 x 4.
     # With a copy of the parent on each device: 1 + 4.
     p = Problem.from_arrays(
         np.array([[1.0] * 4] + [[4.0] * 4] * 4), [[0, t] for t in range(1, 5)], 50.0

@@ -41,6 +41,7 @@ class CopyInputs(NamedTuple):
     ready: FloatArray
     last: IntArray
     others: FloatArray
+    soon: FloatArray  # scratch memory
 
 
 def as_schedule(runs: CopyTable) -> Schedule:
@@ -78,15 +79,22 @@ def no_executions(n: int, rows: int) -> CopyTable:
 
 
 @njit
-def execute(
-    runs: CopyTable, timeline: Timeline, task: int, device: int, start: float, duration: float
-) -> None:
-    """Add a run of a task."""
-    row = runs.size[0]
+def add_run(runs: CopyTable, task: int, device: int, start: float, duration: float) -> int:
+    """Add a run of a task to the table and return its row."""
+    row = int(runs.size[0])
     runs.task[row], runs.device[row] = task, device
     runs.start[row], runs.finish[row] = start, start + duration
     runs.older[row], runs.newest[task] = runs.newest[task], row
     runs.size[0] = row + 1
+    return row
+
+
+@njit
+def execute(
+    runs: CopyTable, timeline: Timeline, task: int, device: int, start: float, duration: float
+) -> None:
+    """Add a run of a task to the table and the timeline."""
+    add_run(runs, task, device, start, duration)
     occupy(timeline, device, start, start + duration)
 
 
@@ -100,12 +108,9 @@ def inputs_on(
         soonest = np.inf
         run = runs.newest[a.pred[i]]
         while run != NONE:
-            source = runs.device[run]
-            soonest = min(
-                soonest,
-                runs.finish[run]
-                + (a.latency[source, device] + a.pred_data[i] * a.per_byte[source, device]),
-            )
+            x = runs.device[run]
+            transfer = a.latency[x, device] + a.pred_data[i] * a.per_byte[x, device]
+            soonest = min(soonest, runs.finish[run] + transfer)
             run = runs.older[run]
         if soonest > ready:
             ready, last, others = soonest, a.pred[i], ready
@@ -115,35 +120,35 @@ def inputs_on(
 
 
 @njit
-def _gather(
-    a: ProblemArrays, runs: CopyTable, task: int, inputs: CopyInputs, soonest: FloatArray
+def gather_inputs(
+    a: ProblemArrays, runs: CopyTable, task: int, inputs: CopyInputs, low: int, high: int
 ) -> None:
-    inputs.ready[:] = 0.0
-    inputs.others[:] = 0.0
-    inputs.last[:] = NONE
-    for i in range(a.pred_ptr[task], a.pred_ptr[task + 1]):
-        soonest[:] = np.inf
-        run = runs.newest[a.pred[i]]
+    """Fill `inputs` of a task for devices low to high - 1."""
+    finish, device, older, soon = runs.finish, runs.device, runs.older, inputs.soon
+    ready, last, others = inputs.ready, inputs.last, inputs.others
+    for d in range(low, high):
+        ready[d] = others[d] = 0.0
+        last[d] = NONE
+    for e in range(a.pred_ptr[task], a.pred_ptr[task + 1]):
+        u, data = a.pred[e], a.pred_data[e]
+        for d in range(low, high):
+            soon[d] = np.inf
+        run = runs.newest[u]
         while run != NONE:
-            latency, per_byte = a.latency[runs.device[run]], a.per_byte[runs.device[run]]
-            for d in range(len(soonest)):
-                soonest[d] = min(
-                    soonest[d], runs.finish[run] + (latency[d] + a.pred_data[i] * per_byte[d])
-                )
-            run = runs.older[run]
-        for d in range(len(soonest)):
-            if soonest[d] > inputs.ready[d]:
-                inputs.others[d], inputs.ready[d], inputs.last[d] = (
-                    inputs.ready[d],
-                    soonest[d],
-                    a.pred[i],
-                )
-            elif soonest[d] > inputs.others[d]:
-                inputs.others[d] = soonest[d]
+            wait, slow, done = a.latency[device[run]], a.per_byte[device[run]], finish[run]
+            for d in range(low, high):
+                soon[d] = min(soon[d], done + (wait[d] + data * slow[d]))
+            run = older[run]
+        for d in range(low, high):
+            if soon[d] > ready[d]:
+                others[d], ready[d], last[d] = ready[d], soon[d], u
+            elif soon[d] > others[d]:
+                others[d] = soon[d]
 
 
 @njit
-def _runs_on(runs: CopyTable, task: int, device: int) -> bool:
+def runs_on(runs: CopyTable, task: int, device: int) -> bool:
+    """Return whether a run of a task is on a device."""
     run = runs.newest[task]
     while run != NONE:
         if runs.device[run] == device:
@@ -157,7 +162,7 @@ def copy_before(
     a: ProblemArrays, runs: CopyTable, timeline: Timeline, task: int, device: int, limit: float
 ) -> tuple[float, float]:
     """Return (start, duration) of one more run that ends before `limit`; (inf, inf) if none."""
-    if task == NONE or not a.pace[a.row[task], device] < np.inf or _runs_on(runs, task, device):
+    if task == NONE or not a.pace[a.row[task], device] < np.inf or runs_on(runs, task, device):
         return np.inf, np.inf
     duration = a.work[task] * a.pace[a.row[task], device]
     if not duration < limit:
@@ -171,10 +176,10 @@ def insert_with_copies(a: ProblemArrays, order: IntArray) -> CopyTable:
     """Place each task, in order, at its earliest finish, with or without a copy of a parent."""
     n, p = len(a.work), a.pace.shape[1]
     runs, timeline = no_executions(n, 2 * n), idle_timeline(p, 2 * n)
-    inputs = CopyInputs(np.empty(p), np.empty(p, np.int64), np.empty(p))
-    soonest, seconds = np.empty(p), np.empty(p)
+    inputs = CopyInputs(np.empty(p), np.empty(p, np.int64), np.empty(p), np.empty(p))
+    seconds = np.empty(p)
     for task in order:
-        _gather(a, runs, task, inputs, soonest)
+        gather_inputs(a, runs, task, inputs, 0, p)
         durations_of(a, task, seconds)
         device, start = earliest_finish(timeline, inputs.ready, seconds)
         best, copy_start, copy_duration = start + seconds[device], np.inf, np.inf

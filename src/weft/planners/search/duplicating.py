@@ -14,6 +14,15 @@ import numpy as np
 
 from weft.model import ProblemArrays, Schedule
 from weft.model.columns import BoolArray, FloatArray, IntArray
+from weft.planners.lists.duplication import (
+    CopyInputs,
+    CopyTable,
+    add_run,
+    gather_inputs,
+    inputs_on,
+    no_executions,
+    runs_on,
+)
 from weft.planners.search.annealing import (
     ANY_SHARE,
     BEST,
@@ -29,7 +38,7 @@ from weft.planners.search.annealing import (
     uniform,
 )
 from weft.sim.kernel.gaps import NONE, gap_in_chain, link
-from weft.sim.kernel.jit import njit
+from weft.sim.kernel.jit import njit, njit_inline
 
 ROOM = 4
 """Runs per task, on average, for which there is memory."""
@@ -39,123 +48,72 @@ MORE_COPIES = 3
 
 
 class CopyDecoder(NamedTuple):
-    """All memory of the decoder: runs in order of placement.
+    """All memory of the decoder; the runs of a device are a chain from `latest`, then `before`."""
 
-    The runs of a task are a chain from `newest`, those of a device a chain from `latest`.
-    """
-
-    task: IntArray  # (runs,)
-    device: IntArray
-    start: FloatArray
-    finish: FloatArray
+    runs: CopyTable
+    inputs: CopyInputs
     own: BoolArray  # (runs,) the original, not a copy for a child
-    older: IntArray
-    before: IntArray
-    newest: IntArray  # (n,)
+    before: IntArray  # (runs,)
     latest: IntArray  # (p,)
-    size: IntArray  # (1,)
-    ready: FloatArray  # (p,) arrival of all inputs of a task on each device
-    others: FloatArray  # (p,) arrival of all inputs but the last
-    last: IntArray  # (p,) parent of the last input
-    soon: FloatArray  # (p,)
     place: IntArray  # (n,) device of each task's original
 
 
 def make_copy_decoder(n: int, p: int) -> CopyDecoder:
     """Make a decoder for a problem of n tasks and p devices."""
-    runs = ROOM * n
-    sizes = {"newest": n, "place": n, "latest": p, "last": p, "ready": p, "others": p, "soon": p}
-    types = dict.fromkeys(("start", "finish", "ready", "others", "soon"), np.float64)
-    arrays = {
-        name: np.zeros(sizes.get(name, runs), types.get(name, np.int64))
-        for name in CopyDecoder._fields
-    }
-    return CopyDecoder(**arrays | {"own": np.zeros(runs, bool), "size": np.zeros(1, np.int64)})
+    rows = ROOM * n
+    return CopyDecoder(
+        no_executions(n, rows),
+        CopyInputs(np.zeros(p), np.zeros(p, np.int64), np.zeros(p), np.zeros(p)),
+        np.zeros(rows, bool),
+        np.zeros(rows, np.int64),
+        np.zeros(p, np.int64),
+        np.zeros(n, np.int64),
+    )
 
 
-@njit
-def _gather(a: ProblemArrays, w: CopyDecoder, t: int, low: int, high: int) -> None:
-    """Fill `ready`, `others` and `last` of devices low to high - 1."""
-    finish, device, older, soon = w.finish, w.device, w.older, w.soon
-    for d in range(low, high):
-        w.ready[d] = w.others[d] = 0.0
-        w.last[d] = NONE
-    for e in range(a.pred_ptr[t], a.pred_ptr[t + 1]):
-        u, data = a.pred[e], a.pred_data[e]
-        for d in range(low, high):
-            soon[d] = np.inf
-        run = w.newest[u]
-        while run != NONE:
-            wait, slow, done = a.latency[device[run]], a.per_byte[device[run]], finish[run]
-            for d in range(low, high):
-                soon[d] = min(soon[d], done + (wait[d] + data * slow[d]))
-            run = older[run]
-        for d in range(low, high):
-            if soon[d] > w.ready[d]:
-                w.others[d], w.ready[d], w.last[d] = w.ready[d], soon[d], u
-            elif soon[d] > w.others[d]:
-                w.others[d] = soon[d]
+@njit_inline
+def _gap(w: CopyDecoder, d: int, ready: float, seconds: float) -> tuple[float, int]:
+    return gap_in_chain(w.latest[d], w.before, w.runs.start, w.runs.finish, ready, seconds)
 
 
 @njit
 def _copy_start(a: ProblemArrays, w: CopyDecoder, u: int, d: int) -> tuple[float, int]:
     """Return start and next run of one more run; inf if it cannot run or already runs there."""
-    if (
-        u == NONE
-        or a.pace[a.row[u], d] == np.inf
-        or w.size[0] + 2 * len(w.newest) // ROOM >= len(w.task)
-    ):
+    full = w.runs.size[0] + 2 * len(w.runs.newest) // ROOM >= len(w.runs.task)
+    if u == NONE or a.pace[a.row[u], d] == np.inf or full or runs_on(w.runs, u, d):
         return np.inf, NONE
-    run = w.newest[u]
-    while run != NONE:
-        if w.device[run] == d:
-            return np.inf, NONE
-        run = w.older[run]
-    ready = 0.0
-    for e in range(a.pred_ptr[u], a.pred_ptr[u + 1]):
-        soon, run = np.inf, w.newest[a.pred[e]]
-        while run != NONE:
-            x = w.device[run]
-            soon = min(soon, w.finish[run] + (a.latency[x, d] + a.pred_data[e] * a.per_byte[x, d]))
-            run = w.older[run]
-        ready = max(ready, soon)
-    return gap_in_chain(
-        w.latest[d], w.before, w.start, w.finish, ready, a.work[u] * a.pace[a.row[u], d]
-    )
+    ready = inputs_on(a, w.runs, u, d)[0]
+    return _gap(w, d, ready, a.work[u] * a.pace[a.row[u], d])
 
 
 @njit
 def _enter(
     w: CopyDecoder, t: int, d: int, start: float, seconds: float, after: int, own: bool
 ) -> None:
-    row = w.size[0]
-    w.size[0] = row + 1
-    w.task[row], w.device[row], w.own[row] = t, d, own
-    w.start[row], w.finish[row] = start, start + seconds
-    w.older[row], w.newest[t] = w.newest[t], row
+    row = add_run(w.runs, t, d, start, seconds)
+    w.own[row] = own
     link(row, d, after, w.latest, w.before)
 
 
 @njit
 def _copy_more(a: ProblemArrays, w: CopyDecoder, t: int, d: int, seconds: float) -> float:
     """Copy parents while that lets the task start earlier; return the arrival of its inputs."""
+    inputs = w.inputs
     for _ in range(MORE_COPIES + 1):
-        _gather(a, w, t, d, d + 1)
-        u = w.last[d]
+        gather_inputs(a, w.runs, t, inputs, d, d + 1)
+        u = inputs.last[d]
         begin, after = _copy_start(a, w, u, d)
         if begin == np.inf:
             break
         length = a.work[u] * a.pace[a.row[u], d]
-        if begin + length >= w.ready[d]:
+        if begin + length >= inputs.ready[d]:
             break
-        now, _ = gap_in_chain(w.latest[d], w.before, w.start, w.finish, w.ready[d], seconds)
-        then, _ = gap_in_chain(
-            w.latest[d], w.before, w.start, w.finish, max(w.others[d], begin + length), seconds
-        )
+        now, _ = _gap(w, d, inputs.ready[d], seconds)
+        then, _ = _gap(w, d, max(inputs.others[d], begin + length), seconds)
         if then >= now:
             break
         _enter(w, u, d, begin, length, after, False)
-    return float(w.ready[d])
+    return float(inputs.ready[d])
 
 
 @njit
@@ -171,39 +129,34 @@ def decode_copies(
 
     Likely only, since a later copy could still help.
     """
-    p = a.pace.shape[1]
-    w.size[0] = 0
-    w.newest[:] = NONE
+    p, inputs = a.pace.shape[1], w.inputs
+    w.runs.size[0] = 0
+    w.runs.newest[:] = NONE
     w.latest[:] = NONE
     makespan = 0.0
     for t in order:
         low, high = (0, p) if choice[t] < 0 else (choice[t], choice[t] + 1)
-        _gather(a, w, t, low, high)
+        gather_inputs(a, w.runs, t, inputs, low, high)
         best, device = np.inf, low
         for d in range(low, high):
             pace = a.pace[a.row[t], d]
-            if pace == np.inf or w.others[d] + a.work[t] * pace >= best:
+            if pace == np.inf or inputs.others[d] + a.work[t] * pace >= best:
                 continue
             seconds = a.work[t] * pace
-            start, _ = gap_in_chain(w.latest[d], w.before, w.start, w.finish, w.ready[d], seconds)
+            start, _ = _gap(w, d, inputs.ready[d], seconds)
             if start + seconds < best:
                 best, device = start + seconds, d
-            if start > w.others[d] and high - low > 1:
-                begin, _ = _copy_start(a, w, w.last[d], d)
-                done = (
-                    begin + a.work[w.last[d]] * a.pace[a.row[w.last[d]], d]
-                    if begin < np.inf
-                    else np.inf
-                )
-                if done < w.ready[d]:
-                    start, _ = gap_in_chain(
-                        w.latest[d], w.before, w.start, w.finish, max(w.others[d], done), seconds
-                    )
+            if start > inputs.others[d] and high - low > 1:
+                u = inputs.last[d]
+                begin, _ = _copy_start(a, w, u, d)
+                done = begin + a.work[u] * a.pace[a.row[u], d] if begin < np.inf else np.inf
+                if done < inputs.ready[d]:
+                    start, _ = _gap(w, d, max(inputs.others[d], done), seconds)
                     if start + seconds < best:
                         best, device = start + seconds, d
         seconds = a.work[t] * a.pace[a.row[t], device]
         ready = _copy_more(a, w, t, device, seconds)
-        start, after = gap_in_chain(w.latest[device], w.before, w.start, w.finish, ready, seconds)
+        start, after = _gap(w, device, ready, seconds)
         _enter(w, t, device, start, seconds, after, True)
         w.place[t] = device
         makespan = max(makespan, start + seconds)
@@ -264,33 +217,37 @@ def anneal_copies(
 
 def as_schedule(a: ProblemArrays, w: CopyDecoder) -> Schedule:
     """Make a schedule of the needed runs; the earliest run of a task is the original."""
-    size = int(w.size[0])
+    runs = w.runs
     used = np.flatnonzero(_read_runs(a, w))
-    used = used[np.lexsort((w.start[:size][used], w.task[:size][used]))]
-    task = w.task[used]
+    used = used[np.lexsort((runs.start[used], runs.task[used]))]
+    task = runs.task[used]
     copy = np.concatenate(([False], task[1:] == task[:-1])) if len(task) else np.zeros(0, bool)
     return Schedule.of(
-        task=task, device=w.device[used], start=w.start[used], finish=w.finish[used], copy=copy
+        task=task,
+        device=runs.device[used],
+        start=runs.start[used],
+        finish=runs.finish[used],
+        copy=copy,
     )
 
 
 @njit
 def _read_runs(a: ProblemArrays, w: CopyDecoder) -> BoolArray:
     """Mark the needed runs: the originals of exits, and the sources of needed runs of children."""
-    used = np.zeros(w.size[0], np.bool_)
+    used = np.zeros(w.runs.size[0], np.bool_)
     for i in range(len(a.order) - 1, -1, -1):
         v = a.order[i]
         if a.succ_ptr[v] == a.succ_ptr[v + 1]:
-            run = w.newest[v]
+            run = w.runs.newest[v]
             while run != NONE:
                 used[run] = w.own[run]
-                run = w.older[run]
-        run = w.newest[v]
+                run = w.runs.older[run]
+        run = w.runs.newest[v]
         while run != NONE:
             if used[run]:
                 for e in range(a.pred_ptr[v], a.pred_ptr[v + 1]):
-                    used[_source(a, w, e, w.device[run])] = True
-            run = w.older[run]
+                    used[_source(a, w, e, w.runs.device[run])] = True
+            run = w.runs.older[run]
     return used
 
 
@@ -298,11 +255,11 @@ def _read_runs(a: ProblemArrays, w: CopyDecoder) -> BoolArray:
 def _source(a: ProblemArrays, w: CopyDecoder, e: int, d: int) -> int:
     """Find the run of a parent whose data reach a device first."""
     soon, source = np.inf, NONE
-    run = w.newest[a.pred[e]]
+    run = w.runs.newest[a.pred[e]]
     while run != NONE:
-        x = w.device[run]
-        arrival = w.finish[run] + (a.latency[x, d] + a.pred_data[e] * a.per_byte[x, d])
+        x = w.runs.device[run]
+        arrival = w.runs.finish[run] + (a.latency[x, d] + a.pred_data[e] * a.per_byte[x, d])
         if arrival < soon:
             soon, source = arrival, run
-        run = w.older[run]
+        run = w.runs.older[run]
     return source
