@@ -44,7 +44,7 @@ from weft.experiments.shift.tasks import (
     streams,
     within,
 )
-from weft.experiments.shift import matrix_product
+from weft.learn.durations import matrix_product
 from weft.learn.durations.forest import Forest, fit_sklearn, write_onnx
 from weft.learn.onnx_session import onnx_session
 from weft.model.columns import FloatArray
