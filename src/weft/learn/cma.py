@@ -53,7 +53,8 @@ class SeparableCma:
             )
         n = len(start)
         self.mean, self.population = start.astype(float).copy(), population
-        self.sigma, self._scale = (float(scale), np.ones(n)) if guarded else (1.0, scale)
+        self.sigma = float(scale) if guarded else 1.0
+        self._scale: FloatArray = np.ones(n) if guarded else scale
         self._rng, self._guarded = rng, guarded
         rank = math.log(population / 2 + 0.5) - np.log(np.arange(1, population // 2 + 1))
         self._share: FloatArray = rank / rank.sum()

@@ -3,7 +3,8 @@
 - `bandit`: an ensemble of networks that chooses devices by Thompson sampling
 - `forest`: a random forest in compiled code
 - `hybrid`: choices by expected time with budgeted probes
+- `matrix_product`: speed of matrix products on this machine
 - `model`: Bayesian regression of durations with change detection
 """
 
-__all__ = ["bandit", "forest", "hybrid", "model"]
+__all__ = ["bandit", "forest", "hybrid", "matrix_product", "model"]

@@ -1,4 +1,4 @@
-"""How fast this machine multiplies matrices: on the processor, and on an accelerator where there is one."""
+"""Speed of matrix products on this machine's processor, and on its accelerator if any."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ SIZES = (128, 256, 512, 1024)
 
 
 def measure(sizes: Sequence[int] = SIZES, *, repeats: int = 3) -> list[dict[str, object]]:
-    """One row a size: best seconds of a product in single precision, and GFLOP/s; the accelerator's are None where there is none.
+    """Return best seconds and GFLOP/s of a float32 product, one row per size.
+
+    Without an accelerator, its values are None.
 
     Examples
     --------
@@ -42,7 +44,7 @@ def measure(sizes: Sequence[int] = SIZES, *, repeats: int = 3) -> list[dict[str,
 
 
 def _accelerated(a: np.ndarray, b: np.ndarray, repeats: int) -> float | None:
-    """Seconds of the product alone, on a CUDA device if torch has one."""
+    """Return the seconds of the product alone, on a CUDA device if torch has one."""
     if importlib.util.find_spec("torch") is None:
         return None
     import torch
