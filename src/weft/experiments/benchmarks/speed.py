@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -105,9 +106,7 @@ def small_problem(n: int = 10_000, p: int = 32) -> BenchMeasure:
     spent = {}
     for form in ("matrix", "product"):
         arrays = layered(n, p, dense=form == "matrix")
-        spent[form] = _median_call(
-            lambda given=arrays: plan(Problem.from_arrays(**given), "heft"), 11
-        )  # type: ignore[misc]
+        spent[form] = _median_call(partial(_build_and_plan, arrays), 11)
     result = f"{_ms(spent['matrix'])} (work / speed: {_ms(spent['product'])})"
     return BenchMeasure(
         f"HEFT {n:,} x {p}, Problem.from_arrays included",
@@ -115,6 +114,10 @@ def small_problem(n: int = 10_000, p: int = 32) -> BenchMeasure:
         "50 ms",
         figures={"seconds": spent},
     )
+
+
+def _build_and_plan(arrays: dict[str, object]) -> None:
+    plan(Problem.from_arrays(**arrays), "heft")  # type: ignore[arg-type]
 
 
 def large_problem(n: int, p: int, goal: str) -> BenchMeasure:
@@ -133,9 +136,7 @@ def growth(most: int, p: int = 8) -> BenchMeasure:
     for n in sizes:
         problem = Problem.from_arrays(**layered(n, p))  # type: ignore[arg-type]
         problem.arrays  # noqa: B018  # computed once per problem
-        spent.append(
-            _median_call(lambda given=problem: plan(given, "heft"), 11 if n < 100_000 else 3)
-        )  # type: ignore[misc]
+        spent.append(_median_call(partial(plan, problem, "heft"), 11 if n < 100_000 else 3))
     # Below 1,000 tasks the fixed cost of a call flattens the curve.
     grown = [i for i, n in enumerate(sizes) if n >= 1000]
     exponent = float(
@@ -165,10 +166,8 @@ def rules(jobs: int = 2000, tasks: int = 100, p: int = 16) -> BenchMeasure:
         assert isinstance(policy, RulePolicy)
         simulate(problem, policy)
         sim = make_sim(workload, Scenario.of(workload), policy.rule(workload), eager=True)
-        kernel[name] = workload.instances / _cpu_seconds(lambda sim=sim: run_to_end(sim))  # type: ignore[misc]
-        whole[name] = workload.instances / _cpu_seconds(
-            lambda policy=policy: simulate(workload, policy)
-        )  # type: ignore[misc]
+        kernel[name] = workload.instances / _cpu_seconds(partial(run_to_end, sim))
+        whole[name] = workload.instances / _cpu_seconds(partial(simulate, workload, policy))
     shown = ", ".join(
         f"{name} {kernel[name] / 1e6:.2f} M/s (whole simulation {whole[name] / 1e6:.2f})"
         for name in kernel

@@ -153,8 +153,8 @@ def rollouts(document: Document) -> list[PageBlock]:
         return [Text("Rollouts are part of the full experiment only.")]
     mean = {
         name: np.mean([found["over_authors"][name] for found in document["rollouts"]])
-        for name in rows[0]["over_authors"]
-    }  # type: ignore[attr-defined]
+        for name in document["rollouts"][0]["over_authors"]
+    }
     columns: Columns = [
         Column("p", "p(c)"),
         Column("authors", "authors' pi4 (ms)", digits=4),

@@ -23,6 +23,7 @@ from weft.experiments.harness import Checkpoint, Progress
 from weft.formats.native.stream_toml import load_stream
 from weft.model.columns import FloatArray, IntArray
 from weft.model.conditional_stream import Arrivals, ConditionalStream
+from weft.policies.conditional.pair_policy import PairPolicy
 from weft.policies.conditional.rollout import Rollout
 from weft.policies.conditional.rules import ConditionalRule
 from weft.policies.conditional.trained_network import TrainedNetwork
@@ -73,11 +74,10 @@ class Setup:
     def __init__(self, plan: ConditionalPlan) -> None:
         self.plan, self.stream = plan, load_stream("conditional-paper").with_jobs(plan.jobs)
         self.entered, self.evaluator = entrants(self.stream), StreamEvaluator(self.stream)
-        universal = self.entered.get(ANY)
+        universal = self.entered[ANY].who if ANY in self.entered else None
+        assert universal is None or isinstance(universal, PairPolicy)
         self.adaptation = Adaptation.of(self.stream, self.entered, seeds=plan.changes)
-        self.any_graph = AnyGraph(
-            universal.who if universal is not None else None, plan.streams, min(plan.jobs, 1000)
-        )  # type: ignore[arg-type]
+        self.any_graph = AnyGraph(universal, plan.streams, min(plan.jobs, 1000))
 
     def contenders(self, waiting: Idle) -> list[StreamContender]:
         """Return contenders of a waiting semantics; one trained for "block" has no other."""
@@ -175,20 +175,12 @@ class Setup:
         compared = [c for name in COMPARED if (c := self.entered.get(name)) is not None]
         for contender in compared:
             found[contender.name] = self._milliseconds(contender, draw)
-        network = next(
-            (
-                c
-                for c in compared
-                if isinstance(c.who, TrainedNetwork) and c.trained_waiting == "event"
-            ),
-            None,
-        )
+        trained = [c.who for c in compared if c.trained_waiting == "event"]
+        network = next((who for who in trained if isinstance(who, TrainedNetwork)), None)
         rule = next((c.who for c in compared if isinstance(c.who, ConditionalRule)), None)
         if rule is None:
             return found
-        policy = Rollout(
-            weights=rule.weights, proposer=network.who if network is not None else None
-        )  # type: ignore[arg-type]
+        policy = Rollout(weights=rule.weights, proposer=network)
         fleet = StepBatch(self.stream, 1, policy.options("event"))
         fleet.place(0, *draw)
         begin = time.process_time()

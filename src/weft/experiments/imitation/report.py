@@ -285,7 +285,7 @@ def _times(document: Mapping[str, Any]) -> list[Any]:
         for row in ran
     )
     lines = {f"{row['contender']}, {row['runtime']}": _line(row) for row in rows}
-    options = {"log_x": True, "log_y": True, "size": (11.0, 5.2)}
+    options: dict[str, Any] = {"log_x": True, "log_y": True, "size": (11.0, 5.2)}
     picture = line(lines, "Time to schedule", "tasks", "seconds", **options)
     caption = f"A generation of the GA has 60 schedules. Generations and total time: {text}."
     return [Table(rows, columns, caption=caption), picture]

@@ -19,7 +19,7 @@ from weft.experiments.shift.tasks import (
     document_tasks,
     split_seconds,
 )
-from weft.learn.durations.bandit import OnlineDqn
+from weft.learn.durations.bandit import EnsembleBandit
 from weft.learn.durations.forest import Forest
 from weft.learn.durations.hybrid import HybridChooser
 from weft.learn.durations.model import DurationModel
@@ -124,8 +124,8 @@ def make_hybrid(tasks: Tasks, *, probing: float = 0.015) -> HybridChooser:
     return HybridChooser(train_models(tasks), probing=probing)
 
 
-def make_dqn(tasks: Tasks, seed: int) -> OnlineDqn:
+def make_dqn(tasks: Tasks, seed: int) -> EnsembleBandit:
     """Return the online DQN, pre-trained on the biased offline data."""
-    agent = OnlineDqn(len(FEATURES), 2, seed=seed)
+    agent = EnsembleBandit(len(FEATURES), 2, seed=seed)
     agent.pretrain(tasks.features, tasks.seconds)
     return agent
