@@ -41,7 +41,7 @@ coverage: $(VENV)/.test
 
 docs: $(VENV)/.docs
 	$(BIN)/python docs/make_results.py
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "documentation in site/index.html"
 
 pictures: $(VENV)/.docs

@@ -107,10 +107,8 @@ def picture(problem: weft.Problem, plans: list[weft.Plan], look: Look) -> str:
 
 def _panel(problem: weft.Problem, plan: weft.Plan, look: Look, top: float, scale: float) -> str:
     workflow, schedule = problem.workflow, plan.schedule
-    rows = [
-        f'<text x="{LEFT}" y="{top - 8}" fill="{look.text}">'
-        f'<tspan font-weight="bold">{plan.planner}</tspan>: {plan.makespan:.1f} s</text>'
-    ]
+    title = f'<tspan font-weight="bold">{plan.planner}</tspan>: {plan.makespan:.1f} s'
+    rows = [f'<text x="{LEFT}" y="{top - 8}" fill="{look.text}">{title}</text>']
     for device, name in enumerate(problem.cluster.names):
         y = top + device * ROW
         rows.append(
