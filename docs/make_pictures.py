@@ -145,7 +145,7 @@ def table(comparison: weft.Comparison) -> str:
     }
     body = "".join(f"   {json.dumps(key)}: {json.dumps(value)},\n" for key, value in head.items())
     return (
-        f'{{\n "source": "docs/make_pictures.py",\n "tables": {{\n  "plans": {{\n{body}'
+        f'{{\n "measured_with": "docs/make_pictures.py",\n "provenance": "written by that script",\n "tables": {{\n  "plans": {{\n{body}'
         f'   "rows": [\n{lines}\n   ]\n  }}\n }}\n}}\n'
     )
 
