@@ -144,10 +144,11 @@ def table(comparison: weft.Comparison) -> str:
         "suffix": ["", "", " s", " %", " %"],
     }
     body = "".join(f"   {json.dumps(key)}: {json.dumps(value)},\n" for key, value in head.items())
-    return (
-        f'{{\n "measured_with": "docs/make_pictures.py",\n "provenance": "written by that script",\n "tables": {{\n  "plans": {{\n{body}'
-        f'   "rows": [\n{lines}\n   ]\n  }}\n }}\n}}\n'
+    origin = (
+        ' "measured_with": "docs/make_pictures.py",\n "provenance": "written by that script",\n'
     )
+    plans = f'  "plans": {{\n{body}   "rows": [\n{lines}\n   ]\n  }}\n'
+    return f'{{\n{origin} "tables": {{\n{plans} }}\n}}\n'
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import weft
+from weft.formats.native.stream_toml import load_stream
 from weft.planners import PLANNERS
 from weft.policies import POLICIES
 
@@ -68,6 +69,18 @@ def test_the_code_of_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch)
             _run_as_script(code, tmp_path)
         else:
             exec(compile(code, _name(page), "exec"), vars(module))
+
+
+def test_the_toml_of_the_pages_loads(tmp_path):
+    text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    blocks = re.findall(r"^```toml\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    file = tmp_path / "example.toml"
+    loaded = []
+    for block in blocks:
+        file.write_text(block, encoding="utf-8")
+        is_cluster = "[[devices]]" in block
+        loaded.append((weft.load_cluster if is_cluster else load_stream)(file).name)
+    assert sorted(loaded) == ["inspection", "two nodes"]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=_name)
