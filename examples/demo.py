@@ -1,4 +1,4 @@
-"""`make demo`: a GPU workflow on a mixed cluster, planned and simulated by several planners and policies."""
+"""`make demo`: a GPU workflow on a mixed cluster, planned and simulated in several ways."""
 
 from __future__ import annotations
 
@@ -19,26 +19,24 @@ def main() -> None:
         generate_problem("epigenomics", CLUSTER, lanes=3, chunks=12, ccr=0.5, seed=7),
         generate_problem("cholesky", CLUSTER, tiles=10, tile_size=7680),
     ]
-    exact = weft.compare(problems, [*PLANNERS, *POLICIES])
+    contenders = [*PLANNERS, *POLICIES]
+    exact = weft.compare(problems, contenders)
     print(exact)
     print(
-        "\nThe same when estimates are wrong by 30 % and every second device has a slow spell (mean of 20 drawn futures):\n"
+        "\nWith estimates wrong by 30 % and a slow period on every second device"
+        " (mean of 20 scenarios):\n"
     )
-    print(
-        weft.compare(
-            problems[:1], [*PLANNERS, *POLICIES], scenarios=20, seed=1, noise=0.3, slowdowns=0.5
-        )
-    )
+    print(weft.compare(problems[:1], contenders, scenarios=20, seed=1, noise=0.3, slowdowns=0.5))
 
     page = HERE / "demo" / "report.html"
     page.parent.mkdir(exist_ok=True)
     exact.to_html(page)
     for problem in problems:
-        made = weft.plan(problem, "heft")
-        violations = weft.check(problem, made.schedule)
+        plan = weft.plan(problem, "heft")
+        violations = weft.check(problem, plan.schedule)
         assert not violations, violations
-        weft.save_gantt(made, page.parent / f"{problem.name}.svg")
-    print(f"\nTables, DAGs and Gantt charts: {page}")
+        weft.save_gantt(plan, page.parent / f"{problem.name}.svg")
+    print(f"\nTables, graphs and Gantt charts: {page}")
 
 
 if __name__ == "__main__":

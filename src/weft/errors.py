@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+DISTRIBUTION = "weft-scheduling"
+"""The name of this package on PyPI, where `weft` is another project."""
+
 
 class WeftError(Exception):
     """Root of the tree; its text names the user's object, the value and the remedy."""
@@ -28,5 +31,5 @@ class MissingExtra(WeftError, ImportError):
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(
-            f"{package} is not installed; install it with: pip install 'weft[{extra}]'"
+            f"{package} is not installed; install it with: pip install '{DISTRIBUTION}[{extra}]'"
         )

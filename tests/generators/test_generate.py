@@ -260,18 +260,18 @@ class TestShapes:
 class TestLinearAlgebra:
     @pytest.mark.parametrize("tiles", [1, 2, 3, 4, 7, 10])
     def test_counts_and_operations(self, tiles):
-        c, l, q = (
+        c, u, q = (
             cholesky(tiles=tiles, tile_size=100),
             lu(tiles=tiles, tile_size=100),
             qr(tiles=tiles, tile_size=100),
         )
         n = 100.0 * tiles
         assert c.n == tiles * (tiles + 1) * (tiles + 2) // 6
-        assert l.n == q.n == tiles * (tiles + 1) * (2 * tiles + 1) // 6
-        for w, operations in ((c, n**3 / 3), (l, 2 * n**3 / 3), (q, 4 * n**3 / 3)):
+        assert u.n == q.n == tiles * (tiles + 1) * (2 * tiles + 1) // 6
+        for w, operations in ((c, n**3 / 3), (u, 2 * n**3 / 3), (q, 4 * n**3 / 3)):
             assert w.work.sum() * 1e12 == pytest.approx(operations, rel=1e-12)
             assert (entries(w), exits(w)) == (1, 1)
-        assert depth(c) == depth(l) == 3 * tiles - 2
+        assert depth(c) == depth(u) == 3 * tiles - 2
 
     def test_kernels_of_cholesky(self):
         w = cholesky(tiles=5)

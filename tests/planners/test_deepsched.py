@@ -97,7 +97,7 @@ def test_the_bundled_network_stays_close_to_heft(seed):
         plan(problem, "deepsched").schedule.finish.mean()
         / plan(problem, "heft").schedule.finish.mean()
     )
-    assert ratio < 1.15  # a single problem; the mean over many is in docs/deepsched.md
+    assert ratio < 1.15  # a single problem; the mean over many is in docs/results/imitation.md
 
 
 def test_weights_from_a_file(tmp_path):
