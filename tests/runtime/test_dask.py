@@ -132,9 +132,9 @@ def test_the_order_of_a_device_is_kept_though_dask_would_not(run):
 
 
 def test_whoever_comes_early_waits_for_its_turn(monkeypatch):
-    turns, left = dask_plugin.Turns(), []
+    turns, left = dask_plugin.OrderSequencer(), []
     monkeypatch.setattr(dask_plugin, "secede", lambda: left.append(1))
-    errand = partial(
+    message_of = partial(
         dask_plugin.TaskMessage,
         "r",
         device="d",
@@ -144,7 +144,11 @@ def test_whoever_comes_early_waits_for_its_turn(monkeypatch):
         inputs=(),
         chooses=False,
     )
-    first, second, third = errand(0, before=-1), errand(1, before=0), errand(2, before=1)
+    first, second, third = (
+        message_of(0, before=-1),
+        message_of(1, before=0),
+        message_of(2, before=1),
+    )
     assert turns.take(first)
     answers = {}
     waiting = threading.Thread(target=lambda: answers.update(third=turns.take(third)))
@@ -158,7 +162,7 @@ def test_whoever_comes_early_waits_for_its_turn(monkeypatch):
     assert answers == {"third": True}
     assert not turns.take(second)
     turns.close("r")
-    assert not turns.take(errand(9, before=8))
+    assert not turns.take(message_of(9, before=8))
 
 
 def test_a_plan_is_one_graph(two, run, monkeypatch):
@@ -430,7 +434,7 @@ def test_a_task_that_hangs_is_stopped(run):
 
 
 def test_a_function_that_cannot_be_sent_is_told_before_anything_runs(run):
-    with pytest.raises(weft.InvalidInput, match="cannot be sent to Dask's workers"):
+    with pytest.raises(weft.InvalidInput, match="cannot be sent to another process"):
         run(chain("a"), functions={"a": partial(f.add, threading.Lock())})
 
 
@@ -468,7 +472,7 @@ def test_a_worker_killed_from_outside(two, run):
     def kill():
         while not (two._run and two._results):
             time.sleep(0.002)
-        os.kill(two.roster.sites[0].pid, signal.SIGKILL)
+        os.kill(two.registry.sites[0].pid, signal.SIGKILL)
 
     killer = threading.Thread(target=kill)
     killer.start()
@@ -536,7 +540,7 @@ def test_a_worker_that_comes_between_two_runs_of_a_backend():
         )
         assert list(trace.results.values()) == list(range(40))
         assert backend.devices().p == 2
-        assert [site.name for site in backend.roster.sites] == ["0", "1"]
+        assert [site.name for site in backend.registry.sites] == ["0", "1"]
 
 
 def test_nothing_to_talk_to_is_said(two):

@@ -335,12 +335,12 @@ def test_parcels_hold_what_they_were_given(tmp_path):
         "b": b"x" * 100_000,
         "c": np.asfortranarray(np.ones((300, 300))),
     }
-    parcel = pack(value, tmp_path / "p")
-    back = unpack(parcel)
+    payload = pack(value, tmp_path / "p")
+    back = unpack(payload)
     np.testing.assert_array_equal(back["a"][0], value["a"][0])
     np.testing.assert_array_equal(back["c"], value["c"])
     assert back["b"] == value["b"]
-    assert parcel.size >= 800_000 + 100_000
+    assert payload.size >= 800_000 + 100_000
 
 
 def test_a_fake_run_needs_no_functions_to_be_called():

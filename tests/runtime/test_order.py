@@ -73,9 +73,9 @@ class Scripted:
         )
 
 
-def drive(workload, script, **terms):
+def drive(workload, script, **options):
     driver = Driver(
-        LiveLifecycle(workload), Scripted(workload, script), greedy(), terms=RunOptions(**terms)
+        LiveLifecycle(workload), Scripted(workload, script), greedy(), options=RunOptions(**options)
     )
     driver.run()
     trace = driver.trace()
@@ -283,7 +283,7 @@ def test_whatever_the_clocks_say_the_trace_could_have_happened(problem, seed, wi
         LiveLifecycle(workload),
         Skewed(workload, np.random.default_rng(seed)),
         greedy(),
-        terms=RunOptions(window=window, retries=1, backoff=0.01, on_error="continue"),
+        options=RunOptions(window=window, retries=1, backoff=0.01, on_error="continue"),
     )
     driver.run()
     assert weft.check(workload, driver.trace(), timing=False) == []

@@ -162,7 +162,7 @@ def test_cholesky_is_right(run, monkeypatch):
 def test_a_plan_reads_what_it_calls_itself():
     """A call that was taken back ran all the same, and left a result; nobody was told, so it is called again, and read from there."""
     backend, called = object.__new__(RayBackend), []
-    backend._plan_calls, backend._results, backend._seats, backend._news = (
+    backend._plan_calls, backend._results, backend._slots, backend._events = (
         0,
         {0: "stale", 7: "from before"},
         [],
@@ -310,9 +310,9 @@ def test_actors_killed_in_the_middle(two, policy, tmp_path):
         for goal in (5, 20):
             while len(list(tmp_path.iterdir())) < goal:
                 time.sleep(0.005)
-            seat = two._seats[goal % 2]
-            if seat.ready:
-                os.kill(seat.pid, signal.SIGKILL)
+            slot = two._slots[goal % 2]
+            if slot.ready:
+                os.kill(slot.pid, signal.SIGKILL)
 
     killer = threading.Thread(target=kill_twice)
     killer.start()
@@ -333,7 +333,7 @@ def test_results_survive_the_actor_that_made_them(two, tmp_path):
         return float(array.sum())
 
     weft.run(chain("one"), functions={"one": f.one}, backend=two, history=False)  # both are up
-    pids = [seat.pid for seat in two._seats]
+    pids = [slot.pid for slot in two._slots]
     schedule = weft.Schedule.of(task=[0, 1], device=[0, 1], start=[0, 1], finish=[1, 2])
     trace = weft.run(
         chain("make", "late"),
@@ -392,16 +392,22 @@ def test_a_plan_that_was_wrong_is_made_anew(two, run, monkeypatch):
 
 
 def test_what_moves_is_measured_by_how_late_it_starts():
-    moves = TransferEstimator()
-    assert moves.started((7,), 1, since=0.0, free_at=0.0, start=1.0) == ()  # nothing is known of it
+    estimator = TransferEstimator()
+    assert (
+        estimator.started((7,), 1, since=0.0, free_at=0.0, start=1.0) == ()
+    )  # nothing is known of it
     for k in range(3):
-        moves.made(k, 0, 100.0, 1.0)
-        assert moves.started((k,), 0, since=1.0, free_at=0.5, start=1.002) == ()
-    assert moves.started((0, 1), 1, since=1.0, free_at=0.5, start=1.012) == (
+        estimator.made(k, 0, 100.0, 1.0)
+        assert estimator.started((k,), 0, since=1.0, free_at=0.5, start=1.002) == ()
+    assert estimator.started((0, 1), 1, since=1.0, free_at=0.5, start=1.012) == (
         Transfer(0, 200.0, 0.01),
     )
-    assert moves.started((0,), 1, since=1.0, free_at=1.1, start=1.2) == ()  # it was busy meanwhile
-    assert moves.started((0,), 1, since=1.0, free_at=0.5, start=1.001) == ()  # sooner than usual
+    assert (
+        estimator.started((0,), 1, since=1.0, free_at=1.1, start=1.2) == ()
+    )  # it was busy meanwhile
+    assert (
+        estimator.started((0,), 1, since=1.0, free_at=0.5, start=1.001) == ()
+    )  # sooner than usual
 
 
 def test_a_service_takes_in_more_while_it_runs(two):

@@ -186,7 +186,13 @@ def test_an_application_has_so_many_submissions_under_way():
     # Two of a's at a time; the third begins at 2, when one of the first has ended. Tasks of 1, one device; b has a place of its own.
     script = [(0.0, "a", [1.0]), (0.0, "a", [1.0, 1.0]), (0.0, "a", [1.0]), (0.5, "b", [1.0])]
     backend = Scripted(script)
-    assert backend.serve(together=2) == [(0.0, "a"), (1.0, "b"), (2.0, "a"), (3.0, "a"), (4.0, "a")]
+    assert backend.serve(max_concurrent=2) == [
+        (0.0, "a"),
+        (1.0, "b"),
+        (2.0, "a"),
+        (3.0, "a"),
+        (4.0, "a"),
+    ]
     assert backend.came == [(1.0, "a"), (2.0, "b"), (4.0, "a"), (5.0, "a")]
 
 
@@ -235,7 +241,7 @@ def test_what_was_sent_ahead_counts_against_the_budget():
 def test_a_failure_is_of_its_submission_alone(on_error):
     # Instance 1 is the second of a's three tasks. Going on, the third runs; stopped, it does not. b is not concerned.
     backend = Scripted([(0.0, "a", [1.0] * 3), (0.0, "b", [1.0] * 2)], faults={1: ["raised"]})
-    ran = backend.serve(terms=RunOptions(on_error=on_error))
+    ran = backend.serve(options=RunOptions(on_error=on_error))
     assert [who for _, who in ran].count("a") == (3 if on_error == "continue" else 2)
     assert [who for _, who in ran].count("b") == 2
 
@@ -263,7 +269,7 @@ def test_the_least_urgent_start_nothing_while_others_wait(script, devices):
     backend = Scripted(
         [(0.0, "base", [1.0] * 30 * devices, {"priority": -1.0}), *others], devices=devices
     )
-    ran = backend.serve(together=100)
+    ran = backend.serve(max_concurrent=100)
     assert len(ran) == 30 * devices + sum(len(tasks) for _, _, tasks, _ in others)
     for k, (at, who) in enumerate(ran):
         started = sum(name != "base" for _, name in ran[:k])
@@ -329,8 +335,8 @@ def test_what_waits_can_be_cancelled():
     assert gone.cancel()
     with service:
         assert stays.result(60) == {"t0": 0}
-    with pytest.raises(weft.InvalidInput, match="together is 0"):
-        Service(service.backend, together=0)
+    with pytest.raises(weft.InvalidInput, match="max_concurrent is 0"):
+        Service(service.backend, max_concurrent=0)
 
 
 # -- and for real -------------------------------------------------------------

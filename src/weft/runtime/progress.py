@@ -11,8 +11,8 @@ from math import inf
 from typing import TextIO
 
 from weft.runtime.backends.protocol import Finished, Started
+from weft.runtime.engine.events import Observer
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
-from weft.runtime.engine.observer import Observer
 from weft.sim.device_state import Group
 
 ROWS = 4
@@ -64,7 +64,7 @@ class Progress(Observer):
 
     def finished(
         self, life: LiveLifecycle, group: Group, event: Finished, outcomes: Mapping[int, int]
-    ) -> None:  # noqa: ARG002
+    ) -> None:
         """Count what is done."""
         if self.on:
             self._weigh(life)

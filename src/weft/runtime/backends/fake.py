@@ -81,7 +81,7 @@ class FakeBackend:
 
     def begin(
         self, workload: Workload, calls: Sequence[Call] | None, *, since: float = 0.0
-    ) -> None:  # noqa: ARG002
+    ) -> None:
         """Start the clock; functions are not called."""
         if workload.cluster.names != self.cluster.names:
             raise InvalidInput(
@@ -96,7 +96,7 @@ class FakeBackend:
         )
         self._changes = deque(zip(*rows, strict=True))
         self._lanes = [_Lane() for _ in range(self.cluster.p)]
-        self._news: list[Event] = []
+        self._events: list[Event] = []
         self._now = since
         self._number_kinds()
 
@@ -104,7 +104,7 @@ class FakeBackend:
         """More instances come; a scenario must have said how long they take."""
         if self.scenario is not None and len(self.scenario.factor) < workload.instances:
             raise InvalidInput(
-                f"the scenario knows {len(self.scenario.factor)} instances; '{workload.name}' has {workload.instances} now"
+                f"the scenario loaded_functions {len(self.scenario.factor)} instances; '{workload.name}' has {workload.instances} now"
             )
         self.workload = workload
         self.future = self.scenario or Scenario.of(workload)
@@ -147,7 +147,7 @@ class FakeBackend:
         self._now = max(self._now, min(due, until))
         for device, lane in enumerate(self._lanes):
             if lane.end <= self._now:
-                self._news.append(self._ending(lane.orders.popleft(), device, lane))
+                self._events.append(self._ending(lane.orders.popleft(), device, lane))
                 self._next(device)
         while self._changes and self._changes[0][0] <= self._now:
             self._change(*self._changes.popleft()[1:])
@@ -177,7 +177,7 @@ class FakeBackend:
     # -- inside -------------------------------------------------------------
 
     def _taken(self) -> list[Event]:
-        news, self._news = self._news, []
+        news, self._events = self._events, []
         return news
 
     def _start(self, device: int) -> None:
@@ -186,7 +186,7 @@ class FakeBackend:
         lane.start = self._now
         hangs = not self._hangs.isdisjoint(order.members)
         lane.end = inf if hangs else self._now + self._seconds(order, device)
-        self._news.append(Started(order.number, device, self._now))
+        self._events.append(Started(order.number, device, self._now))
 
     def _next(self, device: int) -> None:
         self._lanes[device].end = inf
@@ -220,11 +220,11 @@ class FakeBackend:
         if pace == inf:
             lane.orders.clear()
             lane.end = inf
-            self._news.append(DeviceLost(device, self._now, "scripted"))
+            self._events.append(DeviceLost(device, self._now, "scripted"))
             return
         if lane.end < inf:
             lane.end = self._now + (lane.end - self._now) * (pace / old)
-        self._news.append(DeviceAdded(device, self._now, pace))
+        self._events.append(DeviceAdded(device, self._now, pace))
 
     def _seconds(self, order: Order, device: int) -> float:
         """True seconds of a group, in the order of operations docs/simulator.md gives."""

@@ -61,21 +61,21 @@ def pack(value: Any, path: str | Path, *, shared_from: int = SHARED_FROM) -> Pay
     return Payload(data, str(where), spans)
 
 
-def unpack(parcel: Payload) -> Any:
+def unpack(payload: Payload) -> Any:
     """The value; its large arrays are views of the file, read-only."""
-    if parcel.path is None:
-        return pickle.loads(parcel.data)
-    with Path(parcel.path).open("rb") as file:
+    if payload.path is None:
+        return pickle.loads(payload.data)
+    with Path(payload.path).open("rb") as file:
         whole = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-    views = [whole[begin:end] for begin, end in parcel.spans]
-    data = parcel.data or views.pop(0)
+    views = [whole[begin:end] for begin, end in payload.spans]
+    data = payload.data or views.pop(0)
     return pickle.loads(data, buffers=views)
 
 
-def save(parcel: Payload, path: Path) -> None:
-    """Write a parcel to one file that outlives the run: a header of lengths, then the bytes. Either all of it is there or nothing."""
-    blob = b"" if parcel.path is None else Path(parcel.path).read_bytes()
-    header = pickle.dumps((parcel.data, parcel.spans))
+def save(payload: Payload, path: Path) -> None:
+    """Write a payload to one file that outlives the run: a header of lengths, then the bytes. Either all of it is there or nothing."""
+    blob = b"" if payload.path is None else Path(payload.path).read_bytes()
+    header = pickle.dumps((payload.data, payload.spans))
     draft = path.with_suffix(".draft")
     draft.write_bytes(len(header).to_bytes(8, "little") + header + blob)
     draft.replace(path)
@@ -92,10 +92,10 @@ def load(path: Path, into: Path) -> Payload:
     return Payload(data, str(into), spans)
 
 
-def drop(parcel: Payload) -> None:
+def drop(payload: Payload) -> None:
     """Remove its file; readers that have it mapped keep it until they are done."""
-    if parcel.path is not None:
-        Path(parcel.path).unlink(missing_ok=True)
+    if payload.path is not None:
+        Path(payload.path).unlink(missing_ok=True)
 
 
 # -- folders in memory --------------------------------------------------------

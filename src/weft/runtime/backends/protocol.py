@@ -1,7 +1,7 @@
 """What runs tasks: the interface every backend has, the orders it gets and the events it reports.
 
-The driver speaks of instances and devices by number; the backend knows how to reach the devices, and keeps the results where it can hand
-them to later tasks. Times are seconds since `begin`, on one clock. Nothing here knows about processes, Dask or Ray.
+The driver speaks of instances and devices by number; the backend loaded_functions how to reach the devices, and keeps the results where it can hand
+them to later tasks. Times are seconds since `begin`, on one clock. Nothing here loaded_functions about processes, Dask or Ray.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Order:
     Attributes
     ----------
     number : counts the orders of a run
-    members : instances that run together; one, except on devices that batch
+    members : instances that run max_concurrent; one, except on devices that batch
     inputs : for each member, the instance whose result each incoming edge carries; None where the edge was not taken
     chooses : for each member, whether its result says which branches are taken
     """

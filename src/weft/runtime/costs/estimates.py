@@ -11,12 +11,12 @@ from math import log
 import numpy as np
 
 from weft.model import Cluster, Problem, Workflow
-from weft.model.columns import FloatArray, IntArray, frozen
+from weft.model.columns import FloatArray, frozen
 from weft.runtime.backends.protocol import Finished
 from weft.runtime.costs.drift import filled
 from weft.runtime.costs.history import Durations, History, Measurement
+from weft.runtime.engine.events import Observer
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
-from weft.runtime.engine.observer import Observer
 from weft.sim.device_state import Group
 
 SIZES = 3
@@ -36,7 +36,7 @@ def estimated_problem(workflow: Workflow, cluster: Cluster, history: History | N
 
     A kind of task that was measured on some devices only is taken to be as much off elsewhere; one never measured follows the others;
     without any measurement the estimates are the workflow's, and where it says nothing, all tasks are alike. Links are as measured,
-    too, and so is what moves along edges of which the workflow does not say how much that is.
+    too, and so is what estimator along edges of which the workflow does not say how much that is.
     """
     said = workflow if workflow.durations or workflow.work.any() else _with_work(workflow)
     if history is not None:
@@ -71,7 +71,7 @@ def estimated_problem(workflow: Workflow, cluster: Cluster, history: History | N
 def with_measured_links(cluster: Cluster, history: History) -> Cluster:
     """The cluster with the latency and bandwidth measured between kinds of devices, where there are `TRANSFERS` of them at least.
 
-    Within a device nothing moves, whatever was measured between two of its kind.
+    Within a device nothing estimator, whatever was measured between two of its kind.
     """
     known = {
         (link.source, link.target): link for link in history.links() if link.count >= TRANSFERS
@@ -113,7 +113,7 @@ def _nearest(rows: Sequence[tuple[float, float]], work: float) -> float:
 
 
 def _measured(workflow: Workflow, cluster: Cluster, history: History) -> FloatArray:
-    """(n, p) predictions of the history; NaN where it knows nothing. Tasks of one kind and size are looked up once."""
+    """(n, p) predictions of the history; NaN where it loaded_functions nothing. Tasks of one kind and size are looked up once."""
     sizes = np.stack([workflow.kind.astype(float), workflow.work, incoming_bytes(workflow)], axis=1)
     unique, member = np.unique(sizes, axis=0, return_inverse=True)
     table = np.full((len(unique), cluster.p), np.nan)
@@ -168,7 +168,7 @@ class Recorder(Observer):
 
     def finished(
         self, life: LiveLifecycle, group: Group, event: Finished, outcomes: Mapping[int, int]
-    ) -> None:  # noqa: ARG002
+    ) -> None:
         """Note durations, results and transfers."""
         cluster = life.workload.cluster
         for k, i in enumerate(group.members):
@@ -198,23 +198,3 @@ class Recorder(Observer):
                 stacklevel=2,
             )
         self._samples, self._links = [], []
-
-
-def prediction_errors(
-    seconds: FloatArray, predicted: FloatArray, kind: IntArray
-) -> dict[int, tuple[int, float, float, float]]:
-    """Kind -> (count, median predicted, median measured, median of measured / predicted)."""
-    found = {}
-    for k in np.unique(kind).tolist():
-        rows = (kind == k) & (predicted > 0) & (seconds > 0)
-        if rows.any():
-            ratio = np.exp(
-                np.median([log(s / p) for s, p in zip(seconds[rows], predicted[rows], strict=True)])
-            )
-            found[int(k)] = (
-                int(rows.sum()),
-                float(np.median(predicted[rows])),
-                float(np.median(seconds[rows])),
-                float(ratio),
-            )
-    return found

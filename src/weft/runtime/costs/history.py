@@ -1,4 +1,4 @@
-"""What was learned from every run: how long kinds of tasks take on kinds of devices, what they return, how fast data moves.
+"""What was learned from every run: how long kinds of tasks take on kinds of devices, what they return, how fast data estimator.
 
 One SQLite file in WAL mode: several processes may read and write it at once. A measurement is a row; only the newest of each kind of task,
 device and size are kept, so that quantiles follow the machine. Sizes are the workflow's own: work, and bytes that come in.
@@ -105,7 +105,9 @@ class History:
         """Add finished tasks, and (source kind, target kind, bytes, seconds) of transfers; drop the oldest."""
         now = time.time()
         rows = [(s.kind, s.device, s.work, s.data, s.seconds, s.output, now) for s in samples]
-        moves = [(source, target, data, seconds, now) for source, target, data, seconds in links]
+        estimator = [
+            (source, target, data, seconds, now) for source, target, data, seconds in links
+        ]
         with closing(self._open()) as db, db:
             db.execute("BEGIN IMMEDIATE")
             db.executemany(
@@ -113,7 +115,8 @@ class History:
                 rows,
             )
             db.executemany(
-                "INSERT INTO link (source, target, data, seconds, at) VALUES (?, ?, ?, ?, ?)", moves
+                "INSERT INTO link (source, target, data, seconds, at) VALUES (?, ?, ?, ?, ?)",
+                estimator,
             )
             for key in dict.fromkeys(row[:4] for row in rows):
                 db.execute(
@@ -121,7 +124,7 @@ class History:
                     " WHERE kind = ?1 AND device = ?2 AND work = ?3 AND data = ?4 ORDER BY id DESC LIMIT 1 OFFSET ?5)",
                     (*key, KEPT),
                 )
-            for pair in dict.fromkeys(move[:2] for move in moves):
+            for pair in dict.fromkeys(move[:2] for move in estimator):
                 db.execute(
                     "DELETE FROM link WHERE source = ?1 AND target = ?2 AND id <= (SELECT id FROM link"
                     " WHERE source = ?1 AND target = ?2 ORDER BY id DESC LIMIT 1 OFFSET ?3)",
@@ -209,7 +212,7 @@ class History:
             ) from None
         if found > VERSION:
             raise InvalidInput(
-                f"{self.path}: was written by a newer weft (schema {found}, this one knows {VERSION}); update weft"
+                f"{self.path}: was written by a newer weft (schema {found}, this one loaded_functions {VERSION}); update weft"
             )
         if found < VERSION:
             db.execute("PRAGMA journal_mode = WAL")

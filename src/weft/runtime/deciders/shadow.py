@@ -41,18 +41,18 @@ class ShadowReport:
 
 
 class ShadowedDecider:
-    """A guide that decides, and a policy that is only asked."""
+    """A decider that decides, and a policy that is only asked."""
 
-    def __init__(self, guide: Decider, shadow: Policy, *, seed: int = 0) -> None:
-        self.guide = guide
+    def __init__(self, decider: Decider, shadow: Policy, *, seed: int = 0) -> None:
+        self.decider = decider
         self.shadow = shadow
         self.seed = seed
-        self.name = guide.name
+        self.name = decider.name
         self._log: list[tuple[Decision, object, float]] = []
 
     def begin(self, life: LiveLifecycle) -> None:
         """Both begin; a shadow that cannot, is silent."""
-        self.guide.begin(life)
+        self.decider.begin(life)
         self._begin(life)
 
     def _begin(self, life: LiveLifecycle) -> None:
@@ -65,18 +65,18 @@ class ShadowedDecider:
 
     def arrived(self, life: LiveLifecycle, job: int, now: float) -> None:
         """Pass it on."""
-        self.guide.arrived(life, job, now)
+        self.decider.arrived(life, job, now)
 
     def changed(self, life: LiveLifecycle, now: float) -> None:
         """Pass it on; with more devices, the shadow begins anew."""
-        self.guide.changed(life, now)
+        self.decider.changed(life, now)
         if life.workload.cluster.p != self._devices:
             self._begin(life)
 
     def decide(self, life: LiveLifecycle, now: float) -> Decision | Block | None:
-        """The guide decides; the shadow is asked about the same moment."""
+        """The decider decides; the shadow is asked about the same moment."""
         view = life.view(now)
-        said = self.guide.decide(life, now)
+        said = self.decider.decide(life, now)
         if isinstance(said, Decision):
             other, gain = self._ask(view, said)
             self._log.append((said, other, gain))

@@ -42,13 +42,13 @@ class WholePlans(Protocol):
         ...
 
 
-def run_whole(driver: Driver, guide: object) -> None:
-    """Run the plan of a guide as a whole, if guide and backend can, and tell the driver; `Driver.run` comes next, for the rest."""
+def run_whole(driver: Driver, decider: object) -> None:
+    """Run the plan of a decider as a whole, if decider and backend can, and tell the driver; `Driver.run` comes next, for the rest."""
     backend, life = driver.backend, driver.life
     if (
         not isinstance(backend, WholePlans)
         or backend.whole is False
-        or not isinstance(guide, PlanDecider)
+        or not isinstance(decider, PlanDecider)
         or driver.replaced
     ):
         return
@@ -56,10 +56,10 @@ def run_whole(driver: Driver, guide: object) -> None:
     if (
         workload.jobs != 1
         or workload.problems[0].workflow.conditional
-        or driver.terms.timeout is not None
+        or driver.options.timeout is not None
     ):
         return  # what happens depends on what is found out meanwhile
-    watch = _Watch(driver, guide)
+    watch = _Watch(driver, decider)
     while watch.plan:
         plan = [
             (i, device) for i, device in watch.plan if life.stories.state[i] in OPEN
@@ -68,17 +68,17 @@ def run_whole(driver: Driver, guide: object) -> None:
         backend.run_plan(
             [PlanRow(i, device, watch.parents(i)) for i, device in plan],
             watch.teller(plan),
-            fixed=not guide.replan,
+            fixed=not decider.replan,
         )
 
 
 class _Watch:
     """Tells the driver what happens; when it is not as predicted, looks whether another plan would be better."""
 
-    def __init__(self, driver: Driver, guide: PlanDecider) -> None:
+    def __init__(self, driver: Driver, decider: PlanDecider) -> None:
         self.driver = driver
-        self.guide = guide
-        self.plan = guide.first_plan()
+        self.decider = decider
+        self.plan = decider.first_plan()
         """What to run next."""
         self._workflow = driver.life.workload.problems[0].workflow
 
@@ -91,7 +91,7 @@ class _Watch:
 
         def tell(instance: int, event: Finished) -> bool:
             drifted = self._took(instance, event)
-            if drifted and not self.plan and self.guide.replan:
+            if drifted and not self.plan and self.decider.replan:
                 self.plan = self._better(plan)
             return not self.plan
 
@@ -118,7 +118,7 @@ class _Watch:
         driver, life = self.driver, self.driver.life
         assert driver.drift is not None
         life.estimate(driver.drift.corrected())
-        other = self.guide.plan_of_the_rest(life, driver.now)
+        other = self.decider.plan_of_the_rest(life, driver.now)
         left = {i for i, _ in other}
         rest = [(i, device) for i, device in plan if i in left]
         return other if self._span(other) < (1 - GAIN) * self._span(rest) - CHANGE else []

@@ -155,16 +155,16 @@ class Promise:
         self.args = args
         self.kwargs = kwargs
 
-    def when(self, branch: str) -> Taken:
+    def when(self, branch: str) -> ConditionalPromise:
         """The same, only if the task takes this branch; otherwise the reader gets None, or does not run at all."""
-        return Taken(self, branch)
+        return ConditionalPromise(self, branch)
 
     def __repr__(self) -> str:
         return f"<promise of {self.task.function.__name__}>"
 
 
 @dataclass(frozen=True, eq=False)
-class Taken:
+class ConditionalPromise:
     """A promise under a condition."""
 
     promise: Promise
@@ -252,7 +252,7 @@ def _in_order(promises: Sequence[Promise]) -> list[Promise]:
 def _promised(value: Any) -> Iterator[tuple[Promise, str | None]]:
     if isinstance(value, Promise):
         yield value, None
-    elif isinstance(value, Taken):
+    elif isinstance(value, ConditionalPromise):
         yield value.promise, value.branch
     elif type(value) in (list, tuple):
         for v in value:
@@ -274,8 +274,8 @@ def _needs(promise: Promise, number: Mapping[int, int], name: str) -> dict[int, 
 
 
 def _replaced(value: Any, number: Mapping[int, int], slots: Mapping[int, Input]) -> Any:
-    if isinstance(value, Promise | Taken):
-        promise = value.promise if isinstance(value, Taken) else value
+    if isinstance(value, Promise | ConditionalPromise):
+        promise = value.promise if isinstance(value, ConditionalPromise) else value
         return slots[number[id(promise)]]
     if type(value) in (list, tuple):
         return type(value)(_replaced(v, number, slots) for v in value)

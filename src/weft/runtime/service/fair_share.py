@@ -1,4 +1,4 @@
-"""Several applications on the same devices: who is next, and which task of it a policy would run where."""
+"""Weighted fair sharing: the application with the least usage per share goes next."""
 
 from __future__ import annotations
 
@@ -8,17 +8,67 @@ from math import inf
 
 import numpy as np
 
+from weft.errors import InvalidInput
 from weft.model.columns import frozen
 from weft.runtime.backends.protocol import Finished
+from weft.runtime.engine.events import Observer
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
-from weft.runtime.engine.observer import Observer
 from weft.runtime.service.budgets import Reservations
-from weft.runtime.service.shares import Shares
 from weft.sim.device_state import Group
 from weft.sim.view import Block, Decision, Policy, View
 
 TRIES = 16
 """Tasks of a job that are tried when the device a policy wants for them has no room."""
+
+
+class Shares:
+    """What applications got so far, over their shares; the one with the least is next.
+
+    An application that comes back after a while is owed nothing for the time it did not ask (start-time fair queueing, Goyal, Vin and
+    Cheng, 1996).
+
+    Parameters
+    ----------
+    shares : application -> its share, 1 by default
+
+    Examples
+    --------
+    >>> shares = Shares({"big": 2.0})
+    >>> shares.join("big"), shares.join("small")
+    (None, None)
+    >>> shares.charge("big", 3.0), shares.charge("small", 3.0)
+    (None, None)
+    >>> shares.used("big"), shares.used("small")
+    (1.5, 3.0)
+    """
+
+    def __init__(self, shares: Mapping[str, float] | None = None) -> None:
+        for name, share in (shares or {}).items():
+            if not 0 < share < float("inf"):
+                raise InvalidInput(
+                    f"the share of '{name}' is {share}; it must be finite and above zero"
+                )
+        self.of = dict(shares or {})
+        self._used: dict[str, float] = {}
+        self._clock = 0.0
+        """What the application that was served last had used by then."""
+
+    def used(self, application: str) -> float:
+        """What an application got, over its share."""
+        return self._used.get(application, 0.0)
+
+    def join(self, application: str) -> None:
+        """An application asks that did not ask before."""
+        self._used[application] = max(self.used(application), self._clock)
+
+    def charge(self, application: str, cost: float) -> None:
+        """An application is served."""
+        self._clock = max(self._clock, self.used(application))
+        self.correct(application, cost)
+
+    def correct(self, application: str, cost: float) -> None:
+        """What an application was served cost so much more, or less, than was thought."""
+        self._used[application] = self.used(application) + cost / self.of.get(application, 1.0)
 
 
 class FairShareDecider(Observer):
@@ -85,7 +135,7 @@ class FairShareDecider(Observer):
 
     def finished(
         self, life: LiveLifecycle, group: Group, event: Finished, outcomes: Mapping[int, int]
-    ) -> None:  # noqa: ARG002
+    ) -> None:
         """What was charged is made what it took."""
         for i in group.members:
             charged = self._charged.pop(i, None)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from weft.errors import InvalidInput, WeftError
-from weft.runtime.service.shares import Shares
+from weft.runtime.service.fair_share import Shares
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""Several applications on one backend: they submit to the wait queue; a thread takes what waits and runs it, together with what runs.
+"""Several applications on one backend: they submit to the wait queue; a thread takes what waits and runs it, max_concurrent with what runs.
 
 A submission begins while others are running, as soon as its application has room for it. Devices go to the highest priority, then to
 whoever got least device time for its share. The clock goes on for as long as the service does, and budgets with it: an overdraft delays
@@ -20,9 +20,9 @@ from weft.runtime.costs.history import History
 from weft.runtime.inputs.functions import application_of
 from weft.runtime.options import RunOptions
 from weft.runtime.service.budgets import Budget, Reservations
+from weft.runtime.service.fair_share import Shares
 from weft.runtime.service.queue import Waiting, WaitQueue
-from weft.runtime.service.session import ServiceConfig, ServiceSession, ValueSample
-from weft.runtime.service.shares import Shares
+from weft.runtime.service.session import ServiceConfig, ServiceSession, Submission
 
 
 class Service:
@@ -33,9 +33,9 @@ class Service:
     policy : decides which task of a submission runs where, by name or object
     queue : where submissions wait: how many may, and the shares of applications
     budgets : application -> seconds of device time it may use in a period; periods count from the start of the service
-    together : submissions of one application that may be under way at once
+    max_concurrent : submissions of one application that may be under way at once
     history : what was measured before, and where to add to it
-    terms : how much it puts up with; by default what does not depend on a failed task goes on, with ``on_error="stop"`` it is called off,
+    options : how much it puts up with; by default what does not depend on a failed task goes on, with ``on_error="stop"`` it is called off,
         never what others submitted
     """
 
@@ -44,22 +44,22 @@ class Service:
         backend: Backend,
         *,
         policy: str | Policy = "eft",
-        queue: WaitQueue[ValueSample] | None = None,
+        queue: WaitQueue[Submission] | None = None,
         budgets: Mapping[str, Budget] | None = None,
-        together: int = 4,
+        max_concurrent: int = 4,
         history: History | None = None,
-        terms: RunOptions | None = None,
+        options: RunOptions | None = None,
     ) -> None:
-        if together < 1:
+        if max_concurrent < 1:
             raise InvalidInput(
-                f"together is {together}; an application needs room for one submission at least"
+                f"max_concurrent is {max_concurrent}; an application needs room for one submission at least"
             )
         self.backend = backend
-        self.queue: WaitQueue[ValueSample] = queue if queue is not None else WaitQueue()
-        self.together = together
-        self._rules = ServiceConfig(
+        self.queue: WaitQueue[Submission] = queue if queue is not None else WaitQueue()
+        self.max_concurrent = max_concurrent
+        self._config = ServiceConfig(
             policy=policy,
-            terms=terms or RunOptions(on_error="continue"),
+            options=options or RunOptions(on_error="continue"),
             shares=Shares(self.queue.shares.of),
             reservations=Reservations([], budgets) if budgets else None,
             history=history,
@@ -109,15 +109,18 @@ class Service:
                 first = self._take(None)
             except IndexError:
                 return
-            if self._rules.reservations is not None:
-                self._rules.reservations.begin()
+            if self._config.reservations is not None:
+                self._config.reservations.begin()
             period = ServiceSession(
-                self.backend, self._rules, self._following, together=self.together
+                self.backend,
+                self._config,
+                self._next_submission,
+                max_concurrent=self.max_concurrent,
             )
             period.run(first, self._since())
             self._clock = max(self._clock, self.backend.clock())
 
-    def _following(self, allowed: Callable[[str], bool]) -> Waiting[ValueSample] | None:
+    def _next_submission(self, allowed: Callable[[str], bool]) -> Waiting[Submission] | None:
         try:
             return self._take(0.0, allowed)
         except IndexError:
@@ -125,7 +128,7 @@ class Service:
 
     def _take(
         self, timeout: float | None, allowed: Callable[[str], bool] = lambda _: True
-    ) -> Waiting[ValueSample]:
+    ) -> Waiting[Submission]:
         """The next submission that nobody has cancelled."""
         while True:
             waiting = self.queue.take(timeout, allowed=allowed)

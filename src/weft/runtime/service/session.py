@@ -15,21 +15,20 @@ from weft.runtime.backends.protocol import Backend, Finished
 from weft.runtime.costs.estimates import Recorder, estimated_problem
 from weft.runtime.costs.history import History
 from weft.runtime.engine.driver import Driver
+from weft.runtime.engine.events import Observer
 from weft.runtime.engine.failure import TaskFailed
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
-from weft.runtime.engine.observer import Observer
 from weft.runtime.inputs.functions import Application
 from weft.runtime.options import RunOptions
 from weft.runtime.service.budgets import Reservations
-from weft.runtime.service.fair_share import FairShareDecider
+from weft.runtime.service.fair_share import FairShareDecider, Shares
 from weft.runtime.service.queue import Waiting
-from weft.runtime.service.shares import Shares
 from weft.sim.device_state import Group
 
 MOST = 200_000
 """Instances of a busy period; whoever comes then waits for the next one. It bounds the memory of a service that is never idle."""
 
-ValueSample = tuple[Application, "Future[dict[str, Any]]"]
+Submission = tuple[Application, "Future[dict[str, Any]]"]
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class ServiceConfig:
     """How a service runs what it is given: see `weft.runtime.service.service.Service`."""
 
     policy: str | Policy
-    terms: RunOptions
+    options: RunOptions
     shares: Shares
     reservations: Reservations | None
     history: History | None
@@ -48,29 +47,29 @@ class ServiceSession(Observer):
 
     Parameters
     ----------
-    following : what is next to begin, of an application for which it says it may; None: nothing
-    together : submissions of one application under way at once
+    next_submission : what is next to begin, of an application for which it says it may; None: nothing
+    max_concurrent : submissions of one application under way at once
     """
 
     def __init__(
         self,
         backend: Backend,
-        rules: ServiceConfig,
-        following: Callable[[Callable[[str], bool]], Waiting[ValueSample] | None],
+        config: ServiceConfig,
+        next_submission: Callable[[Callable[[str], bool]], Waiting[Submission] | None],
         *,
-        together: int,
+        max_concurrent: int,
     ) -> None:
         self.backend = backend
-        self.rules = rules
-        self.together = together
-        self._following = following
-        self._jobs: list[Waiting[ValueSample]] = []
+        self.config = config
+        self.max_concurrent = max_concurrent
+        self._next_submission = next_submission
+        self._jobs: list[Waiting[Submission]] = []
         """By number."""
         self._running: list[int] = []
-        self._guide = self._make_guide(rules.policy)
-        self._recorder = Recorder(rules.history, []) if rules.history is not None else None
+        self._decider = self._make_decider(config.policy)
+        self._recorder = Recorder(config.history, []) if config.history is not None else None
 
-    def run(self, first: Waiting[ValueSample], since: float) -> None:
+    def run(self, first: Waiting[Submission], since: float) -> None:
         """Live through it, from one submission on."""
         self._join(first)
         try:
@@ -94,7 +93,7 @@ class ServiceSession(Observer):
         self, life: LiveLifecycle, group: Group, event: Finished, outcomes: Mapping[int, int]
     ) -> None:
         """Whoever decides now settles what was charged."""
-        self._guide.finished(life, group, event, outcomes)
+        self._decider.finished(life, group, event, outcomes)
 
     # -- the intake of the driver -------------------------------------------
 
@@ -105,14 +104,14 @@ class ServiceSession(Observer):
         new = False
         while (
             driver.workload.instances < MOST
-            and (waiting := self._following(self._may_begin)) is not None
+            and (waiting := self._next_submission(self._may_begin)) is not None
         ):
             new |= self._add(driver, waiting)
         return new
 
     def due(self) -> float:
         """When a budget is filled again."""
-        return self._guide.wake
+        return self._decider.wake
 
     # -- inside -------------------------------------------------------------
 
@@ -120,47 +119,48 @@ class ServiceSession(Observer):
         self._driver = Driver(
             LiveLifecycle(workload, modelled=self.backend.modelled),
             self.backend,
-            self._guide,
-            terms=self.rules.terms,
-            reservations=self.rules.reservations,
+            self._decider,
+            options=self.config.options,
+            reservations=self.config.reservations,
             wanted=frozenset(wanted),
             observers=[self, *([self._recorder] if self._recorder else [])],
             grown=None if self.backend.modelled else self._on,
             intake=self,
-            spare=lambda: self._make_guide("eft"),
+            fallback=lambda: self._make_decider("eft"),
         )
         return self._driver
 
     def _may_begin(self, application: str) -> bool:
         return (
-            sum(self._jobs[job].application == application for job in self._running) < self.together
+            sum(self._jobs[job].application == application for job in self._running)
+            < self.max_concurrent
         )
 
-    def _make_guide(self, policy: str | Policy) -> FairShareDecider:
-        ahead = 1 if self.backend.modelled else self.rules.terms.window
+    def _make_decider(self, policy: str | Policy) -> FairShareDecider:
+        ahead = 1 if self.backend.modelled else self.config.options.window
         decides = POLICIES.create(policy) if isinstance(policy, str) else policy
-        guide = FairShareDecider(
-            decides, self.rules.shares, ahead=ahead, reservations=self.rules.reservations
+        decider = FairShareDecider(
+            decides, self.config.shares, ahead=ahead, reservations=self.config.reservations
         )
-        guide.applications = [waiting.application for waiting in self._jobs]
-        self._guide = guide
-        return guide
+        decider.applications = [waiting.application for waiting in self._jobs]
+        self._decider = decider
+        return decider
 
-    def _problem(self, waiting: Waiting[ValueSample], cluster: Cluster) -> Problem:
-        return estimated_problem(waiting.item[0].workflow, cluster, self.rules.history)
+    def _problem(self, waiting: Waiting[Submission], cluster: Cluster) -> Problem:
+        return estimated_problem(waiting.item[0].workflow, cluster, self.config.history)
 
-    def _join(self, waiting: Waiting[ValueSample]) -> None:
+    def _join(self, waiting: Waiting[Submission]) -> None:
         if not any(self._jobs[job].application == waiting.application for job in self._running):
-            self.rules.shares.join(waiting.application)
-        if self.rules.reservations is not None:
-            self.rules.reservations.join(waiting.application)
+            self.config.shares.join(waiting.application)
+        if self.config.reservations is not None:
+            self.config.reservations.join(waiting.application)
         self._running.append(len(self._jobs))
         self._jobs.append(waiting)
         if self._recorder is not None:
             self._recorder.said.append(waiting.item[0].workflow)
-        self._guide.applications.append(waiting.application)
+        self._decider.applications.append(waiting.application)
 
-    def _add(self, driver: Driver, waiting: Waiting[ValueSample]) -> bool:
+    def _add(self, driver: Driver, waiting: Waiting[Submission]) -> bool:
         """Let a submission begin; one that cannot is told why, and nobody else."""
         (app, future), known = waiting.item, driver.workload
         try:
@@ -187,11 +187,11 @@ class ServiceSession(Observer):
         """Take back the last `_join`."""
         self._jobs.pop()
         self._running.pop()
-        self._guide.applications.pop()
+        self._decider.applications.pop()
         if self._recorder is not None:
             self._recorder.said.pop()
-        if self.rules.reservations is not None:
-            self.rules.reservations.applications.pop()
+        if self.config.reservations is not None:
+            self.config.reservations.applications.pop()
 
     def _deliver(self, driver: Driver, job: int) -> None:
         self._running.remove(job)

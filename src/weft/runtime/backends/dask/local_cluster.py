@@ -16,13 +16,11 @@ import dask
 from distributed import Scheduler, SpecCluster
 
 from weft.errors import WeftError
+from weft.runtime.backends.calls import MAX_STARTS
 from weft.runtime.backends.dask import plugin as remote
 from weft.runtime.backends.local.device import LocalDevice
 from weft.runtime.backends.local.process import ONE_THREAD, cause_of
 from weft.runtime.backends.local.worker import environment
-
-MOST_STARTS = 3
-"""Times in a row a worker may die before it can work."""
 
 
 class LocalDaskCluster:
@@ -67,7 +65,7 @@ class LocalDaskCluster:
         if self._trouble:
             raise WeftError(self._trouble)
 
-    def works(self, name: str) -> None:
+    def mark_up(self, name: str) -> None:
         """A worker is up."""
         self._starts[name] = 0
 
@@ -106,7 +104,7 @@ class LocalDaskCluster:
 
     def _replace(self, name: str, process: BaseProcess) -> None:
         self._starts[name] += 1
-        if self._starts[name] > MOST_STARTS:
+        if self._starts[name] > MAX_STARTS:
             self._trouble = f"the Dask worker '{name}' dies before it can work, again and again: {cause_of(process.exitcode)[0]}"
             return
         self._codes[process.pid or 0] = process.exitcode

@@ -9,9 +9,9 @@ from typing import Any
 import dask
 
 from weft.runtime.backends.dask import plugin as remote
-from weft.runtime.backends.dask.cluster import DeviceThread, WorkerSite
 from weft.runtime.backends.dask.messages import TaskMessages, quietly
 from weft.runtime.backends.dask.results import Results
+from weft.runtime.backends.dask.workers import DeviceThread, WorkerSite
 from weft.runtime.backends.protocol import Finished
 from weft.runtime.deciders.whole_plan import PlanRow
 
@@ -28,7 +28,7 @@ class WholeGraph:
     def __init__(
         self,
         client: Any,
-        errands: TaskMessages,
+        messages: TaskMessages,
         lines: Sequence[DeviceThread],
         rows: Sequence[PlanRow],
         results: Results,
@@ -41,20 +41,20 @@ class WholeGraph:
         self._ended: dict[int, float] = {}
         """When each instance that is finished was."""
         self._rows = {
-            errands.key(row.instance, f"plan{number}-{row.instance}"): row for row in rows
+            messages.key(row.instance, f"plan{number}-{row.instance}"): row for row in rows
         }
         keys = {row.instance: key for key, row in self._rows.items()}
         graph: dict[str, Any] = {}
         size = 0
         for k, (key, row) in enumerate(self._rows.items()):
             inputs = tuple(keys[i] if i in keys else results[i].key for i in row.parents)
-            errand = errands.errand(row.instance, k, self.lines[row.device], inputs)
+            message_of = messages.message_of(row.instance, k, self.lines[row.device], inputs)
             graph[key] = (
                 remote.perform,
-                replace(errand, home=""),
+                replace(message_of, home=""),
                 *(keys[i] if i in keys else results[i] for i in row.parents),
             )
-            size += len(errand.arguments)
+            size += len(message_of.arguments)
         pins = remote.DeviceTable(
             {key: [self.lines[row.device].site.address] for key, row in self._rows.items()}
         )

@@ -69,7 +69,7 @@ class TaskMessage:
 # -- on the workers -----------------------------------------------------------
 
 
-class Turns:
+class OrderSequencer:
     """Lets the orders of a device run one after the other, as they were sent.
 
     Dask runs what is ready: a task whose inputs are on their way is overtaken. Here it is not: whoever comes before its turn leaves the
@@ -82,21 +82,24 @@ class Turns:
         self._dropped: dict[tuple[str, int], int] = {}
         self._over: dict[str, None] = {}
 
-    def take(self, errand: TaskMessage) -> bool:
+    def take(self, message_of: TaskMessage) -> bool:
         """Wait for the turn; False: it was called off meanwhile."""
         with self._changed:
-            early = not self._may(errand)
+            early = not self._may(message_of)
         if early:
             secede()
         with self._changed:
-            self._changed.wait_for(lambda: self._may(errand))
-            return errand.run not in self._over and (errand.run, errand.number) not in self._dropped
+            self._changed.wait_for(lambda: self._may(message_of))
+            return (
+                message_of.run not in self._over
+                and (message_of.run, message_of.number) not in self._dropped
+            )
 
-    def end(self, errand: TaskMessage) -> None:
+    def end(self, message_of: TaskMessage) -> None:
         """The next one, please."""
-        device = (errand.run, errand.device)
+        device = (message_of.run, message_of.device)
         with self._changed:
-            self._ended[device] = max(self._ended.get(device, -1), errand.number)
+            self._ended[device] = max(self._ended.get(device, -1), message_of.number)
             self._changed.notify_all()
 
     def drop(self, run: str, number: int, before: int) -> None:
@@ -113,56 +116,56 @@ class Turns:
             self._dropped = {key: before for key, before in self._dropped.items() if key[0] != run}
             self._changed.notify_all()
 
-    def _may(self, errand: TaskMessage) -> bool:
-        before = errand.before
-        while (errand.run, before) in self._dropped:
-            before = self._dropped[errand.run, before]
-        return errand.run in self._over or before <= self._ended.get(
-            (errand.run, errand.device), -1
+    def _may(self, message_of: TaskMessage) -> bool:
+        before = message_of.before
+        while (message_of.run, before) in self._dropped:
+            before = self._dropped[message_of.run, before]
+        return message_of.run in self._over or before <= self._ended.get(
+            (message_of.run, message_of.device), -1
         )
 
 
-TURNS = Turns()
-_told: dict[tuple[float, str], None] = {}
+SEQUENCER = OrderSequencer()
+_reported: dict[tuple[float, str], None] = {}
 """Transfers that were reported already: several tasks may read what came in one."""
 
 
-class Faulty(Exception):
+class TaskError(Exception):
     """A task of a plan came to nothing; so do those that depend on it."""
 
 
-def perform(errand: TaskMessage, *values: Any) -> Any:
-    """Do what an errand says; the value stays here, a report goes to the scheduler with Dask's own message that the task is done."""
+def perform(message_of: TaskMessage, *values: Any) -> Any:
+    """Do what an message_of says; the value stays here, a report goes to the scheduler with Dask's own message that the task is done."""
     worker = get_worker()
-    home = worker.id == errand.home
-    if home and not TURNS.take(errand):
+    home = worker.id == message_of.home
+    if home and not SEQUENCER.take(message_of):
         return None
     try:
-        with at_device(errand.device):
-            value, report = _result(errand, values)
+        with at_device(message_of.device):
+            value, report = _result(message_of, values)
     finally:
         if home:
-            TURNS.end(errand)
-    if "fault" in report and not errand.home:
-        raise Faulty(report["text"])  # the others must not run without it
-    report["transfers"] = _transfers(worker, errand)
+            SEQUENCER.end(message_of)
+    if "fault" in report and not message_of.home:
+        raise TaskError(report["text"])  # the others must not run without it
+    report["transfers"] = _transfers(worker, message_of)
     worker.state.tasks[worker.get_current_task()].metadata["weft"] = report
     return value
 
 
-def _result(errand: TaskMessage, values: Sequence[Any]) -> tuple[Any, Report]:
+def _result(message_of: TaskMessage, values: Sequence[Any]) -> tuple[Any, Report]:
     begin = time.perf_counter()
-    function = _function(errand.function)
+    function = _function(message_of.function)
     if isinstance(function, str):
         return None, _failed(begin, "function", f"its function cannot be loaded here: {function}")
     rest = iter(values)
-    inputs = [None if key is None else next(rest) for key in errand.inputs]
+    inputs = [None if key is None else next(rest) for key in message_of.inputs]
 
     def call() -> Any:
-        args, kwargs = pickle.loads(errand.arguments)
+        args, kwargs = pickle.loads(message_of.arguments)
         return function(*fill(args, inputs), **fill(kwargs, inputs))
 
-    branches, value, trouble = attempt(call, chooses=errand.chooses)
+    branches, value, trouble = attempt(call, chooses=message_of.chooses)
     if trouble is not None:
         return None, _failed(begin, "raised", *trouble)
     try:
@@ -200,18 +203,18 @@ def size_of(value: Any) -> int:
     )
 
 
-def _transfers(worker: Any, errand: TaskMessage) -> list[tuple[str, float, float]]:
-    """(worker, bytes, seconds) of what was brought here for this errand, and not told before."""
+def _transfers(worker: Any, message_of: TaskMessage) -> list[tuple[str, float, float]]:
+    """(worker, bytes, seconds) of what was brought here for this message_of, and not told before."""
     found = []
     try:
         for entry in islice(reversed(worker.transfer_incoming_log), 50):
             told = (entry["start"], entry["who"])
             if (
-                told not in _told
+                told not in _reported
                 and entry["total"] >= NOTED_FROM
-                and any(key in entry["keys"] for key in errand.inputs)
+                and any(key in entry["keys"] for key in message_of.inputs)
             ):
-                _told[told] = None
+                _reported[told] = None
                 found.append((entry["who"], float(entry["total"]), float(entry["duration"])))
     except RuntimeError:  # the log grew while it was read: next time
         pass
@@ -223,7 +226,7 @@ def given(data: bytes) -> Any:
     return pickle.loads(data)
 
 
-def greet(functions: Sequence[bytes], cores: Sequence[int]) -> int:
+def handshake(functions: Sequence[bytes], cores: Sequence[int]) -> int:
     """Get ready: load functions beforehand, stay on some cores. Return the process id."""
     for data in functions:
         _function(data)
@@ -234,12 +237,12 @@ def greet(functions: Sequence[bytes], cores: Sequence[int]) -> int:
 
 async def drop(run: str, number: int, before: int) -> None:
     """Call an order off that waits. A coroutine, as are the next: only those run without being waited for."""
-    TURNS.drop(run, number, before)
+    SEQUENCER.drop(run, number, before)
 
 
 async def close(run: str) -> None:
     """Call everything off."""
-    TURNS.close(run)
+    SEQUENCER.close(run)
 
 
 async def die() -> None:
@@ -307,7 +310,7 @@ class Reporter(SchedulerPlugin):  # type: ignore[misc]  # Dask is not typed ever
             comm.interval = min(comm.interval, QUICK)
 
 
-def census(dask_scheduler: Any) -> list[Facts]:
+def list_workers(dask_scheduler: Any) -> list[Facts]:
     """The workers, by name. Asked of the scheduler itself: a client's view is late, and not complete in all versions."""
     return sorted(
         (_facts(worker) for worker in dask_scheduler.workers.values()),
@@ -338,7 +341,7 @@ async def leave(dask_scheduler: Any, run: str) -> None:
         other.paces = {
             **other.paces,
             **reporter.paces,
-        }  # of those who came later, the first knows best
+        }  # of those who came later, the first loaded_functions best
     if reporter.stole and not others:
         await dask_scheduler.extensions["stealing"].start()
     for worker, pace in reporter.paces.items() if not others else ():

@@ -20,8 +20,8 @@ from weft.runtime.backends.payload import load, unpack
 class Results:
     """Instance -> what it returned, wherever that is; if it was lost, Dask computes it again."""
 
-    def __init__(self, roster: WorkerRegistry) -> None:
-        self._roster = roster
+    def __init__(self, registry: WorkerRegistry) -> None:
+        self._registry = registry
         self._futures: dict[int, Any] = {}
         self._here: dict[int, Any] = {}
         """What was fetched last."""
@@ -60,7 +60,7 @@ class Results:
         with tempfile.TemporaryDirectory() as folder:
             data = dumps(unpack(load(path, Path(folder, "buffers"))))
         with quietly(len(data)):
-            self._futures[instance] = self._roster.client.submit(
+            self._futures[instance] = self._registry.client.submit(
                 remote.given, data, key=key, pure=False
             )
 
@@ -71,7 +71,7 @@ class Results:
 
     def _gathered(self, futures: list[Any]) -> list[Any]:
         """Bring results here. Waits in pieces: what was lost is computed again, if there is a worker for it."""
-        client = self._roster.client
+        client = self._registry.client
         gathered = client.gather(futures, asynchronous=True)
         done: threading.Event = threading.Event()
         found: list[Any] = []
@@ -86,10 +86,10 @@ class Results:
         client.loop.add_callback(bring)
         begin = time.perf_counter()
         while not done.wait(TICK):
-            self._roster.check()
+            self._registry.check()
             if client.nthreads():
                 begin = time.perf_counter()
-            elif time.perf_counter() - begin > self._roster.patience:
+            elif time.perf_counter() - begin > self._registry.grace_seconds:
                 raise WeftError(
                     "results were lost with their Dask workers, and no worker is left to compute them again"
                 )

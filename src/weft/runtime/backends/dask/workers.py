@@ -9,24 +9,92 @@ import contextlib
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 from distributed import Client
 
 from weft.errors import InvalidInput, WeftError
 from weft.model import Cluster
+from weft.runtime.backends.calls import START_LIMIT
 from weft.runtime.backends.dask import plugin as remote
-from weft.runtime.backends.dask.cluster import DeviceThread, WorkerSite, kinds_of, lines_of, site_of
 from weft.runtime.backends.dask.local_cluster import LocalDaskCluster
 from weft.runtime.backends.local.device import LocalDevice, local_devices
-from weft.runtime.backends.local.process import START_LIMIT, TAUGHT, cause_of
+from weft.runtime.backends.local.process import cause_of
+from weft.runtime.backends.protocol import Failed, Finished, Order
 
 Inbox = queue.SimpleQueue[dict[str, Any]]
-"""Messages of the scheduler, and of the threads that greet workers."""
+"""Messages of the scheduler, and of the threads that handshake workers."""
 
 TICK = 1.0
 """Seconds after which a look is taken whether the scheduler is still there."""
+
+
+@dataclass(eq=False)
+class WorkerSite:
+    """A worker, whichever process and address it has now."""
+
+    name: str
+    host: str
+    threads: int
+    memory: float
+    cores: tuple[int, ...] = ()
+    address: str = ""
+    id: str = ""
+    pid: int = 0
+    offset: float = 0.0
+    """What its clock shows when ours shows zero."""
+    up: bool = False
+    dead: str = ""
+    """The id of the worker that was lost here last."""
+    devices: list[int] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class DeviceThread:
+    """A device: the orders it has, as they shall run."""
+
+    name: str
+    site: WorkerSite
+    orders: deque[Order] = field(default_factory=deque)
+    last: int = -1
+    """The order it was sent last; what comes next waits for it."""
+    early: dict[int, Finished | Failed] = field(default_factory=dict)
+    """Ends that were reported before those of orders ahead of them."""
+
+
+def site_of(facts: remote.Facts, spec: LocalDevice | None = None) -> WorkerSite:
+    """A worker as the scheduler loaded_functions it; `spec` is what it was started from."""
+    memory = float(facts["memory"] or inf)
+    cores = spec.cores if spec is not None else ()
+    return WorkerSite(
+        facts["name"],
+        facts["host"],
+        facts["threads"],
+        memory,
+        cores,
+        facts["worker"],
+        facts["id"],
+        up=True,
+    )
+
+
+def lines_of(site: WorkerSite, first: int) -> list[DeviceThread]:
+    """A device for each thread of a worker, numbered from `first`."""
+    names = [site.name] if site.threads == 1 else [f"{site.name}.{k}" for k in range(site.threads)]
+    site.devices = list(range(first, first + len(names)))
+    return [DeviceThread(name, site) for name in names]
+
+
+def kinds_of(sites: Sequence[WorkerSite], said: Mapping[str, str]) -> dict[str, str]:
+    """Name of a worker -> kind: as said, or the same for all on one host."""
+    hosts = dict.fromkeys(site.host for site in sites)
+    return {
+        site.name: said.get(site.name, "cpu" if len(hosts) == 1 else site.host) for site in sites
+    }
 
 
 class WorkerRegistry:
@@ -36,7 +104,7 @@ class WorkerRegistry:
     ----------
     where : a `distributed.Client`, the address of a scheduler, or what workers of our own to start
     kinds : name of a worker -> kind
-    patience : seconds to wait for a worker that is gone, when nothing else is left to do
+    grace_seconds : seconds to wait for a worker that is gone, when nothing else is left to do
     """
 
     def __init__(
@@ -44,12 +112,12 @@ class WorkerRegistry:
         where: Client | str | int | Sequence[LocalDevice] | None,
         *,
         kinds: Mapping[str, str] | None,
-        patience: float,
+        grace_seconds: float,
     ) -> None:
         self.own_client = not isinstance(where, Client)
-        self.crew: LocalDaskCluster | None = None
+        self.local: LocalDaskCluster | None = None
         """Workers of our own."""
-        self._patience = patience
+        self._grace_seconds = grace_seconds
         self._specs: dict[str, LocalDevice] = {}
         self.client = self._connect(where)
         if self.client.asynchronous:
@@ -67,20 +135,20 @@ class WorkerRegistry:
         self._said = {**{name: spec.kind for name, spec in self._specs.items()}, **(kinds or {})}
         self._kinds = kinds_of(self.sites, self._said)
         self.cluster = self._cluster()
-        self.attend(queue.SimpleQueue(), list)
+        self.begin_run(queue.SimpleQueue(), list)
 
-    def attend(self, inbox: Inbox, lessons: Callable[[], list[bytes]]) -> None:
+    def begin_run(self, inbox: Inbox, functions: Callable[[], list[bytes]]) -> None:
         """A run begins: where greetings are answered to, and the functions workers are to know."""
         self.inbox = inbox
-        self._lessons = lessons
-        self._bereft = time.perf_counter()
+        self._functions = functions
+        self._lost_at = time.perf_counter()
         for line in self.lines:
             line.orders.clear()
             line.early.clear()
             line.last = -1
 
-    def muster(self) -> list[WorkerSite]:
-        """Learn which workers are there, and greet them; those of our own are waited for. Returns the ones that are new."""
+    def wait_for_workers(self) -> list[WorkerSite]:
+        """Learn which workers are there, and handshake them; those of our own are waited for. Returns the ones that are new."""
         deadline = time.perf_counter() + START_LIMIT
         dead = [site.dead for site in self.sites]
         for site in self.sites:
@@ -88,7 +156,7 @@ class WorkerRegistry:
         while True:
             here = [
                 facts
-                for facts in self.client.run_on_scheduler(remote.census)
+                for facts in self.client.run_on_scheduler(remote.list_workers)
                 if facts["id"] not in dead
             ]
             names = [site.name for site in self.sites]
@@ -101,15 +169,15 @@ class WorkerRegistry:
                 if self.settle(facts, [other["id"] for other in here]) is None
             ]
             missing = [site for site in self.sites if site.id in dead]
-            if not missing or self.crew is None:
+            if not missing or self.local is None:
                 break
-            self.crew.check()
+            self.local.check()
             if time.perf_counter() > deadline:
                 raise WeftError(
                     f"the Dask worker '{missing[0].name}' did not start within {START_LIMIT:g} s"
                 )
             time.sleep(0.05)
-        greetings = [self.greet(site) for site in self.sites if site not in missing]
+        greetings = [self.handshake(site) for site in self.sites if site not in missing]
         for thread in greetings:
             thread.join(START_LIMIT)
         return [self.join(facts) for facts in new]
@@ -152,25 +220,25 @@ class WorkerRegistry:
         """Whether a worker has its site."""
         return any(site.id == facts["id"] for site in self.sites)
 
-    def greet(self, site: WorkerSite) -> threading.Thread:
+    def handshake(self, site: WorkerSite) -> threading.Thread:
         """Greet a worker, beside the driver, since one that was just started is slow; the answer goes to the inbox."""
-        thread = threading.Thread(target=self._greet, args=(site, site.id), daemon=True)
+        thread = threading.Thread(target=self._handshake, args=(site, site.id), daemon=True)
         thread.start()
         return thread
 
     def kill(self, site: WorkerSite) -> None:
         """End a worker, whatever it does."""
-        if self.crew is None:
+        if self.local is None:
             self.ask(remote.die, site=site)
         else:
-            self.crew.kill(site.name)
+            self.local.kill(site.name)
 
     def lose(self, site: WorkerSite) -> tuple[str, str]:
         """A worker is gone; why, and whose fault that is."""
         site.up, site.dead = False, site.id
-        self._bereft = time.perf_counter()
-        if self.crew is not None:
-            return cause_of(self.crew.exit_code(site.name, site.pid))
+        self._lost_at = time.perf_counter()
+        if self.local is not None:
+            return cause_of(self.local.exit_code(site.name, site.pid))
         return f"Dask lost its worker '{site.name}'", "killed"
 
     def ask(self, function: Any, *args: Any, site: WorkerSite | None = None) -> None:
@@ -181,30 +249,30 @@ class WorkerRegistry:
 
     def check(self) -> None:
         """A look around when nothing is heard."""
-        if self.crew is not None:
-            self.crew.check()
+        if self.local is not None:
+            self.local.check()
         if self.client.status not in ("running", "connecting"):
             raise WeftError("the Dask scheduler is gone, and with it the results of this run")
 
     @property
-    def patience(self) -> float:
+    def grace_seconds(self) -> float:
         """Seconds to wait for a worker that is gone."""
-        return self._patience if self.crew is None else START_LIMIT
+        return self._grace_seconds if self.local is None else START_LIMIT
 
-    def hope(self) -> bool:
+    def may_recover(self) -> bool:
         """Whether a worker that is gone may come back."""
         return (
             not all(site.up for site in self.sites)
-            and time.perf_counter() - self._bereft < self.patience
+            and time.perf_counter() - self._lost_at < self.grace_seconds
         )
 
     def close(self) -> None:
         """End the workers if they are ours."""
         if self.own_client:
             self.client.close()
-        if self.crew is not None:
-            self.crew.close()
-            self.crew = None
+        if self.local is not None:
+            self.local.close()
+            self.local = None
 
     # -- inside -------------------------------------------------------------
 
@@ -217,19 +285,19 @@ class WorkerRegistry:
             except (OSError, ValueError) as error:
                 raise InvalidInput(f"no Dask scheduler answers at '{where}': {error}") from None
         self._specs = {spec.name: spec for spec in local_devices(where)}
-        self.crew = LocalDaskCluster(list(self._specs.values()))
-        return Client(self.crew.address, set_as_default=False)
+        self.local = LocalDaskCluster(list(self._specs.values()))
+        return Client(self.local.address, set_as_default=False)
 
     def _roll_call(self) -> list[remote.Facts]:
         """The workers there are; those of our own as soon as all are there, in the order they were named in."""
         deadline = time.perf_counter() + START_LIMIT
         while True:
-            found: list[remote.Facts] = self.client.run_on_scheduler(remote.census)
-            if self.crew is None or len(found) == len(self._specs):
+            found: list[remote.Facts] = self.client.run_on_scheduler(remote.list_workers)
+            if self.local is None or len(found) == len(self._specs):
                 order = list(self._specs)
                 return (
                     found
-                    if self.crew is None
+                    if self.local is None
                     else sorted(found, key=lambda facts: order.index(facts["name"]))
                 )
             if time.perf_counter() > deadline:
@@ -237,7 +305,7 @@ class WorkerRegistry:
                 raise WeftError(
                     f"only {len(found)} of {len(self._specs)} Dask workers started within {START_LIMIT:g} s"
                 )
-            self.crew.check()
+            self.local.check()
             time.sleep(0.05)
 
     def _cluster(self) -> Cluster:
@@ -252,14 +320,12 @@ class WorkerRegistry:
             memory=[line.site.memory for line in self.lines],  # type: ignore[arg-type]
         )
 
-    def _greet(self, site: WorkerSite, name: str) -> None:
+    def _handshake(self, site: WorkerSite, name: str) -> None:
         """Have a worker get ready, and compare clocks."""
-        lessons = self._lessons()
+        functions = self._functions()
         inbox, address, run = self.inbox, [site.address], self.client.run
         try:
-            (pid,) = run(
-                remote.greet, lessons if len(lessons) <= TAUGHT else [], site.cores, workers=address
-            ).values()
+            (pid,) = run(remote.handshake, functions, site.cores, workers=address).values()
             rounds = []
             for _ in range(3):
                 sent = time.perf_counter()

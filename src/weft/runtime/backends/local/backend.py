@@ -7,25 +7,20 @@ import os
 import pickle
 import select
 import shutil
+import sys
 import time
 from collections.abc import Sequence
 from math import ceil, inf
 from pathlib import Path
 from typing import Any, Self
 
-from weft.errors import InvalidInput, WeftError
+from weft.errors import WeftError
 from weft.model import Cluster, Workload
-from weft.runtime.backends.calls import Calls, with_slots
+from weft.runtime.backends.calls import MAX_STARTS, Calls, pickled_function
 from weft.runtime.backends.local import worker
 from weft.runtime.backends.local.device import LocalDevice, local_cluster, local_devices
-from weft.runtime.backends.local.process import (
-    ONE_THREAD,
-    START_LIMIT,
-    TAUGHT,
-    WorkerProcess,
-    cause_of,
-)
-from weft.runtime.backends.payload import Payload, drop, load, make_folder, save, unpack
+from weft.runtime.backends.local.process import WorkerProcess
+from weft.runtime.backends.payload import Payload, drop, load, make_folder, pack, save, unpack
 from weft.runtime.backends.protocol import (
     Call,
     DeviceAdded,
@@ -37,20 +32,6 @@ from weft.runtime.backends.protocol import (
     Started,
     Transfer,
 )
-
-__all__ = [
-    "ONE_THREAD",
-    "START_LIMIT",
-    "TAUGHT",
-    "LocalBackend",
-    "LocalDevice",
-    "cause_of",
-    "local_devices",
-    "with_slots",
-]
-
-MOST_STARTS = 3
-"""Times the process of a device may die at its start before the run is given up."""
 
 
 class LocalBackend:
@@ -78,7 +59,7 @@ class LocalBackend:
         """Whose file a number is: the mailbox and the sentinel of each worker."""
         self._owner = os.getpid()
         self._results: dict[int, Payload] = {}
-        self._news: list[Event] = []
+        self._events: list[Event] = []
         self._unsent: dict[WorkerProcess, None] = {}
         """Workers with something in their mailbox that has not gone yet."""
         self._orders: dict[int, tuple[Order, WorkerProcess]] = {}
@@ -101,30 +82,28 @@ class LocalBackend:
         self, workload: Workload, calls: Sequence[Call] | None, *, since: float = 0.0
     ) -> None:
         """Start the processes, or take those of the run before; the clock starts when all are up."""
-        if calls is None or len(calls) != workload.instances:
-            given = 0 if calls is None else len(calls)
-            raise InvalidInput(
-                f"'{workload.name}' has {workload.instances} tasks, but functions are given for {given}"
-            )
         if self._folder is None:
             self._folder = make_folder()
         self._runs += 1
         self._prefix = f"{self._folder}/{self._runs}-"
-        self._calls = Calls(calls, self._prefix)
+        self._arguments: dict[int, Payload] = {}
+        self._calls: Calls[Payload] = Calls(
+            workload, calls, pickle_function=pickled_function, pack=self._pack
+        )
         self._runs_on: dict[int, int] = {}
         self._called_off: set[int] = set()
-        self._news = []
+        self._events = []
         for device, known in enumerate(self._workers):
             if known is None:
                 self._spawn(device)
-            self._worker(device).teach(self._calls.functions)
+            self._worker(device).preload(self._calls.preload())
         for device in range(len(self.specs)):
             self._prepare(device)
         self._origin = time.perf_counter() - since
 
-    def extend(self, workload: Workload, calls: Sequence[Call] | None) -> None:  # noqa: ARG002
-        """Know the functions of more instances; a worker is told one when it first needs it."""
-        self._calls.extend(calls or ())
+    def extend(self, workload: Workload, calls: Sequence[Call] | None) -> None:
+        """Add the calls of new instances; a worker receives a function with its first call."""
+        self._calls.extend(workload, calls)
 
     def clock(self) -> float:
         """Seconds since `begin`; the processes measure with the same clock."""
@@ -136,16 +115,16 @@ class LocalBackend:
         instance = order.members[0]
         number = self._calls.function[instance]
         inputs = tuple([None if i is None else self._results[i] for i in order.inputs[0]])
-        if number not in w.knows:
+        if number not in w.loaded_functions:
             w.tell(number, self._calls.functions[number])
-        parcel = self._calls.arguments(instance)
+        payload = self._calls.arguments(instance)
         w.box.put(
             pickle.dumps(
                 (
                     "run",
                     order.number,
                     number,
-                    parcel,
+                    payload,
                     inputs,
                     order.chooses[0],
                     f"{self._prefix}{order.number}",
@@ -156,7 +135,7 @@ class LocalBackend:
         w.orders.append(order)
         self._orders[order.number] = (order, w)
         if len(w.orders) == 1:
-            self._news.append(Started(order.number, device, self.clock()))
+            self._events.append(Started(order.number, device, self.clock()))
 
     def cancel(self, number: int) -> None:
         """Take an order back that waits in the pipe; if it runs, end its process: the device is lost for a moment."""
@@ -175,9 +154,9 @@ class LocalBackend:
     def wait(self, until: float) -> list[Event]:
         """Send what is to be sent, and listen to all workers."""
         self._flush()
-        if self._news:
-            self._listen(0.0)  # with what was heard already, all there is
-        while not self._news:
+        if self._events:
+            self._receive_all(0.0)  # with what was heard already, all there is
+        while not self._events:
             timeout = inf if until == inf else max(0.0, until - self.clock())
             if (
                 timeout == inf
@@ -185,9 +164,9 @@ class LocalBackend:
                 and all(w is None or w.ready for w in self._workers)
             ):
                 break  # idle workers are listened to as well: one may die, and is replaced before it is needed
-            if not self._listen(timeout) and self.clock() >= until:
+            if not self._receive_all(timeout) and self.clock() >= until:
                 break
-        news, self._news = self._news, []
+        news, self._events = self._events, []
         return news
 
     def fetch(self, instance: int) -> Any:
@@ -196,9 +175,9 @@ class LocalBackend:
 
     def forget(self, instance: int) -> None:
         """Remove its file."""
-        parcel = self._results.pop(instance, None)
-        if parcel is not None and parcel.path is not None:
-            drop(parcel)
+        payload = self._results.pop(instance, None)
+        if payload is not None and payload.path is not None:
+            drop(payload)
 
     def store(self, instance: int, path: Path) -> None:
         """Write a result to disk."""
@@ -218,7 +197,7 @@ class LocalBackend:
                 self._dismiss(w)
         self._results.clear()
         self._orders.clear()
-        self._news = []
+        self._events = []
         if self._folder is not None:
             for path in self._folder.iterdir():
                 path.unlink(missing_ok=True)
@@ -258,15 +237,15 @@ class LocalBackend:
         w.end()
 
     def _prepare(self, device: int) -> None:
-        """Wait until a worker is up and knows the functions; one that dies meanwhile is replaced, but not for ever."""
-        for _ in range(MOST_STARTS):
+        """Wait until a worker is up and loaded_functions the functions; one that dies meanwhile is replaced, but not for ever."""
+        for _ in range(MAX_STARTS):
             w = self._worker(device)
-            if w.greet():
+            if w.handshake():
                 return
             code = w.process.exitcode
             self._dismiss(w)
             self._spawn(device)
-            self._worker(device).teach(self._calls.functions)
+            self._worker(device).preload(self._calls.preload())
         self.close()
         hint = (
             "; a script that calls weft.run needs an 'if __name__ == \"__main__\":' around it"
@@ -278,17 +257,17 @@ class LocalBackend:
             f"the process of device '{self.specs[device].name}' did not start ({sign}){hint}"
         )
 
-    def _bury(self, w: WorkerProcess) -> None:
+    def _replace_dead(self, w: WorkerProcess) -> None:
         """A worker is dead: say so, remove what it may have left half done, and start another."""
         self._forget_worker(w)
-        text, fault = w.bury()
+        text, fault = w.end_cause()
         for order in w.orders:
             self._orders.pop(order.number, None)
             Path(f"{self._prefix}{order.number}").unlink(missing_ok=True)
         if w.ready:
-            self._news.append(DeviceLost(w.device, self.clock(), text, fault))
+            self._events.append(DeviceLost(w.device, self.clock(), text, fault))
         self._starts[w.device] = 0 if w.ready else self._starts[w.device] + 1
-        if self._starts[w.device] >= MOST_STARTS:
+        if self._starts[w.device] >= MAX_STARTS:
             raise WeftError(
                 f"the process of device '{self.specs[w.device].name}' dies before it can work, again and again: {text}"
             )
@@ -304,7 +283,7 @@ class LocalBackend:
             else:
                 self._poll.modify(w.box.fd, select.POLLIN | select.POLLOUT)
 
-    def _listen(self, seconds: float) -> bool:
+    def _receive_all(self, seconds: float) -> bool:
         """Hear what workers have to say, for so long at most; whether there was anything."""
         found = self._poll.poll(None if seconds == inf else ceil(1000.0 * seconds))
         heard = [
@@ -314,28 +293,28 @@ class LocalBackend:
             if w.ended:
                 continue
             if what & ~select.POLLOUT:
-                self._hear(w, dead=file != w.box.fd)
+                self._receive(w, dead=file != w.box.fd)
         if self._unsent:
             self._flush()
         return bool(found)
 
-    def _hear(self, w: WorkerProcess, *, dead: bool) -> None:
+    def _receive(self, w: WorkerProcess, *, dead: bool) -> None:
         try:
             messages = w.box.take()
         except EOFError:
-            self._bury(w)
+            self._replace_dead(w)
             return
         for message in messages:
-            self._understand(w, pickle.loads(message))
+            self._handle(w, pickle.loads(message))
         if dead and not messages:
-            self._bury(w)
+            self._replace_dead(w)
 
-    def _understand(self, w: WorkerProcess, message: tuple[Any, ...]) -> None:
+    def _handle(self, w: WorkerProcess, message: tuple[Any, ...]) -> None:
         if message[0] == "hello":
-            w.owes -= 1
+            w.hellos_due -= 1
             if not w.ready:
                 w.ready = True
-                self._news.append(DeviceAdded(w.device, self.clock()))
+                self._events.append(DeviceAdded(w.device, self.clock()))
             return
         word, number, begin, end, *rest = message
         start, finish = begin - self._origin, end - self._origin
@@ -346,12 +325,20 @@ class LocalBackend:
         assert order.number == number
         del self._orders[number]
         if word == "done":
-            self._news.append(self._finished(order, w.device, start, finish, *rest))
+            self._events.append(self._finished(order, w.device, start, finish, *rest))
         else:
             fault, text, trace = rest
-            self._news.append(Failed(number, w.device, start, finish, fault, text, trace))
+            self._events.append(Failed(number, w.device, start, finish, fault, text, trace))
         if w.orders:
-            self._news.append(Started(w.orders[0].number, w.device, finish))
+            self._events.append(Started(w.orders[0].number, w.device, finish))
+
+    def _pack(self, value: Any, instance: int | None) -> Payload:
+        """Pack arguments; once per instance, however often it runs."""
+        if instance is None:
+            return pack(value, "never-written", shared_from=sys.maxsize)
+        if instance not in self._arguments:
+            self._arguments[instance] = pack(value, f"{self._prefix}a{instance}")
+        return self._arguments[instance]
 
     def _finished(
         self,
@@ -359,16 +346,16 @@ class LocalBackend:
         device: int,
         start: float,
         finish: float,
-        parcel: Payload,
+        payload: Payload,
         branches: tuple[Any, ...],
         loads: list[Any],
     ) -> Finished:
         instance, parents = order.members[0], order.inputs[0]
-        self._results[instance] = parcel
-        if self._calls.packed(instance) and not any(
+        self._results[instance] = payload
+        if instance in self._arguments and not any(
             instance in other.members for other, _ in self._orders.values()
         ):
-            self._calls.done(instance)
+            drop(self._arguments.pop(instance))
         self._runs_on[instance] = device
         moved = tuple(
             [
@@ -377,5 +364,5 @@ class LocalBackend:
             ]
         )
         return Finished(
-            order.number, device, start, finish, (float(parcel.size),), (branches,), moved
+            order.number, device, start, finish, (float(payload.size),), (branches,), moved
         )

@@ -22,12 +22,12 @@ class MessagePipe:
 
     Parameters
     ----------
-    patient : sending and taking wait until they can; otherwise they never do
+    blocking : sending and taking wait until they can; otherwise they never do
 
     Examples
     --------
     >>> import multiprocessing
-    >>> here, there = (MessagePipe(end, patient=False) for end in multiprocessing.Pipe())
+    >>> here, there = (MessagePipe(end, blocking=False) for end in multiprocessing.Pipe())
     >>> here.put(b"one"), here.put(b"two"), here.flush()
     (None, None, True)
     >>> there.take(), there.take()
@@ -39,10 +39,10 @@ class MessagePipe:
     >>> there.close()
     """
 
-    def __init__(self, connection: Connection, *, patient: bool) -> None:
+    def __init__(self, connection: Connection, *, blocking: bool) -> None:
         self._connection = connection
         self.fd = connection.fileno()
-        os.set_blocking(self.fd, patient)
+        os.set_blocking(self.fd, blocking)
         self._in = bytearray()
         self._out = bytearray()
 

@@ -1,4 +1,4 @@
-"""The driver's side of a worker: its process, the mailbox to it, the orders it has and the functions it knows."""
+"""The driver's side of a worker: its process, the mailbox to it, the orders it has and the functions it loaded_functions."""
 
 # ruff: noqa: S301  # pickles of this run's own processes
 from __future__ import annotations
@@ -14,16 +14,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from weft.runtime.backends.calls import START_LIMIT
 from weft.runtime.backends.local import worker
 from weft.runtime.backends.local.device import LocalDevice
 from weft.runtime.backends.local.pipe import MessagePipe
 from weft.runtime.backends.protocol import Order
-
-START_LIMIT = 120.0
-"""Seconds a worker may take to say hello."""
-
-TAUGHT = 100
-"""Functions a worker is sent before the clock runs."""
 
 ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
@@ -47,47 +42,49 @@ class WorkerProcess:
         there.close()
         self.device = device
         self.process = process
-        self.box = MessagePipe(here, patient=False)
+        self.box = MessagePipe(here, blocking=False)
         self.ready = False
         self.ended = False
         self.orders: deque[Order] = deque()
-        self.knows: set[int] = set()
+        self.loaded_functions: set[int] = set()
         """Functions it was sent."""
-        self.owes = 1
-        """Hellos it has yet to say: one when it is up, one when it was taught."""
+        self.hellos_due = 1
+        """Hellos it has yet to say: one when it is up, one when it was preloaded."""
 
-    def teach(self, functions: Sequence[bytes]) -> None:
+    def preload(self, functions: Sequence[bytes]) -> None:
         """Send the functions beforehand, so that the import of their modules is not part of the run; many of them one by one, in time."""
-        self.knows.clear()
+        self.loaded_functions.clear()
         self._say("clear")
-        for number, data in enumerate(functions if len(functions) <= TAUGHT else ()):
+        for number, data in enumerate(functions):
             self.tell(number, data)
         self._say("ping")
         self.box.flush()
-        self.owes += 1
+        self.hellos_due += 1
 
     def tell(self, number: int, data: bytes) -> None:
         """Send a function, once."""
-        if number not in self.knows:
-            self.knows.add(number)
+        if number not in self.loaded_functions:
+            self.loaded_functions.add(number)
             self._say("function", number, data)
 
-    def greet(self) -> bool:
-        """Wait for the hellos it owes; whether it is up."""
+    def handshake(self) -> bool:
+        """Wait for the hellos it hellos_due; whether it is up."""
         deadline = time.perf_counter() + START_LIMIT
         poll = select.poll()
         poll.register(self.box.fd, select.POLLIN)
         poll.register(self.process.sentinel, select.POLLIN)
         try:
-            while self.owes and (left := deadline - time.perf_counter()) > 0:
+            while self.hellos_due and (left := deadline - time.perf_counter()) > 0:
                 # A step at a time: what did not fit into the socket is still to be sent.
                 poll.poll(1000.0 * min(left, 1.0 if self.box.flush() else 0.01))
-                self.owes -= sum(pickle.loads(message)[0] == "hello" for message in self.box.take())
-                if self.owes and not self.process.is_alive():
+                self.hellos_due -= sum(
+                    pickle.loads(message)[0] == "hello" for message in self.box.take()
+                )
+                if self.hellos_due and not self.process.is_alive():
                     break
         except EOFError:
             self.process.join(1.0)
-        self.ready = self.owes == 0
+        self.ready = self.hellos_due == 0
         return self.ready
 
     def end(self) -> None:
@@ -98,7 +95,7 @@ class WorkerProcess:
         self.process.close()
         self.box.close()
 
-    def bury(self) -> tuple[str, Literal["exited", "killed"]]:
+    def end_cause(self) -> tuple[str, Literal["exited", "killed"]]:
         """It is dead: why, in words, and whose fault it is."""
         self.process.join(5.0)
         code = self.process.exitcode

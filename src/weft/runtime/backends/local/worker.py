@@ -38,7 +38,7 @@ DROP = b"drop "
 """Begins a message that takes an order back: it overtakes what waits before it."""
 
 
-def be_device(name: str) -> None:
+def set_device(name: str) -> None:
     """Say that this process runs the tasks of a device."""
     _HERE["device"] = name
 
@@ -86,7 +86,7 @@ class Setting:
 
 
 class TaskRun(NamedTuple):
-    """Call a function: arguments with slots, and a parcel for each slot (None: not taken)."""
+    """Call a function: arguments with slots, and a payload for each slot (None: not taken)."""
 
     number: int
     function: int
@@ -101,11 +101,11 @@ def main(pipe: Connection, setting: Setting) -> None:
     signal.signal(
         signal.SIGINT, signal.SIG_IGN
     )  # Ctrl-C is the driver's business: it ends its workers
-    be_device(setting.device)
+    set_device(setting.device)
     sys.path.extend(p for p in setting.path if p not in sys.path)
     _confine(setting)
     threading.Thread(target=_end_with_parent, args=(setting.folder,), daemon=True).start()
-    box = MessagePipe(pipe, patient=True)
+    box = MessagePipe(pipe, blocking=True)
     _send(box, pickle.dumps(("hello", os.getpid())))
     with contextlib.suppress(EOFError):  # the driver is gone
         _serve(box)
@@ -163,9 +163,9 @@ def _perform(run: TaskRun, functions: Functions) -> bytes:
     if trouble is not None:
         return _failure(run, begin, "raised", *trouble)
     try:
-        parcel = pack(value, run.result)
+        payload = pack(value, run.result)
         return pickle.dumps(
-            ("done", run.number, begin, time.perf_counter(), parcel, branches, transfers)
+            ("done", run.number, begin, time.perf_counter(), payload, branches, transfers)
         )
     except BaseException as error:  # noqa: BLE001
         return _failure(run, begin, "unpicklable", cannot_be_pickled(value, error), "")
@@ -198,11 +198,11 @@ def loaded(data: bytes) -> Callable[..., Any] | str:
 
 def _load(run: TaskRun, transfers: list[tuple[int, float, float]]) -> list[Any]:
     values: list[Any] = []
-    for k, parcel in enumerate(run.inputs):
+    for k, payload in enumerate(run.inputs):
         begin = time.perf_counter()
-        values.append(None if parcel is None else unpack(parcel))
-        if parcel is not None and parcel.size >= 4096:
-            transfers.append((k, float(parcel.size), time.perf_counter() - begin))
+        values.append(None if payload is None else unpack(payload))
+        if payload is not None and payload.size >= 4096:
+            transfers.append((k, float(payload.size), time.perf_counter() - begin))
     return values
 
 

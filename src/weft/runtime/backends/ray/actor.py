@@ -19,7 +19,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from weft.runtime.backends.local.worker import attempt, be_device, cannot_be_pickled, fill, loaded
+from weft.runtime.backends.local.worker import attempt, cannot_be_pickled, fill, loaded, set_device
 from weft.runtime.inputs.functions import Task
 
 Packed = tuple[bytes, list[Any]]
@@ -63,14 +63,14 @@ def packed(value: Any, dumps: Callable[..., bytes]) -> Packed:
     return data, [pickle.PickleBuffer(buffer.raw()) for buffer in buffers]
 
 
-def unpacked(parcel: Packed) -> Any:
+def unpacked(payload: Packed) -> Any:
     """The value; its arrays are views of what Ray keeps, read-only."""
-    return pickle.loads(parcel[0], buffers=parcel[1])
+    return pickle.loads(payload[0], buffers=payload[1])
 
 
-def size_of(parcel: Packed) -> int:
+def size_of(payload: Packed) -> int:
     """Bytes in all."""
-    return len(parcel[0]) + sum(memoryview(buffer).nbytes for buffer in parcel[1])
+    return len(payload[0]) + sum(memoryview(buffer).nbytes for buffer in payload[1])
 
 
 def machine() -> str:
@@ -86,7 +86,7 @@ class DeviceActor:
     """
 
     def __init__(self, device: str, cores: Sequence[int]) -> None:
-        be_device(device)
+        set_device(device)
         self.dumps: Callable[..., bytes] = pickling()
         self.functions: dict[int, Callable[..., Any] | str] = {}
         self.dropped: set[int] = set()
@@ -138,7 +138,7 @@ class DeviceActor:
             return _failure(begin, "function", f"its function cannot be loaded here: {known}", "")
 
         def call() -> Any:
-            values = [None if parcel is None else unpacked(parcel) for parcel in inputs]  # type: ignore[arg-type]
+            values = [None if payload is None else unpacked(payload) for payload in inputs]  # type: ignore[arg-type]
             args, kwargs = unpacked(arguments)
             return known(*fill(args, values), **fill(kwargs, values))
 

@@ -20,8 +20,9 @@ from math import inf
 from pathlib import Path
 from typing import Any, Self
 
-from weft.errors import InvalidInput, WeftError
+from weft.errors import WeftError
 from weft.model import Cluster, Workload
+from weft.runtime.backends.calls import MAX_STARTS, START_LIMIT, Calls, first_line
 from weft.runtime.backends.payload import drop, load, make_folder, pack, save, unpack
 from weft.runtime.backends.protocol import (
     Call,
@@ -34,21 +35,11 @@ from weft.runtime.backends.protocol import (
     Started,
     Transfer,
 )
-from weft.runtime.backends.ray.actor import DeviceActor, machine, packed, unpacked
-from weft.runtime.backends.ray.calls import Functions, first_line
+from weft.runtime.backends.ray.actor import DeviceActor, Packed, machine, packed, pickling, unpacked
 from weft.runtime.backends.ray.plan import WholeCalls
 from weft.runtime.backends.ray.session import Devices, Session
 from weft.runtime.backends.ray.slots import ActorSlot, SentCall, TransferEstimator
 from weft.runtime.deciders.whole_plan import PlanRow, Tell
-
-START_LIMIT = 120.0
-"""Seconds an actor may take to say hello."""
-
-MOST_STARTS = 3
-"""Times the actor of a device may die at its start before the run is given up."""
-
-TAUGHT = 100
-"""Functions an actor is sent before the clock runs."""
 
 GROUPS = {"control": 1, "watch": 1}
 """Calls that go beside the one that runs."""
@@ -96,14 +87,14 @@ class RayBackend:
             max_restarts=0, max_task_retries=0, concurrency_groups=GROUPS
         )(DeviceActor)
         self._dead = (self._ray.exceptions.RayActorError, self._ray.exceptions.OutOfMemoryError)
-        self._seats: list[ActorSlot | None] = [None] * len(self.specs)
+        self._slots: list[ActorSlot | None] = [None] * len(self.specs)
         self._starts = [0] * len(self.specs)
         """How often in a row the process of a device died before it could work."""
         self._results: dict[int, Any] = {}
         self._orders: dict[int, tuple[SentCall, ActorSlot]] = {}
-        self._news: list[Event] = []
+        self._events: list[Event] = []
         self._plan_calls = 0
-        self._moves = TransferEstimator()
+        self._transfers = TransferEstimator()
         self._origin = time.perf_counter()
 
     def __enter__(self) -> Self:
@@ -119,7 +110,7 @@ class RayBackend:
     def pids(self) -> list[int]:
         """The processes of the actors that are up, each on its own machine."""
         return [
-            seat.pid for seat in self._seats if seat is not None and seat.ready and not seat.ended
+            slot.pid for slot in self._slots if slot is not None and slot.ready and not slot.ended
         ]
 
     # -- a run --------------------------------------------------------------
@@ -128,26 +119,27 @@ class RayBackend:
         self, workload: Workload, calls: Sequence[Call] | None, *, since: float = 0.0
     ) -> None:
         """Start the actors, or take those of the run before; the clock starts when all are up."""
-        if calls is None or len(calls) != workload.instances:
-            given = 0 if calls is None else len(calls)
-            raise InvalidInput(
-                f"'{workload.name}' has {workload.instances} tasks, but functions are given for {given}"
-            )
-        self._functions = Functions(calls)  # one that cannot be sent is told before anything runs
-        self._news = []
-        self._moves = TransferEstimator()
-        for device, seat in enumerate(self._seats):
-            if seat is None:
-                self._seats[device] = self._spawn(device)
+        self._dumps = pickling()
+        self._calls: Calls[Packed] = Calls(
+            workload,
+            calls,
+            pickle_function=self._dumps,
+            pack=lambda value, _: packed(value, self._dumps),
+        )
+        self._events = []
+        self._transfers = TransferEstimator()
+        for device, slot in enumerate(self._slots):
+            if slot is None:
+                self._slots[device] = self._spawn(device)
             else:
-                self._teach(seat)
+                self._preload(slot)
         for device in range(len(self.specs)):
             self._prepare(device)
         self._origin = time.perf_counter() - since
 
-    def extend(self, workload: Workload, calls: Sequence[Call] | None) -> None:  # noqa: ARG002
-        """Know the functions of more instances; an actor is told one when it first needs it."""
-        self._functions.extend(calls or ())
+    def extend(self, workload: Workload, calls: Sequence[Call] | None) -> None:
+        """Add the calls of new instances; an actor receives a function with its first call."""
+        self._calls.extend(workload, calls)
 
     def clock(self) -> float:
         """Seconds since `begin`."""
@@ -163,29 +155,29 @@ class RayBackend:
         """Take back an order that waits; if it runs, end its process: the device is lost for a moment."""
         if number not in self._orders:
             return
-        sent, seat = self._orders[number]
-        if seat.first is sent:
-            self._end(seat)
+        sent, slot = self._orders[number]
+        if slot.first is sent:
+            self._end(slot)
             return
         # ray.cancel would not do: it reports the call as cancelled, and the actor runs it all the same.
         self._retract([sent])
 
     def wait(self, until: float) -> list[Event]:
         """Wait for what the actors run first, for those that start, and for those that die."""
-        while not self._news:
+        while not self._events:
             timeout = None if until == inf else max(0.0, until - self.clock())
-            seats = [seat for seat in self._seats if seat is not None]
-            if timeout is None and not any(seat.orders or not seat.ready for seat in seats):
+            slots = [slot for slot in self._slots if slot is not None]
+            if timeout is None and not any(slot.orders or not slot.ready for slot in slots):
                 break
-            watched = {ref: seat for seat in seats for ref in seat.awaited}
+            watched = {ref: slot for slot in slots for ref in slot.awaited}
             found, _ = self._ray.wait(list(watched), num_returns=1, timeout=timeout)
             if found and len(watched) > 2:  # what else there is, the reports before the deaths
                 found, _ = self._ray.wait(list(watched), num_returns=len(watched), timeout=0)
             for ref in found:
-                self._hear(watched[ref], ref)
+                self._receive(watched[ref], ref)
             if not found and timeout is not None and self.clock() >= until:
                 break
-        news, self._news = self._news, []
+        news, self._events = self._events, []
         return news
 
     def fetch(self, instance: int) -> Any:
@@ -204,36 +196,36 @@ class RayBackend:
 
     def store(self, instance: int, path: Path) -> None:
         """Write a result to disk, as every backend does."""
-        parcel = pack(self.fetch(instance), path.with_suffix(".buffers"))
-        save(parcel, path)
-        drop(parcel)
+        payload = pack(self.fetch(instance), path.with_suffix(".buffers"))
+        save(payload, path)
+        drop(payload)
 
     def restore(self, instance: int, path: Path) -> None:
         """Read a result from disk, and hand it to Ray; one that Ray has stays there."""
         if instance in self._results:
             return
         folder = make_folder()
-        parcel = load(path, folder / "restored")
-        self._results[instance] = self._ray.put(packed(unpack(parcel), self._functions.dumps))
-        drop(parcel)
+        payload = load(path, folder / "restored")
+        self._results[instance] = self._ray.put(packed(unpack(payload), self._dumps))
+        drop(payload)
         folder.rmdir()
 
     def finish(self) -> None:
         """End the actors that are still busy, and drop all references."""
-        for device, seat in enumerate(self._seats):
-            if seat is not None and seat.orders:
-                self._end(seat)
-                self._seats[device] = None
+        for device, slot in enumerate(self._slots):
+            if slot is not None and slot.orders:
+                self._end(slot)
+                self._slots[device] = None
         self._results.clear()
         self._orders.clear()
-        self._news = []
+        self._events = []
 
     def close(self) -> None:
         """End all actors, and Ray if it was started here."""
-        seats, self._seats = self._seats, [None] * len(self.specs)
-        for seat in seats:
-            if seat is not None and self._ray.is_initialized():
-                self._end(seat)
+        slots, self._slots = self._slots, [None] * len(self.specs)
+        for slot in slots:
+            if slot is not None and self._ray.is_initialized():
+                self._end(slot)
         self._results.clear()
         self._orders.clear()
         self._session.close()
@@ -263,43 +255,48 @@ class RayBackend:
 
         plan = WholeCalls(rows, call, self._retract)
         others = plan.follow(
-            self.wait, lambda: [seat.first for seat in self._seats if seat is not None], told
+            self.wait, lambda: [slot.first for slot in self._slots if slot is not None], told
         )
-        self._news = [
+        self._events = [
             *(event for event in others if isinstance(event, DeviceLost | DeviceAdded)),
-            *self._news,
+            *self._events,
         ]
 
     # -- inside -------------------------------------------------------------
 
     def _call(self, order: Order, device: int, inputs: list[Any]) -> SentCall:
-        seat = self._seats[device]
-        assert seat is not None
-        number, data = self._functions.of(order.members[0])
-        new = number not in seat.knows
-        seat.knows.add(number)
-        arguments = self._functions.arguments(order.members[0])
+        slot = self._slots[device]
+        assert slot is not None
+        number = self._calls.function[order.members[0]]
+        new = number not in slot.loaded_functions
+        slot.loaded_functions.add(number)
+        arguments = self._calls.arguments(order.members[0])
         at = self.clock()  # before the call: it may have run by the time this process goes on
-        report, value = seat.perform.remote(
-            order.number, number, data if new else None, arguments, order.chooses[0], *inputs
+        report, value = slot.perform.remote(
+            order.number,
+            number,
+            self._calls.functions[number] if new else None,
+            arguments,
+            order.chooses[0],
+            *inputs,
         )
         sent = SentCall(order, report, value, at)
-        if seat.first is None:
-            self._news.append(Started(order.number, device, sent.at))
-        seat.orders.append(sent)
-        self._orders[order.number] = (sent, seat)
+        if slot.first is None:
+            self._events.append(Started(order.number, device, sent.at))
+        slot.orders.append(sent)
+        self._orders[order.number] = (sent, slot)
         return sent
 
     def _retract(self, orders: Iterable[SentCall]) -> None:
         """Take back orders that actors still have; should one run already, nobody listens to what comes of it."""
         numbers: dict[ActorSlot, list[int]] = {}
         for sent in orders:
-            _, seat = self._orders.pop(sent.order.number, (sent, None))
-            if seat is not None:
+            _, slot = self._orders.pop(sent.order.number, (sent, None))
+            if slot is not None:
                 sent.off = True
-                numbers.setdefault(seat, []).append(sent.order.number)
-        for seat, gone in numbers.items():
-            seat.actor.drop.options(concurrency_group="control").remote(gone)
+                numbers.setdefault(slot, []).append(sent.order.number)
+        for slot, gone in numbers.items():
+            slot.actor.drop.options(concurrency_group="control").remote(gone)
 
     def _spawn(self, device: int) -> ActorSlot:
         spec = self.specs[device]
@@ -313,79 +310,78 @@ class RayBackend:
             **surroundings,
         ).remote(spec.name, spec.cores)
         watch = actor.watch.options(concurrency_group="watch").remote()
-        seat = ActorSlot(
+        slot = ActorSlot(
             device, actor, actor.perform.options(num_returns=2), actor.hello.remote(), watch
         )
-        self._teach(seat)
-        return seat
+        self._preload(slot)
+        return slot
 
     def _prepare(self, device: int) -> None:
-        """Wait until an actor is up and knows the functions; one that dies meanwhile is replaced, but not for ever."""
+        """Wait until an actor is up and loaded_functions the functions; one that dies meanwhile is replaced, but not for ever."""
         text = ""
-        for _ in range(MOST_STARTS):
-            seat = self._seats[device]
-            assert seat is not None
+        for _ in range(MAX_STARTS):
+            slot = self._slots[device]
+            assert slot is not None
             try:
-                self._greet(seat, START_LIMIT)
+                self._handshake(slot, START_LIMIT)
             except self._ray.exceptions.GetTimeoutError:
                 text = f"Ray found no place for it within {START_LIMIT:g} s; free are {self._session.free()}"
                 break
             except self._dead as error:
                 text = _cause(error)
-                self._seats[device] = self._spawn(device)
+                self._slots[device] = self._spawn(device)
             else:
                 return
         self.close()
         raise WeftError(f"the actor of device '{self.specs[device].name}' did not start: {text}")
 
-    def _greet(self, seat: ActorSlot, limit: float) -> None:
-        self._ray.get(seat.taught, timeout=limit)
-        seat.pid, where, _ = self._ray.get(seat.hello)
-        if where != machine() and not seat.ready:
-            seat.offset = self._offset(seat)
-        seat.ready = True
+    def _handshake(self, slot: ActorSlot, limit: float) -> None:
+        self._ray.get(slot.preloaded, timeout=limit)
+        slot.pid, where, _ = self._ray.get(slot.hello)
+        if where != machine() and not slot.ready:
+            slot.offset = self._offset(slot)
+        slot.ready = True
 
-    def _offset(self, seat: ActorSlot) -> float:
+    def _offset(self, slot: ActorSlot) -> float:
         """From the clock of an actor to ours: the middle of a round trip is when it looked, as in NTP."""
         trips: list[tuple[float, float]] = []
         for _ in range(PINGS):
             begin = time.perf_counter()
-            _, _, there = self._ray.get(seat.actor.hello.remote())
+            _, _, there = self._ray.get(slot.actor.hello.remote())
             end = time.perf_counter()
             trips.append((end - begin, (begin + end) / 2 - there))
         return min(trips)[1]
 
-    def _teach(self, seat: ActorSlot) -> None:
+    def _preload(self, slot: ActorSlot) -> None:
         """Send the functions beforehand, so that the import of their modules is not part of the run; many of them one by one, in time."""
-        functions = self._functions.all()
-        functions = functions if len(functions) <= TAUGHT else {}
-        seat.taught = seat.actor.learn.remote([p for p in sys.path if p], functions)
-        seat.knows = set(functions)
-        seat.free_at = -inf
+        functions = dict(enumerate(self._calls.preload()))
+        slot.preloaded = slot.actor.learn.remote([p for p in sys.path if p], functions)
+        slot.loaded_functions = set(functions)
+        slot.free_at = -inf
 
-    def _hear(self, seat: ActorSlot, ref: Any) -> None:
-        if self._seats[seat.device] is not seat:
+    def _receive(self, slot: ActorSlot, ref: Any) -> None:
+        if self._slots[slot.device] is not slot:
             return  # buried a moment ago
-        if ref == seat.watch:
+        if ref == slot.watch:
             while (
-                seat.orders
-                and self._seats[seat.device] is seat
-                and self._ray.wait([seat.orders[0].report], timeout=0)[0]
+                slot.orders
+                and self._slots[slot.device] is slot
+                and self._ray.wait([slot.orders[0].report], timeout=0)[0]
             ):
-                self._collect(seat)  # what it finished before it died
-            if self._seats[seat.device] is seat:
-                self._bury(seat, seat.watch)
-        elif not seat.ready:
-            with self._burial(seat):
-                self._greet(seat, START_LIMIT)
-                self._news.append(DeviceAdded(seat.device, self.clock()))
-        elif seat.orders and ref == seat.orders[0].report:
-            self._collect(seat)
+                self._collect(slot)  # what it finished before it died
+            if self._slots[slot.device] is slot:
+                self._replace_dead(slot, slot.watch)
+        elif not slot.ready:
+            with self._replacing_dead(slot):
+                self._handshake(slot, START_LIMIT)
+                self._events.append(DeviceAdded(slot.device, self.clock()))
+        elif slot.orders and ref == slot.orders[0].report:
+            self._collect(slot)
 
-    def _collect(self, seat: ActorSlot) -> None:
+    def _collect(self, slot: ActorSlot) -> None:
         """Take the report of the first order of an actor."""
-        sent = seat.orders[0]
-        with self._burial(seat):
+        sent = slot.orders[0]
+        with self._replacing_dead(slot):
             try:
                 word, begin, end, *rest = self._ray.get(sent.report)
             except self._dead:
@@ -393,25 +389,27 @@ class RayBackend:
             except (
                 self._ray.exceptions.RayError
             ) as error:  # what the actor was given could not be had
-                now = time.perf_counter() - seat.offset
+                now = time.perf_counter() - slot.offset
                 word, begin, end, rest = (
                     "failed",
                     now,
                     now,
                     ["raised", f"Ray could not hand over its inputs: {first_line(error)}", ""],
                 )
-            seat.orders.popleft()
-            start = max(begin + seat.offset - self._origin, sent.at, seat.free_at)
-            moved = self._moves.started(
-                sent.order.inputs[0], seat.device, since=sent.at, free_at=seat.free_at, start=start
+            slot.orders.popleft()
+            start = max(begin + slot.offset - self._origin, sent.at, slot.free_at)
+            moved = self._transfers.started(
+                sent.order.inputs[0], slot.device, since=sent.at, free_at=slot.free_at, start=start
             )
-            seat.free_at = finish = max(start, min(end + seat.offset - self._origin, self.clock()))
+            slot.free_at = finish = max(start, min(end + slot.offset - self._origin, self.clock()))
             if not sent.off:
                 del self._orders[sent.order.number]
-                self._news.append(self._event(sent, seat.device, start, finish, word, rest, moved))
-            following = seat.first
-            if following is not None:
-                self._news.append(Started(following.order.number, seat.device, finish))
+                self._events.append(
+                    self._event(sent, slot.device, start, finish, word, rest, moved)
+                )
+            next_submission = slot.first
+            if next_submission is not None:
+                self._events.append(Started(next_submission.order.number, slot.device, finish))
 
     def _event(
         self,
@@ -428,42 +426,42 @@ class RayBackend:
         size, branches = rest
         instance = sent.order.members[0]
         self._results[instance] = sent.value
-        self._moves.made(instance, device, float(size), finish)
+        self._transfers.made(instance, device, float(size), finish)
         return Finished(
             sent.order.number, device, start, finish, (float(size),), (branches,), moved
         )
 
     @contextlib.contextmanager
-    def _burial(self, seat: ActorSlot) -> Any:
+    def _replacing_dead(self, slot: ActorSlot) -> Any:
         try:
             yield
         except self._dead as error:
-            self._bury(seat, error)
+            self._replace_dead(slot, error)
 
-    def _bury(self, seat: ActorSlot, error: Any) -> None:
+    def _replace_dead(self, slot: ActorSlot, error: Any) -> None:
         """An actor is dead: say so, and start another."""
         if not isinstance(error, BaseException):
             try:
                 self._ray.get(error)
             except self._ray.exceptions.RayError as why:
                 error = why
-        for sent in seat.orders:
+        for sent in slot.orders:
             self._orders.pop(sent.order.number, None)
-        text = "its process was ended" if seat.ended else _cause(error)
-        if seat.ready:
-            self._news.append(DeviceLost(seat.device, self.clock(), text))
-        self._end(seat)  # one that Ray cannot reach may still live
-        self._starts[seat.device] = 0 if seat.ready else self._starts[seat.device] + 1
-        if self._starts[seat.device] >= MOST_STARTS:
+        text = "its process was ended" if slot.ended else _cause(error)
+        if slot.ready:
+            self._events.append(DeviceLost(slot.device, self.clock(), text))
+        self._end(slot)  # one that Ray cannot reach may still live
+        self._starts[slot.device] = 0 if slot.ready else self._starts[slot.device] + 1
+        if self._starts[slot.device] >= MAX_STARTS:
             raise WeftError(
-                f"the actor of device '{self.specs[seat.device].name}' dies before it can work, again and again: {text}"
+                f"the actor of device '{self.specs[slot.device].name}' dies before it can work, again and again: {text}"
             )
-        self._seats[seat.device] = self._spawn(seat.device)
+        self._slots[slot.device] = self._spawn(slot.device)
 
-    def _end(self, seat: ActorSlot) -> None:
-        seat.ended = True
+    def _end(self, slot: ActorSlot) -> None:
+        slot.ended = True
         with contextlib.suppress(self._ray.exceptions.RayError, ValueError):
-            self._ray.kill(seat.actor, no_restart=True)
+            self._ray.kill(slot.actor, no_restart=True)
 
 
 def _cause(error: BaseException) -> str:

@@ -35,8 +35,8 @@ class ActorSlot:
     perform: Any
     hello: Any
     watch: Any
-    taught: Any = None
-    """Done when it knows the functions."""
+    preloaded: Any = None
+    """Done when it loaded_functions the functions."""
     ready: bool = False
     ended: bool = False
     """It was ended by us."""
@@ -46,7 +46,7 @@ class ActorSlot:
     free_at: float = -inf
     """When it finished its last order."""
     orders: deque[SentCall] = field(default_factory=deque)
-    knows: set[int] = field(default_factory=set)
+    loaded_functions: set[int] = field(default_factory=set)
 
     @property
     def first(self) -> SentCall | None:
@@ -57,7 +57,7 @@ class ActorSlot:
     def awaited(self) -> list[Any]:
         """What to listen to."""
         if not self.ready:
-            return [self.taught]
+            return [self.preloaded]
         return [self.orders[0].report, self.watch] if self.orders else [self.watch]
 
 
@@ -69,11 +69,11 @@ class TransferEstimator:
 
     Examples
     --------
-    >>> moves = TransferEstimator()
+    >>> estimator = TransferEstimator()
     >>> for k in range(3):
-    ...     moves.made(k, 0, 1000.0, 1.0)
-    ...     _ = moves.started((k,), 0, since=1.0, free_at=0.5, start=1.001)  # on the same device: 1 ms late
-    >>> moves.started((0,), 1, since=2.0, free_at=0.5, start=2.006)  # elsewhere: 6 ms
+    ...     estimator.made(k, 0, 1000.0, 1.0)
+    ...     _ = estimator.started((k,), 0, since=1.0, free_at=0.5, start=1.001)  # on the same device: 1 ms late
+    >>> estimator.started((0,), 1, since=2.0, free_at=0.5, start=2.006)  # elsewhere: 6 ms
     (Transfer(source=0, data=1000.0, seconds=0.005),)
     """
 
