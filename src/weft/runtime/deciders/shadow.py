@@ -1,4 +1,4 @@
-"""Shadow mode: a second policy is asked beside the first, and never acted on; the report says what it would have done."""
+"""Shadow mode: a second policy is asked at every decision and compared, never followed."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from weft.sim.view import Block, Decision, Policy, View
 
 @dataclass(frozen=True)
 class ShadowReport:
-    """What a policy in the shadow would have done.
+    """Comparison of a shadow policy with the policy in charge.
 
     Attributes
     ----------
-    asked : decisions it was asked for; same_task, same_device, same : on how many it agreed with the policy in charge
-    waited : how often it would have waited; erred : how often it raised or made no sense
-    gain : mean seconds by which its choice was expected to finish earlier, where both chose the same task
+    asked : number of decisions
+    same_task, same_device, same : number of decisions that agree
+    waited : how often the shadow would have waited
+    erred : how often it raised or decided nonsense
+    gain : mean seconds by which its choice was expected to finish earlier, for the same task
     """
 
     policy: str
@@ -41,7 +43,7 @@ class ShadowReport:
 
 
 class ShadowedDecider:
-    """A decider that decides, and a policy that is only asked."""
+    """A decider in charge, and a shadow policy."""
 
     def __init__(self, decider: Decider, shadow: Policy, *, seed: int = 0) -> None:
         self.decider = decider
@@ -51,7 +53,7 @@ class ShadowedDecider:
         self._log: list[tuple[Decision, object, float]] = []
 
     def begin(self, life: LiveLifecycle) -> None:
-        """Both begin; a shadow that cannot, is silent."""
+        """Start both; a shadow that fails stays silent."""
         self.decider.begin(life)
         self._begin(life)
 
@@ -64,17 +66,17 @@ class ShadowedDecider:
             self._able = False
 
     def arrived(self, life: LiveLifecycle, job: int, now: float) -> None:
-        """Pass it on."""
+        """Forward the arrival."""
         self.decider.arrived(life, job, now)
 
     def changed(self, life: LiveLifecycle, now: float) -> None:
-        """Pass it on; with more devices, the shadow begins anew."""
+        """Forward the change; restart the shadow if there are more devices."""
         self.decider.changed(life, now)
         if life.workload.cluster.p != self._devices:
             self._begin(life)
 
     def decide(self, life: LiveLifecycle, now: float) -> Decision | Block | None:
-        """The decider decides; the shadow is asked about the same moment."""
+        """Return the decision of the decider; ask the shadow for the same view."""
         view = life.view(now)
         said = self.decider.decide(life, now)
         if isinstance(said, Decision):
@@ -83,7 +85,7 @@ class ShadowedDecider:
         return said
 
     def report(self) -> ShadowReport:
-        """What came of it."""
+        """Return the comparison."""
         both = [(a, b) for a, b, _ in self._log if isinstance(b, Decision)]
         gains = [gain for *_, gain in self._log if gain == gain]  # noqa: PLR0124  # not NaN
         return ShadowReport(

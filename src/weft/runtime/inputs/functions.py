@@ -1,4 +1,4 @@
-"""Ways in: functions for the tasks of a workflow, decorated functions that build the graph as they are called, and networkx graphs."""
+"""Applications from workflows with functions, decorated functions and networkx graphs."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from weft.runtime.backends.protocol import Call, Input
 
 @dataclass(frozen=True, eq=False)
 class Application:
-    """A workflow and what each of its tasks does.
+    """A workflow and the call of each task.
 
     Attributes
     ----------
-    wanted : the tasks whose results are handed back
-    collect : makes of the results (task name -> value) what is handed back in their place, under names of its own
+    wanted : tasks whose results are returned
+    collect : converts the results (task name -> value) to those that are returned
     """
 
     workflow: Workflow
@@ -34,13 +34,14 @@ class Application:
 def application_of(
     what: Any, functions: Mapping[str, Callable[..., Any]] | None = None
 ) -> Application:
-    """Make an application of a workflow with functions, of promises, of Dask collections, or of a networkx graph."""
+    """Make an application of a workflow with functions, promises, Dask collections or a graph."""
     if isinstance(what, Application):
         return what
     if isinstance(what, Workflow):
         if functions is None:
             raise InvalidInput(
-                f"workflow '{what.name}' says what to run, but not how: give functions={{task or kind: function}}"
+                f"workflow '{what.name}' says what to run, but not how: give functions={{task or "
+                "kind: function}}"
             )
         return from_functions(what, functions)
     if functions is not None:
@@ -61,7 +62,7 @@ def application_of(
 
 
 def from_functions(workflow: Workflow, functions: Mapping[str, Callable[..., Any]]) -> Application:
-    """Each task calls the function of its name or, if there is none, of its kind, with the results of its parents, parents by number.
+    """Bind each task to the function of its name or kind; it receives the parents' results.
 
     Examples
     --------
@@ -81,7 +82,8 @@ def from_functions(workflow: Workflow, functions: Mapping[str, Callable[..., Any
         function = functions.get(name, functions.get(kind))
         if function is None:
             raise InvalidInput(
-                f"task '{name}' (kind '{kind}') of workflow '{workflow.name}' has no function; give one by either name"
+                f"task '{name}' (kind '{kind}') of workflow '{workflow.name}' has no function; "
+                "give one by either name"
             )
         parents = int(workflow.pred_ptr[task + 1] - workflow.pred_ptr[task])
         calls.append(Call(function, tuple(Input(k) for k in range(parents))))
@@ -91,8 +93,9 @@ def from_functions(workflow: Workflow, functions: Mapping[str, Callable[..., Any
 def from_networkx(graph: Any) -> Application:
     """Make an application of a directed networkx graph.
 
-    Nodes have a ``function`` and may have ``work``, ``kind`` and ``memory``; edges may have ``data`` (bytes). Functions get the results of
-    their predecessors, in the order of the graph's nodes.
+    Nodes have a ``function`` and may have ``work``, ``kind`` and ``memory``; edges may have
+    ``data`` (bytes). Functions receive the results of their predecessors in the order of the
+    graph's nodes.
     """
     builder = WorkflowBuilder(str(getattr(graph, "name", "") or "graph"))
     names = {node: str(node) for node in graph.nodes}
@@ -119,7 +122,7 @@ def from_networkx(graph: Any) -> Application:
 
 
 class Task:
-    """A function whose calls are promises: `task` makes one. Called inside a running task it is the plain function."""
+    """A decorated function: its calls are promises; inside a running task it is plain."""
 
     def __init__(self, function: Callable[..., Any], options: Mapping[str, Any]) -> None:
         update_wrapper(self, function)
@@ -131,7 +134,7 @@ class Task:
         return self.function(*args, **kwargs) if current_device() else Promise(self, args, kwargs)
 
     def __reduce__(self) -> Any:
-        """By name, like a function; one that is defined inside another goes as it is, for pickles that can do that."""
+        """Pickle by name like a function; a nested one as it is, for richer picklers."""
         name = self.function.__qualname__
         return (Task, (self.function, self.options)) if "<locals>" in name else name
 
@@ -148,7 +151,7 @@ class Body:
 
 
 class Promise:
-    """The result of a call of a `Task`, to be. Give it to other tasks, and to `weft.run`."""
+    """The future result of a call of a `Task`, for other tasks and for `weft.run`."""
 
     def __init__(self, task: Task, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.task = task
@@ -156,7 +159,7 @@ class Promise:
         self.kwargs = kwargs
 
     def when(self, branch: str) -> ConditionalPromise:
-        """The same, only if the task takes this branch; otherwise the reader gets None, or does not run at all."""
+        """Return the promise for one branch; if it is not taken, the reader gets None."""
         return ConditionalPromise(self, branch)
 
     def __repr__(self) -> str:
@@ -165,19 +168,21 @@ class Promise:
 
 @dataclass(frozen=True, eq=False)
 class ConditionalPromise:
-    """A promise under a condition."""
+    """A promise that holds if the task takes a branch."""
 
     promise: Promise
     branch: str
 
 
 def task(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """Decorate a function: its calls build a graph that `weft.run` runs.
+    """Decorate a function: its calls build a graph that `weft.run` executes.
 
     Parameters
     ----------
-    kind : calls of one kind are taken to cost alike (default: the function's name); work : units of work; memory : bytes
-    choices : label -> probability; the function then returns the label of the branch it takes (or `Chosen(label, value)`)
+    kind : calls of one kind have similar costs (default: the function's name)
+    work : units of work; memory : bytes
+    choices : label -> probability; the function returns the label of the branch it takes (or
+        `Chosen(label, value)`)
 
     Examples
     --------
@@ -195,7 +200,7 @@ def task(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
 
 def from_promises(promises: Sequence[Promise]) -> Application:
-    """The graph behind promises: a task for each call, named after its function, numbered in the order of need."""
+    """Build the graph of promises: a task per call, named after its function."""
     order = _in_order(promises)
     number = {id(p): k for k, p in enumerate(order)}
     counts: dict[str, int] = {}
@@ -232,7 +237,7 @@ def from_promises(promises: Sequence[Promise]) -> Application:
 
 
 def _in_order(promises: Sequence[Promise]) -> list[Promise]:
-    """Every promise after those it needs, without recursion: graphs are deep."""
+    """Return every promise after those it needs, without recursion."""
     order: list[Promise] = []
     seen: dict[int, Promise] = {}
     stack: list[tuple[Promise, bool]] = [(p, False) for p in reversed(promises)]
@@ -268,7 +273,8 @@ def _needs(promise: Promise, number: Mapping[int, int], name: str) -> dict[int, 
         k = number[id(parent)]
         if needs.setdefault(k, branch) != branch:
             raise InvalidInput(
-                f"task '{name}' needs the same result under two conditions: {needs[k]!r} and {branch!r}"
+                f"task '{name}' needs the same result under two conditions: {needs[k]!r} and "
+                f"{branch!r}"
             )
     return needs
 

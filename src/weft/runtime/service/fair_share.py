@@ -18,14 +18,14 @@ from weft.sim.device_state import Group
 from weft.sim.view import Block, Decision, Policy, View
 
 TRIES = 16
-"""Tasks of a job that are tried when the device a policy wants for them has no room."""
+"""Tasks of a job to try when the device that the policy chooses has no room."""
 
 
 class Shares:
-    """What applications got so far, over their shares; the one with the least is next.
+    """Usage of applications per share; the one with the least goes next.
 
-    An application that comes back after a while is owed nothing for the time it did not ask (start-time fair queueing, Goyal, Vin and
-    Cheng, 1996).
+    An application that returns gets no credit for the time it was idle (start-time fair queueing,
+    Goyal, Vin and Cheng, 1996).
 
     Parameters
     ----------
@@ -51,35 +51,36 @@ class Shares:
         self.of = dict(shares or {})
         self._used: dict[str, float] = {}
         self._clock = 0.0
-        """What the application that was served last had used by then."""
+        """Usage of the application that was served last."""
 
     def used(self, application: str) -> float:
-        """What an application got, over its share."""
+        """Return the usage of an application per share."""
         return self._used.get(application, 0.0)
 
     def join(self, application: str) -> None:
-        """An application asks that did not ask before."""
+        """Add an application that was idle."""
         self._used[application] = max(self.used(application), self._clock)
 
     def charge(self, application: str, cost: float) -> None:
-        """An application is served."""
+        """Charge a cost to an application."""
         self._clock = max(self._clock, self.used(application))
         self.correct(application, cost)
 
     def correct(self, application: str, cost: float) -> None:
-        """What an application was served cost so much more, or less, than was thought."""
+        """Correct the cost of an application by a difference."""
         self._used[application] = self.used(application) + cost / self.of.get(application, 1.0)
 
 
 class FairShareDecider(Observer):
-    """The job of the highest priority first; among equals, of the application that got least device time for its share.
+    """Decides by job priority, then by least usage per share; the policy decides within a job.
 
-    Within a job the policy decides, which sees nothing else that is ready. A device is given little ahead of time, so that whoever comes
-    later does not wait behind all that came before; what a budget does not allow lets the others by.
+    The policy sees the ready tasks of one job only. Devices get few groups ahead of time, so that
+    later jobs do not wait behind all earlier ones; a job whose budget is used up does not block
+    others.
 
     Parameters
     ----------
-    ahead : groups a device may have, with the one that runs
+    ahead : groups a device may hold, including the running one
     reservations : budgets of applications; None: there are none
     """
 
@@ -97,27 +98,27 @@ class FairShareDecider(Observer):
         self.ahead = ahead
         self.reservations = reservations
         self.applications: list[str] = []
-        """Of each job."""
+        """Job -> application."""
         self.wake = inf
-        """When a budget that is used up is filled again."""
+        """Time of the next budget replenishment that matters."""
         self._charged: dict[int, float] = {}
-        """Instance -> seconds its application was charged when it was committed."""
+        """Instance -> seconds charged when it was committed."""
 
     def begin(self, life: LiveLifecycle) -> None:
-        """Tell the policy the workload."""
+        """Give the workload to the policy."""
         self._known = (life.workload.cluster.p, life.workload.jobs)
         self.policy.begin(life.workload)
 
     def arrived(self, life: LiveLifecycle, job: int, now: float) -> None:
-        """The view shows it."""
+        """Do nothing: the view shows it."""
 
     def changed(self, life: LiveLifecycle, now: float) -> None:  # noqa: ARG002
-        """With more devices or jobs than before, the policy begins anew."""
+        """Restart the policy if there are more devices or jobs than before."""
         if (life.workload.cluster.p, life.workload.jobs) != self._known:
             self.begin(life)
 
     def decide(self, life: LiveLifecycle, now: float) -> Decision | Block | None:
-        """Ask the policy about one job after the other, until it finds room for something."""
+        """Ask the policy about one job after the other until it finds room."""
         self.wake = inf
         room = [
             d
@@ -134,9 +135,13 @@ class FairShareDecider(Observer):
         return None
 
     def finished(
-        self, life: LiveLifecycle, group: Group, event: Finished, outcomes: Mapping[int, int]
+        self,
+        life: LiveLifecycle,
+        group: Group,
+        event: Finished,
+        outcomes: Mapping[int, int],  # noqa: ARG002
     ) -> None:
-        """What was charged is made what it took."""
+        """Correct the charged seconds by the measured ones."""
         for i in group.members:
             charged = self._charged.pop(i, None)
             if charged is not None:
@@ -145,7 +150,7 @@ class FairShareDecider(Observer):
                 )
 
     def _in_turn(self, life: LiveLifecycle) -> list[tuple[int, list[int]]]:
-        """(job, what is ready of it), the next one first."""
+        """Return (job, its ready instances), the next job first."""
         ready: dict[int, list[int]] = {}
         for i in life.ready:
             ready.setdefault(life.place[i][0], []).append(i)
@@ -175,7 +180,7 @@ class FairShareDecider(Observer):
     def _affords(
         self, life: LiveLifecycle, job: int, instance: int, device: int, now: float
     ) -> bool:
-        """Whether the budget allows it; then its application is charged."""
+        """Charge the application if its budget allows the task; return whether it does."""
         if life.refusal(instance, device) is not None:
             return True  # nonsense: let the decider see it
         seconds = life.expected([instance], device)

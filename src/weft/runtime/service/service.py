@@ -1,8 +1,8 @@
-"""Several applications on one backend: they submit to the wait queue; a thread takes what waits and runs it, max_concurrent with what runs.
+"""A service that runs the submissions of several applications on one backend.
 
-A submission begins while others are running, as soon as its application has room for it. Devices go to the highest priority, then to
-whoever got least device time for its share. The clock goes on for as long as the service does, and budgets with it: an overdraft delays
-what the application submits later.
+A submission starts while others run, as soon as its application may have one more. Devices go to
+the highest priority, then to the application with the least usage per share. The clock runs as long
+as the service, and budgets with it: an overdraft delays later submissions.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from weft.runtime.service.session import ServiceConfig, ServiceSession, Submissi
 
 
 class Service:
-    """Runs what applications submit; use it in a ``with`` block.
+    """Runs submissions of applications; use it in a ``with`` block.
 
     Parameters
     ----------
-    policy : decides which task of a submission runs where, by name or object
-    queue : where submissions wait: how many may, and the shares of applications
-    budgets : application -> seconds of device time it may use in a period; periods count from the start of the service
-    max_concurrent : submissions of one application that may be under way at once
-    history : what was measured before, and where to add to it
-    options : how much it puts up with; by default what does not depend on a failed task goes on, with ``on_error="stop"`` it is called off,
-        never what others submitted
+    policy : decides within a submission, by name or object
+    queue : where submissions wait: its capacity, and the shares of applications
+    budgets : application -> seconds of device time per period, counted from the start
+    max_concurrent : submissions of one application that may run at once
+    history : measurements of earlier runs, extended by this one
+    options : by default tasks that do not need a failed one go on; with ``on_error="stop"`` the
+        submission of a failed task is cancelled, never those of others
     """
 
     def __init__(
@@ -52,7 +52,8 @@ class Service:
     ) -> None:
         if max_concurrent < 1:
             raise InvalidInput(
-                f"max_concurrent is {max_concurrent}; an application needs room for one submission at least"
+                f"max_concurrent is {max_concurrent}; an application needs room for one "
+                "submission at least"
             )
         self.backend = backend
         self.queue: WaitQueue[Submission] = queue if queue is not None else WaitQueue()
@@ -65,7 +66,7 @@ class Service:
             history=history,
         )
         self._clock = 0.0
-        """When the last busy period ended."""
+        """End of the last session."""
         self._origin: float | None = None
         self._thread = threading.Thread(target=self._serve, name="weft-service", daemon=True)
 
@@ -74,7 +75,7 @@ class Service:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Run what waits, then end."""
+        """Run waiting submissions, then end."""
         self.queue.close()
         self._thread.join()
 
@@ -87,10 +88,11 @@ class Service:
         priority: float = 0.0,
         timeout: float | None = None,
     ) -> Future[dict[str, Any]]:
-        """Submit a workflow (see `weft.run`); the future holds the results of its tasks, by name. It can be cancelled while it waits.
+        """Submit a workflow (see `weft.run`); return a future of the results by task name.
 
-        When the queue is full this waits for room, at most `timeout` seconds; a callback of a future must not, it runs in the thread that
-        makes room.
+        The future can be cancelled while the submission waits. If the queue is full, wait for room
+        at most `timeout` seconds; callbacks of futures must not wait, as they run in the thread
+        that makes room.
         """
         app = application_of(what, functions)
         future: Future[dict[str, Any]] = Future()
@@ -129,14 +131,17 @@ class Service:
     def _take(
         self, timeout: float | None, allowed: Callable[[str], bool] = lambda _: True
     ) -> Waiting[Submission]:
-        """The next submission that nobody has cancelled."""
+        """Return the next submission that is not cancelled."""
         while True:
             waiting = self.queue.take(timeout, allowed=allowed)
             if waiting.item[1].set_running_or_notify_cancel():
                 return waiting
 
     def _since(self) -> float:
-        """Where the clock goes on: where it stopped and, where time is real, as much later as it is."""
+        """Return the start time of the next session.
+
+        It is the end of the last session, plus elapsed wall-clock time on real backends.
+        """
         if self._origin is None:
             self._origin = time.perf_counter()
         return (

@@ -1,4 +1,4 @@
-"""From the first submission to the moment nothing is left to do: one driver, whose workload grows."""
+"""One driver session: submissions join it until the queue is empty."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from weft.runtime.service.queue import Waiting
 from weft.sim.device_state import Group
 
 MOST = 200_000
-"""Instances of a busy period; whoever comes then waits for the next one. It bounds the memory of a service that is never idle."""
+"""Instances per session, which bound the memory of a service that is never idle."""
 
 Submission = tuple[Application, "Future[dict[str, Any]]"]
 
 
 @dataclass(frozen=True)
 class ServiceConfig:
-    """How a service runs what it is given: see `weft.runtime.service.service.Service`."""
+    """Configuration of a session: see `weft.runtime.service.service.Service`."""
 
     policy: str | Policy
     options: RunOptions
@@ -43,12 +43,12 @@ class ServiceConfig:
 
 
 class ServiceSession(Observer):
-    """Submissions under way on a backend; others join while they run.
+    """Submissions that run on a backend; others join while they run.
 
     Parameters
     ----------
-    next_submission : what is next to begin, of an application for which it says it may; None: nothing
-    max_concurrent : submissions of one application under way at once
+    next_submission : takes the next submission of an allowed application; None: there is none
+    max_concurrent : submissions of one application that may run at once
     """
 
     def __init__(
@@ -64,13 +64,13 @@ class ServiceSession(Observer):
         self.max_concurrent = max_concurrent
         self._next_submission = next_submission
         self._jobs: list[Waiting[Submission]] = []
-        """By number."""
+        """Job -> submission."""
         self._running: list[int] = []
         self._decider = self._make_decider(config.policy)
         self._recorder = Recorder(config.history, []) if config.history is not None else None
 
     def run(self, first: Waiting[Submission], since: float) -> None:
-        """Live through it, from one submission on."""
+        """Run until no submission is left."""
         self._join(first)
         try:
             workload = Workload.of(
@@ -92,13 +92,13 @@ class ServiceSession(Observer):
     def finished(
         self, life: LiveLifecycle, group: Group, event: Finished, outcomes: Mapping[int, int]
     ) -> None:
-        """Whoever decides now settles what was charged."""
+        """Forward the end to the current decider."""
         self._decider.finished(life, group, event, outcomes)
 
     # -- the intake of the driver -------------------------------------------
 
     def take(self, driver: Driver) -> bool:
-        """Hand out what is done, and let others begin."""
+        """Deliver ended submissions and start others."""
         for job in [job for job in self._running if driver.life.ended(job)]:
             self._deliver(driver, job)
         new = False
@@ -110,7 +110,7 @@ class ServiceSession(Observer):
         return new
 
     def due(self) -> float:
-        """When a budget is filled again."""
+        """Return the next budget replenishment."""
         return self._decider.wake
 
     # -- inside -------------------------------------------------------------
@@ -215,7 +215,7 @@ class ServiceSession(Observer):
             self._recorder.ended(driver.life, driver.now)  # what was learned is there for the next
 
     def _on(self, cluster: Cluster) -> Workload:
-        """The same workload on more devices."""
+        """Return the workload on more devices."""
         problems = [self._problem(waiting, cluster) for waiting in self._jobs]
         same = tuple(replace(problem, cluster=problems[0].cluster) for problem in problems)
         return replace(self._driver.workload, problems=same)

@@ -1,9 +1,10 @@
-"""The Dask backend: every thread of every worker of a Dask cluster is a device. Results stay on the workers, and move between them.
+"""The Dask backend: every thread of every worker of a Dask cluster is a device.
 
-A task is one Dask task, its inputs are Dask's own dependencies: what a dead worker held, Dask computes again, anywhere. A strict pin waits
-for ever for an address that is gone: so a task is pinned strictly until it is done, and taken back when its worker is lost; then its pin is
-removed. The order of the tasks of a device is kept by `weft.runtime.backends.dask.plugin.OrderSequencer`. Who the workers are is the business of
-`weft.runtime.backends.dask.workers`, a plan as one graph that of `weft.runtime.backends.dask.plan`.
+Results stay on the workers and move between them. A task is one Dask task with its inputs as Dask
+dependencies, so Dask recomputes results that a dead worker held. A task with a strict pin waits
+forever for an address that no longer exists: so a task is pinned until it is done, and retracted
+when its worker is lost. `weft.runtime.backends.dask.plugin.OrderSequencer` keeps the order per
+device, `workers` registers the workers, and `plan` submits a whole plan as one graph.
 """
 
 from __future__ import annotations
@@ -53,18 +54,19 @@ except ImportError as error:
 
 
 class DaskBackend:
-    """Devices that are the threads of Dask workers. Use it in a ``with`` block to keep the workers for several runs.
+    """Devices that are threads of Dask workers; a ``with`` block keeps them for several runs.
 
     Parameters
     ----------
-    where : a `distributed.Client`, the address of a scheduler, or, for workers on this machine that end with the backend, how many
-        (or one `LocalDevice` each)
-    kinds : name of a worker -> kind; workers of one kind share what was learned about them. By default all on one host are of one kind
-    whole : give Dask a plan at once, as one annotated graph, where that is possible (see docs/running.md); False: task by task
-    grace_seconds : seconds to wait for a worker that is gone, when nothing else is left to do
+    where : a `distributed.Client`, the address of a scheduler or, for own workers on this machine,
+        their number or one `LocalDevice` each
+    kinds : name of a worker -> kind; workers of one kind share their measurements. By default all
+        workers of one host are of one kind
+    whole : submit a plan as one annotated graph, if possible (see docs/running.md); False: by task
+    grace_seconds : seconds to wait for a lost worker when nothing else is left to do
 
-    A worker that joins the cluster during a run is a new device. Tasks run at least once. A cluster that was there before is left as it was
-    found; a task that runs too long costs its worker, though.
+    A worker that joins during a run is a new device. Tasks run at least once. An existing cluster
+    is left as it was found; a task that exceeds its timeout ends its worker, though.
     """
 
     name = "dask"
@@ -82,7 +84,7 @@ class DaskBackend:
     ) -> None:
         self.whole = whole
         self.recomputed = 0
-        """Results that Dask computed again, or elsewhere than it was told, since a worker died."""
+        """Results that Dask computed again, or on another worker, as a worker died."""
         self.registry = WorkerRegistry(where, kinds=kinds, grace_seconds=grace_seconds)
         self.client = self.registry.client
         self._run = ""
@@ -96,11 +98,11 @@ class DaskBackend:
         self.close()
 
     def devices(self) -> Cluster:
-        """The threads of the workers as a cluster; moving data between them is taken to cost nothing until it was measured."""
+        """Return the cluster of threads."""
         return self.registry.cluster
 
     def pids(self) -> list[int]:
-        """The processes of the workers that are up and were greeted."""
+        """Return the process ids of the workers that are up."""
         return [site.pid for site in self.registry.sites if site.up and site.pid]
 
     # -- a run --------------------------------------------------------------
@@ -108,7 +110,7 @@ class DaskBackend:
     def begin(
         self, workload: Workload, calls: Sequence[Call] | None, *, since: float = 0.0
     ) -> None:
-        """Wait for the workers, and listen to the scheduler; then the clock starts."""
+        """Wait for the workers and subscribe to the scheduler; then start the clock."""
         self._reset()
         run = f"weft{uuid.uuid4().hex[:12]}"
         self._messages = TaskMessages(run, workload, calls)
@@ -123,7 +125,7 @@ class DaskBackend:
         self._receive_all()
         self._events = [
             event for event in self._events if not isinstance(event, DeviceAdded)
-        ]  # they are there when the clock starts
+        ]  # they are up before the clock starts
         self._origin = time.perf_counter() - since
         for site in self.registry.sites:
             if site in new:
@@ -134,18 +136,18 @@ class DaskBackend:
                 )
 
     def extend(self, workload: Workload, calls: Sequence[Call] | None) -> None:
-        """Know the functions of more instances; they travel with their tasks."""
+        """Add the calls of new instances; functions travel with their tasks."""
         self._messages.extend(workload, calls)
 
     def clock(self) -> float:
-        """Seconds since `begin`, on this machine; the times of workers are brought to it."""
+        """Return the seconds since `begin`; times of workers are converted to this clock."""
         return time.perf_counter() - self._origin
 
     def submit(self, order: Order, device: int, priority: float) -> None:
-        """Make it a Dask task."""
+        """Submit an order as a Dask task."""
         line = self.registry.lines[device]
         if not line.site.up:
-            return  # that it is lost is among the next events
+            return  # its loss is among the next events
         instance = order.members[0]
         parents = [i for i in order.inputs[0] if i is not None]
         key = self._messages.key(instance, str(order.number))
@@ -162,7 +164,7 @@ class DaskBackend:
                 *(self._results[i] for i in parents),
                 key=key,
                 workers=[line.site.address],
-                allow_other_workers=False,  # a task that ends its worker must not go on to the next one
+                allow_other_workers=False,  # it must not end one worker after the other
                 priority=-priority,
                 pure=False,
             )
@@ -173,7 +175,7 @@ class DaskBackend:
             self._events.append(Started(order.number, device, self.clock()))
 
     def cancel(self, number: int) -> None:
-        """Take an order back that waits. If it runs and the run goes on, its worker must end, and comes back."""
+        """Cancel an order that waits; if it runs, end its worker, which is replaced."""
         if number not in self._where:
             return
         line = self.registry.lines[self._where[number]]
@@ -187,7 +189,7 @@ class DaskBackend:
         self._skip(line, number)
 
     def wait(self, until: float) -> list[Event]:
-        """Listen to the scheduler."""
+        """Return the next events of the scheduler."""
         for site in self._to_kill:
             self.registry.kill(site)
         self._to_kill = []
@@ -204,23 +206,23 @@ class DaskBackend:
         return news
 
     def fetch(self, instance: int) -> Any:
-        """Bring a result here; if it was lost, Dask computes it again. When nothing is under way, all that is left comes along."""
+        """Return a result; Dask recomputes a lost one. If nothing runs, fetch all of them."""
         return self._results.fetch(instance, alone=bool(self._where))
 
     def forget(self, instance: int) -> None:
-        """Release it; Dask keeps how to compute it as long as something it made is needed."""
+        """Release a result; Dask keeps its recipe while another result needs it."""
         self._results.forget(instance)
 
     def store(self, instance: int, path: Path) -> None:
-        """Write a result to disk, here."""
+        """Write a result to a file."""
         save(pack(self.fetch(instance), "never-written", shared_from=1 << 62), path)
 
     def restore(self, instance: int, path: Path) -> None:
-        """Read a result from disk, here; one that is on a worker stays there."""
+        """Load a result from a file, unless a worker has it."""
         self._results.restore(instance, path, self._messages.key(instance, f"given{instance}"))
 
     def finish(self) -> None:
-        """Release all; what still runs on workers of our own ends with their processes."""
+        """Release all results; end own workers that are busy."""
         for line in self.registry.lines:
             if line.orders and self.registry.local is not None and line.site.up:
                 self.registry.kill(line.site)
@@ -237,14 +239,14 @@ class DaskBackend:
         self._reset()
 
     def close(self) -> None:
-        """End the workers if they are ours."""
+        """End own workers."""
         self.registry.close()
 
     def run_plan(self, rows: Sequence[PlanRow], tell: Tell, *, fixed: bool) -> None:
         """Run a whole plan as one graph.
 
-        When something is not as planned (a task fails, a worker is lost or, unless it is `fixed`, joins), the rest is for the driver, and
-        what happened to workers is among the next events.
+        The driver does the rest if a task fails, a worker is lost or, unless `fixed`, a worker
+        joins; changes of workers are among the next events.
         """
         if any(isinstance(event, DeviceLost) for event in self._events):
             return
@@ -374,7 +376,7 @@ class DaskBackend:
         )
 
     def _tell(self, line: DeviceThread, device: int) -> None:
-        """Report the ends of a device in the order of its orders."""
+        """Report the ends on a device in the order of its orders."""
         while line.orders and line.orders[0].number in line.early:
             order = line.orders.popleft()
             event = line.early.pop(order.number)
@@ -391,7 +393,7 @@ class DaskBackend:
     # -- small things -------------------------------------------------------
 
     def _hurry(self) -> None:
-        """Messages to the scheduler are gathered for 10 ms; a driver that waits for each answer is quicker with 1 ms."""
+        """Shorten the 10 ms for which messages to the scheduler are batched to 1 ms."""
         comm: Any = getattr(self.client, "scheduler_comm", None)
         if hasattr(comm, "interval") and self._pace is None:
             self._pace, comm.interval = comm.interval, min(comm.interval, remote.QUICK)
@@ -403,7 +405,7 @@ class DaskBackend:
         self._pace = None
 
     def _skip(self, line: DeviceThread, number: int) -> None:
-        """What waits for an order waits no longer."""
+        """Let the orders behind a removed one proceed."""
         self.registry.ask(remote.drop, self._run, number, self._before[number], site=line.site)
 
     def _reset(self) -> None:
@@ -413,7 +415,7 @@ class DaskBackend:
         self._results = Results(self.registry)
         self._pending: dict[int, Any] = {}
         self._where: dict[int, int] = {}
-        """Order -> device, of the orders that are under way."""
+        """Order -> device, for orders under way."""
         self._before: dict[int, int] = {}
         self._numbers: dict[str, int] = {}
         """Key of a Dask task -> order."""

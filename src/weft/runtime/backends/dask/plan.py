@@ -1,4 +1,4 @@
-"""A plan that Dask gets at once, as one annotated graph: pinned, by priority, without a word from the driver."""
+"""A plan as one annotated Dask graph: pinned, with priorities, without the driver."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from weft.runtime.deciders.whole_plan import PlanRow
 
 
 class WholeGraph:
-    """A plan under way.
+    """A plan in execution.
 
     Parameters
     ----------
-    results : of what is finished already, and of what will be
+    results : finished results, extended by this plan
     number : counts the plans of a run
     """
 
@@ -39,7 +39,7 @@ class WholeGraph:
         self._results = results
         self._free = [0.0] * len(self.lines)
         self._ended: dict[int, float] = {}
-        """When each instance that is finished was."""
+        """Instance -> its end."""
         self._rows = {
             messages.key(row.instance, f"plan{number}-{row.instance}"): row for row in rows
         }
@@ -66,23 +66,23 @@ class WholeGraph:
 
     @property
     def done(self) -> bool:
-        """Whether nothing of it is left."""
+        """Return whether all tasks ended or were retracted."""
         return not self._futures
 
     def row(self, message: dict[str, Any]) -> PlanRow | None:
-        """The task a message is about; None: it is about something else, or about what was taken back."""
+        """Return the planned task of a message; None: it concerns another task."""
         key = message.get("key", "")
         return self._rows[key] if key in self._futures else None
 
     def took(self, row: PlanRow, key: str, site: WorkerSite | None, event: Finished) -> Finished:
-        """A task ended on a worker: when and where, as far as clocks can be believed."""
+        """Record the end of a task; return it with plausible times and device."""
         placed = self._placed(row, site, event)
         self._free[placed.device] = self._ended[row.instance] = placed.finish
         self._results[row.instance] = self._futures.pop(key)
         return placed
 
     def wind_up(self) -> None:
-        """Take back all but what each device should be doing now: the first of its tasks that has all it needs."""
+        """Retract all tasks except the one that each device should run now."""
         left = {self._rows[key].instance for key in self._futures}
         busy: set[int] = set()
         for key in list(self._futures):
@@ -93,13 +93,13 @@ class WholeGraph:
                 self._futures.pop(key).release()
 
     def leave(self) -> None:
-        """What is not finished is for others to do."""
+        """Retract the unfinished tasks."""
         for future in self._futures.values():
             future.release()
         self._futures.clear()
 
     def _placed(self, row: PlanRow, site: WorkerSite | None, event: Finished) -> Finished:
-        """The end of a task on a thread of its worker that was free then."""
+        """Assign the end of a task to a thread of its worker that was free."""
         begin = max([event.start, *(self._ended.get(parent, 0.0) for parent in row.parents)])
         devices = (
             [device for device in site.devices if device < len(self.lines)]

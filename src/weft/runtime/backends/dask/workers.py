@@ -1,6 +1,6 @@
-"""The workers of a Dask cluster: who is there, under which name, and how they are reached, greeted and ended.
+"""The registry of Dask workers and their devices, one device per thread.
 
-Devices go by the names of workers, since a worker that is started again has another address.
+Devices are identified by worker names, since a restarted worker has another address.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from weft.runtime.backends.local.process import cause_of
 from weft.runtime.backends.protocol import Failed, Finished, Order
 
 Inbox = queue.SimpleQueue[dict[str, Any]]
-"""Messages of the scheduler, and of the threads that handshake workers."""
+"""Messages of the scheduler and of handshakes."""
 
 TICK = 1.0
-"""Seconds after which a look is taken whether the scheduler is still there."""
+"""Seconds between two checks of the scheduler."""
 
 
 @dataclass(eq=False)
 class WorkerSite:
-    """A worker, whichever process and address it has now."""
+    """A worker, independent of its current process and address."""
 
     name: str
     host: str
@@ -46,28 +46,28 @@ class WorkerSite:
     id: str = ""
     pid: int = 0
     offset: float = 0.0
-    """What its clock shows when ours shows zero."""
+    """Its clock when the driver's clock shows zero."""
     up: bool = False
     dead: str = ""
-    """The id of the worker that was lost here last."""
+    """Id of the worker that was lost here last."""
     devices: list[int] = field(default_factory=list)
 
 
 @dataclass(eq=False)
 class DeviceThread:
-    """A device: the orders it has, as they shall run."""
+    """A device, with its orders in execution order."""
 
     name: str
     site: WorkerSite
     orders: deque[Order] = field(default_factory=deque)
     last: int = -1
-    """The order it was sent last; what comes next waits for it."""
+    """Its last order; the next order waits for that one."""
     early: dict[int, Finished | Failed] = field(default_factory=dict)
-    """Ends that were reported before those of orders ahead of them."""
+    """Ends reported before those of earlier orders."""
 
 
 def site_of(facts: remote.Facts, spec: LocalDevice | None = None) -> WorkerSite:
-    """A worker as the scheduler loaded_functions it; `spec` is what it was started from."""
+    """Return the site of a worker that the scheduler reports; `spec` started it."""
     memory = float(facts["memory"] or inf)
     cores = spec.cores if spec is not None else ()
     return WorkerSite(
@@ -83,14 +83,14 @@ def site_of(facts: remote.Facts, spec: LocalDevice | None = None) -> WorkerSite:
 
 
 def lines_of(site: WorkerSite, first: int) -> list[DeviceThread]:
-    """A device for each thread of a worker, numbered from `first`."""
+    """Return a device per thread of a worker, numbered from `first`."""
     names = [site.name] if site.threads == 1 else [f"{site.name}.{k}" for k in range(site.threads)]
     site.devices = list(range(first, first + len(names)))
     return [DeviceThread(name, site) for name in names]
 
 
 def kinds_of(sites: Sequence[WorkerSite], said: Mapping[str, str]) -> dict[str, str]:
-    """Name of a worker -> kind: as said, or the same for all on one host."""
+    """Return the kind of each worker: as given, or the same for all of one host."""
     hosts = dict.fromkeys(site.host for site in sites)
     return {
         site.name: said.get(site.name, "cpu" if len(hosts) == 1 else site.host) for site in sites
@@ -102,9 +102,9 @@ class WorkerRegistry:
 
     Parameters
     ----------
-    where : a `distributed.Client`, the address of a scheduler, or what workers of our own to start
+    where : a `distributed.Client`, the address of a scheduler, or the own workers to start
     kinds : name of a worker -> kind
-    grace_seconds : seconds to wait for a worker that is gone, when nothing else is left to do
+    grace_seconds : seconds to wait for a lost worker when nothing else is left to do
     """
 
     def __init__(
@@ -116,18 +116,20 @@ class WorkerRegistry:
     ) -> None:
         self.own_client = not isinstance(where, Client)
         self.local: LocalDaskCluster | None = None
-        """Workers of our own."""
+        """The cluster that weft started; None: an existing one."""
         self._grace_seconds = grace_seconds
         self._specs: dict[str, LocalDevice] = {}
         self.client = self._connect(where)
         if self.client.asynchronous:
             raise InvalidInput(
-                "the Dask client is asynchronous; weft.run needs one that is not: Client(...) outside of a coroutine"
+                "the Dask client is asynchronous; weft.run needs one that is not: Client(...) "
+                "outside of a coroutine"
             )
         self.sites = [site_of(facts, self._specs.get(facts["name"])) for facts in self._roll_call()]
         if not self.sites:
             raise InvalidInput(
-                f"the Dask cluster at {self.client.scheduler.address} has no workers; start some first"
+                f"the Dask cluster at {self.client.scheduler.address} has no workers; start some "
+                "first"
             )
         self.lines: list[DeviceThread] = []
         for site in self.sites:
@@ -138,7 +140,7 @@ class WorkerRegistry:
         self.begin_run(queue.SimpleQueue(), list)
 
     def begin_run(self, inbox: Inbox, functions: Callable[[], list[bytes]]) -> None:
-        """A run begins: where greetings are answered to, and the functions workers are to know."""
+        """Prepare a run: the inbox for answers, and the functions that workers preload."""
         self.inbox = inbox
         self._functions = functions
         self._lost_at = time.perf_counter()
@@ -148,7 +150,7 @@ class WorkerRegistry:
             line.last = -1
 
     def wait_for_workers(self) -> list[WorkerSite]:
-        """Learn which workers are there, and handshake them; those of our own are waited for. Returns the ones that are new."""
+        """Match and greet the workers; wait for own ones. Return the new sites."""
         deadline = time.perf_counter() + START_LIMIT
         dead = [site.dead for site in self.sites]
         for site in self.sites:
@@ -162,7 +164,7 @@ class WorkerRegistry:
             names = [site.name for site in self.sites]
             here.sort(
                 key=lambda facts: facts["name"] not in names
-            )  # those with a place of their own first
+            )  # workers with a known name first
             new = [
                 facts
                 for facts in here
@@ -183,9 +185,9 @@ class WorkerRegistry:
         return [self.join(facts) for facts in new]
 
     def settle(self, facts: remote.Facts, here: Container[str] = ()) -> WorkerSite | None:
-        """The site of a worker: its own by name; one with a new name takes the place of one that is gone; None: there is none.
+        """Return the site of a worker by name, else that of a lost worker; None: there is none.
 
-        `here` are the ids of workers that are there, greeted or not.
+        `here` holds the ids of all present workers.
         """
         gone = [
             site
@@ -204,9 +206,9 @@ class WorkerRegistry:
         return site
 
     def join(self, facts: remote.Facts) -> WorkerSite:
-        """A worker that was not there before: its threads are devices from now on, behind the others."""
+        """Register a new worker; its threads are devices behind the others."""
         site = site_of(facts)
-        site.up = False  # until it was greeted
+        site.up = False  # until the handshake
         while any(site.name == other.name for other in self.sites):  # another has taken its place
             site.name += "+"
         alike = [self._kinds[other.name] for other in self.sites if other.host == site.host]
@@ -217,24 +219,24 @@ class WorkerRegistry:
         return site
 
     def known(self, facts: remote.Facts) -> bool:
-        """Whether a worker has its site."""
+        """Return whether a worker has a site."""
         return any(site.id == facts["id"] for site in self.sites)
 
     def handshake(self, site: WorkerSite) -> threading.Thread:
-        """Greet a worker, beside the driver, since one that was just started is slow; the answer goes to the inbox."""
+        """Start a handshake in a thread, as new workers are slow; the inbox gets the answer."""
         thread = threading.Thread(target=self._handshake, args=(site, site.id), daemon=True)
         thread.start()
         return thread
 
     def kill(self, site: WorkerSite) -> None:
-        """End a worker, whatever it does."""
+        """Kill a worker."""
         if self.local is None:
             self.ask(remote.die, site=site)
         else:
             self.local.kill(site.name)
 
     def lose(self, site: WorkerSite) -> tuple[str, str]:
-        """A worker is gone; why, and whose fault that is."""
+        """Mark a worker as lost; return the cause and the fault."""
         site.up, site.dead = False, site.id
         self._lost_at = time.perf_counter()
         if self.local is not None:
@@ -242,13 +244,13 @@ class WorkerRegistry:
         return f"Dask lost its worker '{site.name}'", "killed"
 
     def ask(self, function: Any, *args: Any, site: WorkerSite | None = None) -> None:
-        """Have something done on workers, without waiting for it."""
+        """Call a function on workers without waiting."""
         addresses = [s.address for s in self.sites if s.up] if site is None else [site.address]
         with contextlib.suppress(OSError, ValueError, TimeoutError):
             self.client.run(function, *args, workers=addresses, wait=False, on_error="ignore")
 
     def check(self) -> None:
-        """A look around when nothing is heard."""
+        """Raise an error if the scheduler or the own workers cannot continue."""
         if self.local is not None:
             self.local.check()
         if self.client.status not in ("running", "connecting"):
@@ -256,18 +258,18 @@ class WorkerRegistry:
 
     @property
     def grace_seconds(self) -> float:
-        """Seconds to wait for a worker that is gone."""
+        """Return the seconds to wait for a lost worker."""
         return self._grace_seconds if self.local is None else START_LIMIT
 
     def may_recover(self) -> bool:
-        """Whether a worker that is gone may come back."""
+        """Return whether a lost worker may return."""
         return (
             not all(site.up for site in self.sites)
             and time.perf_counter() - self._lost_at < self.grace_seconds
         )
 
     def close(self) -> None:
-        """End the workers if they are ours."""
+        """End own workers."""
         if self.own_client:
             self.client.close()
         if self.local is not None:
@@ -289,7 +291,7 @@ class WorkerRegistry:
         return Client(self.local.address, set_as_default=False)
 
     def _roll_call(self) -> list[remote.Facts]:
-        """The workers there are; those of our own as soon as all are there, in the order they were named in."""
+        """Return the present workers; own ones when all are there, in their order."""
         deadline = time.perf_counter() + START_LIMIT
         while True:
             found: list[remote.Facts] = self.client.run_on_scheduler(remote.list_workers)
@@ -303,7 +305,8 @@ class WorkerRegistry:
             if time.perf_counter() > deadline:
                 self.close()
                 raise WeftError(
-                    f"only {len(found)} of {len(self._specs)} Dask workers started within {START_LIMIT:g} s"
+                    f"only {len(found)} of {len(self._specs)} Dask workers started within "
+                    f"{START_LIMIT:g} s"
                 )
             self.local.check()
             time.sleep(0.05)
@@ -321,7 +324,7 @@ class WorkerRegistry:
         )
 
     def _handshake(self, site: WorkerSite, name: str) -> None:
-        """Have a worker get ready, and compare clocks."""
+        """Let a worker preload functions, and compare clocks."""
         functions = self._functions()
         inbox, address, run = self.inbox, [site.address], self.client.run
         try:
@@ -335,6 +338,6 @@ class WorkerRegistry:
         except (OSError, ValueError, KeyError, TimeoutError):
             return  # gone again; the scheduler says so
         spread, offset = min(rounds)
-        # Processes of one machine share a clock; a difference within what the round trip explains is none.
+        # Processes of one machine share a clock; smaller differences are round-trip noise.
         clock = 0.0 if abs(offset) <= spread else offset
         inbox.put({"word": "ready", "site": site, "id": name, "pid": pid, "offset": clock})

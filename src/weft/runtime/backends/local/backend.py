@@ -1,4 +1,4 @@
-"""The local backend: one process for each device and a pipe to it; large arrays through memory both can see; the dead are replaced."""
+"""The local backend: one process and pipe per device; dead processes are replaced."""
 
 # ruff: noqa: S301  # pickles of this run's own processes, and of the user's own results
 from __future__ import annotations
@@ -35,13 +35,13 @@ from weft.runtime.backends.protocol import (
 
 
 class LocalBackend:
-    """Devices that are processes on this machine. Use it in a ``with`` block to keep the processes for several runs.
+    """Devices that are processes of this machine; a ``with`` block keeps them for several runs.
 
     Parameters
     ----------
-    devices : a number, or one `LocalDevice` each; by default one a processor core, and one a GPU
+    devices : a number, or one `LocalDevice` each; by default one per processor core and per GPU
 
-    Tasks run at least once: when a process dies, what ran there runs again elsewhere.
+    Tasks run at least once: a task whose process dies runs again elsewhere.
     """
 
     name = "local"
@@ -53,15 +53,15 @@ class LocalBackend:
         self._folder: Path | None = None
         self._workers: list[WorkerProcess | None] = [None] * len(self.specs)
         self._starts = [0] * len(self.specs)
-        """How often in a row the process of a device died before it could work."""
+        """Device -> starts in a row at which its process died."""
         self._poll = select.poll()
         self._at: dict[int, WorkerProcess] = {}
-        """Whose file a number is: the mailbox and the sentinel of each worker."""
+        """File descriptor (pipe or sentinel) -> its worker."""
         self._owner = os.getpid()
         self._results: dict[int, Payload] = {}
         self._events: list[Event] = []
         self._unsent: dict[WorkerProcess, None] = {}
-        """Workers with something in their mailbox that has not gone yet."""
+        """Workers with unsent messages."""
         self._orders: dict[int, tuple[Order, WorkerProcess]] = {}
         self._runs = 0
         self._origin = time.perf_counter()
@@ -73,7 +73,7 @@ class LocalBackend:
         self.close()
 
     def devices(self) -> Cluster:
-        """The processes as a cluster; moving data between them is taken to cost nothing until it was measured."""
+        """Return the cluster of processes."""
         return self._cluster
 
     # -- a run --------------------------------------------------------------
@@ -81,7 +81,7 @@ class LocalBackend:
     def begin(
         self, workload: Workload, calls: Sequence[Call] | None, *, since: float = 0.0
     ) -> None:
-        """Start the processes, or take those of the run before; the clock starts when all are up."""
+        """Start the processes, or reuse those of the run before; then start the clock."""
         if self._folder is None:
             self._folder = make_folder()
         self._runs += 1
@@ -106,11 +106,11 @@ class LocalBackend:
         self._calls.extend(workload, calls)
 
     def clock(self) -> float:
-        """Seconds since `begin`; the processes measure with the same clock."""
+        """Return the seconds since `begin`; all processes share this clock."""
         return time.perf_counter() - self._origin
 
     def submit(self, order: Order, device: int, priority: float) -> None:  # noqa: ARG002  # orders come in the order they shall run
-        """Put it in the mailbox; it goes with the next `wait`."""
+        """Queue an order; it is sent by the next `wait`."""
         w = self._worker(device)
         instance = order.members[0]
         number = self._calls.function[instance]
@@ -138,7 +138,7 @@ class LocalBackend:
             self._events.append(Started(order.number, device, self.clock()))
 
     def cancel(self, number: int) -> None:
-        """Take an order back that waits in the pipe; if it runs, end its process: the device is lost for a moment."""
+        """Cancel an order that waits; if it runs, kill its process, which is replaced."""
         if number not in self._orders:
             return
         order, w = self._orders[number]
@@ -152,10 +152,10 @@ class LocalBackend:
         self._unsent[w] = None
 
     def wait(self, until: float) -> list[Event]:
-        """Send what is to be sent, and listen to all workers."""
+        """Send queued messages and return the next events."""
         self._flush()
         if self._events:
-            self._receive_all(0.0)  # with what was heard already, all there is
+            self._receive_all(0.0)  # all events that are there already
         while not self._events:
             timeout = inf if until == inf else max(0.0, until - self.clock())
             if (
@@ -163,18 +163,18 @@ class LocalBackend:
                 and not self._orders
                 and all(w is None or w.ready for w in self._workers)
             ):
-                break  # idle workers are listened to as well: one may die, and is replaced before it is needed
+                break  # idle workers are watched too: a dead one is replaced before it is needed
             if not self._receive_all(timeout) and self.clock() >= until:
                 break
         news, self._events = self._events, []
         return news
 
     def fetch(self, instance: int) -> Any:
-        """Unpack a result."""
+        """Return a result."""
         return unpack(self._results[instance])
 
     def forget(self, instance: int) -> None:
-        """Remove its file."""
+        """Drop a result and its file."""
         payload = self._results.pop(instance, None)
         if payload is not None and payload.path is not None:
             drop(payload)
@@ -189,7 +189,7 @@ class LocalBackend:
         self._runs_on[instance] = -1
 
     def finish(self) -> None:
-        """End the processes that are still busy, and remove all files."""
+        """Kill busy processes and remove all files."""
         for w in self._workers:
             if w is not None and (
                 w.orders or self._called_off
@@ -203,7 +203,7 @@ class LocalBackend:
                 path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """End all processes and remove the folder."""
+        """Kill all processes and remove the folder."""
         for w in self._workers:
             if w is not None:
                 self._dismiss(w)
@@ -237,7 +237,7 @@ class LocalBackend:
         w.end()
 
     def _prepare(self, device: int) -> None:
-        """Wait until a worker is up and loaded_functions the functions; one that dies meanwhile is replaced, but not for ever."""
+        """Wait until a worker is up; replace one that dies, at most `MAX_STARTS` times."""
         for _ in range(MAX_STARTS):
             w = self._worker(device)
             if w.handshake():
@@ -258,7 +258,7 @@ class LocalBackend:
         )
 
     def _replace_dead(self, w: WorkerProcess) -> None:
-        """A worker is dead: say so, remove what it may have left half done, and start another."""
+        """Report a dead worker, remove its unfinished files, and start another."""
         self._forget_worker(w)
         text, fault = w.end_cause()
         for order in w.orders:
@@ -269,7 +269,8 @@ class LocalBackend:
         self._starts[w.device] = 0 if w.ready else self._starts[w.device] + 1
         if self._starts[w.device] >= MAX_STARTS:
             raise WeftError(
-                f"the process of device '{self.specs[w.device].name}' dies before it can work, again and again: {text}"
+                f"the process of device '{self.specs[w.device].name}' dies before it can work, "
+                f"again and again: {text}"
             )
         self._spawn(w.device)
 
@@ -284,7 +285,7 @@ class LocalBackend:
                 self._poll.modify(w.box.fd, select.POLLIN | select.POLLOUT)
 
     def _receive_all(self, seconds: float) -> bool:
-        """Hear what workers have to say, for so long at most; whether there was anything."""
+        """Receive messages for at most `seconds`; return whether there were any."""
         found = self._poll.poll(None if seconds == inf else ceil(1000.0 * seconds))
         heard = [
             (self._at[file], file, what) for file, what in found

@@ -1,4 +1,4 @@
-"""The driver's side of a worker: its process, the mailbox to it, the orders it has and the functions it loaded_functions."""
+"""The driver's side of a worker: process, pipe, orders and loaded functions."""
 
 # ruff: noqa: S301  # pickles of this run's own processes
 from __future__ import annotations
@@ -26,7 +26,7 @@ ONE_THREAD = dict.fromkeys(
 
 
 class WorkerProcess:
-    """A process that runs the orders of a device, one after the other."""
+    """A process that runs the orders of a device one after the other."""
 
     def __init__(self, device: int, spec: LocalDevice, folder: Path) -> None:
         context = multiprocessing.get_context("spawn")
@@ -47,12 +47,12 @@ class WorkerProcess:
         self.ended = False
         self.orders: deque[Order] = deque()
         self.loaded_functions: set[int] = set()
-        """Functions it was sent."""
+        """Numbers of the functions it received."""
         self.hellos_due = 1
-        """Hellos it has yet to say: one when it is up, one when it was preloaded."""
+        """Answers still expected: one after the start, one after each `preload`."""
 
     def preload(self, functions: Sequence[bytes]) -> None:
-        """Send the functions beforehand, so that the import of their modules is not part of the run; many of them one by one, in time."""
+        """Send functions before the clock starts, so that imports do not count as run time."""
         self.loaded_functions.clear()
         self._say("clear")
         for number, data in enumerate(functions):
@@ -62,20 +62,20 @@ class WorkerProcess:
         self.hellos_due += 1
 
     def tell(self, number: int, data: bytes) -> None:
-        """Send a function, once."""
+        """Send a function once."""
         if number not in self.loaded_functions:
             self.loaded_functions.add(number)
             self._say("function", number, data)
 
     def handshake(self) -> bool:
-        """Wait for the hellos it hellos_due; whether it is up."""
+        """Wait for the expected answers; return whether the process is up."""
         deadline = time.perf_counter() + START_LIMIT
         poll = select.poll()
         poll.register(self.box.fd, select.POLLIN)
         poll.register(self.process.sentinel, select.POLLIN)
         try:
             while self.hellos_due and (left := deadline - time.perf_counter()) > 0:
-                # A step at a time: what did not fit into the socket is still to be sent.
+                # In steps: bytes that did not fit into the socket are still to be sent.
                 poll.poll(1000.0 * min(left, 1.0 if self.box.flush() else 0.01))
                 self.hellos_due -= sum(
                     pickle.loads(message)[0] == "hello" for message in self.box.take()
@@ -88,7 +88,7 @@ class WorkerProcess:
         return self.ready
 
     def end(self) -> None:
-        """Kill it, whatever it does."""
+        """Kill the process."""
         self.ended = True
         self.process.kill()
         self.process.join(10.0)
@@ -96,7 +96,7 @@ class WorkerProcess:
         self.box.close()
 
     def end_cause(self) -> tuple[str, Literal["exited", "killed"]]:
-        """It is dead: why, in words, and whose fault it is."""
+        """Clean up a dead process; return the cause and the fault."""
         self.process.join(5.0)
         code = self.process.exitcode
         self.end()
@@ -107,7 +107,7 @@ class WorkerProcess:
 
 
 def cause_of(code: int | None) -> tuple[str, Literal["exited", "killed"]]:
-    """What an exit code says about the end of a process, and whose fault that is."""
+    """Return the cause and the fault that an exit code indicates."""
     if code is not None and code >= 0:
         return f"it ended its process with exit code {code}", "exited"
     if code is None:

@@ -1,13 +1,13 @@
-"""Devices that are actors of Ray, here or on a cluster. Results stay in Ray's object store and go from actor to actor.
+"""The Ray backend: devices are actors, on this machine or on a cluster.
 
-The choices that matter, and why:
+Results stay in Ray's object store. The decisions that matter, and why:
 
-- *No restarts, no retries by Ray* (`max_restarts=0`, `max_task_retries=0`). An actor that Ray restarts keeps its handle, and a call may run
-  twice without anybody knowing; here every process has a handle of its own, a dead one is told to the driver as a lost device, and a new
-  actor takes its place. What runs again, and where, is decided by weft.
-- *The driver owns all results*: they are what calls return, never `ray.put` in an actor. The owner of an object is the process that made
-  the reference; what an actor puts dies with it, what it returns survives it.
-- *One pending call that never returns* in each actor tells when its process dies, even while it is idle.
+- *No restarts or retries by Ray* (`max_restarts=0`, `max_task_retries=0`): a restarted actor keeps
+  its handle, and a call may run twice unnoticed. Here every process has its own handle, a dead one
+  is a lost device, a new actor replaces it, and weft decides what runs again.
+- *The driver owns all results*: they are return values, never `ray.put` in an actor. An object
+  belongs to the process that made its reference, and dies with that process.
+- *One pending call that never returns* per actor reveals the death of its process, even when idle.
 """
 
 from __future__ import annotations
@@ -42,24 +42,24 @@ from weft.runtime.backends.ray.slots import ActorSlot, SentCall, TransferEstimat
 from weft.runtime.deciders.whole_plan import PlanRow, Tell
 
 GROUPS = {"control": 1, "watch": 1}
-"""Calls that go beside the one that runs."""
+"""Concurrency groups of calls beside the running one."""
 
 PINGS = 5
-"""Round trips by which the clock of another machine is compared with ours; the quickest counts."""
+"""Round trips that compare the clock of another machine; the fastest counts."""
 
 
 class RayBackend:
-    """Devices that are actors of Ray. Use it in a ``with`` block to keep the actors for several runs.
+    """Devices that are actors of Ray; a ``with`` block keeps them for several runs.
 
     Parameters
     ----------
-    devices : a number, or one `RayDevice` each; by default one a processor core, and one a GPU
-    address : of a running Ray. By default the one this process is connected to or $RAY_ADDRESS; else Ray is started on this machine,
-        reachable from this machine only, and ended by `close`. A Ray that was there before stays.
-    processors : how many a Ray that is started here shall have; by default what the devices ask for
-    whole : make the calls of a plan ahead of what they need, where that is possible (see docs/running.md); False: task by task
+    devices : a number, or one `RayDevice` each; by default one per processor core and per GPU
+    address : of a running Ray. By default the one this process is connected to, or $RAY_ADDRESS;
+        else Ray starts on this machine, reachable on loopback only, and ends with `close`
+    processors : of a Ray that is started here; by default as many as the devices need
+    whole : make the calls of a plan ahead of their inputs, if possible; False: task by task
 
-    Tasks run at least once: when a process dies, what ran there runs again elsewhere.
+    Tasks run at least once: a task whose process dies runs again elsewhere.
     """
 
     name = "ray"
@@ -89,7 +89,7 @@ class RayBackend:
         self._dead = (self._ray.exceptions.RayActorError, self._ray.exceptions.OutOfMemoryError)
         self._slots: list[ActorSlot | None] = [None] * len(self.specs)
         self._starts = [0] * len(self.specs)
-        """How often in a row the process of a device died before it could work."""
+        """Device -> starts in a row at which its process died."""
         self._results: dict[int, Any] = {}
         self._orders: dict[int, tuple[SentCall, ActorSlot]] = {}
         self._events: list[Event] = []
@@ -104,11 +104,11 @@ class RayBackend:
         self.close()
 
     def devices(self) -> Cluster:
-        """The actors as a cluster; moving data between them is taken to cost nothing: Ray does not tell what it took."""
+        """Return the cluster of actors."""
         return self._cluster
 
     def pids(self) -> list[int]:
-        """The processes of the actors that are up, each on its own machine."""
+        """Return the process ids of the actors that are up, each on its own machine."""
         return [
             slot.pid for slot in self._slots if slot is not None and slot.ready and not slot.ended
         ]
@@ -118,7 +118,7 @@ class RayBackend:
     def begin(
         self, workload: Workload, calls: Sequence[Call] | None, *, since: float = 0.0
     ) -> None:
-        """Start the actors, or take those of the run before; the clock starts when all are up."""
+        """Start the actors, or reuse those of the run before; then start the clock."""
         self._dumps = pickling()
         self._calls: Calls[Packed] = Calls(
             workload,
@@ -152,14 +152,14 @@ class RayBackend:
         )
 
     def cancel(self, number: int) -> None:
-        """Take back an order that waits; if it runs, end its process: the device is lost for a moment."""
+        """Cancel an order that waits; if it runs, end its process, which is replaced."""
         if number not in self._orders:
             return
         sent, slot = self._orders[number]
         if slot.first is sent:
             self._end(slot)
             return
-        # ray.cancel would not do: it reports the call as cancelled, and the actor runs it all the same.
+        # ray.cancel reports the call as cancelled, but the actor runs it all the same.
         self._retract([sent])
 
     def wait(self, until: float) -> list[Event]:
@@ -181,27 +181,28 @@ class RayBackend:
         return news
 
     def fetch(self, instance: int) -> Any:
-        """A result, copied: what Ray maps into this process is gone when the connection ends."""
+        """Return a copy of a result: memory that Ray maps ends with the connection."""
         try:
             data, buffers = self._ray.get(self._results[instance])
         except self._ray.exceptions.RayError as error:
             raise WeftError(
-                f"the result of instance {instance} is lost, with the node of Ray that kept it: {first_line(error)}"
+                f"the result of instance {instance} is lost, with the node of Ray that kept it: "
+                f"{first_line(error)}"
             ) from None
         return unpacked((data, [bytes(memoryview(buffer)) for buffer in buffers]))
 
     def forget(self, instance: int) -> None:
-        """Drop the reference."""
+        """Drop the reference to a result."""
         self._results.pop(instance, None)
 
     def store(self, instance: int, path: Path) -> None:
-        """Write a result to disk, as every backend does."""
+        """Write a result to a file."""
         payload = pack(self.fetch(instance), path.with_suffix(".buffers"))
         save(payload, path)
         drop(payload)
 
     def restore(self, instance: int, path: Path) -> None:
-        """Read a result from disk, and hand it to Ray; one that Ray has stays there."""
+        """Load a result from a file, unless Ray has it."""
         if instance in self._results:
             return
         folder = make_folder()
@@ -211,7 +212,7 @@ class RayBackend:
         folder.rmdir()
 
     def finish(self) -> None:
-        """End the actors that are still busy, and drop all references."""
+        """End busy actors and drop all references."""
         for device, slot in enumerate(self._slots):
             if slot is not None and slot.orders:
                 self._end(slot)
@@ -231,16 +232,16 @@ class RayBackend:
         self._session.close()
 
     def run_plan(self, rows: Sequence[PlanRow], tell: Tell, *, fixed: bool) -> None:  # noqa: ARG002  # no device is ever new
-        """Make the calls of a plan before what they need is there; Ray hands results from one to the other.
+        """Make the calls of a plan ahead of their inputs; Ray passes results between actors.
 
-        When something is not as planned (a task fails, an actor is lost), the rest is for the driver; what happened is told next.
+        The driver does the rest if a task fails or an actor is lost.
         """
         values: dict[int, Any] = {}
 
         def call(row: PlanRow) -> SentCall:
             self._plan_calls -= 1  # numbers of the driver's own orders begin at 0
             order = Order(self._plan_calls, (row.instance,), (row.parents,), (False,))
-            # A result may be there of a call that was taken back and ran all the same: what this plan calls comes first.
+            # A retracted call may have left a result: values of this plan come first.
             sent = self._call(
                 order,
                 row.device,
@@ -250,7 +251,7 @@ class RayBackend:
             return sent
 
         def told(instance: int, event: Finished) -> bool:
-            del values[instance]  # it is among the results, for as long as it is needed
+            del values[instance]  # it is among the results now
             return tell(instance, event)
 
         plan = WholeCalls(rows, call, self._retract)
@@ -288,7 +289,7 @@ class RayBackend:
         return sent
 
     def _retract(self, orders: Iterable[SentCall]) -> None:
-        """Take back orders that actors still have; should one run already, nobody listens to what comes of it."""
+        """Retract orders; the result of one that runs already is ignored."""
         numbers: dict[ActorSlot, list[int]] = {}
         for sent in orders:
             _, slot = self._orders.pop(sent.order.number, (sent, None))
@@ -317,7 +318,7 @@ class RayBackend:
         return slot
 
     def _prepare(self, device: int) -> None:
-        """Wait until an actor is up and loaded_functions the functions; one that dies meanwhile is replaced, but not for ever."""
+        """Wait until an actor is up; replace one that dies, at most `MAX_STARTS` times."""
         text = ""
         for _ in range(MAX_STARTS):
             slot = self._slots[device]
@@ -325,7 +326,10 @@ class RayBackend:
             try:
                 self._handshake(slot, START_LIMIT)
             except self._ray.exceptions.GetTimeoutError:
-                text = f"Ray found no place for it within {START_LIMIT:g} s; free are {self._session.free()}"
+                text = (
+                    f"Ray found no place for it within {START_LIMIT:g} s; free are "
+                    f"{self._session.free()}"
+                )
                 break
             except self._dead as error:
                 text = _cause(error)
@@ -343,7 +347,7 @@ class RayBackend:
         slot.ready = True
 
     def _offset(self, slot: ActorSlot) -> float:
-        """From the clock of an actor to ours: the middle of a round trip is when it looked, as in NTP."""
+        """Return the offset of an actor's clock, from the middle of a round trip as in NTP."""
         trips: list[tuple[float, float]] = []
         for _ in range(PINGS):
             begin = time.perf_counter()
@@ -353,7 +357,7 @@ class RayBackend:
         return min(trips)[1]
 
     def _preload(self, slot: ActorSlot) -> None:
-        """Send the functions beforehand, so that the import of their modules is not part of the run; many of them one by one, in time."""
+        """Send functions before the clock starts, so that imports do not count as run time."""
         functions = dict(enumerate(self._calls.preload()))
         slot.preloaded = slot.actor.learn.remote([p for p in sys.path if p], functions)
         slot.loaded_functions = set(functions)
@@ -361,7 +365,7 @@ class RayBackend:
 
     def _receive(self, slot: ActorSlot, ref: Any) -> None:
         if self._slots[slot.device] is not slot:
-            return  # buried a moment ago
+            return  # it was replaced a moment ago
         if ref == slot.watch:
             while (
                 slot.orders
@@ -379,7 +383,7 @@ class RayBackend:
             self._collect(slot)
 
     def _collect(self, slot: ActorSlot) -> None:
-        """Take the report of the first order of an actor."""
+        """Process the report of an actor's first order."""
         sent = slot.orders[0]
         with self._replacing_dead(slot):
             try:
@@ -407,9 +411,9 @@ class RayBackend:
                 self._events.append(
                     self._event(sent, slot.device, start, finish, word, rest, moved)
                 )
-            next_submission = slot.first
-            if next_submission is not None:
-                self._events.append(Started(next_submission.order.number, slot.device, finish))
+            upcoming = slot.first
+            if upcoming is not None:
+                self._events.append(Started(upcoming.order.number, slot.device, finish))
 
     def _event(
         self,
@@ -439,7 +443,7 @@ class RayBackend:
             self._replace_dead(slot, error)
 
     def _replace_dead(self, slot: ActorSlot, error: Any) -> None:
-        """An actor is dead: say so, and start another."""
+        """Report a dead actor and start another."""
         if not isinstance(error, BaseException):
             try:
                 self._ray.get(error)
@@ -454,7 +458,8 @@ class RayBackend:
         self._starts[slot.device] = 0 if slot.ready else self._starts[slot.device] + 1
         if self._starts[slot.device] >= MAX_STARTS:
             raise WeftError(
-                f"the actor of device '{self.specs[slot.device].name}' dies before it can work, again and again: {text}"
+                f"the actor of device '{self.specs[slot.device].name}' dies before it can work, "
+                f"again and again: {text}"
             )
         self._slots[slot.device] = self._spawn(slot.device)
 
