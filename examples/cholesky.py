@@ -1,7 +1,8 @@
 """A tiled Cholesky factorisation, really run, on two devices that are good at different kernels.
 
-`python examples/cholesky.py` runs it four ways side by side; `weft run examples/cholesky.py --policy heft` runs it once.
-The devices are processes of this machine. To make them different, each does the kernels it is bad at several times over.
+`python examples/cholesky.py` runs it four ways side by side; `weft run examples/cholesky.py
+--policy heft` runs it once. The devices are processes of this machine. To make them different, each
+does the kernels it is bad at several times over.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ DIFFERENT = {
     "uniform": {"left": {}, "right": dict.fromkeys(("potrf", "trsm", "syrk", "gemm"), 3)},
 }
 BAD_AT: dict[str, dict[str, int]] = DIFFERENT[os.environ.get("CHOLESKY_DEVICES", "unrelated")]
-"""Device -> kernel -> how many times it does it. Good at different kernels, or, with CHOLESKY_DEVICES=uniform, one three times slower."""
+"""Device -> kernel -> repetitions; with CHOLESKY_DEVICES=uniform one device is 3 x slower."""
 
 
 def times(kernel: str) -> range:
@@ -177,7 +178,8 @@ def main() -> None:
         for name, s in spans.items()
     ]
     print(
-        f"Cholesky, {app.workflow.n} tasks, tiles of {SIZE} x {SIZE}, 2 devices, median of {args.rounds} rounds; every result checked\n"
+        f"Cholesky, {app.workflow.n} tasks, tiles of {SIZE} x {SIZE}, 2 devices, median of "
+        f"{args.rounds} rounds; every result checked\n"
     )
     columns = (
         Column("way"),

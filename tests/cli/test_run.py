@@ -1,4 +1,4 @@
-"""`weft run`, `weft profile` and `weft history`: what they print, and one clear line for what is wrong."""
+"""`weft run`, `weft profile` and `weft history`: output, and one clear line per error."""
 
 from __future__ import annotations
 

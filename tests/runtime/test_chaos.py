@@ -86,7 +86,8 @@ if __name__ == "__main__":
     for k in range(4):
         b.task(f"t{{k}}", work=1.0)
     print("here", flush=True)
-    weft.run(b.build(), functions={{"task": partial(f.marks_and_hangs, {marks!r})}}, devices=2, history=False)
+    functions = {{"task": partial(f.marks_and_hangs, {marks!r})}}
+    weft.run(b.build(), functions=functions, devices=2, history=False)
 """
 
 

@@ -91,7 +91,8 @@ def test_large_results_move_between_workers_and_are_measured(two, tmp_path):
 
 
 def test_the_order_of_a_device_is_kept_though_dask_would_not(run):
-    # `late` waits for 4 MB from the other worker; what was sent after it needs nothing, and must not overtake it.
+    # `late` waits for 4 MB from the other worker; what was sent after it needs nothing, and must
+    # not overtake it.
     b = weft.WorkflowBuilder("overtaking")
     for name in ("big", "late", "x0", "x1", "x2"):
         b.task(name, work=1.0, kind=name)
@@ -147,7 +148,7 @@ def test_whoever_comes_early_waits_for_its_turn(monkeypatch):
     turns.drop("r", 1, 0)  # the third waits for the first now
     assert not answers
     turns.end(first)
-    waiting.join(5.0)
+    waiting.join(60.0)
     assert answers == {"third": True}
     assert not turns.take(second)
     turns.close("r")
@@ -299,7 +300,8 @@ def test_what_was_persisted_is_refused(client):
 
 @pytest.mark.parametrize("whole", [False, True])
 def test_what_a_dead_worker_held_is_computed_again(two, run, tmp_path, whole):
-    # The results of the first layer live on both workers when one of them is killed under a task of the second.
+    # The results of the first layer live on both workers when one of them is killed under a task of
+    # the second.
     two.whole = whole
     before = two.recomputed
     b = weft.WorkflowBuilder()
@@ -327,22 +329,27 @@ def kills_once(path, *_):
     return 1
 
 
-def test_a_worker_killed_from_outside(two, run):
+def test_a_worker_killed_from_outside(two, run, tmp_path):
     def kill():
-        while not (two._run and two._results):
-            time.sleep(0.002)
+        f.waits_for(tmp_path / "2")  # the third call; later ones wait for the file `go`
         os.kill(two.registry.sites[0].pid, signal.SIGKILL)
+        (tmp_path / "go").touch()
 
     killer = threading.Thread(target=kill)
     killer.start()
-    trace = right(run([f.slowly(k) for k in range(40)]))
+    b = weft.WorkflowBuilder()
+    for k in range(40):
+        b.task(f"t{k}", work=1.0)
+    trace = right(run(b.build(), functions={"task": partial(f.first_three, str(tmp_path))}))
     killer.join()
-    assert list(trace.results.values()) == list(range(40))
+    assert list(trace.results.values()) == [1] * 40
     assert len(trace.scenario.change_time) >= 1
 
 
 @pytest.mark.parametrize("policy", ["heft", "heft-replanned"])
-def test_a_worker_that_joins_becomes_a_device(policy):
+def test_a_worker_that_joins_becomes_a_device(policy, tmp_path):
+    """The first task waits until the backend has the new worker."""
+    gate = tmp_path / "gate"
     with (
         LocalCluster(
             n_workers=1,
@@ -353,20 +360,29 @@ def test_a_worker_that_joins_becomes_a_device(policy):
         ) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
-        joining = threading.Timer(0.3, lambda: cluster.scale(2))
+        backend = DaskBackend(client)
+
+        def join():
+            f.waits_for(tmp_path / "begun")
+            cluster.scale(2)
+            while len(backend.registry.sites) < 2 or not backend.registry.sites[1].up:
+                time.sleep(0.005)
+            gate.touch()
+
+        joining = threading.Thread(target=join)
         joining.start()
-        trace = right(
-            weft.run(
-                [f.slowly(k) for k in range(150)], policy=policy, backend=client, history=False
-            )
-        )
+        first = f.begun_then_gated(str(tmp_path / "begun"), str(gate))
+        tasks = [first, *(f.slowly(k) for k in range(100))]
+        trace = right(weft.run(tasks, policy=policy, backend=backend, history=False))
         joining.join()
-        assert list(trace.results.values()) == list(range(150))
+        assert list(trace.results.values()) == [None, *range(100)]
         assert len(trace.workload.cluster.names) == 2
         assert set(trace.device.tolist()) == {0, 1}
         assert not trace.replaced
-        # It was down until it came: work there begins after that.
-        assert trace.start[trace.device == 1].min() > 0.3
+        # It was down until it joined: its work begins after that.
+        changes = trace.scenario
+        up = (changes.change_device == 1) & np.isfinite(changes.change_pace)
+        assert trace.start[trace.device == 1].min() >= changes.change_time[up].min()
         # Both are there from the start of the next run.
         assert (
             len(

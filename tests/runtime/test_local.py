@@ -16,14 +16,7 @@ import pytest
 import weft
 from tests.support import run_functions as f
 from tests.support.workflows import chain, fan
-from weft.runtime import (
-    Chosen,
-    FakeBackend,
-    LocalBackend,
-    LocalDevice,
-    PolicyReplaced,
-    TaskFailed,
-)
+from weft.runtime import Chosen, FakeBackend, LocalBackend, LocalDevice, PolicyReplaced, TaskFailed
 from weft.runtime.backends.payload import PREFIX, pack, unpack
 from weft.sim.view import Decision
 

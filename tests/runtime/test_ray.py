@@ -1,4 +1,4 @@
-"""Runs on Ray, on this machine only: what comes out, what goes wrong, and that nothing stays behind."""
+"""The Ray backend on this machine: its own behaviour beyond the conformance suite."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_cholesky_is_right(run, monkeypatch):
 
 
 def test_a_plan_reads_what_it_calls_itself():
-    """A call that was taken back ran all the same, and left a result; nobody was told, so it is called again, and read from there."""
+    """A retracted call ran all the same; its result is ignored, and the call is made again."""
     backend, called = object.__new__(RayBackend), []
     backend._plan_calls, backend._results, backend._slots, backend._events = (
         0,
@@ -153,21 +153,25 @@ def test_a_plan_reads_what_it_calls_itself():
 
 
 def test_an_order_that_waits_can_be_taken_back(two, tmp_path):
-    """The second of three waiting orders is called off: it does not run, and the third does."""
+    """The second of three waiting orders is cancelled: it does not run, and the third does."""
+    gate, marks = tmp_path / "gate", tmp_path / "marks"
+    marks.mkdir()
     b = weft.WorkflowBuilder()
     for k in range(3):
         b.task(f"t{k}", kind="mark", work=1.0)
     workload = weft.Workload.of(weft.Problem.bind(b.build(), two.devices()))
     calls = [
-        weft.runtime.backends.protocol.Call(f.count_calls, (str(tmp_path), str(k)))
-        for k in range(3)
+        weft.runtime.backends.protocol.Call(f.count_calls, (str(marks), str(k))) for k in range(3)
     ]
-    calls[0] = weft.runtime.backends.protocol.Call(f.slow, (0.5,))
+    calls[0] = weft.runtime.backends.protocol.Call(f.waits_for, (str(gate),))
     two.begin(workload, calls)
     try:
         for k in range(3):
             two.submit(weft.runtime.backends.protocol.Order(k, (k,), ((),), (False,)), 0, k)
         two.cancel(1)
+        control = two._slots[0].actor.drop.options(concurrency_group="control")
+        sys.modules["ray"].get(control.remote([]))  # calls of a group run in order
+        gate.touch()
         finished = []
         while len(finished) < 2:
             finished += [
@@ -176,7 +180,7 @@ def test_an_order_that_waits_can_be_taken_back(two, tmp_path):
                 if isinstance(event, weft.runtime.backends.protocol.Finished)
             ]
         assert finished == [0, 2]
-        assert [path.name.split(".")[0] for path in tmp_path.iterdir()] == ["2"]
+        assert [path.name.split(".")[0] for path in marks.iterdir()] == ["2"]
     finally:
         two.finish()
 
@@ -207,7 +211,7 @@ def test_actors_killed_in_the_middle(two, policy, tmp_path):
 
 
 def test_results_survive_the_actor_that_made_them(two, tmp_path):
-    """A large result is made, its actor killed while nothing runs there, and then read by another."""
+    """An actor is killed after it made a large result, which another actor then reads."""
     mark = tmp_path / "mark"
 
     def late(array):

@@ -188,3 +188,9 @@ def first_three(folder, *values):
 @weft.task
 def gated(path, *values):
     return waits_for(path, len(values))
+
+
+@weft.task
+def begun_then_gated(begun, gate):
+    Path(begun).touch()
+    return waits_for(gate)

@@ -117,7 +117,7 @@ def make_folder() -> Path:
 
 
 def _home() -> Path:
-    memory = Path("/dev/shm")  # noqa: S108  # a folder of our own is made in it, readable by nobody else
+    memory = Path("/dev/shm")  # noqa: S108  # only a private folder is made in it
     return memory if memory.is_dir() and os.access(memory, os.W_OK) else Path(tempfile.gettempdir())
 
 

@@ -22,7 +22,7 @@ class FallbackDecider:
         self.current = decider
         self._fallback = fallback
         self.replaced = ""
-        """Why the policy was replaced; empty while it was not."""
+        """Why the policy was replaced; empty: it was not."""
         self.begun = False
 
     def begin(self) -> None:

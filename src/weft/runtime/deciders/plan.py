@@ -259,11 +259,11 @@ def remaining_problem(life: LiveLifecycle, instances: list[int], now: float) -> 
     left = Workflow(
         name="what is left",
         work=np.zeros(len(rows)),
-        src=src,
-        dst=dst,
-        data=data,
+        src=np.array(src, np.int64),
+        dst=np.array(dst, np.int64),
+        data=np.array(data, float),
         durations=columns,
-    )  # type: ignore[arg-type]
+    )
     return Problem.bind(left, cluster)
 
 

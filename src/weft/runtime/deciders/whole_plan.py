@@ -20,7 +20,7 @@ from weft.sim.device_state import Group
 GAIN, CHANGE = 0.1, 0.05
 """Share and seconds of the remaining time that a new plan must save: the change costs time."""
 
-Tell = Callable[[int, Finished], bool]
+OnFinish = Callable[[int, Finished], bool]
 """Callback for finished instances, parents first; it returns False to stop this plan."""
 
 
@@ -41,7 +41,7 @@ class WholePlans(Protocol):
 
     whole: bool | None
 
-    def run_plan(self, rows: Sequence[PlanRow], tell: Tell, *, fixed: bool) -> None:
+    def run_plan(self, rows: Sequence[PlanRow], on_finish: OnFinish, *, fixed: bool) -> None:
         """Run a plan until something deviates; unless `fixed`, also until a device is new."""
         ...
 
@@ -63,20 +63,20 @@ def run_whole(driver: Driver, decider: object) -> None:
         or driver.options.timeout is not None
     ):
         return  # branches and timeouts need the driver
-    watch = _Watch(driver, decider)
-    while watch.plan:
+    monitor = _PlanMonitor(driver, decider)
+    while monitor.plan:
         plan = [
-            (i, device) for i, device in watch.plan if life.stories.state[i] in OPEN
+            (i, device) for i, device in monitor.plan if life.stories.state[i] in OPEN
         ]  # without instances that ended meanwhile
-        watch.plan = []
+        monitor.plan = []
         backend.run_plan(
-            [PlanRow(i, device, watch.parents(i)) for i, device in plan],
-            watch.teller(plan),
+            [PlanRow(i, device, monitor.parents(i)) for i, device in plan],
+            monitor.callback(plan),
             fixed=not decider.replan,
         )
 
 
-class _Watch:
+class _PlanMonitor:
     """Forwards ends to the driver, and looks for a better plan after a drift."""
 
     def __init__(self, driver: Driver, decider: PlanDecider) -> None:
@@ -90,18 +90,18 @@ class _Watch:
         w = self._workflow
         return tuple(w.src[w.pred_edge[w.pred_ptr[instance] : w.pred_ptr[instance + 1]]].tolist())
 
-    def teller(self, plan: list[tuple[int, int]]) -> Tell:
+    def callback(self, plan: list[tuple[int, int]]) -> OnFinish:
         """Return the callback for the ends of a plan."""
 
-        def tell(instance: int, event: Finished) -> bool:
-            drifted = self._took(instance, event)
+        def on_finish(instance: int, event: Finished) -> bool:
+            drifted = self._record_end(instance, event)
             if drifted and not self.plan and self.decider.replan:
                 self.plan = self._better(plan)
             return not self.plan
 
-        return tell
+        return on_finish
 
-    def _took(self, instance: int, event: Finished) -> bool:
+    def _record_end(self, instance: int, event: Finished) -> bool:
         """Record an end; return whether the estimates have drifted."""
         driver, life = self.driver, self.driver.life
         expected = life.expected([instance], event.device)

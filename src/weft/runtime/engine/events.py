@@ -6,14 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from weft.errors import InvalidInput
-from weft.runtime.backends.protocol import (
-    DeviceAdded,
-    DeviceLost,
-    Event,
-    Failed,
-    Finished,
-    Started,
-)
+from weft.runtime.backends.protocol import DeviceAdded, DeviceLost, Event, Failed, Finished, Started
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
 from weft.sim.device_state import Group
 

@@ -130,7 +130,7 @@ class Task:
         self.options = dict(options)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Promise the result."""
+        """Return a promise of the result."""
         return self.function(*args, **kwargs) if current_device() else Promise(self, args, kwargs)
 
     def __reduce__(self) -> Any:
@@ -140,7 +140,7 @@ class Task:
 
 
 class Body:
-    """What a worker calls for a `Task`: its function."""
+    """The function of a `Task`, as workers call it."""
 
     def __init__(self, task: Task) -> None:
         self.task = task
@@ -219,18 +219,15 @@ def from_promises(promises: Sequence[Promise]) -> Application:
         if "choices" in options:
             builder.choice(names[-1], options["choices"])
     calls = []
+    bodies: dict[int, Body] = {}  # one per task, so that each function is pickled once
     for k, promise in enumerate(order):
         needs = _needs(promise, number, names[k])
         for parent, branch in sorted(needs.items()):
             builder.edge(names[parent], names[k], when=branch)
         slots = {parent: Input(e) for e, parent in enumerate(sorted(needs))}
         args, kwargs = _replaced((promise.args, promise.kwargs), number, slots)
-        calls.append(Call(Body(promise.task), args, kwargs))
-    shared: dict[int, Body] = {}
-    calls = [
-        Call(shared.setdefault(id(p.task), c.function), c.args, c.kwargs)
-        for p, c in zip(order, calls, strict=True)
-    ]  # type: ignore[arg-type]
+        body = bodies.setdefault(id(promise.task), Body(promise.task))
+        calls.append(Call(body, args, kwargs))
     return Application(
         builder.build(), tuple(calls), tuple(dict.fromkeys(number[id(p)] for p in promises))
     )

@@ -83,7 +83,7 @@ class ServiceSession(Observer):
             driver.prepare()
             self.backend.begin(workload, first.item[0].calls, since=since)
             driver.run()
-        except Exception as error:  # noqa: BLE001  # those who wait are told; the service goes on
+        except Exception as error:  # noqa: BLE001  # futures get it; the service goes on
             for job in self._running:
                 self._jobs[job].item[1].set_exception(error)
         finally:
@@ -161,7 +161,7 @@ class ServiceSession(Observer):
         self._decider.applications.append(waiting.application)
 
     def _add(self, driver: Driver, waiting: Waiting[Submission]) -> bool:
-        """Let a submission begin; one that cannot is told why, and nobody else."""
+        """Start a submission; its future gets the error if that fails."""
         (app, future), known = waiting.item, driver.workload
         try:
             # With the links as they were when the period began: all jobs are on the same cluster.
@@ -184,7 +184,7 @@ class ServiceSession(Observer):
         return True
 
     def _leave(self) -> None:
-        """Take back the last `_join`."""
+        """Undo the last `_join`."""
         self._jobs.pop()
         self._running.pop()
         self._decider.applications.pop()
@@ -207,7 +207,7 @@ class ServiceSession(Observer):
                 future.set_result(
                     dict(app.collect(results)) if app.collect is not None else results
                 )
-            except Exception as error:  # noqa: BLE001  # told to whoever waits for it
+            except Exception as error:  # noqa: BLE001  # the future gets it
                 future.set_exception(error)
         for t in wanted:
             self.backend.forget(first + t)

@@ -33,7 +33,7 @@ from weft.runtime.backends.protocol import (
     Started,
     Transfer,
 )
-from weft.runtime.deciders.whole_plan import PlanRow, Tell
+from weft.runtime.deciders.whole_plan import OnFinish, PlanRow
 
 try:
     from distributed import Client
@@ -242,7 +242,7 @@ class DaskBackend:
         """End own workers."""
         self.registry.close()
 
-    def run_plan(self, rows: Sequence[PlanRow], tell: Tell, *, fixed: bool) -> None:
+    def run_plan(self, rows: Sequence[PlanRow], on_finish: OnFinish, *, fixed: bool) -> None:
         """Run a whole plan as one graph.
 
         The driver does the rest if a task fails, a worker is lost or, unless `fixed`, a worker
@@ -279,7 +279,7 @@ class DaskBackend:
             )
             event = self._end(0, site.devices[0] if site is not None else row.device, report)
             assert isinstance(event, Finished)
-            if not tell(row.instance, graph.took(row, message["key"], site, event)):
+            if not on_finish(row.instance, graph.record_end(row, message["key"], site, event)):
                 graph.wind_up()
         graph.leave()
 
@@ -341,9 +341,9 @@ class DaskBackend:
             line.early[number] = self._end(
                 number,
                 device,
-                report or {"start": 0.0, "finish": 0.0, "fault": "killed", "text": "called off"},
+                report or {"start": 0.0, "finish": 0.0, "fault": "killed", "text": "cancelled"},
             )
-        self._tell(line, device)
+        self._report_ends(line, device)
 
     def _end(self, number: int, device: int, report: remote.Report) -> Finished | Failed:
         start, finish = (
@@ -375,7 +375,7 @@ class DaskBackend:
             moved,
         )
 
-    def _tell(self, line: DeviceThread, device: int) -> None:
+    def _report_ends(self, line: DeviceThread, device: int) -> None:
         """Report the ends on a device in the order of its orders."""
         while line.orders and line.orders[0].number in line.early:
             order = line.orders.popleft()

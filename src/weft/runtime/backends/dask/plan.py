@@ -74,7 +74,9 @@ class WholeGraph:
         key = message.get("key", "")
         return self._rows[key] if key in self._futures else None
 
-    def took(self, row: PlanRow, key: str, site: WorkerSite | None, event: Finished) -> Finished:
+    def record_end(
+        self, row: PlanRow, key: str, site: WorkerSite | None, event: Finished
+    ) -> Finished:
         """Record the end of a task; return it with plausible times and device."""
         placed = self._placed(row, site, event)
         self._free[placed.device] = self._ended[row.instance] = placed.finish

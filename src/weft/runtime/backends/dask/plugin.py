@@ -209,13 +209,13 @@ def _transfers(worker: Any, message_of: TaskMessage) -> list[tuple[str, float, f
     found = []
     try:
         for entry in islice(reversed(worker.transfer_incoming_log), 50):
-            told = (entry["start"], entry["who"])
+            transfer = (entry["start"], entry["who"])
             if (
-                told not in _reported
+                transfer not in _reported
                 and entry["total"] >= NOTED_FROM
                 and any(key in entry["keys"] for key in message_of.inputs)
             ):
-                _reported[told] = None
+                _reported[transfer] = None
                 found.append((entry["who"], float(entry["total"]), float(entry["duration"])))
     except RuntimeError:  # the log grew while it was read: next time
         pass
@@ -342,7 +342,7 @@ async def leave(dask_scheduler: Any, run: str) -> None:
         other.paces = {
             **other.paces,
             **reporter.paces,
-        }  # of those who came later, the first loaded_functions best
+        }  # the first reporter has the original intervals
     if reporter.stole and not others:
         await dask_scheduler.extensions["stealing"].start()
     for worker, pace in reporter.paces.items() if not others else ():

@@ -91,7 +91,7 @@ class LocalBackend:
             workload, calls, pickle_function=pickled_function, pack=self._pack
         )
         self._runs_on: dict[int, int] = {}
-        self._called_off: set[int] = set()
+        self._cancelled: set[int] = set()
         self._events = []
         for device, known in enumerate(self._workers):
             if known is None:
@@ -116,7 +116,7 @@ class LocalBackend:
         number = self._calls.function[instance]
         inputs = tuple([None if i is None else self._results[i] for i in order.inputs[0]])
         if number not in w.loaded_functions:
-            w.tell(number, self._calls.functions[number])
+            w.send_function(number, self._calls.functions[number])
         payload = self._calls.arguments(instance)
         w.box.put(
             pickle.dumps(
@@ -147,7 +147,7 @@ class LocalBackend:
             return
         w.orders.remove(order)
         del self._orders[number]
-        self._called_off.add(number)
+        self._cancelled.add(number)
         w.box.put(worker.DROP + str(number).encode())
         self._unsent[w] = None
 
@@ -191,9 +191,7 @@ class LocalBackend:
     def finish(self) -> None:
         """Kill busy processes and remove all files."""
         for w in self._workers:
-            if w is not None and (
-                w.orders or self._called_off
-            ):  # what was called off may still be under way
+            if w is not None and (w.orders or self._cancelled):  # a cancelled order may still run
                 self._dismiss(w)
         self._results.clear()
         self._orders.clear()
@@ -319,7 +317,7 @@ class LocalBackend:
             return
         word, number, begin, end, *rest = message
         start, finish = begin - self._origin, end - self._origin
-        if number in self._called_off:
+        if number in self._cancelled:
             Path(f"{self._prefix}{number}").unlink(missing_ok=True)
             return
         order = w.orders.popleft()

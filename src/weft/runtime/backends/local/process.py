@@ -54,18 +54,18 @@ class WorkerProcess:
     def preload(self, functions: Sequence[bytes]) -> None:
         """Send functions before the clock starts, so that imports do not count as run time."""
         self.loaded_functions.clear()
-        self._say("clear")
+        self._send("clear")
         for number, data in enumerate(functions):
-            self.tell(number, data)
-        self._say("ping")
+            self.send_function(number, data)
+        self._send("ping")
         self.box.flush()
         self.hellos_due += 1
 
-    def tell(self, number: int, data: bytes) -> None:
+    def send_function(self, number: int, data: bytes) -> None:
         """Send a function once."""
         if number not in self.loaded_functions:
             self.loaded_functions.add(number)
-            self._say("function", number, data)
+            self._send("function", number, data)
 
     def handshake(self) -> bool:
         """Wait for the expected answers; return whether the process is up."""
@@ -102,7 +102,7 @@ class WorkerProcess:
         self.end()
         return cause_of(code)
 
-    def _say(self, *words: Any) -> None:
+    def _send(self, *words: Any) -> None:
         self.box.put(pickle.dumps(words))
 
 

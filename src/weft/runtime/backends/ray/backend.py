@@ -39,7 +39,7 @@ from weft.runtime.backends.ray.actor import DeviceActor, Packed, machine, packed
 from weft.runtime.backends.ray.plan import WholeCalls
 from weft.runtime.backends.ray.session import Devices, Session
 from weft.runtime.backends.ray.slots import ActorSlot, SentCall, TransferEstimator
-from weft.runtime.deciders.whole_plan import PlanRow, Tell
+from weft.runtime.deciders.whole_plan import OnFinish, PlanRow
 
 GROUPS = {"control": 1, "watch": 1}
 """Concurrency groups of calls beside the running one."""
@@ -231,7 +231,7 @@ class RayBackend:
         self._orders.clear()
         self._session.close()
 
-    def run_plan(self, rows: Sequence[PlanRow], tell: Tell, *, fixed: bool) -> None:  # noqa: ARG002  # no device is ever new
+    def run_plan(self, rows: Sequence[PlanRow], on_finish: OnFinish, *, fixed: bool) -> None:  # noqa: ARG002  # no device is ever new
         """Make the calls of a plan ahead of their inputs; Ray passes results between actors.
 
         The driver does the rest if a task fails or an actor is lost.
@@ -250,13 +250,13 @@ class RayBackend:
             values[row.instance] = sent.value
             return sent
 
-        def told(instance: int, event: Finished) -> bool:
+        def recorded(instance: int, event: Finished) -> bool:
             del values[instance]  # it is among the results now
-            return tell(instance, event)
+            return on_finish(instance, event)
 
         plan = WholeCalls(rows, call, self._retract)
         others = plan.follow(
-            self.wait, lambda: [slot.first for slot in self._slots if slot is not None], told
+            self.wait, lambda: [slot.first for slot in self._slots if slot is not None], recorded
         )
         self._events = [
             *(event for event in others if isinstance(event, DeviceLost | DeviceAdded)),
@@ -475,4 +475,6 @@ def _cause(error: BaseException) -> str:
         return "Ray ended its process: its node ran low on memory"
     if "node" in said and "died" in said and "worker process has died" not in said:
         return "the node of Ray it ran on is gone"
-    return "its process ended itself or was killed; Ray does not tell which (often: out of memory)"
+    return (
+        "its process ended itself or was killed; Ray does not report which (often: out of memory)"
+    )

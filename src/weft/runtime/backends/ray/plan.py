@@ -12,7 +12,7 @@ from math import inf
 
 from weft.runtime.backends.protocol import DeviceLost, Event, Failed, Finished
 from weft.runtime.backends.ray.slots import SentCall
-from weft.runtime.deciders.whole_plan import PlanRow, Tell
+from weft.runtime.deciders.whole_plan import OnFinish, PlanRow
 
 AHEAD = 12
 """Calls per actor at a time."""
@@ -43,14 +43,14 @@ class WholeCalls:
         self._called: set[int] = set()
         self._out: dict[int, dict[int, SentCall]] = {device: {} for device in self._lines}
         """Device -> order -> call without a report."""
-        self._untold = dict.fromkeys(self._parents)
-        self._heard: dict[int, Finished] = {}
+        self._unreported = dict.fromkeys(self._parents)
+        self._ended: dict[int, Finished] = {}
 
     def follow(
         self,
         wait: Callable[[float], list[Event]],
         running: Callable[[], list[SentCall | None]],
-        tell: Tell,
+        on_finish: OnFinish,
     ) -> list[Event]:
         """Process reports until the plan is done or deviates; return the other events."""
         others: list[Event] = []
@@ -64,10 +64,10 @@ class WholeCalls:
             for event in events:
                 if isinstance(event, Finished):
                     sent = self._out[event.device].pop(event.number)
-                    self._heard[sent.order.members[0]] = event
+                    self._ended[sent.order.members[0]] = event
                 else:
                     others.append(event)
-            if not self._tell(tell):
+            if not self._report_ends(on_finish):
                 self._retract(running())
             self._top_up()
         self._retract([])
@@ -93,15 +93,17 @@ class WholeCalls:
     def _may_read(self, instance: int) -> bool:
         return instance in self._called or instance not in self._parents
 
-    def _tell(self, tell: Tell) -> bool:
+    def _report_ends(self, on_finish: OnFinish) -> bool:
         """Report ends, parents first: reports of several actors come in any order."""
         go_on = True
         while ready := [
-            i for i in self._heard if not any(parent in self._untold for parent in self._parents[i])
+            i
+            for i in self._ended
+            if not any(parent in self._unreported for parent in self._parents[i])
         ]:
             for i in ready:
-                del self._untold[i]
-                go_on &= tell(i, self._heard.pop(i))
+                del self._unreported[i]
+                go_on &= on_finish(i, self._ended.pop(i))
         return go_on
 
     def _retract(self, running: list[SentCall | None]) -> None:
