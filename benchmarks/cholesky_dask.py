@@ -118,7 +118,7 @@ def main() -> None:
         ),
         "weft, HEFT, after one run": (planned, None),
         "the same, task by task": (planned, False),
-        "the same, may plan anew": ({**planned, "adapt": True}, None),
+        "the same, may plan again": ({**planned, "adapt": True}, None),
         "weft, adaptive (rank-eft)": (
             {"what": app, "policy": "rank-eft", "history": history},
             None,

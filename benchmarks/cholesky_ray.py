@@ -106,7 +106,7 @@ def main() -> None:
         },
         "weft, HEFT, after one run": planned,
         "the same, task by task": {**planned, "whole": False},
-        "the same, may plan anew": {**planned, "adapt": True},
+        "the same, may plan again": {**planned, "adapt": True},
         "weft, adaptive (rank-eft)": {"what": app, "policy": "rank-eft", "history": history},
     }
     own = "Ray's own scheduling"

@@ -88,55 +88,30 @@ class Journal(Observer):
             result = f"{i}.result" if self.keep else None
             if result is not None:
                 self.backend.store(i, self.folder / result)
-            mine = {c: outcomes[c] for c in life.choices_of(i)}
-            device = life.workload.cluster.names[event.device]
-            times = {
-                "decided": group.decided,
-                "start": group.start,
-                "finish": life.results[i][-1][1],
-            }
             self._write(
-                {
-                    "event": "finished",
-                    "instance": i,
-                    "device": device,
-                    **times,
-                    "outcomes": mine,
-                    "result": result,
-                }
+                "finished",
+                instance=i,
+                device=life.workload.cluster.names[event.device],
+                decided=group.decided,
+                start=group.start,
+                finish=life.results[i][-1][1],
+                outcomes={c: outcomes[c] for c in life.choices_of(i)},
+                result=result,
             )
 
     def failed(self, life: LiveLifecycle, instance: int, device: int, text: str) -> None:
         """Write the failure, for readers of the journal only."""
-        self._write(
-            {
-                "event": "failed",
-                "instance": instance,
-                "device": life.workload.cluster.names[device],
-                "text": text,
-            }
-        )
+        name = life.workload.cluster.names[device]
+        self._write("failed", instance=instance, device=name, text=text)
 
     def lost(self, life: LiveLifecycle, event: DeviceLost) -> None:
         """Write the loss, for readers of the journal only."""
-        self._write(
-            {
-                "event": "lost",
-                "device": life.workload.cluster.names[event.device],
-                "time": event.time,
-                "text": event.text,
-            }
-        )
+        name = life.workload.cluster.names[event.device]
+        self._write("lost", device=name, time=event.time, text=event.text)
 
     def ended(self, life: LiveLifecycle, now: float) -> None:
         """Write the end of the run."""
-        self._write(
-            {
-                "event": "ended",
-                "time": now,
-                "failed": [j for j, bad in enumerate(life.failed) if bad],
-            }
-        )
+        self._write("ended", time=now, failed=[j for j, bad in enumerate(life.failed) if bad])
 
     def close(self) -> None:
         """Close the file and its lock."""
@@ -144,17 +119,15 @@ class Journal(Observer):
 
     # -- inside -------------------------------------------------------------
 
-    def _write(self, line: dict[str, Any]) -> None:
-        self._file.write(json.dumps(line) + "\n")
+    def _write(self, event: str, **fields: Any) -> None:
+        self._file.write(json.dumps({"event": event, **fields}) + "\n")
         self._file.flush()
 
     def _read(self, mark: str) -> list[JournalEntry]:
         lines = list(read_lines(self.path))
         if not lines:
             self._file.truncate(0)
-            self._write(
-                {"event": "begun", "version": VERSION, "run": self.run_id, "workload": mark}
-            )
+            self._write("begun", version=VERSION, run=self.run_id, workload=mark)
             return []
         head = lines[0]
         if head.get("version") != VERSION:

@@ -113,9 +113,7 @@ class Progress(Observer):
         self._weigh(life)
         width = self.width or _columns(self.stream)
         lines = [summary(life, now, self._left(now), width), *device_lines(life, width)]
-        blank = [""] * (
-            self._drawn - len(lines)
-        )  # the terminal may have grown wider: what was below is wiped
+        blank = [""] * (self._drawn - len(lines))  # wipe lines below: the terminal may be wider now
         self.stream.write(
             _back(self._drawn) + "\n".join(f"{line}\x1b[K" for line in (*lines, *blank))
         )
@@ -170,7 +168,7 @@ def _row(cells: Sequence[str], width: int) -> str:
 
 def _doing(life: LiveLifecycle, device: int) -> str:
     machine = life.machines[device]
-    running = machine.running  # the run goes on while it is drawn
+    running = machine.running  # the run continues while this draws
     if machine.pace == inf:
         return "down"
     if running is None or not running.members:

@@ -38,15 +38,15 @@ def estimated_problem(workflow: Workflow, cluster: Cluster, history: History | N
     follows the other kinds; without measurements the workflow's own estimates count, and if it has
     none, all tasks are equal. Measured links and result sizes are used too.
     """
-    said = workflow if workflow.durations or workflow.work.any() else _with_work(workflow)
+    sized = workflow if workflow.durations or workflow.work.any() else _with_work(workflow)
     if history is not None:
         cluster = with_measured_links(cluster, history)
     known = [] if history is None else history.durations()
-    problem = Problem.bind(with_measured_data(said, known), cluster)
+    problem = Problem.bind(with_measured_data(sized, known), cluster)
     if history is None or not known:
         return problem
     prior = problem.durations()
-    measured = _measured(said, cluster, history)
+    measured = _measured(sized, cluster, history)
     logs = np.full((len(workflow.kinds), cluster.p), np.nan)
     both = np.isfinite(measured) & np.isfinite(prior) & (prior > 0) & (measured > 0)
     for kind in range(len(workflow.kinds)):
@@ -157,12 +157,12 @@ class Recorder(Observer):
 
     Parameters
     ----------
-    said : workflow of each problem as the user gave it: its sizes are the keys of the history
+    workflows : workflow of each problem as the user gave it: its sizes are the keys of the history
     """
 
-    def __init__(self, history: History, said: Sequence[Workflow]) -> None:
+    def __init__(self, history: History, workflows: Sequence[Workflow]) -> None:
         self.history = history
-        self.said = list(said)
+        self.workflows = list(workflows)
         self._samples: list[Measurement] = []
         self._links: list[tuple[str, str, float, float]] = []
         self._bytes: dict[int, FloatArray] = {}
@@ -181,7 +181,7 @@ class Recorder(Observer):
             template = int(life.workload.template[job])
             w = life.problem(i).workflow
             if template not in self._bytes:
-                self._bytes[template] = incoming_bytes(self.said[template])
+                self._bytes[template] = incoming_bytes(self.workflows[template])
             output = event.data[k] if k < len(event.data) else 0.0
             work, data = float(w.work[task]), float(self._bytes[template][task])
             kind, device = w.kinds[w.kind[task]], cluster.kinds[event.device]
@@ -197,9 +197,9 @@ class Recorder(Observer):
         try:
             if self._samples or self._links:
                 self.history.add(self._samples, self._links)
-        except (sqlite3.Error, OSError) as error:  # the run is worth more than what it teaches
+        except (sqlite3.Error, OSError) as error:  # the run matters more than its measurements
             warnings.warn(
-                f"{self.history.path}: what this run measured could not be kept ({error})",
+                f"{self.history.path}: the measurements of this run could not be kept ({error})",
                 stacklevel=2,
             )
         self._samples, self._links = [], []

@@ -109,7 +109,7 @@ def _by_nvml() -> Iterator[FoundDevice]:
             memory = float(nvml.nvmlDeviceGetMemoryInfo(handle).total)
             name = model.decode() if isinstance(model, bytes) else str(model)
             yield FoundDevice(f"gpu{index}", name, name, memory, index=index)
-    except Exception:  # noqa: BLE001  # no driver, no device, no matter
+    except Exception:  # noqa: BLE001  # no driver or no device
         return
 
 

@@ -62,7 +62,7 @@ class ShadowedDecider:
         try:
             self.shadow.begin(life.workload, seed=self.seed)
             self._able = True
-        except Exception:  # noqa: BLE001  # the shadow must never matter
+        except Exception:  # noqa: BLE001  # the shadow must not affect the run
             self._able = False
 
     def arrived(self, life: LiveLifecycle, job: int, now: float) -> None:
@@ -78,11 +78,11 @@ class ShadowedDecider:
     def decide(self, life: LiveLifecycle, now: float) -> Decision | Block | None:
         """Return the decision of the decider; ask the shadow for the same view."""
         view = life.view(now)
-        said = self.decider.decide(life, now)
-        if isinstance(said, Decision):
-            other, gain = self._ask(view, said)
-            self._log.append((said, other, gain))
-        return said
+        decision = self.decider.decide(life, now)
+        if isinstance(decision, Decision):
+            other, gain = self._ask(view, decision)
+            self._log.append((decision, other, gain))
+        return decision
 
     def report(self) -> ShadowReport:
         """Return the comparison."""
@@ -99,7 +99,7 @@ class ShadowedDecider:
             gain=float(np.mean(gains)) if gains else 0.0,
         )
 
-    def _ask(self, view: View, said: Decision) -> tuple[object, float]:
+    def _ask(self, view: View, decision: Decision) -> tuple[object, float]:
         if not self._able:
             return RuntimeError("it did not begin"), float("nan")
         try:
@@ -108,9 +108,10 @@ class ShadowedDecider:
                 other.instance not in view.ready or not 0 <= other.device < len(view.pace)
             ):
                 return ValueError("nonsense"), float("nan")
-            same = isinstance(other, Decision) and other.instance == said.instance
+            same = isinstance(other, Decision) and other.instance == decision.instance
             gain = (
-                view.finish(said.instance, said.device) - view.finish(said.instance, other.device)
+                view.finish(decision.instance, decision.device)
+                - view.finish(decision.instance, other.device)
                 if same and other
                 else float("nan")
             )

@@ -99,7 +99,7 @@ class Driver:
         )
         self.instances = Instances(life, self.options, wanted=wanted, cancels=cancels)
         self._devices = range(self.workload.cluster.p)
-        self._sacrificed: set[int] = set()
+        self._ended_by_driver: set[int] = set()
         """Devices that the driver ended to cancel an order; no task is to blame for their loss."""
         self._early: list[int] = []
         """Jobs that arrived before `run`: those of a resumed run."""
@@ -242,7 +242,7 @@ class Driver:
         if sent is None:
             return  # the order was cancelled
         device, group = event.device, sent.group
-        self._sacrificed.discard(device)  # it is alive
+        self._ended_by_driver.discard(device)  # it is alive
         finish = self.dispatch.corrected_times(group, event, self.now)
         outcomes: dict[int, int] = {}
         if isinstance(event, Finished):
@@ -293,11 +293,14 @@ class Driver:
         # No task is to blame for a failure that a scenario scripts.
         for i in () if self.life.modelled else members:
             blame = self.instances.fault_of_loss(
-                i, event, overdue=bool(sent) and sent[0].overdue, ours=device in self._sacrificed
+                i,
+                event,
+                overdue=bool(sent) and sent[0].overdue,
+                ours=device in self._ended_by_driver,
             )
             if blame is not None:
                 self._blame(i, device, *blame, "", final=blame[0] == "killed")
-        self._sacrificed.discard(device)
+        self._ended_by_driver.discard(device)
         self._changed()
 
     def _added(self, event: DeviceAdded) -> None:
@@ -430,7 +433,7 @@ class Driver:
         for device, sent, ran in self.dispatch.strays():
             self.dispatch.release(sent, device)
             if ran and not self.life.modelled:
-                self._sacrificed.add(device)
+                self._ended_by_driver.add(device)
             self.backend.cancel(sent.order.number)
         for device in self._devices:
             self.dispatch.begin_next(device)

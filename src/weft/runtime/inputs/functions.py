@@ -40,7 +40,7 @@ def application_of(
     if isinstance(what, Workflow):
         if functions is None:
             raise InvalidInput(
-                f"workflow '{what.name}' says what to run, but not how: give functions={{task or "
+                f"workflow '{what.name}' has no functions: give functions={{task or "
                 "kind: function}}"
             )
         return from_functions(what, functions)

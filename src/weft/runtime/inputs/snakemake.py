@@ -80,7 +80,7 @@ def upward_ranks(
     before = {job: [p for p in dict.fromkeys(parents(job)) if p in known] for job in known}
     readers = Counter(p for ps in before.values() for p in ps)
     done = [job for job in known if not readers[job]]
-    for job in done:  # grows while it is read: readers before what they read
+    for job in done:  # grows during the loop; readers come before their inputs
         known[job] += seconds(job)
         for p in before[job]:
             known[p] = max(known[p], known[job])

@@ -129,9 +129,9 @@ class FairShareDecider(Observer):
             return None
         view = life.view(now)
         for job, ready in self._in_turn(life):
-            said = self._of_job(life, view, job, ready, room)
-            if said is not None:
-                return said
+            decision = self._of_job(life, view, job, ready, room)
+            if decision is not None:
+                return decision
         return None
 
     def finished(
@@ -168,12 +168,12 @@ class FairShareDecider(Observer):
         self, life: LiveLifecycle, view: View, job: int, ready: list[int], room: list[int]
     ) -> Decision | Block | None:
         for _ in range(min(TRIES, len(ready))):
-            said = self.policy.decide(replace(view, ready=frozen(np.array(ready, np.int64))))
-            if not isinstance(said, Decision) or int(said.instance) not in ready:
-                return said  # it waits, or is out of its mind: then it is replaced
-            instance, device = int(said.instance), int(said.device)
+            decision = self.policy.decide(replace(view, ready=frozen(np.array(ready, np.int64))))
+            if not isinstance(decision, Decision) or int(decision.instance) not in ready:
+                return decision  # it waits, or is invalid and will be replaced
+            instance, device = int(decision.instance), int(decision.device)
             if device in room or not 0 <= device < len(life.machines):
-                return said if self._affords(life, job, instance, device, view.now) else None
+                return decision if self._affords(life, job, instance, device, view.now) else None
             ready.remove(instance)
         return None
 
@@ -182,7 +182,7 @@ class FairShareDecider(Observer):
     ) -> bool:
         """Charge the application if its budget allows the task; return whether it does."""
         if life.refusal(instance, device) is not None:
-            return True  # nonsense: let the decider see it
+            return True  # invalid: `FallbackDecider` refuses it
         seconds = life.expected([instance], device)
         again = None if self.reservations is None else self.reservations.affords(job, seconds, now)
         if again is not None:

@@ -82,7 +82,7 @@ class WaitQueue(Generic[T]):
         """
         if not 0 < cost < float("inf"):
             raise InvalidInput(
-                f"the cost of what '{application}' submits is {cost}; it must be finite and above "
+                f"the cost of an item of '{application}' is {cost}; it must be finite and above "
                 "zero"
             )
         with self._changed:
@@ -94,7 +94,7 @@ class WaitQueue(Generic[T]):
                     "come again later"
                 )
             if self._closed:
-                raise QueueFull(f"the wait queue is closed; '{application}' comes too late")
+                raise QueueFull(f"the wait queue is closed; '{application}' cannot submit")
             line = self._lines.setdefault(application, {})
             if not line:
                 self.shares.join(application)

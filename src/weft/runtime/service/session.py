@@ -157,14 +157,14 @@ class ServiceSession(Observer):
         self._running.append(len(self._jobs))
         self._jobs.append(waiting)
         if self._recorder is not None:
-            self._recorder.said.append(waiting.item[0].workflow)
+            self._recorder.workflows.append(waiting.item[0].workflow)
         self._decider.applications.append(waiting.application)
 
     def _add(self, driver: Driver, waiting: Waiting[Submission]) -> bool:
         """Start a submission; its future gets the error if that fails."""
         (app, future), known = waiting.item, driver.workload
         try:
-            # With the links as they were when the period began: all jobs are on the same cluster.
+            # With the links as they were when the session began: all jobs are on the same cluster.
             problem = replace(self._problem(waiting, known.cluster), cluster=known.cluster)
             workload = replace(
                 known,
@@ -176,7 +176,7 @@ class ServiceSession(Observer):
             )
             self._join(waiting)
             driver.add(workload, app.calls, wanted=[known.instances + t for t in app.wanted])
-        except Exception as error:  # noqa: BLE001  # whatever is wrong with it
+        except Exception as error:  # noqa: BLE001  # its future gets any error
             future.set_exception(error)
             if len(self._jobs) > driver.workload.jobs:
                 self._leave()
@@ -189,7 +189,7 @@ class ServiceSession(Observer):
         self._running.pop()
         self._decider.applications.pop()
         if self._recorder is not None:
-            self._recorder.said.pop()
+            self._recorder.workflows.pop()
         if self.config.reservations is not None:
             self.config.reservations.applications.pop()
 
@@ -212,7 +212,7 @@ class ServiceSession(Observer):
         for t in wanted:
             self.backend.forget(first + t)
         if self._recorder is not None:
-            self._recorder.ended(driver.life, driver.now)  # what was learned is there for the next
+            self._recorder.ended(driver.life, driver.now)  # for the estimates of the next
 
     def _on(self, cluster: Cluster) -> Workload:
         """Return the workload on more devices."""

@@ -289,7 +289,7 @@ class Reporter(SchedulerPlugin):  # type: ignore[misc]  # Dask is not typed ever
         else:
             message |= {
                 "word": "erred",
-                "text": str(facts.get("exception_text") or "its workers died again and again"),
+                "text": str(facts.get("exception_text") or "its workers died repeatedly"),
             }
             message["traceback"] = str(facts.get("traceback_text") or "")
         self.scheduler.log_event(self.run, message)
@@ -389,7 +389,7 @@ def serve(name: str, scheduler: str, scratch: str, memory: int) -> None:
             await worker.finished()
 
     asyncio.run(live())
-    os._exit(0)  # whatever threads a task left behind
+    os._exit(0)  # regardless of threads of tasks
 
 
 def _end_with_parent() -> None:

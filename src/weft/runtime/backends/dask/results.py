@@ -79,7 +79,7 @@ class Results:
         async def bring() -> None:
             try:
                 found.append(await gathered)
-            except Exception as error:  # noqa: BLE001  # raised below, where it is of use
+            except Exception as error:  # noqa: BLE001  # raised below, in the waiting thread
                 found.append(error)
             done.set()
 

@@ -89,11 +89,11 @@ def lines_of(site: WorkerSite, first: int) -> list[DeviceThread]:
     return [DeviceThread(name, site) for name in names]
 
 
-def kinds_of(sites: Sequence[WorkerSite], said: Mapping[str, str]) -> dict[str, str]:
+def kinds_of(sites: Sequence[WorkerSite], given: Mapping[str, str]) -> dict[str, str]:
     """Return the kind of each worker: as given, or the same for all of one host."""
     hosts = dict.fromkeys(site.host for site in sites)
     return {
-        site.name: said.get(site.name, "cpu" if len(hosts) == 1 else site.host) for site in sites
+        site.name: given.get(site.name, "cpu" if len(hosts) == 1 else site.host) for site in sites
     }
 
 
@@ -134,8 +134,11 @@ class WorkerRegistry:
         self.lines: list[DeviceThread] = []
         for site in self.sites:
             self.lines.extend(lines_of(site, len(self.lines)))
-        self._said = {**{name: spec.kind for name, spec in self._specs.items()}, **(kinds or {})}
-        self._kinds = kinds_of(self.sites, self._said)
+        self._given_kinds = {
+            **{name: spec.kind for name, spec in self._specs.items()},
+            **(kinds or {}),
+        }
+        self._kinds = kinds_of(self.sites, self._given_kinds)
         self.cluster = self._cluster()
         self.begin_run(queue.SimpleQueue(), list)
 
@@ -209,10 +212,10 @@ class WorkerRegistry:
         """Register a new worker; its threads are devices behind the others."""
         site = site_of(facts)
         site.up = False  # until the handshake
-        while any(site.name == other.name for other in self.sites):  # another has taken its place
+        while any(site.name == other.name for other in self.sites):  # another took its place
             site.name += "+"
         alike = [self._kinds[other.name] for other in self.sites if other.host == site.host]
-        self._kinds[site.name] = self._said.get(site.name, alike[0] if alike else site.host)
+        self._kinds[site.name] = self._given_kinds.get(site.name, alike[0] if alike else site.host)
         self.sites.append(site)
         self.lines.extend(lines_of(site, len(self.lines)))
         self.cluster = self._cluster()
@@ -336,7 +339,7 @@ class WorkerRegistry:
                 came = time.perf_counter()
                 rounds.append((came - sent, shown - (sent + came) / 2))
         except (OSError, ValueError, KeyError, TimeoutError):
-            return  # gone again; the scheduler says so
+            return  # lost again; the scheduler reports it
         spread, offset = min(rounds)
         # Processes of one machine share a clock; smaller differences are round-trip noise.
         clock = 0.0 if abs(offset) <= spread else offset

@@ -109,7 +109,7 @@ class LocalBackend:
         """Return the seconds since `begin`; all processes share this clock."""
         return time.perf_counter() - self._origin
 
-    def submit(self, order: Order, device: int, priority: float) -> None:  # noqa: ARG002  # orders come in the order they shall run
+    def submit(self, order: Order, device: int, priority: float) -> None:  # noqa: ARG002  # orders come in execution order
         """Queue an order; it is sent by the next `wait`."""
         w = self._worker(device)
         instance = order.members[0]
@@ -287,7 +287,7 @@ class LocalBackend:
         found = self._poll.poll(None if seconds == inf else ceil(1000.0 * seconds))
         heard = [
             (self._at[file], file, what) for file, what in found
-        ]  # before any of them is replaced, its numbers taken by another
+        ]  # before a replacement reuses file descriptors
         for w, file, what in heard:
             if w.ended:
                 continue

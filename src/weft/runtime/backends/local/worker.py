@@ -121,7 +121,7 @@ def _serve(box: MessagePipe) -> None:
     poll = select.poll()
     poll.register(box.fd, select.POLLIN)
     while True:
-        if not inbox or poll.poll(0):  # before every order, to see whether it was taken back
+        if not inbox or poll.poll(0):  # before every order, as it may be cancelled
             for message in box.take():
                 if message.startswith(DROP):
                     dropped.add(int(message[len(DROP) :]))
@@ -181,20 +181,20 @@ def attempt(
         value = call()
         return (*_split(value), None) if chooses else ((), value, None)
     except BaseException as error:  # noqa: BLE001  # sys.exit() in a task is a failure like any other
-        return (), None, (_said(error), _users_traceback(error))
+        return (), None, (_error_text(error), _users_traceback(error))
 
 
 def cannot_be_pickled(value: Any, error: BaseException) -> str:
     """Return the error text for a result that cannot be pickled."""
-    return f"its result, a {type(value).__name__}, cannot be pickled: {_said(error)}"
+    return f"its result, a {type(value).__name__}, cannot be pickled: {_error_text(error)}"
 
 
 def loaded(data: bytes) -> Callable[..., Any] | str:
     """Unpickle a function; return the error as text if that fails."""
     try:
         function: Callable[..., Any] = pickle.loads(data)
-    except BaseException as error:  # noqa: BLE001  # its module is run by that
-        return _said(error)
+    except BaseException as error:  # noqa: BLE001  # this runs its module
+        return _error_text(error)
     return function
 
 
@@ -233,9 +233,9 @@ def fill(value: Any, inputs: list[Any]) -> Any:
 
 def _split(value: Any) -> tuple[tuple[Any, ...], Any]:
     """Return the branches that a function named, and its value."""
-    said = value.branch if isinstance(value, Chosen) else value
+    named = value.branch if isinstance(value, Chosen) else value
     rest = value.value if isinstance(value, Chosen) else value
-    words = tuple(said) if isinstance(said, tuple | list) else (said,)
+    words = tuple(named) if isinstance(named, tuple | list) else (named,)
     plain = tuple(
         int(w)
         if isinstance(w, bool) or hasattr(w, "__index__")
@@ -253,7 +253,7 @@ def _failure(run: TaskRun, begin: float, fault: str, text: str, trace: str) -> b
     )
 
 
-def _said(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 

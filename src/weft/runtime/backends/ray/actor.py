@@ -131,7 +131,7 @@ class DeviceActor:
         if number in self.dropped:
             return ("dropped", begin, begin), GONE
         if GONE in inputs:
-            return _failure(begin, "raised", "what it needs came to nothing", "")
+            return _failure(begin, "raised", "a task that it needs failed", "")
         if data is not None:
             self.functions[function] = loaded(data)
         known = self.functions[function]

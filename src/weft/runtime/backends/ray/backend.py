@@ -145,7 +145,7 @@ class RayBackend:
         """Seconds since `begin`."""
         return time.perf_counter() - self._origin
 
-    def submit(self, order: Order, device: int, priority: float) -> None:  # noqa: ARG002  # orders come in the order they shall run
+    def submit(self, order: Order, device: int, priority: float) -> None:  # noqa: ARG002  # orders come in execution order
         """Call the actor; its calls run in the order they are made."""
         self._call(
             order, device, [None if i is None else self._results[i] for i in order.inputs[0]]
@@ -171,7 +171,7 @@ class RayBackend:
                 break
             watched = {ref: slot for slot in slots for ref in slot.awaited}
             found, _ = self._ray.wait(list(watched), num_returns=1, timeout=timeout)
-            if found and len(watched) > 2:  # what else there is, the reports before the deaths
+            if found and len(watched) > 2:  # all other references, reports before deaths
                 found, _ = self._ray.wait(list(watched), num_returns=len(watched), timeout=0)
             for ref in found:
                 self._receive(watched[ref], ref)
@@ -231,7 +231,7 @@ class RayBackend:
         self._orders.clear()
         self._session.close()
 
-    def run_plan(self, rows: Sequence[PlanRow], on_finish: OnFinish, *, fixed: bool) -> None:  # noqa: ARG002  # no device is ever new
+    def run_plan(self, rows: Sequence[PlanRow], on_finish: OnFinish, *, fixed: bool) -> None:  # noqa: ARG002  # devices never join
         """Make the calls of a plan ahead of their inputs; Ray passes results between actors.
 
         The driver does the rest if a task fails or an actor is lost.
@@ -272,7 +272,7 @@ class RayBackend:
         new = number not in slot.loaded_functions
         slot.loaded_functions.add(number)
         arguments = self._calls.arguments(order.members[0])
-        at = self.clock()  # before the call: it may have run by the time this process goes on
+        at = self.clock()  # before the call: it may have run before this process continues
         report, value = slot.perform.remote(
             order.number,
             number,
@@ -372,7 +372,7 @@ class RayBackend:
                 and self._slots[slot.device] is slot
                 and self._ray.wait([slot.orders[0].report], timeout=0)[0]
             ):
-                self._collect(slot)  # what it finished before it died
+                self._collect(slot)  # orders that ended before its death
             if self._slots[slot.device] is slot:
                 self._replace_dead(slot, slot.watch)
         elif not slot.ready:
@@ -390,9 +390,7 @@ class RayBackend:
                 word, begin, end, *rest = self._ray.get(sent.report)
             except self._dead:
                 raise
-            except (
-                self._ray.exceptions.RayError
-            ) as error:  # what the actor was given could not be had
+            except self._ray.exceptions.RayError as error:  # an input of the call was lost
                 now = time.perf_counter() - slot.offset
                 word, begin, end, rest = (
                     "failed",
@@ -454,7 +452,7 @@ class RayBackend:
         text = "its process was ended" if slot.ended else _cause(error)
         if slot.ready:
             self._events.append(DeviceLost(slot.device, self.clock(), text))
-        self._end(slot)  # one that Ray cannot reach may still live
+        self._end(slot)  # an unreachable actor may still be alive
         self._starts[slot.device] = 0 if slot.ready else self._starts[slot.device] + 1
         if self._starts[slot.device] >= MAX_STARTS:
             raise WeftError(
@@ -470,10 +468,10 @@ class RayBackend:
 
 
 def _cause(error: BaseException) -> str:
-    said = str(error)
-    if type(error).__name__ == "OutOfMemoryError" or "low on memory" in said:
+    text = str(error)
+    if type(error).__name__ == "OutOfMemoryError" or "low on memory" in text:
         return "Ray ended its process: its node ran low on memory"
-    if "node" in said and "died" in said and "worker process has died" not in said:
+    if "node" in text and "died" in text and "worker process has died" not in text:
         return "the node of Ray it ran on is gone"
     return (
         "its process ended itself or was killed; Ray does not report which (often: out of memory)"

@@ -63,7 +63,7 @@ Devices = int | Sequence[RayDevice | LocalDevice] | None
 def import_ray() -> Any:
     """Import Ray, or say how to install it."""
     try:
-        with environment(QUIET):  # one of them is read when it is imported
+        with environment(QUIET):  # the import reads one of them
             return importlib.import_module("ray")
     except ImportError:
         raise MissingExtra("ray", "ray") from None
@@ -168,7 +168,7 @@ def _start(ray: Any, specs: Sequence[RayDevice], processors: int | None) -> None
         for name, amount in spec.resources.items():
             custom[name] = custom.get(name, 0.0) + amount
     with environment({**QUIET, **ONE_THREAD}):
-        constants.ENABLE_RAY_CLUSTER = False  # type: ignore[attr-defined]  # read at its import, which may be long past
+        constants.ENABLE_RAY_CLUSTER = False  # type: ignore[attr-defined]  # read at import, possibly earlier
         try:
             ray.init(
                 address="local",

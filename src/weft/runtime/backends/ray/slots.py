@@ -99,7 +99,7 @@ class TransferEstimator:
         known = [self._made[i] for i in inputs if i is not None and i in self._made]
         due = max([since, *(finish for *_, finish in known)])
         if free_at > due:
-            return ()  # inputs came while it did something else
+            return ()  # inputs arrived while it was busy
         moved = [(size, source) for source, size, _ in known if source != device]
         gap = start - due
         if not moved:
