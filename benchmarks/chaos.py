@@ -1,4 +1,4 @@
-"""Workers and drivers killed at random: every run must end with the right result or a clear error, and leave nothing behind.
+"""Workers and drivers killed at random: right results or a clear error, and nothing left.
 
 python benchmarks/chaos.py --runs 50 --tasks 200 --drivers 5
 python benchmarks/chaos.py --backend dask --runs 5
@@ -139,7 +139,8 @@ import weft
 from chaos import graph
 
 if __name__ == "__main__":
-    trace = weft.run(graph({tasks}, {seed}, {marks!r})[0], devices=2, history=False, run_id="chaos", folder={folder!r})
+    options = dict(devices=2, history=False, run_id="chaos", folder={folder!r})
+    trace = weft.run(graph({tasks}, {seed}, {marks!r})[0], **options)
     print(list(trace.results.values()))
 """
 
@@ -193,7 +194,7 @@ def kill_drivers(runs: int, tasks: int) -> dict[str, object]:
 
 
 def _numbers(lines: object) -> list[dict[str, object]]:
-    """Promises are numbered in the order of need; the tasks of a graph are handed over in order, so both are the same."""
+    """Promises are numbered in the order of need, which is the order of the tasks."""
     return [{"number": line["instance"]} for line in lines if line.get("event") == "finished"]  # type: ignore[union-attr, attr-defined]
 
 

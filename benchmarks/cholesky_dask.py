@@ -1,7 +1,8 @@
-"""A tiled Cholesky on Dask: Dask's own scheduling beside weft's, on the same cluster of two workers that differ.
+"""A tiled Cholesky on two different Dask workers: Dask's own scheduling beside weft's.
 
-The workers are processes of this machine with one thread each; tasks do the kernels their worker is bad at several times over. Dask's own
-way: the whole graph at once, tasks given futures of what they read, placed (and stolen) by Dask.
+The workers are processes of this machine with one thread each; tasks do the kernels their worker is
+bad at several times over. Dask's own way: the whole graph at once, tasks given futures of what they
+read, placed (and stolen) by Dask.
 
 python benchmarks/cholesky_dask.py --rounds 3
 python benchmarks/cholesky_dask.py --devices uniform
@@ -117,7 +118,7 @@ def main() -> None:
         ),
         "weft, HEFT, after one run": (planned, None),
         "the same, task by task": (planned, False),
-        "the same, may plan anew": ({**planned, "adapt": True}, None),
+        "the same, may plan again": ({**planned, "adapt": True}, None),
         "weft, adaptive (rank-eft)": (
             {"what": app, "policy": "rank-eft", "history": history},
             None,
@@ -159,7 +160,8 @@ def main() -> None:
         args.devices
     ]
     print(
-        f"Cholesky on Dask, {app.workflow.n} tasks, tiles of {args.size}, 2 workers, {what}, {args.rounds} rounds; results checked\n"
+        f"Cholesky on Dask, {app.workflow.n} tasks, tiles of {args.size}, 2 workers, {what}, "
+        f"{args.rounds} rounds; results checked\n"
     )
     print(
         table_text(

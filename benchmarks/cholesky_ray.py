@@ -1,7 +1,8 @@
-"""A tiled Cholesky on Ray: Ray's own scheduling beside weft's, on the same Ray of two nodes that differ.
+"""A tiled Cholesky on two different Ray nodes: Ray's own scheduling beside weft's.
 
-The nodes are on this machine, with one processor each; tasks do the kernels their node is bad at several times over. Ray's own way: one
-remote task for each kernel, given references to what it reads, placed by Ray on whichever node has its processor free.
+The nodes are on this machine, with one processor each; tasks do the kernels their node is bad at
+several times over. Ray's own way: one remote task for each kernel, given references to what it
+reads, placed by Ray on whichever node has its processor free.
 
 python benchmarks/cholesky_ray.py --rounds 3
 python benchmarks/cholesky_ray.py --devices uniform
@@ -105,7 +106,7 @@ def main() -> None:
         },
         "weft, HEFT, after one run": planned,
         "the same, task by task": {**planned, "whole": False},
-        "the same, may plan anew": {**planned, "adapt": True},
+        "the same, may plan again": {**planned, "adapt": True},
         "weft, adaptive (rank-eft)": {"what": app, "policy": "rank-eft", "history": history},
     }
     own = "Ray's own scheduling"
@@ -151,7 +152,8 @@ def main() -> None:
         args.devices
     ]
     print(
-        f"Cholesky on Ray, {app.workflow.n} tasks, tiles of {args.size}, 2 nodes, {what}, {args.rounds} rounds; results checked\n"
+        f"Cholesky on Ray, {app.workflow.n} tasks, tiles of {args.size}, 2 nodes, {what}, "
+        f"{args.rounds} rounds; results checked\n"
     )
     print(
         table_text(

@@ -1,6 +1,9 @@
-"""What a task costs when it does nothing: weft's backends beside concurrent.futures, Dask and Ray; same functions, two processes each.
+"""The overhead per empty task: weft's backends, concurrent.futures, Dask and Ray.
 
-Rows are printed as they are measured. Dask and Ray take milliseconds a task, so they get fewer tasks.
+All of them use the same functions and two processes.
+
+Rows are printed as they are measured. Dask and Ray take milliseconds a task, so they get fewer
+tasks.
 
 python benchmarks/run_overhead.py --tasks 10000 --remote-tasks 2000
 python benchmarks/run_overhead.py --only local
@@ -86,7 +89,7 @@ def _as_tasks(task: Any, workflow: weft.Workflow) -> list[Any]:
 
 
 def on_dask(n: int, measured: Callable[[str, str, object], None]) -> None:
-    """weft on Dask, task by task and as one graph, and Dask by itself on the same workers: futures, and the whole graph."""
+    """Measure weft on Dask by task and as one graph, and Dask itself by future and as a graph."""
     with import_module("weft.runtime.backends.dask.backend").DaskBackend(2) as backend:
         options = {"functions": {"task": nothing}, "backend": backend, "history": False}
         for whole in (False, True):

@@ -1,7 +1,8 @@
-"""`snakemake --scheduler weft`: of the jobs that can run, those with the longest way to the end of the workflow go first.
+"""`snakemake --scheduler weft`: jobs with the longest path to the end go first.
 
-How long the jobs of a rule take is learned from Snakemake's own records (`.snakemake/metadata`): its scheduler interface does not tell when
-a job began or ended. Until something is known, Snakemake's greedy scheduler decides.
+The durations of rules come from Snakemake's own records (`.snakemake/metadata`), as its scheduler
+interface does not report when a job began or ended. Until there are durations, Snakemake's greedy
+scheduler decides.
 """
 
 # Annotations are not postponed here: Snakemake reads the types of settings from them.
@@ -23,25 +24,27 @@ __all__ = ["Scheduler", "SchedulerSettings"]
 
 @dataclass
 class SchedulerSettings(SchedulerSettingsBase):  # type: ignore[misc]  # of a package without types
-    """What can be set on the command line."""
+    """Settings of the command line."""
 
     history: str | None = field(
         default=None,
         metadata={
-            "help": "File of weft's history. Default: that of weft itself ($WEFT_HISTORY, or the user's data folder).",
+            "help": "File of weft's history. Default: that of weft itself ($WEFT_HISTORY, or the "
+            "user's data folder).",
             "type": str,
         },
     )
     learn_nothing: bool = field(
         default=False,
         metadata={
-            "help": "Do not add the durations of finished jobs to the history; only use what it has."
+            "help": "Do not add the durations of finished jobs to the history; only use what it "
+            "has."
         },
     )
 
 
 class Scheduler(SchedulerBase):  # type: ignore[misc]
-    """Selects by priority, then by upward rank, whatever fits."""
+    """Selects jobs by priority, then by upward rank, if they fit."""
 
     def __post_init__(self) -> None:
         settings = (
@@ -56,7 +59,7 @@ class Scheduler(SchedulerBase):  # type: ignore[misc]
         self.seconds = seconds_by_rule(self.history)
 
     def learn(self) -> None:
-        """Add what Snakemake has finished to the history; a run is not lost by a history that cannot be written."""
+        """Add finished jobs to the history; a failure to write only warns."""
         try:
             learn(self.folder, self.history)
         except Exception as error:  # noqa: BLE001
@@ -65,7 +68,7 @@ class Scheduler(SchedulerBase):  # type: ignore[misc]
             )
 
     def dag_updated(self) -> None:
-        """Ranks are of another graph now."""
+        """Drop the ranks of the old graph."""
         self.ranks = {}
 
     def select_jobs(
@@ -75,7 +78,7 @@ class Scheduler(SchedulerBase):  # type: ignore[misc]
         available_resources: Mapping[str, int | str],
         input_sizes: Mapping[Any, int],  # noqa: ARG002
     ) -> list[Any] | None:
-        """Jobs to start now; None leaves it to Snakemake's greedy scheduler."""
+        """Return the jobs to start; None leaves the choice to Snakemake's greedy scheduler."""
         if not self.seconds:
             return None
         singles = {job: _singles(job) for job in selectable_jobs}
@@ -103,7 +106,7 @@ class Scheduler(SchedulerBase):  # type: ignore[misc]
 
 
 def _singles(job: Any) -> list[Any]:
-    """The jobs of a group; the interface has a method there, Snakemake a property."""
+    """Return the jobs of a group (a method in the interface, a property in Snakemake)."""
     jobs = getattr(job, "jobs", [job])
     return list(jobs() if callable(jobs) else jobs)
 
@@ -113,5 +116,5 @@ def _rule(job: Any) -> str | None:
 
 
 def _label(members: Sequence[Any]) -> str:
-    """A total order of jobs: Snakemake hands over a set."""
+    """Return a label for a total order: Snakemake gives a set."""
     return min((" ".join(map(str, job.output)) for job in members), default="")

@@ -1,4 +1,4 @@
-"""The driver on the fake backend with a script: retries, timeouts, lost devices, new plans, budgets. Every time is exact."""
+"""The driver on a scripted fake backend: retries, timeouts, lost devices, plans, budgets."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def drive(
     workload,
     *,
     scenario=None,
-    guide=None,
+    decider=None,
     modelled=False,
     drift=None,
     reservations=None,
     faults=None,
     hangs=(),
-    **terms,
+    **options,
 ):
     backend = FakeBackend(workload.cluster, scenario, modelled=modelled, faults=faults, hangs=hangs)
     backend.begin(workload, None)
@@ -44,8 +44,8 @@ def drive(
     driver = Driver(
         life,
         backend,
-        guide or greedy(),
-        terms=RunOptions(**terms),
+        decider or greedy(),
+        options=RunOptions(**options),
         drift=drift,
         reservations=reservations,
     )
@@ -83,13 +83,13 @@ def test_other_tasks_run_while_one_backs_off():
     assert trace.start.tolist() == [0.0, 1.0, 6.0]
 
 
-@pytest.mark.parametrize("guide", [greedy, heft], ids=["policy", "plan"])
-def test_what_depends_on_a_failure_is_called_off_and_the_rest_goes_on(guide):
+@pytest.mark.parametrize("decider", [greedy, heft], ids=["policy", "plan"])
+def test_what_depends_on_a_failure_is_called_off_and_the_rest_goes_on(decider):
     # 0 -> 1 -> 2 and 3, all one second on one device; 0 always fails.
     workload = Workload.of(Problem.from_arrays(np.ones((4, 1)), [[0, 1], [1, 2]]))
     driver, trace, _ = drive(
         workload,
-        guide=guide(),
+        decider=decider(),
         faults={0: ["raised"] * 9},
         retries=1,
         backoff=0.25,
@@ -120,7 +120,7 @@ def test_a_task_that_hangs_meets_its_limit_and_others_do_not():
     backend.cancel = calls.append
     backend.begin(workload, None)
     driver = Driver(
-        LiveLifecycle(workload), backend, greedy(), terms=RunOptions(timeout={"t0": 3.0})
+        LiveLifecycle(workload), backend, greedy(), options=RunOptions(timeout={"t0": 3.0})
     )
     with pytest.raises(Stuck):
         driver.run()  # this backend only takes notes
@@ -162,7 +162,8 @@ def test_terms_that_make_no_sense_are_refused():
 
 
 def test_a_batch_that_lost_a_member_reports_on_the_others():
-    # Two jobs of one task with a choice, in one batch of 2 s; the first job is called off at 1. The branch of the other is its own.
+    # Two jobs of one task with a choice, in one batch of 2 s; the first job is called off at 1. The
+    # branch of the other is its own.
     b = weft.WorkflowBuilder()
     b.task("choose", work=2.0)
     b.choice("choose", {"left": 0.5, "right": 0.5})
@@ -186,15 +187,15 @@ def test_a_batch_that_lost_a_member_reports_on_the_others():
 @given(problems(min_tasks=1), st.sampled_from(["heft", "cpop", "min-min", "round-robin"]))
 def test_a_plan_runs_as_planned_when_nothing_happens(problem, name):
     made = weft.plan(problem, name)
-    guide = PlanDecider(PLANNERS.create(name))
+    decider = PlanDecider(PLANNERS.create(name))
     workload = Workload.of(problem)
     backend = FakeBackend(problem.cluster)
     backend.begin(workload, None)
-    driver = Driver(LiveLifecycle(workload, modelled=True), backend, guide)
+    driver = Driver(LiveLifecycle(workload, modelled=True), backend, decider)
     driver.run()
     trace = driver.trace()
     order = np.argsort(trace.task)
-    assert guide.plans == 1
+    assert decider.plans == 1
     assert weft.check(problem, trace) == []
     np.testing.assert_array_equal(trace.device[order], made.schedule.device)
     assert (
@@ -205,10 +206,10 @@ def test_a_plan_runs_as_planned_when_nothing_happens(problem, name):
 def test_a_lost_device_makes_a_new_plan():
     # Four tasks of 2 s on two devices, two each; device 1 fails at 1 and never comes back.
     workload = independent([2.0] * 4, devices=2)
-    guide = heft(ahead=1)
+    decider = heft(ahead=1)
     scenario = Scenario.of(workload, changes=[(1.0, 1, inf)])
-    driver, trace, _ = drive(workload, scenario=scenario, guide=guide)
-    assert guide.plans > 1
+    driver, trace, _ = drive(workload, scenario=scenario, decider=decider)
+    assert decider.plans > 1
     done = trace.status == DONE
     assert (trace.device[done] == 0).all()
     assert trace.makespan == 8.0
@@ -216,14 +217,16 @@ def test_a_lost_device_makes_a_new_plan():
 
 
 def test_a_device_that_comes_up_makes_a_new_plan():
-    # Device 1 is down at first and comes at 1, when device 0 is busy until 4: two of the three that are left go to device 1, 1 to 3 and
-    # 3 to 5, one to device 0, 4 to 6. A plan that forgot what runs would give two to device 0, until 8.
+    # Device 1 is down at first and comes at 1, when device 0 is busy until 4: two of the three that
+    # are left go to device 1, 1 to 3 and
+    # 3 to 5, one to device 0, 4 to 6. A plan that forgot what runs would give two to device 0,
+    # until 8.
     workload = independent([4.0, 2.0, 2.0, 2.0], devices=2)
-    guide = heft(ahead=1)
+    decider = heft(ahead=1)
     trace = drive(
         workload,
         scenario=Scenario.of(workload, changes=[(0.0, 1, inf), (1.0, 1, 1.0)]),
-        guide=guide,
+        decider=decider,
     )[1]
     assert trace.makespan == 6.0
     assert sorted(trace.device.tolist()) == [0, 0, 1, 1]
@@ -265,7 +268,7 @@ def test_a_device_nobody_knew_of_is_used(make):
         LiveLifecycle(workload),
         backend,
         watched,
-        terms=RunOptions(window=1),
+        options=RunOptions(window=1),
         drift=DriftDetector(workload),
         grown=on,
     )
@@ -273,7 +276,7 @@ def test_a_device_nobody_knew_of_is_used(make):
     trace = driver.trace()
     assert trace.workload.cluster.p == 2
     assert weft.check(trace.workload, trace, timing=False) == []
-    if isinstance(watched.guide, PlanDecider):
+    if isinstance(watched.decider, PlanDecider):
         assert (
             trace.makespan == 6.0
         )  # a rule has committed all four to the first device before the second came
@@ -293,17 +296,19 @@ def test_a_device_nobody_knew_of_is_left_alone_where_nothing_can_grow():
 
 
 def test_estimates_that_were_wrong_are_corrected_and_planned_anew():
-    # Estimated: device 1 twice as fast. In truth it takes ten times as long, so nearly everything must move to device 0.
+    # Estimated: device 1 twice as fast. In truth it takes ten times as long, so nearly everything
+    # must move to device 0.
     workload = Workload.of(Problem.from_arrays(np.tile([2.0, 1.0], (30, 1))))
     scenario = Scenario.of(workload, bias=np.array([[1.0, 10.0]]))
-    fixed = drive(workload, scenario=scenario, guide=heft(ahead=1, replan=False))[1]
-    guide = heft(ahead=1)
+    fixed = drive(workload, scenario=scenario, decider=heft(ahead=1, replan=False))[1]
+    decider = heft(ahead=1)
     adapted = drive(
-        workload, scenario=scenario, guide=guide, drift=DriftDetector(workload, least=2)
+        workload, scenario=scenario, decider=decider, drift=DriftDetector(workload, least=2)
     )[1]
     assert fixed.makespan == 200.0  # HEFT gives 20 tasks to device 1, of 10 s each
-    assert guide.plans > 1
-    # Two tasks of 10 s are enough to learn it, up to three more are under way: 60 s at most, against 30 * 2 = 60 on device 0 alone.
+    assert decider.plans > 1
+    # Two tasks of 10 s are enough to learn it, up to three more are under way: 60 s at most,
+    # against 30 * 2 = 60 on device 0 alone.
     assert adapted.makespan <= 60.0
     assert (
         adapted.workload.problems[0].durations() == [2.0, 1.0]
@@ -311,7 +316,8 @@ def test_estimates_that_were_wrong_are_corrected_and_planned_anew():
 
 
 def test_what_is_left_knows_where_results_are():
-    # 0 -> 1, 0 -> 2: 0 is done on device 1, 1 runs there; 2 is left. Edge data 4 bytes at 1 a second.
+    # 0 -> 1, 0 -> 2: 0 is done on device 1, 1 runs there; 2 is left. Edge data 4 bytes at 1 a
+    # second.
     problem = Problem.from_arrays(
         [[9.0, 3.0], [9.0, 5.0], [2.0, 2.0]], [[0, 1], [0, 2]], [4.0, 4.0]
     )
@@ -348,21 +354,24 @@ def budgeted(seconds, budget, *, modelled=True):
 
 @pytest.mark.parametrize("modelled", [True, False])
 def test_posterior_enforcement_carries_the_overdraft(modelled):
-    # Budget 2 every 10. 0: 2 > 0, runs to 3, leaves -1. At 10: min(2, -1 + 2) = 1 > 0, runs to 13, leaves -2. At 20: 0, not above zero.
+    # Budget 2 every 10. 0: 2 > 0, runs to 3, leaves -1. At 10: min(2, -1 + 2) = 1 > 0, runs to 13,
+    # leaves -2. At 20: 0, not above zero.
     # At 30: 2, runs.
     trace = budgeted([3.0] * 3, Budget(2.0, 10.0), modelled=modelled)
     assert trace.start.tolist() == [0.0, 10.0, 30.0]
 
 
 def test_apriori_enforcement_asks_for_the_predicted_cost():
-    # Budget 5 every 10, tasks of 3: one fits (5 >= 3), then 2 < 3 until 10: min(5, 2 + 5) = 5. So one a period.
+    # Budget 5 every 10, tasks of 3: one fits (5 >= 3), then 2 < 3 until 10: min(5, 2 + 5) = 5. So
+    # one a period.
     assert budgeted([3.0] * 3, Budget(5.0, 10.0, "apriori")).start.tolist() == [0.0, 10.0, 20.0]
     # Posterior lets the second start with 2 left; at 10 there is min(5, -1 + 5) = 4.
     assert budgeted([3.0] * 3, Budget(5.0, 10.0)).start.tolist() == [0.0, 3.0, 10.0]
 
 
 def test_a_task_dearer_than_its_whole_budget_starts_with_a_full_one():
-    # 6 > 5, but the budget is full: it runs and leaves -1. At 10: 4, not full and not enough. At 20: 5, full.
+    # 6 > 5, but the budget is full: it runs and leaves -1. At 10: 4, not full and not enough. At
+    # 20: 5, full.
     assert budgeted([6.0] * 2, Budget(5.0, 10.0, "apriori")).start.tolist() == [0.0, 20.0]
 
 
@@ -370,14 +379,16 @@ def test_a_budget_binds_its_own_application_only():
     workload = independent([1.0, 1.0], jobs=2)
     book = Reservations(["poor", "rich"], {"poor": Budget(1.0, 100.0)})
     trace = drive(workload, reservations=book, modelled=True)[1]
-    # One queue on one device: what waits for its budget holds up those behind it, as in TimeGraph's queue of a device.
+    # One queue on one device: what waits for its budget holds up those behind it, as in TimeGraph's
+    # queue of a device.
     assert trace.job.tolist().count(1) == 2
     assert trace.makespan == pytest.approx(103.0)
     assert book.left("poor", 103.0) == 0.0
 
 
 def test_what_a_device_is_sent_ahead_must_fit_its_memory():
-    # Four tasks of 1 s that need 3, 3, 3 and 1 bytes, on a device with 6: two of 3 fit, the third not before the first has ended.
+    # Four tasks of 1 s that need 3, 3, 3 and 1 bytes, on a device with 6: two of 3 fit, the third
+    # not before the first has ended.
     problem = Problem.from_arrays(np.ones((4, 1)), memory=[3.0, 3.0, 3.0, 1.0])
     space = Space(memory=[6.0], slots=[3])
     _, trace, backend = drive(
@@ -418,11 +429,12 @@ def test_a_stopped_run_says_what_failed(tmp_path):
     backend = FakeBackend(cluster, modelled=False, faults={0: ["raised"]})
     with pytest.raises(
         TaskFailed,
-        match="task 'a' failed on device 'd0': scripted: raised; inputs: none; nothing depends on it",
+        match="task 'a' failed on device 'd0': scripted: raised; "
+        "inputs: none; nothing depends on it",
     ) as caught:
         weft.run(b.build(), functions={"a": print}, backend=backend, history=False)
     assert caught.value.trace.status.tolist() == [LOST]
 
 
-def test_policy_guides_keep_their_name():
+def test_policy_deciders_keep_their_name():
     assert PolicyDecider(weft.policies.POLICIES.create("fifo")).name == "fifo"

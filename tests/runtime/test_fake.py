@@ -11,32 +11,33 @@ from tests.support.strategies import futures
 from weft.errors import Stuck
 from weft.policies import POLICIES
 from weft.runtime.backends.fake import FakeBackend
-from weft.runtime.deciders.policy import PolicyDecider, ReplayDecider, adaptive, batch_keys
+from weft.runtime.deciders.plan import ReplayDecider
+from weft.runtime.deciders.policy import PolicyDecider, adaptive, batch_keys
 from weft.runtime.deciders.rules import RuleDecider
 from weft.runtime.engine.driver import Driver
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
 from weft.sim.reference import simulate_reference
 
 
-def run_fake(workload, scenario, guide, *, eager=True, keys=None):
+def run_fake(workload, scenario, decider, *, eager=True, keys=None):
     life = LiveLifecycle(
-        workload, modelled=True, eager=eager, planned=isinstance(guide, ReplayDecider), keys=keys
+        workload, modelled=True, eager=eager, planned=isinstance(decider, ReplayDecider), keys=keys
     )
     backend = FakeBackend(workload.cluster, scenario)
     backend.begin(workload, None)
-    driver = Driver(life, backend, guide, cancels=scenario.cancel.tolist())
+    driver = Driver(life, backend, decider, cancels=scenario.cancel.tolist())
     driver.run()
     return driver.trace()
 
 
-def assert_equal_events(workload, scenario, make_guide, decider, *, eager=True, keys=None):
+def assert_equal_events(workload, scenario, make_decider, simulated_by, *, eager=True, keys=None):
     try:
-        simulated = simulate_reference(workload, decider, scenario=scenario, eager=eager)
+        simulated = simulate_reference(workload, simulated_by, scenario=scenario, eager=eager)
     except Stuck:
         with pytest.raises(Stuck):
-            run_fake(workload, scenario, make_guide(), eager=eager, keys=keys)
+            run_fake(workload, scenario, make_decider(), eager=eager, keys=keys)
         return
-    assert_same(run_fake(workload, scenario, make_guide(), eager=eager, keys=keys), simulated)
+    assert_same(run_fake(workload, scenario, make_decider(), eager=eager, keys=keys), simulated)
 
 
 @settings(max_examples=150)

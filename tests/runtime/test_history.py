@@ -125,7 +125,8 @@ def test_without_measurements_the_workflow_counts(history):
 
 def test_measurements_count_and_the_rest_follows_their_scale(history):
     history.add([Measurement("a", "cpu", 0.01, work=1.0)])
-    # a on cpu is known: 0.01. On gpu it is taken to be off by the same factor; b by that of all that is known.
+    # a on cpu is known: 0.01. On gpu it is taken to be off by the same factor; b by that of all
+    # that is known.
     assert (
         estimated_problem(two_kinds(), CLUSTER, history).durations().round(12).tolist()
         == [[0.01, 0.01]] * 3
@@ -138,7 +139,8 @@ def test_measurements_count_and_the_rest_follows_their_scale(history):
 
 
 def test_edges_that_say_nothing_carry_what_was_returned_before(history):
-    # make returned 100 bytes at work 1 and 900 at work 9; what the user said stays, and what nobody knows is nothing.
+    # make returned 100 bytes at work 1 and 900 at work 9; what the user said stays, and what nobody
+    # loaded_functions is nothing.
     samples = [Measurement("make", "cpu", 1.0, work=w, output=100.0 * w) for w in (1.0, 9.0)]
     history.add([*samples, Measurement("none", "cpu", 1.0)])
     b = weft.WorkflowBuilder()
@@ -177,7 +179,8 @@ def test_measured_links_are_the_links_of_the_cluster(history):
     assert problem.transfer(0, 0, 1) == pytest.approx(0.5 + 20.0 / 10.0)
     assert problem.transfer(0, 1, 0) == 0.0
     assert problem.transfer(0, 0, 0) == 0.0
-    # On unlike devices, 1 s and 0.1 s: the second task stays where the first is only because moving takes 2.5 s.
+    # On unlike devices, 1 s and 0.1 s: the second task stays where the first is only because moving
+    # takes 2.5 s.
     slow = Workflow(work=[1.0, 1.0], src=[0], dst=[1], data=[20.0], kind=[0, 1], kinds=("a", "b"))
     history.add(
         [
@@ -210,7 +213,8 @@ def test_gaps_are_filled_and_nothing_else_changes(values):
 
 
 def test_a_size_never_seen_is_predicted_by_a_model_through_the_others(history):
-    # seconds = 2 * work ** 1.5, at four sizes; the nearest size, scaled by the work, would say 2 * 8 ** 1.5 * 8 = 362.
+    # seconds = 2 * work ** 1.5, at four sizes; the nearest size, scaled by the work, would say 2 *
+    # 8 ** 1.5 * 8 = 362.
     history.add(
         [
             Measurement("a", "cpu", 2.0 * work**1.5, work=work)

@@ -7,7 +7,6 @@ import os
 import sys
 import warnings
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 
 import networkx as nx
@@ -16,16 +15,8 @@ import pytest
 
 import weft
 from tests.support import run_functions as f
-from weft.model.trace import DONE, LOST
-from weft.runtime import (
-    Chosen,
-    FakeBackend,
-    History,
-    LocalBackend,
-    LocalDevice,
-    PolicyReplaced,
-    TaskFailed,
-)
+from tests.support.workflows import chain, fan
+from weft.runtime import Chosen, FakeBackend, LocalBackend, LocalDevice, PolicyReplaced, TaskFailed
 from weft.runtime.backends.payload import PREFIX, pack, unpack
 from weft.sim.view import Decision
 
@@ -45,39 +36,7 @@ def run(two):
     return partial(weft.run, backend=two, history=False)
 
 
-def fan(width=4, kind="add"):
-    """one -> width x add -> total"""
-    b = weft.WorkflowBuilder("fan")
-    b.task("one", work=1.0, kind="one")
-    b.task("total", work=1.0, kind="total")
-    for k in range(width):
-        b.task(f"a{k}", work=1.0, kind=kind)
-        b.edge("one", f"a{k}")
-        b.edge(f"a{k}", "total")
-    return b.build()
-
-
-def chain(*names):
-    b = weft.WorkflowBuilder("chain")
-    for name in names:
-        b.task(name, work=1.0, kind=name)
-    for u, v in pairwise(names):
-        b.edge(u, v)
-    return b.build()
-
-
 # -- what comes out -----------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "policy", ["heft", "cpop", "heft-deft", "fifo", "eft", "heft-replanned", "mru"]
-)
-def test_every_way_of_deciding_gives_the_result(run, policy):
-    trace = run(fan(), functions={"one": f.one, "add": f.add, "total": f.add}, policy=policy)
-    assert trace.results == {"total": 4 * 2 + 1}  # each add gets 1 and returns 2
-    assert weft.check(trace.workload, trace, timing=False) == []
-    assert (trace.status == DONE).all()
-    assert len(trace) == 6
 
 
 def test_large_arrays_arrive_read_only_and_whole(run):
@@ -177,60 +136,6 @@ def test_chosen_is_public():
 
 # -- what goes wrong ----------------------------------------------------------
 
-BAD = {
-    "raises": (f.raises, "raised", "ValueError: no 3"),
-    "exits": (f.exits, "exited", "exit code 7"),
-    "leaves": (f.leaves, "raised", "SystemExit: enough"),
-    "unpicklable": (f.unpicklable, "unpicklable", "cannot be pickled"),
-    "dies": (f.dies, "killed", "SIGKILL"),
-}
-
-
-@pytest.mark.parametrize("name", BAD)
-def test_one_clear_error_and_the_rest_goes_on(run, name):
-    function, fault, text = BAD[name]
-    b = weft.WorkflowBuilder()
-    for task, kind in (
-        ("one", "one"),
-        ("bad", "bad"),
-        ("child", "add"),
-        ("grandchild", "add"),
-        ("other", "add"),
-    ):
-        b.task(task, work=1.0, kind=kind)
-    for u, v in (("one", "bad"), ("bad", "child"), ("child", "grandchild"), ("one", "other")):
-        b.edge(u, v)
-    workflow = b.build()
-    functions = {"one": f.one, "bad": function, "add": f.add}
-    trace = run(workflow, functions=functions, on_error="continue", crashes=2)
-    (failure,) = trace.failures
-    assert (failure.task, failure.fault) == ("bad", fault)
-    assert text in failure.text
-    assert failure.inputs == ("one",)
-    assert failure.dependents == ("child", "grandchild")
-    assert trace.results == {"other": 2}
-    assert weft.check(trace.workload, trace, timing=False) == []
-    with pytest.raises(TaskFailed, match=r"task 'bad' failed on device 'cpu[01]'") as caught:
-        run(workflow, functions=functions, crashes=2)
-    assert "inputs: 'one'; not run because of it: 'child', 'grandchild'" in str(caught.value)
-    if fault == "raised" and name == "raises":
-        assert "run_functions.py" in str(caught.value)
-        assert "worker.py" not in str(caught.value)
-
-
-def test_a_task_that_hangs_is_stopped(run):
-    trace = run(
-        chain("one", "slow"),
-        functions={"one": f.one, "slow": f.hangs},
-        timeout={"slow": 0.2},
-        on_error="continue",
-    )
-    assert trace.failures[0].fault == "timeout"
-    assert "0.2 s" in trace.failures[0].text
-    assert run(chain("one"), functions={"one": f.one}).results == {
-        "one": 1
-    }  # the device is there again
-
 
 def test_a_task_that_fills_memory_gets_a_memory_error():
     with LocalBackend([LocalDevice("small", memory=1 << 30)]) as backend:
@@ -242,20 +147,6 @@ def test_a_task_that_fills_memory_gets_a_memory_error():
             on_error="continue",
         )
         assert "MemoryError" in trace.failures[0].text
-
-
-def test_retries_with_back_off(run, tmp_path):
-    flaky = partial(f.fails_twice, str(tmp_path / "tries"))
-    trace = run(chain("flaky"), functions={"flaky": flaky}, retries=2, backoff=0.01)
-    assert trace.results == {"flaky": 2}
-    assert trace.status.tolist() == [LOST, LOST, DONE]
-
-
-def test_a_task_whose_process_died_runs_again(run, tmp_path):
-    fragile = partial(f.dies_once, str(tmp_path / "mark"))
-    trace = run(chain("fragile"), functions={"fragile": fragile})
-    assert trace.results == {"fragile": "lived"}
-    assert sorted(trace.status.tolist()) == [DONE, LOST]
 
 
 class Broken:
@@ -311,36 +202,18 @@ def test_a_policy_in_the_shadow_is_asked_and_not_obeyed(run):
 # -- learning and plumbing ----------------------------------------------------
 
 
-def test_a_run_teaches_the_next_one(two, tmp_path):
-    history = History(tmp_path / "h.sqlite")
-    b = weft.WorkflowBuilder()
-    for k in range(4):
-        b.task(f"s{k}", kind="slow", work=1.0)
-    workflow = b.build()
-    weft.run(workflow, functions={"slow": partial(f.slow, 0.02)}, backend=two, history=history)
-    (known,) = history.durations()
-    assert (known.kind, known.device, known.count) == ("slow", "cpu", 4)
-    trace = weft.run(
-        workflow, functions={"slow": partial(f.slow, 0.02)}, backend=two, history=history
-    )
-    estimate = trace.workload.problems[0].durations()
-    assert (
-        (estimate > 0.015) & (estimate < 2.0)
-    ).all()  # what was measured, not the workflow's 1 second
-
-
 def test_parcels_hold_what_they_were_given(tmp_path):
     value = {
         "a": [np.arange(100_000), np.arange(3)],
         "b": b"x" * 100_000,
         "c": np.asfortranarray(np.ones((300, 300))),
     }
-    parcel = pack(value, tmp_path / "p")
-    back = unpack(parcel)
+    payload = pack(value, tmp_path / "p")
+    back = unpack(payload)
     np.testing.assert_array_equal(back["a"][0], value["a"][0])
     np.testing.assert_array_equal(back["c"], value["c"])
     assert back["b"] == value["b"]
-    assert parcel.size >= 800_000 + 100_000
+    assert payload.size >= 800_000 + 100_000
 
 
 def test_a_fake_run_needs_no_functions_to_be_called():

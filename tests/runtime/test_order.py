@@ -1,4 +1,4 @@
-"""Reports of devices in any order, and clocks that disagree: what the driver believes is always something that could have happened."""
+"""Reports of devices in any order and with wrong clocks give a trace that is possible."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from weft.runtime.journal import JournalEntry
 
 
 class Scripted:
-    """A backend that reports what it is told to: (clock, [(what, instance or device, device, start, finish)]) at each `wait`."""
+    """A scripted backend: (clock, [(event, instance or device, device, start, finish)])."""
 
     name = "scripted"
     modelled = False
@@ -73,9 +73,9 @@ class Scripted:
         )
 
 
-def drive(workload, script, **terms):
+def drive(workload, script, **options):
     driver = Driver(
-        LiveLifecycle(workload), Scripted(workload, script), greedy(), terms=RunOptions(**terms)
+        LiveLifecycle(workload), Scripted(workload, script), greedy(), options=RunOptions(**options)
     )
     driver.run()
     trace = driver.trace()
@@ -113,7 +113,8 @@ def chain():
 
 
 def test_a_clock_that_is_ahead_cannot_delay_what_follows():
-    # Device 0 says it ended at 5, but it was heard at 2: 2 it is. Its child ran from 2.5 to 3 by its own clock.
+    # Device 0 says it ended at 5, but it was heard at 2: 2 it is. Its child ran from 2.5 to 3 by
+    # its own clock.
     _, trace = drive(
         chain(), [(0.0, []), (2.0, [("done", 0, 0, 0.5, 5.0)]), (3.1, [("done", 1, 1, 2.5, 3.0)])]
     )
@@ -139,7 +140,8 @@ def test_a_start_in_the_future_is_not_believed():
 
 
 def test_what_was_ahead_on_a_device_is_not_run_into():
-    # Two tasks on one device, both reported at once; the second begins by its own clock before the first ended.
+    # Two tasks on one device, both reported at once; the second begins by its own clock before the
+    # first ended.
     workload = Workload.of(Problem.from_arrays(np.ones((2, 1))))
     _, trace = drive(
         workload, [(0.0, []), (3.0, [("done", 0, 0, 0.2, 1.5), ("done", 1, 0, 1.4, 2.5)])]
@@ -219,7 +221,8 @@ def test_a_job_done_before_it_could_be_called_off_is_done():
 
 
 def test_a_journal_is_resumed_in_the_order_it_was_written(tmp_path):
-    # 1 -> 0, both ended at the same time by the clock: sorted by time and number, the child would come first and run again.
+    # 1 -> 0, both ended at the same time by the clock: sorted by time and number, the child would
+    # come first and run again.
     workload = Workload.of(Problem.from_arrays([[0.0], [0.0]], [[1, 0]]))
     driver = Driver(LiveLifecycle(workload), Scripted(workload, []), greedy())
     driver.resume(
@@ -242,7 +245,7 @@ def test_a_journal_of_devices_that_are_gone_is_resumed(tmp_path):
 
 
 class Skewed(Scripted):
-    """Devices that run one order after the other, told by clocks of their own, in reports that come when they like."""
+    """Devices with clocks of their own, whose reports come late."""
 
     def __init__(self, workload, rng):
         super().__init__(workload, [])
@@ -283,7 +286,7 @@ def test_whatever_the_clocks_say_the_trace_could_have_happened(problem, seed, wi
         LiveLifecycle(workload),
         Skewed(workload, np.random.default_rng(seed)),
         greedy(),
-        terms=RunOptions(window=window, retries=1, backoff=0.01, on_error="continue"),
+        options=RunOptions(window=window, retries=1, backoff=0.01, on_error="continue"),
     )
     driver.run()
     assert weft.check(workload, driver.trace(), timing=False) == []

@@ -1,4 +1,4 @@
-"""Runs on Ray, on this machine only: what comes out, what goes wrong, and that nothing stays behind."""
+"""The Ray backend on this machine: its own behaviour beyond the conformance suite."""
 
 from __future__ import annotations
 
@@ -17,14 +17,13 @@ import numpy as np
 import pytest
 
 import weft
-from tests.runtime.test_local import chain, fan
 from tests.support import run_functions as f
-from weft.model.trace import DONE, LOST
-from weft.runtime import History, LocalDevice, RayBackend, RayDevice, TaskFailed
+from tests.support.workflows import chain, fan
+from weft.model.trace import LOST
+from weft.runtime import LocalDevice, RayBackend, RayDevice, TaskFailed
 from weft.runtime.backends.protocol import Finished, Transfer
 from weft.runtime.backends.ray.slots import TransferEstimator
 from weft.runtime.deciders.whole_plan import PlanRow
-from weft.runtime.service.service import Service
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'weft[ray]'")
 psutil = pytest.importorskip("psutil", reason="psutil is not installed")
@@ -39,18 +38,9 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="module")
-def two():
-    others = set(
-        psutil.Process().children(recursive=True)
-    )  # of tests before: multiprocessing keeps a tracker of its own
-    with RayBackend(2) as backend:
-        children = [c for c in psutil.Process().children(recursive=True) if c not in others]
-        assert children
-        yield backend
-    psutil.wait_procs(children, timeout=20)
-    assert [c for c in children if c.is_running() and c.status() != psutil.STATUS_ZOMBIE] == []
-    assert not sys.modules["ray"].is_initialized()
+@pytest.fixture
+def two(ray_backend):
+    return ray_backend
 
 
 @pytest.fixture
@@ -71,20 +61,6 @@ def test_it_listens_on_loopback_only(two):
 
 
 # -- what comes out -----------------------------------------------------------
-
-
-@pytest.mark.parametrize("policy", ["heft", "cpop", "eft", "heft-replanned"])
-def test_every_way_of_deciding_gives_the_result(run, policy):
-    trace = run(fan(), functions={"one": f.one, "add": f.add, "total": f.add}, policy=policy)
-    assert trace.results == {"total": 4 * 2 + 1}  # each add gets 1 and returns 2
-    assert weft.check(trace.workload, trace, timing=False) == []
-    assert (trace.status == DONE).all()
-    assert len(trace) == 6
-
-
-def test_large_arrays_go_from_actor_to_actor(run):
-    trace = run(fan(3), functions={"one": f.ones, "add": f.doubled, "total": f.total})
-    assert trace.results["total"] == 3 * 2 * 50_000
 
 
 def test_results_outlive_the_connection_to_ray(run):
@@ -134,20 +110,6 @@ def test_a_script_needs_no_guard_and_its_classes_travel(two, tmp_path):
     assert "x = 7" in done.stdout, done.stderr[-2000:]
 
 
-def test_branches_are_taken_at_run_time(run):
-    taken = f.fork("left")
-    trace = run(
-        [
-            f.after(taken.when("left")),
-            f.after(taken.when("right")),
-            f.after(taken.when("left"), taken.when("left")),
-        ],
-        policy="eft",
-    )
-    assert trace.results == {"after-0": (10, None), "after-2": (10, 10)}
-    assert weft.check(trace.workload, trace, timing=False) == []
-
-
 def test_cholesky_is_right(run, monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "examples"))
     import cholesky
@@ -160,9 +122,9 @@ def test_cholesky_is_right(run, monkeypatch):
 
 
 def test_a_plan_reads_what_it_calls_itself():
-    """A call that was taken back ran all the same, and left a result; nobody was told, so it is called again, and read from there."""
+    """A retracted call ran all the same; its result is ignored, and the call is made again."""
     backend, called = object.__new__(RayBackend), []
-    backend._plan_calls, backend._results, backend._seats, backend._news = (
+    backend._plan_calls, backend._results, backend._slots, backend._events = (
         0,
         {0: "stale", 7: "from before"},
         [],
@@ -187,103 +149,29 @@ def test_a_plan_reads_what_it_calls_itself():
     assert told == [0, 1]
 
 
-def test_a_run_teaches_the_next_one(two, tmp_path):
-    history = History(tmp_path / "h.sqlite")
-    b = weft.WorkflowBuilder()
-    for k in range(4):
-        b.task(f"s{k}", kind="slow", work=1.0)
-    workflow = b.build()
-    weft.run(workflow, functions={"slow": partial(f.slow, 0.02)}, backend=two, history=history)
-    (known,) = history.durations()
-    assert (known.kind, known.device, known.count) == ("slow", "cpu", 4)
-    assert 0.02 <= known.quartiles[0] < 2.0  # measured where it ran, without the way there and back
-
-
-def test_a_run_continues_from_its_journal(two, tmp_path):
-    marks = tmp_path / "marks"
-    marks.mkdir()
-    first = f.marked(str(marks), 0)
-    promises = [first, f.marked(str(marks), 1, first)]
-    for _ in range(2):
-        trace = weft.run(promises, backend=two, history=False, run_id="again", folder=tmp_path)
-        assert list(trace.results.values()) == [1, 2]
-    assert len(list(marks.iterdir())) == 2  # the second time, nothing ran
-
-
 # -- what goes wrong ----------------------------------------------------------
 
 
-def generator(*_):
-    return (i for i in range(3))
-
-
-BAD = {
-    "raises": (f.raises, "raised", "ValueError: no 3"),
-    "exits": (f.exits, "killed", "ended itself or was killed"),  # Ray does not tell the exit code
-    "leaves": (f.leaves, "raised", "SystemExit: enough"),
-    "unpicklable": (generator, "unpicklable", "cannot be pickled"),
-}
-
-
-@pytest.mark.parametrize("name", BAD)
-def test_one_clear_error_and_the_rest_goes_on(run, name):
-    function, fault, text = BAD[name]
-    b = weft.WorkflowBuilder()
-    for task, kind in (("one", "one"), ("bad", "bad"), ("child", "add"), ("other", "add")):
-        b.task(task, work=1.0, kind=kind)
-    for u, v in (("one", "bad"), ("bad", "child"), ("one", "other")):
-        b.edge(u, v)
-    trace = run(
-        b.build(),
-        functions={"one": f.one, "bad": function, "add": f.add},
-        on_error="continue",
-        crashes=1,
-    )
-    (failure,) = trace.failures
-    assert (failure.task, failure.fault) == ("bad", fault)
-    assert text in failure.text
-    assert (failure.inputs, failure.dependents) == (("one",), ("child",))
-    assert trace.results == {"other": 2}
-    assert weft.check(trace.workload, trace, timing=False) == []
-
-
-def test_the_users_traceback_is_shown(run):
-    with pytest.raises(TaskFailed, match=r"task 'bad' failed on device 'cpu[01]'") as caught:
-        run(chain("one", "bad"), functions={"one": f.one, "bad": f.raises})
-    assert "run_functions.py" in str(caught.value)
-    assert "ray_actor.py" not in str(caught.value)
-
-
-def test_a_task_that_hangs_is_stopped(run):
-    trace = run(
-        chain("one", "slow"),
-        functions={"one": f.one, "slow": f.hangs},
-        timeout={"slow": 0.2},
-        on_error="continue",
-    )
-    assert trace.failures[0].fault == "timeout"
-    assert "0.2 s" in trace.failures[0].text
-    assert run(chain("one"), functions={"one": f.one}).results == {
-        "one": 1
-    }  # the device is there again
-
-
 def test_an_order_that_waits_can_be_taken_back(two, tmp_path):
-    """The second of three waiting orders is called off: it does not run, and the third does."""
+    """The second of three waiting orders is cancelled: it does not run, and the third does."""
+    gate, marks = tmp_path / "gate", tmp_path / "marks"
+    marks.mkdir()
     b = weft.WorkflowBuilder()
     for k in range(3):
         b.task(f"t{k}", kind="mark", work=1.0)
     workload = weft.Workload.of(weft.Problem.bind(b.build(), two.devices()))
     calls = [
-        weft.runtime.backends.protocol.Call(f.count_calls, (str(tmp_path), str(k)))
-        for k in range(3)
+        weft.runtime.backends.protocol.Call(f.count_calls, (str(marks), str(k))) for k in range(3)
     ]
-    calls[0] = weft.runtime.backends.protocol.Call(f.slow, (0.5,))
+    calls[0] = weft.runtime.backends.protocol.Call(f.waits_for, (str(gate),))
     two.begin(workload, calls)
     try:
         for k in range(3):
             two.submit(weft.runtime.backends.protocol.Order(k, (k,), ((),), (False,)), 0, k)
         two.cancel(1)
+        control = two._slots[0].actor.drop.options(concurrency_group="control")
+        sys.modules["ray"].get(control.remote([]))  # calls of a group run in order
+        gate.touch()
         finished = []
         while len(finished) < 2:
             finished += [
@@ -292,7 +180,7 @@ def test_an_order_that_waits_can_be_taken_back(two, tmp_path):
                 if isinstance(event, weft.runtime.backends.protocol.Finished)
             ]
         assert finished == [0, 2]
-        assert [path.name.split(".")[0] for path in tmp_path.iterdir()] == ["2"]
+        assert [path.name.split(".")[0] for path in marks.iterdir()] == ["2"]
     finally:
         two.finish()
 
@@ -310,9 +198,9 @@ def test_actors_killed_in_the_middle(two, policy, tmp_path):
         for goal in (5, 20):
             while len(list(tmp_path.iterdir())) < goal:
                 time.sleep(0.005)
-            seat = two._seats[goal % 2]
-            if seat.ready:
-                os.kill(seat.pid, signal.SIGKILL)
+            slot = two._slots[goal % 2]
+            if slot.ready:
+                os.kill(slot.pid, signal.SIGKILL)
 
     killer = threading.Thread(target=kill_twice)
     killer.start()
@@ -323,7 +211,7 @@ def test_actors_killed_in_the_middle(two, policy, tmp_path):
 
 
 def test_results_survive_the_actor_that_made_them(two, tmp_path):
-    """A large result is made, its actor killed while nothing runs there, and then read by another."""
+    """An actor is killed after it made a large result, which another actor then reads."""
     mark = tmp_path / "mark"
 
     def late(array):
@@ -333,7 +221,7 @@ def test_results_survive_the_actor_that_made_them(two, tmp_path):
         return float(array.sum())
 
     weft.run(chain("one"), functions={"one": f.one}, backend=two, history=False)  # both are up
-    pids = [seat.pid for seat in two._seats]
+    pids = [slot.pid for slot in two._slots]
     schedule = weft.Schedule.of(task=[0, 1], device=[0, 1], start=[0, 1], finish=[1, 2])
     trace = weft.run(
         chain("make", "late"),
@@ -376,41 +264,23 @@ def called(path, *_):
     Path(path).touch()
 
 
-def test_a_plan_that_was_wrong_is_made_anew(two, run, monkeypatch):
-    # Estimated: the first takes a tenth. In truth both take the same: nearly all was planned for it, then half of it.
-    monkeypatch.setattr(two, "submit", None)
-    columns = {
-        name: np.full(60, seconds)
-        for name, seconds in zip(two.devices().names, (0.01, 0.1), strict=True)
-    }
-    workflow = weft.Workflow(work=np.zeros(60), src=[], dst=[], data=[], durations=columns)
-    trace = run(workflow, functions={"task": partial(time.sleep, 0.02)})
-    assert weft.check(trace.workload, trace, timing=False) == []
-    assert len(trace) == 60
-    assert trace.plans >= 2
-    assert (trace.device == 1).sum() > 15  # 5 or 6 as planned first
-
-
 def test_what_moves_is_measured_by_how_late_it_starts():
-    moves = TransferEstimator()
-    assert moves.started((7,), 1, since=0.0, free_at=0.0, start=1.0) == ()  # nothing is known of it
+    estimator = TransferEstimator()
+    assert (
+        estimator.started((7,), 1, since=0.0, free_at=0.0, start=1.0) == ()
+    )  # nothing is known of it
     for k in range(3):
-        moves.made(k, 0, 100.0, 1.0)
-        assert moves.started((k,), 0, since=1.0, free_at=0.5, start=1.002) == ()
-    assert moves.started((0, 1), 1, since=1.0, free_at=0.5, start=1.012) == (
+        estimator.made(k, 0, 100.0, 1.0)
+        assert estimator.started((k,), 0, since=1.0, free_at=0.5, start=1.002) == ()
+    assert estimator.started((0, 1), 1, since=1.0, free_at=0.5, start=1.012) == (
         Transfer(0, 200.0, 0.01),
     )
-    assert moves.started((0,), 1, since=1.0, free_at=1.1, start=1.2) == ()  # it was busy meanwhile
-    assert moves.started((0,), 1, since=1.0, free_at=0.5, start=1.001) == ()  # sooner than usual
-
-
-def test_a_service_takes_in_more_while_it_runs(two):
-    with Service(two) as service:
-        large = service.submit("batch", [f.slowly(k) for k in range(60)])
-        small = [service.submit("user", f.plus(f.square(k), 1)) for k in range(3)]
-        assert [future.result(60) for future in small] == [{"plus-0": k * k + 1} for k in range(3)]
-        assert not large.done()
-        assert list(large.result(60).values()) == list(range(60))
+    assert (
+        estimator.started((0,), 1, since=1.0, free_at=1.1, start=1.2) == ()
+    )  # it was busy meanwhile
+    assert (
+        estimator.started((0,), 1, since=1.0, free_at=0.5, start=1.001) == ()
+    )  # sooner than usual
 
 
 # -- asking Ray for what it has -----------------------------------------------

@@ -1,4 +1,4 @@
-"""The wait queue and the service behind it: order, shares, room, and several applications on one backend."""
+"""The wait queue and the service: order, shares, budgets, several applications."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_nonsense_is_refused():
 
 
 class Scripted(FakeBackend):
-    """Submits as the clock says: (when, application, seconds of each task, options); notes what ran when, and when results came."""
+    """Submits (time, application, seconds per task, options); records starts and results."""
 
     def __init__(self, script, *, devices=1, **options):
         super().__init__(weft.Cluster(speed=[1.0] * devices), **options)
@@ -148,19 +148,22 @@ class Scripted(FakeBackend):
 
 
 def test_a_submission_begins_while_others_run():
-    # One device. a's three tasks of 2 are there at 0; b comes at 1, with one task of 1. At 2 a has used 2 and b nothing: b, from 2 to 3.
+    # One device. a's three tasks of 2 are there at 0; b comes at 1, with one task of 1. At 2 a has
+    # used 2 and b nothing: b, from 2 to 3.
     backend = Scripted([(0.0, "a", [2.0] * 3), (1.0, "b", [1.0])])
     assert backend.serve() == [(0.0, "a"), (2.0, "b"), (3.0, "a"), (5.0, "a")]
     assert backend.came == [(3.0, "b"), (7.0, "a")]  # each when it is done, not when all are
 
 
 def test_the_highest_priority_gets_the_next_device():
-    # Two devices: a's tasks of 2 take both at 0. At 1 an urgent one of a itself and, with an ordinary one, b: urgent first, both at 2.
+    # Two devices: a's tasks of 2 take both at 0. At 1 an urgent one of a itself and, with an
+    # ordinary one, b: urgent first, both at 2.
     backend = Scripted(
         [(0.0, "a", [2.0] * 6), (1.0, "b", [2.0]), (1.0, "a", [2.0] * 2, {"priority": 5.0})],
         devices=2,
     )
-    # At 2: the two urgent tasks. At 4: b, which got nothing so far, and one of a's; at 6, 8: the last three of a's.
+    # At 2: the two urgent tasks. At 4: b, which got nothing so far, and one of a's; at 6, 8: the
+    # last three of a's.
     ran = backend.serve()
     assert [at for at, _ in ran] == [0.0, 0.0, 2.0, 2.0, 4.0, 4.0, 6.0, 6.0, 8.0]
     assert [who for at, who in ran if at == 2.0] == ["a", "a"]
@@ -169,30 +172,42 @@ def test_the_highest_priority_gets_the_next_device():
 
 
 def test_devices_are_shared_by_shares():
-    # Used over share, big 2 and small 1: 0 0 -> big 0.5 -> small 1 -> big 1 -> big (older) 1.5 -> small 2 -> big.
+    # Used over share, big 2 and small 1: 0 0 -> big 0.5 -> small 1 -> big 1 -> big (older) 1.5 ->
+    # small 2 -> big.
     backend = Scripted([(0.0, "big", [1.0] * 4), (0.0, "small", [1.0] * 2)])
     ran = backend.serve(queue=WaitQueue(shares={"big": 2.0}))
     assert [who for _, who in ran] == ["big", "small", "big", "big", "small", "big"]
 
 
 def test_whoever_was_away_is_owed_no_device_time():
-    # a alone until b comes at 2.5. It starts from where a was when it was last served (2): b at 3, then they alternate.
+    # a alone until b comes at 2.5. It starts from where a was when it was last served (2): b at 3,
+    # then they alternate.
     backend = Scripted([(0.0, "a", [1.0] * 6), (2.5, "b", [1.0] * 3)])
-    # At 3: a has used 3, b begins with 2 -> b (3), a is older at 3 to 3 -> a (4), b (4), a (5), b (5), a.
+    # At 3: a has used 3, b begins with 2 -> b (3), a is older at 3 to 3 -> a (4), b (4), a (5), b
+    # (5), a.
     assert [who for _, who in backend.serve()] == ["a", "a", "a", "b", "a", "b", "a", "b", "a"]
 
 
 def test_an_application_has_so_many_submissions_under_way():
-    # Two of a's at a time; the third begins at 2, when one of the first has ended. Tasks of 1, one device; b has a place of its own.
+    # Two of a's at a time; the third begins at 2, when one of the first has ended. Tasks of 1, one
+    # device; b has a place of its own.
     script = [(0.0, "a", [1.0]), (0.0, "a", [1.0, 1.0]), (0.0, "a", [1.0]), (0.5, "b", [1.0])]
     backend = Scripted(script)
-    assert backend.serve(together=2) == [(0.0, "a"), (1.0, "b"), (2.0, "a"), (3.0, "a"), (4.0, "a")]
+    assert backend.serve(max_concurrent=2) == [
+        (0.0, "a"),
+        (1.0, "b"),
+        (2.0, "a"),
+        (3.0, "a"),
+        (4.0, "a"),
+    ]
     assert backend.came == [(1.0, "a"), (2.0, "b"), (4.0, "a"), (5.0, "a")]
 
 
 def test_posterior_budgets_carry_their_overdraft():
-    # TimeGraph, C = 2 every T = 10, tasks of 3: 0 to 3 leaves -1; at 10 there is min(2, -1 + 2) = 1 > 0: 10 to 13 leaves -2; at 20
-    # there is 0, not above zero; at 30 there is 2. The last one comes when the service is idle: budgets live longer than that.
+    # TimeGraph, C = 2 every T = 10, tasks of 3: 0 to 3 leaves -1; at 10 there is min(2, -1 + 2) = 1
+    # > 0: 10 to 13 leaves -2; at 20
+    # there is 0, not above zero; at 30 there is 2. The last one comes when the service is idle:
+    # budgets live longer than that.
     backend = Scripted([(0.0, "app", [3.0]), (0.0, "app", [3.0]), (0.0, "app", [3.0])])
     assert backend.serve(budgets={"app": Budget(2.0, 10.0)}) == [
         (0.0, "app"),
@@ -212,13 +227,15 @@ def test_posterior_budgets_carry_their_overdraft():
 
 
 def test_apriori_budgets_carry_over_too():
-    # C = 5 every 10, tasks of 3: 5 >= 3, then 2 < 3 until 10, when there is min(5, 2 + 5) = 5 again: one a period.
+    # C = 5 every 10, tasks of 3: 5 >= 3, then 2 < 3 until 10, when there is min(5, 2 + 5) = 5
+    # again: one a period.
     ran = Scripted([(0.0, "app", [3.0] * 3)]).serve(budgets={"app": Budget(5.0, 10.0, "apriori")})
     assert [at for at, _ in ran] == [0.0, 10.0, 20.0]
 
 
 def test_a_budget_that_is_used_up_lets_the_others_by():
-    # poor has 1 every 100. Its second task waits until 100; rich takes the device meanwhile, whenever it comes.
+    # poor has 1 every 100. Its second task waits until 100; rich takes the device meanwhile,
+    # whenever it comes.
     ran = Scripted([(0.0, "poor", [1.0] * 2), (0.0, "rich", [1.0]), (50.0, "rich", [1.0])]).serve(
         budgets={"poor": Budget(1.0, 100.0)}
     )
@@ -226,16 +243,18 @@ def test_a_budget_that_is_used_up_lets_the_others_by():
 
 
 def test_what_was_sent_ahead_counts_against_the_budget():
-    # Two devices, C = 2 every 10, tasks of 3: the first is predicted to use it up, so the second does not start beside it.
+    # Two devices, C = 2 every 10, tasks of 3: the first is predicted to use it up, so the second
+    # does not start beside it.
     ran = Scripted([(0.0, "app", [3.0] * 2)], devices=2).serve(budgets={"app": Budget(2.0, 10.0)})
     assert ran == [(0.0, "app"), (10.0, "app")]
 
 
 @pytest.mark.parametrize("on_error", ["continue", "stop"])
 def test_a_failure_is_of_its_submission_alone(on_error):
-    # Instance 1 is the second of a's three tasks. Going on, the third runs; stopped, it does not. b is not concerned.
+    # Instance 1 is the second of a's three tasks. Going on, the third runs; stopped, it does not. b
+    # is not concerned.
     backend = Scripted([(0.0, "a", [1.0] * 3), (0.0, "b", [1.0] * 2)], faults={1: ["raised"]})
-    ran = backend.serve(terms=RunOptions(on_error=on_error))
+    ran = backend.serve(options=RunOptions(on_error=on_error))
     assert [who for _, who in ran].count("a") == (3 if on_error == "continue" else 2)
     assert [who for _, who in ran].count("b") == 2
 
@@ -255,7 +274,8 @@ def test_a_failure_is_of_its_submission_alone(on_error):
 )
 @settings(max_examples=25, deadline=None)
 def test_the_least_urgent_start_nothing_while_others_wait(script, devices):
-    # The base has work for longer than the others come: whenever it gets a device, all that came before has one, or had.
+    # The base has work for longer than the others come: whenever it gets a device, all that came
+    # before has one, or had.
     others = [
         (float(at), who, [float(s) for s in tasks], {"priority": float(p)})
         for at, who, tasks, p in script
@@ -263,7 +283,7 @@ def test_the_least_urgent_start_nothing_while_others_wait(script, devices):
     backend = Scripted(
         [(0.0, "base", [1.0] * 30 * devices, {"priority": -1.0}), *others], devices=devices
     )
-    ran = backend.serve(together=100)
+    ran = backend.serve(max_concurrent=100)
     assert len(ran) == 30 * devices + sum(len(tasks) for _, _, tasks, _ in others)
     for k, (at, who) in enumerate(ran):
         started = sum(name != "base" for _, name in ran[:k])
@@ -329,8 +349,8 @@ def test_what_waits_can_be_cancelled():
     assert gone.cancel()
     with service:
         assert stays.result(60) == {"t0": 0}
-    with pytest.raises(weft.InvalidInput, match="together is 0"):
-        Service(service.backend, together=0)
+    with pytest.raises(weft.InvalidInput, match="max_concurrent is 0"):
+        Service(service.backend, max_concurrent=0)
 
 
 # -- and for real -------------------------------------------------------------
@@ -356,23 +376,27 @@ def test_several_applications_on_one_backend():
     assert multiprocessing.active_children() == []
 
 
-def test_a_late_small_one_does_not_wait_for_an_early_large_one():
-    with LocalBackend(2) as backend, Service(backend, history=None) as service:
-        large = service.submit(
-            "batch", [f.slowly(k) for k in range(200)]
-        )  # 200 tasks of 20 ms on 2 devices: 2 s
+def test_a_late_small_one_does_not_wait_for_an_early_large_one(tmp_path):
+    """The large one cannot end before the others did: its last task waits for a file."""
+    gate = tmp_path / "gate"
+    # One order per device and idle devices only: no small task queues behind the waiting one.
+    options = RunOptions(window=1, on_error="continue")
+    with LocalBackend(2) as backend, Service(backend, policy="fifo", options=options) as service:
+        large = service.submit("batch", f.gated(str(gate), *[f.square(k) for k in range(50)]))
         while not backend._orders:
             time.sleep(0.005)
         small = service.submit("user", f.plus(f.square(3), 1))
-        assert small.result(60) == {"plus-0": 10}
-        assert not large.done()
         locked = service.submit(
             "user",
             weft.Workflow(work=[1.0], src=[], dst=[], data=[]),
             functions={"task": threading.Lock().acquire},
         )
-        with pytest.raises(weft.InvalidInput, match="cannot be sent"):
-            locked.result(60)
-        assert list(large.result(60).values()) == list(range(200))
-        assert not backend._results  # nothing is kept that was handed out
+        try:
+            assert small.result(120) == {"plus-0": 10}
+            with pytest.raises(weft.InvalidInput, match="cannot be sent"):
+                locked.result(120)
+        finally:
+            gate.touch()
+        assert large.result(120) == {"gated-0": 50}
+        assert not backend._results  # delivered results are dropped
     assert multiprocessing.active_children() == []

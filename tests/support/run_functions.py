@@ -151,3 +151,46 @@ def trsm(factor, a):
 @weft.task
 def gemm(a, b, c):
     return a - b @ c.T
+
+
+def generator(*_):
+    return (i for i in range(3))
+
+
+def waits_for(path, value=None):
+    """Return once a file exists, so that a test decides when the task ends."""
+    deadline = time.monotonic() + 300
+    while not Path(path).exists():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{path} was never made")
+        time.sleep(0.005)
+    return value
+
+
+def marks_and_hangs(folder, *_):
+    Path(folder, str(os.getpid())).touch()
+    hangs()
+
+
+def first_three(folder, *values):
+    """Return at once in the first three calls; others wait for the file `go` in the folder."""
+    for k in range(3):
+        try:
+            Path(folder, str(k)).touch(exist_ok=False)
+            break
+        except FileExistsError:
+            continue
+    else:
+        waits_for(Path(folder, "go"))
+    return 1 + max(values, default=0)
+
+
+@weft.task
+def gated(path, *values):
+    return waits_for(path, len(values))
+
+
+@weft.task
+def begun_then_gated(begun, gate):
+    Path(begun).touch()
+    return waits_for(gate)

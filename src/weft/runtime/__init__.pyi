@@ -11,15 +11,9 @@ from .backends.local.worker import current_device as current_device
 from .backends.ray.backend import RayBackend as RayBackend
 from .backends.ray.session import RayDevice as RayDevice
 from .costs.history import History as History
-from .engine.failure import (
-    Failure as Failure,
-)
-from .engine.failure import (
-    PolicyReplaced as PolicyReplaced,
-)
-from .engine.failure import (
-    TaskFailed as TaskFailed,
-)
+from .engine.failure import Failure as Failure
+from .engine.failure import PolicyReplaced as PolicyReplaced
+from .engine.failure import TaskFailed as TaskFailed
 from .inputs.functions import Application as Application
 from .inputs.functions import task as task
 from .options import RunOptions as RunOptions

@@ -1,33 +1,34 @@
-"""`weft.run`: a workflow and its functions, on real devices, decided by any planner or policy."""
+"""`weft.run`: execute a workflow on real devices, decided by any planner or policy."""
 
 from __future__ import annotations
 
-import uuid
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from weft.errors import InvalidInput, UnknownName
-from weft.model import Problem, Schedule, Trace, Workload
+from weft.model import Schedule, Trace, Workload
 from weft.planners import PLANNERS, Planner
 from weft.policies import POLICIES, Policy
 from weft.registry import closest
-from weft.runtime.backends.local.backend import LocalBackend, LocalDevice
+from weft.runtime.backends.local.backend import LocalBackend
+from weft.runtime.backends.local.device import LocalDevice
 from weft.runtime.backends.protocol import Backend
 from weft.runtime.backends.ray.backend import RayBackend
+from weft.runtime.backends.ray.session import RayDevice
 from weft.runtime.costs.drift import DriftDetector
 from weft.runtime.costs.estimates import Recorder, estimated_problem
 from weft.runtime.costs.history import History
-from weft.runtime.deciders.plan import PlanDecider
-from weft.runtime.deciders.policy import Decider, ReplayDecider, adaptive, batch_keys
+from weft.runtime.deciders.plan import PlanDecider, ReplayDecider
+from weft.runtime.deciders.policy import Decider, adaptive, batch_keys
 from weft.runtime.deciders.shadow import ShadowedDecider, ShadowReport
 from weft.runtime.deciders.whole_plan import run_whole
 from weft.runtime.engine.driver import Driver
+from weft.runtime.engine.events import Observer
 from weft.runtime.engine.failure import Failure, TaskFailed
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
-from weft.runtime.engine.observer import Observer
 from weft.runtime.inputs.functions import application_of
 from weft.runtime.journal import Journal, default_folder
 from weft.runtime.options import RunOptions
@@ -45,20 +46,21 @@ BACKENDS: dict[str, Callable[..., Backend]] = {
     "dask": _dask,
     "ray": RayBackend,
 }
-"""Name of a backend -> what makes it, given the devices."""
+"""Name of a backend -> its constructor, which takes the devices."""
 
 
 @dataclass(frozen=True, eq=False)
 class RunTrace(Trace):
-    """What happened in a real run: a trace whose workload holds the estimates it began with.
+    """The trace of a real run; its workload holds the estimates from before the run.
 
     Attributes
     ----------
-    results : task name -> value, of the tasks that were asked for
-    failures : tasks that were given up
-    run_id : under which its journal is kept, if it has one
-    plans : how often it was planned (0 for a policy); replaced : why greedy took over, if it did
-    shadow : what the policy in the shadow would have done
+    results : task name -> value, for the requested tasks
+    failures : tasks whose last attempt failed
+    run_id : name of the journal; empty: there is none
+    plans : number of plans made (0 for a policy)
+    replaced : why greedy replaced the policy; empty: it did not
+    shadow : comparison with the shadow policy
     """
 
     results: Mapping[str, Any] = field(default_factory=dict, repr=False)
@@ -74,8 +76,8 @@ def run(
     *,
     functions: Mapping[str, Callable[..., Any]] | None = None,
     policy: str | Planner | Policy | Schedule = "heft",
-    backend: str | Backend = "local",
-    devices: int | Sequence[LocalDevice] | None = None,
+    backend: str | Backend | Any = "local",
+    devices: int | Sequence[LocalDevice] | Sequence[RayDevice] | None = None,
     history: History | str | Path | bool = True,
     run_id: str | None = None,
     folder: str | Path | None = None,
@@ -84,7 +86,7 @@ def run(
     backoff: float = 0.1,
     crashes: int = 3,
     timeout: float | Mapping[str, float] | None = None,
-    on_error: str = "stop",
+    on_error: Literal["stop", "continue"] = "stop",
     window: int = 3,
     adapt: bool = True,
     shadow: str | Policy | None = None,
@@ -92,66 +94,101 @@ def run(
     seconds: float | None = None,
     seed: int = 0,
 ) -> RunTrace:
-    """Run a workflow for real.
+    """Run a workflow on real devices and return its trace and results.
 
     Parameters
     ----------
-    what : a Workflow (with `functions`), calls of a `weft.task`, Dask collections, or a networkx graph
-    functions : task name or kind -> function; it gets the results of the task's parents, None from branches not taken
-    policy : a planner (a plan, dispatched in order), a policy (asked at every event), by name or object, or a Schedule
-    backend : "local", "dask", "ray", a `distributed.Client`, or a backend; devices : of a named one, how many or which
-    history : what was measured before, and where to add to it; a path, or False for neither
-    run_id, folder, keep : keep a journal under this name (and, with `keep`, every result), so that a killed run continues
-    retries, backoff, crashes, timeout, on_error, window : see `weft.runtime.engine.driver.RunOptions`
-    adapt : correct estimates while the run goes on, and plan anew when they were wrong or a device is lost
-    shadow : a policy that is asked beside the first, without acting
-    seconds : time limit of planners that search
+    what
+        A `Workflow` (with `functions`), calls of functions decorated with `weft.task`, Dask
+        collections, or a networkx graph whose nodes have a ``function``.
+    functions
+        Task name or kind -> function. A function receives the results of the task's parents in
+        order, None from a branch that was not taken.
+    policy
+        A planner (its plan is dispatched in order), a policy (asked at every event), each by name
+        or as an object, or a `Schedule` to follow as it is.
+    backend
+        "local", "dask", "ray", a `distributed.Client`, or a backend object, which stays open.
+    devices
+        For a named backend: the number of devices, or one `LocalDevice` each ("local", "dask",
+        "ray") or one `RayDevice` each ("ray"). Default: one per processor core and per GPU.
+    history
+        The measurements of earlier runs, used for estimates and extended by this run: True for
+        the user's own, a path or a `History`; False for none.
+    run_id, folder, keep
+        Write a journal under this name in `folder` (default: $WEFT_RUNS or the user's state
+        folder). A run with the same name continues after a crash; with ``keep=False`` no results
+        are stored and finished tasks run again.
+    retries, backoff
+        Further attempts of a failed task, the first after `backoff` seconds, doubled each time.
+    crashes
+        Times a task may lose its worker process before the task itself counts as failed.
+    timeout
+        Seconds a task may run: one number, or by task name or kind.
+    on_error
+        After a failed task, "stop" the run, or "continue" with the tasks that do not need it.
+    window
+        Tasks a device holds at once, including the running one, so that it never waits.
+    adapt
+        Correct estimates during the run, and plan again if they were wrong or a device is lost.
+    shadow
+        A second policy that is asked at every decision and compared, but never followed.
+    progress
+        Show the progress on stderr, if that is a terminal.
+    seconds
+        Time limit of planners that search.
+    seed
+        Seed of planners and policies.
 
     Returns
     -------
     RunTrace
-        When a task is given up and `on_error` is "stop", `TaskFailed` is raised instead; with "continue" the trace says which failed.
+        The trace, with `results` by task name and, for ``on_error="continue"``, `failures`.
+
+    Raises
+    ------
+    TaskFailed
+        If a task failed for good and `on_error` is "stop"; it carries the trace until then.
+
+    Examples
+    --------
+    >>> from weft.model import Workflow
+    >>> w = Workflow(work=[1, 1], src=[0], dst=[1], data=[0], names=("load", "count"))
+    >>> trace = run(w, functions={"load": dict, "count": len}, devices=1, history=False)
+    >>> trace.results
+    {'count': 0}
     """
     app = application_of(what, functions)
-    terms = RunOptions(
-        window=window,
-        retries=retries,
-        backoff=backoff,
-        crashes=crashes,
-        timeout=timeout,
-        on_error=on_error,
-    )  # type: ignore[arg-type]
-    decider = _decider(policy)
+    options = RunOptions(window, retries, backoff, crashes, timeout, on_error)
+    chosen = _decider(policy)
     known = _history(history)
     place, own = _backend(backend, devices)
     try:
         problem = estimated_problem(app.workflow, place.devices(), known)
         workload = Workload.of(problem)
-        guide = _guide(decider, problem, window=window, adapt=adapt, seconds=seconds, seed=seed)
+        decider = _live(chosen, window=window, adapt=adapt, seconds=seconds, seed=seed)
+        shadowed = None if shadow is None else ShadowedDecider(decider, _decider(shadow), seed=seed)
         life = LiveLifecycle(
             workload,
             modelled=place.modelled,
-            planned=isinstance(guide, ReplayDecider),
-            keys=batch_keys(decider, workload),
+            planned=isinstance(decider, ReplayDecider),
+            keys=batch_keys(chosen, workload),
         )
-        shadowed = (
-            ShadowedDecider(guide, _policy(shadow), seed=seed) if shadow is not None else None
-        )
-        journal = (
-            None if run_id is None else Journal(_folder(folder), run_id, workload, place, keep=keep)
-        )
+        journal = None
+        if run_id is not None:
+            root = default_folder() if folder is None else Path(folder)
+            journal = Journal(root, run_id, workload, place, keep=keep)
+        display = Progress()
         observers: list[Observer] = [
             *([journal] if journal else ()),
             *([Recorder(known, [app.workflow])] if known else ()),
+            *([display] if progress else ()),
         ]
-        watcher = Progress()
-        if progress:
-            observers.append(watcher)
         driver = Driver(
             life,
             place,
-            shadowed or guide,
-            terms=terms,
+            shadowed or decider,
+            options=options,
             drift=DriftDetector(workload) if adapt and not place.modelled else None,
             wanted=frozenset(app.wanted),
             observers=observers,
@@ -160,56 +197,39 @@ def run(
             else lambda cluster: Workload.of(estimated_problem(app.workflow, cluster, known)),
         )
         driver.prepare()
-        watcher.predicted = (
-            guide.predicted if isinstance(guide, PlanDecider) and not driver.replaced else None
-        )
+        if isinstance(decider, PlanDecider) and not driver.replaced:
+            display.predicted = decider.predicted
         try:
             place.begin(workload, app.calls, since=journal.last if journal else 0.0)
             if journal is not None:
                 _resume(driver, journal)
             else:
-                run_whole(driver, guide)
+                run_whole(driver, decider)
             driver.run()
-            names = {t: app.workflow.task_name(t) for t in app.wanted}
             results: Mapping[str, Any] = {
-                names[t]: place.fetch(t) for t in app.wanted if life.results[t]
+                app.workflow.task_name(t): place.fetch(t) for t in app.wanted if life.results[t]
             }
             results = app.collect(results) if app.collect is not None else results
         finally:
             for observer in observers:
                 observer.close()
             place.finish()
-        trace = _trace(driver, guide, shadowed, results, run_id or "")
+        plain = driver.trace()
+        trace = RunTrace(
+            **{f.name: getattr(plain, f.name) for f in fields(Trace)},
+            results=results,
+            failures=tuple(driver.failures),
+            run_id=run_id or "",
+            plans=getattr(decider, "plans", 0),
+            replaced=driver.replaced,
+            shadow=shadowed.report() if shadowed is not None else None,
+        )
     finally:
         if own:
             place.close()
-    if driver.failures and terms.on_error == "stop":
+    if driver.failures and on_error == "stop":
         raise TaskFailed(driver.failures[0], trace)
     return trace
-
-
-def new_run_id() -> str:
-    """A name no other run has."""
-    return uuid.uuid4().hex[:12]
-
-
-def _trace(
-    driver: Driver,
-    guide: Decider,
-    shadowed: ShadowedDecider | None,
-    results: Mapping[str, Any],
-    run_id: str,
-) -> RunTrace:
-    plain = driver.trace()
-    return RunTrace(
-        **{f.name: getattr(plain, f.name) for f in fields(Trace)},
-        results=results,
-        failures=tuple(driver.failures),
-        run_id=run_id,
-        plans=getattr(guide, "plans", 0),
-        replaced=driver.replaced,
-        shadow=shadowed.report() if shadowed is not None else None,
-    )
 
 
 def _resume(driver: Driver, journal: Journal) -> None:
@@ -229,32 +249,26 @@ def _resume(driver: Driver, journal: Journal) -> None:
 
 
 def _decider(policy: Any) -> Any:
+    """Return the planner or policy of a name; anything but a name as it is."""
     if not isinstance(policy, str):
         return policy
     if policy in PLANNERS.names():
         return PLANNERS.create(policy)
     if policy in POLICIES.names():
         return POLICIES.create(policy)
-    raise UnknownName(
-        f"unknown planner or policy '{policy}'{closest(policy, [*PLANNERS.names(), *POLICIES.names()])}"
-    )
+    known = [*PLANNERS.names(), *POLICIES.names()]
+    raise UnknownName(f"unknown planner or policy '{policy}'{closest(policy, known)}")
 
 
-def _policy(policy: str | Policy) -> Policy:
-    return POLICIES.create(policy) if isinstance(policy, str) else policy
-
-
-def _guide(
-    decider: Any, problem: Problem, *, window: int, adapt: bool, seconds: float | None, seed: int
-) -> Decider:
-    if isinstance(decider, Schedule):
-        return ReplayDecider(decider)
-    if hasattr(decider, "solve"):
-        return PlanDecider(decider, ahead=window, replan=adapt, seconds=seconds, seed=seed)
-    if hasattr(decider, "decide"):
-        return adaptive(decider, seed=seed)
+def _live(chosen: Any, *, window: int, adapt: bool, seconds: float | None, seed: int) -> Decider:
+    if isinstance(chosen, Schedule):
+        return ReplayDecider(chosen)
+    if hasattr(chosen, "solve"):
+        return PlanDecider(chosen, ahead=window, replan=adapt, seconds=seconds, seed=seed)
+    if hasattr(chosen, "decide"):
+        return adaptive(chosen, seed=seed)
     raise InvalidInput(
-        f"policy is a {type(decider).__name__}; '{problem.name}' needs a planner, a policy, a Schedule or a name"
+        f"policy is a {type(chosen).__name__}; give a planner, a policy, a Schedule or a name"
     )
 
 
@@ -266,22 +280,14 @@ def _history(history: History | str | Path | bool) -> History | None:
     return History() if history is True else History(history)
 
 
-def _backend(
-    backend: str | Backend, devices: int | Sequence[LocalDevice] | None
-) -> tuple[Backend, bool]:
-    """The backend, and whether it is ours to close."""
+def _backend(backend: Any, devices: Any) -> tuple[Backend, bool]:
+    """Return the backend, and whether this run must close it."""
     if not isinstance(backend, str):
         if devices is not None:
-            raise InvalidInput(
-                "devices are given beside a backend that has its own; give one of the two"
-            )
+            raise InvalidInput("devices and a backend object are given; give one of the two")
         if type(backend).__module__.partition(".")[0] == "distributed":
-            return _dask(backend), True  # a client of Dask
+            return _dask(backend), True  # a Dask client
         return backend, False
     if backend not in BACKENDS:
         raise UnknownName(f"unknown backend '{backend}'{closest(backend, BACKENDS)}")
     return BACKENDS[backend](devices), True
-
-
-def _folder(folder: str | Path | None) -> Path:
-    return Path(folder) if folder is not None else default_folder()

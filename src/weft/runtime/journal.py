@@ -1,7 +1,8 @@
-"""The journal of a run: one line for everything that happened, so that a run that was killed continues where it was.
+"""The journal of a run: one line per event, so that a killed run can continue.
 
-A folder for each run id, with `journal.jsonl` and, when results are kept, one file a result. A line is written after the result it speaks
-of is on disk; a line cut off by a crash is ignored. Without results a resumed run starts from the beginning: every task runs at least once.
+A folder per run id holds `journal.jsonl` and, if results are kept, one file per result. A line is
+written after its result is on disk; a line cut off by a crash is ignored. Without results a
+resumed run starts from the beginning: every task runs at least once.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -18,8 +19,8 @@ from typing import IO, Any
 from weft.errors import InvalidInput
 from weft.model import Workload
 from weft.runtime.backends.protocol import Backend, DeviceLost, Finished
+from weft.runtime.engine.events import Observer
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
-from weft.runtime.engine.observer import Observer
 from weft.sim.device_state import Group
 
 VERSION = 1
@@ -27,7 +28,7 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class JournalEntry:
-    """A finished task, as the journal remembers it."""
+    """A finished task of the journal."""
 
     instance: int
     device: str
@@ -39,7 +40,7 @@ class JournalEntry:
 
 
 class Journal(Observer):
-    """Appends to the journal of a run id, and knows what an earlier process wrote there.
+    """The journal of a run id, with the entries of an earlier process.
 
     Parameters
     ----------
@@ -51,7 +52,8 @@ class Journal(Observer):
     ) -> None:
         if not re.fullmatch(r"[\w.-]{1,100}", run_id) or run_id.startswith("."):
             raise InvalidInput(
-                f"run id '{run_id}' must be letters, digits, '.', '-' and '_', and not begin with '.'"
+                f"run id '{run_id}' must be letters, digits, '.', '-' and '_', "
+                "and not begin with '.'"
             )
         self.run_id = run_id
         self.folder = folder / run_id
@@ -68,100 +70,75 @@ class Journal(Observer):
 
     @property
     def finished_before(self) -> list[JournalEntry]:
-        """What need not run again: finished, with the result on disk, and all it needed so too."""
+        """Return the entries whose results are on disk."""
         return [
             r for r in self.records if r.result is not None and (self.folder / r.result).is_file()
         ]
 
     @property
     def last(self) -> float:
-        """The time of the latest thing remembered: where the clock of the run goes on."""
+        """Return the last finish, where the clock of a resumed run starts."""
         return max((r.finish for r in self.records), default=0.0)
 
     def finished(
         self, life: LiveLifecycle, group: Group, event: Finished, outcomes: Mapping[int, int]
     ) -> None:
-        """Keep the result, then say so."""
+        """Store the results, then write the entries."""
         for i in group.members:
             result = f"{i}.result" if self.keep else None
             if result is not None:
                 self.backend.store(i, self.folder / result)
-            mine = {c: outcomes[c] for c in life.choices_of(i)}
-            device = life.workload.cluster.names[event.device]
-            times = {
-                "decided": group.decided,
-                "start": group.start,
-                "finish": life.results[i][-1][1],
-            }
             self._write(
-                {
-                    "event": "finished",
-                    "instance": i,
-                    "device": device,
-                    **times,
-                    "outcomes": mine,
-                    "result": result,
-                }
+                "finished",
+                instance=i,
+                device=life.workload.cluster.names[event.device],
+                decided=group.decided,
+                start=group.start,
+                finish=life.results[i][-1][1],
+                outcomes={c: outcomes[c] for c in life.choices_of(i)},
+                result=result,
             )
 
     def failed(self, life: LiveLifecycle, instance: int, device: int, text: str) -> None:
-        """For people."""
-        self._write(
-            {
-                "event": "failed",
-                "instance": instance,
-                "device": life.workload.cluster.names[device],
-                "text": text,
-            }
-        )
+        """Write the failure, for readers of the journal only."""
+        name = life.workload.cluster.names[device]
+        self._write("failed", instance=instance, device=name, text=text)
 
     def lost(self, life: LiveLifecycle, event: DeviceLost) -> None:
-        """For people."""
-        self._write(
-            {
-                "event": "lost",
-                "device": life.workload.cluster.names[event.device],
-                "time": event.time,
-                "text": event.text,
-            }
-        )
+        """Write the loss, for readers of the journal only."""
+        name = life.workload.cluster.names[event.device]
+        self._write("lost", device=name, time=event.time, text=event.text)
 
     def ended(self, life: LiveLifecycle, now: float) -> None:
-        """The run is complete."""
-        self._write(
-            {
-                "event": "ended",
-                "time": now,
-                "failed": [j for j, bad in enumerate(life.failed) if bad],
-            }
-        )
+        """Write the end of the run."""
+        self._write("ended", time=now, failed=[j for j, bad in enumerate(life.failed) if bad])
 
     def close(self) -> None:
-        """Let another process have it."""
+        """Close the file and its lock."""
         self._file.close()
 
     # -- inside -------------------------------------------------------------
 
-    def _write(self, line: dict[str, Any]) -> None:
-        self._file.write(json.dumps(line) + "\n")
+    def _write(self, event: str, **fields: Any) -> None:
+        self._file.write(json.dumps({"event": event, **fields}) + "\n")
         self._file.flush()
 
     def _read(self, mark: str) -> list[JournalEntry]:
         lines = list(read_lines(self.path))
         if not lines:
             self._file.truncate(0)
-            self._write(
-                {"event": "begun", "version": VERSION, "run": self.run_id, "workload": mark}
-            )
+            self._write("begun", version=VERSION, run=self.run_id, workload=mark)
             return []
         head = lines[0]
         if head.get("version") != VERSION:
             raise InvalidInput(
-                f"{self.path}: was written by another weft (version {head.get('version')!r}); choose another run id"
+                f"{self.path}: was written by another weft (version {head.get('version')!r}); "
+                "choose another run id"
             )
         if head.get("workload") != mark:
             raise InvalidInput(
-                f"run '{self.run_id}' was of another workflow; choose another run id, or remove {self.folder}"
+                f"run '{self.run_id}' was of another workflow; "
+                f"choose another run id, or remove {self.folder}"
             )
         self._file.write("\n")  # ends a line that was cut off
         found = {}
@@ -175,8 +152,30 @@ class Journal(Observer):
         return list(found.values())
 
 
+def replay(life: LiveLifecycle, entries: Sequence[JournalEntry]) -> list[Group]:
+    """Repeat the entries of a journal, parents first; return the groups that were done."""
+    names = {name: d for d, name in enumerate(life.workload.cluster.names)}
+    groups = []
+    for entry in entries:
+        device = _device(life, entry, names)
+        if entry.instance not in life.ready or device is None:
+            continue  # an input is missing, or no device can run it: it is not done
+        life.commit([entry.instance], device, entry.decided)
+        groups.append(life.begin(device, entry.start))
+        life.finish(device, entry.finish, entry.outcomes)
+    return groups
+
+
+def _device(life: LiveLifecycle, entry: JournalEntry, names: Mapping[str, int]) -> int | None:
+    """Return the device of an entry; if it no longer exists, the first that could run it."""
+    own = names.get(entry.device, -1)
+    if own >= 0 and life.can_run(entry.instance, own):
+        return own
+    return next((d for d in range(len(life.machines)) if life.can_run(entry.instance, d)), None)
+
+
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The lines of a journal that are whole."""
+    """Yield the complete lines of a journal."""
     if path.exists():
         for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
             try:
@@ -188,7 +187,7 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def fingerprint(workload: Workload) -> str:
-    """Tells workloads apart: names, kinds and edges of their tasks. Estimates may change from run to run."""
+    """Hash names, kinds and edges of the tasks; estimates may differ between runs."""
     digest = hashlib.sha256()
     for problem in (workload.problem_of(j) for j in range(workload.jobs)):
         w = problem.workflow
@@ -205,7 +204,7 @@ def fingerprint(workload: Workload) -> str:
 
 
 def default_folder() -> Path:
-    """$WEFT_RUNS, or the user's state folder."""
+    """Return $WEFT_RUNS, or the user's state folder."""
     given = os.environ.get("WEFT_RUNS")
     if given:
         return Path(given)
@@ -215,7 +214,7 @@ def default_folder() -> Path:
 
 
 def _locked(path: Path, run_id: str) -> IO[str]:
-    """Open a journal for one process alone; the lock goes with the process, however it ends."""
+    """Open a journal with an exclusive lock, which ends with the process."""
     file = path.open("a", encoding="utf-8")
     try:
         import fcntl

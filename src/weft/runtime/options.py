@@ -1,4 +1,4 @@
-"""How much a run puts up with: retries, timeouts, crashes, and what happens when a task is given up."""
+"""Options of a run: retry, crash and timeout limits, and the reaction to failures."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from weft.model import Workflow
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How much a run puts up with.
+    """Retry, crash and timeout limits of a run.
 
     Attributes
     ----------
-    window : groups a device has at once, with the one that runs: the ring buffer
-    retries : how often a task that failed runs again, after `backoff` seconds, then twice that, and so on
-    crashes : how often a task may lose its device under it before it is blamed
-    timeout : seconds a task may run; one for all, or by task name or kind
-    on_error : when a task is given up, `stop` everything, or `continue` with what does not depend on it
+    window : groups a device holds at once, including the running one (a ring buffer)
+    retries : further attempts of a failed task, after `backoff` seconds, doubled each time
+    crashes : times a task may lose its device before the task itself counts as failed
+    timeout : seconds a task may run: one number, or by task name or kind
+    on_error : after a failed task, "stop" the run, or "continue" with independent tasks
     """
 
     window: int = 3
@@ -32,25 +32,21 @@ class RunOptions:
     on_error: Literal["stop", "continue"] = "stop"
 
     def __post_init__(self) -> None:
-        """Refuse what makes no sense."""
+        """Refuse values out of range."""
         if self.window < 1:
-            raise InvalidInput(
-                f"window is {self.window}; a device needs room for one task at least"
-            )
+            raise InvalidInput(f"window is {self.window}; it must be at least 1")
         if self.retries < 0 or self.crashes < 1:
             raise InvalidInput(
-                f"retries is {self.retries} and crashes {self.crashes}; they must be at least 0 and 1"
+                f"retries is {self.retries} and crashes {self.crashes}; "
+                "they must be at least 0 and 1"
             )
         if self.on_error not in ("stop", "continue"):
             raise InvalidInput(f"on_error is '{self.on_error}'; it must be 'stop' or 'continue'")
 
     def limit(self, workflow: Workflow, task: int) -> float:
-        """Seconds a task may run; inf: as long as it likes."""
+        """Return the seconds a task may run; inf: no limit."""
         limits = self.timeout
         if limits is None or not isinstance(limits, Mapping):
             return inf if limits is None else float(limits)
-        return float(
-            limits.get(
-                workflow.task_name(task), limits.get(workflow.kinds[workflow.kind[task]], inf)
-            )
-        )
+        kind = workflow.kinds[workflow.kind[task]]
+        return float(limits.get(workflow.task_name(task), limits.get(kind, inf)))

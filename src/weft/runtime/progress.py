@@ -1,4 +1,4 @@
-"""The progress of a run on a terminal: tasks done and when it should end on one line, what every device does on the lines below it."""
+"""The progress display of a run: done tasks and remaining time, then the devices."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from math import inf
 from typing import TextIO
 
 from weft.runtime.backends.protocol import Finished, Started
+from weft.runtime.engine.events import Observer
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
-from weft.runtime.engine.observer import Observer
 from weft.sim.device_state import Group
 
 ROWS = 4
-"""Lines for devices at most; those that do not fit are counted."""
+"""Maximum number of lines for devices; the rest is counted."""
 
 EVERY = 0.2
-"""Seconds between two pictures."""
+"""Seconds between two updates."""
 
 
 class Progress(Observer):
-    """Draws a picture several times a second, in a thread of its own; nothing unless a person looks at it.
+    """Updates the display in a thread; off unless the stream is a terminal.
 
     Parameters
     ----------
-    predicted : seconds the whole run should take, if known; once a tenth of the work is done, that is a better guide
+    predicted : expected seconds of the run; used until a tenth of the work is done
     width : columns; by default those of the terminal
     """
 
@@ -44,16 +44,16 @@ class Progress(Observer):
         self.on = force or self.stream.isatty()
         self.width = width
         self._drawn = 0
-        """Lines on the screen that are ours."""
+        """Lines of the display on the screen."""
         self._weights: list[float] = []
         self._done = 0.0
         self._seen = (0.0, time.perf_counter())
-        """A time of the run, and when that was."""
+        """A run time, and its wall-clock time."""
         self._over = threading.Event()
         self._painter: threading.Thread | None = None
 
     def started(self, life: LiveLifecycle, event: Started) -> None:
-        """The first one begins the show."""
+        """Start the display with the first order."""
         if self.on and self._painter is None:
             self._see(event.time)
             self._weigh(life)
@@ -63,16 +63,20 @@ class Progress(Observer):
             self._painter.start()
 
     def finished(
-        self, life: LiveLifecycle, group: Group, event: Finished, outcomes: Mapping[int, int]
-    ) -> None:  # noqa: ARG002
-        """Count what is done."""
+        self,
+        life: LiveLifecycle,
+        group: Group,
+        event: Finished,
+        outcomes: Mapping[int, int],  # noqa: ARG002
+    ) -> None:
+        """Count finished work."""
         if self.on:
             self._weigh(life)
             self._done += sum(self._weights[i] for i in group.members)
             self._see(event.finish)
 
     def close(self) -> None:
-        """Leave the terminal as it was, however the run ended."""
+        """Remove the display."""
         self._over.set()
         if self._painter is not None:
             self._painter.join()
@@ -83,7 +87,7 @@ class Progress(Observer):
             self._drawn = 0
 
     def ended(self, life: LiveLifecycle, now: float) -> None:  # noqa: ARG002
-        """Leave nothing."""
+        """Remove the display."""
         self.close()
 
     def _see(self, now: float) -> None:
@@ -96,7 +100,7 @@ class Progress(Observer):
             self.draw(life, now + time.perf_counter() - when)
 
     def _weigh(self, life: LiveLifecycle) -> None:
-        """How much of the whole each instance is, by its estimate; what an earlier process did counts as done."""
+        """Compute the share of each instance in the work, by its estimate."""
         if not self._weights:
             for problem in (life.workload.problem_of(j) for j in range(life.workload.jobs)):
                 self._weights += (problem.work * problem.best_pace[problem.row]).tolist()
@@ -105,13 +109,11 @@ class Progress(Observer):
             self._all = sum(self._weights)
 
     def draw(self, life: LiveLifecycle, now: float) -> None:
-        """Draw one picture over the one before."""
+        """Draw over the last drawing."""
         self._weigh(life)
         width = self.width or _columns(self.stream)
         lines = [summary(life, now, self._left(now), width), *device_lines(life, width)]
-        blank = [""] * (
-            self._drawn - len(lines)
-        )  # the terminal may have grown wider: what was below is wiped
+        blank = [""] * (self._drawn - len(lines))  # wipe lines below: the terminal may be wider now
         self.stream.write(
             _back(self._drawn) + "\n".join(f"{line}\x1b[K" for line in (*lines, *blank))
         )
@@ -126,7 +128,7 @@ class Progress(Observer):
 
 
 def summary(life: LiveLifecycle, now: float, left: float | None, width: int = 80) -> str:
-    """How far a run is.
+    """Return the summary line of a run.
 
     Examples
     --------
@@ -148,7 +150,7 @@ def summary(life: LiveLifecycle, now: float, left: float | None, width: int = 80
 
 
 def device_lines(life: LiveLifecycle, width: int, rows: int = ROWS) -> list[str]:
-    """What every device does, in columns; with too many of them, the last cell counts the others."""
+    """Return the current task of every device in columns; the last cell counts the rest."""
     cells = [f"{name} {_doing(life, d)}" for d, name in enumerate(life.workload.cluster.names)]
     columns = max(1, (width - 1) // (min(max(map(len, cells)), 24) + 2))
     room = rows * columns
@@ -166,7 +168,7 @@ def _row(cells: Sequence[str], width: int) -> str:
 
 def _doing(life: LiveLifecycle, device: int) -> str:
     machine = life.machines[device]
-    running = machine.running  # the run goes on while it is drawn
+    running = machine.running  # the run continues while this draws
     if machine.pace == inf:
         return "down"
     if running is None or not running.members:
@@ -176,7 +178,7 @@ def _doing(life: LiveLifecycle, device: int) -> str:
 
 
 def _back(lines: int) -> str:
-    """To the beginning of what was drawn."""
+    """Return the escape codes to the start of the last drawing."""
     return "\r" + (f"\x1b[{lines - 1}A" if lines > 1 else "")
 
 

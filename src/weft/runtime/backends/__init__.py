@@ -1,0 +1,12 @@
+"""Backends: the devices that run tasks.
+
+- `calls`: the calls of a run, for other processes
+- `dask`: workers of a Dask cluster
+- `fake`: a virtual clock, for tests
+- `local`: processes of this machine
+- `payload`: pickled values with shared buffers
+- `protocol`: orders and events
+- `ray`: actors of Ray
+"""
+
+__all__ = ["calls", "dask", "fake", "local", "payload", "protocol", "ray"]

@@ -1,76 +1,106 @@
-"""The calls of a run, ready to travel to another process: functions numbered and pickled once, arguments packed when first needed."""
+"""The calls of a run, ready for other processes: the one table that all real backends use.
+
+Functions are numbered and pickled once; arguments are packed when an order needs them, with a slot
+for each result of another task. Each backend supplies its own way of pickling.
+"""
 
 from __future__ import annotations
 
 import pickle
-import sys
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from weft.errors import InvalidInput
+from weft.model import Workload
 from weft.runtime.backends.local.worker import Slot
-from weft.runtime.backends.payload import Payload, drop, pack
 from weft.runtime.backends.protocol import Call, Input
 
+START_LIMIT = 120.0
+"""Seconds in which a worker process must connect."""
 
-class Calls:
-    """What every instance of a run calls.
+MAX_STARTS = 3
+"""Starts in a row at which a worker may die before the run fails."""
+
+PRELOAD_LIMIT = 100
+"""Functions sent to workers before the clock starts; with more, each goes with its first call."""
+
+P = TypeVar("P")
+
+
+class Calls(Generic[P]):
+    """The function and the arguments of every instance of a run.
 
     Parameters
     ----------
-    where : begins the names of files that large arguments go to
+    pickle_function : makes the bytes of a function
+    pack : makes the packed form of (args, kwargs) of an instance; the instance is None if the
+        arguments are slots only, so that many instances share the packed form
     """
 
-    def __init__(self, calls: Sequence[Call], where: str) -> None:
+    def __init__(
+        self,
+        workload: Workload,
+        calls: Sequence[Call] | None,
+        *,
+        pickle_function: Callable[[Any], bytes],
+        pack: Callable[[Any, int | None], P],
+    ) -> None:
         self._calls: list[Call] = []
-        self._where = where
-        self._arguments: dict[int, Payload] = {}
-        self.functions: list[bytes] = []
-        """Pickled, by number."""
-        self.function: list[int] = []
-        """The number of each instance's function."""
+        self._pickle, self._pack = pickle_function, pack
         self._numbers: dict[int, int] = {}
-        self.extend(calls)
+        self._slots_only: dict[tuple[Input, ...], P] = {}
+        self.functions: list[bytes] = []
+        """Number of a function -> its pickle."""
+        self.function: list[int] = []
+        """Instance -> number of its function."""
+        self.extend(workload, calls)
 
-    def extend(self, calls: Sequence[Call]) -> None:
-        """Take the calls of more instances; a function that cannot be sent is told before anything is changed."""
+    def extend(self, workload: Workload, calls: Sequence[Call] | None) -> None:
+        """Add the calls of new instances; refuse a function that cannot be pickled."""
+        count = len(self._calls) + len(calls or ())
+        if calls is None or count != workload.instances:
+            raise InvalidInput(
+                f"'{workload.name}' has {workload.instances} tasks, "
+                f"but functions are given for {count}"
+            )
         new = {
             id(call.function): call.function
             for call in calls
             if id(call.function) not in self._numbers
         }
-        for key, data in [(key, pickled_function(function)) for key, function in new.items()]:
+        for key, data in [(key, self._pickled(function)) for key, function in new.items()]:
             self._numbers[key] = len(self.functions)
             self.functions.append(data)
-        self._calls.extend(calls)
+        self._calls.extend(calls)  # keeps the functions alive, so that ids stay unique
         self.function.extend(self._numbers[id(call.function)] for call in calls)
 
-    def arguments(self, instance: int) -> Payload:
-        """Arguments with slots for the results of others; packed once, however often the instance runs."""
+    def preload(self) -> list[bytes]:
+        """Return the functions to load before the clock starts; none if there are too many."""
+        return self.functions if len(self.functions) <= PRELOAD_LIMIT else []
+
+    def arguments(self, instance: int) -> P:
+        """Return the packed arguments of an instance."""
         call = self._calls[instance]
-        if not call.kwargs and all(
-            type(arg) is Input for arg in call.args
-        ):  # nothing but results: the same for many tasks
-            return _slots_only(call.args)
-        if instance not in self._arguments:
-            self._arguments[instance] = pack(
-                with_slots((call.args, dict(call.kwargs))), f"{self._where}-a{instance}"
-            )
-        return self._arguments[instance]
+        if call.kwargs or any(type(arg) is not Input for arg in call.args):
+            return self._pack(with_slots((call.args, dict(call.kwargs))), instance)
+        if call.args not in self._slots_only:
+            self._slots_only[call.args] = self._pack((with_slots(call.args), {}), None)
+        return self._slots_only[call.args]
 
-    def packed(self, instance: int) -> bool:
-        """Whether an instance has arguments of its own that are kept."""
-        return instance in self._arguments
-
-    def done(self, instance: int) -> None:
-        """An instance will not run again."""
-        drop(self._arguments.pop(instance))
+    def _pickled(self, function: Any) -> bytes:
+        try:
+            return self._pickle(function)
+        except Exception as error:  # noqa: BLE001  # pickling runs code of the user
+            name = getattr(function, "__qualname__", repr(function))
+            raise InvalidInput(
+                f"function '{name}' cannot be sent to another process "
+                f"({first_line(error)}); define it at the top of a module, or install cloudpickle"
+            ) from None
 
 
 def with_slots(value: Any) -> Any:
-    """Put a slot, which is small to pickle, wherever the result of another task goes.
+    """Replace each `Input` by a slot, which is small to pickle.
 
     Examples
     --------
@@ -86,21 +116,21 @@ def with_slots(value: Any) -> Any:
     return value
 
 
-def pickled_function(function: Any, *, richer: str = "cloudpickle") -> bytes:
-    """A function for other processes: by name, or by value with the richer module, where it is installed."""
+def pickled_function(function: Any) -> bytes:
+    """Pickle a function by name or, if cloudpickle is installed, by value."""
     try:
         return pickle.dumps(function)
-    except Exception as error:  # noqa: BLE001  # pickling runs code of the user
-        name = getattr(function, "__qualname__", repr(function))
+    except Exception:
         try:
-            data: bytes = import_module(richer).dumps(function)
+            data: bytes = import_module("cloudpickle").dumps(function)
         except Exception:  # noqa: BLE001  # not installed, or no better
-            raise InvalidInput(
-                f"function '{name}' cannot be sent to another process ({error}); define it at the top of a module, or install cloudpickle"
-            ) from None
+            data = b""
+        if not data:
+            raise
         return data
 
 
-@lru_cache(maxsize=1000)
-def _slots_only(args: tuple[Input, ...]) -> Payload:
-    return pack((with_slots(args), {}), "never-written", shared_from=sys.maxsize)
+def first_line(error: BaseException) -> str:
+    """Return an error as one line."""
+    text = str(error).strip()
+    return f"{type(error).__name__}: {text.splitlines()[0] if text else ''}"

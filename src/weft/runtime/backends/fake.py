@@ -1,4 +1,4 @@
-"""A backend with a virtual clock: durations, failures and slow devices come from a scenario, faults of tasks from a script."""
+"""A backend with a virtual clock, driven by a scenario and scripted faults."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from weft.runtime.backends.protocol import (
 
 @dataclass(eq=False)
 class _Lane:
-    """A device: what was sent to it, and when the first of that ends."""
+    """The orders of a device; the first one runs."""
 
     orders: deque[Order] = field(default_factory=deque)
     start: float = 0.0
@@ -35,13 +35,13 @@ class _Lane:
 
 
 class FakeBackend:
-    """For tests and rehearsals: nothing runs, the scenario says how long it takes.
+    """A backend that runs nothing: the scenario gives all durations.
 
     Parameters
     ----------
-    scenario : what happens; None: durations as estimated, nothing fails, likeliest branches
-    modelled : inputs take the estimated time to arrive, as in the simulator; False: a device starts what it is sent
-    faults : instance -> how its first executions end, one entry each
+    scenario : durations, failures and branches; None: as estimated, without failures
+    modelled : devices wait for the estimated arrival of inputs, as in the simulator
+    faults : instance -> the faults of its first executions, one each
     hangs : instances that never end by themselves
 
     Examples
@@ -76,16 +76,21 @@ class FakeBackend:
         self._now = 0.0
 
     def devices(self) -> Cluster:
-        """The cluster it was made with."""
+        """Return the cluster."""
         return self.cluster
 
     def begin(
-        self, workload: Workload, calls: Sequence[Call] | None, *, since: float = 0.0
-    ) -> None:  # noqa: ARG002
+        self,
+        workload: Workload,
+        calls: Sequence[Call] | None,  # noqa: ARG002
+        *,
+        since: float = 0.0,
+    ) -> None:
         """Start the clock; functions are not called."""
         if workload.cluster.names != self.cluster.names:
             raise InvalidInput(
-                f"'{workload.name}' is bound to cluster '{workload.cluster.name}', the fake backend is '{self.cluster.name}'"
+                f"'{workload.name}' is bound to cluster '{workload.cluster.name}', the fake "
+                f"backend is '{self.cluster.name}'"
             )
         self.workload = workload
         self.future = self.scenario or Scenario.of(workload)
@@ -96,15 +101,16 @@ class FakeBackend:
         )
         self._changes = deque(zip(*rows, strict=True))
         self._lanes = [_Lane() for _ in range(self.cluster.p)]
-        self._news: list[Event] = []
+        self._events: list[Event] = []
         self._now = since
         self._number_kinds()
 
     def extend(self, workload: Workload, calls: Sequence[Call] | None) -> None:  # noqa: ARG002
-        """More instances come; a scenario must have said how long they take."""
+        """Add jobs; a scenario must cover their instances."""
         if self.scenario is not None and len(self.scenario.factor) < workload.instances:
             raise InvalidInput(
-                f"the scenario knows {len(self.scenario.factor)} instances; '{workload.name}' has {workload.instances} now"
+                f"the scenario covers {len(self.scenario.factor)} instances; '{workload.name}' "
+                f"has {workload.instances} now"
             )
         self.workload = workload
         self.future = self.scenario or Scenario.of(workload)
@@ -117,11 +123,11 @@ class FakeBackend:
         ]
 
     def clock(self) -> float:
-        """Virtual seconds."""
+        """Return the virtual time."""
         return self._now
 
     def submit(self, order: Order, device: int, priority: float) -> None:  # noqa: ARG002
-        """Queue it; an idle device starts it at once."""
+        """Queue an order; an idle device starts it at once."""
         self.submitted.append((self._now, device, order.members))
         lane = self._lanes[device]
         lane.orders.append(order)
@@ -129,7 +135,7 @@ class FakeBackend:
             self._start(device)
 
     def cancel(self, number: int) -> None:
-        """Take an order out, whether it runs or not."""
+        """Remove an order, running or not."""
         for device, lane in enumerate(self._lanes):
             numbers = [order.number for order in lane.orders]
             if number in numbers:
@@ -138,7 +144,7 @@ class FakeBackend:
                     self._next(device)
 
     def wait(self, until: float) -> list[Event]:
-        """Go to the next moment at which something happens, at most to `until`."""
+        """Advance to the next event, at most to `until`."""
         due = min(
             *(lane.end for lane in self._lanes), self._changes[0][0] if self._changes else inf
         )
@@ -147,37 +153,37 @@ class FakeBackend:
         self._now = max(self._now, min(due, until))
         for device, lane in enumerate(self._lanes):
             if lane.end <= self._now:
-                self._news.append(self._ending(lane.orders.popleft(), device, lane))
+                self._events.append(self._ending(lane.orders.popleft(), device, lane))
                 self._next(device)
         while self._changes and self._changes[0][0] <= self._now:
             self._change(*self._changes.popleft()[1:])
         return self._taken()
 
     def fetch(self, instance: int) -> Any:
-        """There are no results: the number itself."""
+        """Return the number of the instance in place of a result."""
         return instance
 
     def forget(self, instance: int) -> None:
-        """Nothing to drop."""
+        """Do nothing."""
 
     def store(self, instance: int, path: Path) -> None:
         """Write the number."""
         path.write_text(str(instance), encoding="utf-8")
 
     def restore(self, instance: int, path: Path) -> None:
-        """Nothing to take."""
+        """Do nothing."""
 
     def finish(self) -> None:
-        """Drop what is left."""
+        """Drop all orders."""
         self._lanes = [_Lane() for _ in range(self.cluster.p)]
 
     def close(self) -> None:
-        """Nothing to end."""
+        """Do nothing."""
 
     # -- inside -------------------------------------------------------------
 
     def _taken(self) -> list[Event]:
-        news, self._news = self._news, []
+        news, self._events = self._events, []
         return news
 
     def _start(self, device: int) -> None:
@@ -186,7 +192,7 @@ class FakeBackend:
         lane.start = self._now
         hangs = not self._hangs.isdisjoint(order.members)
         lane.end = inf if hangs else self._now + self._seconds(order, device)
-        self._news.append(Started(order.number, device, self._now))
+        self._events.append(Started(order.number, device, self._now))
 
     def _next(self, device: int) -> None:
         self._lanes[device].end = inf
@@ -220,14 +226,14 @@ class FakeBackend:
         if pace == inf:
             lane.orders.clear()
             lane.end = inf
-            self._news.append(DeviceLost(device, self._now, "scripted"))
+            self._events.append(DeviceLost(device, self._now, "scripted"))
             return
         if lane.end < inf:
             lane.end = self._now + (lane.end - self._now) * (pace / old)
-        self._news.append(DeviceAdded(device, self._now, pace))
+        self._events.append(DeviceAdded(device, self._now, pace))
 
     def _seconds(self, order: Order, device: int) -> float:
-        """True seconds of a group, in the order of operations docs/simulator.md gives."""
+        """Return the true seconds of a group, in the order of operations of docs/simulator.md."""
         longest = 0.0
         for i in order.members:
             job, task = self.workload.task_of(i)

@@ -1,7 +1,7 @@
-"""Values on their way between processes: pickled, with large buffers in a file in memory that the reader maps instead of copying.
+"""Pickled values for other processes; large buffers go to a mapped file in memory.
 
-Pickle protocol 5 hands out the buffers of numpy arrays, wherever they are nested, so a list of arrays travels as well as one. The reader
-gets arrays that are read-only: what one task was given, no other can spoil.
+Pickle protocol 5 exports the buffers of numpy arrays at any depth. Readers get read-only arrays, so
+that no task can change the input of another.
 """
 
 # ruff: noqa: S301  # pickles of this run's own processes, and of the user's own results
@@ -16,13 +16,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 SHARED_FROM = 65536
-"""Bytes from which a buffer goes into a file in memory."""
+"""Smallest size in bytes of a buffer that goes into a file in memory."""
 
 _ALIGNED = 64
 
 
 class Payload(NamedTuple):
-    """A pickled value. `spans` are the places of its buffers in the file; when `data` is empty, the first span is the pickle itself."""
+    """A pickled value; `spans` locate its buffers in the file at `path`.
+
+    If `data` is empty, the first span is the pickle itself.
+    """
 
     data: bytes
     path: str | None = None
@@ -30,12 +33,12 @@ class Payload(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes in all."""
+        """Return the size in bytes."""
         return len(self.data) + sum(end - begin for begin, end in self.spans)
 
 
 def pack(value: Any, path: str | Path, *, shared_from: int = SHARED_FROM) -> Payload:
-    """Pickle a value; large buffers go to a file at `path`, which is only written if there are some.
+    """Pickle a value; large buffers, if there are any, go to a file at `path`.
 
     Examples
     --------
@@ -61,28 +64,28 @@ def pack(value: Any, path: str | Path, *, shared_from: int = SHARED_FROM) -> Pay
     return Payload(data, str(where), spans)
 
 
-def unpack(parcel: Payload) -> Any:
-    """The value; its large arrays are views of the file, read-only."""
-    if parcel.path is None:
-        return pickle.loads(parcel.data)
-    with Path(parcel.path).open("rb") as file:
+def unpack(payload: Payload) -> Any:
+    """Return the value; its large arrays are read-only views of the file."""
+    if payload.path is None:
+        return pickle.loads(payload.data)
+    with Path(payload.path).open("rb") as file:
         whole = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-    views = [whole[begin:end] for begin, end in parcel.spans]
-    data = parcel.data or views.pop(0)
+    views = [whole[begin:end] for begin, end in payload.spans]
+    data = payload.data or views.pop(0)
     return pickle.loads(data, buffers=views)
 
 
-def save(parcel: Payload, path: Path) -> None:
-    """Write a parcel to one file that outlives the run: a header of lengths, then the bytes. Either all of it is there or nothing."""
-    blob = b"" if parcel.path is None else Path(parcel.path).read_bytes()
-    header = pickle.dumps((parcel.data, parcel.spans))
+def save(payload: Payload, path: Path) -> None:
+    """Write a payload to one file: length of the header, header, buffers. Atomic."""
+    blob = b"" if payload.path is None else Path(payload.path).read_bytes()
+    header = pickle.dumps((payload.data, payload.spans))
     draft = path.with_suffix(".draft")
     draft.write_bytes(len(header).to_bytes(8, "little") + header + blob)
     draft.replace(path)
 
 
 def load(path: Path, into: Path) -> Payload:
-    """Read what `save` wrote; buffers go to the file `into`."""
+    """Read a file written by `save`; buffers go to the file `into`."""
     raw = path.read_bytes()
     size = int.from_bytes(raw[:8], "little")
     data, spans = pickle.loads(raw[8 : 8 + size])
@@ -92,10 +95,10 @@ def load(path: Path, into: Path) -> Payload:
     return Payload(data, str(into), spans)
 
 
-def drop(parcel: Payload) -> None:
-    """Remove its file; readers that have it mapped keep it until they are done."""
-    if parcel.path is not None:
-        Path(parcel.path).unlink(missing_ok=True)
+def drop(payload: Payload) -> None:
+    """Delete the file of a payload; processes that map it keep its memory."""
+    if payload.path is not None:
+        Path(payload.path).unlink(missing_ok=True)
 
 
 # -- folders in memory --------------------------------------------------------
@@ -104,7 +107,7 @@ PREFIX = "weft-"
 
 
 def make_folder() -> Path:
-    """A folder for parcels of this process, in memory where the system has such a place; leftovers of dead processes are removed."""
+    """Make a folder for payloads, in memory if possible; remove those of dead processes."""
     home = _home()
     for old in sorted(home.glob(f"{PREFIX}*-*")):
         pid = old.name.removeprefix(PREFIX).split("-")[0]
@@ -114,7 +117,7 @@ def make_folder() -> Path:
 
 
 def _home() -> Path:
-    memory = Path("/dev/shm")  # noqa: S108  # a folder of our own is made in it, readable by nobody else
+    memory = Path("/dev/shm")  # noqa: S108  # only a private folder is made in it
     return memory if memory.is_dir() and os.access(memory, os.W_OK) else Path(tempfile.gettempdir())
 
 
@@ -129,7 +132,7 @@ def _alive(pid: int) -> bool:
 
 
 def _write(path: Path, buffers: list[memoryview]) -> tuple[Path, tuple[tuple[int, int], ...]]:
-    """Written, not mapped: a full memory then is an error, not a signal. The disk is the way out."""
+    """Write buffers, to disk if memory is full: a write raises where a map gets a signal."""
     try:
         return path, _write_at(path, buffers)
     except OSError:

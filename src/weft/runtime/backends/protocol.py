@@ -1,7 +1,8 @@
-"""What runs tasks: the interface every backend has, the orders it gets and the events it reports.
+"""The backend protocol: orders in, events out.
 
-The driver speaks of instances and devices by number; the backend knows how to reach the devices, and keeps the results where it can hand
-them to later tasks. Times are seconds since `begin`, on one clock. Nothing here knows about processes, Dask or Ray.
+The driver names instances and devices by number; the backend reaches the devices and keeps results
+where later tasks can read them. Times are seconds since `begin`, on one clock. This module does not
+depend on processes, Dask or Ray.
 """
 
 from __future__ import annotations
@@ -16,14 +17,17 @@ from weft.model import Cluster, Workload
 
 @dataclass(frozen=True)
 class Input:
-    """Stands in the arguments of a `Call` for the result of a parent: the one at the k-th incoming edge, parents by number."""
+    """Placeholder in a `Call` for the result at the k-th incoming edge (parents by number)."""
 
     edge: int
 
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """What a task does: a function and its arguments, with `Input` where the result of a parent goes (None when its edge is not taken)."""
+    """The function of a task and its arguments, with an `Input` per result of a parent.
+
+    An `Input` is None if its edge was not taken.
+    """
 
     function: Callable[..., Any]
     args: tuple[Any, ...] = ()
@@ -37,9 +41,9 @@ class Order:
     Attributes
     ----------
     number : counts the orders of a run
-    members : instances that run together; one, except on devices that batch
-    inputs : for each member, the instance whose result each incoming edge carries; None where the edge was not taken
-    chooses : for each member, whether its result says which branches are taken
+    members : instances that run as one batch; one, except on devices that batch
+    inputs : per member, the source instance of each incoming edge; None: edge not taken
+    chooses : per member, whether its result names the branches to take
     """
 
     number: int
@@ -50,7 +54,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Transfer:
-    """One input that was brought to a device: from which one, how many bytes, how long it took."""
+    """An input moved to a device: source device, bytes and seconds."""
 
     source: int
     data: float
@@ -59,7 +63,7 @@ class Transfer:
 
 @dataclass(frozen=True)
 class Started:
-    """An order began to run."""
+    """The start of an order."""
 
     number: int
     device: int
@@ -68,7 +72,7 @@ class Started:
 
 @dataclass(frozen=True)
 class Finished:
-    """An order is done; for each member the bytes of its result and, where it chooses, the branches it named."""
+    """The end of an order; per member the bytes of its result and its branches, if any."""
 
     number: int
     device: int
@@ -80,13 +84,15 @@ class Finished:
 
 
 Fault = Literal["raised", "unpicklable", "exited", "killed", "timeout", "outcome", "function"]
-"""Why a task failed: its function raised, returned what cannot be sent, ended its process, or was killed (a signal, often memory); it took
-too long; it named no branch; or it could not be loaded."""
+"""Why a task failed: its function raised, returned a value that cannot be pickled, ended its
+process, or was killed (by a signal, often for memory); it ran too long, named no branch, or could
+not be loaded.
+"""
 
 
 @dataclass(frozen=True)
 class Failed:
-    """An order came to nothing by its own fault."""
+    """The failure of an order by its own fault."""
 
     number: int
     device: int
@@ -99,7 +105,7 @@ class Failed:
 
 @dataclass(frozen=True)
 class DeviceLost:
-    """A device is gone, with all that was sent to it. `fault` blames what ran there: it `exited`, or was `killed` from outside."""
+    """The loss of a device with all its orders; `fault` says how its process ended."""
 
     device: int
     time: float
@@ -109,9 +115,9 @@ class DeviceLost:
 
 @dataclass(frozen=True)
 class DeviceAdded:
-    """A device is up (again), and takes `pace` times as long as estimated.
+    """A device that is up (again), with its slowdown `pace`.
 
-    One that was not there from the start has the next number, and `devices` must tell of it by then.
+    A new device has the next number, and `Backend.devices` must contain it by then.
     """
 
     device: int
@@ -123,54 +129,54 @@ Event = Started | Finished | Failed | DeviceLost | DeviceAdded
 
 
 class Backend(Protocol):
-    """The devices of a run. `modelled` backends live in the simulator's world: inputs take the estimated time to arrive."""
+    """The devices of a run."""
 
     @property
     def name(self) -> str:
-        """What users call it."""
+        """Return the name that users give."""
         ...
 
     @property
     def modelled(self) -> bool:
-        """Whether the driver makes a device wait for the estimated arrival of its inputs; real ones need no telling."""
+        """Return whether starts wait for estimated transfers, as in the simulator."""
         ...
 
     def devices(self) -> Cluster:
-        """The devices, in the order of their numbers."""
+        """Return the devices, in the order of their numbers."""
         ...
 
     def begin(
         self, workload: Workload, calls: Sequence[Call] | None, *, since: float = 0.0
     ) -> None:
-        """Get ready for a run; its clock starts at `since`. `calls` has one entry an instance."""
+        """Prepare a run whose clock starts at `since`; `calls` has one entry per instance."""
         ...
 
     def extend(self, workload: Workload, calls: Sequence[Call] | None) -> None:
-        """More jobs come during a run: the same workload with others behind, and the calls of the new instances."""
+        """Add jobs: the same workload with more at its end, and the calls of the new instances."""
         ...
 
     def clock(self) -> float:
-        """Seconds since `begin`."""
+        """Return the seconds since `begin`."""
         ...
 
     def submit(self, order: Order, device: int, priority: float) -> None:
-        """Run an order on a device after what it was given before; a lower priority is more urgent, where the backend has a choice."""
+        """Queue an order on a device; lower priority values first, if the backend can choose."""
         ...
 
     def cancel(self, number: int) -> None:
-        """Call an order off. If it runs already, its device may be lost by that; an event tells."""
+        """Cancel an order; if it runs, its device may be lost, which is an event."""
         ...
 
     def wait(self, until: float) -> list[Event]:
-        """Return what happened, as soon as something has, or nothing at `until`. Nothing before `until`: nothing can ever happen."""
+        """Return the next events, or none at `until`; none earlier means that none can follow."""
         ...
 
     def fetch(self, instance: int) -> Any:
-        """The result of an instance that is done."""
+        """Return the result of a finished instance."""
         ...
 
     def forget(self, instance: int) -> None:
-        """Drop a result nobody will ask for."""
+        """Drop a result that is not needed any more."""
         ...
 
     def store(self, instance: int, path: Path) -> None:
@@ -178,13 +184,13 @@ class Backend(Protocol):
         ...
 
     def restore(self, instance: int, path: Path) -> None:
-        """Take a result from a file, as if the instance had run."""
+        """Load a result from a file, as if the instance had run."""
         ...
 
     def finish(self) -> None:
-        """The run is over: call off what is left and drop all results. The backend can begin again."""
+        """End the run: cancel orders and drop all results. The backend can begin again."""
         ...
 
     def close(self) -> None:
-        """End everything; nothing is left running."""
+        """Release all resources."""
         ...

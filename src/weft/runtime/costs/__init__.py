@@ -1,0 +1,9 @@
+"""Costs: measured durations and transfers, and the estimates made of them.
+
+- `drift`: correction of estimates during a run
+- `estimates`: problems with estimated durations
+- `history`: the file of measurements
+- `profiler`: devices of this machine and micro-benchmarks
+"""
+
+__all__ = ["drift", "estimates", "history", "profiler"]

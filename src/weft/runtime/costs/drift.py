@@ -1,4 +1,4 @@
-"""Measured against predicted while a run goes on: when they drift apart, estimates are corrected."""
+"""Drift detection: correct estimates that differ from the measurements of a run."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from weft.model import Problem, Workload
 from weft.model.columns import FloatArray, frozen
 
 NOISE = 2e-4
-"""Seconds below which a difference between measured and predicted says nothing."""
+"""Smallest difference in seconds between measured and predicted that counts."""
 
 LARGEST = 20_000_000
-"""Entries of a duration matrix above which estimates are left as they are."""
+"""Largest duration matrix that is corrected, in entries."""
 
 
 class DriftDetector:
-    """Keeps log(measured / estimated) by task kind and device, and says when the estimates in use are off by more than `threshold`.
+    """Tracks log(measured / estimated) by task kind and device.
 
     Parameters
     ----------
-    threshold : factor; least : measurements of a kind on a device before it is believed
+    threshold : factor by which estimates may be wrong
+    least : measurements per kind and device before they count
 
     Examples
     --------
@@ -53,7 +54,7 @@ class DriftDetector:
         self._small = all(p.n * p.p <= LARGEST for p in workload.problems)
 
     def finished(self, instance: int, device: int, seconds: float, expected: float) -> bool:
-        """Take a measurement; whether the estimates in use, `expected` here, have become wrong for its kind and device."""
+        """Add a measurement; return whether `expected` has become wrong for its kind and device."""
         template, task = self._place[instance]
         estimated = self.workload.problems[template].duration(task, device)
         if not (0 < estimated < inf and 0 < expected < inf) or seconds <= 0 or not self._small:
@@ -68,7 +69,7 @@ class DriftDetector:
         return True
 
     def corrected(self) -> Workload:
-        """The workload with every estimate times what was measured; kinds and devices not seen yet follow those that were."""
+        """Return the workload with corrected estimates; unmeasured pairs follow the others."""
         ratio = np.full((len(self.workload.kinds), self.workload.cluster.p), np.nan)
         for (kind, device), logs in self._recent.items():
             ratio[kind, device] = float(np.median(logs))
@@ -78,7 +79,9 @@ class DriftDetector:
 
 
 def filled(logs: FloatArray) -> FloatArray:
-    """A (kinds, p) matrix of logarithms without gaps: from the same kind elsewhere, else from all that is known, else 0.
+    """Fill the gaps of a (kinds, p) matrix of logarithms.
+
+    From the same kind on other devices, else from all entries, else 0.
 
     Examples
     --------

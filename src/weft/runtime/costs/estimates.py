@@ -1,4 +1,4 @@
-"""Estimates of a run: what was measured before, and where nothing was, the workflow's own figures brought to the same scale."""
+"""Estimated durations: from the history, else from the workflow on the same scale."""
 
 from __future__ import annotations
 
@@ -11,42 +11,42 @@ from math import log
 import numpy as np
 
 from weft.model import Cluster, Problem, Workflow
-from weft.model.columns import FloatArray, IntArray, frozen
+from weft.model.columns import FloatArray, frozen
 from weft.runtime.backends.protocol import Finished
 from weft.runtime.costs.drift import filled
 from weft.runtime.costs.history import Durations, History, Measurement
+from weft.runtime.engine.events import Observer
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
-from weft.runtime.engine.observer import Observer
 from weft.sim.device_state import Group
 
 SIZES = 3
-"""Sizes of a kind of task that must have been measured before a model is put through them."""
+"""Measured sizes of a task kind required to fit a model."""
 
 TRANSFERS = 3
-"""Transfers between two kinds of devices that must have been measured before they are believed."""
+"""Measured transfers between two kinds of devices required to use them."""
 
 
 def incoming_bytes(workflow: Workflow) -> FloatArray:
-    """(n,) bytes that come into each task."""
+    """Return the incoming bytes per task."""
     return np.bincount(workflow.dst, weights=workflow.data, minlength=workflow.n).astype(float)
 
 
 def estimated_problem(workflow: Workflow, cluster: Cluster, history: History | None) -> Problem:
     """Bind a workflow to the devices of a backend, with durations from the history.
 
-    A kind of task that was measured on some devices only is taken to be as much off elsewhere; one never measured follows the others;
-    without any measurement the estimates are the workflow's, and where it says nothing, all tasks are alike. Links are as measured,
-    too, and so is what moves along edges of which the workflow does not say how much that is.
+    A task kind measured on some devices only is scaled alike on the others; one never measured
+    follows the other kinds; without measurements the workflow's own estimates count, and if it has
+    none, all tasks are equal. Measured links and result sizes are used too.
     """
-    said = workflow if workflow.durations or workflow.work.any() else _with_work(workflow)
+    sized = workflow if workflow.durations or workflow.work.any() else _with_work(workflow)
     if history is not None:
         cluster = with_measured_links(cluster, history)
     known = [] if history is None else history.durations()
-    problem = Problem.bind(with_measured_data(said, known), cluster)
+    problem = Problem.bind(with_measured_data(sized, known), cluster)
     if history is None or not known:
         return problem
     prior = problem.durations()
-    measured = _measured(said, cluster, history)
+    measured = _measured(sized, cluster, history)
     logs = np.full((len(workflow.kinds), cluster.p), np.nan)
     both = np.isfinite(measured) & np.isfinite(prior) & (prior > 0) & (measured > 0)
     for kind in range(len(workflow.kinds)):
@@ -69,7 +69,7 @@ def estimated_problem(workflow: Workflow, cluster: Cluster, history: History | N
 
 
 def with_measured_links(cluster: Cluster, history: History) -> Cluster:
-    """The cluster with the latency and bandwidth measured between kinds of devices, where there are `TRANSFERS` of them at least.
+    """Return the cluster with measured links, where there are at least `TRANSFERS`.
 
     Within a device nothing moves, whatever was measured between two of its kind.
     """
@@ -86,7 +86,7 @@ def with_measured_links(cluster: Cluster, history: History) -> Cluster:
 
 
 def with_measured_data(workflow: Workflow, known: Sequence[Durations]) -> Workflow:
-    """The workflow with what tasks of a kind returned before, at the nearest size, on edges that say nothing of their data."""
+    """Return the workflow with measured result sizes on edges without data."""
     outputs: dict[str, list[tuple[float, float]]] = {}
     for row in known:
         outputs.setdefault(row.kind, []).append((row.work, row.output))
@@ -108,12 +108,12 @@ def with_measured_data(workflow: Workflow, known: Sequence[Durations]) -> Workfl
 
 
 def _nearest(rows: Sequence[tuple[float, float]], work: float) -> float:
-    """Of (work, bytes), the bytes at the nearest size; 0: nothing is known."""
+    """Return the bytes of the nearest (work, bytes); 0: none is known."""
     return min(rows, key=lambda row: abs(log((row[0] + 1.0) / (work + 1.0))), default=(0.0, 0.0))[1]
 
 
 def _measured(workflow: Workflow, cluster: Cluster, history: History) -> FloatArray:
-    """(n, p) predictions of the history; NaN where it knows nothing. Tasks of one kind and size are looked up once."""
+    """Return (n, p) predictions of the history, NaN if unknown; one lookup per kind and size."""
     sizes = np.stack([workflow.kind.astype(float), workflow.work, incoming_bytes(workflow)], axis=1)
     unique, member = np.unique(sizes, axis=0, return_inverse=True)
     table = np.full((len(unique), cluster.p), np.nan)
@@ -127,9 +127,10 @@ def _measured(workflow: Workflow, cluster: Cluster, history: History) -> FloatAr
 def predicted_seconds(
     history: History, kind: str, device: str, work: float, data: float
 ) -> float | None:
-    """Seconds of a kind of task at a size: the median of what was measured there; at a size never seen, by a model through the others.
+    """Predict the seconds of a task kind at a size.
 
-    The model wants at least `SIZES` sizes: with fewer, the nearest size is scaled by the work.
+    The median if that size was measured; else a model over at least `SIZES` sizes, or the nearest
+    size scaled by the work.
     """
     known = history.samples(kind, device)
     sizes = np.unique(known[:, :2], axis=0)
@@ -137,7 +138,7 @@ def predicted_seconds(
         return history.predict(kind, device, work=work, data=data)
     from weft.learn.durations.model import DurationModel
 
-    # Only what varies can explain anything; sizes enter by their logarithm, and may be zero.
+    # Only varying columns can explain anything; sizes enter by logarithm and may be zero.
     varied = np.ptp(known[:, :2], axis=0) > 0
     names = tuple(name for name, use in zip(("work", "bytes"), varied.tolist(), strict=True) if use)
     model = DurationModel(names, logs=names)
@@ -152,31 +153,35 @@ def _with_work(workflow: Workflow) -> Workflow:
 
 
 class Recorder(Observer):
-    """Gathers what a run measures, and adds it to the history at the end.
+    """Collects the measurements of a run, and adds them to the history at its end.
 
     Parameters
     ----------
-    said : the workflow of each problem as its user gave it: what is learned goes by the sizes that are known beforehand
+    workflows : workflow of each problem as the user gave it: its sizes are the keys of the history
     """
 
-    def __init__(self, history: History, said: Sequence[Workflow]) -> None:
+    def __init__(self, history: History, workflows: Sequence[Workflow]) -> None:
         self.history = history
-        self.said = list(said)
+        self.workflows = list(workflows)
         self._samples: list[Measurement] = []
         self._links: list[tuple[str, str, float, float]] = []
         self._bytes: dict[int, FloatArray] = {}
 
     def finished(
-        self, life: LiveLifecycle, group: Group, event: Finished, outcomes: Mapping[int, int]
-    ) -> None:  # noqa: ARG002
-        """Note durations, results and transfers."""
+        self,
+        life: LiveLifecycle,
+        group: Group,
+        event: Finished,
+        outcomes: Mapping[int, int],  # noqa: ARG002
+    ) -> None:
+        """Record durations, result sizes and transfers."""
         cluster = life.workload.cluster
         for k, i in enumerate(group.members):
             job, task = life.place[i]
             template = int(life.workload.template[job])
             w = life.problem(i).workflow
             if template not in self._bytes:
-                self._bytes[template] = incoming_bytes(self.said[template])
+                self._bytes[template] = incoming_bytes(self.workflows[template])
             output = event.data[k] if k < len(event.data) else 0.0
             work, data = float(w.work[task]), float(self._bytes[template][task])
             kind, device = w.kinds[w.kind[task]], cluster.kinds[event.device]
@@ -188,33 +193,13 @@ class Recorder(Observer):
             self._links.append((source, cluster.kinds[event.device], moved.data, moved.seconds))
 
     def ended(self, life: LiveLifecycle, now: float) -> None:  # noqa: ARG002
-        """Write all at once."""
+        """Write all measurements at once."""
         try:
             if self._samples or self._links:
                 self.history.add(self._samples, self._links)
-        except (sqlite3.Error, OSError) as error:  # the run is worth more than what it teaches
+        except (sqlite3.Error, OSError) as error:  # the run matters more than its measurements
             warnings.warn(
-                f"{self.history.path}: what this run measured could not be kept ({error})",
+                f"{self.history.path}: the measurements of this run could not be kept ({error})",
                 stacklevel=2,
             )
         self._samples, self._links = [], []
-
-
-def prediction_errors(
-    seconds: FloatArray, predicted: FloatArray, kind: IntArray
-) -> dict[int, tuple[int, float, float, float]]:
-    """Kind -> (count, median predicted, median measured, median of measured / predicted)."""
-    found = {}
-    for k in np.unique(kind).tolist():
-        rows = (kind == k) & (predicted > 0) & (seconds > 0)
-        if rows.any():
-            ratio = np.exp(
-                np.median([log(s / p) for s, p in zip(seconds[rows], predicted[rows], strict=True)])
-            )
-            found[int(k)] = (
-                int(rows.sum()),
-                float(np.median(predicted[rows])),
-                float(np.median(seconds[rows])),
-                float(ratio),
-            )
-    return found

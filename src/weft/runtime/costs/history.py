@@ -1,7 +1,8 @@
-"""What was learned from every run: how long kinds of tasks take on kinds of devices, what they return, how fast data moves.
+"""The history: measured durations, result sizes and transfer times of all runs.
 
-One SQLite file in WAL mode: several processes may read and write it at once. A measurement is a row; only the newest of each kind of task,
-device and size are kept, so that quantiles follow the machine. Sizes are the workflow's own: work, and bytes that come in.
+One SQLite file in WAL mode, so that several processes may use it at once. A measurement is a row;
+only the newest per task kind, device and size are kept, so that quantiles follow the machine. Sizes
+are the workflow's own: work, and incoming bytes.
 """
 
 from __future__ import annotations
@@ -20,21 +21,23 @@ import numpy as np
 from weft.errors import InvalidInput
 
 VERSION = 1
-"""Of the schema; a file of a newer weft is refused."""
+"""Version of the schema; files of newer versions are refused."""
 
 KEPT = 200
-"""Measurements kept of each kind of task on each kind of device at each size."""
+"""Measurements kept per task kind, device kind and size."""
 
 RECENT = 10
-"""Measurements that are held against the older ones to detect drift."""
+"""Newest measurements that are compared with the older ones to detect drift."""
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS task (
-  id INTEGER PRIMARY KEY, kind TEXT NOT NULL, device TEXT NOT NULL, work REAL NOT NULL, data REAL NOT NULL,
-  seconds REAL NOT NULL, output REAL NOT NULL, at REAL NOT NULL);
+  id INTEGER PRIMARY KEY, kind TEXT NOT NULL, device TEXT NOT NULL,
+  work REAL NOT NULL, data REAL NOT NULL, seconds REAL NOT NULL, output REAL NOT NULL, at REAL NOT
+  NULL);
 CREATE INDEX IF NOT EXISTS task_key ON task (kind, device, work, data, id);
 CREATE TABLE IF NOT EXISTS link (
-  id INTEGER PRIMARY KEY, source TEXT NOT NULL, target TEXT NOT NULL, data REAL NOT NULL, seconds REAL NOT NULL, at REAL NOT NULL);
+  id INTEGER PRIMARY KEY, source TEXT NOT NULL, target TEXT NOT NULL,
+  data REAL NOT NULL, seconds REAL NOT NULL, at REAL NOT NULL);
 CREATE INDEX IF NOT EXISTS link_key ON link (source, target, id);
 """
 
@@ -53,7 +56,10 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Durations:
-    """What is known of a kind of task on a kind of device at one size; `drift` is recent over older median, 1 while they agree."""
+    """Durations of a task kind on a device kind at one size.
+
+    `drift` is the recent over the older median, 1 if they agree.
+    """
 
     kind: str
     device: str
@@ -67,7 +73,7 @@ class Durations:
 
 @dataclass(frozen=True)
 class LinkCost:
-    """What is known of moving data from one kind of device to another."""
+    """Cost of transfers from one device kind to another."""
 
     source: str
     target: str
@@ -102,35 +108,42 @@ class History:
     def add(
         self, samples: Iterable[Measurement], links: Iterable[tuple[str, str, float, float]] = ()
     ) -> None:
-        """Add finished tasks, and (source kind, target kind, bytes, seconds) of transfers; drop the oldest."""
+        """Add tasks and (source, target, bytes, seconds) of transfers; drop the oldest."""
         now = time.time()
         rows = [(s.kind, s.device, s.work, s.data, s.seconds, s.output, now) for s in samples]
-        moves = [(source, target, data, seconds, now) for source, target, data, seconds in links]
+        estimator = [
+            (source, target, data, seconds, now) for source, target, data, seconds in links
+        ]
         with closing(self._open()) as db, db:
             db.execute("BEGIN IMMEDIATE")
             db.executemany(
-                "INSERT INTO task (kind, device, work, data, seconds, output, at) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO task (kind, device, work, data, seconds, output, at) VALUES (?, ?, "
+                "?, ?, ?, ?, ?)",
                 rows,
             )
             db.executemany(
-                "INSERT INTO link (source, target, data, seconds, at) VALUES (?, ?, ?, ?, ?)", moves
+                "INSERT INTO link (source, target, data, seconds, at) VALUES (?, ?, ?, ?, ?)",
+                estimator,
             )
             for key in dict.fromkeys(row[:4] for row in rows):
                 db.execute(
-                    "DELETE FROM task WHERE kind = ?1 AND device = ?2 AND work = ?3 AND data = ?4 AND id <= (SELECT id FROM task"
-                    " WHERE kind = ?1 AND device = ?2 AND work = ?3 AND data = ?4 ORDER BY id DESC LIMIT 1 OFFSET ?5)",
+                    "DELETE FROM task WHERE kind = ?1 AND device = ?2 AND work = ?3 AND data = "
+                    "?4 AND id <= (SELECT id FROM task"
+                    " WHERE kind = ?1 AND device = ?2 AND work = ?3 AND data = ?4 ORDER BY id "
+                    "DESC LIMIT 1 OFFSET ?5)",
                     (*key, KEPT),
                 )
-            for pair in dict.fromkeys(move[:2] for move in moves):
+            for pair in dict.fromkeys(move[:2] for move in estimator):
                 db.execute(
-                    "DELETE FROM link WHERE source = ?1 AND target = ?2 AND id <= (SELECT id FROM link"
+                    "DELETE FROM link WHERE source = ?1 AND target = ?2 AND id <= (SELECT id "
+                    "FROM link"
                     " WHERE source = ?1 AND target = ?2 ORDER BY id DESC LIMIT 1 OFFSET ?3)",
                     (*pair, KEPT),
                 )
         self._known = None
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Delete all measurements."""
         with closing(self._open()) as db, db:
             db.execute("DELETE FROM task")
             db.execute("DELETE FROM link")
@@ -139,10 +152,11 @@ class History:
     # -- reading ------------------------------------------------------------
 
     def durations(self) -> list[Durations]:
-        """Everything known about tasks, by kind, device and size."""
+        """Return the durations by kind, device and size."""
         with closing(self._open()) as db:
             rows = db.execute(
-                "SELECT kind, device, work, data, seconds, output FROM task ORDER BY kind, device, work, data, id"
+                "SELECT kind, device, work, data, seconds, output FROM task ORDER BY kind, "
+                "device, work, data, id"
             ).fetchall()
         groups: dict[tuple[str, str, float, float], list[tuple[float, float]]] = {}
         for kind, device, work, data, seconds, output in rows:
@@ -150,7 +164,7 @@ class History:
         return [_summary(key, values) for key, values in groups.items()]
 
     def links(self) -> list[LinkCost]:
-        """Everything known about moving data: a line through the measurements, latency and bandwidth never negative."""
+        """Return the link costs: a line through the measurements, never negative."""
         with closing(self._open()) as db:
             rows = db.execute(
                 "SELECT source, target, data, seconds FROM link ORDER BY source, target, id"
@@ -166,9 +180,9 @@ class History:
     def predict(
         self, kind: str, device: str, *, work: float = 0.0, data: float = 0.0
     ) -> float | None:
-        """Median seconds of a kind of task on a kind of device at that size; None when nothing is known.
+        """Return the median seconds of a task kind on a device kind; None if unknown.
 
-        At a size never seen, from the nearest one that was: in proportion to the work where both have some.
+        For an unmeasured size, that of the nearest one, in proportion to the work.
         """
         if self._known is None:
             self._known = {}
@@ -185,7 +199,7 @@ class History:
         return near.quartiles[1] * scale
 
     def samples(self, kind: str, device: str) -> np.ndarray:
-        """(n, 3) work, bytes in and seconds of every measurement kept, the oldest first."""
+        """Return (n, 3) work, incoming bytes and seconds of all measurements, the oldest first."""
         with closing(self._open()) as db:
             rows = db.execute(
                 "SELECT work, data, seconds FROM task WHERE kind = ? AND device = ? ORDER BY id",
@@ -209,7 +223,8 @@ class History:
             ) from None
         if found > VERSION:
             raise InvalidInput(
-                f"{self.path}: was written by a newer weft (schema {found}, this one knows {VERSION}); update weft"
+                f"{self.path}: was written by a newer weft (schema {found}, this one reads "
+                f"{VERSION}); update weft"
             )
         if found < VERSION:
             db.execute("PRAGMA journal_mode = WAL")
@@ -217,7 +232,7 @@ class History:
 
 
 def default_path() -> Path:
-    """$WEFT_HISTORY, or the user's data folder."""
+    """Return $WEFT_HISTORY, or the user's data folder."""
     given = os.environ.get("WEFT_HISTORY")
     if given:
         return Path(given)
@@ -229,7 +244,7 @@ def default_path() -> Path:
 
 
 def drift_of(seconds: Sequence[float]) -> float:
-    """Median of the newest measurements over that of the older ones; 1 unless they differ by more than their spread explains.
+    """Return the newest over the older median; 1 if the difference is within the spread.
 
     Examples
     --------
@@ -241,14 +256,15 @@ def drift_of(seconds: Sequence[float]) -> float:
     logs = np.log(np.maximum(np.asarray(seconds, float), 1e-9))
     older, newest = logs[:-RECENT], logs[-RECENT:]
     shift = float(np.median(newest) - np.median(older))
-    # Three standard errors of the difference of medians, the spread from the median absolute deviation; at least 20 %.
+    # Three standard errors of the difference of medians (spread from the median absolute
+    # deviation), at least 20 %.
     spread = 1.4826 * float(np.median(np.abs(older - np.median(older))))
     bound = max(log(1.2), 3.0 * 1.2533 * spread * float(np.sqrt(1 / len(older) + 1 / RECENT)))
     return round(exp(shift), 12) if abs(shift) > bound else 1.0
 
 
 def fit_link(rows: np.ndarray) -> tuple[float, float]:
-    """(bandwidth, latency) of (bytes, seconds): by medians of the smaller and the larger half, so that stragglers do not matter.
+    """Fit (bandwidth, latency) to (bytes, seconds), robustly: medians of two halves.
 
     Examples
     --------

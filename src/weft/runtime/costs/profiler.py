@@ -1,6 +1,7 @@
-"""What is in this machine, and how fast it is alone: a prior until real runs have been measured, and no more than that.
+"""Discovery and micro-benchmarks of this machine: a prior until runs are measured.
 
-Tasks run slower in place than in a benchmark, by a factor that differs from kind to kind, so nothing here overrules the history.
+Tasks run slower in a workflow than in a benchmark, by a factor that differs between kinds, so the
+history overrides these numbers.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ BANDWIDTH_BYTES = 64_000_000
 
 @dataclass(frozen=True)
 class FoundDevice:
-    """A device of this machine; `index` is its number among those of its kind, as its driver counts."""
+    """A device of this machine; `index` is its number for its driver."""
 
     name: str
     kind: str
@@ -56,7 +57,7 @@ class ProfileMeasure:
 
 
 def discover(*, thorough: bool = True) -> list[FoundDevice]:
-    """The processor, then GPUs, as far as there is a library that can see them; not `thorough`: only by those that load at once.
+    """Return the processor and the GPUs; unless `thorough`, skip slow imports.
 
     Examples
     --------
@@ -70,7 +71,7 @@ def discover(*, thorough: bool = True) -> list[FoundDevice]:
 
 
 def cores_here() -> list[int]:
-    """Numbers of the processor cores this process may use."""
+    """Return the processor cores this process may use."""
     return (
         sorted(os.sched_getaffinity(0))
         if hasattr(os, "sched_getaffinity")
@@ -108,7 +109,7 @@ def _by_nvml() -> Iterator[FoundDevice]:
             memory = float(nvml.nvmlDeviceGetMemoryInfo(handle).total)
             name = model.decode() if isinstance(model, bytes) else str(model)
             yield FoundDevice(f"gpu{index}", name, name, memory, index=index)
-    except Exception:  # noqa: BLE001  # no driver, no device, no matter
+    except Exception:  # noqa: BLE001  # no driver or no device
         return
 
 
@@ -143,7 +144,7 @@ def _by_torch() -> Iterator[FoundDevice]:
 
 
 def _optional(name: str) -> Any:
-    """A module that may not be there, or may not work."""
+    """Import a module; None if it is missing or broken."""
     try:
         return import_module(name) if find_spec(name) is not None else None
     except Exception:  # noqa: BLE001
@@ -188,7 +189,7 @@ def _measure_processor(device: FoundDevice, repeats: int) -> Iterator[ProfileMea
 
 
 def _latency(device: FoundDevice, repeats: int) -> ProfileMeasure:
-    """Seconds from handing an empty task to a process until its answer is here."""
+    """Measure the seconds from sending an empty task to its result."""
     from weft.model import Problem, Workload
     from weft.runtime.backends.local.backend import LocalBackend
     from weft.runtime.backends.protocol import Call, Order
@@ -289,14 +290,14 @@ def _summary(device: FoundDevice, what: str, unit: str, values: list[float]) -> 
 
 
 def profile_path() -> Path:
-    """Beside the history."""
+    """Return the path beside the history."""
     return default_path().with_name("profile.json")
 
 
 def save_profile(
     found: list[FoundDevice], measures: list[ProfileMeasure], path: Path | None = None
 ) -> Path:
-    """Keep what was found and measured."""
+    """Write devices and measurements."""
     where = path or profile_path()
     where.parent.mkdir(parents=True, exist_ok=True)
     document = {"devices": [asdict(d) for d in found], "measures": [asdict(m) for m in measures]}
@@ -305,7 +306,7 @@ def save_profile(
 
 
 def relative_speeds(path: Path | None = None) -> dict[str, float]:
-    """Device -> its largest matrix product, compared with the processor's; empty while nothing was profiled."""
+    """Return the speed of each device relative to the processor; empty: no profile."""
     where = path or profile_path()
     if not where.is_file():
         return {}

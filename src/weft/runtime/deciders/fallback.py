@@ -1,4 +1,4 @@
-"""Asks the guide for decisions, and puts greedy in its place when it errs, makes no sense or waits for ever."""
+"""A decider with a fallback: greedy replaces one that fails or waits without end."""
 
 from __future__ import annotations
 
@@ -13,51 +13,51 @@ from weft.sim.view import Block, Decision
 
 
 class FallbackDecider:
-    """Who decides in a run, for as long as it does so sensibly."""
+    """The current decider of a run; greedy takes over when it fails."""
 
     def __init__(
-        self, life: LiveLifecycle, guide: Decider, spare: Callable[[], Decider] = greedy
+        self, life: LiveLifecycle, decider: Decider, fallback: Callable[[], Decider] = greedy
     ) -> None:
         self.life = life
-        self.guide = guide
-        self._spare = spare
+        self.current = decider
+        self._fallback = fallback
         self.replaced = ""
-        """Why the policy was replaced; empty while it was not."""
+        """Why the policy was replaced; empty: it was not."""
         self.begun = False
 
     def begin(self) -> None:
-        """Let the guide think before the clock runs: plans, ranks, compilation."""
+        """Let the decider plan, rank and compile before the clock starts."""
         self.begun = True
         try:
-            self.guide.begin(self.life)
-        except Exception as error:  # noqa: BLE001  # whatever a policy does, the run goes on
+            self.current.begin(self.life)
+        except Exception as error:  # noqa: BLE001  # the run must survive any policy
             self._replace(f"it does not begin: {type(error).__name__}: {error}")
 
     def changed(self, now: float) -> None:
-        """The world is another: there are more devices or jobs, estimates are new. A guide that cannot cope is replaced."""
+        """Notify the decider that devices, jobs or estimates changed."""
         try:
-            self.guide.changed(self.life, now)
+            self.current.changed(self.life, now)
         except Exception as error:
             if self.replaced:
                 raise
             self._replace(f"{type(error).__name__}: {error}")
 
     def ask(self, now: float) -> Decision | Block | None:
-        """What the guide says; if it errs or makes no sense, greedy takes its place for the rest of the run."""
+        """Return the next valid decision; replace a decider that fails or decides nonsense."""
         while True:
             try:
-                said = self.guide.decide(self.life, now)
-                why = "" if said is None else self._nonsense(said, now)
+                decision = self.current.decide(self.life, now)
+                why = "" if decision is None else self._invalid(decision, now)
             except Exception as error:
                 if self.replaced:
                     raise
                 why = f"{type(error).__name__}: {error}"
             if not why:
-                return said
+                return decision
             self._replace(why)
 
     def unstick(self) -> bool:
-        """Nothing runs and nothing is due: if something could be decided, the guide was wrong to wait."""
+        """Replace a decider that waits although nothing runs; return whether that helped."""
         could = any(m.pace < inf for m in self.life.machines) and bool(self.life.ready)
         if not could or self.replaced or self.life.planned:
             return False
@@ -65,7 +65,7 @@ class FallbackDecider:
         return True
 
     def why_stuck(self, name: str, now: float) -> str:
-        """Say what a run waits for in vain."""
+        """Describe why a run cannot continue."""
         jobs, names = self.life.jobs_here(), self.life.workload.cluster.names
         down = [n for n, m in zip(names, self.life.machines, strict=True) if m.pace == inf]
         why = (
@@ -73,21 +73,24 @@ class FallbackDecider:
             if down
             else f"{len(self.life.ready)} tasks are ready"
         )
-        return f"'{name}' is stuck at {now:g} s: nothing runs or is due, but {len(jobs)} jobs are not finished ({why})"
+        return (
+            f"'{name}' is stuck at {now:g} s: nothing runs or is due, "
+            f"but {len(jobs)} jobs are not finished ({why})"
+        )
 
-    def _nonsense(self, said: object, now: float) -> str:
-        if not isinstance(said, Decision | Block):
-            return f"it returned {said!r}; it must return a Decision, a Block or None"
-        device = int(said.device)
+    def _invalid(self, decision: object, now: float) -> str:
+        if not isinstance(decision, Decision | Block):
+            return f"it returned {decision!r}; it must return a Decision, a Block or None"
+        device = int(decision.device)
         if not 0 <= device < len(self.life.machines):
             return f"it chose device {device}; there are devices 0 to {len(self.life.machines) - 1}"
-        if isinstance(said, Block):
+        if isinstance(decision, Block):
             return (
                 ""
-                if now < said.until < inf
-                else f"it blocks a device until {said.until}; now it is {now:g}"
+                if now < decision.until < inf
+                else f"it blocks a device until {decision.until}; now it is {now:g}"
             )
-        instance = int(said.instance)
+        instance = int(decision.instance)
         if not 0 <= instance < len(self.life.place):
             return (
                 f"it chose instance {instance}; there are instances 0 to {len(self.life.place) - 1}"
@@ -95,16 +98,16 @@ class FallbackDecider:
         why = self.life.refusal(instance, device)
         if why is None and instance in self.life.held:
             why = "it waits for its next attempt"
-        if why is None and said.copy >= 0:
-            why = self.life.copy_refusal(int(said.copy), instance, device)
+        if why is None and decision.copy >= 0:
+            why = self.life.copy_refusal(int(decision.copy), instance, device)
         return f"it committed {self.life.stories.names[instance]}: {why}" if why else ""
 
     def _replace(self, why: str) -> None:
         self.replaced = why
         warnings.warn(
-            f"policy '{self.guide.name}' is replaced by greedy earliest finish time: {why}",
+            f"policy '{self.current.name}' is replaced by greedy earliest finish time: {why}",
             PolicyReplaced,
             stacklevel=2,
         )
-        self.guide = self._spare()
-        self.guide.begin(self.life)
+        self.current = self._fallback()
+        self.current.begin(self.life)

@@ -1,12 +1,14 @@
-"""Plan mode: a static plan, dispatched in order, and planned anew from where the run stands when the world is not as planned."""
+"""Plan mode: a static plan, dispatched in order and revised when the run deviates from it."""
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from math import inf
 
 import numpy as np
 
+from weft.errors import InvalidInput
 from weft.model import Problem, Schedule, Workflow
 from weft.planners import Planner
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
@@ -15,21 +17,21 @@ from weft.sim.story import POOL, State
 from weft.sim.view import Decision
 
 OPEN = (State.WAITING, *POOL)
-"""States of instances that are not committed yet: what a new plan may move."""
+"""States of uncommitted instances, which a new plan may move."""
 
 REPLAN_SECONDS = 1.0
-"""Time limit of planners that search, when they plan while others wait."""
+"""Time limit of a search during a run, while devices may wait."""
 
 
 class PlanDecider:
-    """The plan of a planner: every device gets its tasks in the planned order, a few ahead of time.
+    """The plan of a planner: every device gets its tasks in the planned order, a few ahead.
 
-    Jobs are planned as they arrive, behind what was planned before. Copies of a plan are left out: data is where it is needed soon enough.
+    Jobs are planned as they arrive, after the jobs before. Copies of a plan are left out.
 
     Parameters
     ----------
-    ahead : groups a device may have, with the one that runs; a new plan can move all others
-    replan : plan anew when devices come and go, tasks are lost or estimates change
+    ahead : groups a device may hold, including the running one; a new plan can move the others
+    replan : plan again when devices come and go, tasks are lost or estimates change
     """
 
     def __init__(
@@ -48,55 +50,60 @@ class PlanDecider:
         self.seed = seed
         self.name = planner.name
         self.plans = 0
-        """How many plans were made."""
+        """Number of plans made."""
 
     def begin(self, life: LiveLifecycle) -> None:
-        """Plan every problem once, before the clock runs."""
+        """Plan every problem once, before the clock starts."""
         self._problems = life.workload.problems
         self._first = [self._solve(problem) for problem in self._problems]
-        self._lines: list[deque[int]] = [deque() for _ in life.machines]
+        self._queues: list[deque[int]] = [deque() for _ in life.machines]
         self._new: list[int] = []
         self._stale = False
 
     @property
     def predicted(self) -> float:
-        """Seconds the first plan takes."""
+        """Return the makespan of the first plan."""
         return max((schedule.makespan for schedule in self._first), default=0.0)
 
     def arrived(self, life: LiveLifecycle, job: int, now: float) -> None:  # noqa: ARG002
-        """To be planned at the next decision."""
+        """Plan the job at the next decision."""
         self._new.append(job)
 
     def changed(self, life: LiveLifecycle, now: float) -> None:  # noqa: ARG002
-        """To be planned anew at the next decision."""
+        """Plan again at the next decision."""
         self._stale = True
 
     def decide(self, life: LiveLifecycle, now: float) -> Decision | None:
-        """The next task of a device with room for it, if that task is ready."""
+        """Return the next planned task of a device that has room, if the task is ready."""
         if self._stale and (self.replan or self._strays(life)):
             self._plan_the_rest(life, now)
         elif self._new:
             self._plan_new_jobs(life)
         self._stale = False
-        for device, line in enumerate(self._lines):
+        for device, queue in enumerate(self._queues):
             machine = life.machines[device]
-            while line and life.stories.state[line[0]] not in OPEN:
-                line.popleft()
+            while queue and life.stories.state[queue[0]] not in OPEN:
+                queue.popleft()
             room = (
                 machine.pace < inf
                 and len(machine.queue) + (machine.running is not None) < self.ahead
             )
-            if room and line and life.stories.state[line[0]] in POOL and line[0] not in life.held:
-                return Decision(line.popleft(), device)
+            if (
+                room
+                and queue
+                and life.stories.state[queue[0]] in POOL
+                and queue[0] not in life.held
+            ):
+                return Decision(queue.popleft(), device)
         return None
 
     def first_plan(self) -> list[tuple[int, int]]:
-        """(instance, device) of the plan of the first job, in planned order, without copies."""
+        """Return (instance, device) of the first job's plan in planned order, without copies."""
         problem = self._problems[0]
         return _in_order(self._first[0], problem, list(range(problem.n)))
 
     def plan_of_the_rest(self, life: LiveLifecycle, now: float) -> list[tuple[int, int]]:
-        """(instance, device) of a new plan for what is not committed yet, in planned order."""
+        """Return (instance, device) of a new plan for all uncommitted instances."""
         rest = [
             i
             for job in life.jobs_here()
@@ -121,14 +128,14 @@ class PlanDecider:
             self._first.extend(
                 self._solve(p) for p in life.workload.problems[len(self._first) : template + 1]
             )
-            self._line_up(
+            self._enqueue(
                 _in_order(self._first[template], problem, [first + t for t in range(problem.n)])
             )
 
     def _plan_the_rest(self, life: LiveLifecycle, now: float) -> None:
         self._new = []
-        self._lines = [deque() for _ in life.machines]
-        self._line_up(self.plan_of_the_rest(life, now))
+        self._queues = [deque() for _ in life.machines]
+        self._enqueue(self.plan_of_the_rest(life, now))
 
     def _solve(self, problem: Problem) -> Schedule:
         limit = (
@@ -139,30 +146,83 @@ class PlanDecider:
         self.plans += 1
         return self.planner.solve(problem, seconds=limit, seed=self.seed).schedule
 
-    def _line_up(self, plan: list[tuple[int, int]]) -> None:
+    def _enqueue(self, plan: list[tuple[int, int]]) -> None:
         for instance, device in plan:
-            self._lines[device].append(instance)
+            self._queues[device].append(instance)
 
     def _strays(self, life: LiveLifecycle) -> bool:
-        """Whether something is ready that no line holds: lost, or let out after a back-off."""
-        return any(not any(i in line for line in self._lines) for i in life.ready)
+        """Return whether an instance is ready that no queue holds: lost, or after back-off."""
+        return any(not any(i in queue for queue in self._queues) for i in life.ready)
+
+
+class ReplayDecider:
+    """A schedule per problem, executed as it is: devices, order and copies.
+
+    A run waits for a lost device.
+    """
+
+    name = "replay"
+
+    def __init__(self, schedules: Schedule | Sequence[Schedule]) -> None:
+        self.schedules = [schedules] if isinstance(schedules, Schedule) else list(schedules)
+
+    def begin(self, life: LiveLifecycle) -> None:
+        """Order the rows of each schedule; refuse schedules that do not fit."""
+        count = len(life.workload.problems)
+        if len(self.schedules) != count:
+            raise InvalidInput(
+                f"{len(self.schedules)} schedules are given for the {count} problems "
+                f"of '{life.workload.name}'"
+            )
+        self._rows = [
+            _rows(schedule, problem)
+            for schedule, problem in zip(self.schedules, life.workload.problems, strict=True)
+        ]
+
+    def arrived(self, life: LiveLifecycle, job: int, now: float) -> None:
+        """Commit every row."""
+        first = int(life.workload.first_instance[job])
+        for task, device, copy in self._rows[int(life.workload.template[job])]:
+            life.commit([first + task], device, now, copy=copy)
+
+    def changed(self, life: LiveLifecycle, now: float) -> None:
+        """Do nothing: a schedule is fixed."""
+
+    def decide(self, life: LiveLifecycle, now: float) -> None:  # noqa: ARG002
+        """Return nothing: all tasks are committed on arrival."""
+        return
+
+
+def _rows(schedule: Schedule, problem: Problem) -> list[tuple[int, int, bool]]:
+    """Return (task, device, copy) by start, finish, topological order and row number."""
+    place = np.full(problem.n, -1)
+    place[problem.workflow.order] = np.arange(problem.n)
+    tasks, devices = schedule.task.tolist(), schedule.device.tolist()
+    for task, device in zip(tasks, devices, strict=True):
+        if not (0 <= task < problem.n and 0 <= device < problem.p):
+            raise InvalidInput(
+                f"the schedule of '{problem.name}' puts task {task} on device {device}; "
+                "one of them does not exist"
+            )
+    order = np.lexsort((place[schedule.task], schedule.finish, schedule.start)).tolist()
+    return [(tasks[r], devices[r], bool(schedule.copy[r])) for r in order]
 
 
 def _in_order(schedule: Schedule, problem: Problem, instances: list[int]) -> list[tuple[int, int]]:
-    """(instance, device) as planned. Tasks beyond the instances are the stubs of `remaining_problem`."""
-    place = np.argsort(problem.workflow.order)
+    """Return (instance, device) as planned, without copies and the stubs of the problem."""
     return [
-        (instances[int(schedule.task[r])], int(schedule.device[r]))
-        for r in np.lexsort((place[schedule.task], schedule.finish, schedule.start)).tolist()
-        if not schedule.copy[r] and schedule.task[r] < len(instances)
+        (instances[task], device)
+        for task, device, copy in _rows(schedule, problem)
+        if not copy and task < len(instances)
     ]
 
 
 def remaining_problem(life: LiveLifecycle, instances: list[int], now: float) -> Problem:
-    """What is left, as a problem: the instances, then stubs, pinned to where they are, for what is committed and for results.
+    """Return the uncommitted instances as a problem, with stubs for commitments and results.
 
-    What a device has to do before it is free is a chain of stubs with the time each should take; the stub of a result takes none. Devices
-    that are down can run nothing, except where only they could.
+    The commitments of a device are a chain of stubs pinned to it, each with its expected seconds;
+    the stub of a result takes no time. Devices that are down run nothing, except tasks that only
+    they can run.
     """
     cluster = life.workload.cluster
     number = {i: k for k, i in enumerate(instances)}
@@ -189,7 +249,7 @@ def remaining_problem(life: LiveLifecycle, instances: list[int], now: float) -> 
             parent = first + int(w.src[e])
             if parent not in number:
                 if not life.results[parent]:
-                    continue  # held back or skipped: nothing is known of it
+                    continue  # held or skipped: it has no result
                 number[parent] = pinned(life.results[parent][0][0], 0.0)
             src.append(number[parent])
             dst.append(number[i])
@@ -199,16 +259,16 @@ def remaining_problem(life: LiveLifecycle, instances: list[int], now: float) -> 
     left = Workflow(
         name="what is left",
         work=np.zeros(len(rows)),
-        src=src,
-        dst=dst,
-        data=data,
+        src=np.array(src, np.int64),
+        dst=np.array(dst, np.int64),
+        data=np.array(data, float),
         durations=columns,
-    )  # type: ignore[arg-type]
+    )
     return Problem.bind(left, cluster)
 
 
 def _committed(life: LiveLifecycle, device: int, now: float) -> list[tuple[Group, float]]:
-    """What a device has to do, in order, and the seconds that should take from now."""
+    """Return the committed groups of a device and their expected seconds from now."""
     machine = life.machines[device]
     if machine.pace == inf:
         return []
@@ -221,7 +281,7 @@ def _committed(life: LiveLifecycle, device: int, now: float) -> list[tuple[Group
 
 
 def _durations(life: LiveLifecycle, instance: int, pace: np.ndarray) -> np.ndarray:
-    """Seconds on each device, NaN where it cannot run now; if it can run nowhere now, as if all devices were up."""
+    """Return seconds per device, NaN where it cannot run; if nowhere, as if all were up."""
     task = life.place[instance][1]
     seconds = np.array([life.problem(instance).duration(task, d) for d in range(len(pace))])
     seconds[np.isinf(seconds)] = np.nan

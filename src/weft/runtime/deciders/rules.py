@@ -1,4 +1,4 @@
-"""Rules in real runs: the same decisions as `RulePolicy`, from heaps of what is ready, whose cost hardly grows with how much that is."""
+"""Priority rules as deciders: the decisions of `RulePolicy`, from heaps of ready tasks."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from weft.sim.view import Decision
 
 
 class RuleDecider:
-    """A rule is asked at every event: the first ready instance in its order for which its placement finds a device.
+    """A rule: the first ready instance in its order for which its placement finds a device.
 
-    What becomes ready is put on the heap of its kind; what was committed or held back since is dropped when it comes to the top.
+    Ready instances wait on the heap of their kind; those committed or held since are dropped when
+    they reach the top.
     """
 
     def __init__(self, policy: RulePolicy) -> None:
@@ -22,7 +23,7 @@ class RuleDecider:
         self.name = policy.name
 
     def begin(self, life: LiveLifecycle) -> None:
-        """Work out the order once."""
+        """Compute the order."""
         self._keys: list[float] = self.policy.rule(life.workload).keys.tolist()
         self._by_kind = self.policy.placement == "mru"
         self._heaps: list[list[tuple[float, int]]] = [
@@ -31,15 +32,15 @@ class RuleDecider:
         life.fresh = list(life.ready)
 
     def arrived(self, life: LiveLifecycle, job: int, now: float) -> None:
-        """The life cycle shows it."""
+        """Do nothing: the life cycle shows it."""
 
     def changed(self, life: LiveLifecycle, now: float) -> None:  # noqa: ARG002
-        """The life cycle shows it; jobs that are new get their place in the order."""
+        """Recompute the order if there are new jobs."""
         if len(self._keys) < life.workload.instances:
             self.begin(life)
 
     def decide(self, life: LiveLifecycle, now: float) -> Decision | None:
-        """Take the first ready task for which there is a device, or wait."""
+        """Return the first ready task for which there is a device, or None."""
         for i in life.fresh:
             heappush(self._heaps[life.kind[i] if self._by_kind else 0], (self._keys[i], i))
         life.fresh.clear()
@@ -61,7 +62,7 @@ class RuleDecider:
         return found
 
     def _by_device(self, life: LiveLifecycle, now: float) -> Decision | None:
-        """A device stays with its kind while it can; then kinds in cyclic order."""
+        """Decide by device: its last kind first, then kinds in cyclic order."""
         kinds = len(self._heaps)
         for device, machine in enumerate(life.machines):
             if not life.idle(device, now):
@@ -81,7 +82,7 @@ class RuleDecider:
     def _place(
         self, life: LiveLifecycle, instance: int, devices: list[int], now: float
     ) -> int | None:
-        """The device a placement finds; the lower number among equals."""
+        """Return the device of the placement; the lower number among equals."""
         members = [instance]
         best, least = None, inf
         for d in devices:
@@ -101,7 +102,7 @@ class RuleDecider:
 
 
 def _top(life: LiveLifecycle, heap: list[tuple[float, int]]) -> int | None:
-    """The first instance of a heap that is still ready."""
+    """Return the first instance of a heap that is still ready."""
     state = life.stories.state
     while heap:
         instance = heap[0][1]

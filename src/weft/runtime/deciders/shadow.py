@@ -1,4 +1,4 @@
-"""Shadow mode: a second policy is asked beside the first, and never acted on; the report says what it would have done."""
+"""Shadow mode: a second policy is asked at every decision and compared, never followed."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from weft.sim.view import Block, Decision, Policy, View
 
 @dataclass(frozen=True)
 class ShadowReport:
-    """What a policy in the shadow would have done.
+    """Comparison of a shadow policy with the policy in charge.
 
     Attributes
     ----------
-    asked : decisions it was asked for; same_task, same_device, same : on how many it agreed with the policy in charge
-    waited : how often it would have waited; erred : how often it raised or made no sense
-    gain : mean seconds by which its choice was expected to finish earlier, where both chose the same task
+    asked : number of decisions
+    same_task, same_device, same : number of decisions that agree
+    waited : how often the shadow would have waited
+    erred : how often it raised or decided nonsense
+    gain : mean seconds by which its choice was expected to finish earlier, for the same task
     """
 
     policy: str
@@ -41,18 +43,18 @@ class ShadowReport:
 
 
 class ShadowedDecider:
-    """A guide that decides, and a policy that is only asked."""
+    """A decider in charge, and a shadow policy."""
 
-    def __init__(self, guide: Decider, shadow: Policy, *, seed: int = 0) -> None:
-        self.guide = guide
+    def __init__(self, decider: Decider, shadow: Policy, *, seed: int = 0) -> None:
+        self.decider = decider
         self.shadow = shadow
         self.seed = seed
-        self.name = guide.name
+        self.name = decider.name
         self._log: list[tuple[Decision, object, float]] = []
 
     def begin(self, life: LiveLifecycle) -> None:
-        """Both begin; a shadow that cannot, is silent."""
-        self.guide.begin(life)
+        """Start both; a shadow that fails stays silent."""
+        self.decider.begin(life)
         self._begin(life)
 
     def _begin(self, life: LiveLifecycle) -> None:
@@ -60,30 +62,30 @@ class ShadowedDecider:
         try:
             self.shadow.begin(life.workload, seed=self.seed)
             self._able = True
-        except Exception:  # noqa: BLE001  # the shadow must never matter
+        except Exception:  # noqa: BLE001  # the shadow must not affect the run
             self._able = False
 
     def arrived(self, life: LiveLifecycle, job: int, now: float) -> None:
-        """Pass it on."""
-        self.guide.arrived(life, job, now)
+        """Forward the arrival."""
+        self.decider.arrived(life, job, now)
 
     def changed(self, life: LiveLifecycle, now: float) -> None:
-        """Pass it on; with more devices, the shadow begins anew."""
-        self.guide.changed(life, now)
+        """Forward the change; restart the shadow if there are more devices."""
+        self.decider.changed(life, now)
         if life.workload.cluster.p != self._devices:
             self._begin(life)
 
     def decide(self, life: LiveLifecycle, now: float) -> Decision | Block | None:
-        """The guide decides; the shadow is asked about the same moment."""
+        """Return the decision of the decider; ask the shadow for the same view."""
         view = life.view(now)
-        said = self.guide.decide(life, now)
-        if isinstance(said, Decision):
-            other, gain = self._ask(view, said)
-            self._log.append((said, other, gain))
-        return said
+        decision = self.decider.decide(life, now)
+        if isinstance(decision, Decision):
+            other, gain = self._ask(view, decision)
+            self._log.append((decision, other, gain))
+        return decision
 
     def report(self) -> ShadowReport:
-        """What came of it."""
+        """Return the comparison."""
         both = [(a, b) for a, b, _ in self._log if isinstance(b, Decision)]
         gains = [gain for *_, gain in self._log if gain == gain]  # noqa: PLR0124  # not NaN
         return ShadowReport(
@@ -97,7 +99,7 @@ class ShadowedDecider:
             gain=float(np.mean(gains)) if gains else 0.0,
         )
 
-    def _ask(self, view: View, said: Decision) -> tuple[object, float]:
+    def _ask(self, view: View, decision: Decision) -> tuple[object, float]:
         if not self._able:
             return RuntimeError("it did not begin"), float("nan")
         try:
@@ -106,9 +108,10 @@ class ShadowedDecider:
                 other.instance not in view.ready or not 0 <= other.device < len(view.pace)
             ):
                 return ValueError("nonsense"), float("nan")
-            same = isinstance(other, Decision) and other.instance == said.instance
+            same = isinstance(other, Decision) and other.instance == decision.instance
             gain = (
-                view.finish(said.instance, said.device) - view.finish(said.instance, other.device)
+                view.finish(decision.instance, decision.device)
+                - view.finish(decision.instance, other.device)
                 if same and other
                 else float("nan")
             )

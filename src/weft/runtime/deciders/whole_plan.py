@@ -1,7 +1,8 @@
-"""A plan that is handed to the backend at once, where that can do without the driver; what does not go as planned is left to the driver.
+"""Plans that a backend executes as a whole, without the driver.
 
-When measured and predicted times drift apart so much that another plan would be better, what has not begun is taken back, and the new plan
-handed over.
+If a task fails or a device is lost, the driver takes over. If measured and predicted times drift
+so far apart that another plan would be better, the backend retracts the tasks that have not begun
+and gets the new plan.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from weft.runtime.journal import JournalEntry
 from weft.sim.device_state import Group
 
 GAIN, CHANGE = 0.1, 0.05
-"""The part, and the seconds, of what is left that a new plan must save: to hand it over costs some, and devices wait meanwhile."""
+"""Share and seconds of the remaining time that a new plan must save: the change costs time."""
 
-Tell = Callable[[int, Finished], bool]
-"""Told of every instance that is finished, parents first; False: no more of this plan, let what runs end."""
+OnFinish = Callable[[int, Finished], bool]
+"""Callback for finished instances, parents first; it returns False to stop this plan."""
 
 
 class PlanRow(NamedTuple):
-    """A task of a plan: the instance, its device, and the instances it reads, parents by number."""
+    """A planned task: instance, device and the instances it reads."""
 
     instance: int
     device: int
@@ -33,22 +34,25 @@ class PlanRow(NamedTuple):
 
 @runtime_checkable
 class WholePlans(Protocol):
-    """A backend that can run a plan by itself, and whether it shall; None: wherever it can."""
+    """Protocol of backends that can execute a whole plan.
+
+    `whole`: True, False, or None for "if possible".
+    """
 
     whole: bool | None
 
-    def run_plan(self, rows: Sequence[PlanRow], tell: Tell, *, fixed: bool) -> None:
-        """Run a plan, or as much of it as goes as planned; unless it is `fixed`, only until there is a new device."""
+    def run_plan(self, rows: Sequence[PlanRow], on_finish: OnFinish, *, fixed: bool) -> None:
+        """Run a plan until something deviates; unless `fixed`, also until a device is new."""
         ...
 
 
-def run_whole(driver: Driver, guide: object) -> None:
-    """Run the plan of a guide as a whole, if guide and backend can, and tell the driver; `Driver.run` comes next, for the rest."""
+def run_whole(driver: Driver, decider: object) -> None:
+    """Run the plan of a decider as a whole, if possible; `Driver.run` does the rest."""
     backend, life = driver.backend, driver.life
     if (
         not isinstance(backend, WholePlans)
         or backend.whole is False
-        or not isinstance(guide, PlanDecider)
+        or not isinstance(decider, PlanDecider)
         or driver.replaced
     ):
         return
@@ -56,49 +60,49 @@ def run_whole(driver: Driver, guide: object) -> None:
     if (
         workload.jobs != 1
         or workload.problems[0].workflow.conditional
-        or driver.terms.timeout is not None
+        or driver.options.timeout is not None
     ):
-        return  # what happens depends on what is found out meanwhile
-    watch = _Watch(driver, guide)
-    while watch.plan:
+        return  # branches and timeouts need the driver
+    monitor = _PlanMonitor(driver, decider)
+    while monitor.plan:
         plan = [
-            (i, device) for i, device in watch.plan if life.stories.state[i] in OPEN
-        ]  # without what ended since it was made
-        watch.plan = []
+            (i, device) for i, device in monitor.plan if life.stories.state[i] in OPEN
+        ]  # without instances that ended meanwhile
+        monitor.plan = []
         backend.run_plan(
-            [PlanRow(i, device, watch.parents(i)) for i, device in plan],
-            watch.teller(plan),
-            fixed=not guide.replan,
+            [PlanRow(i, device, monitor.parents(i)) for i, device in plan],
+            monitor.callback(plan),
+            fixed=not decider.replan,
         )
 
 
-class _Watch:
-    """Tells the driver what happens; when it is not as predicted, looks whether another plan would be better."""
+class _PlanMonitor:
+    """Forwards ends to the driver, and looks for a better plan after a drift."""
 
-    def __init__(self, driver: Driver, guide: PlanDecider) -> None:
+    def __init__(self, driver: Driver, decider: PlanDecider) -> None:
         self.driver = driver
-        self.guide = guide
-        self.plan = guide.first_plan()
-        """What to run next."""
+        self.decider = decider
+        self.plan = decider.first_plan()
+        """The plan to run next."""
         self._workflow = driver.life.workload.problems[0].workflow
 
     def parents(self, instance: int) -> tuple[int, ...]:
         w = self._workflow
         return tuple(w.src[w.pred_edge[w.pred_ptr[instance] : w.pred_ptr[instance + 1]]].tolist())
 
-    def teller(self, plan: list[tuple[int, int]]) -> Tell:
-        """Of what becomes of a plan."""
+    def callback(self, plan: list[tuple[int, int]]) -> OnFinish:
+        """Return the callback for the ends of a plan."""
 
-        def tell(instance: int, event: Finished) -> bool:
-            drifted = self._took(instance, event)
-            if drifted and not self.plan and self.guide.replan:
+        def on_finish(instance: int, event: Finished) -> bool:
+            drifted = self._record_end(instance, event)
+            if drifted and not self.plan and self.decider.replan:
                 self.plan = self._better(plan)
             return not self.plan
 
-        return tell
+        return on_finish
 
-    def _took(self, instance: int, event: Finished) -> bool:
-        """Whether estimates are off."""
+    def _record_end(self, instance: int, event: Finished) -> bool:
+        """Record an end; return whether the estimates have drifted."""
         driver, life = self.driver, self.driver.life
         expected = life.expected([instance], event.device)
         device = life.workload.cluster.names[event.device]
@@ -114,17 +118,17 @@ class _Watch:
         )
 
     def _better(self, plan: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """A new plan, if by the corrected estimates it is worth more than the change costs; else nothing."""
+        """Return a new plan if it saves more than the change costs; else an empty one."""
         driver, life = self.driver, self.driver.life
         assert driver.drift is not None
         life.estimate(driver.drift.corrected())
-        other = self.guide.plan_of_the_rest(life, driver.now)
+        other = self.decider.plan_of_the_rest(life, driver.now)
         left = {i for i, _ in other}
         rest = [(i, device) for i, device in plan if i in left]
         return other if self._span(other) < (1 - GAIN) * self._span(rest) - CHANGE else []
 
     def _span(self, plan: list[tuple[int, int]]) -> float:
-        """Seconds the rest of a plan should take from now, each device in the order of the plan."""
+        """Return the expected seconds of the rest of a plan."""
         life = self.driver.life
         free = dict.fromkeys((device for _, device in plan), 0.0)
         finish: dict[int, tuple[int, float]] = {}

@@ -1,0 +1,11 @@
+"""The engine of a run: driver, life cycle, dispatch and bookkeeping.
+
+- `dispatch`: orders per device, and reservations
+- `driver`: backend events in, orders out
+- `events`: observers, and the interpretation of events
+- `failure`: failed tasks and their errors
+- `instances`: retries, time limits, result references, timers
+- `live_lifecycle`: the life cycle of a real run
+"""
+
+__all__ = ["dispatch", "driver", "events", "failure", "instances", "live_lifecycle"]

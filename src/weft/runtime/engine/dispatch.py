@@ -1,7 +1,8 @@
-"""What devices have and what they get next: the window of each, as in the ring buffer of a GPU, and the reservations behind it.
+"""Dispatch of groups to devices: a window of orders per device, and the reservations.
 
-With a backend that models transfers, every device gets one group at a time, when its inputs have arrived: this is the simulator. With a
-real one, a device gets the first groups of its queue ahead of time, `window` of them, so that it never waits for the driver.
+A backend that models transfers gets one group per device at a time, once its inputs have arrived,
+as in the simulator. A real backend gets the first `window` groups of each queue ahead of time, like
+the ring buffer of a GPU, so that a device never waits for the driver.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from weft.sim.device_state import Group, Start, Wake
 from weft.sim.story import State
 
 RESERVED = -2
-"""Batch number of a group whose budget was checked already; a real one is given when it starts."""
+"""Batch number of a group that holds its reservation; its start assigns a real number."""
 
 
 @dataclass(eq=False, slots=True)
 class SentOrder:
-    """An order a device has, and since when."""
+    """An order that a device holds; `at` is the time it was sent."""
 
     order: Order
     group: Group
@@ -31,7 +32,7 @@ class SentOrder:
 
 
 class Dispatch:
-    """Orders that are out, by device, first come first."""
+    """The orders that devices hold, in the order they were sent."""
 
     def __init__(
         self,
@@ -48,22 +49,22 @@ class Dispatch:
         devices = range(len(life.machines))
         self.sent: list[deque[SentOrder]] = [deque() for _ in devices]
         self.wakes = [inf for _ in devices]
-        """When to look at each device again."""
+        """Device -> time of its next check."""
         self._free = [0.0 for _ in devices]
-        """When the last order that ended on each device did."""
+        """Device -> end of its last order."""
         self._numbers = 0
 
     def grow(self, devices: int) -> None:
-        """There are more devices now."""
+        """Add devices."""
         for _ in range(len(self.sent), devices):
             self.sent.append(deque())
             self.wakes.append(inf)
             self._free.append(0.0)
 
-    # -- orders go out ------------------------------------------------------
+    # -- sending ------------------------------------------------------------
 
     def fill(self, device: int, now: float) -> None:
-        """Send a device what it can take now, or note when to look again."""
+        """Send a device the groups it has room for, or set the time of its next check."""
         machine, sent = self.life.machines[device], self.sent[device]
         self.wakes[device] = inf
         if self.life.modelled:
@@ -88,7 +89,7 @@ class Dispatch:
         self.begin_next(device)
 
     def begin_next(self, device: int) -> None:
-        """A device goes on by itself with what it has; what it was sent after it fell idle begins then."""
+        """Mark the next sent order as running: devices do not wait for the driver."""
         sent = self.sent[device]
         if sent and self.life.machines[device].running is None and not self.life.modelled:
             self.life.begin(device, max(self._free[device], sent[0].at))
@@ -125,23 +126,24 @@ class Dispatch:
         self.sent[device].append(SentOrder(order, group, now))
         self.backend.submit(order, device, float(order.number))
 
-    # -- and come back ------------------------------------------------------
+    # -- ends ---------------------------------------------------------------
 
     def take(self, event: Finished | Failed) -> SentOrder | None:
-        """The order an event ends; None if it was called off before."""
+        """Remove and return the order that an event ends; None if it was cancelled before."""
         sent = self.sent[event.device]
         return sent.popleft() if sent and sent[0].order.number == event.number else None
 
     def take_all(self, device: int) -> deque[SentOrder]:
-        """All that a device had, and has no more."""
-        gone, self.sent[device] = self.sent[device], deque()
-        return gone
+        """Remove and return all orders of a device."""
+        orders, self.sent[device] = self.sent[device], deque()
+        return orders
 
-    def believed(self, group: Group, event: Finished | Failed, now: float) -> float:
-        """Set when a group began, and return when it ended, as far as the clock of its device can be believed.
+    def corrected_times(self, group: Group, event: Finished | Failed, now: float) -> float:
+        """Set the start of a group and return its end, both within plausible bounds.
 
-        Nothing begins before it was sent, or before what was ahead of it ended; nothing ends after its end was reported. So no task
-        can seem to run before its inputs were there, whatever the clocks of devices say.
+        A group starts after it was sent and after the group ahead of it ended; it ends before its
+        end was reported. So no task seems to start before its inputs exist, even if the clocks of
+        devices are wrong.
         """
         if self.life.modelled:
             return event.finish
@@ -151,7 +153,7 @@ class Dispatch:
         return finish
 
     def started(self, event: Started, now: float) -> None:
-        """An order began, by its device's own account: its time limit counts from there."""
+        """Correct the start of a running order; its time limit counts from there."""
         sent, running = self.sent[event.device], self.life.machines[event.device].running
         if (
             sent
@@ -162,22 +164,22 @@ class Dispatch:
             running.start = max(running.start, min(event.time, now))
 
     def strays(self) -> list[tuple[int, SentOrder, bool]]:
-        """(device, order, whether it ran) of every order whose group is no longer on its device; they are out no more."""
+        """Remove and return (device, order, running) of orders whose group left its device."""
         found = []
         for device, machine in enumerate(self.life.machines):
             kept = [machine.running, *machine.queue]
             first = self.sent[device][0] if self.sent[device] else None
-            gone = [
+            removed = [
                 sent for sent in self.sent[device] if not any(sent.group is group for group in kept)
             ]
-            self.sent[device] = deque(sent for sent in self.sent[device] if sent not in gone)
-            found += [(device, sent, sent is first) for sent in gone]
+            self.sent[device] = deque(sent for sent in self.sent[device] if sent not in removed)
+            found += [(device, sent, sent is first) for sent in removed]
         return found
 
     # -- reservations -------------------------------------------------------
 
     def settle(self, group: Group, seconds: float, now: float) -> None:
-        """A group ended: its seconds are taken from the budget of its application."""
+        """Charge the seconds of an ended group to the budget of its application."""
         if self.reservations is not None:
             first = group.members[0]
             self.reservations.settle(
@@ -185,13 +187,13 @@ class Dispatch:
             )
 
     def release(self, sent: SentOrder, device: int) -> None:
-        """What was sent and never ran gives back what it reserved."""
+        """Release the reservation of an order that never ran."""
         if self.reservations is not None:
             self.reservations.release(sent.order.members[0], device)
             sent.group.batch = -1 if sent.group.batch == RESERVED else sent.group.batch
 
     def _reserve(self, group: Group, device: int, now: float) -> bool:
-        """Whether the reservations let a group start now; otherwise the device looks again when they may."""
+        """Reserve room for a group; if there is none, set the time of the next check."""
         if self.reservations is None or group.batch == RESERVED:
             return True
         job, first = self.life.place[group.members[0]][0], group.members[0]

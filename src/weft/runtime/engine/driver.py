@@ -1,4 +1,7 @@
-"""Drives the life cycle with a backend: events in, orders out. The moments are those of docs/simulator.md, the clock is the backend's."""
+"""The driver of a run: backend events in, orders out.
+
+The steps of a moment are those of docs/simulator.md; the clock is the backend's.
+"""
 
 from __future__ import annotations
 
@@ -26,34 +29,30 @@ from weft.runtime.backends.protocol import (
 from weft.runtime.costs.drift import DriftDetector
 from weft.runtime.deciders.fallback import FallbackDecider
 from weft.runtime.deciders.policy import Decider, greedy
-from weft.runtime.engine.agenda import JobTimers
-from weft.runtime.engine.dispatch import Dispatch, SentOrder
+from weft.runtime.engine.dispatch import Dispatch
+from weft.runtime.engine.events import Observer, ordered_ends, outcomes_of, restricted_to
 from weft.runtime.engine.failure import Failure
+from weft.runtime.engine.instances import Instances
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
-from weft.runtime.engine.observer import Observer
-from weft.runtime.engine.outcome import in_turn, of_members, outcomes_of
-from weft.runtime.engine.patience import RetryTracker
-from weft.runtime.engine.readers import ResultRefs
-from weft.runtime.engine.resume import take_over
-from weft.runtime.journal import JournalEntry
+from weft.runtime.journal import JournalEntry, replay
 from weft.runtime.options import RunOptions
 from weft.runtime.service.budgets import Reservations
 from weft.sim.device_state import Group
 from weft.sim.view import Block
 
-LOOK = 0.02
-"""Seconds after which a run that takes in more jobs looks whether there are any."""
+INTAKE_SECONDS = 0.02
+"""Seconds between two checks of the intake for more jobs."""
 
 
 class Intake(Protocol):
-    """Where a run gets more jobs from while it goes on."""
+    """Source of more jobs during a run."""
 
     def take(self, driver: Driver) -> bool:
-        """Add jobs that are to begin now (`Driver.add`), and see to those that have ended; whether any were added."""
+        """Add jobs by `Driver.add` and deliver ended ones; return whether any were added."""
         ...
 
     def due(self) -> float:
-        """When it wants decisions to be asked for again; inf: not before something happens."""
+        """Return when to ask for decisions again; inf: at the next event."""
         ...
 
 
@@ -64,9 +63,9 @@ class Driver:
         self,
         life: LiveLifecycle,
         backend: Backend,
-        guide: Decider,
+        decider: Decider,
         *,
-        terms: RunOptions | None = None,
+        options: RunOptions | None = None,
         cancels: Sequence[float] | None = None,
         drift: DriftDetector | None = None,
         reservations: Reservations | None = None,
@@ -74,17 +73,18 @@ class Driver:
         observers: Sequence[Observer] = (),
         grown: Callable[[Cluster], Workload] | None = None,
         intake: Intake | None = None,
-        spare: Callable[[], Decider] = greedy,
+        fallback: Callable[[], Decider] = greedy,
     ) -> None:
-        """`grown` makes the same workload for more devices; without it, those that were not there from the start are left alone.
+        """Set up a run.
 
-        `intake` adds jobs while the run goes on; then a task that is given up stops its own job only. `spare` makes the guide that takes
-        over from one that errs.
+        `grown` makes the same workload for more devices; without it, new devices stay unused.
+        `intake` adds jobs during the run; then a failed task stops its own job only. `fallback`
+        makes the decider that replaces one that fails.
         """
         self.life = life
         self.backend = backend
-        self.name = guide.name
-        self.terms = terms or RunOptions()
+        self.name = decider.name
+        self.options = options or RunOptions()
         self.workload = life.workload
         self.drift = drift
         self.grown = grown
@@ -93,32 +93,32 @@ class Driver:
         self.failures: list[Failure] = []
         self.changes: list[tuple[float, int, float]] = []
         self.now = 0.0
-        self.decider = FallbackDecider(life, guide, spare)
-        self.dispatch = Dispatch(life, backend, window=self.terms.window, reservations=reservations)
-        self.patience = RetryTracker(self.terms, life)
-        self.readers = ResultRefs(life, wanted)
-        self.agenda = JobTimers(life, [inf] * self.workload.jobs if cancels is None else cancels)
+        self.decider = FallbackDecider(life, decider, fallback)
+        self.dispatch = Dispatch(
+            life, backend, window=self.options.window, reservations=reservations
+        )
+        self.instances = Instances(life, self.options, wanted=wanted, cancels=cancels)
         self._devices = range(self.workload.cluster.p)
-        self._sacrificed: set[int] = set()
-        """Devices the driver ended itself, with an order it called off: nobody else is to blame for their loss."""
+        self._ended_by_driver: set[int] = set()
+        """Devices that the driver ended to cancel an order; no task is to blame for their loss."""
         self._early: list[int] = []
-        """Jobs that were here before `run`: those of a run that goes on."""
+        """Jobs that arrived before `run`: those of a resumed run."""
 
     @property
     def replaced(self) -> str:
-        """Why the policy was replaced; empty while it was not."""
+        """Return why the policy was replaced; empty: it was not."""
         return self.decider.replaced
 
     def prepare(self) -> None:
-        """Let the guide think before the clock runs: plans, ranks, compilation."""
+        """Let the decider plan, rank and compile before the clock starts."""
         self.decider.begin()
 
     def run(self) -> None:
-        """Live moment after moment until every job is finished, failed or cancelled."""
+        """Process events until every job is finished, failed or cancelled."""
         if not self.decider.begun:
             self.prepare()
         for job in self._early:
-            self.decider.guide.arrived(self.life, job, self.now)
+            self.decider.current.arrived(self.life, job, self.now)
             self._changed()
         if self._early:
             self._moment([])
@@ -134,55 +134,51 @@ class Driver:
                 and not self.life.modelled
                 and all(type(event) is Started for event in events)
             ):
-                for event in events:  # nothing to decide by that
+                for event in events:  # a start needs no decision
                     self._started(event)  # type: ignore[arg-type]
             else:
                 self._moment(events)
         for observer in self.observers:
             observer.ended(self.life, self.now)
 
-    def resume(self, records: Sequence[JournalEntry], path: Callable[[int], Path]) -> None:
-        """Take over what an earlier process finished; `path` tells where each result is. Comes after the backend has begun."""
+    def resume(self, entries: Sequence[JournalEntry], path: Callable[[int], Path]) -> None:
+        """Replay journal entries; `path` maps an instance to its result. Call after `begin`."""
         self.now = self.backend.clock()
         self._early += self._take_arrivals()
-        groups = take_over(self.life, records)
+        groups = replay(self.life, entries)
         for group in groups:
-            self._forget(self.readers.done(group.members))
+            self._forget(self.instances.unreferenced(group.members))
         for group in groups:
-            if self.readers.needed(group.members[0]):
+            if self.instances.needed(group.members[0]):
                 self.backend.restore(group.members[0], path(group.members[0]))
 
     def add(
         self, workload: Workload, calls: Sequence[Call] | None, *, wanted: Iterable[int] = ()
     ) -> None:
-        """More jobs come: the same workload with others behind, and the calls of the new instances. They arrive when it says so.
+        """Add jobs: the same workload with more at its end, and the calls of the new instances.
 
-        Not with `drift`: estimates are those the jobs come with.
+        Not with `drift`, which loaded_functions the first workload only.
         """
-        self.backend.extend(workload, calls)  # refuses what cannot be sent
+        self.backend.extend(workload, calls)  # refuses functions that cannot be sent
         self.workload = workload
         self.life.extend(workload)
-        self.agenda.extend(workload)
-        self.patience.extend(self.life)
-        self.readers.extend(wanted)
+        self.instances.extend(wanted)
         self._changed()
 
     def stop(self) -> None:
-        """Call everything off, now."""
+        """Cancel all jobs now."""
         for job in range(self.workload.jobs):
             if not self.life.ended(job):
                 self._cancel(job)
 
     def trace(self) -> Trace:
-        """What happened so far, with the branches that were taken as its scenario."""
+        """Return the trace so far; its scenario holds the branches that were taken."""
         outcome = np.maximum(self.life.outcome, 0)
         cancel = [
             self.now if failed else at
-            for failed, at in zip(self.life.failed, self.agenda.cancels, strict=True)
+            for failed, at in zip(self.life.failed, self.instances.cancels, strict=True)
         ]
-        if (
-            not self.life.modelled
-        ):  # a job may be done just before the driver gets to calling it off
+        if not self.life.modelled:  # a job may finish just before the driver cancels it
             cancel = [
                 inf if done < inf else at
                 for done, at in zip(self.life.job_finish, cancel, strict=True)
@@ -200,7 +196,7 @@ class Driver:
     # -- the steps of a moment ----------------------------------------------
 
     def _moment(self, events: list[Event]) -> None:
-        for end in in_turn(events):
+        for end in ordered_ends(events):
             self._ended(end)
         for event in events:
             if isinstance(event, DeviceLost):
@@ -209,13 +205,13 @@ class Driver:
                 self._added(event)
             elif isinstance(event, Started):
                 self._started(event)
-        if self.patience.timed:
+        if self.instances.timed:
             self._overdue()
-        for job in self.agenda.cancellations(self.now):
+        for job in self.instances.cancellations(self.now):
             self._cancel(job)
         for job in self._take_arrivals():
-            self.decider.guide.arrived(self.life, job, self.now)
-        if self.patience.held:
+            self.decider.current.arrived(self.life, job, self.now)
+        if self.instances.held:
             self._releases()
         for device in self._devices:
             self.dispatch.fill(device, self.now)
@@ -230,27 +226,27 @@ class Driver:
         return self.life.jobs_left > 0
 
     def _next_due(self) -> float:
-        due = min(*self.dispatch.wakes, self.agenda.next())
-        if self.patience.held:
-            due = min(due, *self.patience.held.values())
-        if self.patience.timed:
+        due = min(*self.dispatch.wakes, self.instances.next_timer())
+        if self.instances.held:
+            due = min(due, *self.instances.held.values())
+        if self.instances.timed:
             due = min(due, *(self._deadline(d) for d in self._devices))
         if self.intake is None:
             return due
         due = min(due, self.intake.due())
         looks = not self.life.modelled and (due < inf or any(self.dispatch.sent))
-        return min(due, self.now + LOOK) if looks else due
+        return min(due, self.now + INTAKE_SECONDS) if looks else due
 
     def _ended(self, event: Finished | Failed) -> None:
         sent = self.dispatch.take(event)
         if sent is None:
-            return  # of an order that was called off
+            return  # the order was cancelled
         device, group = event.device, sent.group
-        self._sacrificed.discard(device)  # it lives
-        finish = self.dispatch.believed(group, event, self.now)
+        self._ended_by_driver.discard(device)  # it is alive
+        finish = self.dispatch.corrected_times(group, event, self.now)
         outcomes: dict[int, int] = {}
         if isinstance(event, Finished):
-            event = of_members(event, sent.order.members, group.members)
+            event = restricted_to(event, sent.order.members, group.members)
             try:
                 outcomes = outcomes_of(self.life, group, event)
             except InvalidInput as error:
@@ -274,7 +270,7 @@ class Driver:
         self.dispatch.settle(group, event.finish - event.start, self.now)
         for observer in self.observers:
             observer.finished(self.life, group, event, outcomes)
-        self._forget(self.readers.done(group.members))
+        self._forget(self.instances.unreferenced(group.members))
         if self.drift is not None and self.drift.finished(
             group.members[0], device, finish - group.start, expected
         ):
@@ -284,7 +280,7 @@ class Driver:
     def _lost(self, event: DeviceLost) -> None:
         device = event.device
         sent = self.dispatch.take_all(device)
-        self.changes.append((self._when(event.time), device, inf))
+        self.changes.append((self._bounded(event.time), device, inf))
         ran = self.life.machines[device].running
         members = list(ran.members) if ran is not None else []
         self.life.change_pace(device, inf, self.now)
@@ -294,15 +290,17 @@ class Driver:
             self.dispatch.release(ahead, device)
         for observer in self.observers:
             observer.lost(self.life, event)
-        for i in (
-            () if self.life.modelled else members
-        ):  # the failures of a scenario are nobody's fault
-            blame = self.patience.lost(
-                i, event, overdue=bool(sent) and sent[0].overdue, ours=device in self._sacrificed
+        # No task is to blame for a failure that a scenario scripts.
+        for i in () if self.life.modelled else members:
+            blame = self.instances.fault_of_loss(
+                i,
+                event,
+                overdue=bool(sent) and sent[0].overdue,
+                ours=device in self._ended_by_driver,
             )
             if blame is not None:
                 self._blame(i, device, *blame, "", final=blame[0] == "killed")
-        self._sacrificed.discard(device)
+        self._ended_by_driver.discard(device)
         self._changed()
 
     def _added(self, event: DeviceAdded) -> None:
@@ -310,14 +308,14 @@ class Driver:
             return
         down = self.life.machines[event.device].pace == inf
         self.life.change_pace(event.device, event.pace, self.now)
-        self.changes.append((self._when(event.time), event.device, event.pace))
+        self.changes.append((self._bounded(event.time), event.device, event.pace))
         if down:
             for observer in self.observers:
                 observer.added(self.life, event)
             self._changed()
 
     def _grow(self, device: int) -> bool:
-        """A device is there that was not before: the run knows it from now on, as one that was down so far."""
+        """Add a new device to the run, as one that was down until now."""
         cluster = self.backend.devices()
         if self.grown is None or device >= cluster.p:
             return False
@@ -348,17 +346,17 @@ class Driver:
         return (
             inf
             if running is None or not sent or sent[0].overdue
-            else self.patience.deadline(running)
+            else self.instances.deadline(running)
         )
 
     def _take_arrivals(self) -> list[int]:
-        due = self.agenda.arrivals(self.now)
+        due = self.instances.arrivals(self.now)
         for job in due:
             self.life.arrive(job, self.now)
         return due
 
     def _releases(self) -> None:
-        due = self.patience.released(self.now)
+        due = self.instances.released(self.now)
         for i in due:
             self.life.release(i)
         if due:
@@ -366,20 +364,22 @@ class Driver:
 
     def _decisions(self) -> None:
         while self.life.ready:
-            said = self.decider.ask(self.now)
-            if said is None:
+            decision = self.decider.ask(self.now)
+            if decision is None:
                 return
-            device = int(said.device)
-            if isinstance(said, Block):
-                self.life.block(device, float(said.until))
-            elif (
-                said.copy >= 0 and self.life.modelled
-            ):  # elsewhere data is there soon enough, and the inputs of a parent may be gone
+            device = int(decision.device)
+            if isinstance(decision, Block):
+                self.life.block(device, float(decision.until))
+            elif decision.copy >= 0 and self.life.modelled:
+                # Real backends make no copies: the inputs of a parent may be dropped already.
                 self.life.commit_with_copy(
-                    self.life.batch(int(said.instance), device), device, self.now, int(said.copy)
+                    self.life.batch(int(decision.instance), device),
+                    device,
+                    self.now,
+                    int(decision.copy),
                 )
             else:
-                self.life.commit(self.life.batch(int(said.instance), device), device, self.now)
+                self.life.commit(self.life.batch(int(decision.instance), device), device, self.now)
             self.dispatch.fill(device, self.now)
 
     # -- failures -----------------------------------------------------------
@@ -394,52 +394,51 @@ class Driver:
         *,
         final: bool = False,
     ) -> None:
-        """A task failed by its own fault: it runs again later, or is given up."""
-        again = self.patience.failed(instance, self.now, final=final)
+        """Schedule the next attempt of a failed task, or cancel it and its dependents."""
+        again = self.instances.next_attempt(instance, self.now, final=final)
         for observer in self.observers:
             observer.failed(self.life, instance, device, text)
         if again is not None:
             self._back_off(instance, device, again)
             return
-        attempts = self.patience.attempts(instance, crashes=final)
+        attempts = self.instances.attempts(instance, crashes=final)
         self.failures.append(
             Failure.of(self.life, instance, device, fault, text, traceback, attempts)
         )
         self.life.give_up(instance, self.now, text)
-        if self.terms.on_error == "stop" and self.intake is not None:
+        if self.options.on_error == "stop" and self.intake is not None:
             self._cancel(self.life.place[instance][0])
-        elif self.terms.on_error == "stop":
+        elif self.options.on_error == "stop":
             self.stop()
         else:
-            self._call_off_strays()
+            self._cancel_strays()
 
     def _back_off(self, instance: int, device: int, until: float) -> None:
         if self.life.planned:
             self.life.block(device, until)
         else:
             self.life.hold(instance)
-            self.patience.held[instance] = until
+            self.instances.held[instance] = until
         self._changed()
 
     def _cancel(self, job: int) -> None:
-        self.agenda.cancels[job] = self.now
+        self.instances.cancels[job] = self.now
         self.life.cancel(job, self.now)
         for i in self.life.instances(job):
-            self.patience.held.pop(i, None)
-        self._call_off_strays()
+            self.instances.held.pop(i, None)
+        self._cancel_strays()
 
-    def _call_off_strays(self) -> None:
-        """Tell the backend of every order whose group is no longer on its device."""
-        strays: list[tuple[int, SentOrder, bool]] = self.dispatch.strays()
-        for device, sent, ran in strays:
+    def _cancel_strays(self) -> None:
+        """Cancel every order whose group is no longer on its device."""
+        for device, sent, ran in self.dispatch.strays():
             self.dispatch.release(sent, device)
             if ran and not self.life.modelled:
-                self._sacrificed.add(device)
+                self._ended_by_driver.add(device)
             self.backend.cancel(sent.order.number)
         for device in self._devices:
             self.dispatch.begin_next(device)
 
-    # -- small things -------------------------------------------------------
+    # -- helpers -------------------------------------------------------
 
     def _changed(self) -> None:
         self.decider.changed(self.now)
@@ -448,5 +447,5 @@ class Driver:
         for i in instances:
             self.backend.forget(i)
 
-    def _when(self, said: float) -> float:
-        return max(0.0, min(said, self.now))
+    def _bounded(self, time: float) -> float:
+        return max(0.0, min(time, self.now))

@@ -1,4 +1,4 @@
-"""What went wrong with a task, said once and clearly: the user's traceback, the names of its inputs, and what depends on it."""
+"""Failed tasks: the user's traceback, the inputs of the task, and the tasks that need it."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ from weft.runtime.engine.live_lifecycle import LiveLifecycle
 if TYPE_CHECKING:
     from weft.model import Trace
 
-MOST_NAMES = 6
+MAX_NAMES = 6
 """Names of inputs and dependents that an error shows."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A task that was given up.
+    """A task whose last attempt failed.
 
     Attributes
     ----------
     task, device : names; job, instance : numbers
-    fault, text, traceback : what happened, as the backend told it
-    attempts : how many times it ran
-    inputs : names of the tasks whose results it got; dependents : names of those that cannot run without it
+    fault, text, traceback : the report of the backend
+    attempts : how many times the task ran
+    inputs : names of the tasks whose results it read
+    dependents : names of the tasks that cannot run without it
     """
 
     task: str
@@ -50,7 +51,7 @@ class Failure:
         traceback: str,
         attempts: int,
     ) -> Failure:
-        """Gather what there is to know before the instance is given up."""
+        """Collect the facts about an instance before its dependents are cancelled."""
         job, task = life.place[instance]
         name = life.problem(instance).workflow.task_name
         first = int(life.workload.first_instance[job])
@@ -68,7 +69,7 @@ class Failure:
         )
 
     def __str__(self) -> str:
-        """One clear line, then the user's traceback, if there is one."""
+        """Return one line, and the user's traceback if there is one."""
         tries = f" ({self.attempts} attempts)" if self.attempts > 1 else ""
         line = f"task '{self.task}' failed on device '{self.device}'{tries}: {self.text}"
         line += f"; inputs: {_listed(self.inputs) or 'none'}"
@@ -81,7 +82,7 @@ class Failure:
 
 
 class TaskFailed(WeftError):
-    """A run was stopped by a task; `failure` says by which, `trace` what had happened by then."""
+    """A failed task stopped the run: `failure`, and the `trace` until then."""
 
     def __init__(self, failure: Failure, trace: Trace | None = None) -> None:
         super().__init__(str(failure))
@@ -90,9 +91,9 @@ class TaskFailed(WeftError):
 
 
 class PolicyReplaced(UserWarning):
-    """A policy or planner erred or said nonsense; greedy earliest finish time decides in its place."""
+    """A policy or planner failed; greedy earliest finish time decides in its place."""
 
 
 def _listed(names: tuple[str, ...]) -> str:
-    shown = ", ".join(f"'{name}'" for name in names[:MOST_NAMES])
-    return f"{shown} and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else shown
+    shown = ", ".join(f"'{name}'" for name in names[:MAX_NAMES])
+    return f"{shown} and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else shown

@@ -1,4 +1,4 @@
-"""The life cycle of a run that really happens: nobody waits for estimated transfers, tasks fail by their own fault, some are given up."""
+"""The life cycle of a real run: no modelled transfers, failed attempts, back-off, new jobs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from weft.sim.view import View
 
 
 class LiveLifecycle(Lifecycle):
-    """A `Lifecycle` with what real runs need, and views whose cost does not grow with the number of tasks.
+    """A `Lifecycle` for real runs; the cost of its views does not grow with the number of tasks.
 
     Parameters
     ----------
@@ -50,23 +50,23 @@ class LiveLifecycle(Lifecycle):
         self._problems = [workload.problem_of(job) for job in range(workload.jobs)]
         self._parents = [_parents(problem.workflow) for problem in workload.problems]
         self.failed = [False] * workload.jobs
-        """Jobs of which a task was given up: they end without a finish."""
+        """Job -> whether one of its tasks failed for good; such a job has no finish."""
         self.fresh: list[int] = []
-        """Instances that became ready since a guide that minds last looked."""
+        """Instances that became ready since `RuleDecider` cleared the list."""
         self.held: set[int] = set()
         """Ready instances that wait for the end of their back-off."""
         self._shown: IntArray | None = None
-        """What is ready, as a column for views; None: to be made anew."""
+        """The ready instances as a column for views; None: out of date."""
         self._ran_on = np.full(workload.instances, -1, np.int64)
         self._finished_at = np.full(workload.instances, np.nan)
         self._copies: dict[int, list[tuple[int, float]]] = {}
         self._queued: list[float | None] = [0.0] * workload.cluster.p
-        """Expected seconds of each device's queue; None: to be summed anew."""
+        """Device -> expected seconds of its queue; None: out of date."""
 
     # -- events -------------------------------------------------------------
 
     def begin(self, device: int, now: float) -> Group:
-        """The head of a device's queue runs, wherever its inputs were."""
+        """Start the head of a device's queue, regardless of where its inputs are."""
         machine = self.machines[device]
         group = machine.queue.popleft()
         self._queued[device] = None if machine.queue else 0.0
@@ -74,18 +74,18 @@ class LiveLifecycle(Lifecycle):
         return group
 
     def hold(self, instance: int) -> None:
-        """Keep a ready instance from the policy until it is released."""
+        """Hide a ready instance from the policy until it is released."""
         self._out_of_pool(instance)
         self.held.add(instance)
 
     def release(self, instance: int) -> None:
-        """Show a held instance to the policy again, unless it was cancelled meanwhile."""
+        """Show a held instance to the policy again, unless it was cancelled."""
         self.held.discard(instance)
         if self.stories.state[instance] in POOL and instance not in self.ready:
             self._into_pool(instance)
 
     def give_up(self, instance: int, now: float, note: str) -> list[int]:
-        """An instance will never be done: cancel it and all that depends on it. Return what was cancelled."""
+        """Cancel an instance and all that depend on it; return the cancelled ones."""
         self.failed[self.place[instance][0]] = True
         gone = [
             i
@@ -108,7 +108,7 @@ class LiveLifecycle(Lifecycle):
         return gone
 
     def finish(self, device: int, now: float, outcomes: Mapping[int, int] | None = None) -> None:
-        """Remember where and when."""
+        """Finish the running group; record device and time for views."""
         group = self.machines[device].running
         super().finish(device, now, outcomes)
         for i in group.members if group is not None else ():
@@ -120,24 +120,24 @@ class LiveLifecycle(Lifecycle):
     def commit(
         self, instances: Sequence[int], device: int, now: float, *, copy: bool = False
     ) -> None:
-        """Add to the load of the device."""
+        """Commit, and add to the load of the device."""
         super().commit(instances, device, now, copy=copy)
         load = self._queued[device]
         if load is not None and self.machines[device].pace < inf:
             self._queued[device] = load + self.expected(instances, device)
 
     def lose(self, device: int, now: float, note: str = "failed") -> Group:
-        """A plan puts the lost group back at the head."""
+        """Lose the running group; with a plan it returns to the head of the queue."""
         self._queued[device] = None
         return super().lose(device, now, note)
 
     def change_pace(self, device: int, pace: float, now: float) -> Group | None:
-        """Queues grow, shrink or vanish."""
+        """Change the slowdown of a device; inf: it is down."""
         self._queued[device] = None
         return super().change_pace(device, pace, now)
 
     def cancel(self, job: int, now: float) -> list[int]:
-        """Some of the job may have been given up before, or be held back."""
+        """Cancel a job; some of its instances may be cancelled already, or held."""
         if self._ended[job]:
             return []
         for i in self.instances(job):
@@ -150,19 +150,19 @@ class LiveLifecycle(Lifecycle):
         return [device for device in range(len(self.machines)) if self._purge(device, now)]
 
     def estimate(self, workload: Workload) -> None:
-        """Take the same workload with better estimates: what expected times and policies go by from now on."""
+        """Replace the workload by the same one with new estimates."""
         self.workload = workload
         self._problems = [workload.problem_of(job) for job in range(workload.jobs)]
         self._queued = [None] * len(self.machines)
 
     def grow(self, workload: Workload) -> None:
-        """Take the same workload on more devices: the old ones first, the new ones down until they are said to be up."""
+        """Replace the workload by the same one on more devices; new devices start as down."""
         for _ in range(len(self.machines), workload.cluster.p):
             self.machines.append(Machine(pace=inf))
         self.estimate(workload)
 
     def extend(self, workload: Workload) -> None:
-        """Take the same workload with more jobs behind those it had; their instances wait for them to arrive."""
+        """Replace the workload by the same one with more jobs at its end."""
         jobs = range(self.workload.jobs, workload.jobs)
         self.estimate(workload)
         self._first, self._template = workload.first_instance.tolist(), workload.template.tolist()
@@ -200,11 +200,11 @@ class LiveLifecycle(Lifecycle):
     # -- views --------------------------------------------------------------
 
     def problem(self, instance: int) -> Problem:
-        """From a list: it is asked for many times a task."""
+        """Return the problem of an instance (from a list: several lookups per task)."""
         return self._problems[self.place[instance][0]]
 
     def sources(self, instance: int) -> tuple[int | None, ...]:
-        """The instance whose result each incoming edge carries; None where the edge was not taken."""
+        """Return the source instance of each incoming edge; None if the edge was not taken."""
         job, task = self.place[instance]
         first, parents = self._first[job], self._parents[self._template[job]][task]
         if len(self.inputs[instance]) == len(parents):
@@ -213,19 +213,19 @@ class LiveLifecycle(Lifecycle):
         return tuple([first + p if first + p in taken else None for p in parents])
 
     def jobs_here(self) -> list[int]:
-        """Jobs in the system: arrived, not ended."""
+        """Return the jobs that have arrived and not ended."""
         return [j for j, here in enumerate(self._here) if here and not self._ended[j]]
 
     def over(self, job: int) -> int:
-        """How many instances of a job need nothing more."""
+        """Return how many instances of a job are done, skipped or cancelled."""
         return len(self._instances(job)) - (0 if self._ended[job] else self._left[job])
 
     def instances(self, job: int) -> range:
-        """The instances of a job."""
+        """Return the instances of a job."""
         return self._instances(job)
 
     def dependents(self, instance: int) -> list[int]:
-        """An instance and all that cannot be without it, by number."""
+        """Return an instance and all that depend on it, by number."""
         job, task = self.place[instance]
         w, first = self.problem(instance).workflow, int(self.workload.first_instance[job])
         seen = {task}
@@ -239,11 +239,11 @@ class LiveLifecycle(Lifecycle):
         return [first + t for t in sorted(seen)]
 
     def choices_of(self, instance: int) -> list[int]:
-        """Most workflows have none."""
+        """Return the choices of an instance; most workflows have none."""
         return super().choices_of(instance) if self.problem(instance).workflow.conditional else []
 
     def batch(self, instance: int, device: int) -> list[int]:
-        """Without a look at all that is ready where a device runs one at a time."""
+        """Return the batch of an instance; quick for devices that do not batch."""
         return (
             [instance]
             if self.workload.cluster.batch[device] == 1
@@ -251,7 +251,7 @@ class LiveLifecycle(Lifecycle):
         )
 
     def free_at(self, device: int, now: float) -> float:
-        """As estimated by the simulator where transfers are modelled; else without them, from a sum that is kept."""
+        """Return when a device is free; without modelled transfers from a cached sum."""
         machine = self.machines[device]
         if self.modelled or machine.pace == inf:
             return super().free_at(device, now)
@@ -264,7 +264,7 @@ class LiveLifecycle(Lifecycle):
         return max(begin, machine.blocked_until) + load
 
     def view(self, now: float) -> View:
-        """What a policy may know; the columns of instances are shared and read-only."""
+        """Return the view of a policy; the columns of instances are shared and read-only."""
         devices = range(len(self.machines))
         if self._shown is None:
             self._shown = frozen(np.array(self.ready, np.int64))
@@ -312,6 +312,6 @@ class LiveLifecycle(Lifecycle):
 
 
 def _parents(workflow: Workflow) -> list[list[int]]:
-    """The task each incoming edge of each task comes from."""
+    """Return the source task of each incoming edge of each task."""
     sources, bounds = workflow.src[workflow.pred_edge].tolist(), workflow.pred_ptr.tolist()
     return [sources[begin:end] for begin, end in pairwise(bounds)]

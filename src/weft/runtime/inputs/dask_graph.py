@@ -1,7 +1,8 @@
-"""A way in: Dask collections (delayed, bag, array, ...). Their graph, after Dask's own optimisation, becomes an application.
+"""Applications from Dask collections (delayed, bag, array, ...), after Dask's optimisation.
 
-Dask has had several forms of a graph: tuples, objects, expressions. `dask.optimize` and the protocol of collections give the graph in all
-of them; Dask's own conversion makes nodes of it that know what they need and can be called. Only that form is read here.
+Dask has several forms of graphs. `dask.optimize` and the protocol of collections give the graph in
+any of them; Dask's own conversion makes callable nodes with dependencies. This module reads only
+that form.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ Key = Hashable
 
 
 class Node:
-    """A node of a Dask graph on its way to a worker: lambdas too, as Dask sends them."""
+    """A node of a Dask graph, pickled as Dask does it (with lambdas)."""
 
     def __init__(self, node: Any, keys: Sequence[Key]) -> None:
         self.node = node
         self.keys = tuple(keys)
 
     def __reduce__(self) -> Any:
-        """By value where it must be."""
+        """Pickle by value if needed."""
         from distributed.protocol.pickle import dumps
 
         return _node, (dumps((self.node, self.keys)),)
@@ -38,12 +39,12 @@ def _node(data: bytes) -> Node:
 
 
 def evaluate(node: Node, *values: Any) -> Any:
-    """Call a node with the results it needs."""
+    """Call a node with its inputs."""
     return node.node(dict(zip(node.keys, values, strict=True)))
 
 
 class Ending:
-    """Makes the values of collections of the results of their keys, as ``.compute()`` does."""
+    """Assembles the values of collections from the results of their keys."""
 
     def __init__(
         self, parts: Sequence[tuple[str, Any, Any, tuple[Any, ...]]], names: Mapping[Key, str]
@@ -52,7 +53,7 @@ class Ending:
         self._names = names
 
     def __call__(self, results: Mapping[str, Any]) -> dict[str, Any]:
-        """The value of every collection that is complete."""
+        """Return the value of every complete collection."""
         values = {}
         for name, keys, finish, extra in self._parts:
             if all(self._names[key] in results for key in _flat(keys)):
@@ -66,9 +67,10 @@ class Ending:
 
 
 def from_collections(collections: Sequence[Any]) -> Application:
-    """Make an application of Dask collections; the results are called "result", or "result-0", "result-1" and so on when there are several.
+    """Make an application of Dask collections.
 
-    Tasks are called as Dask calls them, and are of the kind Dask groups them by. What only stands for another task is left out.
+    Results are named "result", or "result-0", "result-1" and so on. Tasks keep their Dask names and
+    groups; aliases are left out.
 
     Examples
     --------
@@ -144,7 +146,7 @@ def _meant(key: Key, nodes: Mapping[Key, Any], alias: type) -> Key:
 def _inlined(
     nodes: Mapping[Key, Any], needs: Mapping[Key, Sequence[Key]], asked: set[Key], data: type
 ) -> set[Key]:
-    """Data that one task reads is part of that task; what several read is a task of its own, and sent once to each worker."""
+    """Return the data nodes with one reader; those of several stay tasks, sent once per worker."""
     readers: dict[Key, int] = {}
     for key in needs:
         for parent in dict.fromkeys(needs[key]):
@@ -157,7 +159,7 @@ def _inlined(
 
 
 def _in_order(needs: Mapping[Key, Sequence[Key]], goals: Sequence[Key]) -> list[Key]:
-    """What the goals need, every key after those it needs, without recursion: graphs are deep."""
+    """Return the goals and their dependencies in topological order, without recursion."""
     order: dict[Key, None] = {}
     seen: dict[Key, None] = {}
     stack: list[tuple[Key, bool]] = [(key, False) for key in reversed(goals)]
@@ -173,12 +175,13 @@ def _in_order(needs: Mapping[Key, Sequence[Key]], goals: Sequence[Key]) -> list[
 
 
 def _refuse_futures(nodes: Mapping[Key, Any]) -> None:
-    """A collection that was persisted has futures in its graph, or nothing at all, where its tasks were."""
+    """Refuse persisted collections, whose tasks are futures or missing."""
     for key, node in nodes.items():
         held = type(getattr(node, "value", None)).__module__.partition(".")[0] == "distributed"
         for lost in (
             [key] if held else sorted((k for k in node.dependencies if k not in nodes), key=str)
         ):
             raise Unsupported(
-                f"task '{_name(lost)}' was persisted and is a future now; give weft.run the collection as it was before"
+                f"task '{_name(lost)}' was persisted and is a future now; give weft.run the "
+                "collection as it was before"
             )

@@ -1,4 +1,4 @@
-"""Ways in: functions for the tasks of a workflow, decorated functions that build the graph as they are called, and networkx graphs."""
+"""Applications from workflows with functions, decorated functions and networkx graphs."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from weft.runtime.backends.protocol import Call, Input
 
 @dataclass(frozen=True, eq=False)
 class Application:
-    """A workflow and what each of its tasks does.
+    """A workflow and the call of each task.
 
     Attributes
     ----------
-    wanted : the tasks whose results are handed back
-    collect : makes of the results (task name -> value) what is handed back in their place, under names of its own
+    wanted : tasks whose results are returned
+    collect : converts the results (task name -> value) to those that are returned
     """
 
     workflow: Workflow
@@ -34,13 +34,14 @@ class Application:
 def application_of(
     what: Any, functions: Mapping[str, Callable[..., Any]] | None = None
 ) -> Application:
-    """Make an application of a workflow with functions, of promises, of Dask collections, or of a networkx graph."""
+    """Make an application of a workflow with functions, promises, Dask collections or a graph."""
     if isinstance(what, Application):
         return what
     if isinstance(what, Workflow):
         if functions is None:
             raise InvalidInput(
-                f"workflow '{what.name}' says what to run, but not how: give functions={{task or kind: function}}"
+                f"workflow '{what.name}' has no functions: give functions={{task or "
+                "kind: function}}"
             )
         return from_functions(what, functions)
     if functions is not None:
@@ -61,7 +62,7 @@ def application_of(
 
 
 def from_functions(workflow: Workflow, functions: Mapping[str, Callable[..., Any]]) -> Application:
-    """Each task calls the function of its name or, if there is none, of its kind, with the results of its parents, parents by number.
+    """Bind each task to the function of its name or kind; it receives the parents' results.
 
     Examples
     --------
@@ -81,7 +82,8 @@ def from_functions(workflow: Workflow, functions: Mapping[str, Callable[..., Any
         function = functions.get(name, functions.get(kind))
         if function is None:
             raise InvalidInput(
-                f"task '{name}' (kind '{kind}') of workflow '{workflow.name}' has no function; give one by either name"
+                f"task '{name}' (kind '{kind}') of workflow '{workflow.name}' has no function; "
+                "give one by either name"
             )
         parents = int(workflow.pred_ptr[task + 1] - workflow.pred_ptr[task])
         calls.append(Call(function, tuple(Input(k) for k in range(parents))))
@@ -91,8 +93,9 @@ def from_functions(workflow: Workflow, functions: Mapping[str, Callable[..., Any
 def from_networkx(graph: Any) -> Application:
     """Make an application of a directed networkx graph.
 
-    Nodes have a ``function`` and may have ``work``, ``kind`` and ``memory``; edges may have ``data`` (bytes). Functions get the results of
-    their predecessors, in the order of the graph's nodes.
+    Nodes have a ``function`` and may have ``work``, ``kind`` and ``memory``; edges may have
+    ``data`` (bytes). Functions receive the results of their predecessors in the order of the
+    graph's nodes.
     """
     builder = WorkflowBuilder(str(getattr(graph, "name", "") or "graph"))
     names = {node: str(node) for node in graph.nodes}
@@ -119,7 +122,7 @@ def from_networkx(graph: Any) -> Application:
 
 
 class Task:
-    """A function whose calls are promises: `task` makes one. Called inside a running task it is the plain function."""
+    """A decorated function: its calls are promises; inside a running task it is plain."""
 
     def __init__(self, function: Callable[..., Any], options: Mapping[str, Any]) -> None:
         update_wrapper(self, function)
@@ -127,17 +130,17 @@ class Task:
         self.options = dict(options)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Promise the result."""
+        """Return a promise of the result."""
         return self.function(*args, **kwargs) if current_device() else Promise(self, args, kwargs)
 
     def __reduce__(self) -> Any:
-        """By name, like a function; one that is defined inside another goes as it is, for pickles that can do that."""
+        """Pickle by name like a function; a nested one as it is, for richer picklers."""
         name = self.function.__qualname__
         return (Task, (self.function, self.options)) if "<locals>" in name else name
 
 
 class Body:
-    """What a worker calls for a `Task`: its function."""
+    """The function of a `Task`, as workers call it."""
 
     def __init__(self, task: Task) -> None:
         self.task = task
@@ -148,36 +151,38 @@ class Body:
 
 
 class Promise:
-    """The result of a call of a `Task`, to be. Give it to other tasks, and to `weft.run`."""
+    """The future result of a call of a `Task`, for other tasks and for `weft.run`."""
 
     def __init__(self, task: Task, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.task = task
         self.args = args
         self.kwargs = kwargs
 
-    def when(self, branch: str) -> Taken:
-        """The same, only if the task takes this branch; otherwise the reader gets None, or does not run at all."""
-        return Taken(self, branch)
+    def when(self, branch: str) -> ConditionalPromise:
+        """Return the promise for one branch; if it is not taken, the reader gets None."""
+        return ConditionalPromise(self, branch)
 
     def __repr__(self) -> str:
         return f"<promise of {self.task.function.__name__}>"
 
 
 @dataclass(frozen=True, eq=False)
-class Taken:
-    """A promise under a condition."""
+class ConditionalPromise:
+    """A promise that holds if the task takes a branch."""
 
     promise: Promise
     branch: str
 
 
 def task(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """Decorate a function: its calls build a graph that `weft.run` runs.
+    """Decorate a function: its calls build a graph that `weft.run` executes.
 
     Parameters
     ----------
-    kind : calls of one kind are taken to cost alike (default: the function's name); work : units of work; memory : bytes
-    choices : label -> probability; the function then returns the label of the branch it takes (or `Chosen(label, value)`)
+    kind : calls of one kind have similar costs (default: the function's name)
+    work : units of work; memory : bytes
+    choices : label -> probability; the function returns the label of the branch it takes (or
+        `Chosen(label, value)`)
 
     Examples
     --------
@@ -195,7 +200,7 @@ def task(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
 
 def from_promises(promises: Sequence[Promise]) -> Application:
-    """The graph behind promises: a task for each call, named after its function, numbered in the order of need."""
+    """Build the graph of promises: a task per call, named after its function."""
     order = _in_order(promises)
     number = {id(p): k for k, p in enumerate(order)}
     counts: dict[str, int] = {}
@@ -214,25 +219,22 @@ def from_promises(promises: Sequence[Promise]) -> Application:
         if "choices" in options:
             builder.choice(names[-1], options["choices"])
     calls = []
+    bodies: dict[int, Body] = {}  # one per task, so that each function is pickled once
     for k, promise in enumerate(order):
         needs = _needs(promise, number, names[k])
         for parent, branch in sorted(needs.items()):
             builder.edge(names[parent], names[k], when=branch)
         slots = {parent: Input(e) for e, parent in enumerate(sorted(needs))}
         args, kwargs = _replaced((promise.args, promise.kwargs), number, slots)
-        calls.append(Call(Body(promise.task), args, kwargs))
-    shared: dict[int, Body] = {}
-    calls = [
-        Call(shared.setdefault(id(p.task), c.function), c.args, c.kwargs)
-        for p, c in zip(order, calls, strict=True)
-    ]  # type: ignore[arg-type]
+        body = bodies.setdefault(id(promise.task), Body(promise.task))
+        calls.append(Call(body, args, kwargs))
     return Application(
         builder.build(), tuple(calls), tuple(dict.fromkeys(number[id(p)] for p in promises))
     )
 
 
 def _in_order(promises: Sequence[Promise]) -> list[Promise]:
-    """Every promise after those it needs, without recursion: graphs are deep."""
+    """Return every promise after those it needs, without recursion."""
     order: list[Promise] = []
     seen: dict[int, Promise] = {}
     stack: list[tuple[Promise, bool]] = [(p, False) for p in reversed(promises)]
@@ -252,7 +254,7 @@ def _in_order(promises: Sequence[Promise]) -> list[Promise]:
 def _promised(value: Any) -> Iterator[tuple[Promise, str | None]]:
     if isinstance(value, Promise):
         yield value, None
-    elif isinstance(value, Taken):
+    elif isinstance(value, ConditionalPromise):
         yield value.promise, value.branch
     elif type(value) in (list, tuple):
         for v in value:
@@ -268,14 +270,15 @@ def _needs(promise: Promise, number: Mapping[int, int], name: str) -> dict[int, 
         k = number[id(parent)]
         if needs.setdefault(k, branch) != branch:
             raise InvalidInput(
-                f"task '{name}' needs the same result under two conditions: {needs[k]!r} and {branch!r}"
+                f"task '{name}' needs the same result under two conditions: {needs[k]!r} and "
+                f"{branch!r}"
             )
     return needs
 
 
 def _replaced(value: Any, number: Mapping[int, int], slots: Mapping[int, Input]) -> Any:
-    if isinstance(value, Promise | Taken):
-        promise = value.promise if isinstance(value, Taken) else value
+    if isinstance(value, Promise | ConditionalPromise):
+        promise = value.promise if isinstance(value, ConditionalPromise) else value
         return slots[number[id(promise)]]
     if type(value) in (list, tuple):
         return type(value)(_replaced(v, number, slots) for v in value)

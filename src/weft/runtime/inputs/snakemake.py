@@ -1,6 +1,6 @@
-"""Rules of Snakemake: how long their jobs took, from Snakemake's own records, and which job has the longest way still to go.
+"""Durations of Snakemake rules from Snakemake's records, and upward ranks of jobs.
 
-Nothing here imports Snakemake; its scheduler plugin, `snakemake_scheduler_plugin_weft`, does.
+This module does not import Snakemake; its plugin `snakemake_scheduler_plugin_weft` does.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from typing import Any, TypeVar
 from weft.runtime.costs.history import History, Measurement
 
 DEVICE = "snakemake"
-"""Rules are kept in the history as kinds of tasks on this kind of device."""
+"""Kind of device under which the history keeps rules."""
 
 MARK = "weft-learned"
-"""File beside Snakemake's records: the end of the newest job that is in the history."""
+"""File beside Snakemake's records with the end of the newest job in the history."""
 
 Job = TypeVar("Job", bound=Hashable)
 
 
 @dataclass(frozen=True, order=True)
 class Finish:
-    """A job that Snakemake has finished, by its records."""
+    """A finished job of Snakemake's records."""
 
     end: float
     start: float
@@ -35,7 +35,7 @@ class Finish:
 
 
 def finished_jobs(folder: Path, *, after: float = 0.0) -> list[Finish]:
-    """Jobs in the metadata of a `.snakemake` folder that ended after a moment, by their ends; each once, for all its outputs."""
+    """Return the jobs in a `.snakemake` folder that ended after a time, each once, by end."""
     found = set()
     for path in (folder / "metadata").rglob("*"):
         if path.is_file() and path.stat().st_mtime > after:
@@ -44,7 +44,7 @@ def finished_jobs(folder: Path, *, after: float = 0.0) -> list[Finish]:
 
 
 def learn(folder: Path, history: History) -> int:
-    """Add to the history what Snakemake finished in a folder since the last time; how many jobs that were."""
+    """Add newly finished jobs of a folder to the history; return their number."""
     mark = folder / MARK
     jobs = finished_jobs(folder, after=float(mark.read_text()) if mark.exists() else 0.0)
     if jobs:
@@ -56,7 +56,7 @@ def learn(folder: Path, history: History) -> int:
 
 
 def seconds_by_rule(history: History) -> dict[str, float]:
-    """Rule -> median seconds of its jobs."""
+    """Return the median seconds of each rule."""
     return {
         known.kind: known.quartiles[1] for known in history.durations() if known.device == DEVICE
     }
@@ -65,21 +65,22 @@ def seconds_by_rule(history: History) -> dict[str, float]:
 def upward_ranks(
     jobs: Iterable[Job], parents: Callable[[Job], Iterable[Job]], seconds: Callable[[Job], float]
 ) -> dict[Job, float]:
-    """Seconds from the start of each job to the end of the last one that needs it, were there processors for all.
+    """Return the seconds from the start of each job to the end of its last dependent.
 
     HEFT's upward rank without transfers (Topcuoglu, Hariri and Wu 2002, section 4.1).
 
     Examples
     --------
     >>> parents = {"a": [], "b": ["a"], "c": ["a"], "d": ["b"]}
-    >>> upward_ranks(parents, parents.__getitem__, {"a": 1.0, "b": 2.0, "c": 9.0, "d": 4.0}.__getitem__)
+    >>> seconds = {"a": 1.0, "b": 2.0, "c": 9.0, "d": 4.0}
+    >>> upward_ranks(parents, parents.__getitem__, seconds.__getitem__)
     {'a': 10.0, 'b': 6.0, 'c': 9.0, 'd': 4.0}
     """
     known = dict.fromkeys(jobs, 0.0)
     before = {job: [p for p in dict.fromkeys(parents(job)) if p in known] for job in known}
     readers = Counter(p for ps in before.values() for p in ps)
     done = [job for job in known if not readers[job]]
-    for job in done:  # grows while it is read: readers before what they read
+    for job in done:  # grows during the loop; readers come before their inputs
         known[job] += seconds(job)
         for p in before[job]:
             known[p] = max(known[p], known[job])
@@ -90,14 +91,14 @@ def upward_ranks(
 
 
 def estimate(rule: str | None, known: Mapping[str, float]) -> float:
-    """Seconds of a rule; of one that never ran, the median of the others."""
+    """Return the seconds of a rule; for an unknown one, the median of the others."""
     return known[rule] if rule is not None and rule in known else median(known.values())
 
 
 def fitting(
     jobs: Sequence[Job], wants: Callable[[Job], Mapping[str, Any]], free: Mapping[str, Any]
 ) -> list[Job]:
-    """The jobs in their order, each if what is left of every resource is enough for it.
+    """Return the jobs, in order, whose resources fit into the free ones.
 
     Examples
     --------
@@ -120,7 +121,7 @@ def fitting(
 
 
 def _read(path: Path) -> set[Finish]:
-    """One record; none if it is not whole, or has no times."""
+    """Read a record; return none if it is incomplete."""
     try:
         record = json.loads(path.read_text())
         finish = Finish(

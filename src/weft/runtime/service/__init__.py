@@ -1,0 +1,10 @@
+"""The service: submissions of several applications on one backend.
+
+- `budgets`: reservations and budgets
+- `fair_share`: weighted fair sharing
+- `queue`: the wait queue
+- `service`: the service
+- `session`: one driver session
+"""
+
+__all__ = ["budgets", "fair_share", "queue", "service", "session"]

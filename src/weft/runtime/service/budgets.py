@@ -1,8 +1,9 @@
-"""Who may use a device, and how much of it: slots, memory, and a budget of seconds for each application and period.
+"""Reservations of devices: slots, memory, and a budget of seconds per application and period.
 
-Budgets are enforced as in TimeGraph (Kato et al., USENIX ATC 2011, section 4): *posterior* enforcement lets a command group start while the
-budget is positive and carries the overdraft into later periods; *apriori* enforcement lets it start only if the budget covers its predicted
-cost. A budget C is filled up every period T: to C at most, and by C at most.
+Budgets are enforced as in TimeGraph (Kato et al., USENIX ATC 2011, section 4): *posterior*
+enforcement lets a command group start while the budget is positive and carries the overdraft into
+later periods; *apriori* enforcement lets it start only if the budget covers its predicted cost. A
+budget C is replenished every period T, by C and to C at most.
 """
 
 from __future__ import annotations
@@ -17,17 +18,18 @@ from weft.errors import InvalidInput
 
 @dataclass(frozen=True)
 class Budget:
-    """Seconds of device time an application may use in each period."""
+    """Seconds of device time that an application may use per period."""
 
     seconds: float
     period: float
     enforcement: Literal["posterior", "apriori"] = "posterior"
 
     def __post_init__(self) -> None:
-        """Refuse budgets that never let anything run."""
+        """Refuse budgets under which nothing could run."""
         if not 0 < self.seconds < float("inf") or not 0 < self.period < float("inf"):
             raise InvalidInput(
-                f"a budget of {self.seconds} s every {self.period} s; both must be finite and above zero"
+                f"a budget of {self.seconds} s every {self.period} s; both must be finite and "
+                "above zero"
             )
         if self.enforcement not in ("posterior", "apriori"):
             raise InvalidInput(
@@ -40,7 +42,7 @@ class _Account:
     budget: Budget
     left: float
     filled: int = 0
-    """Periods that have begun since the start, the first one not counted."""
+    """Periods begun since the start, without the first."""
 
     def at(self, now: float) -> None:
         periods = floor(now / self.budget.period)
@@ -55,13 +57,13 @@ class _Account:
 
 
 class Reservations:
-    """What the tasks of a run may take: room on devices, and the budgets of the applications their jobs belong to.
+    """Room on devices, and the budgets of applications.
 
     Parameters
     ----------
-    applications : the application of each job
-    budgets : application -> its budget; those without one take what they like
-    space : memory and slots of devices, for what they are sent ahead; None: as much as the window allows
+    applications : application of each job
+    budgets : application -> budget; none: no limit
+    space : memory and slots of devices; None: only the window limits them
 
     Examples
     --------
@@ -81,20 +83,20 @@ class Reservations:
             name: _Account(budget, budget.seconds) for name, budget in budgets.items()
         }
         self._promised: dict[tuple[int, int], tuple[str, float]] = {}
-        """(owner, device) -> application and predicted seconds of what was admitted and has not ended."""
+        """(owner, device) -> application and predicted seconds of admitted groups."""
 
     def begin(self) -> None:
-        """Other jobs come, `join` by `join`; budgets and overdrafts stay as they are, what was promised to the jobs before is released."""
+        """Start a session: release all reservations; budgets and overdrafts stay."""
         for owner, device in list(self._promised):
             self.release(owner, device)
         self.applications = []
 
     def join(self, application: str) -> None:
-        """One more job, of this application."""
+        """Add a job of an application."""
         self.applications.append(application)
 
     def left(self, application: str, now: float) -> float:
-        """What an application may still use; an overdraft is negative."""
+        """Return the remaining budget; an overdraft is negative."""
         account = self._accounts[application]
         account.at(now)
         return account.left
@@ -109,7 +111,7 @@ class Reservations:
         now: float,
         memory: float = 0.0,
     ) -> float | None:
-        """None if a group may be sent now (it holds its reservation until it is settled or released); otherwise when to ask again."""
+        """Reserve room for a group; return None, or when to ask again."""
         again = self.affords(job, predicted, now)
         if again is not None:
             return again
@@ -119,7 +121,7 @@ class Reservations:
         return None
 
     def settle(self, owner: int, device: int, *, job: int, seconds: float, now: float) -> None:
-        """A group ended after so many seconds: they are taken from the budget, its reservation is over."""
+        """Charge an ended group to the budget and release its reservation."""
         self.release(owner, device)
         account = self._accounts.get(self.applications[job])
         if account is not None:
@@ -127,14 +129,14 @@ class Reservations:
             account.left -= seconds
 
     def release(self, owner: int, device: int) -> None:
-        """A group that was admitted never ran: its reservation is over."""
+        """Release the reservation of a group that never ran."""
         if self._promised.pop((owner, device), None) is not None and self.space is not None:
             self.space.give_back(owner, device)
 
     def affords(self, job: int, predicted: float, now: float) -> float | None:
-        """None if the budget of a job's application lets a group start now; otherwise when to ask again.
+        """Return None if the budget lets a group start now, or when to ask again.
 
-        What was admitted and has not ended counts by its predicted cost: a device may get it long before it starts.
+        Admitted groups count by their predicted cost: a device may get one long before it starts.
         """
         name = self.applications[job]
         account = self._accounts.get(name)
@@ -144,13 +146,13 @@ class Reservations:
         promised = sum(cost for application, cost in self._promised.values() if application == name)
         if account.budget.enforcement == "posterior":
             return None if account.left - promised > 0 else account.next()
-        # A group that costs more than a whole budget could never start: with a full budget it may, and pays with an overdraft.
+        # A group that costs more than a whole budget may start with a full one, in overdraft.
         full = account.left >= account.budget.seconds and promised == 0
         return None if full or account.left - promised >= predicted else account.next()
 
 
 class Space:
-    """Memory and slots of devices, shared by whoever asks: a reservation is granted whole or not at all.
+    """Memory and slots of devices; a reservation is granted whole or not at all.
 
     Examples
     --------
@@ -170,7 +172,7 @@ class Space:
         self._taken: dict[tuple[int, int], float] = {}
 
     def take(self, owner: int, device: int, memory: float) -> bool:
-        """Reserve a slot and memory on a device; False when there is not enough. An owner has one reservation on a device."""
+        """Reserve a slot and memory, one reservation per owner and device; False: no room."""
         if (owner, device) in self._taken:
             raise InvalidInput(f"task {owner} has a reservation on device {device} already")
         if self._slots[device] < 1 or memory > self._memory[device]:
@@ -181,7 +183,7 @@ class Space:
         return True
 
     def give_back(self, owner: int, device: int) -> None:
-        """Release what an owner had on a device."""
+        """Release the reservation of an owner on a device."""
         if (owner, device) not in self._taken:
             raise InvalidInput(f"task {owner} has no reservation on device {device}")
         self._slots[device] += 1

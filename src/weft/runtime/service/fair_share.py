@@ -1,4 +1,4 @@
-"""Several applications on the same devices: who is next, and which task of it a policy would run where."""
+"""Weighted fair sharing: the application with the least usage per share goes next."""
 
 from __future__ import annotations
 
@@ -8,28 +8,79 @@ from math import inf
 
 import numpy as np
 
+from weft.errors import InvalidInput
 from weft.model.columns import frozen
 from weft.runtime.backends.protocol import Finished
+from weft.runtime.engine.events import Observer
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
-from weft.runtime.engine.observer import Observer
 from weft.runtime.service.budgets import Reservations
-from weft.runtime.service.shares import Shares
 from weft.sim.device_state import Group
 from weft.sim.view import Block, Decision, Policy, View
 
 TRIES = 16
-"""Tasks of a job that are tried when the device a policy wants for them has no room."""
+"""Tasks of a job to try when the device that the policy chooses has no room."""
 
 
-class FairShareDecider(Observer):
-    """The job of the highest priority first; among equals, of the application that got least device time for its share.
+class Shares:
+    """Usage of applications per share; the one with the least goes next.
 
-    Within a job the policy decides, which sees nothing else that is ready. A device is given little ahead of time, so that whoever comes
-    later does not wait behind all that came before; what a budget does not allow lets the others by.
+    An application that returns gets no credit for the time it was idle (start-time fair queueing,
+    Goyal, Vin and Cheng, 1996).
 
     Parameters
     ----------
-    ahead : groups a device may have, with the one that runs
+    shares : application -> its share, 1 by default
+
+    Examples
+    --------
+    >>> shares = Shares({"big": 2.0})
+    >>> shares.join("big"), shares.join("small")
+    (None, None)
+    >>> shares.charge("big", 3.0), shares.charge("small", 3.0)
+    (None, None)
+    >>> shares.used("big"), shares.used("small")
+    (1.5, 3.0)
+    """
+
+    def __init__(self, shares: Mapping[str, float] | None = None) -> None:
+        for name, share in (shares or {}).items():
+            if not 0 < share < float("inf"):
+                raise InvalidInput(
+                    f"the share of '{name}' is {share}; it must be finite and above zero"
+                )
+        self.of = dict(shares or {})
+        self._used: dict[str, float] = {}
+        self._clock = 0.0
+        """Usage of the application that was served last."""
+
+    def used(self, application: str) -> float:
+        """Return the usage of an application per share."""
+        return self._used.get(application, 0.0)
+
+    def join(self, application: str) -> None:
+        """Add an application that was idle."""
+        self._used[application] = max(self.used(application), self._clock)
+
+    def charge(self, application: str, cost: float) -> None:
+        """Charge a cost to an application."""
+        self._clock = max(self._clock, self.used(application))
+        self.correct(application, cost)
+
+    def correct(self, application: str, cost: float) -> None:
+        """Correct the cost of an application by a difference."""
+        self._used[application] = self.used(application) + cost / self.of.get(application, 1.0)
+
+
+class FairShareDecider(Observer):
+    """Decides by job priority, then by least usage per share; the policy decides within a job.
+
+    The policy sees the ready tasks of one job only. Devices get few groups ahead of time, so that
+    later jobs do not wait behind all earlier ones; a job whose budget is used up does not block
+    others.
+
+    Parameters
+    ----------
+    ahead : groups a device may hold, including the running one
     reservations : budgets of applications; None: there are none
     """
 
@@ -47,27 +98,27 @@ class FairShareDecider(Observer):
         self.ahead = ahead
         self.reservations = reservations
         self.applications: list[str] = []
-        """Of each job."""
+        """Job -> application."""
         self.wake = inf
-        """When a budget that is used up is filled again."""
+        """Time of the next budget replenishment that matters."""
         self._charged: dict[int, float] = {}
-        """Instance -> seconds its application was charged when it was committed."""
+        """Instance -> seconds charged when it was committed."""
 
     def begin(self, life: LiveLifecycle) -> None:
-        """Tell the policy the workload."""
+        """Give the workload to the policy."""
         self._known = (life.workload.cluster.p, life.workload.jobs)
         self.policy.begin(life.workload)
 
     def arrived(self, life: LiveLifecycle, job: int, now: float) -> None:
-        """The view shows it."""
+        """Do nothing: the view shows it."""
 
     def changed(self, life: LiveLifecycle, now: float) -> None:  # noqa: ARG002
-        """With more devices or jobs than before, the policy begins anew."""
+        """Restart the policy if there are more devices or jobs than before."""
         if (life.workload.cluster.p, life.workload.jobs) != self._known:
             self.begin(life)
 
     def decide(self, life: LiveLifecycle, now: float) -> Decision | Block | None:
-        """Ask the policy about one job after the other, until it finds room for something."""
+        """Ask the policy about one job after the other until it finds room."""
         self.wake = inf
         room = [
             d
@@ -78,15 +129,19 @@ class FairShareDecider(Observer):
             return None
         view = life.view(now)
         for job, ready in self._in_turn(life):
-            said = self._of_job(life, view, job, ready, room)
-            if said is not None:
-                return said
+            decision = self._of_job(life, view, job, ready, room)
+            if decision is not None:
+                return decision
         return None
 
     def finished(
-        self, life: LiveLifecycle, group: Group, event: Finished, outcomes: Mapping[int, int]
-    ) -> None:  # noqa: ARG002
-        """What was charged is made what it took."""
+        self,
+        life: LiveLifecycle,
+        group: Group,
+        event: Finished,
+        outcomes: Mapping[int, int],  # noqa: ARG002
+    ) -> None:
+        """Correct the charged seconds by the measured ones."""
         for i in group.members:
             charged = self._charged.pop(i, None)
             if charged is not None:
@@ -95,7 +150,7 @@ class FairShareDecider(Observer):
                 )
 
     def _in_turn(self, life: LiveLifecycle) -> list[tuple[int, list[int]]]:
-        """(job, what is ready of it), the next one first."""
+        """Return (job, its ready instances), the next job first."""
         ready: dict[int, list[int]] = {}
         for i in life.ready:
             ready.setdefault(life.place[i][0], []).append(i)
@@ -113,21 +168,21 @@ class FairShareDecider(Observer):
         self, life: LiveLifecycle, view: View, job: int, ready: list[int], room: list[int]
     ) -> Decision | Block | None:
         for _ in range(min(TRIES, len(ready))):
-            said = self.policy.decide(replace(view, ready=frozen(np.array(ready, np.int64))))
-            if not isinstance(said, Decision) or int(said.instance) not in ready:
-                return said  # it waits, or is out of its mind: then it is replaced
-            instance, device = int(said.instance), int(said.device)
+            decision = self.policy.decide(replace(view, ready=frozen(np.array(ready, np.int64))))
+            if not isinstance(decision, Decision) or int(decision.instance) not in ready:
+                return decision  # it waits, or is invalid and will be replaced
+            instance, device = int(decision.instance), int(decision.device)
             if device in room or not 0 <= device < len(life.machines):
-                return said if self._affords(life, job, instance, device, view.now) else None
+                return decision if self._affords(life, job, instance, device, view.now) else None
             ready.remove(instance)
         return None
 
     def _affords(
         self, life: LiveLifecycle, job: int, instance: int, device: int, now: float
     ) -> bool:
-        """Whether the budget allows it; then its application is charged."""
+        """Charge the application if its budget allows the task; return whether it does."""
         if life.refusal(instance, device) is not None:
-            return True  # nonsense: let the decider see it
+            return True  # invalid: `FallbackDecider` refuses it
         seconds = life.expected([instance], device)
         again = None if self.reservations is None else self.reservations.affords(job, seconds, now)
         if again is not None:

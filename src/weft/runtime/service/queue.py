@@ -1,4 +1,4 @@
-"""The wait queue: what several applications want to run, bounded, by priority, and shared fairly among equals."""
+"""The wait queue: bounded, by priority, with fair shares among equals."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from weft.errors import InvalidInput, WeftError
-from weft.runtime.service.shares import Shares
+from weft.runtime.service.fair_share import Shares
 
 T = TypeVar("T")
 
 
 class QueueFull(WeftError):
-    """There is no room in the wait queue: whoever submits is to wait, or to come again later."""
+    """The wait queue is full; submit again later or wait."""
 
 
 @dataclass(frozen=True)
 class Waiting(Generic[T]):
-    """Something that waits; `cost` is what it takes of its application's share."""
+    """A waiting item; `cost` counts against the share of its application."""
 
     application: str
     item: T
@@ -32,11 +32,12 @@ class Waiting(Generic[T]):
 class WaitQueue(Generic[T]):
     """A bounded queue for several applications; safe for threads.
 
-    The highest priority goes first. Among equals, the application that got least for its share so far (see `Shares`); then the oldest.
+    The highest priority goes first; among equals the application with the least usage per share
+    (see `Shares`), then the oldest item.
 
     Parameters
     ----------
-    capacity : things that may wait; whoever puts more has to wait
+    capacity : items that may wait; `put` blocks when it is full
     shares : application -> its share, 1 by default
 
     Examples
@@ -56,7 +57,7 @@ class WaitQueue(Generic[T]):
         self.capacity = capacity
         self.shares = Shares(shares)
         self._lines: dict[str, dict[float, deque[Waiting[T]]]] = {}
-        """Application -> priority -> what waits."""
+        """Application -> priority -> waiting items."""
         self._count = 0
         self._numbers = 0
         self._closed = False
@@ -74,23 +75,26 @@ class WaitQueue(Generic[T]):
         cost: float = 1.0,
         timeout: float | None = 0.0,
     ) -> int:
-        """Add something; return its number.
+        """Add an item; return its number.
 
-        When the queue is full: wait for room, at most `timeout` seconds (None: for ever), then raise `QueueFull`.
+        If the queue is full, wait for room at most `timeout` seconds (None: forever), then raise
+        `QueueFull`.
         """
         if not 0 < cost < float("inf"):
             raise InvalidInput(
-                f"the cost of what '{application}' submits is {cost}; it must be finite and above zero"
+                f"the cost of an item of '{application}' is {cost}; it must be finite and above "
+                "zero"
             )
         with self._changed:
             if not self._changed.wait_for(
                 lambda: self._count < self.capacity or self._closed, timeout
             ):
                 raise QueueFull(
-                    f"the wait queue is full ({self.capacity}); '{application}' has to wait or come again later"
+                    f"the wait queue is full ({self.capacity}); '{application}' has to wait or "
+                    "come again later"
                 )
             if self._closed:
-                raise QueueFull(f"the wait queue is closed; '{application}' comes too late")
+                raise QueueFull(f"the wait queue is closed; '{application}' cannot submit")
             line = self._lines.setdefault(application, {})
             if not line:
                 self.shares.join(application)
@@ -106,7 +110,10 @@ class WaitQueue(Generic[T]):
     def take(
         self, timeout: float | None = 0.0, *, allowed: Callable[[str], bool] = lambda _: True
     ) -> Waiting[T]:
-        """The next one of an application that is allowed; waits for one at most `timeout` seconds (None: for ever), then `IndexError`."""
+        """Return the next item of an allowed application.
+
+        Wait at most `timeout` seconds (None: forever), then raise `IndexError`.
+        """
         with self._changed:
             self._changed.wait_for(
                 lambda: (
@@ -121,7 +128,7 @@ class WaitQueue(Generic[T]):
             return self._take(lines)
 
     def close(self) -> None:
-        """Nothing more comes in; those who wait for room or for something are told."""
+        """Close the queue; waiting calls return."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

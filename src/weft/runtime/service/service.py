@@ -1,8 +1,8 @@
-"""Several applications on one backend: they submit to the wait queue; a thread takes what waits and runs it, together with what runs.
+"""A service that runs the submissions of several applications on one backend.
 
-A submission begins while others are running, as soon as its application has room for it. Devices go to the highest priority, then to
-whoever got least device time for its share. The clock goes on for as long as the service does, and budgets with it: an overdraft delays
-what the application submits later.
+A submission starts while others run, as soon as its application may have one more. Devices go to
+the highest priority, then to the application with the least usage per share. The clock runs as long
+as the service, and budgets with it: an overdraft delays later submissions.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from weft.runtime.costs.history import History
 from weft.runtime.inputs.functions import application_of
 from weft.runtime.options import RunOptions
 from weft.runtime.service.budgets import Budget, Reservations
+from weft.runtime.service.fair_share import Shares
 from weft.runtime.service.queue import Waiting, WaitQueue
-from weft.runtime.service.session import ServiceConfig, ServiceSession, ValueSample
-from weft.runtime.service.shares import Shares
+from weft.runtime.service.session import ServiceConfig, ServiceSession, Submission
 
 
 class Service:
-    """Runs what applications submit; use it in a ``with`` block.
+    """Runs submissions of applications; use it in a ``with`` block.
 
     Parameters
     ----------
-    policy : decides which task of a submission runs where, by name or object
-    queue : where submissions wait: how many may, and the shares of applications
-    budgets : application -> seconds of device time it may use in a period; periods count from the start of the service
-    together : submissions of one application that may be under way at once
-    history : what was measured before, and where to add to it
-    terms : how much it puts up with; by default what does not depend on a failed task goes on, with ``on_error="stop"`` it is called off,
-        never what others submitted
+    policy : decides within a submission, by name or object
+    queue : where submissions wait: its capacity, and the shares of applications
+    budgets : application -> seconds of device time per period, counted from the start
+    max_concurrent : submissions of one application that may run at once
+    history : measurements of earlier runs, extended by this one
+    options : by default tasks that do not need a failed one go on; with ``on_error="stop"`` the
+        submission of a failed task is cancelled, never those of others
     """
 
     def __init__(
@@ -44,28 +44,29 @@ class Service:
         backend: Backend,
         *,
         policy: str | Policy = "eft",
-        queue: WaitQueue[ValueSample] | None = None,
+        queue: WaitQueue[Submission] | None = None,
         budgets: Mapping[str, Budget] | None = None,
-        together: int = 4,
+        max_concurrent: int = 4,
         history: History | None = None,
-        terms: RunOptions | None = None,
+        options: RunOptions | None = None,
     ) -> None:
-        if together < 1:
+        if max_concurrent < 1:
             raise InvalidInput(
-                f"together is {together}; an application needs room for one submission at least"
+                f"max_concurrent is {max_concurrent}; an application needs room for one "
+                "submission at least"
             )
         self.backend = backend
-        self.queue: WaitQueue[ValueSample] = queue if queue is not None else WaitQueue()
-        self.together = together
-        self._rules = ServiceConfig(
+        self.queue: WaitQueue[Submission] = queue if queue is not None else WaitQueue()
+        self.max_concurrent = max_concurrent
+        self._config = ServiceConfig(
             policy=policy,
-            terms=terms or RunOptions(on_error="continue"),
+            options=options or RunOptions(on_error="continue"),
             shares=Shares(self.queue.shares.of),
             reservations=Reservations([], budgets) if budgets else None,
             history=history,
         )
         self._clock = 0.0
-        """When the last busy period ended."""
+        """End of the last session."""
         self._origin: float | None = None
         self._thread = threading.Thread(target=self._serve, name="weft-service", daemon=True)
 
@@ -74,7 +75,7 @@ class Service:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Run what waits, then end."""
+        """Run waiting submissions, then end."""
         self.queue.close()
         self._thread.join()
 
@@ -87,10 +88,11 @@ class Service:
         priority: float = 0.0,
         timeout: float | None = None,
     ) -> Future[dict[str, Any]]:
-        """Submit a workflow (see `weft.run`); the future holds the results of its tasks, by name. It can be cancelled while it waits.
+        """Submit a workflow (see `weft.run`); return a future of the results by task name.
 
-        When the queue is full this waits for room, at most `timeout` seconds; a callback of a future must not, it runs in the thread that
-        makes room.
+        The future can be cancelled while the submission waits. If the queue is full, wait for room
+        at most `timeout` seconds; callbacks of futures must not wait, as they run in the thread
+        that makes room.
         """
         app = application_of(what, functions)
         future: Future[dict[str, Any]] = Future()
@@ -109,15 +111,18 @@ class Service:
                 first = self._take(None)
             except IndexError:
                 return
-            if self._rules.reservations is not None:
-                self._rules.reservations.begin()
+            if self._config.reservations is not None:
+                self._config.reservations.begin()
             period = ServiceSession(
-                self.backend, self._rules, self._following, together=self.together
+                self.backend,
+                self._config,
+                self._next_submission,
+                max_concurrent=self.max_concurrent,
             )
             period.run(first, self._since())
             self._clock = max(self._clock, self.backend.clock())
 
-    def _following(self, allowed: Callable[[str], bool]) -> Waiting[ValueSample] | None:
+    def _next_submission(self, allowed: Callable[[str], bool]) -> Waiting[Submission] | None:
         try:
             return self._take(0.0, allowed)
         except IndexError:
@@ -125,15 +130,18 @@ class Service:
 
     def _take(
         self, timeout: float | None, allowed: Callable[[str], bool] = lambda _: True
-    ) -> Waiting[ValueSample]:
-        """The next submission that nobody has cancelled."""
+    ) -> Waiting[Submission]:
+        """Return the next submission that is not cancelled."""
         while True:
             waiting = self.queue.take(timeout, allowed=allowed)
             if waiting.item[1].set_running_or_notify_cancel():
                 return waiting
 
     def _since(self) -> float:
-        """Where the clock goes on: where it stopped and, where time is real, as much later as it is."""
+        """Return the start time of the next session.
+
+        It is the end of the last session, plus elapsed wall-clock time on real backends.
+        """
         if self._origin is None:
             self._origin = time.perf_counter()
         return (

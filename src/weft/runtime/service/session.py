@@ -1,4 +1,4 @@
-"""From the first submission to the moment nothing is left to do: one driver, whose workload grows."""
+"""One driver session: submissions join it until the queue is empty."""
 
 from __future__ import annotations
 
@@ -15,63 +15,62 @@ from weft.runtime.backends.protocol import Backend, Finished
 from weft.runtime.costs.estimates import Recorder, estimated_problem
 from weft.runtime.costs.history import History
 from weft.runtime.engine.driver import Driver
+from weft.runtime.engine.events import Observer
 from weft.runtime.engine.failure import TaskFailed
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
-from weft.runtime.engine.observer import Observer
 from weft.runtime.inputs.functions import Application
 from weft.runtime.options import RunOptions
 from weft.runtime.service.budgets import Reservations
-from weft.runtime.service.fair_share import FairShareDecider
+from weft.runtime.service.fair_share import FairShareDecider, Shares
 from weft.runtime.service.queue import Waiting
-from weft.runtime.service.shares import Shares
 from weft.sim.device_state import Group
 
 MOST = 200_000
-"""Instances of a busy period; whoever comes then waits for the next one. It bounds the memory of a service that is never idle."""
+"""Instances per session, which bound the memory of a service that is never idle."""
 
-ValueSample = tuple[Application, "Future[dict[str, Any]]"]
+Submission = tuple[Application, "Future[dict[str, Any]]"]
 
 
 @dataclass(frozen=True)
 class ServiceConfig:
-    """How a service runs what it is given: see `weft.runtime.service.service.Service`."""
+    """Configuration of a session: see `weft.runtime.service.service.Service`."""
 
     policy: str | Policy
-    terms: RunOptions
+    options: RunOptions
     shares: Shares
     reservations: Reservations | None
     history: History | None
 
 
 class ServiceSession(Observer):
-    """Submissions under way on a backend; others join while they run.
+    """Submissions that run on a backend; others join while they run.
 
     Parameters
     ----------
-    following : what is next to begin, of an application for which it says it may; None: nothing
-    together : submissions of one application under way at once
+    next_submission : takes the next submission of an allowed application; None: there is none
+    max_concurrent : submissions of one application that may run at once
     """
 
     def __init__(
         self,
         backend: Backend,
-        rules: ServiceConfig,
-        following: Callable[[Callable[[str], bool]], Waiting[ValueSample] | None],
+        config: ServiceConfig,
+        next_submission: Callable[[Callable[[str], bool]], Waiting[Submission] | None],
         *,
-        together: int,
+        max_concurrent: int,
     ) -> None:
         self.backend = backend
-        self.rules = rules
-        self.together = together
-        self._following = following
-        self._jobs: list[Waiting[ValueSample]] = []
-        """By number."""
+        self.config = config
+        self.max_concurrent = max_concurrent
+        self._next_submission = next_submission
+        self._jobs: list[Waiting[Submission]] = []
+        """Job -> submission."""
         self._running: list[int] = []
-        self._guide = self._make_guide(rules.policy)
-        self._recorder = Recorder(rules.history, []) if rules.history is not None else None
+        self._decider = self._make_decider(config.policy)
+        self._recorder = Recorder(config.history, []) if config.history is not None else None
 
-    def run(self, first: Waiting[ValueSample], since: float) -> None:
-        """Live through it, from one submission on."""
+    def run(self, first: Waiting[Submission], since: float) -> None:
+        """Run until no submission is left."""
         self._join(first)
         try:
             workload = Workload.of(
@@ -84,7 +83,7 @@ class ServiceSession(Observer):
             driver.prepare()
             self.backend.begin(workload, first.item[0].calls, since=since)
             driver.run()
-        except Exception as error:  # noqa: BLE001  # those who wait are told; the service goes on
+        except Exception as error:  # noqa: BLE001  # futures get it; the service goes on
             for job in self._running:
                 self._jobs[job].item[1].set_exception(error)
         finally:
@@ -93,26 +92,26 @@ class ServiceSession(Observer):
     def finished(
         self, life: LiveLifecycle, group: Group, event: Finished, outcomes: Mapping[int, int]
     ) -> None:
-        """Whoever decides now settles what was charged."""
-        self._guide.finished(life, group, event, outcomes)
+        """Forward the end to the current decider."""
+        self._decider.finished(life, group, event, outcomes)
 
     # -- the intake of the driver -------------------------------------------
 
     def take(self, driver: Driver) -> bool:
-        """Hand out what is done, and let others begin."""
+        """Deliver ended submissions and start others."""
         for job in [job for job in self._running if driver.life.ended(job)]:
             self._deliver(driver, job)
         new = False
         while (
             driver.workload.instances < MOST
-            and (waiting := self._following(self._may_begin)) is not None
+            and (waiting := self._next_submission(self._may_begin)) is not None
         ):
             new |= self._add(driver, waiting)
         return new
 
     def due(self) -> float:
-        """When a budget is filled again."""
-        return self._guide.wake
+        """Return the next budget replenishment."""
+        return self._decider.wake
 
     # -- inside -------------------------------------------------------------
 
@@ -120,51 +119,52 @@ class ServiceSession(Observer):
         self._driver = Driver(
             LiveLifecycle(workload, modelled=self.backend.modelled),
             self.backend,
-            self._guide,
-            terms=self.rules.terms,
-            reservations=self.rules.reservations,
+            self._decider,
+            options=self.config.options,
+            reservations=self.config.reservations,
             wanted=frozenset(wanted),
             observers=[self, *([self._recorder] if self._recorder else [])],
             grown=None if self.backend.modelled else self._on,
             intake=self,
-            spare=lambda: self._make_guide("eft"),
+            fallback=lambda: self._make_decider("eft"),
         )
         return self._driver
 
     def _may_begin(self, application: str) -> bool:
         return (
-            sum(self._jobs[job].application == application for job in self._running) < self.together
+            sum(self._jobs[job].application == application for job in self._running)
+            < self.max_concurrent
         )
 
-    def _make_guide(self, policy: str | Policy) -> FairShareDecider:
-        ahead = 1 if self.backend.modelled else self.rules.terms.window
+    def _make_decider(self, policy: str | Policy) -> FairShareDecider:
+        ahead = 1 if self.backend.modelled else self.config.options.window
         decides = POLICIES.create(policy) if isinstance(policy, str) else policy
-        guide = FairShareDecider(
-            decides, self.rules.shares, ahead=ahead, reservations=self.rules.reservations
+        decider = FairShareDecider(
+            decides, self.config.shares, ahead=ahead, reservations=self.config.reservations
         )
-        guide.applications = [waiting.application for waiting in self._jobs]
-        self._guide = guide
-        return guide
+        decider.applications = [waiting.application for waiting in self._jobs]
+        self._decider = decider
+        return decider
 
-    def _problem(self, waiting: Waiting[ValueSample], cluster: Cluster) -> Problem:
-        return estimated_problem(waiting.item[0].workflow, cluster, self.rules.history)
+    def _problem(self, waiting: Waiting[Submission], cluster: Cluster) -> Problem:
+        return estimated_problem(waiting.item[0].workflow, cluster, self.config.history)
 
-    def _join(self, waiting: Waiting[ValueSample]) -> None:
+    def _join(self, waiting: Waiting[Submission]) -> None:
         if not any(self._jobs[job].application == waiting.application for job in self._running):
-            self.rules.shares.join(waiting.application)
-        if self.rules.reservations is not None:
-            self.rules.reservations.join(waiting.application)
+            self.config.shares.join(waiting.application)
+        if self.config.reservations is not None:
+            self.config.reservations.join(waiting.application)
         self._running.append(len(self._jobs))
         self._jobs.append(waiting)
         if self._recorder is not None:
-            self._recorder.said.append(waiting.item[0].workflow)
-        self._guide.applications.append(waiting.application)
+            self._recorder.workflows.append(waiting.item[0].workflow)
+        self._decider.applications.append(waiting.application)
 
-    def _add(self, driver: Driver, waiting: Waiting[ValueSample]) -> bool:
-        """Let a submission begin; one that cannot is told why, and nobody else."""
+    def _add(self, driver: Driver, waiting: Waiting[Submission]) -> bool:
+        """Start a submission; its future gets the error if that fails."""
         (app, future), known = waiting.item, driver.workload
         try:
-            # With the links as they were when the period began: all jobs are on the same cluster.
+            # With the links as they were when the session began: all jobs are on the same cluster.
             problem = replace(self._problem(waiting, known.cluster), cluster=known.cluster)
             workload = replace(
                 known,
@@ -176,7 +176,7 @@ class ServiceSession(Observer):
             )
             self._join(waiting)
             driver.add(workload, app.calls, wanted=[known.instances + t for t in app.wanted])
-        except Exception as error:  # noqa: BLE001  # whatever is wrong with it
+        except Exception as error:  # noqa: BLE001  # its future gets any error
             future.set_exception(error)
             if len(self._jobs) > driver.workload.jobs:
                 self._leave()
@@ -184,14 +184,14 @@ class ServiceSession(Observer):
         return True
 
     def _leave(self) -> None:
-        """Take back the last `_join`."""
+        """Undo the last `_join`."""
         self._jobs.pop()
         self._running.pop()
-        self._guide.applications.pop()
+        self._decider.applications.pop()
         if self._recorder is not None:
-            self._recorder.said.pop()
-        if self.rules.reservations is not None:
-            self.rules.reservations.applications.pop()
+            self._recorder.workflows.pop()
+        if self.config.reservations is not None:
+            self.config.reservations.applications.pop()
 
     def _deliver(self, driver: Driver, job: int) -> None:
         self._running.remove(job)
@@ -207,15 +207,15 @@ class ServiceSession(Observer):
                 future.set_result(
                     dict(app.collect(results)) if app.collect is not None else results
                 )
-            except Exception as error:  # noqa: BLE001  # told to whoever waits for it
+            except Exception as error:  # noqa: BLE001  # the future gets it
                 future.set_exception(error)
         for t in wanted:
             self.backend.forget(first + t)
         if self._recorder is not None:
-            self._recorder.ended(driver.life, driver.now)  # what was learned is there for the next
+            self._recorder.ended(driver.life, driver.now)  # for the estimates of the next
 
     def _on(self, cluster: Cluster) -> Workload:
-        """The same workload on more devices."""
+        """Return the workload on more devices."""
         problems = [self._problem(waiting, cluster) for waiting in self._jobs]
         same = tuple(replace(problem, cluster=problems[0].cluster) for problem in problems)
         return replace(self._driver.workload, problems=same)

@@ -1,0 +1,12 @@
+"""The Dask backend: one device per thread of a worker.
+
+- `backend`: the backend
+- `local_cluster`: an own cluster on this machine
+- `messages`: messages to workers
+- `plan`: a plan as one graph
+- `plugin`: code that runs inside Dask
+- `results`: futures of results
+- `workers`: the registry of workers
+"""
+
+__all__ = ["backend", "local_cluster", "messages", "plan", "plugin", "results", "workers"]

@@ -1,9 +1,10 @@
-"""The Dask backend: every thread of every worker of a Dask cluster is a device. Results stay on the workers, and move between them.
+"""The Dask backend: every thread of every worker of a Dask cluster is a device.
 
-A task is one Dask task, its inputs are Dask's own dependencies: what a dead worker held, Dask computes again, anywhere. A strict pin waits
-for ever for an address that is gone: so a task is pinned strictly until it is done, and taken back when its worker is lost; then its pin is
-removed. The order of the tasks of a device is kept by `weft.runtime.backends.dask.plugin.Turns`. Who the workers are is the business of
-`weft.runtime.backends.dask.workers`, a plan as one graph that of `weft.runtime.backends.dask.plan`.
+Results stay on the workers and move between them. A task is one Dask task with its inputs as Dask
+dependencies, so Dask recomputes results that a dead worker held. A task with a strict pin waits
+forever for an address that no longer exists: so a task is pinned until it is done, and retracted
+when its worker is lost. `weft.runtime.backends.dask.plugin.OrderSequencer` keeps the order per
+device, `workers` registers the workers, and `plan` submits a whole plan as one graph.
 """
 
 from __future__ import annotations
@@ -32,40 +33,46 @@ from weft.runtime.backends.protocol import (
     Started,
     Transfer,
 )
-from weft.runtime.deciders.whole_plan import PlanRow, Tell
+from weft.runtime.deciders.whole_plan import OnFinish, PlanRow
 
 try:
     from distributed import Client
 
     from weft.runtime.backends.dask import plugin as remote
-    from weft.runtime.backends.dask.cluster import DeviceThread, WorkerSite
     from weft.runtime.backends.dask.messages import TaskMessages, quietly
     from weft.runtime.backends.dask.plan import WholeGraph
     from weft.runtime.backends.dask.results import Results
-    from weft.runtime.backends.dask.workers import TICK, Inbox, WorkerRegistry
+    from weft.runtime.backends.dask.workers import (
+        TICK,
+        DeviceThread,
+        Inbox,
+        WorkerRegistry,
+        WorkerSite,
+    )
 except ImportError as error:
     raise MissingExtra("distributed", "dask") from error
 
 
 class DaskBackend:
-    """Devices that are the threads of Dask workers. Use it in a ``with`` block to keep the workers for several runs.
+    """Devices that are threads of Dask workers; a ``with`` block keeps them for several runs.
 
     Parameters
     ----------
-    where : a `distributed.Client`, the address of a scheduler, or, for workers on this machine that end with the backend, how many
-        (or one `LocalDevice` each)
-    kinds : name of a worker -> kind; workers of one kind share what was learned about them. By default all on one host are of one kind
-    whole : give Dask a plan at once, as one annotated graph, where that is possible (see docs/running.md); False: task by task
-    patience : seconds to wait for a worker that is gone, when nothing else is left to do
+    where : a `distributed.Client`, the address of a scheduler or, for own workers on this machine,
+        their number or one `LocalDevice` each
+    kinds : name of a worker -> kind; workers of one kind share their measurements. By default all
+        workers of one host are of one kind
+    whole : submit a plan as one annotated graph, if possible (see docs/running.md); False: by task
+    grace_seconds : seconds to wait for a lost worker when nothing else is left to do
 
-    A worker that joins the cluster during a run is a new device. Tasks run at least once. A cluster that was there before is left as it was
-    found; a task that runs too long costs its worker, though.
+    A worker that joins during a run is a new device. Tasks run at least once. An existing cluster
+    is left as it was found; a task that exceeds its timeout ends its worker, though.
     """
 
     name = "dask"
     modelled = False
-    _news: list[Event]
-    _doomed: list[WorkerSite]
+    _events: list[Event]
+    _to_kill: list[WorkerSite]
 
     def __init__(
         self,
@@ -73,13 +80,13 @@ class DaskBackend:
         *,
         kinds: Mapping[str, str] | None = None,
         whole: bool | None = None,
-        patience: float = 60.0,
+        grace_seconds: float = 60.0,
     ) -> None:
         self.whole = whole
         self.recomputed = 0
-        """Results that Dask computed again, or elsewhere than it was told, since a worker died."""
-        self.roster = WorkerRegistry(where, kinds=kinds, patience=patience)
-        self.client = self.roster.client
+        """Results that Dask computed again, or on another worker, as a worker died."""
+        self.registry = WorkerRegistry(where, kinds=kinds, grace_seconds=grace_seconds)
+        self.client = self.registry.client
         self._run = ""
         self._pace: float | None = None
         self._reset()
@@ -91,73 +98,73 @@ class DaskBackend:
         self.close()
 
     def devices(self) -> Cluster:
-        """The threads of the workers as a cluster; moving data between them is taken to cost nothing until it was measured."""
-        return self.roster.cluster
+        """Return the cluster of threads."""
+        return self.registry.cluster
 
     def pids(self) -> list[int]:
-        """The processes of the workers that are up and were greeted."""
-        return [site.pid for site in self.roster.sites if site.up and site.pid]
+        """Return the process ids of the workers that are up."""
+        return [site.pid for site in self.registry.sites if site.up and site.pid]
 
     # -- a run --------------------------------------------------------------
 
     def begin(
         self, workload: Workload, calls: Sequence[Call] | None, *, since: float = 0.0
     ) -> None:
-        """Wait for the workers, and listen to the scheduler; then the clock starts."""
+        """Wait for the workers and subscribe to the scheduler; then start the clock."""
         self._reset()
         run = f"weft{uuid.uuid4().hex[:12]}"
-        self._errands = TaskMessages(run, workload, calls)
+        self._messages = TaskMessages(run, workload, calls)
         self._known = workload.cluster.p
         inbox = self._inbox
-        self.roster.attend(inbox, self._errands.lessons)
+        self.registry.begin_run(inbox, self._messages.functions)
         self._run = run
         self.client.subscribe_topic(run, lambda event: inbox.put(event[1]))
         self.client.register_plugin(remote.Reporter(run))
         self._hurry()
-        new = self.roster.muster()
-        self._listen()
-        self._news = [
-            event for event in self._news if not isinstance(event, DeviceAdded)
-        ]  # they are there when the clock starts
+        new = self.registry.wait_for_workers()
+        self._receive_all()
+        self._events = [
+            event for event in self._events if not isinstance(event, DeviceAdded)
+        ]  # they are up before the clock starts
         self._origin = time.perf_counter() - since
-        for site in self.roster.sites:
+        for site in self.registry.sites:
             if site in new:
-                self.roster.greet(site)
+                self.registry.handshake(site)
             elif not site.up:
-                self._news.extend(
+                self._events.extend(
                     DeviceLost(device, since, "its worker is not there") for device in site.devices
                 )
 
     def extend(self, workload: Workload, calls: Sequence[Call] | None) -> None:
-        """Know the functions of more instances; they travel with their tasks."""
-        self._errands.extend(workload, calls)
+        """Add the calls of new instances; functions travel with their tasks."""
+        self._messages.extend(workload, calls)
 
     def clock(self) -> float:
-        """Seconds since `begin`, on this machine; the times of workers are brought to it."""
+        """Return the seconds since `begin`; times of workers are converted to this clock."""
         return time.perf_counter() - self._origin
 
     def submit(self, order: Order, device: int, priority: float) -> None:
-        """Make it a Dask task."""
-        line = self.roster.lines[device]
+        """Submit an order as a Dask task."""
+        line = self.registry.lines[device]
         if not line.site.up:
-            return  # that it is lost is among the next events
+            return  # its loss is among the next events
         instance = order.members[0]
         parents = [i for i in order.inputs[0] if i is not None]
-        key = self._errands.key(instance, str(order.number))
+        key = self._messages.key(instance, str(order.number))
         keys = tuple(None if i is None else self._results[i].key for i in order.inputs[0])
         self._before[order.number] = line.last
-        errand = self._errands.errand(
+        message_of = self._messages.message_of(
             instance, order.number, line, keys, before=line.last, chooses=order.chooses[0]
         )
         self._numbers[key] = order.number
-        with quietly(len(errand.arguments)):
+        with quietly(len(message_of.arguments)):
             self._pending[order.number] = self.client.submit(
                 remote.perform,
-                errand,
+                message_of,
                 *(self._results[i] for i in parents),
                 key=key,
                 workers=[line.site.address],
-                allow_other_workers=False,  # a task that ends its worker must not go on to the next one
+                allow_other_workers=False,  # it must not end one worker after the other
                 priority=-priority,
                 pure=False,
             )
@@ -165,15 +172,15 @@ class DaskBackend:
         line.orders.append(order)
         self._where[order.number] = device
         if len(line.orders) == 1:
-            self._news.append(Started(order.number, device, self.clock()))
+            self._events.append(Started(order.number, device, self.clock()))
 
     def cancel(self, number: int) -> None:
-        """Take an order back that waits. If it runs and the run goes on, its worker must end, and comes back."""
+        """Cancel an order that waits; if it runs, end its worker, which is replaced."""
         if number not in self._where:
             return
-        line = self.roster.lines[self._where[number]]
+        line = self.registry.lines[self._where[number]]
         if line.orders[0].number == number:
-            self._doomed.append(line.site)
+            self._to_kill.append(line.site)
             return
         order = next(order for order in line.orders if order.number == number)
         line.orders.remove(order)
@@ -182,49 +189,49 @@ class DaskBackend:
         self._skip(line, number)
 
     def wait(self, until: float) -> list[Event]:
-        """Listen to the scheduler."""
-        for site in self._doomed:
-            self.roster.kill(site)
-        self._doomed = []
-        while not self._news:
+        """Return the next events of the scheduler."""
+        for site in self._to_kill:
+            self.registry.kill(site)
+        self._to_kill = []
+        while not self._events:
             left = until - self.clock()
-            if left <= 0 or (until == inf and not self._where and not self.roster.hope()):
+            if left <= 0 or (until == inf and not self._where and not self.registry.may_recover()):
                 break
             try:
-                self._hear(self._inbox.get(timeout=min(left, TICK)))
+                self._receive(self._inbox.get(timeout=min(left, TICK)))
             except queue.Empty:
-                self.roster.check()
-        self._listen()
-        news, self._news = self._news, []
+                self.registry.check()
+        self._receive_all()
+        news, self._events = self._events, []
         return news
 
     def fetch(self, instance: int) -> Any:
-        """Bring a result here; if it was lost, Dask computes it again. When nothing is under way, all that is left comes along."""
+        """Return a result; Dask recomputes a lost one. If nothing runs, fetch all of them."""
         return self._results.fetch(instance, alone=bool(self._where))
 
     def forget(self, instance: int) -> None:
-        """Release it; Dask keeps how to compute it as long as something it made is needed."""
+        """Release a result; Dask keeps its recipe while another result needs it."""
         self._results.forget(instance)
 
     def store(self, instance: int, path: Path) -> None:
-        """Write a result to disk, here."""
+        """Write a result to a file."""
         save(pack(self.fetch(instance), "never-written", shared_from=1 << 62), path)
 
     def restore(self, instance: int, path: Path) -> None:
-        """Read a result from disk, here; one that is on a worker stays there."""
-        self._results.restore(instance, path, self._errands.key(instance, f"given{instance}"))
+        """Load a result from a file, unless a worker has it."""
+        self._results.restore(instance, path, self._messages.key(instance, f"given{instance}"))
 
     def finish(self) -> None:
-        """Release all; what still runs on workers of our own ends with their processes."""
-        for line in self.roster.lines:
-            if line.orders and self.roster.crew is not None and line.site.up:
-                self.roster.kill(line.site)
+        """Release all results; end own workers that are busy."""
+        for line in self.registry.lines:
+            if line.orders and self.registry.local is not None and line.site.up:
+                self.registry.kill(line.site)
                 line.site.up, line.site.dead = False, line.site.id
         for future in self._pending.values():
             future.release()
         self._results.clear()
         if self._run and self.client.status == "running":
-            self.roster.ask(remote.close, self._run)
+            self.registry.ask(remote.close, self._run)
             with contextlib.suppress(OSError, ValueError):
                 self.client.unsubscribe_topic(self._run)
                 self.client.run_on_scheduler(remote.leave, run=self._run)
@@ -232,90 +239,90 @@ class DaskBackend:
         self._reset()
 
     def close(self) -> None:
-        """End the workers if they are ours."""
-        self.roster.close()
+        """End own workers."""
+        self.registry.close()
 
-    def run_plan(self, rows: Sequence[PlanRow], tell: Tell, *, fixed: bool) -> None:
+    def run_plan(self, rows: Sequence[PlanRow], on_finish: OnFinish, *, fixed: bool) -> None:
         """Run a whole plan as one graph.
 
-        When something is not as planned (a task fails, a worker is lost or, unless it is `fixed`, joins), the rest is for the driver, and
-        what happened to workers is among the next events.
+        The driver does the rest if a task fails, a worker is lost or, unless `fixed`, a worker
+        joins; changes of workers are among the next events.
         """
-        if any(isinstance(event, DeviceLost) for event in self._news):
+        if any(isinstance(event, DeviceLost) for event in self._events):
             return
         self._plans += 1
         graph = WholeGraph(
             self.client,
-            self._errands,
-            self.roster.lines[: self._known],
+            self._messages,
+            self.registry.lines[: self._known],
             rows,
             self._results,
             number=self._plans,
         )
-        while not graph.done and not any(isinstance(event, DeviceLost) for event in self._news):
+        while not graph.done and not any(isinstance(event, DeviceLost) for event in self._events):
             try:
                 message = self._inbox.get(timeout=TICK)
             except queue.Empty:
-                self.roster.check()
+                self.registry.check()
                 continue
             row = graph.row(message)
             if row is None:
-                self._hear(message)
-                if not fixed and any(isinstance(event, DeviceAdded) for event in self._news):
+                self._receive(message)
+                if not fixed and any(isinstance(event, DeviceAdded) for event in self._events):
                     graph.wind_up()
                 continue
             report = message.get("report")
             if report is None or "fault" in report:
                 break
             site = next(
-                (site for site in self.roster.sites if site.address == message["worker"]), None
+                (site for site in self.registry.sites if site.address == message["worker"]), None
             )
             event = self._end(0, site.devices[0] if site is not None else row.device, report)
             assert isinstance(event, Finished)
-            if not tell(row.instance, graph.took(row, message["key"], site, event)):
+            if not on_finish(row.instance, graph.record_end(row, message["key"], site, event)):
                 graph.wind_up()
         graph.leave()
 
     # -- messages -----------------------------------------------------------
 
-    def _listen(self) -> None:
+    def _receive_all(self) -> None:
         while not self._inbox.empty():
-            self._hear(self._inbox.get())
+            self._receive(self._inbox.get())
 
-    def _hear(self, message: dict[str, Any]) -> None:
+    def _receive(self, message: dict[str, Any]) -> None:
         word = message["word"]
         if word in ("done", "erred"):
             self._ended(message)
         elif word == "lost":
-            for site in self.roster.sites:
+            for site in self.registry.sites:
                 if site.address == message["worker"] and site.up:
                     self._lose(site)
         elif word == "ready":
             self._ready(message)
-        elif not self.roster.known(message):
-            self.roster.greet(self.roster.settle(message) or self.roster.join(message))
+        elif not self.registry.known(message):
+            self.registry.handshake(self.registry.settle(message) or self.registry.join(message))
 
     def _ready(self, message: dict[str, Any]) -> None:
         site = message["site"]
         if site.id != message["id"]:
             return
         site.pid, site.offset, site.up = message["pid"], message["offset"], True
-        if self.roster.crew is not None:
-            self.roster.crew.works(site.name)
+        if self.registry.local is not None:
+            self.registry.local.mark_up(site.name)
         for device in site.devices:
-            self.roster.lines[device].last = -1
-            self._news.append(DeviceAdded(device, self.clock()))
+            self.registry.lines[device].last = -1
+            self._events.append(DeviceAdded(device, self.clock()))
 
     def _lose(self, site: WorkerSite) -> None:
-        text, fault = self.roster.lose(site)
+        text, fault = self.registry.lose(site)
         for device in site.devices:
-            line = self.roster.lines[device]
+            line = self.registry.lines[device]
             for order in line.orders:
                 del self._where[order.number]
                 self._pending.pop(order.number).release()
             line.orders.clear()
             line.early.clear()
-            self._news.append(DeviceLost(device, self.clock(), text, fault))  # type: ignore[arg-type]
+            self._events.append(DeviceLost(device, self.clock(), text, fault))  # type: ignore[arg-type]
 
     def _ended(self, message: dict[str, Any]) -> None:
         number, report = self._numbers.get(message["key"], -1), message.get("report")
@@ -323,7 +330,7 @@ class DaskBackend:
             self.recomputed += report is not None
             return
         device = self._where[number]
-        line = self.roster.lines[device]
+        line = self.registry.lines[device]
         if message["word"] == "erred":
             text = f"Dask gave it up: {message['text']}"
             line.early[number] = Failed(
@@ -334,13 +341,13 @@ class DaskBackend:
             line.early[number] = self._end(
                 number,
                 device,
-                report or {"start": 0.0, "finish": 0.0, "fault": "killed", "text": "called off"},
+                report or {"start": 0.0, "finish": 0.0, "fault": "killed", "text": "cancelled"},
             )
-        self._tell(line, device)
+        self._report_ends(line, device)
 
     def _end(self, number: int, device: int, report: remote.Report) -> Finished | Failed:
         start, finish = (
-            report[k] - self.roster.lines[device].site.offset - self._origin
+            report[k] - self.registry.lines[device].site.offset - self._origin
             for k in ("start", "finish")
         )
         if "fault" in report:
@@ -353,7 +360,7 @@ class DaskBackend:
                 report["text"],
                 report.get("traceback", ""),
             )
-        near = {site.address: site.devices[0] for site in self.roster.sites}
+        near = {site.address: site.devices[0] for site in self.registry.sites}
         moved = tuple(
             Transfer(near.get(source, device), size, seconds)
             for source, size, seconds in report["transfers"]
@@ -368,8 +375,8 @@ class DaskBackend:
             moved,
         )
 
-    def _tell(self, line: DeviceThread, device: int) -> None:
-        """Report the ends of a device in the order of its orders."""
+    def _report_ends(self, line: DeviceThread, device: int) -> None:
+        """Report the ends on a device in the order of its orders."""
         while line.orders and line.orders[0].number in line.early:
             order = line.orders.popleft()
             event = line.early.pop(order.number)
@@ -379,14 +386,14 @@ class DaskBackend:
                 self._results[order.members[0]] = future
             else:
                 future.release()
-            self._news.append(event)
+            self._events.append(event)
             if line.orders:
-                self._news.append(Started(line.orders[0].number, device, max(event.finish, 0.0)))
+                self._events.append(Started(line.orders[0].number, device, max(event.finish, 0.0)))
 
     # -- small things -------------------------------------------------------
 
     def _hurry(self) -> None:
-        """Messages to the scheduler are gathered for 10 ms; a driver that waits for each answer is quicker with 1 ms."""
+        """Shorten the 10 ms for which messages to the scheduler are batched to 1 ms."""
         comm: Any = getattr(self.client, "scheduler_comm", None)
         if hasattr(comm, "interval") and self._pace is None:
             self._pace, comm.interval = comm.interval, min(comm.interval, remote.QUICK)
@@ -398,21 +405,21 @@ class DaskBackend:
         self._pace = None
 
     def _skip(self, line: DeviceThread, number: int) -> None:
-        """What waits for an order waits no longer."""
-        self.roster.ask(remote.drop, self._run, number, self._before[number], site=line.site)
+        """Let the orders behind a removed one proceed."""
+        self.registry.ask(remote.drop, self._run, number, self._before[number], site=line.site)
 
     def _reset(self) -> None:
         self._run = ""
         self._inbox: Inbox = queue.SimpleQueue()
-        self._news = []
-        self._results = Results(self.roster)
+        self._events = []
+        self._results = Results(self.registry)
         self._pending: dict[int, Any] = {}
         self._where: dict[int, int] = {}
-        """Order -> device, of the orders that are under way."""
+        """Order -> device, for orders under way."""
         self._before: dict[int, int] = {}
         self._numbers: dict[str, int] = {}
         """Key of a Dask task -> order."""
         self._plans = 0
-        self._doomed = []
+        self._to_kill = []
         self._origin = time.perf_counter()
-        self.roster.attend(self._inbox, list)
+        self.registry.begin_run(self._inbox, list)

@@ -1,6 +1,6 @@
-"""A Dask cluster of our own on this machine: a scheduler in this process, a process for each worker, and the dead are replaced.
+"""An own Dask cluster on this machine that replaces dead workers.
 
-Dask's nannies would do that too, but not always: a worker that is killed while its nanny still waits for it to start is not replaced.
+Dask's nannies do not replace a worker that dies while its nanny waits for its start.
 """
 
 from __future__ import annotations
@@ -16,24 +16,22 @@ import dask
 from distributed import Scheduler, SpecCluster
 
 from weft.errors import WeftError
+from weft.runtime.backends.calls import MAX_STARTS
 from weft.runtime.backends.dask import plugin as remote
 from weft.runtime.backends.local.device import LocalDevice
 from weft.runtime.backends.local.process import ONE_THREAD, cause_of
 from weft.runtime.backends.local.worker import environment
 
-MOST_STARTS = 3
-"""Times in a row a worker may die before it can work."""
-
 
 class LocalDaskCluster:
-    """Workers of one thread each, on loopback, without a dashboard and without stealing."""
+    """A scheduler in this process and workers of one thread each, on loopback."""
 
     def __init__(self, specs: Sequence[LocalDevice]) -> None:
         self._specs = {spec.name: spec for spec in specs}
         self._scratch = tempfile.TemporaryDirectory(prefix="weft-dask-")
         self._processes: dict[str, BaseProcess] = {}
         self._codes: dict[int, int | None] = {}
-        """Process id -> exit code, of those that were replaced."""
+        """Process id -> exit code of replaced processes."""
         self._starts = dict.fromkeys(self._specs, 0)
         self._trouble = ""
         self._lock = threading.Lock()
@@ -50,7 +48,7 @@ class LocalDaskCluster:
                 "distributed.scheduler.allowed-failures": 1000,
             }
         ):
-            # Lost workers are reported by the run; the log would say it again.
+            # The run reports lost workers; the log would repeat it.
             self._cluster = SpecCluster(
                 workers={},
                 scheduler={"cls": Scheduler, "options": options},
@@ -63,16 +61,16 @@ class LocalDaskCluster:
         self._watch.start()
 
     def check(self) -> None:
-        """Raise what makes it useless to wait for workers."""
+        """Raise an error if a worker cannot be started."""
         if self._trouble:
             raise WeftError(self._trouble)
 
-    def works(self, name: str) -> None:
-        """A worker is up."""
+    def mark_up(self, name: str) -> None:
+        """Record that a worker is up."""
         self._starts[name] = 0
 
     def exit_code(self, name: str, pid: int) -> int | None:
-        """How a process of a worker ended."""
+        """Return the exit code of a worker process."""
         with self._lock:
             process = self._processes[name]
             if process.pid != pid:
@@ -81,12 +79,12 @@ class LocalDaskCluster:
             return process.exitcode
 
     def kill(self, name: str) -> None:
-        """End a worker, whatever it does; another takes its place."""
+        """Kill a worker; another replaces it."""
         with self._lock:
             self._processes[name].kill()
 
     def close(self) -> None:
-        """End everything."""
+        """End all processes."""
         self._over.set()
         self._watch.join()
         for process in self._processes.values():
@@ -106,8 +104,11 @@ class LocalDaskCluster:
 
     def _replace(self, name: str, process: BaseProcess) -> None:
         self._starts[name] += 1
-        if self._starts[name] > MOST_STARTS:
-            self._trouble = f"the Dask worker '{name}' dies before it can work, again and again: {cause_of(process.exitcode)[0]}"
+        if self._starts[name] > MAX_STARTS:
+            self._trouble = (
+                f"the Dask worker '{name}' dies before it can work, again and again: "
+                f"{cause_of(process.exitcode)[0]}"
+            )
             return
         self._codes[process.pid or 0] = process.exitcode
         self._start(name)

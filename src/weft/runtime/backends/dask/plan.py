@@ -1,4 +1,4 @@
-"""A plan that Dask gets at once, as one annotated graph: pinned, by priority, without a word from the driver."""
+"""A plan as one annotated Dask graph: pinned, with priorities, without the driver."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from typing import Any
 import dask
 
 from weft.runtime.backends.dask import plugin as remote
-from weft.runtime.backends.dask.cluster import DeviceThread, WorkerSite
 from weft.runtime.backends.dask.messages import TaskMessages, quietly
 from weft.runtime.backends.dask.results import Results
+from weft.runtime.backends.dask.workers import DeviceThread, WorkerSite
 from weft.runtime.backends.protocol import Finished
 from weft.runtime.deciders.whole_plan import PlanRow
 
 
 class WholeGraph:
-    """A plan under way.
+    """A plan in execution.
 
     Parameters
     ----------
-    results : of what is finished already, and of what will be
+    results : finished results, extended by this plan
     number : counts the plans of a run
     """
 
     def __init__(
         self,
         client: Any,
-        errands: TaskMessages,
+        messages: TaskMessages,
         lines: Sequence[DeviceThread],
         rows: Sequence[PlanRow],
         results: Results,
@@ -39,22 +39,22 @@ class WholeGraph:
         self._results = results
         self._free = [0.0] * len(self.lines)
         self._ended: dict[int, float] = {}
-        """When each instance that is finished was."""
+        """Instance -> its end."""
         self._rows = {
-            errands.key(row.instance, f"plan{number}-{row.instance}"): row for row in rows
+            messages.key(row.instance, f"plan{number}-{row.instance}"): row for row in rows
         }
         keys = {row.instance: key for key, row in self._rows.items()}
         graph: dict[str, Any] = {}
         size = 0
         for k, (key, row) in enumerate(self._rows.items()):
             inputs = tuple(keys[i] if i in keys else results[i].key for i in row.parents)
-            errand = errands.errand(row.instance, k, self.lines[row.device], inputs)
+            message_of = messages.message_of(row.instance, k, self.lines[row.device], inputs)
             graph[key] = (
                 remote.perform,
-                replace(errand, home=""),
+                replace(message_of, home=""),
                 *(keys[i] if i in keys else results[i] for i in row.parents),
             )
-            size += len(errand.arguments)
+            size += len(message_of.arguments)
         pins = remote.DeviceTable(
             {key: [self.lines[row.device].site.address] for key, row in self._rows.items()}
         )
@@ -66,23 +66,25 @@ class WholeGraph:
 
     @property
     def done(self) -> bool:
-        """Whether nothing of it is left."""
+        """Return whether all tasks ended or were retracted."""
         return not self._futures
 
     def row(self, message: dict[str, Any]) -> PlanRow | None:
-        """The task a message is about; None: it is about something else, or about what was taken back."""
+        """Return the planned task of a message; None: it concerns another task."""
         key = message.get("key", "")
         return self._rows[key] if key in self._futures else None
 
-    def took(self, row: PlanRow, key: str, site: WorkerSite | None, event: Finished) -> Finished:
-        """A task ended on a worker: when and where, as far as clocks can be believed."""
+    def record_end(
+        self, row: PlanRow, key: str, site: WorkerSite | None, event: Finished
+    ) -> Finished:
+        """Record the end of a task; return it with plausible times and device."""
         placed = self._placed(row, site, event)
         self._free[placed.device] = self._ended[row.instance] = placed.finish
         self._results[row.instance] = self._futures.pop(key)
         return placed
 
     def wind_up(self) -> None:
-        """Take back all but what each device should be doing now: the first of its tasks that has all it needs."""
+        """Retract all tasks except the one that each device should run now."""
         left = {self._rows[key].instance for key in self._futures}
         busy: set[int] = set()
         for key in list(self._futures):
@@ -93,13 +95,13 @@ class WholeGraph:
                 self._futures.pop(key).release()
 
     def leave(self) -> None:
-        """What is not finished is for others to do."""
+        """Retract the unfinished tasks."""
         for future in self._futures.values():
             future.release()
         self._futures.clear()
 
     def _placed(self, row: PlanRow, site: WorkerSite | None, event: Finished) -> Finished:
-        """The end of a task on a thread of its worker that was free then."""
+        """Assign the end of a task to a thread of its worker that was free."""
         begin = max([event.start, *(self._ended.get(parent, 0.0) for parent in row.parents)])
         devices = (
             [device for device in site.devices if device < len(self.lines)]

@@ -1,6 +1,6 @@
-"""What runs inside Dask: on its scheduler a plugin that reports, on its workers the calls of tasks, one after the other for each device.
+"""Code that runs inside Dask: a scheduler plugin that reports, and task execution on workers.
 
-Only `weft.runtime.backends.dask.backend` and its neighbours import this file here; Dask imports it wherever its scheduler and its workers are.
+Dask imports this module on its scheduler and workers; here only the Dask backend does.
 """
 
 # ruff: noqa: S301  # pickles of this run's own processes
@@ -27,10 +27,10 @@ from distributed.protocol.pickle import dumps
 from weft.runtime.backends.local.worker import at_device, attempt, cannot_be_pickled, fill, loaded
 
 NOTED_FROM = 4096
-"""Bytes from which a transfer is worth a note."""
+"""Smallest transfer in bytes that is reported."""
 
 QUICK = 0.001
-"""Seconds for which messages are gathered during a run."""
+"""Seconds for which messages are batched during a run."""
 
 Facts = dict[str, Any]
 Report = dict[str, Any]
@@ -38,17 +38,18 @@ Report = dict[str, Any]
 
 @dataclass(frozen=True)
 class TaskMessage:
-    """What a Dask task is told.
+    """The message of a Dask task.
 
     Attributes
     ----------
-    run, number : the run, and the order it carries out
-    device : the name of its device
-    home : the id of the worker it is meant for; when that one is lost, Dask runs it elsewhere, whenever it likes. Empty in a plan that
-        Dask was given whole: whoever depends on it is with Dask already
-    before : the order that must have ended on the device first; -1: none
+    run, number : the run and the order
+    device : name of the device
+    home : id of the intended worker; if that one is lost, Dask may run the task anywhere. Empty in
+    a
+        whole plan, where Dask holds all dependents too
+    before : order that must end on the device first; -1: none
     function, arguments : pickles
-    inputs : the key of the result each slot of the arguments gets; None: not taken
+    inputs : key of the result of each slot; None: edge not taken
     """
 
     run: str
@@ -62,18 +63,18 @@ class TaskMessage:
     chooses: bool
 
     def __dask_tokenize__(self) -> tuple[str, int]:
-        """Spares Dask a look at every byte of a graph."""
+        """Return a token, so that Dask does not hash every byte."""
         return self.run, self.number
 
 
 # -- on the workers -----------------------------------------------------------
 
 
-class Turns:
-    """Lets the orders of a device run one after the other, as they were sent.
+class OrderSequencer:
+    """Runs the orders of a device in the order they were sent.
 
-    Dask runs what is ready: a task whose inputs are on their way is overtaken. Here it is not: whoever comes before its turn leaves the
-    thread to others, and waits.
+    Dask runs tasks as they become ready, so one whose inputs are in transfer is overtaken. Here a
+    task that comes too early leaves its thread to others and waits.
     """
 
     def __init__(self) -> None:
@@ -82,87 +83,90 @@ class Turns:
         self._dropped: dict[tuple[str, int], int] = {}
         self._over: dict[str, None] = {}
 
-    def take(self, errand: TaskMessage) -> bool:
-        """Wait for the turn; False: it was called off meanwhile."""
+    def take(self, message_of: TaskMessage) -> bool:
+        """Wait for earlier orders; return False if this one was cancelled."""
         with self._changed:
-            early = not self._may(errand)
+            early = not self._may(message_of)
         if early:
             secede()
         with self._changed:
-            self._changed.wait_for(lambda: self._may(errand))
-            return errand.run not in self._over and (errand.run, errand.number) not in self._dropped
+            self._changed.wait_for(lambda: self._may(message_of))
+            return (
+                message_of.run not in self._over
+                and (message_of.run, message_of.number) not in self._dropped
+            )
 
-    def end(self, errand: TaskMessage) -> None:
-        """The next one, please."""
-        device = (errand.run, errand.device)
+    def end(self, message_of: TaskMessage) -> None:
+        """Let the next order proceed."""
+        device = (message_of.run, message_of.device)
         with self._changed:
-            self._ended[device] = max(self._ended.get(device, -1), errand.number)
+            self._ended[device] = max(self._ended.get(device, -1), message_of.number)
             self._changed.notify_all()
 
     def drop(self, run: str, number: int, before: int) -> None:
-        """An order will not come, or shall not run: what waits for it waits for the one before."""
+        """Skip an order: the one behind it waits for the order before."""
         with self._changed:
             self._dropped[run, number] = before
             self._changed.notify_all()
 
     def close(self, run: str) -> None:
-        """A run is over: nobody waits any longer, and nothing of it runs."""
+        """End a run: release all waiting orders without running them."""
         with self._changed:
             self._over[run] = None
             self._ended = {key: last for key, last in self._ended.items() if key[0] != run}
             self._dropped = {key: before for key, before in self._dropped.items() if key[0] != run}
             self._changed.notify_all()
 
-    def _may(self, errand: TaskMessage) -> bool:
-        before = errand.before
-        while (errand.run, before) in self._dropped:
-            before = self._dropped[errand.run, before]
-        return errand.run in self._over or before <= self._ended.get(
-            (errand.run, errand.device), -1
+    def _may(self, message_of: TaskMessage) -> bool:
+        before = message_of.before
+        while (message_of.run, before) in self._dropped:
+            before = self._dropped[message_of.run, before]
+        return message_of.run in self._over or before <= self._ended.get(
+            (message_of.run, message_of.device), -1
         )
 
 
-TURNS = Turns()
-_told: dict[tuple[float, str], None] = {}
-"""Transfers that were reported already: several tasks may read what came in one."""
+SEQUENCER = OrderSequencer()
+_reported: dict[tuple[float, str], None] = {}
+"""Reported transfers: several tasks may read the same input."""
 
 
-class Faulty(Exception):
-    """A task of a plan came to nothing; so do those that depend on it."""
+class TaskError(Exception):
+    """A failed task of a whole plan; its dependents must fail too."""
 
 
-def perform(errand: TaskMessage, *values: Any) -> Any:
-    """Do what an errand says; the value stays here, a report goes to the scheduler with Dask's own message that the task is done."""
+def perform(message_of: TaskMessage, *values: Any) -> Any:
+    """Run a task; its report travels with Dask's own message about its end."""
     worker = get_worker()
-    home = worker.id == errand.home
-    if home and not TURNS.take(errand):
+    home = worker.id == message_of.home
+    if home and not SEQUENCER.take(message_of):
         return None
     try:
-        with at_device(errand.device):
-            value, report = _result(errand, values)
+        with at_device(message_of.device):
+            value, report = _result(message_of, values)
     finally:
         if home:
-            TURNS.end(errand)
-    if "fault" in report and not errand.home:
-        raise Faulty(report["text"])  # the others must not run without it
-    report["transfers"] = _transfers(worker, errand)
+            SEQUENCER.end(message_of)
+    if "fault" in report and not message_of.home:
+        raise TaskError(report["text"])  # dependents must not run
+    report["transfers"] = _transfers(worker, message_of)
     worker.state.tasks[worker.get_current_task()].metadata["weft"] = report
     return value
 
 
-def _result(errand: TaskMessage, values: Sequence[Any]) -> tuple[Any, Report]:
+def _result(message_of: TaskMessage, values: Sequence[Any]) -> tuple[Any, Report]:
     begin = time.perf_counter()
-    function = _function(errand.function)
+    function = _function(message_of.function)
     if isinstance(function, str):
         return None, _failed(begin, "function", f"its function cannot be loaded here: {function}")
     rest = iter(values)
-    inputs = [None if key is None else next(rest) for key in errand.inputs]
+    inputs = [None if key is None else next(rest) for key in message_of.inputs]
 
     def call() -> Any:
-        args, kwargs = pickle.loads(errand.arguments)
+        args, kwargs = pickle.loads(message_of.arguments)
         return function(*fill(args, inputs), **fill(kwargs, inputs))
 
-    branches, value, trouble = attempt(call, chooses=errand.chooses)
+    branches, value, trouble = attempt(call, chooses=message_of.chooses)
     if trouble is not None:
         return None, _failed(begin, "raised", *trouble)
     try:
@@ -193,25 +197,25 @@ def _function(data: bytes) -> Any:
 
 
 def size_of(value: Any) -> int:
-    """Bytes of a value on its way; raises when it cannot be sent."""
+    """Return the pickled size; raises if a value cannot be pickled."""
     buffers: list[pickle.PickleBuffer] = []
     return len(dumps(value, buffer_callback=buffers.append)) + sum(
         buffer.raw().nbytes for buffer in buffers
     )
 
 
-def _transfers(worker: Any, errand: TaskMessage) -> list[tuple[str, float, float]]:
-    """(worker, bytes, seconds) of what was brought here for this errand, and not told before."""
+def _transfers(worker: Any, message_of: TaskMessage) -> list[tuple[str, float, float]]:
+    """Return (worker, bytes, seconds) of transfers for this task that are not reported yet."""
     found = []
     try:
         for entry in islice(reversed(worker.transfer_incoming_log), 50):
-            told = (entry["start"], entry["who"])
+            transfer = (entry["start"], entry["who"])
             if (
-                told not in _told
+                transfer not in _reported
                 and entry["total"] >= NOTED_FROM
-                and any(key in entry["keys"] for key in errand.inputs)
+                and any(key in entry["keys"] for key in message_of.inputs)
             ):
-                _told[told] = None
+                _reported[transfer] = None
                 found.append((entry["who"], float(entry["total"]), float(entry["duration"])))
     except RuntimeError:  # the log grew while it was read: next time
         pass
@@ -219,12 +223,12 @@ def _transfers(worker: Any, errand: TaskMessage) -> list[tuple[str, float, float
 
 
 def given(data: bytes) -> Any:
-    """A result that is not computed but known; as a task of its own it can be had again when the worker that holds it dies."""
+    """Return a known result; as a task, Dask can repeat it on another worker."""
     return pickle.loads(data)
 
 
-def greet(functions: Sequence[bytes], cores: Sequence[int]) -> int:
-    """Get ready: load functions beforehand, stay on some cores. Return the process id."""
+def handshake(functions: Sequence[bytes], cores: Sequence[int]) -> int:
+    """Preload functions and pin cores; return the process id."""
     for data in functions:
         _function(data)
     if cores and hasattr(os, "sched_setaffinity"):
@@ -233,17 +237,17 @@ def greet(functions: Sequence[bytes], cores: Sequence[int]) -> int:
 
 
 async def drop(run: str, number: int, before: int) -> None:
-    """Call an order off that waits. A coroutine, as are the next: only those run without being waited for."""
-    TURNS.drop(run, number, before)
+    """Cancel a waiting order (a coroutine: only those run without waiting)."""
+    SEQUENCER.drop(run, number, before)
 
 
 async def close(run: str) -> None:
-    """Call everything off."""
-    TURNS.close(run)
+    """Cancel all orders of a run."""
+    SEQUENCER.close(run)
 
 
 async def die() -> None:
-    """End this process, whatever its threads do; its nanny starts another."""
+    """Kill this process; its nanny starts another."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -251,9 +255,9 @@ async def die() -> None:
 
 
 class Reporter(SchedulerPlugin):  # type: ignore[misc]  # Dask is not typed everywhere
-    """Tells the client that subscribed to the topic of a run what happens to its tasks, and to workers.
+    """Reports ends of tasks and changes of workers to the client of a run.
 
-    Meanwhile stealing is off, and messages to workers, which the scheduler gathers for 5 ms, are gathered for 1 ms.
+    During a run stealing is off, and messages to workers are batched for 1 ms instead of 5 ms.
     """
 
     def __init__(self, run: str) -> None:
@@ -261,10 +265,10 @@ class Reporter(SchedulerPlugin):  # type: ignore[misc]  # Dask is not typed ever
         self.name = run
         self.stole = False
         self.paces: dict[str, float] = {}
-        """Worker -> seconds between messages to it, as they were."""
+        """Worker -> original batching interval."""
 
     async def start(self, scheduler: Any) -> None:
-        """Stop the stealing: it would undo what was decided."""
+        """Stop stealing, which would undo decisions."""
         self.scheduler = scheduler
         self.stole = "stealing" in scheduler.periodic_callbacks
         if self.stole:
@@ -273,30 +277,30 @@ class Reporter(SchedulerPlugin):  # type: ignore[misc]  # Dask is not typed ever
             self._hurry(worker)
 
     def transition(self, key: Any, start: str, finish: str, *_: Any, **facts: Any) -> None:  # noqa: ARG002
-        """A task is done, or Dask could not do it."""
+        """Report a task that is done or failed."""
         if finish not in ("memory", "erred") or not isinstance(key, str) or self.run not in key:
             return
         message = {"word": "done", "key": key, "worker": facts.get("worker", "")}
         if finish == "memory":
-            # Should it be lost, it may be computed anywhere. A loose pin would not do: when all workers were gone at once, Dask does not
-            # try a task with a pin of any kind on new ones.
+            # A lost result may be computed anywhere. A loose pin would not do: when all workers
+            # were lost at once, Dask does not try pinned tasks on new ones.
             self.scheduler.set_restrictions({key: None})
             message["report"] = (facts.get("metadata") or {}).get("weft")
         else:
             message |= {
                 "word": "erred",
-                "text": str(facts.get("exception_text") or "its workers died again and again"),
+                "text": str(facts.get("exception_text") or "its workers died repeatedly"),
             }
             message["traceback"] = str(facts.get("traceback_text") or "")
         self.scheduler.log_event(self.run, message)
 
     def add_worker(self, scheduler: Any, worker: str) -> None:
-        """A worker is there."""
+        """Report a new worker."""
         self._hurry(worker)
         self.scheduler.log_event(self.run, {"word": "added", **_facts(scheduler.workers[worker])})
 
     def remove_worker(self, scheduler: Any, worker: str, **_: Any) -> None:
-        """A worker is gone."""
+        """Report a lost worker."""
         self.paces.pop(worker, None)
         scheduler.log_event(self.run, {"word": "lost", "worker": worker})
 
@@ -307,8 +311,8 @@ class Reporter(SchedulerPlugin):  # type: ignore[misc]  # Dask is not typed ever
             comm.interval = min(comm.interval, QUICK)
 
 
-def census(dask_scheduler: Any) -> list[Facts]:
-    """The workers, by name. Asked of the scheduler itself: a client's view is late, and not complete in all versions."""
+def list_workers(dask_scheduler: Any) -> list[Facts]:
+    """Return the workers by name, from the scheduler: a client's view is late."""
     return sorted(
         (_facts(worker) for worker in dask_scheduler.workers.values()),
         key=lambda facts: (len(facts["name"]), facts["name"]),
@@ -327,7 +331,7 @@ def _facts(worker: Any) -> Facts:
 
 
 async def leave(dask_scheduler: Any, run: str) -> None:
-    """Remove the reporter of a run and what it said; the last one lets the stealing go on."""
+    """Remove the reporter of a run; the last one restores stealing and batching."""
     reporter = dask_scheduler.plugins.get(run)
     if reporter is None:
         return
@@ -338,7 +342,7 @@ async def leave(dask_scheduler: Any, run: str) -> None:
         other.paces = {
             **other.paces,
             **reporter.paces,
-        }  # of those who came later, the first knows best
+        }  # the first reporter has the original intervals
     if reporter.stole and not others:
         await dask_scheduler.extensions["stealing"].start()
     for worker, pace in reporter.paces.items() if not others else ():
@@ -350,24 +354,24 @@ async def leave(dask_scheduler: Any, run: str) -> None:
 
 
 class DeviceTable:
-    """An annotation of many tasks: key -> value."""
+    """A task annotation: key -> value."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self.values = values
 
     def __call__(self, key: str) -> Any:
-        """The value of a task."""
+        """Return the value of a task."""
         return self.values[key]
 
 
 # -- the process of a worker that weft started --------------------------------
 
 SILENT = 60
-"""Above every level of the log."""
+"""Log level above all others."""
 
 
 def serve(name: str, scheduler: str, scratch: str, memory: int) -> None:
-    """Be a worker until the scheduler, or the process that started this one, is gone."""
+    """Run a worker until the scheduler or the parent process ends."""
     signal.signal(
         signal.SIGINT, signal.SIG_IGN
     )  # Ctrl-C is the driver's business: it ends its workers
@@ -385,7 +389,7 @@ def serve(name: str, scheduler: str, scratch: str, memory: int) -> None:
             await worker.finished()
 
     asyncio.run(live())
-    os._exit(0)  # whatever threads a task left behind
+    os._exit(0)  # regardless of threads of tasks
 
 
 def _end_with_parent() -> None:

@@ -1,4 +1,4 @@
-"""The results of a run on Dask: futures of what workers hold, brought here only when asked for."""
+"""The results of a run on Dask: futures, fetched on demand."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from weft.runtime.backends.payload import load, unpack
 
 
 class Results:
-    """Instance -> what it returned, wherever that is; if it was lost, Dask computes it again."""
+    """Instance -> future of its result; Dask recomputes lost results."""
 
-    def __init__(self, roster: WorkerRegistry) -> None:
-        self._roster = roster
+    def __init__(self, registry: WorkerRegistry) -> None:
+        self._registry = registry
         self._futures: dict[int, Any] = {}
         self._here: dict[int, Any] = {}
-        """What was fetched last."""
+        """Results fetched last."""
 
     def __len__(self) -> int:
         return len(self._futures)
@@ -39,7 +39,7 @@ class Results:
         self._futures[instance] = future
 
     def fetch(self, instance: int, *, alone: bool) -> Any:
-        """Bring a result here; unless `alone`, all others come along."""
+        """Return a result; unless `alone`, fetch all others too."""
         if instance not in self._here:
             asked = [instance] if alone else list(self._futures)
             self._here = dict(
@@ -48,19 +48,19 @@ class Results:
         return self._here[instance]
 
     def forget(self, instance: int) -> None:
-        """Release it; Dask keeps how to compute it as long as something it made is needed."""
+        """Release a result; Dask keeps its recipe while another result needs it."""
         self._here.pop(instance, None)
         if instance in self._futures:
             self._futures.pop(instance).release()
 
     def restore(self, instance: int, path: Path, key: str) -> None:
-        """Read a result from disk, here; one that is on a worker stays there."""
+        """Load a result from a file, unless a worker has it."""
         if instance in self._futures:
             return
         with tempfile.TemporaryDirectory() as folder:
             data = dumps(unpack(load(path, Path(folder, "buffers"))))
         with quietly(len(data)):
-            self._futures[instance] = self._roster.client.submit(
+            self._futures[instance] = self._registry.client.submit(
                 remote.given, data, key=key, pure=False
             )
 
@@ -70,8 +70,8 @@ class Results:
             self.forget(instance)
 
     def _gathered(self, futures: list[Any]) -> list[Any]:
-        """Bring results here. Waits in pieces: what was lost is computed again, if there is a worker for it."""
-        client = self._roster.client
+        """Fetch results in steps: Dask recomputes lost ones while there is a worker."""
+        client = self._registry.client
         gathered = client.gather(futures, asynchronous=True)
         done: threading.Event = threading.Event()
         found: list[Any] = []
@@ -79,19 +79,20 @@ class Results:
         async def bring() -> None:
             try:
                 found.append(await gathered)
-            except Exception as error:  # noqa: BLE001  # raised below, where it is of use
+            except Exception as error:  # noqa: BLE001  # raised below, in the waiting thread
                 found.append(error)
             done.set()
 
         client.loop.add_callback(bring)
         begin = time.perf_counter()
         while not done.wait(TICK):
-            self._roster.check()
+            self._registry.check()
             if client.nthreads():
                 begin = time.perf_counter()
-            elif time.perf_counter() - begin > self._roster.patience:
+            elif time.perf_counter() - begin > self._registry.grace_seconds:
                 raise WeftError(
-                    "results were lost with their Dask workers, and no worker is left to compute them again"
+                    "results were lost with their Dask workers, and no worker is left to compute "
+                    "them again"
                 )
         if isinstance(found[0], Exception):
             raise WeftError(

@@ -1,6 +1,6 @@
-"""The workers of a Dask cluster: who is there, under which name, and how they are reached, greeted and ended.
+"""The registry of Dask workers and their devices, one device per thread.
 
-Devices go by the names of workers, since a worker that is started again has another address.
+Devices are identified by worker names, since a restarted worker has another address.
 """
 
 from __future__ import annotations
@@ -9,24 +9,92 @@ import contextlib
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 from distributed import Client
 
 from weft.errors import InvalidInput, WeftError
 from weft.model import Cluster
+from weft.runtime.backends.calls import START_LIMIT
 from weft.runtime.backends.dask import plugin as remote
-from weft.runtime.backends.dask.cluster import DeviceThread, WorkerSite, kinds_of, lines_of, site_of
 from weft.runtime.backends.dask.local_cluster import LocalDaskCluster
 from weft.runtime.backends.local.device import LocalDevice, local_devices
-from weft.runtime.backends.local.process import START_LIMIT, TAUGHT, cause_of
+from weft.runtime.backends.local.process import cause_of
+from weft.runtime.backends.protocol import Failed, Finished, Order
 
 Inbox = queue.SimpleQueue[dict[str, Any]]
-"""Messages of the scheduler, and of the threads that greet workers."""
+"""Messages of the scheduler and of handshakes."""
 
 TICK = 1.0
-"""Seconds after which a look is taken whether the scheduler is still there."""
+"""Seconds between two checks of the scheduler."""
+
+
+@dataclass(eq=False)
+class WorkerSite:
+    """A worker, independent of its current process and address."""
+
+    name: str
+    host: str
+    threads: int
+    memory: float
+    cores: tuple[int, ...] = ()
+    address: str = ""
+    id: str = ""
+    pid: int = 0
+    offset: float = 0.0
+    """Its clock when the driver's clock shows zero."""
+    up: bool = False
+    dead: str = ""
+    """Id of the worker that was lost here last."""
+    devices: list[int] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class DeviceThread:
+    """A device, with its orders in execution order."""
+
+    name: str
+    site: WorkerSite
+    orders: deque[Order] = field(default_factory=deque)
+    last: int = -1
+    """Its last order; the next order waits for that one."""
+    early: dict[int, Finished | Failed] = field(default_factory=dict)
+    """Ends reported before those of earlier orders."""
+
+
+def site_of(facts: remote.Facts, spec: LocalDevice | None = None) -> WorkerSite:
+    """Return the site of a worker that the scheduler reports; `spec` started it."""
+    memory = float(facts["memory"] or inf)
+    cores = spec.cores if spec is not None else ()
+    return WorkerSite(
+        facts["name"],
+        facts["host"],
+        facts["threads"],
+        memory,
+        cores,
+        facts["worker"],
+        facts["id"],
+        up=True,
+    )
+
+
+def lines_of(site: WorkerSite, first: int) -> list[DeviceThread]:
+    """Return a device per thread of a worker, numbered from `first`."""
+    names = [site.name] if site.threads == 1 else [f"{site.name}.{k}" for k in range(site.threads)]
+    site.devices = list(range(first, first + len(names)))
+    return [DeviceThread(name, site) for name in names]
+
+
+def kinds_of(sites: Sequence[WorkerSite], given: Mapping[str, str]) -> dict[str, str]:
+    """Return the kind of each worker: as given, or the same for all of one host."""
+    hosts = dict.fromkeys(site.host for site in sites)
+    return {
+        site.name: given.get(site.name, "cpu" if len(hosts) == 1 else site.host) for site in sites
+    }
 
 
 class WorkerRegistry:
@@ -34,9 +102,9 @@ class WorkerRegistry:
 
     Parameters
     ----------
-    where : a `distributed.Client`, the address of a scheduler, or what workers of our own to start
+    where : a `distributed.Client`, the address of a scheduler, or the own workers to start
     kinds : name of a worker -> kind
-    patience : seconds to wait for a worker that is gone, when nothing else is left to do
+    grace_seconds : seconds to wait for a lost worker when nothing else is left to do
     """
 
     def __init__(
@@ -44,43 +112,48 @@ class WorkerRegistry:
         where: Client | str | int | Sequence[LocalDevice] | None,
         *,
         kinds: Mapping[str, str] | None,
-        patience: float,
+        grace_seconds: float,
     ) -> None:
         self.own_client = not isinstance(where, Client)
-        self.crew: LocalDaskCluster | None = None
-        """Workers of our own."""
-        self._patience = patience
+        self.local: LocalDaskCluster | None = None
+        """The cluster that weft started; None: an existing one."""
+        self._grace_seconds = grace_seconds
         self._specs: dict[str, LocalDevice] = {}
         self.client = self._connect(where)
         if self.client.asynchronous:
             raise InvalidInput(
-                "the Dask client is asynchronous; weft.run needs one that is not: Client(...) outside of a coroutine"
+                "the Dask client is asynchronous; weft.run needs one that is not: Client(...) "
+                "outside of a coroutine"
             )
         self.sites = [site_of(facts, self._specs.get(facts["name"])) for facts in self._roll_call()]
         if not self.sites:
             raise InvalidInput(
-                f"the Dask cluster at {self.client.scheduler.address} has no workers; start some first"
+                f"the Dask cluster at {self.client.scheduler.address} has no workers; start some "
+                "first"
             )
         self.lines: list[DeviceThread] = []
         for site in self.sites:
             self.lines.extend(lines_of(site, len(self.lines)))
-        self._said = {**{name: spec.kind for name, spec in self._specs.items()}, **(kinds or {})}
-        self._kinds = kinds_of(self.sites, self._said)
+        self._given_kinds = {
+            **{name: spec.kind for name, spec in self._specs.items()},
+            **(kinds or {}),
+        }
+        self._kinds = kinds_of(self.sites, self._given_kinds)
         self.cluster = self._cluster()
-        self.attend(queue.SimpleQueue(), list)
+        self.begin_run(queue.SimpleQueue(), list)
 
-    def attend(self, inbox: Inbox, lessons: Callable[[], list[bytes]]) -> None:
-        """A run begins: where greetings are answered to, and the functions workers are to know."""
+    def begin_run(self, inbox: Inbox, functions: Callable[[], list[bytes]]) -> None:
+        """Prepare a run: the inbox for answers, and the functions that workers preload."""
         self.inbox = inbox
-        self._lessons = lessons
-        self._bereft = time.perf_counter()
+        self._functions = functions
+        self._lost_at = time.perf_counter()
         for line in self.lines:
             line.orders.clear()
             line.early.clear()
             line.last = -1
 
-    def muster(self) -> list[WorkerSite]:
-        """Learn which workers are there, and greet them; those of our own are waited for. Returns the ones that are new."""
+    def wait_for_workers(self) -> list[WorkerSite]:
+        """Match and greet the workers; wait for own ones. Return the new sites."""
         deadline = time.perf_counter() + START_LIMIT
         dead = [site.dead for site in self.sites]
         for site in self.sites:
@@ -88,36 +161,36 @@ class WorkerRegistry:
         while True:
             here = [
                 facts
-                for facts in self.client.run_on_scheduler(remote.census)
+                for facts in self.client.run_on_scheduler(remote.list_workers)
                 if facts["id"] not in dead
             ]
             names = [site.name for site in self.sites]
             here.sort(
                 key=lambda facts: facts["name"] not in names
-            )  # those with a place of their own first
+            )  # workers with a known name first
             new = [
                 facts
                 for facts in here
                 if self.settle(facts, [other["id"] for other in here]) is None
             ]
             missing = [site for site in self.sites if site.id in dead]
-            if not missing or self.crew is None:
+            if not missing or self.local is None:
                 break
-            self.crew.check()
+            self.local.check()
             if time.perf_counter() > deadline:
                 raise WeftError(
                     f"the Dask worker '{missing[0].name}' did not start within {START_LIMIT:g} s"
                 )
             time.sleep(0.05)
-        greetings = [self.greet(site) for site in self.sites if site not in missing]
+        greetings = [self.handshake(site) for site in self.sites if site not in missing]
         for thread in greetings:
             thread.join(START_LIMIT)
         return [self.join(facts) for facts in new]
 
     def settle(self, facts: remote.Facts, here: Container[str] = ()) -> WorkerSite | None:
-        """The site of a worker: its own by name; one with a new name takes the place of one that is gone; None: there is none.
+        """Return the site of a worker by name, else that of a lost worker; None: there is none.
 
-        `here` are the ids of workers that are there, greeted or not.
+        `here` holds the ids of all present workers.
         """
         gone = [
             site
@@ -136,75 +209,75 @@ class WorkerRegistry:
         return site
 
     def join(self, facts: remote.Facts) -> WorkerSite:
-        """A worker that was not there before: its threads are devices from now on, behind the others."""
+        """Register a new worker; its threads are devices behind the others."""
         site = site_of(facts)
-        site.up = False  # until it was greeted
-        while any(site.name == other.name for other in self.sites):  # another has taken its place
+        site.up = False  # until the handshake
+        while any(site.name == other.name for other in self.sites):  # another took its place
             site.name += "+"
         alike = [self._kinds[other.name] for other in self.sites if other.host == site.host]
-        self._kinds[site.name] = self._said.get(site.name, alike[0] if alike else site.host)
+        self._kinds[site.name] = self._given_kinds.get(site.name, alike[0] if alike else site.host)
         self.sites.append(site)
         self.lines.extend(lines_of(site, len(self.lines)))
         self.cluster = self._cluster()
         return site
 
     def known(self, facts: remote.Facts) -> bool:
-        """Whether a worker has its site."""
+        """Return whether a worker has a site."""
         return any(site.id == facts["id"] for site in self.sites)
 
-    def greet(self, site: WorkerSite) -> threading.Thread:
-        """Greet a worker, beside the driver, since one that was just started is slow; the answer goes to the inbox."""
-        thread = threading.Thread(target=self._greet, args=(site, site.id), daemon=True)
+    def handshake(self, site: WorkerSite) -> threading.Thread:
+        """Start a handshake in a thread, as new workers are slow; the inbox gets the answer."""
+        thread = threading.Thread(target=self._handshake, args=(site, site.id), daemon=True)
         thread.start()
         return thread
 
     def kill(self, site: WorkerSite) -> None:
-        """End a worker, whatever it does."""
-        if self.crew is None:
+        """Kill a worker."""
+        if self.local is None:
             self.ask(remote.die, site=site)
         else:
-            self.crew.kill(site.name)
+            self.local.kill(site.name)
 
     def lose(self, site: WorkerSite) -> tuple[str, str]:
-        """A worker is gone; why, and whose fault that is."""
+        """Mark a worker as lost; return the cause and the fault."""
         site.up, site.dead = False, site.id
-        self._bereft = time.perf_counter()
-        if self.crew is not None:
-            return cause_of(self.crew.exit_code(site.name, site.pid))
+        self._lost_at = time.perf_counter()
+        if self.local is not None:
+            return cause_of(self.local.exit_code(site.name, site.pid))
         return f"Dask lost its worker '{site.name}'", "killed"
 
     def ask(self, function: Any, *args: Any, site: WorkerSite | None = None) -> None:
-        """Have something done on workers, without waiting for it."""
+        """Call a function on workers without waiting."""
         addresses = [s.address for s in self.sites if s.up] if site is None else [site.address]
         with contextlib.suppress(OSError, ValueError, TimeoutError):
             self.client.run(function, *args, workers=addresses, wait=False, on_error="ignore")
 
     def check(self) -> None:
-        """A look around when nothing is heard."""
-        if self.crew is not None:
-            self.crew.check()
+        """Raise an error if the scheduler or the own workers cannot continue."""
+        if self.local is not None:
+            self.local.check()
         if self.client.status not in ("running", "connecting"):
             raise WeftError("the Dask scheduler is gone, and with it the results of this run")
 
     @property
-    def patience(self) -> float:
-        """Seconds to wait for a worker that is gone."""
-        return self._patience if self.crew is None else START_LIMIT
+    def grace_seconds(self) -> float:
+        """Return the seconds to wait for a lost worker."""
+        return self._grace_seconds if self.local is None else START_LIMIT
 
-    def hope(self) -> bool:
-        """Whether a worker that is gone may come back."""
+    def may_recover(self) -> bool:
+        """Return whether a lost worker may return."""
         return (
             not all(site.up for site in self.sites)
-            and time.perf_counter() - self._bereft < self.patience
+            and time.perf_counter() - self._lost_at < self.grace_seconds
         )
 
     def close(self) -> None:
-        """End the workers if they are ours."""
+        """End own workers."""
         if self.own_client:
             self.client.close()
-        if self.crew is not None:
-            self.crew.close()
-            self.crew = None
+        if self.local is not None:
+            self.local.close()
+            self.local = None
 
     # -- inside -------------------------------------------------------------
 
@@ -217,27 +290,28 @@ class WorkerRegistry:
             except (OSError, ValueError) as error:
                 raise InvalidInput(f"no Dask scheduler answers at '{where}': {error}") from None
         self._specs = {spec.name: spec for spec in local_devices(where)}
-        self.crew = LocalDaskCluster(list(self._specs.values()))
-        return Client(self.crew.address, set_as_default=False)
+        self.local = LocalDaskCluster(list(self._specs.values()))
+        return Client(self.local.address, set_as_default=False)
 
     def _roll_call(self) -> list[remote.Facts]:
-        """The workers there are; those of our own as soon as all are there, in the order they were named in."""
+        """Return the present workers; own ones when all are there, in their order."""
         deadline = time.perf_counter() + START_LIMIT
         while True:
-            found: list[remote.Facts] = self.client.run_on_scheduler(remote.census)
-            if self.crew is None or len(found) == len(self._specs):
+            found: list[remote.Facts] = self.client.run_on_scheduler(remote.list_workers)
+            if self.local is None or len(found) == len(self._specs):
                 order = list(self._specs)
                 return (
                     found
-                    if self.crew is None
+                    if self.local is None
                     else sorted(found, key=lambda facts: order.index(facts["name"]))
                 )
             if time.perf_counter() > deadline:
                 self.close()
                 raise WeftError(
-                    f"only {len(found)} of {len(self._specs)} Dask workers started within {START_LIMIT:g} s"
+                    f"only {len(found)} of {len(self._specs)} Dask workers started within "
+                    f"{START_LIMIT:g} s"
                 )
-            self.crew.check()
+            self.local.check()
             time.sleep(0.05)
 
     def _cluster(self) -> Cluster:
@@ -252,14 +326,12 @@ class WorkerRegistry:
             memory=[line.site.memory for line in self.lines],  # type: ignore[arg-type]
         )
 
-    def _greet(self, site: WorkerSite, name: str) -> None:
-        """Have a worker get ready, and compare clocks."""
-        lessons = self._lessons()
+    def _handshake(self, site: WorkerSite, name: str) -> None:
+        """Let a worker preload functions, and compare clocks."""
+        functions = self._functions()
         inbox, address, run = self.inbox, [site.address], self.client.run
         try:
-            (pid,) = run(
-                remote.greet, lessons if len(lessons) <= TAUGHT else [], site.cores, workers=address
-            ).values()
+            (pid,) = run(remote.handshake, functions, site.cores, workers=address).values()
             rounds = []
             for _ in range(3):
                 sent = time.perf_counter()
@@ -267,8 +339,8 @@ class WorkerRegistry:
                 came = time.perf_counter()
                 rounds.append((came - sent, shown - (sent + came) / 2))
         except (OSError, ValueError, KeyError, TimeoutError):
-            return  # gone again; the scheduler says so
+            return  # lost again; the scheduler reports it
         spread, offset = min(rounds)
-        # Processes of one machine share a clock; a difference within what the round trip explains is none.
+        # Processes of one machine share a clock; smaller differences are round-trip noise.
         clock = 0.0 if abs(offset) <= spread else offset
         inbox.put({"word": "ready", "site": site, "id": name, "pid": pid, "offset": clock})

@@ -1,4 +1,4 @@
-"""The local backend: one process for each device and a pipe to it; large arrays through memory both can see; the dead are replaced."""
+"""The local backend: one process and pipe per device; dead processes are replaced."""
 
 # ruff: noqa: S301  # pickles of this run's own processes, and of the user's own results
 from __future__ import annotations
@@ -7,25 +7,20 @@ import os
 import pickle
 import select
 import shutil
+import sys
 import time
 from collections.abc import Sequence
 from math import ceil, inf
 from pathlib import Path
 from typing import Any, Self
 
-from weft.errors import InvalidInput, WeftError
+from weft.errors import WeftError
 from weft.model import Cluster, Workload
-from weft.runtime.backends.calls import Calls, with_slots
+from weft.runtime.backends.calls import MAX_STARTS, Calls, pickled_function
 from weft.runtime.backends.local import worker
 from weft.runtime.backends.local.device import LocalDevice, local_cluster, local_devices
-from weft.runtime.backends.local.process import (
-    ONE_THREAD,
-    START_LIMIT,
-    TAUGHT,
-    WorkerProcess,
-    cause_of,
-)
-from weft.runtime.backends.payload import Payload, drop, load, make_folder, save, unpack
+from weft.runtime.backends.local.process import WorkerProcess
+from weft.runtime.backends.payload import Payload, drop, load, make_folder, pack, save, unpack
 from weft.runtime.backends.protocol import (
     Call,
     DeviceAdded,
@@ -38,29 +33,15 @@ from weft.runtime.backends.protocol import (
     Transfer,
 )
 
-__all__ = [
-    "ONE_THREAD",
-    "START_LIMIT",
-    "TAUGHT",
-    "LocalBackend",
-    "LocalDevice",
-    "cause_of",
-    "local_devices",
-    "with_slots",
-]
-
-MOST_STARTS = 3
-"""Times the process of a device may die at its start before the run is given up."""
-
 
 class LocalBackend:
-    """Devices that are processes on this machine. Use it in a ``with`` block to keep the processes for several runs.
+    """Devices that are processes of this machine; a ``with`` block keeps them for several runs.
 
     Parameters
     ----------
-    devices : a number, or one `LocalDevice` each; by default one a processor core, and one a GPU
+    devices : a number, or one `LocalDevice` each; by default one per processor core and per GPU
 
-    Tasks run at least once: when a process dies, what ran there runs again elsewhere.
+    Tasks run at least once: a task whose process dies runs again elsewhere.
     """
 
     name = "local"
@@ -72,15 +53,15 @@ class LocalBackend:
         self._folder: Path | None = None
         self._workers: list[WorkerProcess | None] = [None] * len(self.specs)
         self._starts = [0] * len(self.specs)
-        """How often in a row the process of a device died before it could work."""
+        """Device -> starts in a row at which its process died."""
         self._poll = select.poll()
         self._at: dict[int, WorkerProcess] = {}
-        """Whose file a number is: the mailbox and the sentinel of each worker."""
+        """File descriptor (pipe or sentinel) -> its worker."""
         self._owner = os.getpid()
         self._results: dict[int, Payload] = {}
-        self._news: list[Event] = []
+        self._events: list[Event] = []
         self._unsent: dict[WorkerProcess, None] = {}
-        """Workers with something in their mailbox that has not gone yet."""
+        """Workers with unsent messages."""
         self._orders: dict[int, tuple[Order, WorkerProcess]] = {}
         self._runs = 0
         self._origin = time.perf_counter()
@@ -92,7 +73,7 @@ class LocalBackend:
         self.close()
 
     def devices(self) -> Cluster:
-        """The processes as a cluster; moving data between them is taken to cost nothing until it was measured."""
+        """Return the cluster of processes."""
         return self._cluster
 
     # -- a run --------------------------------------------------------------
@@ -100,52 +81,50 @@ class LocalBackend:
     def begin(
         self, workload: Workload, calls: Sequence[Call] | None, *, since: float = 0.0
     ) -> None:
-        """Start the processes, or take those of the run before; the clock starts when all are up."""
-        if calls is None or len(calls) != workload.instances:
-            given = 0 if calls is None else len(calls)
-            raise InvalidInput(
-                f"'{workload.name}' has {workload.instances} tasks, but functions are given for {given}"
-            )
+        """Start the processes, or reuse those of the run before; then start the clock."""
         if self._folder is None:
             self._folder = make_folder()
         self._runs += 1
         self._prefix = f"{self._folder}/{self._runs}-"
-        self._calls = Calls(calls, self._prefix)
+        self._arguments: dict[int, Payload] = {}
+        self._calls: Calls[Payload] = Calls(
+            workload, calls, pickle_function=pickled_function, pack=self._pack
+        )
         self._runs_on: dict[int, int] = {}
-        self._called_off: set[int] = set()
-        self._news = []
+        self._cancelled: set[int] = set()
+        self._events = []
         for device, known in enumerate(self._workers):
             if known is None:
                 self._spawn(device)
-            self._worker(device).teach(self._calls.functions)
+            self._worker(device).preload(self._calls.preload())
         for device in range(len(self.specs)):
             self._prepare(device)
         self._origin = time.perf_counter() - since
 
-    def extend(self, workload: Workload, calls: Sequence[Call] | None) -> None:  # noqa: ARG002
-        """Know the functions of more instances; a worker is told one when it first needs it."""
-        self._calls.extend(calls or ())
+    def extend(self, workload: Workload, calls: Sequence[Call] | None) -> None:
+        """Add the calls of new instances; a worker receives a function with its first call."""
+        self._calls.extend(workload, calls)
 
     def clock(self) -> float:
-        """Seconds since `begin`; the processes measure with the same clock."""
+        """Return the seconds since `begin`; all processes share this clock."""
         return time.perf_counter() - self._origin
 
-    def submit(self, order: Order, device: int, priority: float) -> None:  # noqa: ARG002  # orders come in the order they shall run
-        """Put it in the mailbox; it goes with the next `wait`."""
+    def submit(self, order: Order, device: int, priority: float) -> None:  # noqa: ARG002  # orders come in execution order
+        """Queue an order; it is sent by the next `wait`."""
         w = self._worker(device)
         instance = order.members[0]
         number = self._calls.function[instance]
         inputs = tuple([None if i is None else self._results[i] for i in order.inputs[0]])
-        if number not in w.knows:
-            w.tell(number, self._calls.functions[number])
-        parcel = self._calls.arguments(instance)
+        if number not in w.loaded_functions:
+            w.send_function(number, self._calls.functions[number])
+        payload = self._calls.arguments(instance)
         w.box.put(
             pickle.dumps(
                 (
                     "run",
                     order.number,
                     number,
-                    parcel,
+                    payload,
                     inputs,
                     order.chooses[0],
                     f"{self._prefix}{order.number}",
@@ -156,10 +135,10 @@ class LocalBackend:
         w.orders.append(order)
         self._orders[order.number] = (order, w)
         if len(w.orders) == 1:
-            self._news.append(Started(order.number, device, self.clock()))
+            self._events.append(Started(order.number, device, self.clock()))
 
     def cancel(self, number: int) -> None:
-        """Take an order back that waits in the pipe; if it runs, end its process: the device is lost for a moment."""
+        """Cancel an order that waits; if it runs, kill its process, which is replaced."""
         if number not in self._orders:
             return
         order, w = self._orders[number]
@@ -168,37 +147,37 @@ class LocalBackend:
             return
         w.orders.remove(order)
         del self._orders[number]
-        self._called_off.add(number)
+        self._cancelled.add(number)
         w.box.put(worker.DROP + str(number).encode())
         self._unsent[w] = None
 
     def wait(self, until: float) -> list[Event]:
-        """Send what is to be sent, and listen to all workers."""
+        """Send queued messages and return the next events."""
         self._flush()
-        if self._news:
-            self._listen(0.0)  # with what was heard already, all there is
-        while not self._news:
+        if self._events:
+            self._receive_all(0.0)  # all events that are there already
+        while not self._events:
             timeout = inf if until == inf else max(0.0, until - self.clock())
             if (
                 timeout == inf
                 and not self._orders
                 and all(w is None or w.ready for w in self._workers)
             ):
-                break  # idle workers are listened to as well: one may die, and is replaced before it is needed
-            if not self._listen(timeout) and self.clock() >= until:
+                break  # idle workers are watched too: a dead one is replaced before it is needed
+            if not self._receive_all(timeout) and self.clock() >= until:
                 break
-        news, self._news = self._news, []
+        news, self._events = self._events, []
         return news
 
     def fetch(self, instance: int) -> Any:
-        """Unpack a result."""
+        """Return a result."""
         return unpack(self._results[instance])
 
     def forget(self, instance: int) -> None:
-        """Remove its file."""
-        parcel = self._results.pop(instance, None)
-        if parcel is not None and parcel.path is not None:
-            drop(parcel)
+        """Drop a result and its file."""
+        payload = self._results.pop(instance, None)
+        if payload is not None and payload.path is not None:
+            drop(payload)
 
     def store(self, instance: int, path: Path) -> None:
         """Write a result to disk."""
@@ -210,21 +189,19 @@ class LocalBackend:
         self._runs_on[instance] = -1
 
     def finish(self) -> None:
-        """End the processes that are still busy, and remove all files."""
+        """Kill busy processes and remove all files."""
         for w in self._workers:
-            if w is not None and (
-                w.orders or self._called_off
-            ):  # what was called off may still be under way
+            if w is not None and (w.orders or self._cancelled):  # a cancelled order may still run
                 self._dismiss(w)
         self._results.clear()
         self._orders.clear()
-        self._news = []
+        self._events = []
         if self._folder is not None:
             for path in self._folder.iterdir():
                 path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """End all processes and remove the folder."""
+        """Kill all processes and remove the folder."""
         for w in self._workers:
             if w is not None:
                 self._dismiss(w)
@@ -258,15 +235,15 @@ class LocalBackend:
         w.end()
 
     def _prepare(self, device: int) -> None:
-        """Wait until a worker is up and knows the functions; one that dies meanwhile is replaced, but not for ever."""
-        for _ in range(MOST_STARTS):
+        """Wait until a worker is up; replace one that dies, at most `MAX_STARTS` times."""
+        for _ in range(MAX_STARTS):
             w = self._worker(device)
-            if w.greet():
+            if w.handshake():
                 return
             code = w.process.exitcode
             self._dismiss(w)
             self._spawn(device)
-            self._worker(device).teach(self._calls.functions)
+            self._worker(device).preload(self._calls.preload())
         self.close()
         hint = (
             "; a script that calls weft.run needs an 'if __name__ == \"__main__\":' around it"
@@ -278,19 +255,20 @@ class LocalBackend:
             f"the process of device '{self.specs[device].name}' did not start ({sign}){hint}"
         )
 
-    def _bury(self, w: WorkerProcess) -> None:
-        """A worker is dead: say so, remove what it may have left half done, and start another."""
+    def _replace_dead(self, w: WorkerProcess) -> None:
+        """Report a dead worker, remove its unfinished files, and start another."""
         self._forget_worker(w)
-        text, fault = w.bury()
+        text, fault = w.end_cause()
         for order in w.orders:
             self._orders.pop(order.number, None)
             Path(f"{self._prefix}{order.number}").unlink(missing_ok=True)
         if w.ready:
-            self._news.append(DeviceLost(w.device, self.clock(), text, fault))
+            self._events.append(DeviceLost(w.device, self.clock(), text, fault))
         self._starts[w.device] = 0 if w.ready else self._starts[w.device] + 1
-        if self._starts[w.device] >= MOST_STARTS:
+        if self._starts[w.device] >= MAX_STARTS:
             raise WeftError(
-                f"the process of device '{self.specs[w.device].name}' dies before it can work, again and again: {text}"
+                f"the process of device '{self.specs[w.device].name}' dies before it can work, "
+                f"again and again: {text}"
             )
         self._spawn(w.device)
 
@@ -304,54 +282,62 @@ class LocalBackend:
             else:
                 self._poll.modify(w.box.fd, select.POLLIN | select.POLLOUT)
 
-    def _listen(self, seconds: float) -> bool:
-        """Hear what workers have to say, for so long at most; whether there was anything."""
+    def _receive_all(self, seconds: float) -> bool:
+        """Receive messages for at most `seconds`; return whether there were any."""
         found = self._poll.poll(None if seconds == inf else ceil(1000.0 * seconds))
         heard = [
             (self._at[file], file, what) for file, what in found
-        ]  # before any of them is replaced, its numbers taken by another
+        ]  # before a replacement reuses file descriptors
         for w, file, what in heard:
             if w.ended:
                 continue
             if what & ~select.POLLOUT:
-                self._hear(w, dead=file != w.box.fd)
+                self._receive(w, dead=file != w.box.fd)
         if self._unsent:
             self._flush()
         return bool(found)
 
-    def _hear(self, w: WorkerProcess, *, dead: bool) -> None:
+    def _receive(self, w: WorkerProcess, *, dead: bool) -> None:
         try:
             messages = w.box.take()
         except EOFError:
-            self._bury(w)
+            self._replace_dead(w)
             return
         for message in messages:
-            self._understand(w, pickle.loads(message))
+            self._handle(w, pickle.loads(message))
         if dead and not messages:
-            self._bury(w)
+            self._replace_dead(w)
 
-    def _understand(self, w: WorkerProcess, message: tuple[Any, ...]) -> None:
+    def _handle(self, w: WorkerProcess, message: tuple[Any, ...]) -> None:
         if message[0] == "hello":
-            w.owes -= 1
+            w.hellos_due -= 1
             if not w.ready:
                 w.ready = True
-                self._news.append(DeviceAdded(w.device, self.clock()))
+                self._events.append(DeviceAdded(w.device, self.clock()))
             return
         word, number, begin, end, *rest = message
         start, finish = begin - self._origin, end - self._origin
-        if number in self._called_off:
+        if number in self._cancelled:
             Path(f"{self._prefix}{number}").unlink(missing_ok=True)
             return
         order = w.orders.popleft()
         assert order.number == number
         del self._orders[number]
         if word == "done":
-            self._news.append(self._finished(order, w.device, start, finish, *rest))
+            self._events.append(self._finished(order, w.device, start, finish, *rest))
         else:
             fault, text, trace = rest
-            self._news.append(Failed(number, w.device, start, finish, fault, text, trace))
+            self._events.append(Failed(number, w.device, start, finish, fault, text, trace))
         if w.orders:
-            self._news.append(Started(w.orders[0].number, w.device, finish))
+            self._events.append(Started(w.orders[0].number, w.device, finish))
+
+    def _pack(self, value: Any, instance: int | None) -> Payload:
+        """Pack arguments; once per instance, however often it runs."""
+        if instance is None:
+            return pack(value, "never-written", shared_from=sys.maxsize)
+        if instance not in self._arguments:
+            self._arguments[instance] = pack(value, f"{self._prefix}a{instance}")
+        return self._arguments[instance]
 
     def _finished(
         self,
@@ -359,16 +345,16 @@ class LocalBackend:
         device: int,
         start: float,
         finish: float,
-        parcel: Payload,
+        payload: Payload,
         branches: tuple[Any, ...],
         loads: list[Any],
     ) -> Finished:
         instance, parents = order.members[0], order.inputs[0]
-        self._results[instance] = parcel
-        if self._calls.packed(instance) and not any(
+        self._results[instance] = payload
+        if instance in self._arguments and not any(
             instance in other.members for other, _ in self._orders.values()
         ):
-            self._calls.done(instance)
+            drop(self._arguments.pop(instance))
         self._runs_on[instance] = device
         moved = tuple(
             [
@@ -377,5 +363,5 @@ class LocalBackend:
             ]
         )
         return Finished(
-            order.number, device, start, finish, (float(parcel.size),), (branches,), moved
+            order.number, device, start, finish, (float(payload.size),), (branches,), moved
         )

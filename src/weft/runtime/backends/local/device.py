@@ -1,4 +1,4 @@
-"""The devices of the local backend: processes of this machine, and what each may use of it."""
+"""The devices of the local backend: processes of this machine and their limits."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ class LocalDevice:
 
     Attributes
     ----------
-    kind : devices of one kind share what was learned about them
-    cores : the processor cores it stays on; empty: any
-    memory : bytes its process may use; a task that wants more gets a MemoryError
-    environment : variables of its process, e.g. CUDA_VISIBLE_DEVICES; by default numerical libraries use one thread for each core it has
+    kind : devices of one kind share their measurements
+    cores : processor cores the process is pinned to; empty: any
+    memory : bytes the process may use; a task that needs more gets a MemoryError
+    speed : relative speed, used until tasks are measured
+    environment : variables of the process, e.g. CUDA_VISIBLE_DEVICES; numerical libraries use one
+        thread by default
     """
 
     name: str
@@ -32,7 +34,7 @@ class LocalDevice:
 
 
 def local_devices(devices: int | Sequence[LocalDevice] | None) -> list[LocalDevice]:
-    """So many, or these; by default one a processor core, and one a GPU."""
+    """Return the given devices; by default one per processor core and one per GPU."""
     cores = cores_here()
     if devices is None:
         return [*local_devices(len(cores)), *_gpus()]
@@ -46,7 +48,7 @@ def local_devices(devices: int | Sequence[LocalDevice] | None) -> list[LocalDevi
 
 
 def local_cluster(devices: Sequence[LocalDevice]) -> Cluster:
-    """The devices as a cluster; moving data between them is taken to cost nothing until it was measured."""
+    """Return the cluster; transfers cost nothing until they are measured."""
     return Cluster(
         name="local",
         speed=[d.speed for d in devices],  # type: ignore[arg-type]  # a list becomes a column
@@ -57,7 +59,7 @@ def local_cluster(devices: Sequence[LocalDevice]) -> Cluster:
 
 
 def _gpus() -> list[LocalDevice]:
-    """A process for each GPU of this machine, which sees that one only; its speed is what was profiled, a prior."""
+    """Return one device per GPU, which sees that GPU only; its speed comes from the profile."""
     gpus = [device for device in discover(thorough=False) if device.kind != "cpu"]
     speeds = relative_speeds() if gpus else {}
     return [

@@ -1,7 +1,7 @@
-"""Messages over a socket between the driver and the process of a device: several in one write, all that came in one read.
+"""Framed messages between the driver and a worker process.
 
-The driver's end never waits to send: what does not fit is kept, and goes when there is room. So a worker may be busy for as long as it
-likes, or be sending a large answer itself, and neither of the two ever waits for the other in a circle.
+The driver's end never blocks on sending: unsent bytes stay in a buffer. So a worker may be busy or
+sending a large answer itself, and the two never wait for each other in a circle.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import struct
 from multiprocessing.connection import Connection
 
 _HEAD = struct.Struct("<Q")
-"""Before every message: its length."""
+"""Length of a message, written before it."""
 
 CHUNK = 1 << 18
-"""Bytes taken in one read."""
+"""Bytes per read."""
 
 
 class MessagePipe:
@@ -22,12 +22,12 @@ class MessagePipe:
 
     Parameters
     ----------
-    patient : sending and taking wait until they can; otherwise they never do
+    blocking : sending and receiving wait until they can proceed
 
     Examples
     --------
     >>> import multiprocessing
-    >>> here, there = (MessagePipe(end, patient=False) for end in multiprocessing.Pipe())
+    >>> here, there = (MessagePipe(end, blocking=False) for end in multiprocessing.Pipe())
     >>> here.put(b"one"), here.put(b"two"), here.flush()
     (None, None, True)
     >>> there.take(), there.take()
@@ -39,20 +39,20 @@ class MessagePipe:
     >>> there.close()
     """
 
-    def __init__(self, connection: Connection, *, patient: bool) -> None:
+    def __init__(self, connection: Connection, *, blocking: bool) -> None:
         self._connection = connection
         self.fd = connection.fileno()
-        os.set_blocking(self.fd, patient)
+        os.set_blocking(self.fd, blocking)
         self._in = bytearray()
         self._out = bytearray()
 
     def put(self, message: bytes) -> None:
-        """To be sent by the next `flush`."""
+        """Queue a message for the next `flush`."""
         self._out += _HEAD.pack(len(message))
         self._out += message
 
     def flush(self) -> bool:
-        """Send; whether all of it went. What is put to an end that is closed is lost: `take` tells."""
+        """Send queued bytes; return whether all were sent. `take` reports a closed end."""
         try:
             while self._out:
                 del self._out[: os.write(self.fd, self._out)]

@@ -1,4 +1,4 @@
-"""The driver's side of a worker: its process, the mailbox to it, the orders it has and the functions it knows."""
+"""The driver's side of a worker: process, pipe, orders and loaded functions."""
 
 # ruff: noqa: S301  # pickles of this run's own processes
 from __future__ import annotations
@@ -14,16 +14,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from weft.runtime.backends.calls import START_LIMIT
 from weft.runtime.backends.local import worker
 from weft.runtime.backends.local.device import LocalDevice
 from weft.runtime.backends.local.pipe import MessagePipe
 from weft.runtime.backends.protocol import Order
-
-START_LIMIT = 120.0
-"""Seconds a worker may take to say hello."""
-
-TAUGHT = 100
-"""Functions a worker is sent before the clock runs."""
 
 ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
@@ -31,7 +26,7 @@ ONE_THREAD = dict.fromkeys(
 
 
 class WorkerProcess:
-    """A process that runs the orders of a device, one after the other."""
+    """A process that runs the orders of a device one after the other."""
 
     def __init__(self, device: int, spec: LocalDevice, folder: Path) -> None:
         context = multiprocessing.get_context("spawn")
@@ -47,70 +42,72 @@ class WorkerProcess:
         there.close()
         self.device = device
         self.process = process
-        self.box = MessagePipe(here, patient=False)
+        self.box = MessagePipe(here, blocking=False)
         self.ready = False
         self.ended = False
         self.orders: deque[Order] = deque()
-        self.knows: set[int] = set()
-        """Functions it was sent."""
-        self.owes = 1
-        """Hellos it has yet to say: one when it is up, one when it was taught."""
+        self.loaded_functions: set[int] = set()
+        """Numbers of the functions it received."""
+        self.hellos_due = 1
+        """Answers still expected: one after the start, one after each `preload`."""
 
-    def teach(self, functions: Sequence[bytes]) -> None:
-        """Send the functions beforehand, so that the import of their modules is not part of the run; many of them one by one, in time."""
-        self.knows.clear()
-        self._say("clear")
-        for number, data in enumerate(functions if len(functions) <= TAUGHT else ()):
-            self.tell(number, data)
-        self._say("ping")
+    def preload(self, functions: Sequence[bytes]) -> None:
+        """Send functions before the clock starts, so that imports do not count as run time."""
+        self.loaded_functions.clear()
+        self._send("clear")
+        for number, data in enumerate(functions):
+            self.send_function(number, data)
+        self._send("ping")
         self.box.flush()
-        self.owes += 1
+        self.hellos_due += 1
 
-    def tell(self, number: int, data: bytes) -> None:
-        """Send a function, once."""
-        if number not in self.knows:
-            self.knows.add(number)
-            self._say("function", number, data)
+    def send_function(self, number: int, data: bytes) -> None:
+        """Send a function once."""
+        if number not in self.loaded_functions:
+            self.loaded_functions.add(number)
+            self._send("function", number, data)
 
-    def greet(self) -> bool:
-        """Wait for the hellos it owes; whether it is up."""
+    def handshake(self) -> bool:
+        """Wait for the expected answers; return whether the process is up."""
         deadline = time.perf_counter() + START_LIMIT
         poll = select.poll()
         poll.register(self.box.fd, select.POLLIN)
         poll.register(self.process.sentinel, select.POLLIN)
         try:
-            while self.owes and (left := deadline - time.perf_counter()) > 0:
-                # A step at a time: what did not fit into the socket is still to be sent.
+            while self.hellos_due and (left := deadline - time.perf_counter()) > 0:
+                # In steps: bytes that did not fit into the socket are still to be sent.
                 poll.poll(1000.0 * min(left, 1.0 if self.box.flush() else 0.01))
-                self.owes -= sum(pickle.loads(message)[0] == "hello" for message in self.box.take())
-                if self.owes and not self.process.is_alive():
+                self.hellos_due -= sum(
+                    pickle.loads(message)[0] == "hello" for message in self.box.take()
+                )
+                if self.hellos_due and not self.process.is_alive():
                     break
         except EOFError:
             self.process.join(1.0)
-        self.ready = self.owes == 0
+        self.ready = self.hellos_due == 0
         return self.ready
 
     def end(self) -> None:
-        """Kill it, whatever it does."""
+        """Kill the process."""
         self.ended = True
         self.process.kill()
         self.process.join(10.0)
         self.process.close()
         self.box.close()
 
-    def bury(self) -> tuple[str, Literal["exited", "killed"]]:
-        """It is dead: why, in words, and whose fault it is."""
+    def end_cause(self) -> tuple[str, Literal["exited", "killed"]]:
+        """Clean up a dead process; return the cause and the fault."""
         self.process.join(5.0)
         code = self.process.exitcode
         self.end()
         return cause_of(code)
 
-    def _say(self, *words: Any) -> None:
+    def _send(self, *words: Any) -> None:
         self.box.put(pickle.dumps(words))
 
 
 def cause_of(code: int | None) -> tuple[str, Literal["exited", "killed"]]:
-    """What an exit code says about the end of a process, and whose fault that is."""
+    """Return the cause and the fault that an exit code indicates."""
     if code is not None and code >= 0:
         return f"it ended its process with exit code {code}", "exited"
     if code is None:

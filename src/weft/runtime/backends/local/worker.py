@@ -1,4 +1,4 @@
-"""The process of a device: takes calls from a pipe, runs them one after the other, sends back what came of it."""
+"""The worker process of a device: runs calls from a pipe one after the other."""
 
 # ruff: noqa: S301  # pickles of this run's own processes, and of the user's own results
 from __future__ import annotations
@@ -26,31 +26,32 @@ from weft.runtime.backends.local.pipe import MessagePipe
 from weft.runtime.backends.payload import Payload, pack, unpack
 
 Functions = dict[int, Callable[..., Any] | str]
-"""Number -> function, or why it could not be loaded."""
+"""Number -> function, or the reason why it could not be loaded."""
 
 _HERE = {"device": ""}
 _THREAD: ContextVar[str] = ContextVar("device", default="")
-"""The device of this thread, in processes that have several."""
+"""Device of this thread, in processes with several."""
 
-_OWN = str(Path(__file__).parent)
+_OWN = str(Path(__file__).parents[2])
+"""Folder of weft.runtime, whose frames are left out of tracebacks."""
 
 DROP = b"drop "
-"""Begins a message that takes an order back: it overtakes what waits before it."""
+"""Prefix of a message that cancels an order; it overtakes waiting orders."""
 
 
-def be_device(name: str) -> None:
-    """Say that this process runs the tasks of a device."""
+def set_device(name: str) -> None:
+    """Declare that this process runs the tasks of a device."""
     _HERE["device"] = name
 
 
 def current_device() -> str:
-    """The name of the device a task runs on; empty outside of a run."""
+    """Return the name of the device a task runs on; empty outside of a run."""
     return _THREAD.get() or _HERE["device"]
 
 
 @contextlib.contextmanager
 def at_device(name: str) -> Iterator[None]:
-    """Let this thread be a device, in processes that weft did not start.
+    """Declare that this thread is a device, in processes that weft did not start.
 
     Examples
     --------
@@ -68,7 +69,10 @@ def at_device(name: str) -> Iterator[None]:
 
 
 class Chosen(NamedTuple):
-    """What the function of a choice returns when it has a value besides: the branch (or one for each of its choices), and the value."""
+    """Branch and value that the function of a choice returns.
+
+    `branch` is a label or a number, or a tuple with one per choice of the task.
+    """
 
     branch: str | int | tuple[str | int, ...]
     value: Any = None
@@ -76,7 +80,7 @@ class Chosen(NamedTuple):
 
 @dataclass(frozen=True)
 class Setting:
-    """What a worker is told once: its device, the core it stays on, how much memory it may use, where parcels go."""
+    """Settings of a worker: device, folder for payloads, cores, memory limit, import path."""
 
     device: str
     folder: str
@@ -86,7 +90,7 @@ class Setting:
 
 
 class TaskRun(NamedTuple):
-    """Call a function: arguments with slots, and a parcel for each slot (None: not taken)."""
+    """A call: number, function, arguments with slots, and a payload per slot (None: not taken)."""
 
     number: int
     function: int
@@ -98,18 +102,16 @@ class TaskRun(NamedTuple):
 
 def main(pipe: Connection, setting: Setting) -> None:
     """Serve until the pipe closes."""
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # Ctrl-C is the driver's business: it ends its workers
-    be_device(setting.device)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # on Ctrl-C the driver ends its workers
+    set_device(setting.device)
     sys.path.extend(p for p in setting.path if p not in sys.path)
     _confine(setting)
     threading.Thread(target=_end_with_parent, args=(setting.folder,), daemon=True).start()
-    box = MessagePipe(pipe, patient=True)
+    box = MessagePipe(pipe, blocking=True)
     _send(box, pickle.dumps(("hello", os.getpid())))
     with contextlib.suppress(EOFError):  # the driver is gone
         _serve(box)
-    os._exit(0)  # whatever threads or exit handlers a task left behind
+    os._exit(0)  # regardless of threads and exit handlers of tasks
 
 
 def _serve(box: MessagePipe) -> None:
@@ -119,7 +121,7 @@ def _serve(box: MessagePipe) -> None:
     poll = select.poll()
     poll.register(box.fd, select.POLLIN)
     while True:
-        if not inbox or poll.poll(0):  # before every order, to see whether it was taken back
+        if not inbox or poll.poll(0):  # before every order, as it may be cancelled
             for message in box.take():
                 if message.startswith(DROP):
                     dropped.add(int(message[len(DROP) :]))
@@ -163,9 +165,9 @@ def _perform(run: TaskRun, functions: Functions) -> bytes:
     if trouble is not None:
         return _failure(run, begin, "raised", *trouble)
     try:
-        parcel = pack(value, run.result)
+        payload = pack(value, run.result)
         return pickle.dumps(
-            ("done", run.number, begin, time.perf_counter(), parcel, branches, transfers)
+            ("done", run.number, begin, time.perf_counter(), payload, branches, transfers)
         )
     except BaseException as error:  # noqa: BLE001
         return _failure(run, begin, "unpicklable", cannot_be_pickled(value, error), "")
@@ -174,46 +176,46 @@ def _perform(run: TaskRun, functions: Functions) -> bytes:
 def attempt(
     call: Callable[[], Any], *, chooses: bool
 ) -> tuple[tuple[Any, ...], Any, tuple[str, str] | None]:
-    """Branches a call named, its value, and, if it raised, the error and the user's traceback."""
+    """Return the branches and the value of a call or, if it raised, error and traceback."""
     try:
         value = call()
         return (*_split(value), None) if chooses else ((), value, None)
     except BaseException as error:  # noqa: BLE001  # sys.exit() in a task is a failure like any other
-        return (), None, (_said(error), _users_traceback(error))
+        return (), None, (_error_text(error), _users_traceback(error))
 
 
 def cannot_be_pickled(value: Any, error: BaseException) -> str:
-    """Says so."""
-    return f"its result, a {type(value).__name__}, cannot be pickled: {_said(error)}"
+    """Return the error text for a result that cannot be pickled."""
+    return f"its result, a {type(value).__name__}, cannot be pickled: {_error_text(error)}"
 
 
 def loaded(data: bytes) -> Callable[..., Any] | str:
-    """A function, or why it cannot be had."""
+    """Unpickle a function; return the error as text if that fails."""
     try:
         function: Callable[..., Any] = pickle.loads(data)
-    except BaseException as error:  # noqa: BLE001  # its module is run by that
-        return _said(error)
+    except BaseException as error:  # noqa: BLE001  # this runs its module
+        return _error_text(error)
     return function
 
 
 def _load(run: TaskRun, transfers: list[tuple[int, float, float]]) -> list[Any]:
     values: list[Any] = []
-    for k, parcel in enumerate(run.inputs):
+    for k, payload in enumerate(run.inputs):
         begin = time.perf_counter()
-        values.append(None if parcel is None else unpack(parcel))
-        if parcel is not None and parcel.size >= 4096:
-            transfers.append((k, float(parcel.size), time.perf_counter() - begin))
+        values.append(None if payload is None else unpack(payload))
+        if payload is not None and payload.size >= 4096:
+            transfers.append((k, float(payload.size), time.perf_counter() - begin))
     return values
 
 
 class Slot(NamedTuple):
-    """Stands in pickled arguments for an input."""
+    """Placeholder of an input in pickled arguments."""
 
     edge: int
 
 
 def fill(value: Any, inputs: list[Any]) -> Any:
-    """Put the inputs where their slots are: in the arguments, and in lists, tuples and dicts among them.
+    """Replace the slots in arguments, lists, tuples and dicts by the inputs.
 
     Examples
     --------
@@ -230,10 +232,10 @@ def fill(value: Any, inputs: list[Any]) -> Any:
 
 
 def _split(value: Any) -> tuple[tuple[Any, ...], Any]:
-    """The branches a function named, and its value."""
-    said = value.branch if isinstance(value, Chosen) else value
+    """Return the branches that a function named, and its value."""
+    named = value.branch if isinstance(value, Chosen) else value
     rest = value.value if isinstance(value, Chosen) else value
-    words = tuple(said) if isinstance(said, tuple | list) else (said,)
+    words = tuple(named) if isinstance(named, tuple | list) else (named,)
     plain = tuple(
         int(w)
         if isinstance(w, bool) or hasattr(w, "__index__")
@@ -251,12 +253,12 @@ def _failure(run: TaskRun, begin: float, fault: str, text: str, trace: str) -> b
     )
 
 
-def _said(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
 def _users_traceback(error: BaseException) -> str:
-    """The traceback without weft's own frames."""
+    """Return the traceback without weft's own frames."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OWN):
         trace = trace.tb_next
@@ -277,7 +279,7 @@ def _confine(setting: Setting) -> None:
 
 
 def _end_with_parent(folder: str) -> None:
-    """When the driver dies, even by SIGKILL in the middle of a task, nothing of it stays: no process, no file in memory."""
+    """End this process and remove the folder when the driver dies, even by SIGKILL."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         wait([parent.sentinel])

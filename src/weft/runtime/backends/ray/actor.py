@@ -1,6 +1,7 @@
-"""What runs in the actor of a device on Ray: its methods are called, and what they return is kept by Ray.
+"""The actor of a device: runs calls; Ray keeps the results.
 
-Everything is pickled as Ray does it, so that functions and classes of the user's script, which no other process can import, travel whole.
+All values are pickled by Ray's pickler, so that functions and classes of the user's script travel
+by value.
 """
 
 # ruff: noqa: S301  # pickles of this run's own processes
@@ -19,19 +20,19 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from weft.runtime.backends.local.worker import attempt, be_device, cannot_be_pickled, fill, loaded
+from weft.runtime.backends.local.worker import attempt, cannot_be_pickled, fill, loaded, set_device
 from weft.runtime.inputs.functions import Task
 
 Packed = tuple[bytes, list[Any]]
-"""A pickle and its large buffers, which Ray keeps in memory that all processes of a node can see."""
+"""A pickle and its large buffers, which Ray keeps in shared memory."""
 
 
 GONE = "gone"
-"""In place of the result of a call that came to nothing."""
+"""Marker in place of the result of a failed call."""
 
 
 def pickling() -> Callable[..., bytes]:
-    """A `dumps` as Ray has it, which sends a `weft.task` of the user's script whole as well, not by name."""
+    """Return Ray's `dumps`, extended to pickle a `weft.task` of the user's script by value."""
     richer = import_module("ray.cloudpickle").CloudPickler
 
     class Pickler(richer):  # type: ignore[misc, valid-type]  # of a package that may not be there
@@ -63,54 +64,54 @@ def packed(value: Any, dumps: Callable[..., bytes]) -> Packed:
     return data, [pickle.PickleBuffer(buffer.raw()) for buffer in buffers]
 
 
-def unpacked(parcel: Packed) -> Any:
-    """The value; its arrays are views of what Ray keeps, read-only."""
-    return pickle.loads(parcel[0], buffers=parcel[1])
+def unpacked(payload: Packed) -> Any:
+    """Return the value; its arrays are read-only views of Ray's memory."""
+    return pickle.loads(payload[0], buffers=payload[1])
 
 
-def size_of(parcel: Packed) -> int:
-    """Bytes in all."""
-    return len(parcel[0]) + sum(memoryview(buffer).nbytes for buffer in parcel[1])
+def size_of(payload: Packed) -> int:
+    """Return the size in bytes."""
+    return len(payload[0]) + sum(memoryview(buffer).nbytes for buffer in payload[1])
 
 
 def machine() -> str:
-    """Processes that return the same share a clock: `time.perf_counter` counts from the start of the machine."""
+    """Identify the machine: its processes share the clock of `time.perf_counter`."""
     boot = Path("/proc/sys/kernel/random/boot_id")
     return boot.read_text() if boot.exists() else platform.node()
 
 
 class DeviceActor:
-    """Runs the calls of one device, one after the other, in the order they were sent.
+    """Runs the calls of one device in the order they were sent.
 
-    `drop` and `watch` are called in concurrency groups of their own, beside what runs.
+    `drop` and `watch` run in concurrency groups of their own, beside the current call.
     """
 
     def __init__(self, device: str, cores: Sequence[int]) -> None:
-        be_device(device)
+        set_device(device)
         self.dumps: Callable[..., bytes] = pickling()
         self.functions: dict[int, Callable[..., Any] | str] = {}
         self.dropped: set[int] = set()
         self.cores = cores
 
     def hello(self) -> tuple[int, str, float]:
-        """Process, machine and time. The thread that runs the calls goes to its cores; those of Ray itself stay where they are."""
+        """Return process id, machine and time; pin the calling thread to its cores."""
         if self.cores and hasattr(os, "sched_setaffinity"):
             with contextlib.suppress(OSError):
                 os.sched_setaffinity(0, self.cores)
         return os.getpid(), machine(), time.perf_counter()
 
     def learn(self, path: Sequence[str], functions: dict[int, bytes]) -> None:
-        """Forget the run before; load functions before the clock runs, from where the driver has them."""
+        """Clear the state of the run before, and preload functions."""
         sys.path.extend(p for p in path if p not in sys.path)
         self.dropped.clear()
         self.functions = {number: loaded(data) for number, data in functions.items()}
 
     def drop(self, numbers: Sequence[int]) -> None:
-        """Do not run orders that wait."""
+        """Cancel waiting orders."""
         self.dropped.update(numbers)
 
     def watch(self) -> None:
-        """Never return: whoever waits for this learns that the process is dead."""
+        """Never return: the pending call fails when the process dies."""
         threading.Event().wait()
 
     def perform(
@@ -122,15 +123,15 @@ class DeviceActor:
         chooses: bool,
         *inputs: Packed | str | None,
     ) -> tuple[tuple[Any, ...], Packed | str]:
-        """Call a function; returns what the driver reads, and the result, which it does not.
+        """Call a function; return the report for the driver, and the result.
 
-        Calls of a plan are made before it is known what comes of those they depend on: they do not run without it.
+        Calls of a plan are made before their inputs exist: they fail if an input failed.
         """
         begin = time.perf_counter()
         if number in self.dropped:
             return ("dropped", begin, begin), GONE
         if GONE in inputs:
-            return _failure(begin, "raised", "what it needs came to nothing", "")
+            return _failure(begin, "raised", "a task that it needs failed", "")
         if data is not None:
             self.functions[function] = loaded(data)
         known = self.functions[function]
@@ -138,7 +139,7 @@ class DeviceActor:
             return _failure(begin, "function", f"its function cannot be loaded here: {known}", "")
 
         def call() -> Any:
-            values = [None if parcel is None else unpacked(parcel) for parcel in inputs]  # type: ignore[arg-type]
+            values = [None if payload is None else unpacked(payload) for payload in inputs]  # type: ignore[arg-type]
             args, kwargs = unpacked(arguments)
             return known(*fill(args, values), **fill(kwargs, values))
 

@@ -1,7 +1,7 @@
-"""A plan of which calls are made before what they need is there; Ray hands results from one to the other, without a word from the driver.
+"""A plan whose calls are made ahead of their inputs, without the driver.
 
-An actor runs its calls in the order they were made, and waits for what the next one needs. A call that is taken back has its turn all the
-same, and waits too. So actors get a part of the plan at a time, large enough that none of them waits for the driver.
+An actor runs its calls in order and waits for the inputs of the next one; a retracted call waits
+for its inputs too. So actors get a part of the plan at a time, large enough not to wait.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from math import inf
 
 from weft.runtime.backends.protocol import DeviceLost, Event, Failed, Finished
 from weft.runtime.backends.ray.slots import SentCall
-from weft.runtime.deciders.whole_plan import PlanRow, Tell
+from weft.runtime.deciders.whole_plan import OnFinish, PlanRow
 
 AHEAD = 12
-"""Calls an actor has at a time."""
+"""Calls per actor at a time."""
 
 
 class WholeCalls:
-    """A plan under way.
+    """A plan in execution.
 
     Parameters
     ----------
-    call : makes the call of a row; what it reads was called before
-    call_off : takes back calls that do not run
+    call : makes the call of a row, after the calls it reads
+    call_off : retracts calls that do not run
     """
 
     def __init__(
@@ -37,22 +37,22 @@ class WholeCalls:
         self._call_off = call_off
         self._parents = {row.instance: row.parents for row in rows}
         self._lines: dict[int, deque[PlanRow]] = {}
-        """Device -> what is still to be called there, in planned order."""
+        """Device -> rows to call, in planned order."""
         for row in rows:
             self._lines.setdefault(row.device, deque()).append(row)
         self._called: set[int] = set()
         self._out: dict[int, dict[int, SentCall]] = {device: {} for device in self._lines}
-        """Device -> order -> call that is to be heard of."""
-        self._untold = dict.fromkeys(self._parents)
-        self._heard: dict[int, Finished] = {}
+        """Device -> order -> call without a report."""
+        self._unreported = dict.fromkeys(self._parents)
+        self._ended: dict[int, Finished] = {}
 
     def follow(
         self,
         wait: Callable[[float], list[Event]],
         running: Callable[[], list[SentCall | None]],
-        tell: Tell,
+        on_finish: OnFinish,
     ) -> list[Event]:
-        """Listen until all of it is done, or something is not as planned; return what happened to actors."""
+        """Process reports until the plan is done or deviates; return the other events."""
         others: list[Event] = []
         self._top_up()
         while any(self._out.values()) and not any(
@@ -64,17 +64,17 @@ class WholeCalls:
             for event in events:
                 if isinstance(event, Finished):
                     sent = self._out[event.device].pop(event.number)
-                    self._heard[sent.order.members[0]] = event
+                    self._ended[sent.order.members[0]] = event
                 else:
                     others.append(event)
-            if not self._tell(tell):
+            if not self._report_ends(on_finish):
                 self._retract(running())
             self._top_up()
         self._retract([])
         return others
 
     def _top_up(self) -> None:
-        """Call what there is room for, and what it reads was called."""
+        """Make the calls that fit and whose inputs were called."""
         progress = True
         while progress:
             progress = False
@@ -93,19 +93,21 @@ class WholeCalls:
     def _may_read(self, instance: int) -> bool:
         return instance in self._called or instance not in self._parents
 
-    def _tell(self, tell: Tell) -> bool:
-        """Parents first: reports of several actors come in any order."""
+    def _report_ends(self, on_finish: OnFinish) -> bool:
+        """Report ends, parents first: reports of several actors come in any order."""
         go_on = True
         while ready := [
-            i for i in self._heard if not any(parent in self._untold for parent in self._parents[i])
+            i
+            for i in self._ended
+            if not any(parent in self._unreported for parent in self._parents[i])
         ]:
             for i in ready:
-                del self._untold[i]
-                go_on &= tell(i, self._heard.pop(i))
+                del self._unreported[i]
+                go_on &= on_finish(i, self._ended.pop(i))
         return go_on
 
     def _retract(self, running: list[SentCall | None]) -> None:
-        """Take back all but what runs."""
+        """Retract all calls except the running ones."""
         self._lines.clear()
         for out in self._out.values():
             gone = [number for number, sent in out.items() if sent not in running]

@@ -1,4 +1,4 @@
-"""A connection to Ray: the one that is there, the one at an address, or one of our own on this machine. Ray is imported here only."""
+"""A connection to Ray: an existing one, one by address, or a new one on this machine."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ QUIET = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
-"""For a Ray of our own: nothing is reported to anybody, and it listens on the loopback interface only, on every system."""
+"""Settings of an own Ray: no usage reports, loopback only."""
 
 STORE = 512 << 20
-"""Bytes for results of a Ray of our own; what does not fit goes to disk."""
+"""Object store of an own Ray in bytes; more spills to disk."""
 
 
 @dataclass(frozen=True)
@@ -32,10 +32,10 @@ class RayDevice:
 
     Attributes
     ----------
-    kind : devices of one kind share what was learned about them
-    cpus, gpus, resources : what it asks of Ray, which places it where that is free
-    cores : the processor cores its process stays on; empty: any
-    environment : variables of its process
+    kind : devices of one kind share their measurements
+    cpus, gpus, resources : requested from Ray, which chooses the node
+    cores : processor cores the process is pinned to; empty: any
+    environment : variables of the process
     """
 
     name: str
@@ -49,7 +49,7 @@ class RayDevice:
 
     @property
     def wants(self) -> dict[str, float]:
-        """Resource -> amount, in the words of Ray."""
+        """Return the requested amounts by Ray's names of resources."""
         return {
             name: amount
             for name, amount in {"CPU": self.cpus, "GPU": self.gpus, **self.resources}.items()
@@ -61,22 +61,22 @@ Devices = int | Sequence[RayDevice | LocalDevice] | None
 
 
 def import_ray() -> Any:
-    """Ray, or what to install."""
+    """Import Ray, or say how to install it."""
     try:
-        with environment(QUIET):  # one of them is read when it is imported
+        with environment(QUIET):  # the import reads one of them
             return importlib.import_module("ray")
     except ImportError:
         raise MissingExtra("ray", "ray") from None
 
 
 class Session:
-    """Ray while it is used. `own`: it was not connected before, and `close` ends that again.
+    """A connection to Ray; `own`: `close` ends it.
 
     Parameters
     ----------
-    devices : a number, or one `RayDevice` each; by default one a processor core, and one a GPU
-    address : of a running Ray; by default the one this process is connected to, the one in $RAY_ADDRESS, or a new one
-    processors : of a new one; by default what the devices ask for
+    devices : a number, or one `RayDevice` each; by default one per processor core and per GPU
+    address : of a running Ray; by default the connected one, $RAY_ADDRESS, or a new one
+    processors : of a new one; by default as many as the devices need
     """
 
     def __init__(
@@ -113,12 +113,12 @@ class Session:
             raise WeftError(f"{trouble}: {' '.join(str(error).split())[:300]}") from error
 
     def close(self) -> None:
-        """Disconnect; a Ray of our own ends."""
+        """Disconnect; an own Ray ends."""
         if self.own and self.ray.is_initialized():
             self.ray.shutdown()
 
     def free(self) -> str:
-        """What Ray has left, for messages."""
+        """Return the free resources, for messages."""
         return _amounts(self.ray.available_resources())
 
     def _specs(self, devices: Devices) -> list[RayDevice]:
@@ -137,7 +137,7 @@ class Session:
         return _converted(devices)
 
     def _check(self) -> None:
-        """Ray waits for ever for what no node has; this does not."""
+        """Refuse requests that no node can satisfy, as Ray would wait forever."""
         nodes = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
         for spec in self.specs:
             if not any(
@@ -146,19 +146,21 @@ class Session:
             ):
                 best = "; ".join(_amounts(node) for node in nodes)
                 raise InvalidInput(
-                    f"device '{spec.name}' asks for {_amounts(spec.wants)}, which no node of Ray has; there is: {best}"
+                    f"device '{spec.name}' asks for {_amounts(spec.wants)}, which no node of Ray "
+                    f"has; there is: {best}"
                 )
         total = self.ray.cluster_resources()
         for name in dict.fromkeys(name for spec in self.specs for name in spec.wants):
             asked = sum(spec.wants.get(name, 0.0) for spec in self.specs)
             if asked > total.get(name, 0.0):
                 raise InvalidInput(
-                    f"{len(self.specs)} devices ask for {asked:g} {name}, Ray has {total.get(name, 0.0):g}; ask for less"
+                    f"{len(self.specs)} devices ask for {asked:g} {name}, Ray has "
+                    f"{total.get(name, 0.0):g}; ask for less"
                 )
 
 
 def _start(ray: Any, specs: Sequence[RayDevice], processors: int | None) -> None:
-    """A Ray on this machine, loopback only. `_node_ip_address` does not help: Ray replaces 127.0.0.1 by what others can reach."""
+    """Start Ray on loopback (Ray replaces a `_node_ip_address` of 127.0.0.1)."""
     constants = importlib.import_module("ray._private.ray_constants")
     before = getattr(constants, "ENABLE_RAY_CLUSTER", None)
     custom: dict[str, float] = {}
@@ -166,7 +168,7 @@ def _start(ray: Any, specs: Sequence[RayDevice], processors: int | None) -> None
         for name, amount in spec.resources.items():
             custom[name] = custom.get(name, 0.0) + amount
     with environment({**QUIET, **ONE_THREAD}):
-        constants.ENABLE_RAY_CLUSTER = False  # type: ignore[attr-defined]  # read at its import, which may be long past
+        constants.ENABLE_RAY_CLUSTER = False  # type: ignore[attr-defined]  # read at import, possibly earlier
         try:
             ray.init(
                 address="local",
@@ -203,7 +205,8 @@ def _converted(devices: Sequence[RayDevice | LocalDevice]) -> list[RayDevice]:
 def _of_local(device: LocalDevice) -> RayDevice:
     if device.memory is not None:
         raise Unsupported(
-            f"device '{device.name}' has a memory limit; the Ray backend has none: Ray watches the memory of its nodes itself"
+            f"device '{device.name}' has a memory limit; the Ray backend has none: Ray watches "
+            "the memory of its nodes itself"
         )
     return RayDevice(
         device.name, device.kind, device.speed, cores=device.cores, environment=device.environment

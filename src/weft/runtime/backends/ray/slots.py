@@ -1,4 +1,4 @@
-"""The actors of devices on Ray, what they were sent, and how long inputs took to get there."""
+"""The actors of devices with their calls, and an estimator of transfer times."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from typing import Any
 from weft.runtime.backends.protocol import Order, Transfer
 
 LEAST = 3
-"""Calls whose inputs were there that must have been seen before others are compared with them."""
+"""Calls with local inputs that must be observed before others are compared."""
 
 
 @dataclass(eq=False)
 class SentCall:
-    """An order an actor has. `report` is for the driver, `value` stays where it is."""
+    """A call to an actor; the driver reads `report`, `value` stays with Ray."""
 
     order: Order
     report: Any
     value: Any
     at: float
     off: bool = False
-    """It was called off while it waited."""
+    """It was cancelled while it waited."""
 
 
 @dataclass(eq=False)
@@ -35,55 +35,55 @@ class ActorSlot:
     perform: Any
     hello: Any
     watch: Any
-    taught: Any = None
-    """Done when it knows the functions."""
+    preloaded: Any = None
+    """Reference that is ready when the functions are loaded."""
     ready: bool = False
     ended: bool = False
-    """It was ended by us."""
+    """The backend ended it."""
     pid: int = 0
     offset: float = 0.0
-    """Seconds from its clock to ours."""
+    """Seconds to add to its clock."""
     free_at: float = -inf
-    """When it finished its last order."""
+    """End of its last order."""
     orders: deque[SentCall] = field(default_factory=deque)
-    knows: set[int] = field(default_factory=set)
+    loaded_functions: set[int] = field(default_factory=set)
 
     @property
     def first(self) -> SentCall | None:
-        """What runs, or runs next."""
+        """Return the current or next call."""
         return next((sent for sent in self.orders if not sent.off), None)
 
     @property
     def awaited(self) -> list[Any]:
-        """What to listen to."""
+        """Return the references to wait for."""
         if not self.ready:
-            return [self.taught]
+            return [self.preloaded]
         return [self.orders[0].report, self.watch] if self.orders else [self.watch]
 
 
 class TransferEstimator:
-    """What it takes to bring inputs to an actor, from how late it starts.
+    """Estimates transfer times from start delays.
 
-    Ray brings inputs before it calls, and does not tell what that took. An actor that had nothing else to do starts a little after its
-    inputs are known; by how much more it is late when inputs come from elsewhere, is what it took to move them.
+    Ray moves inputs before a call and does not report the time. An idle actor starts shortly after
+    its inputs exist; the additional delay of inputs from elsewhere is the transfer time.
 
     Examples
     --------
-    >>> moves = TransferEstimator()
-    >>> for k in range(3):
-    ...     moves.made(k, 0, 1000.0, 1.0)
-    ...     _ = moves.started((k,), 0, since=1.0, free_at=0.5, start=1.001)  # on the same device: 1 ms late
-    >>> moves.started((0,), 1, since=2.0, free_at=0.5, start=2.006)  # elsewhere: 6 ms
+    >>> transfers = TransferEstimator()
+    >>> for k in range(3):  # on the same device: 1 ms late
+    ...     transfers.made(k, 0, 1000.0, 1.0)
+    ...     _ = transfers.started((k,), 0, since=1.0, free_at=0.5, start=1.001)
+    >>> transfers.started((0,), 1, since=2.0, free_at=0.5, start=2.006)  # elsewhere: 6 ms
     (Transfer(source=0, data=1000.0, seconds=0.005),)
     """
 
     def __init__(self) -> None:
         self._made: dict[int, tuple[int, float, float]] = {}
         self._gaps: deque[float] = deque(maxlen=50)
-        """Of late, how late actors started whose inputs were there."""
+        """Recent start delays of calls whose inputs were local."""
 
     def made(self, instance: int, device: int, size: float, finish: float) -> None:
-        """A result is on a device."""
+        """Record the device, size and time of a result."""
         self._made[instance] = (device, size, finish)
 
     def started(
@@ -95,11 +95,11 @@ class TransferEstimator:
         free_at: float,
         start: float,
     ) -> tuple[Transfer, ...]:
-        """An order, known since then, was started by an actor that was free since then: what was moved, if that can be told."""
+        """Estimate the transfers of an order from its start delay; empty if unknown."""
         known = [self._made[i] for i in inputs if i is not None and i in self._made]
         due = max([since, *(finish for *_, finish in known)])
         if free_at > due:
-            return ()  # inputs came while it did something else
+            return ()  # inputs arrived while it was busy
         moved = [(size, source) for source, size, _ in known if source != device]
         gap = start - due
         if not moved:

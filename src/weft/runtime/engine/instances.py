@@ -1,0 +1,186 @@
+"""Bookkeeping per instance and job: retries, time limits, result references, timers."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from math import inf
+
+import numpy as np
+
+from weft.model import Workflow
+from weft.runtime.backends.protocol import DeviceLost, Fault
+from weft.runtime.engine.live_lifecycle import LiveLifecycle
+from weft.runtime.options import RunOptions
+from weft.sim.device_state import Group
+
+
+class Instances:
+    """Counters and timers of the instances and jobs of a run.
+
+    Parameters
+    ----------
+    wanted : instances whose results are returned at the end
+    cancels : cancellation time of each job; inf: never
+
+    Examples
+    --------
+    >>> from weft.model import Problem, Workload
+    >>> problem = Problem.from_arrays([[1.0], [1.0]], [[0, 1]])
+    >>> life = LiveLifecycle(Workload.of(problem, arrival=[0.0, 2.0]))
+    >>> table = Instances(life, RunOptions(retries=1), wanted={1}, cancels=[inf, 3.0])
+    >>> table.arrivals(0.0), table.next_timer(), table.arrivals(2.5), table.next_timer()
+    ([0], 2.0, [1], 3.0)
+    >>> table.next_attempt(0, 5.0), table.next_attempt(0, 6.0)  # one retry, after 0.1 s
+    (5.1, None)
+    >>> life.inputs[1].append((0, 0))
+    >>> table.unreferenced([1]), table.needed(0), table.needed(1)
+    ([0], False, True)
+    """
+
+    def __init__(
+        self,
+        life: LiveLifecycle,
+        options: RunOptions,
+        *,
+        wanted: Iterable[int] = (),
+        cancels: Sequence[float] | None = None,
+    ) -> None:
+        self.life = life
+        self.options = options
+        self.held: dict[int, float] = {}
+        """Instance -> time of its next attempt."""
+        self.timed = options.timeout is not None
+        self.wanted: set[int] = set()
+        self.cancels: list[float] = []
+        self._limits: list[float] = []
+        self._attempts: dict[int, int] = {}
+        self._crashes: dict[int, int] = {}
+        self._readers: list[int] = []
+        """Instance -> tasks that have yet to read its result."""
+        self._arrivals: deque[tuple[float, int]] = deque()
+        self.extend(wanted)
+        if cancels is not None:
+            self.cancels = list(cancels)
+        self._cancelling = [job for job, at in enumerate(self.cancels) if at < inf]
+
+    def extend(self, wanted: Iterable[int] = ()) -> None:
+        """Add the jobs of the life cycle that are not in the table yet."""
+        workload = self.life.workload
+        self.wanted.update(wanted)
+        new = range(len(self.cancels), workload.jobs)
+        counts: dict[int, list[int]] = {}
+        for job in new:
+            template = int(workload.template[job])
+            if template not in counts:
+                counts[template] = _reader_counts(workload.problem_of(job).workflow)
+            self._readers.extend(counts[template])
+        self.cancels.extend(inf for _ in new)
+        self._arrivals.extend(sorted((float(workload.arrival[job]), job) for job in new))
+        if self.timed:
+            place, problem = self.life.place, self.life.problem
+            self._limits.extend(
+                self.options.limit(problem(i).workflow, place[i][1])
+                for i in range(len(self._limits), len(place))
+            )
+
+    # -- retries and time limits --------------------------------------------
+
+    def next_attempt(self, instance: int, now: float, *, final: bool = False) -> float | None:
+        """Count a failed attempt; return the time of the next one, None to give up."""
+        attempts = self._attempts[instance] = self._attempts.get(instance, 0) + 1
+        if final or attempts > self.options.retries:
+            return None
+        return now + self.options.backoff * 2.0 ** (attempts - 1)
+
+    def fault_of_loss(
+        self, instance: int, event: DeviceLost, *, overdue: bool, ours: bool
+    ) -> tuple[Fault, str] | None:
+        """Return the fault if an instance is to blame for a lost device; None: it runs again.
+
+        `overdue`: the device was ended as the instance ran too long; `ours`: the driver ended it
+        to cancel another order.
+        """
+        if overdue:
+            return "timeout", f"it ran longer than its limit of {self.limit(instance):g} s"
+        if ours:
+            return None
+        if event.fault == "exited":
+            return "exited", event.text
+        crashes = self._crashes[instance] = self._crashes.get(instance, 0) + 1
+        if crashes < self.options.crashes:
+            return None
+        return "killed", f"{event.text}, {crashes} times under this task"
+
+    def attempts(self, instance: int, *, crashes: bool) -> int:
+        """Return how often an instance ran."""
+        return self._attempts.get(instance, 0) + (self._crashes.get(instance, 0) if crashes else 0)
+
+    def limit(self, instance: int) -> float:
+        """Return the seconds an instance may run."""
+        return self._limits[instance] if self.timed else inf
+
+    def deadline(self, group: Group) -> float:
+        """Return the time by which a running group must end."""
+        return group.start + max(self.limit(i) for i in group.members)
+
+    def released(self, now: float) -> list[int]:
+        """Remove and return the held instances whose next attempt is due."""
+        due = [i for i, at in self.held.items() if at <= now]
+        for i in due:
+            del self.held[i]
+        return due
+
+    # -- result references --------------------------------------------------
+
+    def needed(self, instance: int) -> bool:
+        """Return whether a result will be read again."""
+        return self._readers[instance] > 0 or instance in self.wanted
+
+    def unreferenced(self, members: Sequence[int]) -> list[int]:
+        """Count the inputs of a finished group as read; return the results to drop.
+
+        None with a schedule: its copies may read an input again.
+        """
+        dropped: list[int] = []
+        if self.life.planned:
+            return dropped
+        for i in members:
+            for parent, _ in self.life.inputs[i]:
+                self._readers[parent] -= 1
+                if not self._readers[parent] and parent not in self.wanted:
+                    dropped.append(parent)
+        return dropped
+
+    # -- timers of jobs -----------------------------------------------------
+
+    def next_timer(self) -> float:
+        """Return the time of the next arrival or cancellation; inf: none."""
+        while self._arrivals and self.life.ended(self._arrivals[0][1]):
+            self._arrivals.popleft()  # cancelled before it arrived
+        due = self._arrivals[0][0] if self._arrivals else inf
+        if not self._cancelling:
+            return due
+        return min((due, *(self.cancels[j] for j in self._cancelling if not self.life.ended(j))))
+
+    def arrivals(self, now: float) -> list[int]:
+        """Remove and return the jobs that have arrived by now."""
+        due = []
+        while self._arrivals and self._arrivals[0][0] <= now:
+            due.append(self._arrivals.popleft()[1])
+        return [job for job in sorted(due) if not self.life.ended(job)]
+
+    def cancellations(self, now: float) -> list[int]:
+        """Return the jobs to cancel by now."""
+        if self._cancelling:
+            self._cancelling = [job for job in self._cancelling if not self.life.ended(job)]
+        return [job for job in self._cancelling if self.cancels[job] <= now]
+
+
+def _reader_counts(workflow: Workflow) -> list[int]:
+    """Count the tasks that read each result; parallel edges are neighbours and count once."""
+    src, dst = workflow.src, workflow.dst
+    new = np.ones(len(src), bool)
+    new[1:] = (np.diff(src) != 0) | (np.diff(dst) != 0)
+    found: list[int] = np.bincount(src[new], minlength=workflow.n).tolist()
+    return found
