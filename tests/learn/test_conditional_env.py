@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from weft.errors import InvalidInput
-from weft.experiments.conditional.experiment import PUBLISHED, mean_times
+from weft.experiments.conditional.runs import mean_times
+from weft.experiments.conditional.statistics import PUBLISHED
 from weft.formats.model_file import read_model
 from weft.formats.native.stream_toml import load_stream
 from weft.learn.conditional.index import IndexSettings, TiedWeights, tune_index

@@ -13,15 +13,19 @@ from weft.formats.native.weft_schema import encode
 from weft.formats.parsing.source import naming, suffix_of, write_bytes
 from weft.formats.table import FORMATS, Savable
 from weft.model import Problem, Schedule, Trace
+from weft.model.schedule import Planned
 
 
-def save(thing: Savable, path: PathLike, *, problem: Problem | None = None) -> None:
+def save(thing: Savable | Planned, path: PathLike, *, problem: Problem | None = None) -> None:
     """Save an object; equal objects give equal bytes, and loading returns the same object.
 
     ``.json`` and ``.npz`` hold any object, ``.toml`` a cluster, ``.dot`` and ``.gv`` a workflow;
     add ``.gz`` to compress the file. ``.chrome.json`` holds a trace, or a schedule of `problem`,
-    for Perfetto. With `problem`, a schedule is saved with the names of its tasks and devices.
+    for Perfetto. With `problem`, a schedule is saved with the names of its tasks and devices; a plan
+    is saved as its schedule, with its problem.
     """
+    if isinstance(thing, Planned):
+        thing, problem = thing.schedule, problem or thing.problem
     target = Path(path)
     with naming(os.fspath(path)):
         write_bytes(target, _encoded(thing, target, problem))

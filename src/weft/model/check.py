@@ -11,7 +11,7 @@ from weft.errors import InvalidInput
 from weft.model.check_trace import trace_violations
 from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.model.problem import Problem
-from weft.model.schedule import Schedule
+from weft.model.schedule import Planned, Schedule
 from weft.model.trace import Trace
 from weft.model.violation import (
     Executions,
@@ -30,14 +30,14 @@ __all__ = ["Violation", "check"]
 
 
 def check(
-    target: Problem | Workload, result: Schedule | Trace, *, timing: bool = True
+    target: Problem | Workload, result: Schedule | Trace | Planned, *, timing: bool = True
 ) -> list[Violation]:
     """Return the violations; an empty list means valid.
 
     Parameters
     ----------
     target : the problem or workload
-    result : the schedule of a problem, or the trace of a workload or of a problem
+    result : the schedule or plan of a problem, or the trace of a workload or of a problem
     timing : compare durations and transfers of a trace with the model; False for real runs
 
     Examples
@@ -50,6 +50,12 @@ def check(
     ...     print(violation)
     transfer: task 't1' starts on 'd0' at 2 before the data of task 't0' arrives at 3
     """
+    if isinstance(result, Planned):
+        result = result.schedule
+    if not isinstance(result, Schedule | Trace):
+        raise InvalidInput(
+            f"cannot check a {type(result).__name__}; give a Schedule, a Plan or a Trace"
+        )
     if isinstance(result, Schedule):
         if not isinstance(target, Problem):
             raise InvalidInput(

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from weft.errors import InvalidInput
 from weft.model.columns import BoolArray, FloatArray, IntArray, floats, frozen, integers
+
+if TYPE_CHECKING:
+    from weft.model.problem import Problem
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,3 +81,18 @@ class Schedule:
         return {
             key: getattr(self, key).copy() for key in ("task", "device", "start", "finish", "copy")
         }
+
+
+@runtime_checkable
+class Planned(Protocol):
+    """A schedule with the problem it is for, such as the `Plan` of a planner."""
+
+    @property
+    def problem(self) -> Problem:
+        """The problem."""
+        ...
+
+    @property
+    def schedule(self) -> Schedule:
+        """The schedule."""
+        ...

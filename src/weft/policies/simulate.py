@@ -4,35 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from os import PathLike
-from typing import Protocol
+from typing import TypeAlias
 
 from weft.errors import InvalidInput
 from weft.model import Problem, Scenario, Schedule, Trace, Workload
+from weft.model.schedule import Planned
 from weft.policies.load import load_policy
 from weft.policies.rules import RulePolicy
 from weft.sim import simulate as simulator
 from weft.sim.rule import Rule
 from weft.sim.view import Policy
 
-
-class HasSchedule(Protocol):
-    """A plan: anything with a schedule to replay."""
-
-    @property
-    def schedule(self) -> Schedule:
-        """The schedule."""
-        ...
+Decides: TypeAlias = str | PathLike[str] | Policy | Rule | Planned | Schedule | Sequence[Schedule]
+"""What can decide in a simulation."""
 
 
 def simulate(
     workload: Workload | Problem,
-    policy: str
-    | PathLike[str]
-    | Policy
-    | Rule
-    | HasSchedule
-    | Schedule
-    | Sequence[Schedule] = "fifo",
+    policy: Decides = "fifo",
     *,
     scenario: Scenario | None = None,
     seed: int = 0,
@@ -43,9 +32,15 @@ def simulate(
     failures: float = 0.0,
     cancellations: float = 0.0,
 ) -> Trace:
-    """Simulate a workload (or one problem, arriving at 0) under a policy, a rule, or a plan to replay.
+    """Simulate a workload, or one problem that arrives at 0.
 
-    Without a `scenario` one is drawn by the seed; see `Scenario.draw` for noise, bias, slowdowns, failures and cancellations.
+    Parameters
+    ----------
+    policy : the name of a policy, the path of a trained one, a policy object, a rule, or a plan or
+        schedule to replay (one schedule per problem of the workload)
+    scenario : the future; by default it is drawn with `seed` from noise, bias, slowdowns, failures
+        and cancellations (see `Scenario.draw`)
+    eager : whether data moves as soon as it is there, instead of when its reader is committed
 
     Examples
     --------
@@ -73,8 +68,7 @@ def _decider(policy: object, workload: Workload) -> Policy | Rule | Schedule | S
     """Return what the simulator takes: a rule, a schedule to replay, or a policy."""
     if isinstance(policy, Rule | Schedule | list | tuple):
         return policy
-    schedule = getattr(policy, "schedule", None)
-    if isinstance(schedule, Schedule):  # a Plan: planners and policies do not import each other
-        return schedule
+    if isinstance(policy, Planned):
+        return policy.schedule
     chosen = load_policy(policy)  # type: ignore[arg-type]  # anything else is refused there
     return chosen.rule(workload) if isinstance(chosen, RulePolicy) else chosen

@@ -10,8 +10,9 @@ from typing import Any, Literal
 
 from weft.errors import InvalidInput, UnknownName
 from weft.model import Schedule, Trace, Workload
-from weft.planners import PLANNERS, Planner
-from weft.policies import POLICIES, Policy
+from weft.planners import Planner
+from weft.policies import Policy
+from weft.policies.load import load_policy
 from weft.registry import closest
 from weft.runtime.backends.local.backend import LocalBackend
 from weft.runtime.backends.local.device import LocalDevice
@@ -21,6 +22,7 @@ from weft.runtime.backends.ray.session import RayDevice
 from weft.runtime.costs.drift import DriftDetector
 from weft.runtime.costs.estimates import Recorder, estimated_problem
 from weft.runtime.costs.history import History
+from weft.runtime.deciders.contender import load_contender
 from weft.runtime.deciders.plan import PlanDecider, ReplayDecider
 from weft.runtime.deciders.policy import Decider, adaptive, batch_keys
 from weft.runtime.deciders.shadow import ShadowedDecider, ShadowReport
@@ -160,14 +162,16 @@ def run(
     """
     app = application_of(what, functions)
     options = RunOptions(window, retries, backoff, crashes, timeout, on_error)
-    chosen = _decider(policy)
+    chosen = load_contender(policy)
     known = _history(history)
     place, own = _backend(backend, devices)
     try:
         problem = estimated_problem(app.workflow, place.devices(), known)
         workload = Workload.of(problem)
         decider = _live(chosen, window=window, adapt=adapt, seconds=seconds, seed=seed)
-        shadowed = None if shadow is None else ShadowedDecider(decider, _decider(shadow), seed=seed)
+        shadowed = (
+            None if shadow is None else ShadowedDecider(decider, load_policy(shadow), seed=seed)
+        )
         life = LiveLifecycle(
             workload,
             modelled=place.modelled,
@@ -246,18 +250,6 @@ def _resume(driver: Driver, journal: Journal) -> None:
             f"run '{journal.run_id}' cannot be resumed with a schedule; give the planner's name"
         )
     driver.resume(journal.finished_before, lambda i: journal.folder / f"{i}.result")
-
-
-def _decider(policy: Any) -> Any:
-    """Return the planner or policy of a name; anything but a name as it is."""
-    if not isinstance(policy, str):
-        return policy
-    if policy in PLANNERS.names():
-        return PLANNERS.create(policy)
-    if policy in POLICIES.names():
-        return POLICIES.create(policy)
-    known = [*PLANNERS.names(), *POLICIES.names()]
-    raise UnknownName(f"unknown planner or policy '{policy}'{closest(policy, known)}")
 
 
 def _live(chosen: Any, *, window: int, adapt: bool, seconds: float | None, seed: int) -> Decider:

@@ -13,7 +13,6 @@ import numpy as np
 
 from weft.experiments.imitation.contenders import heft
 from weft.experiments.imitation.runs import draw_large
-from weft.learn.imitation.deepsched.networks import net_of
 from weft.learn.imitation.deepsched.paper import inputs_of, paper_answer, schedule_of, untrained
 from weft.learn.imitation.deepsched.runtimes import (
     onnx_runtime,
@@ -22,6 +21,7 @@ from weft.learn.imitation.deepsched.runtimes import (
     use_one_thread,
     write_paper_onnx,
 )
+from weft.learn.imitation.deepsched.training import net_of
 from weft.learn.onnx_session import onnx_session
 from weft.model import Problem
 from weft.planners import plan
