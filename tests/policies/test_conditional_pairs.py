@@ -195,7 +195,7 @@ def test_learning_goes_on_to_the_end_of_the_run():
     stream = load_stream("conditional-paper").with_jobs(150)
     policy = load_policy("conditional-pi3").learned
     settings = dataclasses.replace(ONLINE, rollout=64, minibatch=32, warm_up=64)
-    assert isinstance(settings, ppo.Settings)
+    assert isinstance(settings, ppo.PpoSettings)
     times = play_online(policy, stream, stream.draw_ticks(1), settings=settings)
     assert np.isfinite(times).all()
     np.testing.assert_array_equal(
