@@ -170,7 +170,7 @@ def journal(folder, name="run", **options):
 
 def test_a_line_that_was_cut_off_is_ignored(tmp_path):
     first = journal(tmp_path)
-    first._write(LINE)
+    first._write(**LINE)
     first.close()
     with (tmp_path / "run" / "journal.jsonl").open("a") as file:
         file.write('{"event": "finished", "inst')
@@ -178,14 +178,14 @@ def test_a_line_that_was_cut_off_is_ignored(tmp_path):
     again = journal(tmp_path)
     assert [record.instance for record in again.finished_before] == [0]
     assert again.last == 1.5
-    again._write({"event": "ended"})
+    again._write("ended")
     again.close()
     assert [x["event"] for x in read_lines(again.path)] == ["begun", "finished", "ended"]
 
 
 def test_a_result_that_is_gone_is_made_again(tmp_path):
     first = journal(tmp_path)
-    first._write(LINE)
+    first._write(**LINE)
     first.close()
     again = journal(tmp_path)
     assert again.finished_before == []
