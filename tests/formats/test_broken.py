@@ -136,7 +136,7 @@ def test_missing_file_and_directory(folder):
         ("3", "the content is 3; it must be an object"),
         ('{"a": 1, "a": 2}', "key 'a' is given twice"),
         ('{"a": NaN}', "NaN is not a number; write null"),
-        ('{"a": -Infinity}', "-Infinity is not a number there"),
+        ('{"a": -Infinity}', "-Infinity is not a number;"),
         ('{"a": ' + "9" * 5000 + "}", "is not valid JSON"),
         ("{}", "is of no known format"),
         ('{"format": "weft-problem-2"}', "format 'weft-problem-2' is unknown"),

@@ -112,15 +112,15 @@ class TestGpuCluster:
             (
                 lambda: gpu_cluster("4xV100+"),
                 (
-                    "cluster '4xV100+' has the term ''; write terms like 4xV100 or 3x4xV100, joined "
-                    "by +"
+                    "cluster '4xV100+' has the term ''; write terms like 4xV100 or 3x4xV100, "
+                    "joined by +"
                 ),
             ),
             (
                 lambda: gpu_cluster("0xT4"),
                 (
-                    "cluster '0xT4' has the term '0xT4'; write terms like 4xV100 or 3x4xV100, joined "
-                    "by +"
+                    "cluster '0xT4' has the term '0xT4'; write terms like 4xV100 or 3x4xV100, "
+                    "joined by +"
                 ),
             ),
             (

@@ -173,7 +173,7 @@ def test_an_unstable_load_is_a_warning_with_the_number(tmp_path):
     assert offered_load(read_stream_toml(GOOD, name="x")) == pytest.approx(2.1875 / 20)
     file = tmp_path / "busy.toml"
     file.write_text(GOOD.replace('gap = "20 ms"', 'gap = "1 ms"'))
-    with pytest.warns(UnstableLoad, match="the load is 2.19 times what the units can do"):
+    with pytest.warns(UnstableLoad, match="the load is 2.19 times the capacity of the units"):
         load_stream(file)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -117,7 +117,8 @@ def fluid_capacity(pace: FloatArray, demand: FloatArray) -> float:
     shortest = np.where(can, pace, np.inf).min(axis=1)
     unit = float((demand * shortest).sum()) / pace.shape[1]
     supply = np.where(can, unit / (demand[:, None] * np.where(can, pace, 1.0)), 0.0)
-    return _highest_rate(np.ones(len(demand)), supply) / unit
+    rate: float = _highest_rate(np.ones(len(demand)), supply) / unit
+    return rate
 
 
 def _highest_rate(need: FloatArray, supply: FloatArray) -> float:

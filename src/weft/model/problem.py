@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -103,39 +103,21 @@ class Problem:
         bytes_ = floats(data, "data", shape=(len(pairs),))
         if (durations is None) == (work is None or speed is None):
             raise InvalidInput("give either durations, or both work and speed")
+        options: Any = {"bandwidth": bandwidth, "latency": latency, "memory": device_memory}
+        columns: dict[str, FloatArray] = {}
         if durations is None:
-            assert work is not None
-            assert speed is not None
-            cluster = Cluster(
-                speed=np.atleast_1d(np.asarray(speed, float)),
-                bandwidth=bandwidth,
-                latency=latency,
-                memory=device_memory,
-            )  # type: ignore[arg-type]
-            columns: dict[str, FloatArray] = {}
-            units: ArrayLike = np.atleast_1d(np.asarray(work, float))
+            cluster = Cluster(speed=np.atleast_1d(np.asarray(speed, float)), **options)
+            units = np.atleast_1d(np.asarray(work, float))
         else:
             matrix = _duration_matrix(durations)
-            cluster = Cluster(
-                speed=np.ones(matrix.shape[1]),
-                bandwidth=bandwidth,
-                latency=latency,
-                memory=device_memory,
-            )  # type: ignore[arg-type]
+            cluster = Cluster(speed=np.ones(matrix.shape[1]), **options)
             columns = {cluster.names[d]: matrix[:, d] for d in range(matrix.shape[1])}
             units = np.zeros(len(matrix))
-        return cls.bind(
-            Workflow(
-                name=name,
-                work=units,
-                src=src,
-                dst=dst,
-                data=bytes_,
-                memory=memory,
-                durations=columns,
-            ),  # type: ignore[arg-type]
-            cluster,
+        needs: Any = memory  # a scalar fills the column
+        workflow = Workflow(
+            name=name, work=units, src=src, dst=dst, data=bytes_, memory=needs, durations=columns
         )
+        return cls.bind(workflow, cluster)
 
     @property
     def n(self) -> int:

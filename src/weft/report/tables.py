@@ -166,8 +166,10 @@ def _sorted(rows: list[Row], key: str, descending: bool) -> list[Row]:
     """Sort stably: numbers, then texts; rows without a value come last either way."""
     present = [row for row in rows if _present(row.get(key))]
     numbers = sorted(
-        (r for r in present if _is_number(r[key])), key=lambda r: float(r[key]), reverse=descending
-    )  # type: ignore[arg-type]
+        (r for r in present if _is_number(r[key])),
+        key=lambda r: float(r[key]),  # type: ignore[arg-type]
+        reverse=descending,
+    )
     texts = sorted(
         (r for r in present if not _is_number(r[key])),
         key=lambda r: str(r[key]),

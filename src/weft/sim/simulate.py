@@ -48,8 +48,11 @@ def simulate(
         decider.begin(workload, seed=seed)
         copies = getattr(decider, "copies", False)
         sim = make_sim(workload, scenario, None, eager=eager, copies=copies)
-        compiled = isinstance(decider, CompiledPolicy)
-        answer = decider.live(sim) if compiled else _run_policy(workload, decider, sim)
+        answer = (
+            decider.live(sim)
+            if isinstance(decider, CompiledPolicy)
+            else _run_policy(workload, decider, sim)
+        )
     if answer == STUCK:
         raise _stuck(workload, decider, sim)
     return _trace(workload, scenario, sim, eager=eager, policy=_name(decider))

@@ -121,8 +121,8 @@ def _devices(record: Record) -> Iterator[Device]:
                 kind=kind,
                 node=r.text("node", "node0"),
                 throughput=throughput,
-                **given,
-            )  # type: ignore[arg-type]
+                **given,  # type: ignore[arg-type]
+            )
 
 
 def _throughput(r: Record) -> dict[str, Any]:
