@@ -1,4 +1,6 @@
-"""DQN with candidates: one Q-network per stage of a decision, trained together; the whole loop.
+"""DQN with candidates: one Q-network per stage of a decision, trained together.
+
+The whole loop.
 
 Mnih et al. (2015) with a double estimator (van Hasselt, Guez and Silver 2016), prioritized replay
 with importance weights (Schaul et al. 2016), n-step returns and, as an option, dueling heads (Wang
@@ -127,7 +129,9 @@ class Environment(Protocol):
 
 
 class SumTree:
-    """A tree that draws places in proportion to their priority (Schaul et al. 2016, B.2.1).
+    """A tree that draws places in proportion to their priority (Schaul et al.
+
+    2016, B.2.1).
 
     Examples
     --------
@@ -273,7 +277,10 @@ class QValues(nn.Module):
         self.state = nn.ModuleList(heads) if dueling else None
 
     def advantage(self, stage: Tensor, feature: Tensor) -> Tensor:
-        """Return the (batch, ...) outputs of the networks; `stage` has one entry per state."""
+        """Return the (batch, ...) outputs of the networks.
+
+        `stage` has one entry per state.
+        """
         out = torch.empty(feature.shape[:-1])
         for k, net in enumerate(self.nets):
             mine = stage == k

@@ -96,7 +96,10 @@ class PortfolioSearch:
 
 @dataclass
 class FoundPortfolio:
-    """The chosen sets, and the curve of the choice; the score is the gain over the first alone."""
+    """The chosen sets, and the curve of the choice.
+
+    The score is the gain over the first alone.
+    """
 
     sets: list[dict[str, float]]
     search: PortfolioSearch
@@ -143,7 +146,9 @@ def search_portfolio(
     draw: Callable[[int, int, int], list[Instance]] | None = None,
     progress: Callable[[dict[str, float]], None] | None = None,
 ) -> FoundPortfolio:
-    """Choose sets around given weights; `draw(seed, alone, streams)` draws the instances.
+    """Choose sets around given weights.
+
+    `draw(seed, alone, streams)` draws the instances.
 
     `progress` receives each step.
     """

@@ -88,7 +88,10 @@ def record_episode(
     chance: FloatArray,
     episode: Episode,
 ) -> int:
-    """Simulate and record, up to the length of the episode; return the number of decisions."""
+    """Simulate and record, up to the length of the episode.
+
+    Return the number of decisions.
+    """
     for t in range(len(episode.stage)):
         answer = next_decision(sim, portfolio, candidates)
         if t > 0:
@@ -186,7 +189,9 @@ def train_two_stage(
     start: Mapping[str, Numbers] | None = None,
     progress: Callable[[dict[str, float]], None] | None = None,
 ) -> TrainedDqn:
-    """Train the two-stage DQN over the plans of weight sets; `start` gives weights to start from.
+    """Train the two-stage DQN over the plans of weight sets.
+
+    `start` gives weights to start from.
 
     `draw(seed, alone, streams)` draws the instances; `progress` receives the row of each
     validation.

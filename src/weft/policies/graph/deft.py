@@ -114,7 +114,10 @@ def _copy_finish(sim: Sim, parent: int, d: int, begin: float) -> float:
 
 @njit_inline
 def dispatch(sim: Sim, buffers: PlacementBuffers) -> None:
-    """Place the ready instances in their order; record those that go to an idle device."""
+    """Place the ready instances in their order.
+
+    Record those that go to an idle device.
+    """
     waiting = 0
     for d in range(len(buffers.idle)):
         waiting += buffers.idle[d]
@@ -138,7 +141,10 @@ def dispatch(sim: Sim, buffers: PlacementBuffers) -> None:
 
 @njit_inline
 def observe(sim: Sim, buffers: PlacementBuffers) -> bool:
-    """List the ready instances by number, and when devices are free; False if no device is idle."""
+    """List the ready instances by number, and when devices are free.
+
+    False if no device is idle.
+    """
     if not any_idle(sim):
         return False
     for d in range(len(buffers.free)):

@@ -44,7 +44,10 @@ TASK_FEATURES = {"decima": 4, "lachesis": 9}
 
 
 class ReadyFeatures(NamedTuple):
-    """Places of the present features of a ready task; Decima reads those before DEFT's."""
+    """Places of the present features of a ready task.
+
+    Decima reads those before DEFT's.
+    """
 
     rank: int  # relative to the highest of all ready tasks
     rank_in_job: int  # relative to the highest of the job
@@ -216,7 +219,10 @@ def _ratio(values: FloatArray, over: FloatArray) -> FloatArray:
 
 
 class GraphState(NamedTuple):
-    """Embeddings of a workload, and buffers for ratings. Tasks are global tasks, as in `Sim`."""
+    """Embeddings of a workload, and buffers for ratings.
+
+    Tasks are global tasks, as in `Sim`.
+    """
 
     order: IntArray  # (tasks,) all tasks, children before their parents
     rank: FloatArray  # (tasks,) upward rank, seconds
@@ -341,7 +347,10 @@ def embed(sim: Sim, network: GraphNetwork, graph: GraphState) -> None:
 
 @njit_noalloc
 def rate(sim: Sim, buffers: PlacementBuffers, network: GraphNetwork, graph: GraphState) -> None:
-    """Rate the ready tasks; `graph.score` holds the ratings, in the order of `buffers.ready`."""
+    """Rate the ready tasks.
+
+    `graph.score` holds the ratings, in the order of `buffers.ready`.
+    """
     _summarise(sim, network, graph)
     _describe_ready(sim, buffers, graph)
     width, seen = graph.base.shape[1], graph.seen.shape[1]

@@ -98,7 +98,10 @@ def _run(sim: Sim, buffers: PlacementBuffers, network: GraphNetwork, graph: Grap
 
 
 def save_graph(learned: LearnedGraph, path: str | Path) -> Path:
-    """Write the numbers (.safetensors) and the card (.json); return the path of the numbers."""
+    """Write the numbers (.safetensors) and the card (.json).
+
+    Return the path of the numbers.
+    """
     numbers = Path(path).with_suffix(".safetensors")
     numbers.parent.mkdir(parents=True, exist_ok=True)
     write_arrays(numbers, graph_arrays_of(learned.network))

@@ -1,4 +1,4 @@
-"""List scheduling of all uncommitted tasks of all jobs present, by weights; compiled.
+"""List scheduling of all uncommitted tasks of all jobs present, by weights.
 
 At an event with an idle device and a ready task, the tasks are placed in one list: by key of the
 job and rank, each on the device with the lowest score, in the earliest gap that fits. The policy
@@ -25,7 +25,9 @@ from weft.sim.kernel.tables import COMMITTED, DONE, JOB_HERE, READY, WAITING, Si
 def plan_window(
     sim: Sim, plan: PlanState, weights: FloatArray, window: int, early_exit: bool
 ) -> bool:
-    """Plan up to `window` tasks; return whether these were all. `observe_devices` goes before.
+    """Plan up to `window` tasks.
+
+    Return whether these were all. `observe_devices` goes before.
 
     With `early_exit` the plan stops once every idle device has a task to start now: later
     placements do not move it.
@@ -82,7 +84,10 @@ def _count_idle(sim: Sim, plan: PlanState) -> int:
 
 @njit_inline
 def _weigh_jobs(sim: Sim, plan: PlanState, weights: FloatArray) -> int:
-    """Put the jobs present that have tasks to plan into the heap, with their keys; count them."""
+    """Put the jobs present that have tasks to plan into the heap, with their keys.
+
+    Count them.
+    """
     now, p, count = sim.world[0].now, len(sim.device), 0
     for j in range(len(sim.job) - 1):
         if sim.job[j].state != JOB_HERE:
@@ -132,7 +137,10 @@ def _skip_committed(sim: Sim, plan: PlanState, k: int) -> bool:
 
 @njit_noalloc
 def _sink(sim: Sim, plan: PlanState, weights: FloatArray, jobs: int, k: int) -> None:
-    """Move a job down the heap, below jobs with a more urgent task; ties by number of the job."""
+    """Move a job down the heap, below jobs with a more urgent task.
+
+    Ties by number of the job.
+    """
     heap, at, job = plan.heap, plan.heap[k].at, plan.heap[k].job
     own = _key(sim, plan, weights, at, job)
     while 2 * k + 1 < jobs:
@@ -160,7 +168,10 @@ def _key(sim: Sim, plan: PlanState, weights: FloatArray, at: int, job: int) -> f
 
 @njit_noalloc
 def place_task(sim: Sim, plan: PlanState, weights: FloatArray, i: int) -> None:
-    """Place a task on the device with the lowest score; on -1 if no device can run it now."""
+    """Place a task on the device with the lowest score.
+
+    On -1 if no device can run it now.
+    """
     compute_arrivals(sim, plan, i)
     if weights[W.together] != 0.0:
         _compute_distances(sim, plan, i)

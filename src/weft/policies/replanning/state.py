@@ -37,7 +37,9 @@ STATE = record("", "executions planned random groups")
 
 
 class PlanState(NamedTuple):
-    """One plan. Tasks are global tasks (see `sim/kernel/tables.py`); p is the number of devices.
+    """One plan. Tasks are global tasks (see `sim/kernel/tables.py`).
+
+    P is the number of devices.
 
     The inner loops over devices use plain arrays, which the compiler vectorises.
     """

@@ -1,4 +1,4 @@
-"""Network that decides whether to keep the incumbent plan or to plan again; compiled.
+"""Network that decides whether to keep the incumbent plan or to plan again.
 
 Either is an option (Sutton, Precup and Singh 1999): a way to go on until the end, whose value is
 the outcome. An option is interrupted where the other one has the higher value (their section 4).

@@ -25,7 +25,9 @@ from weft.sim.view import Decision, View
 
 
 class TwoStageDqn(ReplanningPolicy):
-    """Take the candidate with the highest value at every decision; among equals the planned one.
+    """Take the candidate with the highest value at every decision.
+
+    Among equals the planned one.
 
     Parameters
     ----------
