@@ -302,7 +302,7 @@ class QValues(nn.Module):
         return out + (level if out.ndim == 1 else level[:, None])
 
     def arrays(self) -> dict[str, Numbers]:
-        """Return the arrays of the compiled networks, see `weft.policies.two_stage.q_network`."""
+        """Return the arrays of the compiled networks, see `QNetwork`."""
         layers: dict[str, list[Tensor]] = {
             "w1": [net[0].weight.T for net in self.nets],  # type: ignore[index]
             "b1": [net[0].bias for net in self.nets],  # type: ignore[index]

@@ -463,7 +463,7 @@ class GraphScorer:
 
 
 def validation_instances(*, each: int = 18) -> list[Instance]:
-    """Draw `each` validation instances of every condition, with CCR 0.1, 1 and 5 in turn."""
+    """Draw `each` validation instances of every condition, with CCR 0.1, 1 and 5."""
     cases = []
     for name, condition in CONDITIONS.items():
         for k in range(each):

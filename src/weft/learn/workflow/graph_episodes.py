@@ -32,7 +32,7 @@ LOG_SIZE = record("", "events rows pairs")
 
 
 class EpisodeLog(NamedTuple):
-    """Choices of one episode: events, their ready tasks (rows), and jobs present (pairs).
+    """Choices of one episode: events, ready tasks (rows), jobs present (pairs).
 
     An event has several ready tasks. `score` is a row's rating, `place` its place in the drawn
     order; `placed` the number of an event's rows that DEFT placed, the first ones in that order.
@@ -128,7 +128,7 @@ def run_recorded(
 
 @njit_inline
 def _expert_key(sim: Sim, graph: GraphState, i: int) -> float:
-    """Return the sort key of the rule: least work left in the job, then highest upward rank."""
+    """Return the key of the rule: least work left in the job, then highest rank."""
     j = sim.inst[i].job
     total = 0.0
     for k in range(len(sim.job) - 1):

@@ -1,4 +1,4 @@
-"""Greedy choice of weight sets that complement one another: the policy `portfolio`.
+"""Greedy choice of complementary weight sets: the policy `portfolio`.
 
 A pool is drawn around the weights of `tuned-list`. Sets are added one at a time: the one that helps
 most together with those chosen so far (as Xu, Hoos and Leyton-Brown 2010 build portfolios of

@@ -1,4 +1,4 @@
-"""Training of the switch between keeping and replanning, for `replan-switch`, from rollouts.
+"""Training of the switch of `replan-switch`, from rollouts.
 
 A round simulates instances by the policy so far. Each simulation stops at random events; from there
 both options are followed to the end, in the same future. The value of each, against the mean of

@@ -1,4 +1,4 @@
-"""Environment of the two-stage DQN: episodes of workflows, and the training of the policy `dqn`."""
+"""Environment of the two-stage DQN, and training of the policy `dqn`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DEFT online: place a task where it should finish first, with or without a copy of one parent.
+"""DEFT online: earliest finish, with or without a copy of one parent.
 
 Placement of Lachesis (Luo et al. 2021, arXiv 2103.06980) as we read it, on the present state: for
 each device that is up, the expected finish as it is, and with the parent whose data arrives last
@@ -57,7 +57,7 @@ def make_buffers(workload: Workload) -> PlacementBuffers:
 
 @njit_inline
 def place(sim: Sim, instance: int, free: FloatArray) -> tuple[int, int, float]:
-    """Return the device of the earliest finish, the parent to copy or -1, and the finish."""
+    """Return the device of the earliest finish, the parent to copy, and the finish."""
     now, g = sim.world[0].now, task_of(sim, instance)
     best, best_copy, least = NONE, NONE, np.inf
     for d in range(len(free)):
@@ -80,7 +80,7 @@ def place(sim: Sim, instance: int, free: FloatArray) -> tuple[int, int, float]:
 
 @njit_inline
 def _inputs(sim: Sim, instance: int, d: int) -> tuple[int, float, float]:
-    """Return the parent whose data arrives last, its arrival, and the arrival of all others."""
+    """Return the last parent to arrive, its arrival, and that of all others."""
     shift = sim.job[sim.inst[instance].job].shift
     g = instance - shift
     now, eager = sim.world[0].now, sim.world[0].eager == 1
@@ -204,7 +204,7 @@ def commit_decisions(sim: Sim, buffers: PlacementBuffers) -> None:
 
 
 class DeftPolicy:
-    """Place ready tasks by DEFT, in some order: here the oldest job first, its tasks by number."""
+    """Place ready tasks by DEFT, the oldest job first, its tasks by number."""
 
     name = "fifo-deft-online"
     copies = True
@@ -252,7 +252,7 @@ class DeftPolicy:
 
 
 def _moment_of(view: View) -> tuple[object, ...]:
-    """Return a value that changes if a task ends, a job comes or goes, or a speed changes.
+    """Return a value that changes with tasks that ended, jobs and speeds.
 
     Two moments may be at the same time: a task may take no time.
     """
@@ -278,5 +278,5 @@ def _run_fifo(sim: Sim, buffers: PlacementBuffers) -> int:
 
 @POLICIES.register("fifo-deft-online")
 def fifo_deft_online() -> DeftPolicy:
-    """The oldest job's task first, where it finishes first, with or without a copied parent."""
+    """The oldest job's task first, placed by DEFT."""
     return DeftPolicy()

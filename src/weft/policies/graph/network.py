@@ -1,4 +1,4 @@
-"""Graph networks that rate ready tasks: plain arrays and compiled passes, without torch.
+"""Graph networks that rate ready tasks: compiled passes over plain arrays.
 
 After Decima (Mao et al., SIGCOMM 2019, section 5.1) and Lachesis (Luo et al. 2021, arXiv
 2103.06980), as we read them. The embedding of a task v comes from its own features and its

@@ -166,11 +166,11 @@ def _read_card(place: Path) -> dict[str, Any]:
 
 @POLICIES.register("decima")
 def decima() -> GraphPolicy:
-    """Decima-DEFT: a graph network over mean durations picks the task, DEFT the device."""
+    """Decima-DEFT: a graph network by mean durations picks the task, DEFT the device."""
     return GraphPolicy(read_graph(GRAPHS / "decima"))
 
 
 @POLICIES.register("lachesis")
 def lachesis() -> GraphPolicy:
-    """Lachesis: a graph network that also sees the devices picks the task, DEFT the device."""
+    """Lachesis: a graph network with device features picks the task, DEFT the device."""
     return GraphPolicy(read_graph(GRAPHS / "lachesis"))

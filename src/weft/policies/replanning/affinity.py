@@ -24,7 +24,7 @@ task on its fastest device."""
 
 
 def divisions(cluster: Cluster) -> list[IntArray]:
-    """Return ways to group the devices, as the group of each device: by node, and one by one.
+    """Return groupings of the devices: by node, and one by one.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Observations that plans start from: busy devices, and observed against estimated durations."""
+"""Observations that plans start from: busy devices, and observed durations."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def observe_devices(sim: Sim, plan: PlanState) -> None:
 
 @njit_noalloc
 def learn_durations(sim: Sim, plan: PlanState, trust: float) -> None:
-    """Update the expected durations from the executions that ended since the last call.
+    """Update the expected durations from the executions since the last call.
 
     Observations are pooled over devices of one kind, and drawn towards that kind's mean over all
     task kinds.

@@ -58,7 +58,7 @@ def refresh(sim: Sim, incumbent: PlanState, trust: float, overdue: float) -> boo
 
 @njit_inline
 def _count_uncommitted(sim: Sim, incumbent: PlanState) -> int:
-    """Count the uncommitted tasks of the jobs present, and move the cursors of the jobs."""
+    """Count the uncommitted tasks of the jobs present, and move their cursors."""
     count = 0
     for j in range(len(sim.job) - 1):
         if sim.job[j].state != JOB_HERE:

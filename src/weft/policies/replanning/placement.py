@@ -189,7 +189,7 @@ def place_task(sim: Sim, plan: PlanState, weights: FloatArray, i: int) -> None:
 def _best_device(
     sim: Sim, plan: PlanState, weights: FloatArray, group: int
 ) -> tuple[int, float, int]:
-    """Return the device of a group with the lowest score, the start, and the place there."""
+    """Return the device with the lowest score, the start, and the place there."""
     best, lowest, start, slot = -1, np.inf, np.inf, 0
     for d in range(len(sim.device)):
         device = plan.device[d]
@@ -210,7 +210,7 @@ def _best_device(
 
 @njit_inline
 def _weigh_devices(sim: Sim, plan: PlanState, weights: FloatArray, i: int) -> None:
-    """Compute the seconds of a task on each device, and the penalty beside finish and gap."""
+    """Compute the seconds of a task on each device, and the penalty."""
     g = task_of(sim, i)
     work, row, kind, least = sim.task[g].work, sim.task[g].row, sim.task[g].kind, plan.task[g].least
     ahead, longer, together = weights[W.ahead], weights[W.longer], weights[W.together]
@@ -231,7 +231,7 @@ def _weigh_devices(sim: Sim, plan: PlanState, weights: FloatArray, i: int) -> No
 
 @njit_noalloc
 def compute_arrivals(sim: Sim, plan: PlanState, i: int) -> None:
-    """Compute when the inputs of a task are on each device, from finished and planned parents."""
+    """Compute when the inputs of a task are on each device."""
     g, p = task_of(sim, i), len(sim.device)
     for d in range(p):
         plan.arrival[d] = 0.0
@@ -252,9 +252,9 @@ def compute_arrivals(sim: Sim, plan: PlanState, i: int) -> None:
 
 @njit_noalloc
 def _compute_distances(sim: Sim, plan: PlanState, i: int) -> None:
-    """Sum up, for each device, the transfers between this task there and other committed parents.
+    """Sum up transfers between this task and other parents, for each device.
 
-    Of each pair of a task and another parent of its child, the cheaper transfer counts.
+    Of each pair of the task and another committed parent of its child, the cheaper one counts.
     """
     g, p = task_of(sim, i), len(sim.device)
     for d in range(p):
@@ -288,7 +288,7 @@ def insert(plan: PlanState, i: int, d: int, slot: int) -> None:
 
 @njit_noalloc
 def predicted_finish(sim: Sim, plan: PlanState, j: int) -> float:
-    """Return the finish of a job by the plan: the latest of its planned and committed tasks."""
+    """Return the latest finish of the planned and committed tasks of a job."""
     latest = sim.world[0].now
     for k in range(plan.job[j].cursor, sim.job[j + 1].first):
         i = plan.inst[k].order

@@ -104,7 +104,7 @@ class PlanOptions:
 
 
 class Portfolio(NamedTuple):
-    """Plans by several weight sets, the incumbent behind them, and which one is followed."""
+    """Plans by several weight sets, with the incumbent behind them."""
 
     stack: PlanState  # every array with an axis in front: the plans
     weights: FloatArray  # (plans without the incumbent, weights)
@@ -204,7 +204,7 @@ def describe(sim: Sim, portfolio: Portfolio) -> None:
 
 @njit_noalloc
 def _plan_by_first(sim: Sim, portfolio: Portfolio) -> int:
-    """Plan by the first weights: the only ones, or too many tasks wait to compare predictions."""
+    """Plan by the first weights alone, if predictions cannot be compared."""
     weights, state = portfolio.weights[0], portfolio.state[0]
     # A plan that the next one is compared with (`moved`) must be whole.
     early_exit = state.early_exit == 1 and weights[W.moved] == 0.0
@@ -288,7 +288,7 @@ def _improve_incumbent(sim: Sim, portfolio: Portfolio, new_job: bool, tries: int
 
 @njit_inline
 def _timed_per_move(sim: Sim, incumbent: PlanState) -> int:
-    """Return the work of trying one move: tasks that are timed, and jobs beside the first."""
+    """Return the tasks that one move times, plus the jobs beside the first."""
     return int(max(incumbent.state[0].planned + len(sim.job) - 2, 1))
 
 

@@ -107,7 +107,7 @@ def describe_options(
 
 @njit_inline
 def _observed(plan: PlanState) -> tuple[float, float, float]:
-    """Return number and squared log ratios of observations, and the part that kinds explain."""
+    """Return number and squares of log ratios, and the squares that kinds explain."""
     count, square, bias = 0.0, 0.0, 0.0
     for d in range(len(plan.device)):
         first = True  # devices of a kind share their observations: they count once

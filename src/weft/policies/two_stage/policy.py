@@ -1,4 +1,4 @@
-"""The two-stage DQN policy: Q-networks choose a ready task, then a device, or neither."""
+"""The two-stage DQN policy: Q-networks choose a ready task, then a device."""
 
 from __future__ import annotations
 
