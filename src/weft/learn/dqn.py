@@ -81,7 +81,7 @@ class Episode(NamedTuple):
 
     stage: IntArray  # (decisions,)
     chosen: Numbers  # (decisions, features) of the chosen candidate
-    count: IntArray  # (decisions,) candidates
+    kept: IntArray  # (decisions,) number of candidates kept
     candidates: Numbers  # (decisions, candidates, features)
     reward: FloatArray  # (decisions, terms) after the decision
 
@@ -91,7 +91,7 @@ def make_episode(decisions: int, candidates: int, features: int, terms: int) -> 
     return Episode(
         stage=np.zeros(decisions, np.int64),
         chosen=np.zeros((decisions, features), np.float32),
-        count=np.zeros(decisions, np.int64),
+        kept=np.zeros(decisions, np.int64),
         candidates=np.zeros((decisions, candidates, features), np.float32),
         reward=np.zeros((decisions, terms)),
     )
@@ -208,7 +208,7 @@ class ReplayMemory:
         """Add the first `len(reward)` decisions of an episode, with their n-step returns."""
         count, steps, discount = len(reward), self._settings.steps, self._settings.discount
         places = (self._at + np.arange(count)) % self.size
-        for name in ("stage", "chosen", "count", "candidates"):
+        for name in ("stage", "chosen", "kept", "candidates"):
             getattr(self.episode, name)[places] = getattr(episode, name)[:count]
         ahead = np.zeros(count + steps)
         ahead[:count] = reward
@@ -239,7 +239,7 @@ class ReplayMemory:
 
     def state(self, places: IntArray) -> tuple[Tensor, Tensor, Tensor]:
         """Return stage, candidates, and the mask of the candidates, as tensors."""
-        count, candidates = self.episode.count[places], self.episode.candidates[places]
+        count, candidates = self.episode.kept[places], self.episode.candidates[places]
         mask = np.arange(candidates.shape[1]) < count[:, None]
         stage = torch.from_numpy(self.episode.stage[places])
         return stage, torch.from_numpy(candidates), torch.from_numpy(mask)

@@ -107,7 +107,7 @@ def record_episode(
         else:
             choice = greedy_choice(network, candidates)
         kept = min(count, episode.candidates.shape[1])
-        episode.stage[t], episode.count[t] = candidates.state[0].stage, kept
+        episode.stage[t], episode.kept[t] = candidates.state[0].stage, kept
         for f in range(FEATURES):
             episode.chosen[t, f] = candidates.feature[choice, f]
             for c in range(kept - 1):

@@ -45,7 +45,7 @@ class PlacementBuffers(NamedTuple):
     instance: IntArray  # (instances,) decisions: instance, device, and the parent to copy or -1
     device: IntArray
     copy: IntArray
-    count: Table  # (1,)
+    counts: Table  # (1,)
 
 
 def make_buffers(workload: Workload) -> PlacementBuffers:
@@ -122,7 +122,7 @@ def dispatch(sim: Sim, buffers: PlacementBuffers) -> None:
     for d in range(len(buffers.idle)):
         waiting += buffers.idle[d]
     made = placed = 0
-    for k in range(buffers.count[0].ready):
+    for k in range(buffers.counts[0].ready):
         if waiting == 0:
             break
         placed += 1
@@ -136,7 +136,7 @@ def dispatch(sim: Sim, buffers: PlacementBuffers) -> None:
             waiting -= 1
             buffers.instance[made], buffers.device[made], buffers.copy[made] = instance, d, copy
             made += 1
-    buffers.count[0].decisions, buffers.count[0].placed = made, placed
+    buffers.counts[0].decisions, buffers.counts[0].placed = made, placed
 
 
 @njit_inline
@@ -155,7 +155,7 @@ def observe(sim: Sim, buffers: PlacementBuffers) -> bool:
         for k in range(sim.kind[kind].ready):
             buffers.ready[found] = sim.inst[sim.kind[kind].pool + k].pool
             found += 1
-    buffers.count[0].ready = found
+    buffers.counts[0].ready = found
     sort_ready(buffers)
     return True
 
@@ -163,7 +163,7 @@ def observe(sim: Sim, buffers: PlacementBuffers) -> bool:
 @njit_noalloc
 def sort_ready(buffers: PlacementBuffers) -> None:
     """Order the ready instances by (key, number): heap sort, in place."""
-    ready, key, size = buffers.ready, buffers.key, buffers.count[0].ready
+    ready, key, size = buffers.ready, buffers.key, buffers.counts[0].ready
     for root in range(size // 2 - 1, -1, -1):
         _sink(ready, key, root, size)
     for end in range(size - 1, 0, -1):
@@ -193,7 +193,7 @@ def _before(key: FloatArray, a: int, b: int) -> bool:
 @njit_inline
 def commit_decisions(sim: Sim, buffers: PlacementBuffers) -> None:
     """Commit the decisions; a batch may have committed some of them already."""
-    for k in range(buffers.count[0].decisions):
+    for k in range(buffers.counts[0].decisions):
         instance, d = buffers.instance[k], buffers.device[k]
         if sim.inst[instance].status != READY:
             continue
@@ -234,11 +234,11 @@ class DeftPolicy:
         self._tables.update(view)
         buffers.free[:], buffers.idle[:] = view.free_at, view.idle
         buffers.ready[: len(view.ready)] = view.ready
-        buffers.count["ready"] = len(view.ready)
+        buffers.counts["ready"] = len(view.ready)
         if not view.idle.any():
             return []
         self._place()
-        count = int(buffers.count["decisions"][0])
+        count = int(buffers.counts["decisions"][0])
         columns = (buffers.instance, buffers.device, buffers.copy)
         rows = zip(*(column[:count].tolist() for column in columns), strict=True)
         return [Decision(*row) for row in rows]

@@ -355,7 +355,7 @@ def rate(sim: Sim, buffers: PlacementBuffers, network: GraphNetwork, graph: Grap
     _describe_ready(sim, buffers, graph)
     width, seen = graph.base.shape[1], graph.seen.shape[1]
     line = graph.line
-    for k in range(buffers.count[0].ready):
+    for k in range(buffers.counts[0].ready):
         i = buffers.ready[k]
         _put(line, 0, graph.seen[k])
         _put(line, seen, graph.embedding[task_of(sim, i)])
@@ -397,7 +397,7 @@ def _summarise(sim: Sim, network: GraphNetwork, graph: GraphState) -> None:
 @njit_inline
 def _describe_ready(sim: Sim, buffers: PlacementBuffers, graph: GraphState) -> None:
     """Fill in the present features of each ready task."""
-    now, ready, devices = sim.world[0].now, buffers.count[0].ready, len(buffers.free)
+    now, ready, devices = sim.world[0].now, buffers.counts[0].ready, len(buffers.free)
     here, left, idle = 0, 0.0, 0
     for j in range(len(sim.job) - 1):
         if sim.job[j].state == JOB_HERE:
@@ -460,10 +460,10 @@ def sort_by_rating(
     sim: Sim, buffers: PlacementBuffers, network: GraphNetwork, graph: GraphState
 ) -> None:
     """Sort the ready tasks by rating, the highest first; ties by number."""
-    if buffers.count[0].ready > 1:
+    if buffers.counts[0].ready > 1:
         rate(sim, buffers, network, graph)
-        for k in range(buffers.count[0].ready):
+        for k in range(buffers.counts[0].ready):
             buffers.key[buffers.ready[k]] = -graph.score[k]
         sort_ready(buffers)
-        for k in range(buffers.count[0].ready):
+        for k in range(buffers.counts[0].ready):
             buffers.key[buffers.ready[k]] = 0.0  # the next ready tasks are listed by number
