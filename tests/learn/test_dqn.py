@@ -536,7 +536,7 @@ def test_environment_is_a_gymnasium_environment():
     case = env.unwrapped.case
     assert (
         info["makespan"] >= weft.plan(case.workload.problems[0], "heft").bound / 100
-    )  # a time of the world it was played in
+    )  # of the simulated scenario
     assert np.isfinite(total)
     with pytest.raises(UnknownName, match="unknown reward"):
         gymnasium.make("weft/Workflow-v0", reward={"speed": 1.0})

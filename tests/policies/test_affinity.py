@@ -157,8 +157,8 @@ def test_staying_on_a_node_is_seen_and_done():
 
 
 def test_each_job_has_its_own_group():
-    """Two forks at once: by load 9 s on the slow node, or 4.5 s and then 9 s on the fast one; ties go to
-    the first."""
+    """Two forks at once: by load 9 s on the slow node, or 4.5 s and then 9 s on the fast one; ties
+    go to the first."""
     workload = Workload.of([Problem.bind(fork(), TWO_NODES)] * 2)
     sim, portfolio = planned(workload)
     replan(sim, portfolio)

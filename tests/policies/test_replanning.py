@@ -129,8 +129,8 @@ def test_looking_ahead_sees_the_slow_link():
 
 
 def test_shortest_remaining_work_goes_first():
-    """One device, jobs of 5 s and 1 s at once. The short one ends at 1 s, the long one at 6 s; in order
-    of arrival they end at 5 s and 6 s."""
+    """One device, jobs of 5 s and 1 s at once. The short one ends at 1 s, the long one at 6 s; in
+    order of arrival they end at 5 s and 6 s."""
     problems = [weft.Problem.from_arrays([[5.0]]), weft.Problem.from_arrays([[1.0]])]
     workload = weft.Workload.of(problems, arrival=[0.0, 0.0])
     assert simulate(workload, "srpt-replanned").job_finish.tolist() == [6.0, 1.0]

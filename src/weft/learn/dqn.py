@@ -1,4 +1,6 @@
-"""DQN with candidates: one Q-network per stage of a decision, trained together; the whole loop.
+"""DQN with candidates: one Q-network per stage of a decision, trained together.
+
+The whole loop.
 
 Mnih et al. (2015) with a double estimator (van Hasselt, Guez and Silver 2016), prioritized replay
 with importance weights (Schaul et al. 2016), n-step returns and, as an option, dueling heads (Wang
@@ -79,7 +81,7 @@ class Episode(NamedTuple):
 
     stage: IntArray  # (decisions,)
     chosen: Numbers  # (decisions, features) of the chosen candidate
-    count: IntArray  # (decisions,) candidates
+    kept: IntArray  # (decisions,) number of candidates kept
     candidates: Numbers  # (decisions, candidates, features)
     reward: FloatArray  # (decisions, terms) after the decision
 
@@ -89,7 +91,7 @@ def make_episode(decisions: int, candidates: int, features: int, terms: int) -> 
     return Episode(
         stage=np.zeros(decisions, np.int64),
         chosen=np.zeros((decisions, features), np.float32),
-        count=np.zeros(decisions, np.int64),
+        kept=np.zeros(decisions, np.int64),
         candidates=np.zeros((decisions, candidates, features), np.float32),
         reward=np.zeros((decisions, terms)),
     )
@@ -127,7 +129,9 @@ class Environment(Protocol):
 
 
 class SumTree:
-    """A tree that draws places in proportion to their priority (Schaul et al. 2016, B.2.1).
+    """A tree that draws places in proportion to their priority (Schaul et al.
+
+    2016, B.2.1).
 
     Examples
     --------
@@ -204,7 +208,7 @@ class ReplayMemory:
         """Add the first `len(reward)` decisions of an episode, with their n-step returns."""
         count, steps, discount = len(reward), self._settings.steps, self._settings.discount
         places = (self._at + np.arange(count)) % self.size
-        for name in ("stage", "chosen", "count", "candidates"):
+        for name in ("stage", "chosen", "kept", "candidates"):
             getattr(self.episode, name)[places] = getattr(episode, name)[:count]
         ahead = np.zeros(count + steps)
         ahead[:count] = reward
@@ -235,7 +239,7 @@ class ReplayMemory:
 
     def state(self, places: IntArray) -> tuple[Tensor, Tensor, Tensor]:
         """Return stage, candidates, and the mask of the candidates, as tensors."""
-        count, candidates = self.episode.count[places], self.episode.candidates[places]
+        count, candidates = self.episode.kept[places], self.episode.candidates[places]
         mask = np.arange(candidates.shape[1]) < count[:, None]
         stage = torch.from_numpy(self.episode.stage[places])
         return stage, torch.from_numpy(candidates), torch.from_numpy(mask)
@@ -273,7 +277,10 @@ class QValues(nn.Module):
         self.state = nn.ModuleList(heads) if dueling else None
 
     def advantage(self, stage: Tensor, feature: Tensor) -> Tensor:
-        """Return the (batch, ...) outputs of the networks; `stage` has one entry per state."""
+        """Return the (batch, ...) outputs of the networks.
+
+        `stage` has one entry per state.
+        """
         out = torch.empty(feature.shape[:-1])
         for k, net in enumerate(self.nets):
             mine = stage == k
@@ -295,7 +302,7 @@ class QValues(nn.Module):
         return out + (level if out.ndim == 1 else level[:, None])
 
     def arrays(self) -> dict[str, Numbers]:
-        """Return the arrays of the compiled networks, see `weft.policies.two_stage.q_network`."""
+        """Return the arrays of the compiled networks, see `QNetwork`."""
         layers: dict[str, list[Tensor]] = {
             "w1": [net[0].weight.T for net in self.nets],  # type: ignore[index]
             "b1": [net[0].bias for net in self.nets],  # type: ignore[index]

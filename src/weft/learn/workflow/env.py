@@ -46,7 +46,9 @@ OPTIONS = PlanOptions(window=WINDOW, early_exit=False)
 
 
 class WorkflowEnv(gymnasium.Env[Observation, np.int64]):
-    """One simulation. Observation: `candidates` (width, features) and `kind` of the decision.
+    """One simulation.
+
+    Observation: `candidates` (width, features) and `kind` of the decision.
 
     `kind` is 0 for a task and 1 for a device.
 
@@ -150,7 +152,10 @@ def run_at_random(
     chance: FloatArray,
     seen: NDArray[np.float32],
 ) -> int:
-    """Make random choices and copy every observation, as a learner would; count the decisions."""
+    """Make random choices and copy every observation, as a learner would.
+
+    Count the decisions.
+    """
     for t in range(len(chance)):
         if next_decision(sim, portfolio, candidates) != MOMENT:
             return t

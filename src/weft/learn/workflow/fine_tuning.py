@@ -1,4 +1,4 @@
-"""Fine-tuning of the weights of a replanning policy to sample instances, by CMA-ES."""
+"""Fine-tuning of a replanning policy to sample instances, by CMA-ES."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HELD_BACK = 3
 def fine_tune(
     policy: str | ReplanningPolicy, cases: Sequence[Instance], seconds: float = 60.0, seed: int = 0
 ) -> ReplanningPolicy:
-    """Return the policy with weights that suit the samples better, or unchanged if none are found.
+    """Return the policy with weights that suit the samples better, if any.
 
     All weight sets move together; networks stay. Weights found on two thirds of the samples are
     taken if they are better on the others too.

@@ -1,4 +1,6 @@
-"""REINFORCE for the graph networks of `weft.policies.graph.network`; the whole loop.
+"""REINFORCE for the graph networks of `weft.policies.graph.network`.
+
+The whole loop.
 
 Williams (1992) with the baseline of Mao et al. (SIGCOMM 2019, section 5.3): an instance (a workload
 and its future) is simulated several times, and the return after a choice is compared with the
@@ -144,7 +146,9 @@ class GraphModule(nn.Module):
 
 
 class JobForest(NamedTuple):
-    """Task graphs of several instances, tasks sorted by height; level k ends at `levels[k]`.
+    """Task graphs of several instances, tasks sorted by height.
+
+    Level k ends at `levels[k]`.
 
     `parent[k]` and `child[k]` are the edges out of level k + 1 (the parent counted from the first
     of the level), `children[k]` their number by parent. `where` holds the places of each instance's
@@ -206,7 +210,9 @@ def _heights(
 
 
 class Batch(NamedTuple):
-    """Choices of many episodes as tensors; see `EpisodeLog` for events, rows and pairs.
+    """Choices of many episodes as tensors.
+
+    See `EpisodeLog` for events, rows and pairs.
 
     `finishing` lists tasks job by job in the order of their finish, over all episodes; the
     unfinished tasks of a pair's job are there from `job_begin` to `job_end`.
@@ -267,10 +273,9 @@ def make_batch(
 
 
 def order_likelihood(score: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Return the (events,) log-probability of the drawn orders, and the entropy of the first
-    choice.
+    """Return the (events,) log-probability of the drawn orders, and an entropy.
 
-    Only the tasks that were placed count.
+    Only the tasks that were placed count. The entropy is that of the first choice.
     """
     events, width = len(batch.time), int(batch.place.max()) + 1
     table = torch.full((events, width), NO_TASK).index_put((batch.row_event, batch.place), score)
@@ -311,7 +316,9 @@ def train_graph(
     draw: Callable[[GraphSettings, int, int, float], list[Instance]] | None = None,
     progress: Callable[[dict[str, float]], None] | None = None,
 ) -> TrainedGraph:
-    """Train a graph network of a kind, "decima" or "lachesis"; return the best by validation.
+    """Train a graph network of a kind, "decima" or "lachesis".
+
+    Return the best by validation.
 
     Without validation instances that is the last one. `draw` makes the instances of an update from
     (settings, seed, update, share of the training); by default one of each condition. `progress`
@@ -456,7 +463,7 @@ class GraphScorer:
 
 
 def validation_instances(*, each: int = 18) -> list[Instance]:
-    """Draw `each` validation instances of every condition, with CCR 0.1, 1 and 5 in turn."""
+    """Draw `each` validation instances of every condition, with CCR 0.1, 1 and 5."""
     cases = []
     for name, condition in CONDITIONS.items():
         for k in range(each):

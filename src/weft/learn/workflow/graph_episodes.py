@@ -32,7 +32,7 @@ LOG_SIZE = record("", "events rows pairs")
 
 
 class EpisodeLog(NamedTuple):
-    """Choices of one episode: events, their ready tasks (rows), and jobs present (pairs).
+    """Choices of one episode: events, ready tasks (rows), jobs present (pairs).
 
     An event has several ready tasks. `score` is a row's rating, `place` its place in the drawn
     order; `placed` the number of an event's rows that DEFT placed, the first ones in that order.
@@ -104,7 +104,7 @@ def run_recorded(
             return answer
         if sim.world[0].ready == 0 or not observe(sim, buffers):
             continue
-        ready, fits = buffers.count[0].ready, False
+        ready, fits = buffers.counts[0].ready, False
         if ready > 1:
             rate(sim, buffers, network, graph)
             fits = _write_event(sim, buffers, graph, log)
@@ -120,7 +120,7 @@ def run_recorded(
                 buffers.key[buffers.ready[k]] = 0.0
         dispatch(sim, buffers)
         if fits:
-            log.placed[size.events - 1] = buffers.count[0].placed
+            log.placed[size.events - 1] = buffers.counts[0].placed
             for r in range(size.rows - ready, size.rows):
                 log.place[r] = log.of_instance[log.row_instance[r]]
         commit_decisions(sim, buffers)
@@ -128,7 +128,7 @@ def run_recorded(
 
 @njit_inline
 def _expert_key(sim: Sim, graph: GraphState, i: int) -> float:
-    """Return the sort key of the rule: least work left in the job, then highest upward rank."""
+    """Return the key of the rule: least work left in the job, then highest rank."""
     j = sim.inst[i].job
     total = 0.0
     for k in range(len(sim.job) - 1):
@@ -149,7 +149,7 @@ def _write_event(sim: Sim, buffers: PlacementBuffers, graph: GraphState, log: Ep
         here += 1 if sim.job[j].state == JOB_HERE else 0
     if (
         event == len(log.time)
-        or row + buffers.count[0].ready > len(log.place)
+        or row + buffers.counts[0].ready > len(log.place)
         or pair + here > len(log.done)
     ):
         return False
@@ -162,7 +162,7 @@ def _write_event(sim: Sim, buffers: PlacementBuffers, graph: GraphState, log: Ep
             log.pair_event[pair], log.pair_job[pair], log.done[pair] = event, j, finished
             log.of_job[j] = pair
             pair += 1
-    for k in range(buffers.count[0].ready):
+    for k in range(buffers.counts[0].ready):
         i = buffers.ready[k]
         log.row_event[row], log.row_instance[row], log.row_pair[row] = (
             event,

@@ -1,4 +1,4 @@
-"""Greedy choice of weight sets that complement one another: the policy `portfolio`.
+"""Greedy choice of complementary weight sets: the policy `portfolio`.
 
 A pool is drawn around the weights of `tuned-list`. Sets are added one at a time: the one that helps
 most together with those chosen so far (as Xu, Hoos and Leyton-Brown 2010 build portfolios of
@@ -96,7 +96,10 @@ class PortfolioSearch:
 
 @dataclass
 class FoundPortfolio:
-    """The chosen sets, and the curve of the choice; the score is the gain over the first alone."""
+    """The chosen sets, and the curve of the choice.
+
+    The score is the gain over the first alone.
+    """
 
     sets: list[dict[str, float]]
     search: PortfolioSearch
@@ -143,7 +146,9 @@ def search_portfolio(
     draw: Callable[[int, int, int], list[Instance]] | None = None,
     progress: Callable[[dict[str, float]], None] | None = None,
 ) -> FoundPortfolio:
-    """Choose sets around given weights; `draw(seed, alone, streams)` draws the instances.
+    """Choose sets around given weights.
+
+    `draw(seed, alone, streams)` draws the instances.
 
     `progress` receives each step.
     """

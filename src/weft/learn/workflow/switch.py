@@ -1,4 +1,4 @@
-"""Training of the switch between keeping and replanning, for `replan-switch`, from rollouts.
+"""Training of the switch of `replan-switch`, from rollouts.
 
 A round simulates instances by the policy so far. Each simulation stops at random events; from there
 both options are followed to the end, in the same future. The value of each, against the mean of
@@ -166,7 +166,10 @@ def draw(spec: InstanceSpec) -> Instance:
 
 
 def time_left(sim: Sim, portfolio: Portfolio, keep: int) -> float:
-    """Follow one option to the end; return the time that all jobs spend in the system from now."""
+    """Follow one option to the end.
+
+    Return the time that all jobs spend in the system from now.
+    """
     now, sim = float(sim.world["now"][0]), copy_sim(sim)
     portfolio = copy_portfolio(portfolio)._replace(switch=no_switch_network())
     portfolio.state["keep"] = keep
@@ -345,7 +348,10 @@ _Map = Callable[[Callable[[tuple[Any, ...]], Any], list[tuple[Any, ...]]], Itera
 
 
 class _Validation:
-    """The same instances every time; streams count as much as a condition of single workflows."""
+    """The same instances every time.
+
+    Streams count as much as a condition of single workflows.
+    """
 
     def __init__(
         self,

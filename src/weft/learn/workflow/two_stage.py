@@ -1,4 +1,4 @@
-"""Environment of the two-stage DQN: episodes of workflows, and the training of the policy `dqn`."""
+"""Environment of the two-stage DQN, and training of the policy `dqn`."""
 
 from __future__ import annotations
 
@@ -88,7 +88,10 @@ def record_episode(
     chance: FloatArray,
     episode: Episode,
 ) -> int:
-    """Simulate and record, up to the length of the episode; return the number of decisions."""
+    """Simulate and record, up to the length of the episode.
+
+    Return the number of decisions.
+    """
     for t in range(len(episode.stage)):
         answer = next_decision(sim, portfolio, candidates)
         if t > 0:
@@ -104,7 +107,7 @@ def record_episode(
         else:
             choice = greedy_choice(network, candidates)
         kept = min(count, episode.candidates.shape[1])
-        episode.stage[t], episode.count[t] = candidates.state[0].stage, kept
+        episode.stage[t], episode.kept[t] = candidates.state[0].stage, kept
         for f in range(FEATURES):
             episode.chosen[t, f] = candidates.feature[choice, f]
             for c in range(kept - 1):
@@ -186,7 +189,9 @@ def train_two_stage(
     start: Mapping[str, Numbers] | None = None,
     progress: Callable[[dict[str, float]], None] | None = None,
 ) -> TrainedDqn:
-    """Train the two-stage DQN over the plans of weight sets; `start` gives weights to start from.
+    """Train the two-stage DQN over the plans of weight sets.
+
+    `start` gives weights to start from.
 
     `draw(seed, alone, streams)` draws the instances; `progress` receives the row of each
     validation.

@@ -1,4 +1,4 @@
-"""DEFT online: place a task where it should finish first, with or without a copy of one parent.
+"""DEFT online: earliest finish, with or without a copy of one parent.
 
 Placement of Lachesis (Luo et al. 2021, arXiv 2103.06980) as we read it, on the present state: for
 each device that is up, the expected finish as it is, and with the parent whose data arrives last
@@ -45,7 +45,7 @@ class PlacementBuffers(NamedTuple):
     instance: IntArray  # (instances,) decisions: instance, device, and the parent to copy or -1
     device: IntArray
     copy: IntArray
-    count: Table  # (1,)
+    counts: Table  # (1,)
 
 
 def make_buffers(workload: Workload) -> PlacementBuffers:
@@ -57,7 +57,7 @@ def make_buffers(workload: Workload) -> PlacementBuffers:
 
 @njit_inline
 def place(sim: Sim, instance: int, free: FloatArray) -> tuple[int, int, float]:
-    """Return the device of the earliest finish, the parent to copy or -1, and the finish."""
+    """Return the device of the earliest finish, the parent to copy, and the finish."""
     now, g = sim.world[0].now, task_of(sim, instance)
     best, best_copy, least = NONE, NONE, np.inf
     for d in range(len(free)):
@@ -80,7 +80,7 @@ def place(sim: Sim, instance: int, free: FloatArray) -> tuple[int, int, float]:
 
 @njit_inline
 def _inputs(sim: Sim, instance: int, d: int) -> tuple[int, float, float]:
-    """Return the parent whose data arrives last, its arrival, and the arrival of all others."""
+    """Return the last parent to arrive, its arrival, and that of all others."""
     shift = sim.job[sim.inst[instance].job].shift
     g = instance - shift
     now, eager = sim.world[0].now, sim.world[0].eager == 1
@@ -114,12 +114,15 @@ def _copy_finish(sim: Sim, parent: int, d: int, begin: float) -> float:
 
 @njit_inline
 def dispatch(sim: Sim, buffers: PlacementBuffers) -> None:
-    """Place the ready instances in their order; record those that go to an idle device."""
+    """Place the ready instances in their order.
+
+    Record those that go to an idle device.
+    """
     waiting = 0
     for d in range(len(buffers.idle)):
         waiting += buffers.idle[d]
     made = placed = 0
-    for k in range(buffers.count[0].ready):
+    for k in range(buffers.counts[0].ready):
         if waiting == 0:
             break
         placed += 1
@@ -133,12 +136,15 @@ def dispatch(sim: Sim, buffers: PlacementBuffers) -> None:
             waiting -= 1
             buffers.instance[made], buffers.device[made], buffers.copy[made] = instance, d, copy
             made += 1
-    buffers.count[0].decisions, buffers.count[0].placed = made, placed
+    buffers.counts[0].decisions, buffers.counts[0].placed = made, placed
 
 
 @njit_inline
 def observe(sim: Sim, buffers: PlacementBuffers) -> bool:
-    """List the ready instances by number, and when devices are free; False if no device is idle."""
+    """List the ready instances by number, and when devices are free.
+
+    False if no device is idle.
+    """
     if not any_idle(sim):
         return False
     for d in range(len(buffers.free)):
@@ -149,7 +155,7 @@ def observe(sim: Sim, buffers: PlacementBuffers) -> bool:
         for k in range(sim.kind[kind].ready):
             buffers.ready[found] = sim.inst[sim.kind[kind].pool + k].pool
             found += 1
-    buffers.count[0].ready = found
+    buffers.counts[0].ready = found
     sort_ready(buffers)
     return True
 
@@ -157,7 +163,7 @@ def observe(sim: Sim, buffers: PlacementBuffers) -> bool:
 @njit_noalloc
 def sort_ready(buffers: PlacementBuffers) -> None:
     """Order the ready instances by (key, number): heap sort, in place."""
-    ready, key, size = buffers.ready, buffers.key, buffers.count[0].ready
+    ready, key, size = buffers.ready, buffers.key, buffers.counts[0].ready
     for root in range(size // 2 - 1, -1, -1):
         _sink(ready, key, root, size)
     for end in range(size - 1, 0, -1):
@@ -187,7 +193,7 @@ def _before(key: FloatArray, a: int, b: int) -> bool:
 @njit_inline
 def commit_decisions(sim: Sim, buffers: PlacementBuffers) -> None:
     """Commit the decisions; a batch may have committed some of them already."""
-    for k in range(buffers.count[0].decisions):
+    for k in range(buffers.counts[0].decisions):
         instance, d = buffers.instance[k], buffers.device[k]
         if sim.inst[instance].status != READY:
             continue
@@ -198,7 +204,7 @@ def commit_decisions(sim: Sim, buffers: PlacementBuffers) -> None:
 
 
 class DeftPolicy:
-    """Place ready tasks by DEFT, in some order: here the oldest job first, its tasks by number."""
+    """Place ready tasks by DEFT, the oldest job first, its tasks by number."""
 
     name = "fifo-deft-online"
     copies = True
@@ -228,11 +234,11 @@ class DeftPolicy:
         self._tables.update(view)
         buffers.free[:], buffers.idle[:] = view.free_at, view.idle
         buffers.ready[: len(view.ready)] = view.ready
-        buffers.count["ready"] = len(view.ready)
+        buffers.counts["ready"] = len(view.ready)
         if not view.idle.any():
             return []
         self._place()
-        count = int(buffers.count["decisions"][0])
+        count = int(buffers.counts["decisions"][0])
         columns = (buffers.instance, buffers.device, buffers.copy)
         rows = zip(*(column[:count].tolist() for column in columns), strict=True)
         return [Decision(*row) for row in rows]
@@ -246,7 +252,7 @@ class DeftPolicy:
 
 
 def _moment_of(view: View) -> tuple[object, ...]:
-    """Return a value that changes if a task ends, a job comes or goes, or a speed changes.
+    """Return a value that changes with tasks that ended, jobs and speeds.
 
     Two moments may be at the same time: a task may take no time.
     """
@@ -272,5 +278,5 @@ def _run_fifo(sim: Sim, buffers: PlacementBuffers) -> int:
 
 @POLICIES.register("fifo-deft-online", family="graph")
 def fifo_deft_online() -> DeftPolicy:
-    """The oldest job's task first, where it finishes first, with or without a copied parent."""
+    """The oldest job's task first, placed by DEFT."""
     return DeftPolicy()

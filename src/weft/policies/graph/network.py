@@ -1,4 +1,4 @@
-"""Graph networks that rate ready tasks: plain arrays and compiled passes, without torch.
+"""Graph networks that rate ready tasks: compiled passes over plain arrays.
 
 After Decima (Mao et al., SIGCOMM 2019, section 5.1) and Lachesis (Luo et al. 2021, arXiv
 2103.06980), as we read them. The embedding of a task v comes from its own features and its
@@ -44,7 +44,10 @@ TASK_FEATURES = {"decima": 4, "lachesis": 9}
 
 
 class ReadyFeatures(NamedTuple):
-    """Places of the present features of a ready task; Decima reads those before DEFT's."""
+    """Places of the present features of a ready task.
+
+    Decima reads those before DEFT's.
+    """
 
     rank: int  # relative to the highest of all ready tasks
     rank_in_job: int  # relative to the highest of the job
@@ -216,7 +219,10 @@ def _ratio(values: FloatArray, over: FloatArray) -> FloatArray:
 
 
 class GraphState(NamedTuple):
-    """Embeddings of a workload, and buffers for ratings. Tasks are global tasks, as in `Sim`."""
+    """Embeddings of a workload, and buffers for ratings.
+
+    Tasks are global tasks, as in `Sim`.
+    """
 
     order: IntArray  # (tasks,) all tasks, children before their parents
     rank: FloatArray  # (tasks,) upward rank, seconds
@@ -341,12 +347,15 @@ def embed(sim: Sim, network: GraphNetwork, graph: GraphState) -> None:
 
 @njit_noalloc
 def rate(sim: Sim, buffers: PlacementBuffers, network: GraphNetwork, graph: GraphState) -> None:
-    """Rate the ready tasks; `graph.score` holds the ratings, in the order of `buffers.ready`."""
+    """Rate the ready tasks.
+
+    `graph.score` holds the ratings, in the order of `buffers.ready`.
+    """
     _summarise(sim, network, graph)
     _describe_ready(sim, buffers, graph)
     width, seen = graph.base.shape[1], graph.seen.shape[1]
     line = graph.line
-    for k in range(buffers.count[0].ready):
+    for k in range(buffers.counts[0].ready):
         i = buffers.ready[k]
         _put(line, 0, graph.seen[k])
         _put(line, seen, graph.embedding[task_of(sim, i)])
@@ -388,7 +397,7 @@ def _summarise(sim: Sim, network: GraphNetwork, graph: GraphState) -> None:
 @njit_inline
 def _describe_ready(sim: Sim, buffers: PlacementBuffers, graph: GraphState) -> None:
     """Fill in the present features of each ready task."""
-    now, ready, devices = sim.world[0].now, buffers.count[0].ready, len(buffers.free)
+    now, ready, devices = sim.world[0].now, buffers.counts[0].ready, len(buffers.free)
     here, left, idle = 0, 0.0, 0
     for j in range(len(sim.job) - 1):
         if sim.job[j].state == JOB_HERE:
@@ -451,10 +460,10 @@ def sort_by_rating(
     sim: Sim, buffers: PlacementBuffers, network: GraphNetwork, graph: GraphState
 ) -> None:
     """Sort the ready tasks by rating, the highest first; ties by number."""
-    if buffers.count[0].ready > 1:
+    if buffers.counts[0].ready > 1:
         rate(sim, buffers, network, graph)
-        for k in range(buffers.count[0].ready):
+        for k in range(buffers.counts[0].ready):
             buffers.key[buffers.ready[k]] = -graph.score[k]
         sort_ready(buffers)
-        for k in range(buffers.count[0].ready):
+        for k in range(buffers.counts[0].ready):
             buffers.key[buffers.ready[k]] = 0.0  # the next ready tasks are listed by number

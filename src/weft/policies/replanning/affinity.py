@@ -1,4 +1,4 @@
-"""Job affinity: keep a job on one node or device if transfers are expensive; compiled.
+"""Job affinity: keep a job on one node or device if transfers are expensive.
 
 A list scheduler places one task at a time, and one task alone gains nothing by waiting for a near
 device. So it scatters a job over nodes with slow links between them, and no small change of the
@@ -24,7 +24,7 @@ task on its fastest device."""
 
 
 def divisions(cluster: Cluster) -> list[IntArray]:
-    """Return ways to group the devices, as the group of each device: by node, and one by one.
+    """Return groupings of the devices: by node, and one by one.
 
     Examples
     --------
@@ -104,7 +104,10 @@ def weigh_groups(
 def _weigh_task(
     sim: Sim, u: int, group: IntArray, able: FloatArray, total: FloatArray, least: FloatArray
 ) -> float:
-    """Fill in devices that can run a task, total and least seconds; return the least of all."""
+    """Fill in devices that can run a task, total and least seconds.
+
+    Return the least of all.
+    """
     anywhere = np.inf
     for g in range(len(group)):
         able[g], total[g], least[g] = 0.0, 0.0, np.inf

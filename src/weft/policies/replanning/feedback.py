@@ -1,4 +1,4 @@
-"""Observations that plans start from: busy devices, and observed against estimated durations."""
+"""Observations that plans start from: busy devices, and observed durations."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def observe_devices(sim: Sim, plan: PlanState) -> None:
 
 @njit_noalloc
 def learn_durations(sim: Sim, plan: PlanState, trust: float) -> None:
-    """Update the expected durations from the executions that ended since the last call.
+    """Update the expected durations from the executions since the last call.
 
     Observations are pooled over devices of one kind, and drawn towards that kind's mean over all
     task kinds.
@@ -81,7 +81,10 @@ def update_rates(sim: Sim, plan: PlanState) -> None:
 
 @njit_inline
 def expect_ends(sim: Sim, plan: PlanState, overdue: float) -> bool:
-    """Set the expected ends of committed tasks, clear the plan; False if all devices are down."""
+    """Set the expected ends of committed tasks, clear the plan.
+
+    False if all devices are down.
+    """
     now, up = sim.world[0].now, False
     for d in range(len(sim.device)):
         device = plan.device[d]

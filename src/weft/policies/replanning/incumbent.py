@@ -38,7 +38,10 @@ def adopt(source: PlanState, incumbent: PlanState) -> None:
 
 @njit_noalloc
 def refresh(sim: Sim, incumbent: PlanState, trust: float, overdue: float) -> bool:
-    """Drop committed tasks and time the rest; False if a task is new or its device is down."""
+    """Drop committed tasks and time the rest.
+
+    False if a task is new or its device is down.
+    """
     learn_durations(sim, incumbent, trust)
     update_rates(sim, incumbent)
     planned = incumbent.state[0].planned
@@ -55,7 +58,7 @@ def refresh(sim: Sim, incumbent: PlanState, trust: float, overdue: float) -> boo
 
 @njit_inline
 def _count_uncommitted(sim: Sim, incumbent: PlanState) -> int:
-    """Count the uncommitted tasks of the jobs present, and move the cursors of the jobs."""
+    """Count the uncommitted tasks of the jobs present, and move their cursors."""
     count = 0
     for j in range(len(sim.job) - 1):
         if sim.job[j].state != JOB_HERE:
@@ -113,7 +116,10 @@ def _arrival(sim: Sim, incumbent: PlanState, i: int, d: int) -> float:
 
 @njit_noalloc
 def try_move(sim: Sim, incumbent: PlanState, undo: Table) -> bool:
-    """Move a random task: device, order, both, or device with a child; False if nothing changed."""
+    """Move a random task: device, order, both, or device with a child.
+
+    False if nothing changed.
+    """
     k = _draw(incumbent, incumbent.state[0].planned)
     i, kind, move = incumbent.sequence[k], _draw(incumbent, 4), undo[0]
     move.before, move.after, move.device, move.child = k, k, incumbent.inst[i].device, -1
@@ -161,7 +167,10 @@ def undo_move(incumbent: PlanState, undo: Table) -> None:
 
 @njit_inline
 def _shift(sim: Sim, incumbent: PlanState, k: int, steps: int, earlier: bool) -> int:
-    """Shift the task at a place, but not past a parent or a child; return its new place."""
+    """Shift the task at a place, but not past a parent or a child.
+
+    Return its new place.
+    """
     sequence = incumbent.sequence
     i, at = sequence[k], k
     for _ in range(steps):

@@ -1,4 +1,4 @@
-"""List scheduling of all uncommitted tasks of all jobs present, by weights; compiled.
+"""List scheduling of all uncommitted tasks of all jobs present, by weights.
 
 At an event with an idle device and a ready task, the tasks are placed in one list: by key of the
 job and rank, each on the device with the lowest score, in the earliest gap that fits. The policy
@@ -25,7 +25,9 @@ from weft.sim.kernel.tables import COMMITTED, DONE, JOB_HERE, READY, WAITING, Si
 def plan_window(
     sim: Sim, plan: PlanState, weights: FloatArray, window: int, early_exit: bool
 ) -> bool:
-    """Plan up to `window` tasks; return whether these were all. `observe_devices` goes before.
+    """Plan up to `window` tasks.
+
+    Return whether these were all. `observe_devices` goes before.
 
     With `early_exit` the plan stops once every idle device has a task to start now: later
     placements do not move it.
@@ -82,7 +84,10 @@ def _count_idle(sim: Sim, plan: PlanState) -> int:
 
 @njit_inline
 def _weigh_jobs(sim: Sim, plan: PlanState, weights: FloatArray) -> int:
-    """Put the jobs present that have tasks to plan into the heap, with their keys; count them."""
+    """Put the jobs present that have tasks to plan into the heap, with their keys.
+
+    Count them.
+    """
     now, p, count = sim.world[0].now, len(sim.device), 0
     for j in range(len(sim.job) - 1):
         if sim.job[j].state != JOB_HERE:
@@ -132,7 +137,10 @@ def _skip_committed(sim: Sim, plan: PlanState, k: int) -> bool:
 
 @njit_noalloc
 def _sink(sim: Sim, plan: PlanState, weights: FloatArray, jobs: int, k: int) -> None:
-    """Move a job down the heap, below jobs with a more urgent task; ties by number of the job."""
+    """Move a job down the heap, below jobs with a more urgent task.
+
+    Ties by number of the job.
+    """
     heap, at, job = plan.heap, plan.heap[k].at, plan.heap[k].job
     own = _key(sim, plan, weights, at, job)
     while 2 * k + 1 < jobs:
@@ -160,7 +168,10 @@ def _key(sim: Sim, plan: PlanState, weights: FloatArray, at: int, job: int) -> f
 
 @njit_noalloc
 def place_task(sim: Sim, plan: PlanState, weights: FloatArray, i: int) -> None:
-    """Place a task on the device with the lowest score; on -1 if no device can run it now."""
+    """Place a task on the device with the lowest score.
+
+    On -1 if no device can run it now.
+    """
     compute_arrivals(sim, plan, i)
     if weights[W.together] != 0.0:
         _compute_distances(sim, plan, i)
@@ -178,7 +189,7 @@ def place_task(sim: Sim, plan: PlanState, weights: FloatArray, i: int) -> None:
 def _best_device(
     sim: Sim, plan: PlanState, weights: FloatArray, group: int
 ) -> tuple[int, float, int]:
-    """Return the device of a group with the lowest score, the start, and the place there."""
+    """Return the device with the lowest score, the start, and the place there."""
     best, lowest, start, slot = -1, np.inf, np.inf, 0
     for d in range(len(sim.device)):
         device = plan.device[d]
@@ -199,7 +210,7 @@ def _best_device(
 
 @njit_inline
 def _weigh_devices(sim: Sim, plan: PlanState, weights: FloatArray, i: int) -> None:
-    """Compute the seconds of a task on each device, and the penalty beside finish and gap."""
+    """Compute the seconds of a task on each device, and the penalty."""
     g = task_of(sim, i)
     work, row, kind, least = sim.task[g].work, sim.task[g].row, sim.task[g].kind, plan.task[g].least
     ahead, longer, together = weights[W.ahead], weights[W.longer], weights[W.together]
@@ -220,7 +231,7 @@ def _weigh_devices(sim: Sim, plan: PlanState, weights: FloatArray, i: int) -> No
 
 @njit_noalloc
 def compute_arrivals(sim: Sim, plan: PlanState, i: int) -> None:
-    """Compute when the inputs of a task are on each device, from finished and planned parents."""
+    """Compute when the inputs of a task are on each device."""
     g, p = task_of(sim, i), len(sim.device)
     for d in range(p):
         plan.arrival[d] = 0.0
@@ -241,9 +252,9 @@ def compute_arrivals(sim: Sim, plan: PlanState, i: int) -> None:
 
 @njit_noalloc
 def _compute_distances(sim: Sim, plan: PlanState, i: int) -> None:
-    """Sum up, for each device, the transfers between this task there and other committed parents.
+    """Sum up transfers between this task and other parents, for each device.
 
-    Of each pair of a task and another parent of its child, the cheaper transfer counts.
+    Of each pair of the task and another committed parent of its child, the cheaper one counts.
     """
     g, p = task_of(sim, i), len(sim.device)
     for d in range(p):
@@ -277,7 +288,7 @@ def insert(plan: PlanState, i: int, d: int, slot: int) -> None:
 
 @njit_noalloc
 def predicted_finish(sim: Sim, plan: PlanState, j: int) -> float:
-    """Return the finish of a job by the plan: the latest of its planned and committed tasks."""
+    """Return the latest finish of the planned and committed tasks of a job."""
     latest = sim.world[0].now
     for k in range(plan.job[j].cursor, sim.job[j + 1].first):
         i = plan.inst[k].order

@@ -1,4 +1,4 @@
-"""Policies that plan all uncommitted tasks at every event: HEFT, its relatives, and own weights."""
+"""Policies that plan all uncommitted tasks at every event: HEFT and relatives."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from weft.sim.view import Decision, View
 
 
 class ReplanningPolicy:
-    """Plan all tasks in the window at every event, and start those that the plan starts now.
+    """Plan all tasks in the window at every event, and start those due now.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ class ReplanningPolicy:
 
 
 class SwitchPolicy(ReplanningPolicy):
-    """Plan as `ReplanningPolicy` does, or keep and improve an incumbent: a Q-network decides.
+    """Plan as `ReplanningPolicy`, or keep an incumbent: a Q-network decides.
 
     Parameters
     ----------
@@ -171,13 +171,13 @@ def heft_replanned() -> ReplanningPolicy:
 
 @POLICIES.register("heft-observed", family="replanning")
 def heft_observed() -> ReplanningPolicy:
-    """HEFT planned again at every event, with estimates corrected by observed durations."""
+    """HEFT planned again at every event, corrected by observed durations."""
     return ReplanningPolicy("heft-observed", {"trust": 1.0})
 
 
 @POLICIES.register("heft-affinity", family="replanning")
 def heft_affinity() -> ReplanningPolicy:
-    """HEFT planned again at every event, on all devices or with each job on one node or device.
+    """HEFT planned at every event, with or without each job on one node or device.
 
     While more tasks wait than are in the window it is plain HEFT.
     """
@@ -192,12 +192,12 @@ def heft_arrival() -> ReplanningPolicy:
 
 @POLICIES.register("srpt-affinity", family="replanning")
 def srpt_affinity() -> ReplanningPolicy:
-    """The job with the shortest remaining work first, with the groups of `heft-affinity`."""
+    """The job with the shortest remaining work first, grouped as `heft-affinity`."""
     options = PlanOptions(window=WINDOW, affinity=True)
     return ReplanningPolicy("srpt-affinity", {"work": 1.0, "rank": 1e-3}, options)
 
 
 @POLICIES.register("srpt-replanned", family="replanning")
 def srpt_replanned() -> ReplanningPolicy:
-    """The job with the shortest remaining work first, by rank within it, planned at every event."""
+    """The job with the shortest remaining work first, planned at every event."""
     return ReplanningPolicy("srpt-replanned", {"work": 1.0, "rank": 1e-3})

@@ -1,4 +1,4 @@
-"""A portfolio of plans, by several weight sets; the best predicted one is followed; compiled.
+"""A portfolio of plans, by several weight sets; the best predicted one is followed.
 
 No weight set is best for every workload, so several plans are made and the one with the best
 predicted completion is followed. To save time, the followed plan meets one contender per event, in
@@ -104,7 +104,7 @@ class PlanOptions:
 
 
 class Portfolio(NamedTuple):
-    """Plans by several weight sets, the incumbent behind them, and which one is followed."""
+    """Plans by several weight sets, with the incumbent behind them."""
 
     stack: PlanState  # every array with an axis in front: the plans
     weights: FloatArray  # (plans without the incumbent, weights)
@@ -204,7 +204,7 @@ def describe(sim: Sim, portfolio: Portfolio) -> None:
 
 @njit_noalloc
 def _plan_by_first(sim: Sim, portfolio: Portfolio) -> int:
-    """Plan by the first weights: the only ones, or too many tasks wait to compare predictions."""
+    """Plan by the first weights alone, if predictions cannot be compared."""
     weights, state = portfolio.weights[0], portfolio.state[0]
     # A plan that the next one is compared with (`moved`) must be whole.
     early_exit = state.early_exit == 1 and weights[W.moved] == 0.0
@@ -216,7 +216,10 @@ def _plan_by_first(sim: Sim, portfolio: Portfolio) -> int:
 
 @njit_noalloc
 def _follow_best(sim: Sim, portfolio: Portfolio, tries: int) -> int:
-    """Plan by the followed weights and by contenders; follow the best plan from now on."""
+    """Plan by the followed weights and by contenders.
+
+    Follow the best plan from now on.
+    """
     state = portfolio.state[0]
     own = state.followed
     best = _predict(sim, portfolio, own)
@@ -245,7 +248,10 @@ def _next_contender(portfolio: Portfolio) -> int:
 
 @njit_noalloc
 def _improve_incumbent(sim: Sim, portfolio: Portfolio, new_job: bool, tries: int) -> int:
-    """Keep the incumbent, or adopt a plan if it is invalid or a contender is better; try moves."""
+    """Keep the incumbent, or adopt a plan if it is invalid or a contender is better.
+
+    Try moves.
+    """
     state, count = portfolio.state[0], len(portfolio.weights)
     incumbent = plan_at(portfolio.stack, count)
     trust, overdue = portfolio.weights[0, W.trust], portfolio.weights[0, W.overdue]
@@ -282,13 +288,16 @@ def _improve_incumbent(sim: Sim, portfolio: Portfolio, new_job: bool, tries: int
 
 @njit_inline
 def _timed_per_move(sim: Sim, incumbent: PlanState) -> int:
-    """Return the work of trying one move: tasks that are timed, and jobs beside the first."""
+    """Return the tasks that one move times, plus the jobs beside the first."""
     return int(max(incumbent.state[0].planned + len(sim.job) - 2, 1))
 
 
 @njit_noalloc
 def _predict(sim: Sim, portfolio: Portfolio, m: int) -> float:
-    """Make a plan; return its predicted objective, inf if tasks are outside the window."""
+    """Make a plan.
+
+    Return its predicted objective, inf if tasks are outside the window.
+    """
     plan, state = plan_at(portfolio.stack, m), portfolio.state[0]
     whole = plan_window(sim, plan, portfolio.weights[m], state.window, False)
     if whole or state.makespan == 1:
@@ -299,7 +308,10 @@ def _predict(sim: Sim, portfolio: Portfolio, m: int) -> float:
 
 @njit_noalloc
 def _evaluate(sim: Sim, portfolio: Portfolio, m: int, whole: bool) -> float:
-    """Predict completion and makespan of the jobs present; return the one that is the aim."""
+    """Predict completion and makespan of the jobs present.
+
+    Return the one that is the aim.
+    """
     plan, now, total, last = plan_at(portfolio.stack, m), sim.world[0].now, 0.0, 0.0
     for j in range(len(sim.job) - 1):
         if sim.job[j].state == JOB_HERE:
@@ -335,7 +347,10 @@ def run_by_portfolio(sim: Sim, portfolio: Portfolio) -> int:
 
 @njit_noalloc
 def advance_to_decision(sim: Sim, portfolio: Portfolio) -> int:
-    """Advance to an event with a ready task and an idle device; return what `advance` does."""
+    """Advance to an event with a ready task and an idle device.
+
+    Return what `advance` does.
+    """
     while True:
         answer = advance(sim)
         if answer != MOMENT:

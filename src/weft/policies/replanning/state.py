@@ -37,7 +37,9 @@ STATE = record("", "executions planned random groups")
 
 
 class PlanState(NamedTuple):
-    """One plan. Tasks are global tasks (see `sim/kernel/tables.py`); p is the number of devices.
+    """One plan. Tasks are global tasks (see `sim/kernel/tables.py`).
+
+    P is the number of devices.
 
     The inner loops over devices use plain arrays, which the compiler vectorises.
     """
@@ -164,7 +166,7 @@ def rank_tasks(
     per_byte: float,
     weights: FloatArray,
 ) -> None:
-    """Compute rank, optimistic remainder, least and mean duration of all tasks, children first."""
+    """Compute ranks, optimistic remainders and durations, children first."""
     p, moving = len(sim.device), np.exp(weights[W.moving])
     for k in range(len(topological) - 1, -1, -1):
         u = topological[k]
@@ -187,7 +189,7 @@ def rank_tasks(
 
 @njit_inline
 def _remainder(sim: Sim, plan: PlanState, u: int, d: int) -> float:
-    """Seconds from the end of a task on a device to the end of its workflow, at the best.
+    """Return the least seconds from the end of a task to the end of its workflow.
 
     Each descendant is on the device that suits this path best, in the same group if one can run it.
     """

@@ -26,7 +26,7 @@ from weft.sim.view import Decision, View
 
 
 class StaticHeft:
-    """HEFT as a static plan: each job is planned once, behind the tasks planned before.
+    """HEFT as a static plan per job, behind the tasks planned before.
 
     Noise, slowdowns and failures do not change the plan: tasks wait for their device and their
     turn.
@@ -53,7 +53,7 @@ class StaticHeft:
         self._queues: list[deque[int]] = [deque() for _ in range(workload.cluster.p)]
 
     def decide(self, view: View) -> Decision | None:
-        """Plan the jobs that have arrived, then commit ready tasks in the order of the plan."""
+        """Plan the jobs that have arrived, then commit ready tasks in planned order."""
         for job in view.jobs[~self._planned[view.jobs]].tolist():
             self._planned[job] = True
             self._plan_job(view, job)

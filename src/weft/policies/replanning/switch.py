@@ -1,4 +1,4 @@
-"""Network that decides whether to keep the incumbent plan or to plan again; compiled.
+"""Network that decides whether to keep the incumbent plan or to plan again.
 
 Either is an option (Sutton, Precup and Singh 1999): a way to go on until the end, whose value is
 the outcome. An option is interrupted where the other one has the higher value (their section 4).
@@ -107,7 +107,7 @@ def describe_options(
 
 @njit_inline
 def _observed(plan: PlanState) -> tuple[float, float, float]:
-    """Return number and squared log ratios of observations, and the part that kinds explain."""
+    """Return number and squares of log ratios, and the squares that kinds explain."""
     count, square, bias = 0.0, 0.0, 0.0
     for d in range(len(plan.device)):
         first = True  # devices of a kind share their observations: they count once

@@ -48,7 +48,9 @@ _JOB_KEYS = (W.work, W.path, W.age, W.slack, W.priority)
 
 
 def weights_of(given: Mapping[str, float]) -> FloatArray:
-    """Return the array of named weights; the others are 0, except that of the rank, which is 1.
+    """Return the array of named weights.
+
+    The others are 0, except that of the rank, which is 1.
 
     Examples
     --------

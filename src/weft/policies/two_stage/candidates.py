@@ -1,4 +1,4 @@
-"""Candidates of the two-stage scheduler: which ready task, then which device; compiled.
+"""Candidates of the two-stage scheduler: which ready task, then which device.
 
 At an event with an idle device and a ready task, all tasks in the window are planned
 (`policies/replanning/placement.py`). Then decisions follow, in two stages. A *task decision* has as
@@ -86,7 +86,10 @@ OWN_FEATURES = OF_TASK.ready
 
 
 class Rewards(NamedTuple):
-    """Places of the reward terms, in mean critical paths; all but the first are at most zero."""
+    """Places of the reward terms, in mean critical paths.
+
+    All but the first are at most zero.
+    """
 
     promise: int  # minus the change of the predicted completions, see above
     elapsed: int  # minus the elapsed time; the next three are factors of it
@@ -176,7 +179,10 @@ def _list_ready(sim: Sim, portfolio: Portfolio, candidates: Candidates) -> None:
 def begin_moment(
     sim: Sim, portfolio: Portfolio, candidates: Candidates, ready: int, idle: int
 ) -> None:
-    """Start with a task decision; `candidates.ready` and `candidates.idle` are filled in."""
+    """Start with a task decision.
+
+    `candidates.ready` and `candidates.idle` are filled in.
+    """
     state = candidates.state[0]
     state.stage, state.ready, state.idle, state.busy, state.jobs = TASK, ready, idle, 0, 0
     for d in range(len(sim.device)):
@@ -220,7 +226,10 @@ def _remove_ready(candidates: Candidates, task: int) -> None:
 
 @njit_noalloc
 def enumerate_candidates(sim: Sim, portfolio: Portfolio, candidates: Candidates) -> bool:
-    """Fill in the candidates, by the plan that is followed; False if nothing is left to decide."""
+    """Fill in the candidates, by the plan that is followed.
+
+    False if nothing is left to decide.
+    """
     state, followed = candidates.state[0], portfolio.state[0].followed
     if state.ready == 0 or state.idle == 0:
         return False
@@ -364,7 +373,10 @@ def _seconds_there(sim: Sim, plan: PlanState, i: int, d: int) -> float:
 
 @njit_inline
 def _finish_there(sim: Sim, plan: PlanState, i: int, d: int) -> float:
-    """Return the finish of a task that starts on a device now; `compute_arrivals` goes before."""
+    """Return the finish of a task that starts on a device now.
+
+    `compute_arrivals` goes before.
+    """
     return float(max(sim.world[0].now, plan.arrival[d]) + _seconds_there(sim, plan, i, d))
 
 

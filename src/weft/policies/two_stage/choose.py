@@ -24,7 +24,10 @@ def stage_networks(arrays: Mapping[str, NDArray[Any]]) -> QNetwork:
 
 @njit_noalloc
 def planned_choice(candidates: Candidates) -> int:
-    """Return the candidate of the plan: the most urgent planned task; without one the last."""
+    """Return the candidate of the plan: the most urgent planned task.
+
+    Without one the last.
+    """
     count, item = candidates.state[0].count, candidates.item
     best, highest = count - 1, -np.inf
     for c in range(count):

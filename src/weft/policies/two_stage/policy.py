@@ -1,4 +1,4 @@
-"""The two-stage DQN policy: Q-networks choose a ready task, then a device, or neither."""
+"""The two-stage DQN policy: Q-networks choose a ready task, then a device."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ from weft.sim.view import Decision, View
 
 
 class TwoStageDqn(ReplanningPolicy):
-    """Take the candidate with the highest value at every decision; among equals the planned one.
+    """Take the candidate with the highest value at every decision.
+
+    Among equals the planned one.
 
     Parameters
     ----------

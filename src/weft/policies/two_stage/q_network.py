@@ -1,4 +1,4 @@
-"""Q-networks with two hidden layers of ReLU, shared by any number of candidates; compiled."""
+"""Q-networks with two hidden layers of ReLU, shared by any number of candidates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of the kernel filled from views, so that compiled policies decide for real runs too."""
+"""Kernel tables filled from views: compiled policies decide for real runs too."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class SimFromView:
         self._copies = 0
 
     def moment(self, view: View) -> object:
-        """Return a value that changes with the state, but not with decisions of this policy."""
+        """Return a value that changes with the state, but not with own decisions."""
         ended = int(np.count_nonzero(~np.isnan(view.finished_at)))
         lost = int(np.count_nonzero(self._committed[view.ready]))
         held = int(np.count_nonzero(self._committed)) - lost
@@ -88,7 +88,7 @@ class SimFromView:
         self.began = np.where(running, view.started_at[view.running], np.nan)
 
     def _update_jobs(self, view: View, done: BoolArray) -> None:
-        """Set the state of jobs: those that arrived and are not present any more have ended."""
+        """Set the state of jobs: arrived ones that are not present have ended."""
         job = self.sim.job
         job["remaining"][:-1] = np.bincount(self.sim.inst["job"][~done], minlength=len(job) - 1)
         job["state"][:-1] = np.where(job["arrival"][:-1] <= view.now, JOB_ENDED, JOB_AHEAD)
@@ -106,7 +106,7 @@ class SimFromView:
         self.sim.inst["result"][new] = at + np.arange(len(new))
 
     def _add_copies(self, view: View) -> None:
-        """Chain the results of each instance again, the newest first, if there are new copies."""
+        """Chain the results of each instance, the newest first, if there are new copies."""
         count = sum(map(len, view.copies.values()))
         if count == self._copies:
             return
