@@ -17,10 +17,7 @@ from weft.planners import PLANNERS
 from weft.policies import POLICIES
 
 ROOT = Path(__file__).parents[2]
-PAGES = [
-    *sorted(ROOT.glob("*.md")),
-    *sorted((ROOT / "docs").rglob("*.md")),
-]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 SCRIPT = 'if __name__ == "__main__":'
 WIDTH = 100

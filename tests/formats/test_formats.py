@@ -318,11 +318,7 @@ def test_choices_survive_edges_in_any_order(folder):
             for d, c, b in zip(
                 found.dst, found.choices.edge_choice, found.choices.edge_branch, strict=True
             )
-        ] == [
-            (1, 0, 0),
-            (2, 0, 1),
-            (3, -1, 0),
-        ]
+        ] == [(1, 0, 0), (2, 0, 1), (3, -1, 0)]
 
 
 TOML = """

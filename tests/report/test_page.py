@@ -10,13 +10,7 @@ import pytest
 from tests.report.test_chart import Page
 from tests.support.report_examples import EVIL, diamond, eventful
 from weft.errors import InvalidInput, MissingExtra
-from weft.report.figures import (
-    Series,
-    bar_figure,
-    line_figure,
-    pareto_figure,
-    pareto_front,
-)
+from weft.report.figures import Series, bar_figure, line_figure, pareto_figure, pareto_front
 from weft.report.gantt_static import save_gantt
 from weft.report.page import (
     Dag,

@@ -11,12 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.errors import InvalidInput
-from weft.report.statistics import (
-    bootstrap_mean,
-    geometric_mean_ratio,
-    holm,
-    paired_t_test,
-)
+from weft.report.statistics import bootstrap_mean, geometric_mean_ratio, holm, paired_t_test
 
 
 def test_paired_t_test_by_hand():

@@ -77,13 +77,9 @@ def run(args: argparse.Namespace) -> None:
     parts: dict[str, list[FloatArray]] = {name: [] for name in names}
     for name, i in progress(work, total=len(work), what="evaluate"):
         parts[name].append(
-            completion_times(
-                who[name],
-                streams[i : i + 1],
-                seeds,
-                idle=args.idle,
-                authors=authors,
-            )[0]
+            completion_times(who[name], streams[i : i + 1], seeds, idle=args.idle, authors=authors)[
+                0
+            ]
         )
     if args.json:
         emit(_document(stream.name, points, seeds, parts))

@@ -51,11 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     trouble = parser.add_argument_group("when something goes wrong")
     trouble.add_argument(
-        "--retries",
-        type=whole(0),
-        default=0,
-        metavar="N",
-        help="retries of a task that failed",
+        "--retries", type=whole(0), default=0, metavar="N", help="retries of a task that failed"
     )
     trouble.add_argument(
         "--timeout", type=number(above=0), metavar="S", help="time limit of a task in seconds"

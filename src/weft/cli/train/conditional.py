@@ -250,9 +250,7 @@ def _train_index(args: argparse.Namespace) -> None:
             generations=args.generations, jobs=args.jobs, probabilities=points, seed=seed
         )
         found = tune_index(
-            stream,
-            settings,
-            progress=lambda row: bar.show(row["generation"], row["validation"]),
+            stream, settings, progress=lambda row: bar.show(row["generation"], row["validation"])
         )
         seconds = time.process_time() - used
         rule = ConditionalRule("index", found.weights)

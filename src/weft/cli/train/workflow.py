@@ -165,12 +165,7 @@ def _train_dqn(args: argparse.Namespace) -> None:
         return Outcome(found.score, found.seconds, _saved(model))
 
     train_seeds(
-        args,
-        "dqn",
-        train,
-        total=int(args.seconds),
-        unit=" s",
-        meaning=f"{_LOG} following the plan",
+        args, "dqn", train, total=int(args.seconds), unit=" s", meaning=f"{_LOG} following the plan"
     )
 
 

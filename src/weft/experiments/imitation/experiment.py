@@ -197,9 +197,7 @@ def _paper(found: ImitationResults) -> None:
     curve: list[dict[str, float]] = []
     begin = time.process_time()
     net = train_paper(
-        [sample_of(problem, TASKS) for problem in seen],
-        epochs=effort.epochs,
-        progress=curve.append,
+        [sample_of(problem, TASKS) for problem in seen], epochs=effort.epochs, progress=curve.append
     )
     found.document["paper"] = {
         "tasks": TASKS,

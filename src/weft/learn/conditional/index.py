@@ -81,12 +81,7 @@ class TunedIndex:
     def record(self) -> dict[str, object]:
         """Return plain values to store beside the weights."""
         settings = asdict(self.settings)
-        return {
-            "method": "separable CMA-ES",
-            "score": self.score,
-            **settings,
-            "curve": self.curve,
-        }
+        return {"method": "separable CMA-ES", "score": self.score, **settings, "curve": self.curve}
 
 
 class TiedWeights:

@@ -247,11 +247,7 @@ def collect(
 
 @njit_noalloc
 def _store(
-    examples: RolloutExamples,
-    at: int,
-    proposer: Proposer,
-    buffers: RolloutBuffers,
-    candidates: int,
+    examples: RolloutExamples, at: int, proposer: Proposer, buffers: RolloutBuffers, candidates: int
 ) -> None:
     for i in range(len(proposer.seen)):
         examples.observation[at, i] = proposer.seen[i]

@@ -53,12 +53,7 @@ def completion_times(
 
 
 def _one(
-    policy: Policy,
-    stream: ConditionalStream,
-    seed: int,
-    idle: Idle | None,
-    *,
-    authors: bool,
+    policy: Policy, stream: ConditionalStream, seed: int, idle: Idle | None, *, authors: bool
 ) -> float:
     stepwise: Any = getattr(policy, "stepwise", None)
     if stepwise is None:
@@ -78,12 +73,7 @@ def _one(
 
 
 def _simulated(
-    policy: Policy,
-    stream: ConditionalStream,
-    seed: int,
-    idle: Idle | None,
-    *,
-    authors: bool,
+    policy: Policy, stream: ConditionalStream, seed: int, idle: Idle | None, *, authors: bool
 ) -> float:
     """Simulate a policy that has no step-wise form; it always waits until the next event."""
     if idle == "block":

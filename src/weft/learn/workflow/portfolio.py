@@ -25,12 +25,7 @@ from weft.learn.workflow.tuned_list import (
     start_sim,
 )
 from weft.model.columns import FloatArray
-from weft.policies.replanning.portfolio import (
-    WINDOW,
-    PlanOptions,
-    make_portfolio,
-    run_by_portfolio,
-)
+from weft.policies.replanning.portfolio import WINDOW, PlanOptions, make_portfolio, run_by_portfolio
 from weft.policies.replanning.weights import WEIGHTS, weights_of
 from weft.rng import generator
 from weft.sim.kernel.events import ENDED

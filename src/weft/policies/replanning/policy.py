@@ -93,12 +93,7 @@ class ReplanningPolicy:
         if self.options.aim == "makespan":
             sets = tuple(without_job_keys(weights) for weights in sets)
         return make_portfolio(
-            self._workload,
-            sim,
-            sets,
-            self.options,
-            switch=self.switch_network,
-            margin=self.margin,
+            self._workload, sim, sets, self.options, switch=self.switch_network, margin=self.margin
         )
 
     def decide(self, view: View) -> Decision | None:

@@ -22,14 +22,7 @@ from weft.model import Workload
 from weft.model.columns import FloatArray
 from weft.policies.replanning.affinity import divisions
 from weft.policies.replanning.feedback import learn_durations, observe_devices
-from weft.policies.replanning.incumbent import (
-    MOVE,
-    adopt,
-    refresh,
-    time_tasks,
-    try_move,
-    undo_move,
-)
+from weft.policies.replanning.incumbent import MOVE, adopt, refresh, time_tasks, try_move, undo_move
 from weft.policies.replanning.placement import plan_window, predicted_finish
 from weft.policies.replanning.state import EARLY_EXIT_FACTOR, PlanState, make_plan, plan_at
 from weft.policies.replanning.switch import (
