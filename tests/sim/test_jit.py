@@ -51,3 +51,11 @@ def test_kernels_carry_the_stamp_of_their_module():
     assert run_by_portfolio._cache._cache_file._source_stamp == jit.stamp(
         "weft.policies.replanning.portfolio"
     )
+
+
+def test_a_cache_that_names_a_lost_class_counts_as_empty():
+    def load():
+        raise AttributeError("Can't get attribute 'Fleet'")
+
+    assert jit._tolerant(load)() == {}
+    assert jit._tolerant(lambda: {"kept": 1})() == {"kept": 1}

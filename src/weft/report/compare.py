@@ -11,22 +11,24 @@ from typing import Any
 
 import numpy as np
 
-from weft.errors import InvalidInput, UnknownName, Unsupported
+from weft.errors import InvalidInput, Unsupported
 from weft.model import Problem, Scenario, Trace, Workload
 from weft.model.metrics import trace_metrics
-from weft.planners import PLANNERS, Plan, plan
+from weft.planners import Plan, plan
 from weft.planners.bounds import lower_bound
-from weft.policies import POLICIES, simulate
-from weft.registry import closest
+from weft.planners.planner import EXACT
+from weft.policies import simulate
+from weft.registry import reject_unknown
 from weft.report.page import Dag, Facts, Gantts, PageBlock, Section, Table, Text, write_report
 from weft.report.quantities import format_seconds
 from weft.report.tables import Column, table_text
+from weft.runtime.deciders.contender import load_contender
 
 Contender = Any
 """The name of a planner or policy, a planner, or whatever `simulate` takes as a policy."""
 
 CompareProgress = Callable[
-    [Sequence[tuple[Problem, Contender]]], Iterable[tuple[Problem, Contender]]
+    [Sequence[tuple[Workload, Contender]]], Iterable[tuple[Workload, Contender]]
 ]
 
 
@@ -37,6 +39,7 @@ class Row:
     Attributes
     ----------
     kind : planner or policy
+    jct : mean job completion time in seconds
     makespan : seconds in the simulator; planned : seconds the plan promised (NaN for a policy)
     slr, speedup, utilisation : see `weft.model.metrics`
     gap : makespan / bound - 1, where the bound is proven for the estimated durations (NaN for
@@ -49,6 +52,7 @@ class Row:
     contender: str
     kind: str
     makespan: float = np.nan
+    jct: float = np.nan
     planned: float = np.nan
     slr: float = np.nan
     speedup: float = np.nan
@@ -69,7 +73,7 @@ class Comparison:
     """
 
     rows: tuple[Row, ...]
-    problems: tuple[Problem, ...] = field(repr=False)
+    workloads: tuple[Workload, ...] = field(repr=False)
     scenarios: int
     seed: int
     traces: dict[tuple[str, str], Trace] = field(repr=False, default_factory=dict)
@@ -95,22 +99,22 @@ class Comparison:
             title="Comparison of planners and policies",
             lead="Every contender in the same simulator on the same scenarios (seed "
             f"{self.seed}{several}).",
-            sections=[self._page_section(problem) for problem in self.problems],
+            sections=[self._page_section(workload) for workload in self.workloads],
         )
 
     def of(self, problem: str) -> list[Row]:
         """The rows of one problem, best first."""
         return [row for row in self.rows if row.problem == problem]
 
-    def _page_section(self, problem: Problem) -> Section:
-        rows = self.of(problem.name)
+    def _page_section(self, workload: Workload) -> Section:
+        rows = self.of(workload.name)
         blocks: list[PageBlock] = [
-            Facts(dict(self._facts(problem))),
-            Table([asdict(row) for row in rows], COLUMNS),
+            Facts(dict(self._facts(workload))),
+            Table([asdict(row) for row in rows], _columns(workload)),
         ]
         blocks += [Text(f"{row.contender}: {row.refusal}") for row in rows if row.refusal]
         charts = {
-            row.contender: self.traces[problem.name, row.contender]
+            row.contender: self.traces[workload.name, row.contender]
             for row in rows
             if not row.refusal
         }
@@ -122,30 +126,34 @@ class Comparison:
                 else f"the best {len(shown)} of {len(charts)}"
             )
             blocks.append(Gantts(shown, caption=f"Traces in the first scenario: {which}."))
-        return Section(problem.name, [*blocks, Dag(problem.workflow, caption="The workflow.")])
-
-    def _facts(self, problem: Problem) -> list[tuple[str, str]]:
-        facts = [
-            ("tasks", f"{problem.n:,}"),
-            ("edges", f"{problem.m:,}"),
-            ("devices", f"{problem.p:,}"),
+        dags = [
+            Dag(p.workflow, caption=f"Workflow {p.name}.") for p in workload.problems[:MOST_DAGS]
         ]
-        if self.bounds[problem.name] > 0:
-            facts.append(("bound", format_seconds(self.bounds[problem.name])))
+        return Section(workload.name, [*blocks, *dags])
+
+    def _facts(self, workload: Workload) -> list[tuple[str, str]]:
+        facts = [("jobs", f"{workload.jobs:,}")] if workload.jobs > 1 else []
+        facts += [
+            ("tasks", f"{workload.instances:,}"),
+            ("edges", f"{sum(workload.problems[t].m for t in workload.template):,}"),
+            ("devices", f"{workload.cluster.p:,}"),
+        ]
+        if self.bounds[workload.name] > 0:
+            facts.append(("bound", format_seconds(self.bounds[workload.name])))
         return facts
 
     def _section(self, name: str) -> str:
-        problem = next(p for p in self.problems if p.name == name)
-        head = f"{name}: " + ", ".join(f"{label} {value}" for label, value in self._facts(problem))
+        workload = next(w for w in self.workloads if w.name == name)
+        head = f"{name}: " + ", ".join(f"{label} {value}" for label, value in self._facts(workload))
         if self.scenarios > 1:
             head += f", scenarios {self.scenarios}"
         rows = [asdict(row) for row in self.of(name)]
         notes = [f"{row.contender}: {row.refusal}" for row in self.of(name) if row.refusal]
-        return "\n".join([head, "", table_text(rows, COLUMNS), *notes])
+        return "\n".join([head, "", table_text(rows, _columns(workload)), *notes])
 
 
-MOST_CHARTS = 12
-"""Gantt charts on a page, for each problem."""
+MOST_CHARTS, MOST_DAGS = 12, 4
+"""Gantt charts and graphs on a page, per problem or workload."""
 
 COLUMNS = (
     Column("contender"),
@@ -158,10 +166,17 @@ COLUMNS = (
     Column("seconds", "planned in", unit="s", digits=3),
 )
 
+JCT = Column("jct", "mean JCT", unit="s", best="min")
+
+
+def _columns(workload: Workload) -> tuple[Column, ...]:
+    """Return the columns; several jobs have a mean job completion time."""
+    return (*COLUMNS[:3], JCT, *COLUMNS[3:]) if workload.jobs > 1 else COLUMNS
+
 
 def compare(
-    problems: Problem | Sequence[Problem],
-    contenders: Sequence[Contender],
+    problems: Problem | Workload | Sequence[Problem | Workload],
+    contenders: Contender | Sequence[Contender],
     *,
     scenarios: int = 1,
     seed: int = 0,
@@ -173,55 +188,80 @@ def compare(
 
     Parameters
     ----------
-    contenders : names of planners and policies (where a name is both, the planner), or objects
-    scenarios : futures to draw; further options (noise, bias, slowdowns, failures) say how
+    problems : a problem, a workload (a stream of jobs), or several of them
+    contenders : names of planners and policies (a name that is both means the planner), paths of
+        trained policies, or objects; a single one need not be in a list
+    scenarios : futures to draw; noise, bias, slowdowns, failures and cancellations say how
         uncertain they are
     seconds : time limit of each plan, for planners that search
 
     Examples
     --------
     >>> problem = Problem.from_arrays([[2.0, 1.0], [3.0, 4.0]], [[0, 1]], [10.0], bandwidth=5.0)
-    >>> [(row.contender, row.makespan) for row in compare([problem], ["heft", "round-robin"]).rows]
+    >>> [(row.contender, row.makespan) for row in compare(problem, ["heft", "round-robin"]).rows]
     [('heft', 5.0), ('round-robin', 8.0)]
     """
-    problems = (problems,) if isinstance(problems, Problem) else tuple(problems)
     if scenarios < 1:
         raise InvalidInput(f"scenarios is {scenarios}; it must be 1 or more")
-    problems = _with_unique_names(problems)
-    chosen = [_contender(c) for c in contenders]
+    reject_unknown(uncertainty, UNCERTAINTY, "compare")
+    workloads = _with_unique_names(
+        [_workload(p) for p in ([problems] if _is_one(problems) else problems)]  # type: ignore[union-attr]
+    )
+    several = isinstance(contenders, Sequence) and not isinstance(contenders, str)
+    chosen = [load_contender(c) for c in (contenders if several else [contenders])]
     futures = {
-        p.name: [
-            Scenario.draw(Workload.of(p), seed=seed + s, **uncertainty) for s in range(scenarios)
-        ]
-        for p in problems
+        w.name: [Scenario.draw(w, seed=seed + s, **uncertainty) for s in range(scenarios)]
+        for w in workloads
     }
-    bounds = {p.name: 0.0 if p.workflow.conditional else lower_bound(p) for p in problems}
+    bounds = {w.name: _lower_bound(w) for w in workloads}
     rows: list[Row] = []
     traces: dict[tuple[str, str], Trace] = {}
     for contender in chosen:
         _warm(contender)
     labels = _labels(chosen)
-    for problem, contender in progress([(p, c) for p in problems for c in chosen]):
-        label = labels[id(contender)]
+    for workload, contender in progress([(w, c) for w in workloads for c in chosen]):
         row, trace = _measure(
-            problem,
+            workload,
             contender,
-            label,
-            futures[problem.name],
-            bounds[problem.name],
+            labels[id(contender)],
+            futures[workload.name],
+            bounds[workload.name],
             seconds=seconds,
             seed=seed,
         )
         rows.append(row)
         if trace is not None:
-            traces[problem.name, row.contender] = trace
-    place = {p.name: i for i, p in enumerate(problems)}
+            traces[workload.name, row.contender] = trace
+    place = {w.name: i for i, w in enumerate(workloads)}
     rows.sort(key=lambda row: (place[row.problem], math.isnan(row.makespan), row.makespan))
-    return Comparison(tuple(rows), problems, scenarios, seed, traces, bounds)
+    return Comparison(tuple(rows), workloads, scenarios, seed, traces, bounds)
+
+
+UNCERTAINTY = ("noise", "bias", "slowdowns", "failures", "cancellations")
+
+
+def _is_one(given: object) -> bool:
+    return isinstance(given, Problem | Workload) or not isinstance(given, Iterable)
+
+
+def _workload(given: Problem | Workload) -> Workload:
+    if isinstance(given, Workload):
+        return given
+    if not isinstance(given, Problem):
+        raise InvalidInput(
+            f"cannot compare on a {type(given).__name__}; give a Problem or Workload"
+        )
+    return replace(Workload.of(given), name=given.name)
+
+
+def _lower_bound(workload: Workload) -> float:
+    """Return a bound on the makespan of a single job; 0 where none is known."""
+    single = workload.jobs == 1 and not workload.problems[0].workflow.conditional
+    return lower_bound(workload.problems[0]) if single and workload.arrival[0] == 0 else 0.0
 
 
 def _measure(
-    problem: Problem,
+    workload: Workload,
     contender: Contender,
     name: str,
     futures: list[Scenario],
@@ -231,28 +271,38 @@ def _measure(
     seed: int,
 ) -> tuple[Row, Trace | None]:
     kind = _kind(contender)
-    workload = Workload.of(problem)
+    made: list[Plan] = []
     try:
-        made = plan(problem, contender, seconds=seconds, seed=seed) if kind == "planner" else None
-        decider = made.schedule if made is not None else contender
+        if kind == "planner":
+            made = [plan(p, contender, seconds=seconds, seed=seed) for p in workload.problems]
+        decider = [p.schedule for p in made] or contender
         traces = [simulate(workload, decider, scenario=future, seed=seed) for future in futures]
     except Unsupported as error:
-        return Row(problem.name, name, kind, refusal=str(error)), None
+        return Row(workload.name, name, kind, refusal=str(error)), None
     figures = [trace_metrics(trace) for trace in traces]
     makespan = _mean([f.makespan for f in figures])
-    bound = _bound_for(made, bound)
+    single = made[0] if len(made) == 1 and workload.jobs == 1 else None
+    bound = _bound_for(single, bound)
     return Row(
-        problem=problem.name,
+        problem=workload.name,
         contender=name,
         kind=kind,
         makespan=makespan,
-        planned=made.makespan if made is not None else np.nan,
+        jct=_mean([float(trace.jct) for trace in traces]),
+        planned=single.makespan if single is not None else np.nan,
         slr=_mean([f.slr for f in figures]),
         speedup=_mean([f.speedup for f in figures]),
-        gap=makespan / bound - 1.0 if bound > 0 else np.nan,
-        seconds=made.seconds if made is not None else np.nan,
+        gap=_gap(makespan, bound),
+        seconds=sum(p.seconds for p in made) if made else np.nan,
         utilisation=_mean([f.utilisation for f in figures]),
     ), traces[0].named(name)
+
+
+def _gap(makespan: float, bound: float) -> float:
+    """Return how far the makespan is above its bound; rounding errors count as 0."""
+    if bound <= 0:
+        return np.nan
+    return 0.0 if abs(makespan / bound - 1.0) < EXACT else makespan / bound - 1.0
 
 
 def _warm(contender: Contender) -> None:
@@ -293,31 +343,14 @@ def _labels(chosen: Sequence[Contender]) -> dict[int, str]:
     return labels
 
 
-def _contender(given: Contender) -> Contender:
-    if not isinstance(given, str):
-        return given
-    if given in PLANNERS.names():
-        return PLANNERS.create(given)
-    if given in POLICIES.names():
-        return POLICIES.create(given)
-    raise UnknownName(
-        "unknown planner or policy "
-        f"'{given}'{closest(given, [*PLANNERS.names(), *POLICIES.names()])}"
-    )
-
-
-def _with_unique_names(problems: Sequence[Problem]) -> tuple[Problem, ...]:
+def _with_unique_names(workloads: Sequence[Workload]) -> tuple[Workload, ...]:
     seen: dict[str, int] = {}
     named = []
-    for problem in problems:
-        seen[problem.name] = seen.get(problem.name, 0) + 1
-        again = seen[problem.name]
+    for workload in workloads:
+        seen[workload.name] = seen.get(workload.name, 0) + 1
+        again = seen[workload.name]
         named.append(
-            problem
-            if again == 1
-            else replace(
-                problem, workflow=replace(problem.workflow, name=f"{problem.name} ({again})")
-            )
+            workload if again == 1 else replace(workload, name=f"{workload.name} ({again})")
         )
     return tuple(named)
 

@@ -63,12 +63,26 @@ def njit_inline(function: F) -> F:
 
 def _compiled(function: F, options: dict[str, Any]) -> F:
     made = numba.njit(function, **options)
-    file = getattr(
-        getattr(made, "_cache", None), "_cache_file", None
-    )  # none where compilation is switched off
+    file = getattr(getattr(made, "_cache", None), "_cache_file", None)  # None without compilation
     if file is not None and function.__module__.startswith("weft."):
         file._source_stamp = stamp(function.__module__)  # noqa: SLF001 (numba has no public way)
+        file._load_index = _tolerant(file._load_index)  # noqa: SLF001
     return cast("F", made)
+
+
+def _tolerant(load: Callable[[], Any]) -> Callable[[], Any]:
+    """Treat an index that names classes of another version of weft as empty.
+
+    Numba unpickles the index before it compares stamps, so a class that was renamed would raise.
+    """
+
+    def load_index() -> Any:
+        try:
+            return load()
+        except (AttributeError, ImportError):
+            return {}
+
+    return load_index
 
 
 # -- when the cache is out of date ----------------------------------------------
