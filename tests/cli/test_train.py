@@ -28,7 +28,9 @@ def small(tmp_path):
 
 
 def test_train_then_evaluate(small, tmp_path, capsys):
-    pytest.importorskip("torch", reason="training needs torch: pip install 'weft[learn]'")
+    pytest.importorskip(
+        "torch", reason="training needs torch: pip install 'weft-scheduling[learn]'"
+    )
     out = tmp_path / "trained"
     train = [
         "train",
@@ -50,7 +52,7 @@ def test_train_then_evaluate(small, tmp_path, capsys):
     assert (out / "own.safetensors").is_file()
     card = json.loads((out / "own.json").read_text(encoding="utf-8"))
     assert card["training"]["seeds"] == [0, 1]
-    assert card["environment"]["stream"] == "small"
+    assert card["settings"]["environment"]["stream"] == "small"
     assert (
         main(
             [
@@ -79,7 +81,7 @@ def test_train_then_evaluate(small, tmp_path, capsys):
 
 def test_an_interrupt_leaves_a_checkpoint(small, tmp_path, monkeypatch, capsys):
     ppo = pytest.importorskip(
-        "weft.learn.ppo", reason="training needs torch: pip install 'weft[learn]'"
+        "weft.learn.ppo", reason="training needs torch: pip install 'weft-scheduling[learn]'"
     )
     improve = ppo._improve
     calls = []

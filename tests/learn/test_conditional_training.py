@@ -43,7 +43,7 @@ def make_learned(*, units, estimate=True, detail=False, seed=0, window=50.0):
         "window": window,
     }
     return TrainedNetwork(
-        "random", networks.network_of(arrays, units=4, actions=7), shown, {"waiting": "event"}, {}
+        "random", networks.network_of(arrays, units=4, actions=7), shown, {"idle": "event"}, {}
     )
 
 
@@ -112,20 +112,17 @@ def test_shipped_policies_beat_the_authors_rules(stream, name):
         fleet.place(0, *variant.draw_ticks(7))
         ConditionalRule(rule).play(fleet)
         best = min(best, float(fleet.jct(0).mean()))
-    from weft.learn.conditional.scores import completion_times, contender
+    from weft.learn.conditional.scores import completion_times
 
-    assert completion_times(contender(name), [variant], [7])[0, 0] < best
+    assert completion_times(name, [variant], [7])[0, 0] < best
 
 
 @pytest.mark.parametrize("name", [n for n in list_policies() if n.startswith("conditional-")])
 def test_shipped_policies_finish_with_the_papers_waiting(stream, name):
-    from weft.learn.conditional.scores import completion_times, contender
+    from weft.learn.conditional.scores import completion_times
 
     times = completion_times(
-        contender(name),
-        [with_first(stream, "D", p) for p in (0.0, 0.5, 1.0)],
-        [3, 4],
-        waiting="block",
+        name, [with_first(stream, "D", p) for p in (0.0, 0.5, 1.0)], [3, 4], idle="block"
     )
     assert np.isfinite(times).all()
 
@@ -135,7 +132,7 @@ def test_shipped_policies_finish_with_the_papers_waiting(stream, name):
 
 def _quick(**changes):
     ppo = pytest.importorskip(
-        "weft.learn.ppo", reason="training needs torch: pip install 'weft[learn]'"
+        "weft.learn.ppo", reason="training needs torch: pip install 'weft-scheduling[learn]'"
     )
     settings = {
         "samples": 16_000,
@@ -166,7 +163,9 @@ def test_training_improves_on_the_first_network_and_is_repeatable(stream):
 
 
 def test_episodes_are_cut_off_when_the_last_job_has_arrived(stream):
-    pytest.importorskip("torch", reason="training needs torch: pip install 'weft[learn]'")
+    pytest.importorskip(
+        "torch", reason="training needs torch: pip install 'weft-scheduling[learn]'"
+    )
     from weft.learn.conditional.training import BatchEnv, longest_path
 
     short = stream.with_jobs(30)
@@ -190,7 +189,9 @@ def test_episodes_are_cut_off_when_the_last_job_has_arrived(stream):
 
 
 def test_relative_rewards_weigh_probabilities_alike(stream):
-    pytest.importorskip("torch", reason="training needs torch: pip install 'weft[learn]'")
+    pytest.importorskip(
+        "torch", reason="training needs torch: pip install 'weft-scheduling[learn]'"
+    )
     from weft.learn.conditional.training import BatchEnv
 
     options = StepOptions(idle="event")
@@ -203,7 +204,9 @@ def test_relative_rewards_weigh_probabilities_alike(stream):
 
 
 def test_unknown_recipes_offer_the_closest():
-    pytest.importorskip("torch", reason="training needs torch: pip install 'weft[learn]'")
+    pytest.importorskip(
+        "torch", reason="training needs torch: pip install 'weft-scheduling[learn]'"
+    )
     from weft.errors import UnknownName
     from weft.learn.conditional.training import recipe_of
 

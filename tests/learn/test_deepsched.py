@@ -8,8 +8,10 @@ from itertools import repeat
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch", reason="networks need torch: pip install 'weft[learn]'")
-pytest.importorskip("onnxruntime", reason="needs onnxruntime: pip install 'weft[learn]'")
+torch = pytest.importorskip(
+    "torch", reason="networks need torch: pip install 'weft-scheduling[learn]'"
+)
+pytest.importorskip("onnxruntime", reason="needs onnxruntime: pip install 'weft-scheduling[learn]'")
 
 from weft.cli.main import BAD_INPUT, DONE, main  # noqa: E402
 from weft.errors import InvalidInput  # noqa: E402

@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch", reason="training needs torch: pip install 'weft[learn]'")
+torch = pytest.importorskip(
+    "torch", reason="training needs torch: pip install 'weft-scheduling[learn]'"
+)
 
 from weft.errors import InvalidInput  # noqa: E402
 from weft.learn import ppo  # noqa: E402

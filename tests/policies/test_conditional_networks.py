@@ -136,7 +136,7 @@ def test_networks_that_cannot_be(policy):
 
 def test_onnxruntime_computes_the_same(policy, tmp_path):
     runtime = pytest.importorskip(
-        "onnxruntime", reason="the peer is not installed: pip install 'weft[learn]'"
+        "onnxruntime", reason="the peer is not installed: pip install 'weft-scheduling[learn]'"
     )
     path = tmp_path / "mine.onnx"
     export_onnx(policy.network, path)

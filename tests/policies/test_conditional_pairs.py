@@ -189,7 +189,7 @@ def test_call_graphs_of_services(data, monkeypatch):
 
 def test_learning_goes_on_to_the_end_of_the_run():
     ppo = pytest.importorskip(
-        "weft.learn.ppo", reason="training needs torch: pip install 'weft[learn]'"
+        "weft.learn.ppo", reason="training needs torch: pip install 'weft-scheduling[learn]'"
     )
     from weft.learn.conditional.online import ONLINE, play_online
 

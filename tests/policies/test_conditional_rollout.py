@@ -158,5 +158,5 @@ def test_a_network_learns_from_rollouts(tmp_path, capsys):
     assert better.network.sizes.tolist() == policy.network.sizes.tolist()
     assert better.training["samples"] == policy.training["samples"]
 
-    assert main(["train", "conditional", "--rollouts", "1", "--out", str(tmp_path)]) == 2
-    assert "name one with --start" in capsys.readouterr().err
+    assert main(["train", "rollouts", "--rounds", "1", "--out", str(tmp_path)]) == 2
+    assert "required: --start" in capsys.readouterr().err

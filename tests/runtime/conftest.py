@@ -9,7 +9,7 @@ import pytest
 
 @pytest.fixture(scope="package")
 def ray_backend():
-    pytest.importorskip("ray", reason="Ray is not installed: pip install 'weft[ray]'")
+    pytest.importorskip("ray", reason="Ray is not installed: pip install 'weft-scheduling[ray]'")
     psutil = pytest.importorskip("psutil", reason="psutil is not installed")
     from weft.runtime import RayBackend
 

@@ -20,7 +20,9 @@ from tests.support.workflows import chain, fan
 from weft.model.trace import LOST
 from weft.runtime import History, LocalBackend, LocalDevice, TaskFailed
 
-pytest.importorskip("distributed", reason="Dask is not installed: pip install 'weft[dask]'")
+pytest.importorskip(
+    "distributed", reason="Dask is not installed: pip install 'weft-scheduling[dask]'"
+)
 
 import dask
 import dask.array as da

@@ -25,7 +25,7 @@ from weft.runtime.backends.protocol import Finished, Transfer
 from weft.runtime.backends.ray.slots import TransferEstimator
 from weft.runtime.deciders.whole_plan import PlanRow
 
-pytest.importorskip("ray", reason="Ray is not installed: pip install 'weft[ray]'")
+pytest.importorskip("ray", reason="Ray is not installed: pip install 'weft-scheduling[ray]'")
 psutil = pytest.importorskip("psutil", reason="psutil is not installed")
 
 ROOT = Path(__file__).parents[2]

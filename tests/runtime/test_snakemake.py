@@ -41,7 +41,7 @@ rule join:
 
 def snakemake(folder: Path, *options: str) -> subprocess.CompletedProcess:
     pytest.importorskip(
-        "snakemake", reason="Snakemake is not installed: pip install 'weft[snakemake]'"
+        "snakemake", reason="Snakemake is not installed: pip install 'weft-scheduling[snakemake]'"
     )
     env = {
         **os.environ,

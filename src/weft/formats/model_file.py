@@ -106,9 +106,7 @@ def read_model(path: str | Path, *kinds: str) -> Model:
         arrays = _unpack(_bounded(numbers, MAX_ARRAY_BYTES))
         found = {name: list(array.shape) for name, array in arrays.items()}
         if found != shapes:
-            names = sorted(
-                name for name in {*found, *shapes} if found.get(name) != shapes.get(name)
-            )
+            names = sorted(n for n in found | dict(shapes) if found.get(n) != shapes.get(n))
             raise InvalidInput(
                 f"does not fit its card: arrays {', '.join(map(shown, names[:4]))} differ"
             )

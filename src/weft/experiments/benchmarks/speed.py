@@ -87,7 +87,7 @@ def against_peer(n: int = 1000, p: int = 8) -> BenchMeasure:
     what, goal = f"HEFT {n} x {p}", "1,000 times the peer"
     if not peer.installed():
         return BenchMeasure(
-            what, _ms(spent), goal, "not installed: pip install 'weft[bench]'", figures
+            what, _ms(spent), goal, "not installed: pip install 'weft-scheduling[bench]'", figures
         )
     results = [peer.heft(problem) for _ in range(3)]
     theirs = statistics.median(r.seconds for r in results)

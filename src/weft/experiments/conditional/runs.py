@@ -267,7 +267,7 @@ def best_rule_score(stream: ConditionalStream, policy: TrainedNetwork) -> float:
     points = [float(world["probability"])] if fixed else list(PROBABILITIES)
     short, options = (
         stream.with_jobs(int(world.get("jobs", 2000))),
-        StepOptions(idle=world.get("waiting", "event")),
+        StepOptions(idle=world.get("idle", "event")),
     )
     times = [
         mean_times(
