@@ -183,7 +183,7 @@ def test_call_graphs_of_services(data, monkeypatch):
         "call graphs": 2,
     }
     row = trial.document()["sets"]["random"]["rows"][1]
-    assert row["policy"] == "fifo"
+    assert row["policy"] == "unit-fifo"
     assert row["low"] <= row["over_any"] <= row["high"]
 
 
