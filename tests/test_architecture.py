@@ -35,7 +35,7 @@ DOORS = {
     "ortools": ("planners/search/exact.py",),
     "torch": ("learn/", "policies/conditional/networks.py"),
     "gymnasium": ("learn/",),
-    "safetensors": ("learn/", "policies/"),
+    "safetensors": ("formats/model_file.py",),
     "onnxruntime": ("learn/", "policies/"),
     "sklearn": ("learn/",),
     "matplotlib": ("report/",),

@@ -20,7 +20,7 @@ from weft.planners.bounds import device_tails
 from weft.planners.imitation.amortised.features import NAMES, SIZE
 from weft.planners.imitation.amortised.moves import guided_team, make_path, trace_path
 from weft.planners.imitation.amortised.network import (
-    Weights,
+    AmortisedWeights,
     bundled_weights,
     free_order,
     one_pass,
@@ -47,12 +47,14 @@ def seen_of(problem: Problem) -> Observation:
     return observe(problem, quick(problem))
 
 
-def random_weights(seed: int) -> Weights:
+def random_weights(seed: int) -> AmortisedWeights:
     rng = np.random.default_rng(seed)
-    return Weights(*(rng.normal(size=array.shape).astype(np.float32) for array in zero_weights()))
+    return AmortisedWeights(
+        *(rng.normal(size=array.shape).astype(np.float32) for array in zero_weights())
+    )
 
 
-def passed(problem: Problem, weights: Weights) -> Schedule:
+def passed(problem: Problem, weights: AmortisedWeights) -> Schedule:
     decoder = make_decoder(problem.n, problem.p)
     one_pass(weights, *seen_of(problem), decoder)
     return Schedule.of(device=decoder.device, start=decoder.start, finish=decoder.finish)

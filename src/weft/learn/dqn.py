@@ -321,9 +321,11 @@ class QValues(nn.Module):
             for k, net in enumerate(self.nets):
                 for layer, (weight, bias) in enumerate((("w1", "b1"), ("w2", "b2"))):
                     transposed = torch.from_numpy(np.ascontiguousarray(arrays[weight][k].T))
+                    offset = torch.from_numpy(np.array(arrays[bias][k]))
                     net[2 * layer].weight.copy_(transposed)  # type: ignore[index]
-                    net[2 * layer].bias.copy_(torch.from_numpy(np.array(arrays[bias][k])))  # type: ignore[index]
-                net[4].weight.copy_(torch.from_numpy(np.array(arrays["w3"][k]))[None])  # type: ignore[index]
+                    net[2 * layer].bias.copy_(offset)  # type: ignore[index]
+                last = torch.from_numpy(np.array(arrays["w3"][k]))[None]
+                net[4].weight.copy_(last)  # type: ignore[index]
 
 
 # -- training ----------------------------------------------------------------------

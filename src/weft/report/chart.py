@@ -4,26 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
 from weft.errors import InvalidInput
 from weft.model import Problem, Schedule, Trace, Workload
 from weft.model.columns import BoolArray, FloatArray, IntArray
+from weft.model.schedule import Planned
 from weft.model.trace import CANCELLED, DONE, LOST
 from weft.report.quantities import format_number, format_seconds
-
-
-@runtime_checkable
-class Planned(Protocol):
-    """An object with a problem and a schedule, such as a plan."""
-
-    @property
-    def problem(self) -> Problem: ...  # noqa: D102
-    @property
-    def schedule(self) -> Schedule: ...  # noqa: D102
-
 
 Drawable = Schedule | Trace | Planned
 """Sources of a Gantt chart; a bare schedule needs its problem beside it."""

@@ -25,7 +25,7 @@ from weft.learn.imitation.deepsched.training import net_of
 from weft.learn.onnx_session import onnx_session
 from weft.model import Problem
 from weft.planners import plan
-from weft.planners.imitation.deepsched.network import shipped_network
+from weft.planners.imitation.deepsched.network import bundled_network
 from weft.planners.search.genetic import Genetic
 
 SIZES = (486, 10_000, 84_654)
@@ -70,8 +70,8 @@ def measure(tasks: int, *, repeats: int = 3) -> Iterator[dict[str, Any]]:
     yield row("deepsched", "compiled", seconds, found.finish)
     with tempfile.TemporaryDirectory() as folder:
         runtimes = {
-            "onnxruntime": onnx_runtime(shipped_network(), Path(folder)),
-            "torch": torch_runtime(net_of(shipped_network())),
+            "onnxruntime": onnx_runtime(bundled_network(), Path(folder)),
+            "torch": torch_runtime(net_of(bundled_network())),
         }
         for name, runtime in runtimes.items():
             seconds, rows = _timed(

@@ -25,7 +25,7 @@ from weft.learn.imitation.amortised.data import MOVES, SearchedExample
 from weft.learn.settings import Progress, require, silent
 from weft.model.columns import FloatArray
 from weft.planners.imitation.amortised.features import SIZE
-from weft.planners.imitation.amortised.network import SHAPES, Weights, one_pass, weights_of
+from weft.planners.imitation.amortised.network import SHAPES, AmortisedWeights, one_pass, weights_of
 from weft.planners.imitation.amortised.planner import Observation, observe
 from weft.planners.objective import Objective
 from weft.planners.search.clock import Clock
@@ -66,11 +66,11 @@ class TrainingInstance:
     quick: float
     target: float
 
-    def makespan(self, weights: Weights) -> float:
+    def makespan(self, weights: AmortisedWeights) -> float:
         """Return the makespan of one pass."""
         return float(one_pass(weights, *self.seen, self.decoder))
 
-    def score(self, weights: Weights) -> float:
+    def score(self, weights: AmortisedWeights) -> float:
         """Return the mean log ratio to the target of one pass, and of its best with quick plans."""
         made = self.makespan(weights)
         best = min(made, self.quick)
@@ -89,7 +89,7 @@ def instance_of(example: SearchedExample) -> TrainingInstance:
 class TrainedAmortised:
     """The best weights by validation, and the learning curve."""
 
-    weights: Weights
+    weights: AmortisedWeights
     score: float
     start: float
     curve: list[dict[str, float]] = field(default_factory=list)
@@ -174,11 +174,11 @@ def _utilities(scores: FloatArray) -> FloatArray:
     return ranks / (len(scores) - 1) - 0.5
 
 
-def _scores(candidates: Sequence[Weights], instance: TrainingInstance) -> list[float]:
+def _scores(candidates: Sequence[AmortisedWeights], instance: TrainingInstance) -> list[float]:
     return [instance.score(weights) for weights in candidates]
 
 
-def _mean_score(instances: Sequence[TrainingInstance], weights: Weights) -> float:
+def _mean_score(instances: Sequence[TrainingInstance], weights: AmortisedWeights) -> float:
     return float(np.mean([instance.score(weights) for instance in instances]))
 
 
@@ -197,7 +197,7 @@ class _Form:
         vector[: self.sizes[0]] = rng.standard_normal(self.sizes[0]) / np.sqrt(SIZE)
         return vector
 
-    def weights(self, vector: FloatArray) -> Weights:
+    def weights(self, vector: FloatArray) -> AmortisedWeights:
         """Return the network of a vector."""
         parts = np.split(vector, np.cumsum(self.sizes)[:-1])
         arrays = {

@@ -32,7 +32,7 @@ HIDDEN = 16
 KIND = "amortised"
 
 
-class Weights(NamedTuple):
+class AmortisedWeights(NamedTuple):
     """Arrays of the network; an input x enters as (x - mean) * scale."""
 
     mean: Numbers  # (SIZE,)
@@ -53,7 +53,7 @@ SHAPES = {
 }
 
 
-def weights_of(arrays: Mapping[str, Numbers], *, source: str = "amortised") -> Weights:
+def weights_of(arrays: Mapping[str, Numbers], *, source: str = "amortised") -> AmortisedWeights:
     """Check named arrays and build the network."""
     if sorted(arrays) != sorted(SHAPES):
         raise InvalidInput(
@@ -66,12 +66,15 @@ def weights_of(arrays: Mapping[str, Numbers], *, source: str = "amortised") -> W
                 f"{source}: array '{name}' must be finite and of shape {SHAPES[name]}; "
                 f"its shape is {array.shape}"
             )
-    return Weights(
-        **{name: np.ascontiguousarray(arrays[name], np.float32) for name in Weights._fields}
+    return AmortisedWeights(
+        **{
+            name: np.ascontiguousarray(arrays[name], np.float32)
+            for name in AmortisedWeights._fields
+        }
     )
 
 
-def zero_weights() -> Weights:
+def zero_weights() -> AmortisedWeights:
     """Return the network without effect: HEFT.
 
     Examples
@@ -85,12 +88,12 @@ def zero_weights() -> Weights:
 
 
 @cache
-def bundled_weights() -> Weights:
+def bundled_weights() -> AmortisedWeights:
     """Return the network that ships with weft."""
     return read_weights("amortised")
 
 
-def read_weights(name_or_path: str | Path) -> Weights:
+def read_weights(name_or_path: str | Path) -> AmortisedWeights:
     """Read a network from its model files; nothing in them is run."""
     card = find_model(name_or_path)
     model = read_model(card, KIND)
@@ -99,7 +102,7 @@ def read_weights(name_or_path: str | Path) -> Weights:
     return weights_of(model.arrays, source=str(card))
 
 
-def save_weights(weights: Weights, path: str | Path, record: Mapping[str, Any]) -> Path:
+def save_weights(weights: AmortisedWeights, path: str | Path, record: Mapping[str, Any]) -> Path:
     """Write a network as a model; return the path of its card."""
     model = Model(
         name=Path(path).stem,
@@ -113,7 +116,9 @@ def save_weights(weights: Weights, path: str | Path, record: Mapping[str, Any]) 
 
 
 @njit
-def score_pairs(w: Weights, features: Numbers, able: BoolArray) -> tuple[FloatArray, FloatArray]:
+def score_pairs(
+    w: AmortisedWeights, features: Numbers, able: BoolArray
+) -> tuple[FloatArray, FloatArray]:
     """Compute (n,) corrections of ranks and (n, p) handicaps of devices, in units.
 
     `able` is (n, p): whether a device can run a task.
@@ -144,7 +149,7 @@ def score_pairs(w: Weights, features: Numbers, able: BoolArray) -> tuple[FloatAr
 
 @njit
 def one_pass(
-    w: Weights,
+    w: AmortisedWeights,
     a: ProblemArrays,
     goal: Goal,
     features: Numbers,
@@ -161,7 +166,7 @@ def one_pass(
 
 @njit
 def sample_passes(
-    w: Weights,
+    w: AmortisedWeights,
     a: ProblemArrays,
     goal: Goal,
     features: Numbers,

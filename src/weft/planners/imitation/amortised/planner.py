@@ -20,7 +20,7 @@ from weft.planners.bounds import device_tails, lower_bound, path_bound
 from weft.planners.imitation.amortised.features import pair_features
 from weft.planners.imitation.amortised.moves import guided_team
 from weft.planners.imitation.amortised.network import (
-    Weights,
+    AmortisedWeights,
     bundled_weights,
     read_weights,
     sample_passes,
@@ -113,7 +113,9 @@ class Amortised:
         warm_up()  # the clock starts after compilation
         return self._plan(problem, network, search_clock(seconds, self.iterations), seed)
 
-    def _plan(self, problem: Problem, network: Weights | None, clock: Clock, seed: int) -> Solution:
+    def _plan(
+        self, problem: Problem, network: AmortisedWeights | None, clock: Clock, seed: int
+    ) -> Solution:
         start = first_plan(problem, network, clock, samples=self.samples, seed=seed)
         if not self.search:
             return Solution(start.schedule)
@@ -146,7 +148,7 @@ def short_of_time(clock: Clock) -> bool:
 
 
 def first_plan(
-    problem: Problem, network: Weights | None, clock: Clock, *, samples: int, seed: int
+    problem: Problem, network: AmortisedWeights | None, clock: Clock, *, samples: int, seed: int
 ) -> WarmStart:
     """Return the best schedule of the quick planners and the passes of the network."""
     objective = Objective.of("makespan")
@@ -195,4 +197,5 @@ def time_unit(problem: Problem) -> float:
 def warm_up() -> None:
     """Load or compile all kernels, on a problem of two tasks."""
     problem = Problem.from_arrays([[1.0, 2.0], [2.0, 1.0]], [[0, 1]], 1.0)
-    Amortised(iterations=8, threads=1)._plan(problem, bundled_weights(), Clock(None), 0)  # noqa: SLF001
+    planner = Amortised(iterations=8, threads=1)
+    planner._plan(problem, bundled_weights(), Clock(None), 0)  # noqa: SLF001

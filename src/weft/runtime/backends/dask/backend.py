@@ -322,7 +322,8 @@ class DaskBackend:
                 self._pending.pop(order.number).release()
             line.orders.clear()
             line.early.clear()
-            self._events.append(DeviceLost(device, self.clock(), text, fault))  # type: ignore[arg-type]
+            lost = DeviceLost(device, self.clock(), text, fault)  # type: ignore[arg-type]
+            self._events.append(lost)
 
     def _ended(self, message: dict[str, Any]) -> None:
         number, report = self._numbers.get(message["key"], -1), message.get("report")

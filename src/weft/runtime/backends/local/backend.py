@@ -109,7 +109,9 @@ class LocalBackend:
         """Return the seconds since `begin`; all processes share this clock."""
         return time.perf_counter() - self._origin
 
-    def submit(self, order: Order, device: int, priority: float) -> None:  # noqa: ARG002  # orders come in execution order
+    def submit(
+        self, order: Order, device: int, priority: float
+    ) -> None:  # orders come in execution order
         """Queue an order; it is sent by the next `wait`."""
         w = self._worker(device)
         instance = order.members[0]

@@ -79,7 +79,7 @@ class RayBackend:
         self.specs = self._session.specs
         self._cluster = Cluster(
             name="ray",
-            speed=[d.speed for d in self.specs],  # type: ignore[arg-type]  # a list becomes a column
+            speed=[d.speed for d in self.specs],  # type: ignore[arg-type]  # becomes a column
             names=tuple(d.name for d in self.specs),
             kinds=tuple(d.kind for d in self.specs),
         )
@@ -145,7 +145,9 @@ class RayBackend:
         """Seconds since `begin`."""
         return time.perf_counter() - self._origin
 
-    def submit(self, order: Order, device: int, priority: float) -> None:  # noqa: ARG002  # orders come in execution order
+    def submit(
+        self, order: Order, device: int, priority: float
+    ) -> None:  # orders come in execution order
         """Call the actor; its calls run in the order they are made."""
         self._call(
             order, device, [None if i is None else self._results[i] for i in order.inputs[0]]
@@ -231,7 +233,7 @@ class RayBackend:
         self._orders.clear()
         self._session.close()
 
-    def run_plan(self, rows: Sequence[PlanRow], on_finish: OnFinish, *, fixed: bool) -> None:  # noqa: ARG002  # devices never join
+    def run_plan(self, rows: Sequence[PlanRow], on_finish: OnFinish, *, fixed: bool) -> None:
         """Make the calls of a plan ahead of their inputs; Ray passes results between actors.
 
         The driver does the rest if a task fails or an actor is lost.
