@@ -68,7 +68,7 @@ class TrainingInstance:
 
     def makespan(self, weights: AmortisedWeights) -> float:
         """Return the makespan of one pass."""
-        return float(one_pass(weights, *self.seen, self.decoder))
+        return float(one_pass(weights, self.seen, self.decoder))
 
     def score(self, weights: AmortisedWeights) -> float:
         """Return the mean log ratio to the target of one pass, and of its best with quick plans."""
