@@ -32,9 +32,8 @@ def generator_options(name: str) -> dict[str, Any]:
 
     Examples
     --------
-    >>> generator_options("fork_join")
-    {'width': 8, 'stages': 1, 'work': 1.0, 'data': 1000000.0, 'sigma': 0.5, 'ccr': None, 'tasks':
-    None}
+    >>> generator_options("bag")
+    {'tasks': 100, 'work': 1.0, 'sigma': 0.5, 'ccr': None}
     """
     parameters = inspect.signature(GENERATORS.factory(name)).parameters
     own = {p.name: p.default for p in parameters.values() if p.name != "seed"}

@@ -21,7 +21,7 @@ import numpy as np
 
 from weft.model import Problem, ProblemArrays
 from weft.model.columns import FloatArray, IntArray
-from weft.planners.lists.insertion import Rows, arrivals_and_durations, as_schedule, empty_rows
+from weft.planners.lists.insertion import Rows, arrivals, as_schedule, durations_of, empty_rows
 from weft.planners.planner import PLANNERS, QUICK, Solution, refuse_choices
 from weft.sim.kernel.jit import njit
 
@@ -111,7 +111,8 @@ def _propose(
 ) -> None:
     p = len(free_from)
     ready, seconds = np.empty(p), np.empty(p)
-    arrivals_and_durations(a, task, rows, ready, seconds)
+    arrivals(a, task, rows, ready)
+    durations_of(a, task, seconds)
     device, second, start, finish, runner_up = -1, -1, np.inf, np.inf, np.inf
     for d in range(p):
         begin = max(ready[d], free_from[d])

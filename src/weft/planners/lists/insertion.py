@@ -42,13 +42,6 @@ def empty_rows(n: int) -> Rows:
 
 
 @njit
-def empty_plan(a: ProblemArrays) -> tuple[Rows, Timeline, FloatArray, FloatArray]:
-    """Make rows and timeline of no tasks, and (p,) buffers for arrivals and durations."""
-    n, p = len(a.work), a.pace.shape[1]
-    return empty_rows(n), idle_timeline(p, n), np.empty(p), np.empty(p)
-
-
-@njit
 def arrivals(a: ProblemArrays, task: int, rows: Rows, ready: FloatArray) -> None:
     """Fill `ready` with the time at which all inputs of a task are on each device.
 
@@ -77,15 +70,6 @@ def durations_of(a: ProblemArrays, task: int, seconds: FloatArray) -> None:
     work, pace = a.work[task], a.pace[a.row[task]]
     for d in range(len(seconds)):
         seconds[d] = work * pace[d] if pace[d] < np.inf else np.inf
-
-
-@njit
-def arrivals_and_durations(
-    a: ProblemArrays, task: int, rows: Rows, ready: FloatArray, seconds: FloatArray
-) -> None:
-    """Fill `ready` and `seconds`, see `arrivals` and `durations_of`."""
-    arrivals(a, task, rows, ready)
-    durations_of(a, task, seconds)
 
 
 @njit
@@ -120,9 +104,12 @@ def earliest_finish(
 @njit
 def insert_in_order(a: ProblemArrays, order: IntArray, pin: IntArray) -> Rows:
     """Place each task, in order, on its pinned device or at its earliest finish."""
-    rows, timeline, ready, seconds = empty_plan(a)
+    n, p = len(a.work), a.pace.shape[1]
+    rows, timeline = empty_rows(n), idle_timeline(p, n)
+    ready, seconds = np.empty(p), np.empty(p)
     for task in order:
-        arrivals_and_durations(a, task, rows, ready, seconds)
+        arrivals(a, task, rows, ready)
+        durations_of(a, task, seconds)
         if pin[task] == ANYWHERE:
             device, start = earliest_finish(timeline, ready, seconds)
         else:
@@ -139,7 +126,8 @@ def append_in_order(a: ProblemArrays, order: IntArray, rule: int) -> Rows:
     rows, queue_end = empty_rows(n), np.zeros(p)
     ready, seconds = np.empty(p), np.empty(p)
     for task in order:
-        arrivals_and_durations(a, task, rows, ready, seconds)
+        arrivals(a, task, rows, ready)
+        durations_of(a, task, seconds)
         best, device = np.inf, -1
         for d in range(p):
             if seconds[d] < np.inf:

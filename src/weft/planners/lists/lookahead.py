@@ -8,12 +8,13 @@ from weft.model import ProblemArrays
 from weft.model.columns import FloatArray, IntArray
 from weft.planners.lists.insertion import (
     Rows,
-    arrivals_and_durations,
+    arrivals,
+    durations_of,
     earliest_finish,
-    empty_plan,
+    empty_rows,
     place,
 )
-from weft.sim.kernel.gaps import Timeline, earliest_start
+from weft.sim.kernel.gaps import Timeline, earliest_start, idle_timeline
 from weft.sim.kernel.jit import njit
 
 
@@ -25,14 +26,16 @@ def insert_looking_ahead(a: ProblemArrays, order: IntArray) -> Rows:
     device, then the task's own finish. Parents of the children count only if they are placed.
     """
     n, p = len(a.work), a.pace.shape[1]
-    rows, timeline, ready, seconds = empty_plan(a)
+    rows, timeline = empty_rows(n), idle_timeline(p, n)
+    ready, seconds = np.empty(p), np.empty(p)
     children = (a.succ_ptr[1:] - a.succ_ptr[:-1]).max() if n else 0
     child_ready, child_seconds = np.empty((children, p)), np.empty((children, p))
     for task in order:
-        arrivals_and_durations(a, task, rows, ready, seconds)
+        arrivals(a, task, rows, ready)
+        durations_of(a, task, seconds)
         for e in range(a.succ_ptr[task], a.succ_ptr[task + 1]):
-            k = e - a.succ_ptr[task]
-            arrivals_and_durations(a, a.succ[e], rows, child_ready[k], child_seconds[k])
+            arrivals(a, a.succ[e], rows, child_ready[e - a.succ_ptr[task]])
+            durations_of(a, a.succ[e], child_seconds[e - a.succ_ptr[task]])
         if a.succ_ptr[task] == a.succ_ptr[task + 1]:
             device, start = earliest_finish(timeline, ready, seconds)
         else:

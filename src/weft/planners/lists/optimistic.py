@@ -6,14 +6,8 @@ import numpy as np
 
 from weft.model import Problem, ProblemArrays
 from weft.model.columns import FloatArray, IntArray
-from weft.planners.lists.insertion import (
-    Rows,
-    arrivals_and_durations,
-    durations_of,
-    empty_plan,
-    place,
-)
-from weft.sim.kernel.gaps import earliest_start
+from weft.planners.lists.insertion import Rows, arrivals, durations_of, empty_rows, place
+from weft.sim.kernel.gaps import earliest_start, idle_timeline
 from weft.sim.kernel.jit import njit
 from weft.sim.kernel.ranks import mean_transfer
 
@@ -77,10 +71,12 @@ def _means(a: ProblemArrays, cost: FloatArray) -> FloatArray:
 
 @njit
 def _insert(a: ProblemArrays, order: IntArray, cost: FloatArray) -> Rows:
-    p = a.pace.shape[1]
-    rows, timeline, ready, seconds = empty_plan(a)
+    n, p = len(a.work), a.pace.shape[1]
+    rows, timeline = empty_rows(n), idle_timeline(p, n)
+    ready, seconds = np.empty(p), np.empty(p)
     for task in order:
-        arrivals_and_durations(a, task, rows, ready, seconds)
+        arrivals(a, task, rows, ready)
+        durations_of(a, task, seconds)
         best, device, start = np.inf, -1, 0.0
         for d in range(p):
             if ready[d] + seconds[d] + cost[task, d] < best:
