@@ -22,6 +22,7 @@ import threading
 import time
 import warnings
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -193,9 +194,9 @@ def kill_drivers(runs: int, tasks: int) -> dict[str, object]:
     return {"runs": runs, "tasks": tasks, **outcome, "finished tasks repeated": repeated}
 
 
-def _numbers(lines: object) -> list[dict[str, object]]:
+def _numbers(lines: Iterable[Mapping[str, object]]) -> list[dict[str, object]]:
     """Promises are numbered in the order of need, which is the order of the tasks."""
-    return [{"number": line["instance"]} for line in lines if line.get("event") == "finished"]  # type: ignore[union-attr, attr-defined]
+    return [{"number": line["instance"]} for line in lines if line.get("event") == "finished"]
 
 
 def main() -> None:

@@ -15,12 +15,14 @@ import time
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 import weft
 from weft.report.tables import Column, table_text
 from weft.runtime import Application, History, LocalBackend, LocalDevice, current_device
+from weft.runtime.backends.protocol import Backend
 from weft.runtime.inputs.functions import Promise, application_of
 
 TILES, SIZE = 9, int(os.environ.get("CHOLESKY_SIZE", "160"))  # 165 tasks
@@ -135,6 +137,32 @@ def isolated(app: Application) -> Application:
     return replace(app, workflow=replace(w, durations=columns))
 
 
+def run_checked(backend: Backend, what: Application, **options: Any) -> weft.Trace:
+    """Run once; the trace must be possible, and the result right."""
+    trace = weft.run(what, backend=backend, **options)
+    assert weft.check(trace.workload, trace, timing=False) == []
+    assert error_of(trace) < 1e-9
+    return trace
+
+
+COLUMNS = (
+    Column("way"),
+    Column("makespan", unit="s", best="min"),
+    Column("best", unit="s"),
+    Column("speedup", digits=3),
+)
+
+
+def summary(spans: dict[str, list[float]]) -> list[dict[str, Any]]:
+    """Rows of `COLUMNS`; the speedup is over the first way."""
+    medians = {name: statistics.median(s) for name, s in spans.items()}
+    base = next(iter(medians.values()))
+    return [
+        {"way": name, "makespan": m, "best": min(spans[name]), "speedup": base / m}
+        for name, m in medians.items()
+    ]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
@@ -160,42 +188,22 @@ def main() -> None:
         weft.run(app, policy="fifo", backend=backend, history=history)  # the one run of history
         for _ in range(args.rounds):
             for name, way in ways.items():
-                trace = weft.run(
-                    way["what"], backend=backend, **{k: v for k, v in way.items() if k != "what"}
-                )
-                assert weft.check(trace.workload, trace, timing=False) == []
-                assert error_of(trace) < 1e-9
-                spans[name].append(trace.makespan)
-                traces[name] = trace
+                traces[name] = run_checked(backend, **way)
+                spans[name].append(traces[name].makespan)
     folder.cleanup()
-    base = statistics.median(spans["default order (fifo)"])
-    rows = [
-        {
-            "way": name,
-            "makespan": statistics.median(s),
-            "best": min(s),
-            "speedup": base / statistics.median(s),
-        }
-        for name, s in spans.items()
-    ]
+    rows = summary(spans)
     print(
         f"Cholesky, {app.workflow.n} tasks, tiles of {SIZE} x {SIZE}, 2 devices, "
         f"median of {args.rounds} rounds; every result checked\n"
     )
-    columns = (
-        Column("way"),
-        Column("makespan", unit="s", best="min"),
-        Column("best", unit="s"),
-        Column("speedup", digits=3),
-    )
-    print(table_text(rows, columns))
+    print(table_text(rows, COLUMNS))
     if args.report is not None:
         from weft.report.page import Gantts, Section, Table, write_report
 
         write_report(
             args.report,
             title="Tiled Cholesky, run for real",
-            sections=[Section("Runs", [Table(rows, columns), Gantts(traces)])],
+            sections=[Section("Runs", [Table(rows, COLUMNS), Gantts(traces)])],
         )
 
 

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.support.data import data_dir
 
-# No deadline: a first example may compile a kernel. Derandomised: a test fails for everybody or for nobody.
+# No deadline: a first example may compile a kernel. Derandomised: a test fails always or never.
 settings.register_profile(
     "weft",
     deadline=None,

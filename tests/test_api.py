@@ -1,4 +1,4 @@
-"""The public names: what `weft` offers, how lazily, and that it does what the documentation says."""
+"""Public names of `weft`: complete, lazily loaded, and as documented."""
 
 from __future__ import annotations
 

@@ -74,9 +74,9 @@ class Scheduler(SchedulerBase):  # type: ignore[misc]
     def select_jobs(
         self,
         selectable_jobs: Sequence[Any],
-        remaining_jobs: Sequence[Any],  # noqa: ARG002  # groups among them; the graph is of single jobs
+        remaining_jobs: Sequence[Any],  # groups among them; the graph is of single jobs
         available_resources: Mapping[str, int | str],
-        input_sizes: Mapping[Any, int],  # noqa: ARG002
+        input_sizes: Mapping[Any, int],
     ) -> list[Any] | None:
         """Return the jobs to start; None leaves the choice to Snakemake's greedy scheduler."""
         if not self.seconds:

@@ -15,7 +15,7 @@ class InvalidInput(WeftError, ValueError):
 
 
 class UnknownName(InvalidInput):
-    """A planner, policy, format or key that does not exist; the text offers the closest known one."""
+    """An unknown planner, policy, format or key; the text offers the closest known one."""
 
 
 class Unsupported(WeftError):

@@ -197,9 +197,8 @@ class TestLoad:
         assert rate_for_load([p], 0.5, capacity="best") == pytest.approx(0.5)
 
     def test_fluid_shares_a_device(self):
-        # Task 0 runs only on device 0 (1 s); task 1 takes 3 s on either. r jobs a second: device 1
-        # does 1/3 of task 1 at full time; device 0 has 1 - r left for it: r = 1/3 + (1 - r) / 3, so
-        # r = 1/2.
+        # Task 0 runs only on device 0 (1 s); task 1 takes 3 s on either. r jobs per s: device 1
+        # does 1/3 of task 1 at full time; device 0 has 1 - r left for it: r = 1/3 + (1 - r) / 3.
         p = Problem.from_arrays([[1.0, np.inf], [3.0, 3.0]])
         assert rate_for_load([p], 1.0) == pytest.approx(0.5)
 

@@ -8,30 +8,29 @@ from itertools import repeat
 import numpy as np
 import pytest
 
-torch = pytest.importorskip(
-    "torch", reason="networks need torch: pip install 'weft-scheduling[learn]'"
-)
-pytest.importorskip("onnxruntime", reason="needs onnxruntime: pip install 'weft-scheduling[learn]'")
+# ruff: noqa: E402 (imports that need torch)
+torch = pytest.importorskip("torch", reason="networks need torch: pip install 'weft[learn]'")
+pytest.importorskip("onnxruntime", reason="needs onnxruntime: pip install 'weft[learn]'")
 
-from weft.cli.main import BAD_INPUT, DONE, main  # noqa: E402
-from weft.errors import InvalidInput  # noqa: E402
-from weft.learn.imitation.deepsched import data, paper  # noqa: E402
-from weft.learn.imitation.deepsched.examples import example_of, stacked  # noqa: E402
-from weft.learn.imitation.deepsched.paper import PaperNet  # noqa: E402
-from weft.learn.imitation.deepsched.runtimes import (  # noqa: E402
+from weft.cli.main import BAD_INPUT, DONE, main
+from weft.errors import InvalidInput
+from weft.learn.imitation.deepsched import data, paper
+from weft.learn.imitation.deepsched.examples import example_of, stacked
+from weft.learn.imitation.deepsched.paper import PaperNet
+from weft.learn.imitation.deepsched.runtimes import (
     onnx_runtime,
     plan_through,
     torch_runtime,
     write_paper_onnx,
 )
-from weft.learn.imitation.deepsched.training import DeepSchedSettings, net_of, train  # noqa: E402
-from weft.learn.onnx_session import onnx_session  # noqa: E402
-from weft.model import Problem  # noqa: E402
-from weft.model.check import check  # noqa: E402
-from weft.planners import plan  # noqa: E402
-from weft.planners.imitation.deepsched.features import task_features  # noqa: E402
-from weft.planners.imitation.deepsched.network import bundled_network, encode, load_network  # noqa: E402
-from weft.planners.imitation.deepsched.planner import plan_rows  # noqa: E402
+from weft.learn.imitation.deepsched.training import DeepSchedSettings, net_of, train
+from weft.learn.onnx_session import onnx_session
+from weft.model import Problem
+from weft.model.check import check
+from weft.planners import plan
+from weft.planners.imitation.deepsched.features import task_features
+from weft.planners.imitation.deepsched.network import bundled_network, encode, load_network
+from weft.planners.imitation.deepsched.planner import plan_rows
 
 # -- ours ------------------------------------------------------------------------------
 

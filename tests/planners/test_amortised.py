@@ -56,7 +56,7 @@ def random_weights(seed: int) -> AmortisedWeights:
 
 def passed(problem: Problem, weights: AmortisedWeights) -> Schedule:
     decoder = make_decoder(problem.n, problem.p)
-    one_pass(weights, *seen_of(problem), decoder)
+    one_pass(weights, seen_of(problem), decoder)
     return Schedule.of(device=decoder.device, start=decoder.start, finish=decoder.finish)
 
 

@@ -141,7 +141,8 @@ def watched(folder, numbers, *, interrupt=False):
         stderr=there,
         env=environment,
         start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509  # tests in the background may ignore it
+        # Tests in the background may ignore the signal.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     )
     os.close(there)
     text, pressed = b"", False

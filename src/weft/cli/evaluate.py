@@ -110,9 +110,8 @@ def _text(
     stream: str, points: list[float] | None, seeds: range, parts: dict[str, list[FloatArray]]
 ) -> str:
     width = max(len(name) for name in parts) + 2
-    lines = [
-        f"{stream}: mean job completion time in ms over {len(seeds)} draw{'s' * (len(seeds) > 1)}, with half the 95 % interval"
-    ]
+    draws = f"{len(seeds)} draw{'s' * (len(seeds) > 1)}"
+    lines = [f"{stream}: mean job completion time in ms over {draws}, with half the 95 % interval"]
     lines.append("p".rjust(6) + "".join(name.rjust(max(width, 16)) for name in parts))
     for i in range(len(next(iter(parts.values())))):
         cells = [_cell(found[i]) for found in parts.values()]

@@ -74,7 +74,7 @@ def _streams() -> dict[str, str]:
 def _backends() -> dict[str, str]:
     from weft.runtime.api import BACKENDS
 
-    return dict(BACKENDS)
+    return {name: (make.__doc__ or "").split("\n")[0] for name, make in BACKENDS.items()}
 
 
 def _generators() -> dict[str, str]:

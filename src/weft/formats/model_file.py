@@ -31,7 +31,7 @@ BUNDLED = Path(__file__).parents[1] / "policies" / "bundled"
 MAX_CARD_BYTES = 4 * 2**20
 MAX_ARRAY_BYTES = 256 * 2**20
 MAX_RANK = 4
-DTYPES = {"F32": np.dtype("<f4"), "F64": np.dtype("<f8")}
+DTYPES: dict[str, np.dtype[np.floating[Any]]] = {"F32": np.dtype("<f4"), "F64": np.dtype("<f8")}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -106,7 +106,11 @@ def read_model(path: str | Path, *kinds: str) -> Model:
         arrays = _unpack(_bounded(numbers, MAX_ARRAY_BYTES))
         found = {name: list(array.shape) for name, array in arrays.items()}
         if found != shapes:
-            names = sorted(n for n in found | dict(shapes) if found.get(n) != shapes.get(n))
+            names = sorted(
+                name
+                for name in dict.fromkeys((*found, *shapes))
+                if found.get(name) != shapes.get(name)
+            )
             raise InvalidInput(
                 f"does not fit its card: arrays {', '.join(map(shown, names[:4]))} differ"
             )
@@ -198,7 +202,7 @@ def _unpack(content: bytes) -> dict[str, Numbers]:
     from safetensors import SafetensorError, deserialize
 
     try:
-        tensors = deserialize(content)
+        tensors = deserialize(content)  # type: ignore[no-untyped-call]  # compiled, no stubs
     except (SafetensorError, ValueError, OverflowError) as error:
         raise InvalidInput(f"is not a safetensors file ({error})") from None
     return {name: _array(name, entry) for name, entry in tensors}

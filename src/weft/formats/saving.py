@@ -21,11 +21,12 @@ def save(thing: Savable | Planned, path: PathLike, *, problem: Problem | None = 
 
     ``.json`` and ``.npz`` hold any object, ``.toml`` a cluster, ``.dot`` and ``.gv`` a workflow;
     add ``.gz`` to compress the file. ``.chrome.json`` holds a trace, or a schedule of `problem`,
-    for Perfetto. With `problem`, a schedule is saved with the names of its tasks and devices; a plan
-    is saved as its schedule, with its problem.
+    for Perfetto. With `problem`, a schedule is saved with the names of its tasks and devices; a
+    plan is saved as its schedule, with its problem.
     """
     if isinstance(thing, Planned):
-        thing, problem = thing.schedule, problem or thing.problem
+        problem = problem or thing.problem
+        thing = thing.schedule
     target = Path(path)
     with naming(os.fspath(path)):
         write_bytes(target, _encoded(thing, target, problem))

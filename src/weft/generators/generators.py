@@ -32,8 +32,8 @@ def generator_options(name: str) -> dict[str, Any]:
 
     Examples
     --------
-    >>> list(generator_options("fork_join"))
-    ['width', 'stages', 'work', 'data', 'sigma', 'ccr', 'tasks']
+    >>> generator_options("bag")
+    {'tasks': 100, 'work': 1.0, 'sigma': 0.5, 'ccr': None}
     """
     parameters = inspect.signature(GENERATORS.factory(name)).parameters
     own = {p.name: p.default for p in parameters.values() if p.name != "seed"}

@@ -138,14 +138,7 @@ def out_tree(
     7
     """
     s = Sketch("out_tree")
-    _tree(
-        s,
-        whole(depth, "depth"),
-        whole(arity, "arity"),
-        _work(work),
-        number(data, "data"),
-        inwards=False,
-    )
+    _tree(s, depth, arity, work, data, inward=False)
     return s.finish(sigma=sigma, seed=seed)
 
 
@@ -168,14 +161,7 @@ def in_tree(
     (13, 2)
     """
     s = Sketch("in_tree")
-    _tree(
-        s,
-        whole(depth, "depth"),
-        whole(arity, "arity"),
-        _work(work),
-        number(data, "data"),
-        inwards=True,
-    )
+    _tree(s, depth, arity, work, data, inward=True)
     return s.finish(sigma=sigma, seed=seed)
 
 
@@ -195,7 +181,7 @@ def fft(
     """
     s = Sketch("fft")
     levels, work, data = whole(levels, "levels"), _work(work), number(data, "data")
-    row = _tree(s, levels + 1, 2, work, data, inwards=False, kind="call")
+    row = _tree(s, levels + 1, 2, work, data, inward=False, kind="call")
     for level in range(levels):
         span = 1 << level
         below = [s.task(f"butterfly_{level}_{i}", "butterfly", work) for i in range(len(row))]
@@ -242,23 +228,18 @@ def _work(work: float) -> float:
 
 
 def _tree(
-    s: Sketch,
-    depth: int,
-    arity: int,
-    work: float,
-    data: float,
-    *,
-    inwards: bool,
-    kind: str = "node",
+    s: Sketch, depth: int, arity: int, work: float, data: float, *, inward: bool, kind: str = "node"
 ) -> list[int]:
-    """Add a full tree, level by level from the root; returns its leaves."""
+    """Add a full tree, level by level from the root; return its leaves."""
+    depth, arity = whole(depth, "depth"), whole(arity, "arity")
+    work, data = _work(work), number(data, "data")
     row = [s.task(f"{kind}_0_0", kind, work)]
     for level in range(1, depth):
         below = []
         for i, parent in enumerate(row):
             for c in range(arity):
                 child = s.task(f"{kind}_{level}_{i * arity + c}", kind, work)
-                s.edge(*((child, parent) if inwards else (parent, child)), data)
+                s.edge(*((child, parent) if inward else (parent, child)), data)
                 below.append(child)
         row = below
     return row

@@ -97,6 +97,14 @@ def make_episode(decisions: int, candidates: int, features: int, terms: int) -> 
     )
 
 
+class Exploration(NamedTuple):
+    """Chances, at a decision, to follow the plan and to choose at random; and the random draws."""
+
+    follow: float
+    explore: float
+    rng: np.random.Generator
+
+
 class Environment(Protocol):
     """Episodes to learn from, and a score.
 
@@ -109,13 +117,7 @@ class Environment(Protocol):
     weights: FloatArray
 
     def run_episode(
-        self,
-        number: int,
-        arrays: Mapping[str, Numbers],
-        follow: float,
-        explore: float,
-        rng: np.random.Generator,
-        episode: Episode,
+        self, number: int, arrays: Mapping[str, Numbers], exploration: Exploration, episode: Episode
     ) -> int:
         """Fill in an episode, up to its length; return the number of decisions."""
         ...
@@ -321,9 +323,11 @@ class QValues(nn.Module):
             for k, net in enumerate(self.nets):
                 for layer, (weight, bias) in enumerate((("w1", "b1"), ("w2", "b2"))):
                     transposed = torch.from_numpy(np.ascontiguousarray(arrays[weight][k].T))
+                    offset = torch.from_numpy(np.array(arrays[bias][k]))
                     net[2 * layer].weight.copy_(transposed)  # type: ignore[index]
-                    net[2 * layer].bias.copy_(torch.from_numpy(np.array(arrays[bias][k])))  # type: ignore[index]
-                net[4].weight.copy_(torch.from_numpy(np.array(arrays["w3"][k]))[None])  # type: ignore[index]
+                    net[2 * layer].bias.copy_(offset)  # type: ignore[index]
+                last = torch.from_numpy(np.array(arrays["w3"][k]))[None]
+                net[4].weight.copy_(last)  # type: ignore[index]
 
 
 # -- training ----------------------------------------------------------------------
@@ -386,7 +390,9 @@ def train(
         done = min(1.0, trained.seconds / s.seconds) if s.seconds < np.inf else number / s.episodes
         follow, explore = (a + (b - a) * done for a, b in (s.follow, s.explore))
         arrays = online.arrays()
-        decisions = environment.run_episode(number, arrays, follow, explore, rng, episode)
+        decisions = environment.run_episode(
+            number, arrays, Exploration(follow, explore, rng), episode
+        )
         if decisions > s.steps:
             memory.add(episode, episode.reward[:decisions] @ environment.weights)
         if memory.held > 4 * s.batch:

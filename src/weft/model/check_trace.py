@@ -27,7 +27,7 @@ def trace_violations(
             f"there are {workload.jobs} jobs, but the column has shape {trace.job_finish.shape}",
         )
         return
-    rows = _Rows.of(workload, trace)
+    rows = _Rows(workload, trace)
     groups = _Groups.of(rows)
     yield from _fits(rows)
     yield from _branches(rows)
@@ -43,30 +43,20 @@ def trace_violations(
         yield from _ends(rows, groups)
 
 
-@dataclass(frozen=True, eq=False)
 class _Rows:
     """The rows of a trace with known numbers, and columns derived from them."""
 
-    workload: Workload
-    trace: Trace
-    job: IntArray
-    task: IntArray
-    device: IntArray
-    decided: FloatArray
-    start: FloatArray
-    finish: FloatArray
-    status: IntArray
-    batch: IntArray
-    copy: BoolArray
-
-    @classmethod
-    def of(cls, workload: Workload, trace: Trace) -> _Rows:
+    def __init__(self, workload: Workload, trace: Trace) -> None:
         known = ~(
             _unknown_job(workload, trace)
             | _unknown_task(workload, trace)
             | _unknown_device(workload, trace)
         )
-        return cls(workload, trace, **{key: getattr(trace, key)[known] for key in Trace.columns()})
+        self.workload, self.trace = workload, trace
+        self.job, self.task, self.device = trace.job[known], trace.task[known], trace.device[known]
+        self.decided, self.start = trace.decided[known], trace.start[known]
+        self.finish, self.status = trace.finish[known], trace.status[known]
+        self.batch, self.copy = trace.batch[known], trace.copy[known]
 
     def __len__(self) -> int:
         return len(self.task)

@@ -28,7 +28,8 @@ def load_policy(policy: str | os.PathLike[str] | Policy) -> Policy:
         if callable(getattr(policy, "begin", None)) and callable(getattr(policy, "decide", None)):
             return policy
         raise InvalidInput(
-            f"policy is {type(policy).__name__}; it must be a name, a path, or have begin and decide"
+            f"policy is {type(policy).__name__}; "
+            "it must be a name, a path, or have begin and decide"
         )
     name = os.fspath(policy)
     if name in POLICIES:

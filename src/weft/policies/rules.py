@@ -1,4 +1,6 @@
-"""Rules: an order of ready tasks and a placement. In simulations they run inside the compiled kernel; in real runs, here.
+"""Rules: an order of ready tasks and a placement.
+
+Simulations run them inside the compiled kernel, real runs here.
 
 What each placement means stands in `docs/simulator.md`, under "Rules".
 """
@@ -20,7 +22,7 @@ from weft.sim.view import Decision, View
 
 @dataclass(frozen=True, eq=False)
 class RulePolicy:
-    """A policy that is a rule: `key` gives each task of a problem its place in the order, the lowest first."""
+    """A policy that is a rule: the task with the lowest `key` goes first."""
 
     name: str
     placement: Placement
@@ -38,7 +40,7 @@ class RulePolicy:
             np.concatenate([np.zeros(0), *(keys[t] for t in workload.template)]),
         )
 
-    def begin(self, workload: Workload, *, seed: int = 0) -> None:  # noqa: ARG002
+    def begin(self, workload: Workload, *, seed: int = 0) -> None:
         """Work out the order once."""
         kinds = [
             np.array([workload.kinds.index(k) for k in p.workflow.kinds], np.int64)[p.workflow.kind]
@@ -79,7 +81,8 @@ class RulePolicy:
         for device in np.flatnonzero(view.idle).tolist():
             runnable = [i for i in self._in_order(view) if view.duration(i, device) < np.inf]
             if runnable:
-                # Kinds in cyclic order from the last one; within a kind the order of the rule (the first of equals is taken).
+                # Kinds in cyclic order from the last one; within a kind, the order of the rule
+                # (the first of equals is taken).
                 steps = [(int(self._kind[i]) - self._last[device]) % kinds for i in runnable]
                 return Decision(runnable[steps.index(min(steps))], device)
         return None
@@ -127,7 +130,7 @@ def shortest() -> RulePolicy:
 
 @POLICIES.register("rank-first", family="rules")
 def rank_first() -> RulePolicy:
-    """The task with the longest way to go (upward rank) first, on the idle device that finishes it first."""
+    """Highest upward rank first, on the idle device that finishes the task first."""
     return RulePolicy("rank-first", "earliest", _rank)
 
 
@@ -139,5 +142,5 @@ def earliest_finish() -> RulePolicy:
 
 @POLICIES.register("rank-eft", family="rules")
 def rank_earliest_finish() -> RulePolicy:
-    """The task with the longest way to go first, on the device, busy or not, that is expected to finish it first."""
+    """Highest upward rank first, on the device, busy or not, expected to finish it first."""
     return RulePolicy("rank-eft", "eft", _rank)

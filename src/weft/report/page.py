@@ -30,7 +30,7 @@ class Text:
 
     text: str
 
-    def html(self, mark: str) -> str:  # noqa: ARG002
+    def html(self, mark: str) -> str:
         """One `p` for each paragraph."""
         return "".join(
             f"<p>{escaped(part.strip())}</p>" for part in self.text.split("\n\n") if part.strip()
@@ -43,7 +43,7 @@ class Facts:
 
     facts: Mapping[str, str]
 
-    def html(self, mark: str) -> str:  # noqa: ARG002
+    def html(self, mark: str) -> str:
         """A list of cards."""
         return _facts(self.facts.items())
 
@@ -58,7 +58,7 @@ class Table:
     descending: bool = False
     caption: str = ""
 
-    def html(self, mark: str) -> str:  # noqa: ARG002
+    def html(self, mark: str) -> str:
         """The table."""
         return table_html(
             self.rows,
@@ -76,7 +76,7 @@ class Dag:
     workflow: Workflow
     caption: str = ""
 
-    def html(self, mark: str) -> str:  # noqa: ARG002
+    def html(self, mark: str) -> str:
         """The picture in a box that scrolls sideways."""
         picture = f'<div class="wide" tabindex="0">{dag_svg(self.workflow)}</div>'
         return f"<figure>{picture}{_caption(self.caption)}</figure>"
@@ -89,7 +89,7 @@ class Figure:
     svg: str
     caption: str = ""
 
-    def html(self, mark: str) -> str:  # noqa: ARG002
+    def html(self, mark: str) -> str:
         """The figure."""
         return f'<figure class="plot">{self.svg}{_caption(self.caption)}</figure>'
 

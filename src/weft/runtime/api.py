@@ -38,6 +38,7 @@ from weft.runtime.progress import Progress
 
 
 def _dask(where: Any) -> Backend:
+    """Run tasks on the workers of a Dask cluster."""
     from weft.runtime.backends.dask.backend import DaskBackend
 
     return DaskBackend(where)

@@ -63,11 +63,7 @@ class Progress(Observer):
             self._painter.start()
 
     def finished(
-        self,
-        life: LiveLifecycle,
-        group: Group,
-        event: Finished,
-        outcomes: Mapping[int, int],  # noqa: ARG002
+        self, life: LiveLifecycle, group: Group, event: Finished, outcomes: Mapping[int, int]
     ) -> None:
         """Count finished work."""
         if self.on:
@@ -86,7 +82,7 @@ class Progress(Observer):
             self.stream.flush()
             self._drawn = 0
 
-    def ended(self, life: LiveLifecycle, now: float) -> None:  # noqa: ARG002
+    def ended(self, life: LiveLifecycle, now: float) -> None:
         """Remove the display."""
         self.close()
 

@@ -11,7 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weft.cli.arguments import number, whole
-from weft.cli.train.trainable import Bar, Outcome, Trainable, add_common_arguments, need_torch
+from weft.cli.train.trainable import (
+    Bar,
+    Outcome,
+    Trainable,
+    add_common_arguments,
+    add_out,
+    need_torch,
+)
 from weft.cli.train.trainable import train_seeds as train_each
 
 if TYPE_CHECKING:
@@ -154,13 +161,7 @@ def _rollout_arguments(parser: argparse.ArgumentParser) -> None:
         "--rounds", type=whole(1), default=3, metavar="N", help="rounds of imitation (default: 3)"
     )
     parser.add_argument("--seed", type=whole(0), default=0, metavar="N", help="seed (default: 0)")
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=Path("trained"),
-        metavar="DIR",
-        help="folder for the model (default: trained)",
-    )
+    add_out(parser)
 
 
 def _train_rollouts(args: argparse.Namespace) -> None:

@@ -117,7 +117,8 @@ def _train_amortised(args: argparse.Namespace) -> None:
     for record in records:
         print(
             f"  seed {record['seed']}: score {record['score']:.4f} "
-            f"(HEFT {record['score_of_heft']:.4f}) in {record['cpu_seconds']:.0f} s of processor time"
+            f"(HEFT {record['score_of_heft']:.4f}) "
+            f"in {record['cpu_seconds']:.0f} s of processor time"
         )
     print(f"best: score {best.score:.4f} (mean log of makespan over that of search)\nwrote {path}")
 

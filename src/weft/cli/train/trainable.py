@@ -36,6 +36,11 @@ def add_common_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seed", type=whole(0), default=0, metavar="N", help="first seed (default: 0)"
     )
+    add_out(parser)
+
+
+def add_out(parser: argparse.ArgumentParser) -> None:
+    """Add the folder to write to."""
     parser.add_argument(
         "--out",
         type=Path,

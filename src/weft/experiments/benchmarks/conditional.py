@@ -93,10 +93,10 @@ def _gymnasium_rate(stream: ConditionalStream, steps: int) -> float:
 
     env = ConditionalEnv(stream, options=StepOptions(idle="event"))
     env.reset(seed=0)
-    rule, actions = ConditionalRule("shortest-remaining"), np.zeros((1, env.fleet.units), np.int64)
+    rule, actions = ConditionalRule("shortest-remaining"), np.zeros((1, env.batch.units), np.int64)
     spent = 0.0
     for _ in range(steps):
-        rule.choose(env.fleet, actions)
+        rule.choose(env.batch, actions)
         begin = time.process_time()
         ended = env.step(actions[0])[2]
         spent += time.process_time() - begin

@@ -53,7 +53,7 @@ class OnlineEnv:
         ready: IntArray = self.batch.tables.sim.kind["ready"]
         return ready
 
-    def reset(self, seed: int) -> tuple[Numbers, BoolArray]:  # noqa: ARG002 (the run is given)
+    def reset(self, seed: int) -> tuple[Numbers, BoolArray]:  # the run is given
         """Begin the run."""
         steps = self.batch.begin(0, *self.draw)
         return steps.observation, steps.mask.reshape(1, self.units, self.actions)

@@ -78,13 +78,13 @@ def _vector(batch: StepBatch) -> Any:
         def has_attr(self, attr_name: str) -> bool:
             return attr_name == "action_masks"
 
-        def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:  # noqa: ARG002
+        def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
             return [None] * batch.size if attr_name == "render_mode" else []
 
         def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
             raise NotImplementedError
 
-        def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:  # noqa: ARG002
+        def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:
             return [False] * batch.size
 
         def close(self) -> None:

@@ -125,7 +125,7 @@ class HybridPolicy:
     name: str = "hybrid"
     learning: bool = True
 
-    def begin(self, workload: Workload, *, seed: int = 0) -> None:  # noqa: ARG002
+    def begin(self, workload: Workload, *, seed: int = 0) -> None:
         """Read the features; the models keep their state."""
         self._kinds = tuple(dict.fromkeys(workload.cluster.kinds))
         missing = [kind for kind in self._kinds if kind not in self.models]

@@ -238,7 +238,8 @@ class DurationModel:
         """Write the model as JSON or NPZ, by the suffix."""
         path, columns = Path(path), self._columns()
         if path.suffix == ".npz":
-            np.savez(path, **{key: np.array(value) for key, value in columns.items()})  # type: ignore[arg-type]
+            arrays: dict[str, Any] = {key: np.array(value) for key, value in columns.items()}
+            np.savez(path, **arrays)
         elif path.suffix == ".json":
             content = {key: np.array(value).tolist() for key, value in columns.items()}
             # JSON has no infinity.

@@ -28,7 +28,7 @@ import torch
 from torch import Tensor, nn
 
 from weft.generators.instances import CONDITIONS, Instance, draw_instance
-from weft.learn.workflow.graph_episodes import EXPERT, SAMPLED, GraphEpisode, run_instance
+from weft.learn.workflow.graph_episodes import EXPERT, SAMPLED, EpisodeLog, run_instance
 from weft.model.columns import FloatArray, IntArray
 from weft.policies.conditional.networks import CLIP, Numbers
 from weft.policies.graph.network import GraphNetwork, GraphState, graph_network_of, layer_sizes
@@ -234,7 +234,7 @@ class Batch(NamedTuple):
 
 
 def make_batch(
-    cases: Sequence[Instance], episodes: Sequence[Sequence[GraphEpisode]], forest: JobForest
+    cases: Sequence[Instance], episodes: Sequence[Sequence[EpisodeLog]], forest: JobForest
 ) -> Batch:
     """Concatenate all episodes of all instances."""
     parts: dict[str, list[Any]] = {name: [] for name in Batch._fields}
@@ -285,14 +285,14 @@ def order_likelihood(score: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
     return ((table - left) * counts).sum(1), -(log_choice.exp() * log_choice).sum(1)
 
 
-def advantages(case: Instance, runs: Sequence[GraphEpisode]) -> list[FloatArray]:
+def advantages(case: Instance, runs: Sequence[EpisodeLog]) -> list[FloatArray]:
     """Return the advantage of every event of every run, as a share of a whole run.
 
     It is how much less time than on average jobs spend in the system from then on.
     """
     arrival = case.workload.arrival
 
-    def ahead(run: GraphEpisode, time: FloatArray) -> FloatArray:
+    def ahead(run: EpisodeLog, time: FloatArray) -> FloatArray:
         later = np.maximum(time[:, None], arrival[None, :])
         return np.asarray(np.maximum(run.job_finish[None, :] - later, 0.0).sum(axis=1))
 

@@ -37,6 +37,7 @@ class EpisodeLog(NamedTuple):
     An event has several ready tasks. `score` is a row's rating, `place` its place in the drawn
     order; `placed` the number of an event's rows that DEFT placed, the first ones in that order.
     `done` counts the finished tasks of a job. `of_job` and `of_instance` are working memory.
+    `finished_at` and `job_finish` are the ends of tasks and jobs, known after the episode.
     """
 
     time: FloatArray
@@ -53,6 +54,8 @@ class EpisodeLog(NamedTuple):
     of_job: IntArray
     of_instance: IntArray
     size: Table  # (1,)
+    finished_at: FloatArray
+    job_finish: FloatArray
 
 
 def make_log(instances: int, jobs: int, seen: int) -> EpisodeLog:
@@ -78,6 +81,8 @@ def make_log(instances: int, jobs: int, seen: int) -> EpisodeLog:
         of_job=whole(jobs),
         of_instance=whole(instances),
         size=np.zeros(1, LOG_SIZE),
+        finished_at=np.zeros(0),
+        job_finish=np.zeros(0),
     )
 
 
@@ -177,24 +182,6 @@ def _write_event(sim: Sim, buffers: PlacementBuffers, graph: GraphState, log: Ep
     return True
 
 
-class GraphEpisode(NamedTuple):
-    """Columns of the log, cut to size, and the finish of tasks and jobs."""
-
-    time: FloatArray
-    placed: IntArray
-    row_event: IntArray
-    row_instance: IntArray
-    row_pair: IntArray
-    place: IntArray
-    score: FloatArray
-    seen: Numbers
-    pair_event: IntArray
-    pair_job: IntArray
-    done: IntArray
-    finished_at: FloatArray
-    job_finish: FloatArray
-
-
 def run_instance(
     case: Instance,
     network: GraphNetwork,
@@ -203,7 +190,7 @@ def run_instance(
     *,
     times: int,
     by: int = SAMPLED,
-) -> tuple[list[GraphEpisode], GraphState]:
+) -> tuple[list[EpisodeLog], GraphState]:
     """Simulate an instance several times; also return its embeddings."""
     workload = case.workload
     buffers, log = make_buffers(workload), make_log(workload.instances, workload.jobs, SEEN[kind])
@@ -218,9 +205,10 @@ def run_instance(
     return episodes, graph
 
 
-def _cut(log: EpisodeLog, sim: Sim) -> GraphEpisode:
+def _cut(log: EpisodeLog, sim: Sim) -> EpisodeLog:
+    """Copy the columns, cut to size."""
     events, rows, pairs = log.size[0].tolist()
-    return GraphEpisode(
+    return log._replace(
         time=log.time[:events].copy(),
         placed=log.placed[:events].copy(),
         row_event=log.row_event[:rows].copy(),

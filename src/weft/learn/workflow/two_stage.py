@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.errors import UnknownName
 from weft.generators import Instance
-from weft.learn.dqn import DqnSettings, Episode, Numbers, TrainedDqn, train
+from weft.learn.dqn import DqnSettings, Episode, Exploration, Numbers, TrainedDqn, train
 from weft.learn.workflow.tuned_list import (
     VALIDATION,
     clip_ratio,
@@ -146,13 +146,7 @@ class TwoStageEnvironment:
         self._reference = self._costs(None)
 
     def run_episode(
-        self,
-        number: int,
-        arrays: Mapping[str, Numbers],
-        follow: float,
-        explore: float,
-        rng: np.random.Generator,
-        episode: Episode,
+        self, number: int, arrays: Mapping[str, Numbers], exploration: Exploration, episode: Episode
     ) -> int:
         """Simulate the next instance, and record its decisions."""
         if not self._pool:
@@ -160,6 +154,7 @@ class TwoStageEnvironment:
         instance = self._pool.pop()
         sim = start_sim(instance)
         portfolio, network = portfolio_for(instance, sim, self._sets), stage_networks(arrays)
+        follow, explore, rng = exploration
         chance = rng.random((len(episode.stage), 2))
         candidates = make_candidates(sim)
         return record_episode(sim, portfolio, candidates, network, follow, explore, chance, episode)

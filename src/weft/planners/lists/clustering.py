@@ -60,7 +60,7 @@ class Clustering:
         """Names of `FEATURES`."""
         return QUICK | {"copies"}
 
-    def solve(self, problem: Problem, *, seconds: float | None = None, seed: int = 0) -> Solution:  # noqa: ARG002
+    def solve(self, problem: Problem, *, seconds: float | None = None, seed: int = 0) -> Solution:
         """Plan the problem."""
         refuse_choices(problem, self.name)
         latency, per_byte = mean_transfer(problem)

@@ -58,7 +58,7 @@ class ListPlanner:
         """Names of `FEATURES`."""
         return QUICK | {"copies"} if self.placement == "duplicate" else QUICK
 
-    def solve(self, problem: Problem, *, seconds: float | None = None, seed: int = 0) -> Solution:  # noqa: ARG002
+    def solve(self, problem: Problem, *, seconds: float | None = None, seed: int = 0) -> Solution:
         """Plan the problem."""
         refuse_choices(problem, self.name)
         order = rank_order(problem, RANKS.factory(self.rank)(problem, seed))

@@ -67,7 +67,8 @@ def draw(random: np.ndarray) -> int:
 @njit
 def below(random: np.ndarray, n: int) -> int:
     """Draw a whole number from 0 to n - 1."""
-    return np.int64(((draw(random) >> np.uint64(32)) * np.uint64(n)) >> np.uint64(32))  # type: ignore[return-value]
+    product = (draw(random) >> np.uint64(32)) * np.uint64(n)
+    return np.int64(product >> np.uint64(32))  # type: ignore[return-value]
 
 
 @njit

@@ -83,7 +83,7 @@ class Exact:
         small = problem.m * problem.p * problem.p + problem.n * problem.p <= MODEL_CELLS
         if warm.makespan <= bound * (1 + EXACT) or not small or clock.left() <= 0:
             return Solution(warm, bound)
-        model = CpModel.of(solver_module, problem, warm, bound)
+        model = ConstraintModel.of(solver_module, problem, warm, bound)
         return model.solve(clock, threads=self.threads or os.cpu_count() or 1, seed=seed)
 
 
@@ -96,7 +96,7 @@ def _load_solver() -> Any:
 
 
 @dataclass
-class CpModel:
+class ConstraintModel:
     """The constraint model of a problem, in ticks."""
 
     library: Any
@@ -110,7 +110,7 @@ class CpModel:
     makespan: Any
 
     @classmethod
-    def of(cls, library: Any, problem: Problem, warm: Schedule, bound: float) -> CpModel:
+    def of(cls, library: Any, problem: Problem, warm: Schedule, bound: float) -> ConstraintModel:
         """Build the model of a problem."""
         scale = 2.0 ** (TICK_BITS - math.ceil(math.log2(warm.makespan)))
         model = library.CpModel()

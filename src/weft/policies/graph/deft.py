@@ -51,8 +51,16 @@ class PlacementBuffers(NamedTuple):
 def make_buffers(workload: Workload) -> PlacementBuffers:
     """Allocate the buffers."""
     n, p = workload.instances, workload.cluster.p
-    integers = [np.zeros(size, np.int64) for size in (p, n, n, n, n)]
-    return PlacementBuffers(np.zeros(p), np.zeros(n), *integers, np.zeros(1, COUNTS))
+    return PlacementBuffers(
+        free=np.zeros(p),
+        key=np.zeros(n),
+        idle=np.zeros(p, np.int64),
+        ready=np.zeros(n, np.int64),
+        instance=np.zeros(n, np.int64),
+        device=np.zeros(n, np.int64),
+        copy=np.zeros(n, np.int64),
+        counts=np.zeros(1, COUNTS),
+    )
 
 
 @njit_inline
@@ -209,7 +217,7 @@ class DeftPolicy:
     name = "fifo-deft-online"
     copies = True
 
-    def begin(self, workload: Workload, *, seed: int = 0) -> None:  # noqa: ARG002
+    def begin(self, workload: Workload, *, seed: int = 0) -> None:
         """Allocate the tables; refuse workflows with choices."""
         refuse_choices(workload, self.name)
         self._tables = SimFromView(workload, copies=True)

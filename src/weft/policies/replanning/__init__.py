@@ -10,13 +10,12 @@
 - `portfolio`: several plans, of which the best is followed
 - `policy`: the policies
 - `static_heft`: HEFT, planned once per job
-- `files`: trained policies on disk
+- `trained`: trained policies on disk
 """
 
 __all__ = [
     "affinity",
     "feedback",
-    "files",
     "incumbent",
     "placement",
     "policy",
@@ -24,5 +23,6 @@ __all__ = [
     "state",
     "static_heft",
     "switch",
+    "trained",
     "weights",
 ]

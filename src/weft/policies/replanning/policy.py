@@ -70,7 +70,7 @@ class ReplanningPolicy:
         other.options = replace(self.options, aim=aim)
         return other
 
-    def begin(self, workload: Workload, *, seed: int = 0) -> None:  # noqa: ARG002
+    def begin(self, workload: Workload, *, seed: int = 0) -> None:
         """Start a run without a plan; refuse workflows with choices."""
         refuse_choices(workload, self.name)
         self._workload = workload

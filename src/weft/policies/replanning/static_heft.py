@@ -34,7 +34,7 @@ class StaticHeft:
 
     name = "heft"
 
-    def begin(self, workload: Workload, *, seed: int = 0) -> None:  # noqa: ARG002
+    def begin(self, workload: Workload, *, seed: int = 0) -> None:
         """Rank every task; no job is planned yet."""
         refuse_choices(workload, self.name)
         self._sim = make_sim(workload, Scenario.of(workload), None, eager=True)

@@ -7,6 +7,7 @@
 - `payload`: pickled values with shared buffers
 - `protocol`: orders and events
 - `ray`: actors of Ray
+- `real`: the part that `dask`, `local` and `ray` share
 """
 
-__all__ = ["calls", "dask", "fake", "local", "payload", "protocol", "ray"]
+__all__ = ["calls", "dask", "fake", "local", "payload", "protocol", "ray", "real"]

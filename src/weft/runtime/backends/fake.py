@@ -80,11 +80,7 @@ class FakeBackend:
         return self.cluster
 
     def begin(
-        self,
-        workload: Workload,
-        calls: Sequence[Call] | None,  # noqa: ARG002
-        *,
-        since: float = 0.0,
+        self, workload: Workload, calls: Sequence[Call] | None, *, since: float = 0.0
     ) -> None:
         """Start the clock; functions are not called."""
         if workload.cluster.names != self.cluster.names:
@@ -105,7 +101,7 @@ class FakeBackend:
         self._now = since
         self._number_kinds()
 
-    def extend(self, workload: Workload, calls: Sequence[Call] | None) -> None:  # noqa: ARG002
+    def extend(self, workload: Workload, calls: Sequence[Call] | None) -> None:
         """Add jobs; a scenario must cover their instances."""
         if self.scenario is not None and len(self.scenario.factor) < workload.instances:
             raise InvalidInput(
@@ -126,7 +122,7 @@ class FakeBackend:
         """Return the virtual time."""
         return self._now
 
-    def submit(self, order: Order, device: int, priority: float) -> None:  # noqa: ARG002
+    def submit(self, order: Order, device: int, priority: float) -> None:
         """Queue an order; an idle device starts it at once."""
         self.submitted.append((self._now, device, order.members))
         lane = self._lanes[device]

@@ -168,11 +168,7 @@ class Recorder(Observer):
         self._bytes: dict[int, FloatArray] = {}
 
     def finished(
-        self,
-        life: LiveLifecycle,
-        group: Group,
-        event: Finished,
-        outcomes: Mapping[int, int],  # noqa: ARG002
+        self, life: LiveLifecycle, group: Group, event: Finished, outcomes: Mapping[int, int]
     ) -> None:
         """Record durations, result sizes and transfers."""
         cluster = life.workload.cluster
@@ -192,7 +188,7 @@ class Recorder(Observer):
             source = cluster.kinds[moved.source] if moved.source >= 0 else "disk"
             self._links.append((source, cluster.kinds[event.device], moved.data, moved.seconds))
 
-    def ended(self, life: LiveLifecycle, now: float) -> None:  # noqa: ARG002
+    def ended(self, life: LiveLifecycle, now: float) -> None:
         """Write all measurements at once."""
         try:
             if self._samples or self._links:

@@ -65,11 +65,11 @@ class PlanDecider:
         """Return the makespan of the first plan."""
         return max((schedule.makespan for schedule in self._first), default=0.0)
 
-    def arrived(self, life: LiveLifecycle, job: int, now: float) -> None:  # noqa: ARG002
+    def arrived(self, life: LiveLifecycle, job: int, now: float) -> None:
         """Plan the job at the next decision."""
         self._new.append(job)
 
-    def changed(self, life: LiveLifecycle, now: float) -> None:  # noqa: ARG002
+    def changed(self, life: LiveLifecycle, now: float) -> None:
         """Plan again at the next decision."""
         self._stale = True
 
@@ -188,7 +188,7 @@ class ReplayDecider:
     def changed(self, life: LiveLifecycle, now: float) -> None:
         """Do nothing: a schedule is fixed."""
 
-    def decide(self, life: LiveLifecycle, now: float) -> None:  # noqa: ARG002
+    def decide(self, life: LiveLifecycle, now: float) -> None:
         """Return nothing: all tasks are committed on arrival."""
         return
 

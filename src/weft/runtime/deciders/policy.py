@@ -52,7 +52,7 @@ class PolicyDecider:
     def arrived(self, life: LiveLifecycle, job: int, now: float) -> None:
         """Do nothing: the view shows it."""
 
-    def changed(self, life: LiveLifecycle, now: float) -> None:  # noqa: ARG002
+    def changed(self, life: LiveLifecycle, now: float) -> None:
         """Restart the policy if there are more devices or jobs than before."""
         if (life.workload.cluster.p, life.workload.jobs) != self._known:
             self.begin(life)

@@ -34,7 +34,7 @@ class RuleDecider:
     def arrived(self, life: LiveLifecycle, job: int, now: float) -> None:
         """Do nothing: the life cycle shows it."""
 
-    def changed(self, life: LiveLifecycle, now: float) -> None:  # noqa: ARG002
+    def changed(self, life: LiveLifecycle, now: float) -> None:
         """Recompute the order if there are new jobs."""
         if len(self._keys) < life.workload.instances:
             self.begin(life)

@@ -54,7 +54,8 @@ def application_of(
         return from_promises(what)
     collections = list(what) if isinstance(what, list | tuple) else [what]
     if collections and all(hasattr(type(x), "__dask_graph__") for x in collections):
-        return import_module("weft.runtime.inputs.dask_graph").from_collections(collections)  # type: ignore[no-any-return]
+        dask_graph = import_module("weft.runtime.inputs.dask_graph")
+        return dask_graph.from_collections(collections)  # type: ignore[no-any-return]
     if hasattr(what, "nodes") and hasattr(what, "edges"):
         return from_networkx(what)
     known = "a Workflow with functions, calls of @weft.task, Dask collections, or a networkx graph"

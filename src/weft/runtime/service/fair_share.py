@@ -112,7 +112,7 @@ class FairShareDecider(Observer):
     def arrived(self, life: LiveLifecycle, job: int, now: float) -> None:
         """Do nothing: the view shows it."""
 
-    def changed(self, life: LiveLifecycle, now: float) -> None:  # noqa: ARG002
+    def changed(self, life: LiveLifecycle, now: float) -> None:
         """Restart the policy if there are more devices or jobs than before."""
         if (life.workload.cluster.p, life.workload.jobs) != self._known:
             self.begin(life)
@@ -135,11 +135,7 @@ class FairShareDecider(Observer):
         return None
 
     def finished(
-        self,
-        life: LiveLifecycle,
-        group: Group,
-        event: Finished,
-        outcomes: Mapping[int, int],  # noqa: ARG002
+        self, life: LiveLifecycle, group: Group, event: Finished, outcomes: Mapping[int, int]
     ) -> None:
         """Correct the charged seconds by the measured ones."""
         for i in group.members:

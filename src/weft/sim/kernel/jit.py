@@ -26,7 +26,7 @@ class _Notice(Listener):
 
     shown = False
 
-    def on_start(self, event: Event) -> None:  # noqa: ARG002
+    def on_start(self, event: Event) -> None:
         """Print the notice on the first compilation of this process."""
         if not _Notice.shown:
             print("weft: compiling kernels (once; later starts read the cache)", file=sys.stderr)

@@ -25,8 +25,14 @@ from weft.learn.imitation.amortised.data import MOVES, SearchedExample
 from weft.learn.settings import Progress, require, silent
 from weft.model.columns import FloatArray
 from weft.planners.imitation.amortised.features import SIZE
-from weft.planners.imitation.amortised.network import SHAPES, AmortisedWeights, one_pass, weights_of
-from weft.planners.imitation.amortised.planner import Observation, observe
+from weft.planners.imitation.amortised.network import (
+    SHAPES,
+    AmortisedWeights,
+    Observation,
+    one_pass,
+    weights_of,
+)
+from weft.planners.imitation.amortised.planner import observe
 from weft.planners.objective import Objective
 from weft.planners.search.clock import Clock
 from weft.planners.search.decoder import Decoder, make_decoder
@@ -68,7 +74,7 @@ class TrainingInstance:
 
     def makespan(self, weights: AmortisedWeights) -> float:
         """Return the makespan of one pass."""
-        return float(one_pass(weights, *self.seen, self.decoder))
+        return float(one_pass(weights, self.seen, self.decoder))
 
     def score(self, weights: AmortisedWeights) -> float:
         """Return the mean log ratio to the target of one pass, and of its best with quick plans."""

@@ -53,6 +53,18 @@ SHAPES = {
 }
 
 
+class Observation(NamedTuple):
+    """Inputs of the network and the decoder."""
+
+    arrays: ProblemArrays
+    goal: Goal
+    features: Numbers
+    able: BoolArray
+    rank: FloatArray
+    unit: float
+    tail: FloatArray
+
+
 def weights_of(arrays: Mapping[str, Numbers], *, source: str = "amortised") -> AmortisedWeights:
     """Check named arrays and build the network."""
     if sorted(arrays) != sorted(SHAPES):
@@ -148,61 +160,42 @@ def score_pairs(
 
 
 @njit
-def one_pass(
-    w: AmortisedWeights,
-    a: ProblemArrays,
-    goal: Goal,
-    features: Numbers,
-    able: BoolArray,
-    rank: FloatArray,
-    unit: float,
-    tail: FloatArray,
-    decoder: Decoder,
-) -> float:
+def one_pass(w: AmortisedWeights, seen: Observation, decoder: Decoder) -> float:
     """Apply network and decoder; return the makespan of the schedule in the decoder."""
-    correction, handicap = score_pairs(w, features, able)
-    return _decode(a, goal, rank + correction * unit, handicap * unit, tail, np.inf, decoder)
+    correction, handicap = score_pairs(w, seen.features, seen.able)
+    key, extra = seen.rank + correction * seen.unit, handicap * seen.unit
+    return _decode(seen, key, extra, np.inf, decoder)
 
 
 @njit
 def sample_passes(
     w: AmortisedWeights,
-    a: ProblemArrays,
-    goal: Goal,
-    features: Numbers,
-    able: BoolArray,
-    rank: FloatArray,
-    unit: float,
-    tail: FloatArray,
+    seen: Observation,
     samples: int,
     noise: float,
     random: np.ndarray,
     decoder: Decoder,
 ) -> float:
     """Do one pass and passes with normal noise on the outputs; return the best makespan."""
-    correction, handicap = score_pairs(w, features, able)
-    best = _decode(a, goal, rank + correction * unit, handicap * unit, tail, np.inf, decoder)
+    correction, handicap = score_pairs(w, seen.features, seen.able)
+    key, extra = seen.rank + correction * seen.unit, handicap * seen.unit
+    best = _decode(seen, key, extra, np.inf, decoder)
     for _ in range(samples):
-        key, extra = rank + correction * unit, handicap * unit
+        key, extra = seen.rank + correction * seen.unit, handicap * seen.unit
         for t in range(len(key)):
-            key[t] += noise * unit * normal(random)
+            key[t] += noise * seen.unit * normal(random)
             for d in range(extra.shape[1]):
-                extra[t, d] += noise * unit * normal(random)
+                extra[t, d] += noise * seen.unit * normal(random)
         # A pass above the limit leaves the decoder unchanged.
-        best = min(best, _decode(a, goal, key, extra, tail, best, decoder))
+        best = min(best, _decode(seen, key, extra, best, decoder))
     return best
 
 
 @njit
 def _decode(
-    a: ProblemArrays,
-    goal: Goal,
-    key: FloatArray,
-    handicap: FloatArray,
-    tail: FloatArray,
-    limit: float,
-    decoder: Decoder,
+    seen: Observation, key: FloatArray, handicap: FloatArray, limit: float, decoder: Decoder
 ) -> float:
+    a, goal, tail = seen.arrays, seen.goal, seen.tail
     order = free_order(a, key)
     anywhere = np.full(len(order), ANY)
     return decode_from(a, goal, order, anywhere, tail, limit, decoder, 0, NONE, np.inf, handicap)

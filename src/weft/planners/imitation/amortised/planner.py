@@ -8,24 +8,22 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 from weft.errors import InvalidInput
-from weft.formats.model_file import Numbers
-from weft.model import Problem, ProblemArrays, Schedule
-from weft.model.columns import BoolArray, FloatArray
+from weft.model import Problem, Schedule
 from weft.planners.bounds import device_tails, lower_bound, path_bound
 from weft.planners.imitation.amortised.features import pair_features
 from weft.planners.imitation.amortised.moves import guided_team
 from weft.planners.imitation.amortised.network import (
     AmortisedWeights,
+    Observation,
     bundled_weights,
     read_weights,
     sample_passes,
 )
-from weft.planners.objective import Goal, Objective
+from weft.planners.objective import Objective
 from weft.planners.planner import EXACT, PLANNERS, QUICK, Solution, refuse_choices
 from weft.planners.search.anytime import BOUND_CELLS, search_clock, search_size
 from weft.planners.search.clock import Clock
@@ -130,18 +128,6 @@ class Amortised:
         return Solution(best, bound)
 
 
-class Observation(NamedTuple):
-    """Inputs of the network and the decoder."""
-
-    arrays: ProblemArrays
-    goal: Goal
-    features: Numbers
-    able: BoolArray
-    rank: FloatArray
-    unit: float
-    tail: FloatArray
-
-
 def short_of_time(clock: Clock) -> bool:
     """Return whether the time limit is so short that the warm start and the bound matter."""
     return clock.seconds is not None and clock.seconds < SHORT
@@ -165,7 +151,7 @@ def first_plan(
     random = np.array(
         [int(generator(seed, "amortised", "samples").integers(1, 2**63)) | 1], np.uint64
     )
-    value = sample_passes(network, *seen, samples, NOISE, random, decoder)
+    value = sample_passes(network, seen, samples, NOISE, random, decoder)
     if value >= start.value:
         return start
     schedule = Schedule.of(device=decoder.device, start=decoder.start, finish=decoder.finish)
@@ -197,4 +183,5 @@ def time_unit(problem: Problem) -> float:
 def warm_up() -> None:
     """Load or compile all kernels, on a problem of two tasks."""
     problem = Problem.from_arrays([[1.0, 2.0], [2.0, 1.0]], [[0, 1]], 1.0)
-    Amortised(iterations=8, threads=1)._plan(problem, bundled_weights(), Clock(None), 0)  # noqa: SLF001
+    planner = Amortised(iterations=8, threads=1)
+    planner._plan(problem, bundled_weights(), Clock(None), 0)  # noqa: SLF001

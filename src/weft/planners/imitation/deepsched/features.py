@@ -45,7 +45,7 @@ CLIP = 10.0
 """Times are clipped at so many scales of the task: devices beyond are not chosen."""
 
 
-class DeepSchedFeatures(NamedTuple):
+class StaticFeatures(NamedTuple):
     """Features of all tasks before any task is placed."""
 
     rows: Numbers  # (n, len(TASK_FEATURES)) float32
@@ -53,7 +53,7 @@ class DeepSchedFeatures(NamedTuple):
     horizon: float  # seconds: the longest path, or all work over all devices if that is longer
 
 
-def task_features(problem: Problem) -> DeepSchedFeatures:
+def task_features(problem: Problem) -> StaticFeatures:
     """Compute the features of all tasks.
 
     Examples
@@ -89,7 +89,7 @@ def task_features(problem: Problem) -> DeepSchedFeatures:
         float(_share(np.array(moving), np.array(mean))),
     )
     scale = cost + around[:, 0]
-    return DeepSchedFeatures(rows, np.where(scale > 0, scale, 1.0), horizon)
+    return StaticFeatures(rows, np.where(scale > 0, scale, 1.0), horizon)
 
 
 def _share(part: Any, rest: Any) -> FloatArray:

@@ -70,7 +70,7 @@ class DeepSched:
         """Names of `FEATURES`."""
         return QUICK
 
-    def solve(self, problem: Problem, *, seconds: float | None = None, seed: int = 0) -> Solution:  # noqa: ARG002
+    def solve(self, problem: Problem, *, seconds: float | None = None, seed: int = 0) -> Solution:
         """Plan the problem."""
         refuse_choices(problem, self.name)
         network = load_network(self.weights) if self.weights else bundled_network()

@@ -16,7 +16,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from math import inf
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from weft.errors import MissingExtra
 from weft.model import Cluster, Workload
@@ -33,6 +33,7 @@ from weft.runtime.backends.protocol import (
     Started,
     Transfer,
 )
+from weft.runtime.backends.real import RealBackend
 from weft.runtime.deciders.whole_plan import OnFinish, PlanRow
 
 try:
@@ -53,7 +54,7 @@ except ImportError as error:
     raise MissingExtra("distributed", "dask") from error
 
 
-class DaskBackend:
+class DaskBackend(RealBackend):
     """Devices that are threads of Dask workers; a ``with`` block keeps them for several runs.
 
     Parameters
@@ -70,7 +71,6 @@ class DaskBackend:
     """
 
     name = "dask"
-    modelled = False
     _events: list[Event]
     _to_kill: list[WorkerSite]
 
@@ -90,12 +90,6 @@ class DaskBackend:
         self._run = ""
         self._pace: float | None = None
         self._reset()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def devices(self) -> Cluster:
         """Return the cluster of threads."""
@@ -138,10 +132,6 @@ class DaskBackend:
     def extend(self, workload: Workload, calls: Sequence[Call] | None) -> None:
         """Add the calls of new instances; functions travel with their tasks."""
         self._messages.extend(workload, calls)
-
-    def clock(self) -> float:
-        """Return the seconds since `begin`; times of workers are converted to this clock."""
-        return time.perf_counter() - self._origin
 
     def submit(self, order: Order, device: int, priority: float) -> None:
         """Submit an order as a Dask task."""
@@ -322,7 +312,8 @@ class DaskBackend:
                 self._pending.pop(order.number).release()
             line.orders.clear()
             line.early.clear()
-            self._events.append(DeviceLost(device, self.clock(), text, fault))  # type: ignore[arg-type]
+            lost = DeviceLost(device, self.clock(), text, fault)  # type: ignore[arg-type]
+            self._events.append(lost)
 
     def _ended(self, message: dict[str, Any]) -> None:
         number, report = self._numbers.get(message["key"], -1), message.get("report")

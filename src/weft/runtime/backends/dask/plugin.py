@@ -276,7 +276,7 @@ class Reporter(SchedulerPlugin):  # type: ignore[misc]  # Dask is not typed ever
         for worker in scheduler.workers:
             self._hurry(worker)
 
-    def transition(self, key: Any, start: str, finish: str, *_: Any, **facts: Any) -> None:  # noqa: ARG002
+    def transition(self, key: Any, start: str, finish: str, *_: Any, **facts: Any) -> None:
         """Report a task that is done or failed."""
         if finish not in ("memory", "erred") or not isinstance(key, str) or self.run not in key:
             return

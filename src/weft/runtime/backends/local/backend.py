@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from math import ceil, inf
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from weft.errors import WeftError
 from weft.model import Cluster, Workload
@@ -32,9 +32,10 @@ from weft.runtime.backends.protocol import (
     Started,
     Transfer,
 )
+from weft.runtime.backends.real import RealBackend
 
 
-class LocalBackend:
+class LocalBackend(RealBackend):
     """Devices that are processes of this machine; a ``with`` block keeps them for several runs.
 
     Parameters
@@ -45,7 +46,6 @@ class LocalBackend:
     """
 
     name = "local"
-    modelled = False
 
     def __init__(self, devices: int | Sequence[LocalDevice] | None = None) -> None:
         self.specs = local_devices(devices)
@@ -65,12 +65,6 @@ class LocalBackend:
         self._orders: dict[int, tuple[Order, WorkerProcess]] = {}
         self._runs = 0
         self._origin = time.perf_counter()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def devices(self) -> Cluster:
         """Return the cluster of processes."""
@@ -105,12 +99,8 @@ class LocalBackend:
         """Add the calls of new instances; a worker receives a function with its first call."""
         self._calls.extend(workload, calls)
 
-    def clock(self) -> float:
-        """Return the seconds since `begin`; all processes share this clock."""
-        return time.perf_counter() - self._origin
-
-    def submit(self, order: Order, device: int, priority: float) -> None:  # noqa: ARG002  # orders come in execution order
-        """Queue an order; it is sent by the next `wait`."""
+    def submit(self, order: Order, device: int, priority: float) -> None:
+        """Queue an order, in the order of execution; the next `wait` sends it."""
         w = self._worker(device)
         instance = order.members[0]
         number = self._calls.function[instance]

@@ -180,7 +180,7 @@ def attempt(
     try:
         value = call()
         return (*_split(value), None) if chooses else ((), value, None)
-    except BaseException as error:  # noqa: BLE001  # sys.exit() in a task is a failure like any other
+    except BaseException as error:  # noqa: BLE001  # sys.exit() in a task is a failure too
         return (), None, (_error_text(error), _users_traceback(error))
 
 

@@ -139,7 +139,7 @@ class DeviceActor:
             return _failure(begin, "function", f"its function cannot be loaded here: {known}", "")
 
         def call() -> Any:
-            values = [None if payload is None else unpacked(payload) for payload in inputs]  # type: ignore[arg-type]
+            values = [None if p is None else unpacked(p) for p in inputs]  # type: ignore[arg-type]
             args, kwargs = unpacked(arguments)
             return known(*fill(args, values), **fill(kwargs, values))
 

@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterable, Sequence
 from math import inf
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from weft.errors import WeftError
 from weft.model import Cluster, Workload
@@ -39,6 +39,7 @@ from weft.runtime.backends.ray.actor import DeviceActor, Packed, machine, packed
 from weft.runtime.backends.ray.plan import WholeCalls
 from weft.runtime.backends.ray.session import Devices, Session
 from weft.runtime.backends.ray.slots import ActorSlot, SentCall, TransferEstimator
+from weft.runtime.backends.real import RealBackend
 from weft.runtime.deciders.whole_plan import OnFinish, PlanRow
 
 GROUPS = {"control": 1, "watch": 1}
@@ -48,7 +49,7 @@ PINGS = 5
 """Round trips that compare the clock of another machine; the fastest counts."""
 
 
-class RayBackend:
+class RayBackend(RealBackend):
     """Devices that are actors of Ray; a ``with`` block keeps them for several runs.
 
     Parameters
@@ -63,7 +64,6 @@ class RayBackend:
     """
 
     name = "ray"
-    modelled = False
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class RayBackend:
         self.specs = self._session.specs
         self._cluster = Cluster(
             name="ray",
-            speed=[d.speed for d in self.specs],  # type: ignore[arg-type]  # a list becomes a column
+            speed=[d.speed for d in self.specs],  # type: ignore[arg-type]  # becomes a column
             names=tuple(d.name for d in self.specs),
             kinds=tuple(d.kind for d in self.specs),
         )
@@ -96,12 +96,6 @@ class RayBackend:
         self._plan_calls = 0
         self._transfers = TransferEstimator()
         self._origin = time.perf_counter()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def devices(self) -> Cluster:
         """Return the cluster of actors."""
@@ -141,11 +135,7 @@ class RayBackend:
         """Add the calls of new instances; an actor receives a function with its first call."""
         self._calls.extend(workload, calls)
 
-    def clock(self) -> float:
-        """Seconds since `begin`."""
-        return time.perf_counter() - self._origin
-
-    def submit(self, order: Order, device: int, priority: float) -> None:  # noqa: ARG002  # orders come in execution order
+    def submit(self, order: Order, device: int, priority: float) -> None:
         """Call the actor; its calls run in the order they are made."""
         self._call(
             order, device, [None if i is None else self._results[i] for i in order.inputs[0]]
@@ -231,7 +221,7 @@ class RayBackend:
         self._orders.clear()
         self._session.close()
 
-    def run_plan(self, rows: Sequence[PlanRow], on_finish: OnFinish, *, fixed: bool) -> None:  # noqa: ARG002  # devices never join
+    def run_plan(self, rows: Sequence[PlanRow], on_finish: OnFinish, *, fixed: bool) -> None:
         """Make the calls of a plan ahead of their inputs; Ray passes results between actors.
 
         The driver does the rest if a task fails or an actor is lost.

@@ -168,7 +168,8 @@ def _start(ray: Any, specs: Sequence[RayDevice], processors: int | None) -> None
         for name, amount in spec.resources.items():
             custom[name] = custom.get(name, 0.0) + amount
     with environment({**QUIET, **ONE_THREAD}):
-        constants.ENABLE_RAY_CLUSTER = False  # type: ignore[attr-defined]  # read at import, possibly earlier
+        # Ray reads the variable at import, which may have been earlier.
+        constants.ENABLE_RAY_CLUSTER = False  # type: ignore[attr-defined]
         try:
             ray.init(
                 address="local",
