@@ -1,4 +1,4 @@
-"""What all tests share: the folder of downloaded data, and one Hypothesis profile."""
+"""The folder of downloaded data and the Hypothesis profile, for all tests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.support.data import data_dir
 
-# No deadline: a first example may compile a kernel. Derandomised: a test fails for everybody or for nobody.
+# No deadline: a first example may compile a kernel. Derandomised: results repeat everywhere.
 settings.register_profile(
     "weft",
     deadline=None,

@@ -1,4 +1,4 @@
-"""The public names: what `weft` offers, how lazily, and that it does what the documentation says."""
+"""The public names: complete, loaded lazily, and as documented."""
 
 from __future__ import annotations
 

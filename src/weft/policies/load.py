@@ -28,7 +28,8 @@ def load_policy(policy: str | os.PathLike[str] | Policy) -> Policy:
         if callable(getattr(policy, "begin", None)) and callable(getattr(policy, "decide", None)):
             return policy
         raise InvalidInput(
-            f"policy is {type(policy).__name__}; it must be a name, a path, or have begin and decide"
+            f"policy is {type(policy).__name__}; "
+            "it must be a name, a path, or have begin and decide"
         )
     name = os.fspath(policy)
     if name in POLICIES:
@@ -40,7 +41,7 @@ def load_policy(policy: str | os.PathLike[str] | Policy) -> Policy:
 
 
 class PolicyEntry(Entry):
-    """The name of a policy, with its sentence, its family and what it supports."""
+    """The name of a policy, with its summary, its family and the workloads it supports."""
 
     __slots__ = ()
 

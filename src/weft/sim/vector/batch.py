@@ -234,6 +234,7 @@ def _stack_state(start: StepState, size: int) -> StepState:
 
 
 def make_state(stream: ConditionalStream, blank: Sim, options: StepOptions) -> StepState:
+    """Make the step state of one simulation."""
     w = stream.problem.workflow
     config = np.zeros(1, CONFIG)
     config["idle_ticks"], config["tick"] = in_ticks(options.idle_seconds, stream.tick), stream.tick
