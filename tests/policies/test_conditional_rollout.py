@@ -165,5 +165,6 @@ def test_a_network_learns_from_rollouts(tmp_path, capsys):
     assert better.network.sizes.tolist() == policy.network.sizes.tolist()
     assert better.training["samples"] == policy.training["samples"]
 
-    assert main(["train", "conditional", "--rollouts", "1", "--out", str(tmp_path)]) == 2
-    assert "name one with --start" in capsys.readouterr().err
+    start = ["train", "rollouts", "--start", "conditional-pi44", "--out", str(tmp_path)]
+    assert main(start) == 2
+    assert "did you mean 'conditional-pi4'" in capsys.readouterr().err

@@ -183,7 +183,7 @@ class StreamEvaluator:
         self, contender: StreamContender, waiting: Idle, draw: tuple[FloatArray, IntArray]
     ) -> StepBatch | None:
         """Run to the end; return the simulation, or None if unfinished."""
-        options = replace(contender.options, waiting=waiting)
+        options = replace(contender.options, idle=waiting)
         if options not in self._fleets:
             self._fleets[options] = StepBatch(self.stream, 1, options)
         fleet = self._fleets[options]

@@ -245,7 +245,8 @@ def mean_times(
     --------
     >>> from weft.formats.native.stream_toml import load_stream
     >>> stream = load_stream("conditional-paper").with_jobs(500)
-    >>> times = mean_times(stream, ConditionalRule("unit-fifo"), probabilities=[0.0, 1.0], seeds=[1])
+    >>> rule = ConditionalRule("unit-fifo")
+    >>> times = mean_times(stream, rule, probabilities=[0.0, 1.0], seeds=[1])
     >>> times.round(3).tolist()
     [[0.135], [0.036]]
     """

@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from weft.errors import InvalidInput, Stuck
+from weft.errors import InvalidInput
 from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.policies.conditional.networks import Network, Numbers, forward, working_space
-from weft.policies.conditional.waiting import shorten_waits
+from weft.policies.conditional.waiting import shorten_waits, stuck
 from weft.sim.kernel.commit import can_run, is_idle
 from weft.sim.kernel.events import ENDED, MOMENT, STUCK, next_time
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
@@ -146,10 +146,7 @@ class PairPolicy:
         steps, actions = np.zeros(batch.size, np.int64), np.zeros(batch.units, np.int64)
         pairs = make_pair_state(batch.stream.problem.n, batch.kinds, batch.units)
         if run_pairs(batch.tables, pairs, self.network, self._space, actions, steps) >= 0:
-            raise Stuck(
-                f"policy '{self.name}' waits in '{batch.stream.name}', "
-                "but nothing is in flight or due"
-            )
+            raise stuck(self.name, batch.stream)
         return steps
 
     def choose(self, batch: StepBatch, actions: IntArray) -> None:
@@ -167,7 +164,10 @@ def run_pairs(
     actions: IntArray,
     steps: IntArray,
 ) -> int:
-    """Run simulations to the end; return the number of one that is stuck, or -1."""
+    """Run simulations to the end; return the number of one that is stuck, or -1.
+
+    The loop repeats that of `rules.run_rule`: numba does not cache functions that take functions.
+    """
     for s in range(len(steps)):
         sim, state = sim_of(tables, s), state_of(tables, s)
         pairs.visit[state.order[0]] = 0.0  # computed again for each simulation

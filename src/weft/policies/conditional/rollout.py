@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from weft.errors import InvalidInput, Stuck
+from weft.errors import InvalidInput
 from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.policies.conditional.evaluate import WINDOW, check_network_fits, options_of
 from weft.policies.conditional.index import load_index
@@ -29,14 +29,14 @@ from weft.policies.conditional.rules import (
 from weft.policies.conditional.sampled_future import (
     ROLLOUT,
     FutureSampler,
-    limited,
     load_state,
     make_sampler,
     sample_future,
     start_rollout,
+    with_first_jobs,
 )
 from weft.policies.conditional.trained_network import TrainedNetwork, read_network
-from weft.policies.conditional.waiting import forbid_standstill, shorten_waits
+from weft.policies.conditional.waiting import forbid_standstill, shorten_waits, stuck
 from weft.sim.kernel.commit import is_idle
 from weft.sim.kernel.events import MOMENT, STUCK, next_time
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
@@ -126,11 +126,8 @@ class Rollout:
 
     def __post_init__(self) -> None:
         """Refuse values out of range."""
-        if (
-            not 1 <= self.ahead <= ROOM // 2
-            or not 2 <= self.least <= self.most
-            or not self.confidence >= 0
-        ):
+        jobs, futures = 1 <= self.ahead <= ROOM // 2, 2 <= self.least <= self.most
+        if not (jobs and futures and self.confidence >= 0):
             raise InvalidInput(
                 f"rollout: ahead is {self.ahead}, least {self.least}, most {self.most}, "
                 f"confidence {self.confidence}; ahead must be 1 to {ROOM // 2}, "
@@ -154,14 +151,9 @@ class Rollout:
         proposer = make_proposer(self.proposer, batch)
         for s in range(batch.size):
             buffers = make_buffers(batch.units)
-            if (
-                run_rollouts(batch.tables, s, sampler, self.weights, proposer, buffers, budget)
-                == STUCK
-            ):
-                raise Stuck(
-                    f"rule 'rollout' waits in '{batch.stream.name}', "
-                    "but nothing is in flight or due"
-                )
+            task = (sampler, self.weights, proposer, buffers, budget)
+            if run_rollouts(batch.tables, s, *task) == STUCK:
+                raise stuck("rollout", batch.stream)
             counts[s] = buffers.counts
         return counts
 
@@ -238,11 +230,9 @@ def decide(
 ) -> int:
     """Return the number of the candidate to take."""
     candidates = gather_candidates(sim, state, weights, proposer, buffers)
-    futures = (
-        try_candidates(sim, state, sampler, weights, buffers, candidates, budget)
-        if candidates > 1
-        else 0
-    )
+    futures = 0
+    if candidates > 1:
+        futures = try_candidates(sim, state, sampler, weights, buffers, candidates, budget)
     best = pick(buffers, candidates, futures, budget.confidence)
     buffers.counts[COUNT.choices] += 1 if candidates > 1 else 0
     buffers.counts[COUNT.changed] += 1 if best > 0 else 0
@@ -270,26 +260,15 @@ def try_candidates(
         buffers.active[c] = 1
         buffers.mean[c] = 0.0
         buffers.square[c] = 0.0
-    futures, others = 0, candidates - 1
+    futures, others, spare = 0, candidates - 1, buffers.action[MAX_CANDIDATES - 1]
     while futures < budget.most and others > 0:
         sample_future(sim, sampler, jobs, budget.ahead)
-        own = continue_rollout(
-            sampler, jobs, weights, buffers.action[0], buffers.action[MAX_CANDIDATES - 1]
-        )
+        own = continue_rollout(sampler, jobs, weights, buffers.action[0], spare)
         futures += 1
         buffers.counts[COUNT.rollouts] += 1
         for c in range(1, candidates):
             if buffers.active[c] == 1:
-                cost = (
-                    continue_rollout(
-                        sampler,
-                        jobs,
-                        weights,
-                        buffers.action[c],
-                        buffers.action[MAX_CANDIDATES - 1],
-                    )
-                    - own
-                )
+                cost = continue_rollout(sampler, jobs, weights, buffers.action[c], spare) - own
                 buffers.counts[COUNT.rollouts] += 1
                 shift = cost - buffers.mean[c]
                 buffers.mean[c] += shift / futures
@@ -428,7 +407,10 @@ def continue_rollout(
 ) -> float:
     """Return the job ticks in the system if the index continues after the first actions."""
     start_rollout(sampler, jobs)
-    sim, state = limited(sim_of(sampler.tables, ROLLOUT), jobs), state_of(sampler.tables, ROLLOUT)
+    sim, state = (
+        with_first_jobs(sim_of(sampler.tables, ROLLOUT), jobs),
+        state_of(sampler.tables, ROLLOUT),
+    )
     act(sim, state, first)
     answer = proceed(sim, state)
     cost = state.counters[0].cost

@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from weft.errors import InvalidInput, Stuck, UnknownName, Unsupported
+from weft.errors import InvalidInput, UnknownName, Unsupported
 from weft.model.columns import FloatArray, IntArray
+from weft.policies.conditional.waiting import stuck
 from weft.registry import closest
 from weft.sim.kernel.commit import can_run, is_idle
 from weft.sim.kernel.events import ENDED, MOMENT, STUCK, next_time
@@ -126,12 +127,9 @@ class ConditionalRule:
         self.check_fits(batch)
         steps = np.zeros(batch.size, np.int64)
         actions = np.zeros((batch.size, batch.units), np.int64)
-        stuck = run_rule(batch.tables, RULES.index(self.name), self.weights, actions, steps)
-        if stuck >= 0:
-            raise Stuck(
-                f"rule '{self.name}' waits in '{batch.stream.name}', "
-                "but nothing is in flight or due"
-            )
+        number = RULES.index(self.name)
+        if run_rule(batch.tables, number, self.weights, actions, steps) >= 0:
+            raise stuck(self.name, batch.stream)
         return steps
 
 

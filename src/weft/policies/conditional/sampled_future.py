@@ -26,7 +26,6 @@ MAX_REDRAWS = 20
 BLANK, PRESENT, ROLLOUT = range(3)
 """Simulations of a sampler: as allocated, the copied state, and the one that rollouts run in."""
 
-
 CURSOR = record("", "gap chance oldest")
 # next gap and next chance to use; oldest: the first job that is open
 
@@ -85,11 +84,11 @@ def _gaps(stream: ConditionalStream, rng: np.random.Generator) -> FloatArray:
     return rng.exponential(gap, DRAWS)
 
 
-# -- copied state ---------------------------------------------------------------------
+# -- copied state --------------------------------------------------------------------
 
 
 @njit_inline
-def limited(sim: Sim, jobs: int) -> Sim:
+def with_first_jobs(sim: Sim, jobs: int) -> Sim:
     """Return the simulation with the first jobs only."""
     return Sim(
         sim.world,
@@ -114,7 +113,7 @@ def load_state(sim: Sim, state: StepState, sampler: FutureSampler, ahead: int) -
 
     The last `ahead` of these jobs are still to arrive.
     """
-    blank, here, mine = (
+    blank, here, here_state = (
         sim_of(sampler.tables, BLANK),
         sim_of(sampler.tables, PRESENT),
         state_of(sampler.tables, PRESENT),
@@ -150,12 +149,12 @@ def load_state(sim: Sim, state: StepState, sampler: FutureSampler, ahead: int) -
     here.world[0].open_jobs = total
     here.world[0].executions = 0
     for at in range(len(state.estimate)):
-        mine.estimate[at] = state.estimate[at]
+        here_state.estimate[at] = state.estimate[at]
     for at in range(len(state.seen)):
-        mine.seen[at] = state.seen[at]
-    mine.counters[0].memory = state.counters[0].memory
-    mine.counters[0].scanned = 0
-    mine.counters[0].fresh = 1
+        here_state.seen[at] = state.seen[at]
+    here_state.counters[0].memory = state.counters[0].memory
+    here_state.counters[0].scanned = 0
+    here_state.counters[0].fresh = 1
     return total
 
 
@@ -225,18 +224,18 @@ def _is_here(sim: Sim, instance: int) -> bool:
     return bool(sim.job[sim.inst[instance].job].state == JOB_HERE)
 
 
-# -- sampled future -------------------------------------------------------------------------
+# -- sampled future ------------------------------------------------------------------
 
 
 @njit_noalloc
 def sample_future(sim: Sim, sampler: FutureSampler, jobs: int, ahead: int) -> None:
     """Draw arrivals, and the branches of all open choices."""
-    here, mine = sim_of(sampler.tables, PRESENT), state_of(sampler.tables, PRESENT)
+    here, here_state = sim_of(sampler.tables, PRESENT), state_of(sampler.tables, PRESENT)
     live, now = jobs - ahead, here.world[0].now
     last = now
     if not sampler.memoryless:
-        came = sim.world[0].next_arrival
-        last = sim.job[came - 1].arrival if came > 0 else 0.0
+        arrived = sim.world[0].next_arrival
+        last = sim.job[arrived - 1].arrival if arrived > 0 else 0.0
     first = True
     for i in range(live, jobs):
         gap = _next_gap(sampler)
@@ -259,7 +258,7 @@ def sample_future(sim: Sim, sampler: FutureSampler, jobs: int, ahead: int) -> No
             if i < live and (status == DONE or status == SKIPPED):  # noqa: PLR1714, SIM109 (a set would allocate)
                 here.outcome[here.job[i].choice + c] = sim.outcome[sim.job[real].choice + c]
             else:
-                here.outcome[here.job[i].choice + c] = _draw_branch(mine, sampler, c)
+                here.outcome[here.job[i].choice + c] = _draw_branch(here_state, sampler, c)
         if i < live:
             real += 1
 
@@ -296,7 +295,7 @@ def _draw_branch(state: StepState, sampler: FutureSampler, choice: int) -> int:
 def start_rollout(sampler: FutureSampler, jobs: int) -> None:
     """Copy the state, with its sampled future, into the simulation of the rollout."""
     here, there = sim_of(sampler.tables, PRESENT), sim_of(sampler.tables, ROLLOUT)
-    mine, its = state_of(sampler.tables, PRESENT), state_of(sampler.tables, ROLLOUT)
+    here_state, there_state = state_of(sampler.tables, PRESENT), state_of(sampler.tables, ROLLOUT)
     tasks = len(here.task) - 1
     there.world[0] = here.world[0]
     for i in range(jobs):
@@ -314,8 +313,8 @@ def start_rollout(sampler: FutureSampler, jobs: int) -> None:
         there.due[d] = here.due[d]
     for i in range(jobs * len(sampler.chooser)):
         there.outcome[i] = here.outcome[i]
-    for at in range(len(mine.estimate)):
-        its.estimate[at] = mine.estimate[at]
-    for at in range(len(mine.seen)):
-        its.seen[at] = mine.seen[at]
-    its.counters[0] = mine.counters[0]
+    for at in range(len(here_state.estimate)):
+        there_state.estimate[at] = here_state.estimate[at]
+    for at in range(len(here_state.seen)):
+        there_state.seen[at] = here_state.seen[at]
+    there_state.counters[0] = here_state.counters[0]

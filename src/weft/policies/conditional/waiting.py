@@ -1,15 +1,22 @@
-"""Corrections of waiting, for policies that follow the published action mask."""
+"""Waiting: corrections of actions and masks, and the error of a run that waits forever."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from weft.errors import Stuck
 from weft.model.columns import BoolArray, IntArray
+from weft.model.conditional_stream import ConditionalStream
 from weft.sim.kernel.commit import is_idle
 from weft.sim.kernel.events import next_time
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.tables import Sim
 from weft.sim.vector.step import BatchTables, StepState, sim_of, state_of
+
+
+def stuck(name: str, stream: ConditionalStream) -> Stuck:
+    """Return the error of a policy that waits forever."""
+    return Stuck(f"policy '{name}' waits in '{stream.name}', but nothing is in flight or due")
 
 
 @njit_inline
