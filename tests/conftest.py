@@ -1,4 +1,4 @@
-"""What all tests share: the folder of downloaded data, and one Hypothesis profile."""
+"""The folder of downloaded data and the Hypothesis profile, for all tests."""
 
 from __future__ import annotations
 

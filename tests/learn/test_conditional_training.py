@@ -13,7 +13,7 @@ from weft.model import Scenario, Workload
 from weft.model.conditional_stream import ticked
 from weft.policies import simulate
 from weft.policies.conditional import networks
-from weft.policies.conditional.evaluate import options_of, play, with_first
+from weft.policies.conditional.evaluate import evaluate_network, options_of, with_first
 from weft.policies.conditional.network_policy import NetworkPolicy
 from weft.policies.conditional.trained_network import TrainedNetwork
 from weft.policies.load import list_policies, load_policy
@@ -54,7 +54,7 @@ def test_the_view_shows_the_same_as_the_steps(stream, units, detail, seed):
     # last bit.
     learned = make_learned(units=units, detail=detail, seed=seed)
     short = stream.with_jobs(120)
-    times = play(learned.network, short, [seed], options=options_of(learned))
+    times = evaluate_network(learned.network, short, [seed], options=options_of(learned))
     ticks, outcome = short.draw_ticks(seed)
     problem = ticked(short.problem, short.tick)
     workload = Workload.of(problem, arrival=ticks, template=np.zeros(short.jobs, np.int64))
@@ -74,18 +74,21 @@ def test_a_policy_that_only_waits_finishes_late(stream):
     arrays["1.bias"][6::7] = 1000.0
     waiting = networks.network_of(arrays, units=4, actions=7)
     for way in ("block", "event"):
-        times = play(waiting, stream.with_jobs(20), [0], options=StepOptions(idle=way))
+        times = evaluate_network(waiting, stream.with_jobs(20), [0], options=StepOptions(idle=way))
         assert np.isfinite(times).all()
         assert (
             times[0]
-            > 2 * play(learned.network, stream.with_jobs(20), [0], options=StepOptions(idle=way))[0]
+            > 2
+            * evaluate_network(
+                learned.network, stream.with_jobs(20), [0], options=StepOptions(idle=way)
+            )[0]
         )
 
 
 def test_a_policy_of_another_shape_is_refused(stream):
     learned = make_learned(units=True)
     with pytest.raises(Unsupported, match="shows 31"):
-        play(learned.network, stream, [0], options=StepOptions(idle="event"))
+        evaluate_network(learned.network, stream, [0], options=StepOptions(idle="event"))
     other = Workload.of(load_stream("conditional-paper").problem)
     odd = dataclasses.replace(learned, observation=learned.observation | {"watched": ["B", "D"]})
     with pytest.raises(Unsupported, match="train one for it"):
@@ -110,7 +113,7 @@ def test_shipped_policies_beat_the_authors_rules(stream, name):
     best = np.inf
     for rule in ("unit-fifo", "unit-mru", "unit-depth-first"):
         fleet.place(0, *variant.draw_ticks(7))
-        ConditionalRule(rule).play(fleet)
+        ConditionalRule(rule).run(fleet)
         best = min(best, float(fleet.jct(0).mean()))
     from weft.learn.conditional.scores import completion_times
 
@@ -227,7 +230,7 @@ def test_the_reference_learns_about_the_same(stream):
         samples=40_000, hidden=(64, 64), rollout=128, minibatch=256, learning_rate=(1e-3, 1e-4)
     )
     learned, _ = train_policy(short, "pi1", settings=settings, seed=0, envs=16)
-    ours = play(learned.network, short, list(range(10)), options=options).mean()
+    ours = evaluate_network(learned.network, short, list(range(10)), options=options).mean()
     env = ConditionalEnv(short, options=options)
     peer = reference.MaskablePPO(
         "MlpPolicy",

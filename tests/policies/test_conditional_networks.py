@@ -41,16 +41,15 @@ def policy():
         "environment": {"name": "none"},
         "training": {"seed": 1},
     }
-    return TrainedNetwork("mine", network, about=("a test"), **about)
+    return TrainedNetwork("mine", network, about="a test", **about)
 
 
 @pytest.mark.parametrize("sizes", [(5, 6), (5, 8, 6), (3, 16, 4, 8)])
 def test_the_compiled_pass_equals_numpy(sizes):
     network, arrays = make_network(sizes)
     for seed in range(5):
-        x = np.random.default_rng(seed).normal(size=sizes[0]) * (
-            30 if seed == 4 else 1
-        )  # the last one meets the clip
+        spread = 30 if seed == 4 else 1  # the last input is clipped
+        x = np.random.default_rng(seed).normal(size=sizes[0]) * spread
         assert networks.logits(network, x).ravel() == pytest.approx(
             plain_logits(arrays, x), rel=1e-4, abs=1e-4
         )
@@ -63,7 +62,7 @@ def test_the_best_allowed_action_in_order():
     network = networks.network_of(arrays, units=2, actions=4)
     space, action = networks.working_space(network), np.zeros(2, np.int64)
     mask = np.ones((2, 4), bool)
-    # Both like stock 0 best. Unit 0 takes up to 2 of its 2 items, so unit 1 takes its second choice.
+    # Both prefer queue 0. Unit 0 takes both of its tasks, so unit 1 takes its second choice.
     networks.choose(
         network, np.zeros(2, np.float32), mask, np.array([2, 1, 1]), np.array([2, 1]), space, action
     )

@@ -1,4 +1,4 @@
-"""One policy for any conditional graph: what it reads, how it is trained, and the graphs it is tried on; and learning while working."""
+"""One policy for any conditional graph: features, training and evaluation; online learning."""
 
 from __future__ import annotations
 
@@ -27,8 +27,7 @@ from weft.policies import simulate
 from weft.policies.conditional.evaluate import WINDOW
 from weft.policies.conditional.network_policy import PairNetworkPolicy
 from weft.policies.conditional.networks import arrays_of, network_of
-from weft.policies.conditional.pair_network import PAIR_FEATURES
-from weft.policies.conditional.pair_policy import OBSERVATION, PairPolicy
+from weft.policies.conditional.pair_network import OBSERVATION, PAIR_FEATURES, PairPolicy
 from weft.policies.conditional.rules import ConditionalRule
 from weft.policies.conditional.trained_network import TrainedNetwork, read_network, save_network
 from weft.policies.load import load_policy
@@ -38,12 +37,12 @@ EVENT = StepOptions(idle="event", window=WINDOW)
 
 
 def numbers(seed: int):
-    """A policy that works, and a little different by the seed."""
+    """Parameters near those of a working policy, by the seed."""
     return first_parameters() + np.random.default_rng(seed).normal(0.0, 0.3, len(PAIR_FEATURES) + 1)
 
 
 def card(policy: PairPolicy) -> TrainedNetwork:
-    return TrainedNetwork("any", policy.network, OBSERVATION, {"waiting": "event"}, {"samples": 1})
+    return TrainedNetwork("any", policy.network, OBSERVATION, {"idle": "event"}, {"samples": 1})
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -51,9 +50,9 @@ def test_the_view_is_read_like_the_simulation(seed):
     stream = random_conditional_stream(seed, jobs=40)
     policy = policy_of(numbers(seed), 0)
     arrival, outcome = stream.draw_ticks(seed)
-    fleet = StepBatch(stream, 1, EVENT)
-    fleet.place(0, arrival, outcome)
-    policy.play(fleet)
+    batch = StepBatch(stream, 1, EVENT)
+    batch.place(0, arrival, outcome)
+    policy.run(batch)
     workload = Workload.of(
         ticked(stream.problem, stream.tick),
         arrival=arrival,
@@ -61,10 +60,10 @@ def test_the_view_is_read_like_the_simulation(seed):
     )
     scenario = Scenario.of(workload, outcome=outcome.reshape(-1))
     trace = simulate(workload, PairNetworkPolicy(card(policy), tick=stream.tick), scenario=scenario)
-    assert trace.jct.mean() * stream.tick == pytest.approx(fleet.jct(0).mean(), rel=1e-9)
+    assert trace.jct.mean() * stream.tick == pytest.approx(batch.jct(0).mean(), rel=1e-9)
 
 
-def test_random_streams_ask_for_the_share_they_say():
+def test_random_streams_have_the_given_load():
     for seed in range(4):
         stream = random_conditional_stream(seed, load=0.6)
         assert offered_load(stream) == pytest.approx(0.6, rel=1e-6)
@@ -78,12 +77,12 @@ def test_a_widened_network_scores_as_the_linear_one():
     linear = numbers(1)
     wide = widened(linear, 5, np.random.default_rng(0))
     stream = random_conditional_stream(9, jobs=100)
-    fleet = StepBatch(stream, 1, EVENT)
+    batch = StepBatch(stream, 1, EVENT)
     times = []
     for policy in (policy_of(linear, 0), policy_of(wide, 5)):
-        fleet.place(0, *stream.draw_ticks(2))
-        policy.play(fleet)
-        times.append(fleet.jct(0).mean())
+        batch.place(0, *stream.draw_ticks(2))
+        policy.run(batch)
+        times.append(batch.jct(0).mean())
     assert times[0] == pytest.approx(times[1], rel=0.02)  # float32 rounds differently
 
 
@@ -97,28 +96,28 @@ def test_the_search_repeats():
 
 
 @pytest.mark.parametrize("waiting", ["event", "block"])
-def test_it_plays_the_papers_stream_in_both_ways_of_waiting(waiting):
+def test_it_runs_the_published_stream_with_both_kinds_of_idling(waiting):
     stream = load_stream("conditional-paper").with_jobs(400)
-    fleet = StepBatch(stream, 1, dataclasses.replace(EVENT, idle=waiting))
+    batch = StepBatch(stream, 1, dataclasses.replace(EVENT, idle=waiting))
     times = {}
     for name, who in {
         "any": policy_of(first_parameters(), 0),
         "unit-fifo": ConditionalRule("unit-fifo"),
     }.items():
-        fleet.place(0, *stream.draw_ticks(3))
-        who.play(fleet)
-        times[name] = fleet.jct(0).mean()
+        batch.place(0, *stream.draw_ticks(3))
+        who.run(batch)
+        times[name] = batch.jct(0).mean()
     assert times["any"] < times["unit-fifo"]
 
 
 def test_chosen_actions_are_allowed():
     stream = load_stream("conditional-paper").with_jobs(100)
-    fleet = StepBatch(stream, 3, EVENT)
-    steps, actions, policy = fleet.reset(1), np.zeros((3, 4), np.int64), policy_of(numbers(2), 0)
+    batch = StepBatch(stream, 3, EVENT)
+    steps, actions, policy = batch.reset(1), np.zeros((3, 4), np.int64), policy_of(numbers(2), 0)
     for _ in range(150):
-        policy.choose(fleet, actions)
+        policy.choose(batch, actions)
         assert np.take_along_axis(steps.mask.reshape(3, 4, 7), actions[:, :, None], axis=2).all()
-        steps = fleet.step(actions)
+        steps = batch.step(actions)
 
 
 def test_cards(tmp_path):
@@ -157,10 +156,8 @@ def test_call_graphs(tmp_path):
     file = tmp_path / "x.json"
     file.write_text(json.dumps(CALLS))
     graph = load_callgraph(file)
-    assert graph.workflow.choices.probability.tolist() == [
-        0.25,
-        0.75,
-    ]  # a calls c, or not; b is always called
+    # a calls c, or not; b is always called
+    assert graph.workflow.choices.probability.tolist() == [0.25, 0.75]
     assert graph.shapes.tolist() == [[1], [0]]
     assert (graph.draw(4000, np.random.default_rng(0)) == 0).mean() == pytest.approx(0.25, abs=0.03)
     for change, message in (
@@ -187,7 +184,7 @@ def test_call_graphs_of_services(data, monkeypatch):
     assert row["low"] <= row["over_any"] <= row["high"]
 
 
-def test_learning_goes_on_to_the_end_of_the_run():
+def test_online_learning_runs_to_the_end_and_repeats():
     ppo = pytest.importorskip(
         "weft.learn.ppo", reason="training needs torch: pip install 'weft-scheduling[learn]'"
     )
@@ -208,4 +205,4 @@ def test_learning_goes_on_to_the_end_of_the_run():
         stream.draw_ticks(1),
         settings=dataclasses.replace(settings, learning_rate=(0.05, 0.05)),
     )
-    assert (other != times).any()  # it did learn something else
+    assert (other != times).any()  # another learning rate changes the result

@@ -1,4 +1,4 @@
-"""Streams as data: the file, its complaints, arrivals, drifting probabilities, the load, and the authors' draws."""
+"""Streams: files and their errors, arrivals, drifting probabilities, load, published draws."""
 
 import warnings
 
@@ -145,7 +145,7 @@ def test_a_file():
         ("jobs = 50", "jobs = ", "is not valid TOML"),
     ],
 )
-def test_complaints(old, new, message, tmp_path):
+def test_errors_name_the_key_and_the_remedy(old, new, message, tmp_path):
     assert old in GOOD
     file = tmp_path / "bad.toml"
     file.write_text(GOOD.replace(old, new))
@@ -168,8 +168,9 @@ def test_no_tasks_and_no_such_stream(tmp_path):
 
 
 def test_an_unstable_load_is_a_warning_with_the_number(tmp_path):
-    # 10 ms + 5 ms + a quarter of 40 ms = 25 ms of work at coefficient 0.5, batches of 4, of explain 2 (memory), on two units:
-    # (15 / 4 + 10 / 2) * 0.5 / 2 = 2.1875 ms of each unit per job. A gap of 20 ms is a load of 0.109, one of 1 ms of 2.19.
+    # 10 ms + 5 ms + a quarter of 40 ms = 25 ms of work at coefficient 0.5, in batches of 4 (of
+    # explain: 2, by memory), on two units: (15 / 4 + 10 / 2) * 0.5 / 2 = 2.1875 ms of each unit per
+    # job. A gap of 20 ms is a load of 0.109, a gap of 1 ms is one of 2.19.
     assert offered_load(read_stream_toml(GOOD, name="x")) == pytest.approx(2.1875 / 20)
     file = tmp_path / "busy.toml"
     file.write_text(GOOD.replace('gap = "20 ms"', 'gap = "1 ms"'))
@@ -181,8 +182,8 @@ def test_an_unstable_load_is_a_warning_with_the_number(tmp_path):
 
 
 def test_load_of_the_paper():
-    # p(c) = 1: A, B, then C, or D and E: 3.5 short tasks a job. Batches give the GPUs 0.5 and 1 of them a ms, the CPUs 0.125 each:
-    # 1.75 a ms, against 3.5 / 8.
+    # p(c) = 1: A, B, then C, or D and E: 3.5 short tasks per job. With batches the GPUs run 0.5 and
+    # 1 of them per ms, the CPUs 0.125 each: 1.75 per ms, against 3.5 / 8.
     stream = load_stream("conditional-paper")
     assert offered_load(stream.with_probability("D", [1.0, 0.0])) == pytest.approx(3.5 / 8 / 1.75)
     assert offered_load(

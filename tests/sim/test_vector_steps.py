@@ -95,7 +95,7 @@ def test_published_baselines(rule, jct, steps):
     # Their own simulator, seed 1, p(c) = 0.5, 10,000 jobs.
     fleet = StepBatch(PAPER, 1, authors=True)
     fleet.place(0, *PAPER.draw_ticks(1, authors=True))
-    assert ConditionalRule(rule).play(fleet).tolist() == [steps]
+    assert ConditionalRule(rule).run(fleet).tolist() == [steps]
     assert round(1000 * fleet.jct(0).mean(), 2) == jct
 
 
@@ -105,7 +105,7 @@ def test_what_a_job_alone_takes():
     stream = PAPER.with_jobs(2)
     fleet = StepBatch(stream, 1)
     fleet.place(0, np.array([0.0, 1000.0]), np.array([[0, 0], [1, 1]]))
-    ConditionalRule("unit-fifo").play(fleet)
+    ConditionalRule("unit-fifo").run(fleet)
     np.testing.assert_allclose(fleet.jct(0), [0.024, 0.104], rtol=1e-12)
 
 
@@ -169,7 +169,7 @@ def test_a_window_follows_a_change_and_the_mean_does_not():
     for window in (200.0, np.inf):
         fleet = StepBatch(stream, 1, StepOptions(window=window))
         fleet.place(0, *stream.draw_ticks(4))
-        ConditionalRule("shortest-remaining").play(fleet)
+        ConditionalRule("shortest-remaining").run(fleet)
         ends.append(float(fleet.tables.state.estimate[0, 0]))
     assert ends[0] == pytest.approx(0.1, abs=0.08)
     assert ends[1] == pytest.approx(0.5, abs=0.05)
@@ -235,4 +235,4 @@ def test_bad_actions_and_rules():
     with pytest.raises(InvalidInput, match="index needs weights"):
         ConditionalRule("index")
     with pytest.raises(Unsupported, match="has weights for"):
-        ConditionalRule("index", np.zeros((1, 6, len(FEATURES)))).play(fleet)
+        ConditionalRule("index", np.zeros((1, 6, len(FEATURES)))).run(fleet)

@@ -41,7 +41,7 @@ def load_policy(policy: str | os.PathLike[str] | Policy) -> Policy:
 
 
 class PolicyEntry(Entry):
-    """The name of a policy, with its sentence, its family and what it supports."""
+    """The name of a policy, with its summary, its family and the workloads it supports."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""The one table of policies, and the builders of those that are trained models."""
+"""The table of policies, and the builders of policies from trained models."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _BUILDERS: dict[str, Callable[[Model], Policy]] = {}
 
 
 def register_kind(kind: str) -> Callable[[Callable[[Model], P]], Callable[[Model], P]]:
-    """Enter the builder of a kind of model (a decorator)."""
+    """Register the builder of a kind of model (a decorator)."""
 
     def enter(build: Callable[[Model], P]) -> Callable[[Model], P]:
         _BUILDERS[kind] = build
@@ -50,7 +50,7 @@ def bundled_policy(name: str) -> Policy:
 
 
 def read_policy(path: str | Path) -> Policy:
-    """Build the policy of a model file; nothing in it is run."""
+    """Build the policy of a model file, without running code from it."""
     card = find_model(path)
     model = read_model(card)
     with naming(str(card)):

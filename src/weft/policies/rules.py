@@ -1,8 +1,7 @@
 """Rules: an order of ready tasks and a placement.
 
-Simulations run them inside the compiled kernel, real runs here.
-
-What each placement means stands in `docs/simulator.md`, under "Rules".
+Simulations run them inside the compiled kernel; here they decide by a `View`. See "Rules" in
+`docs/simulator.md` for the placements.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from weft.sim.view import Decision, View
 
 @dataclass(frozen=True, eq=False)
 class RulePolicy:
-    """A policy that is a rule: the task with the lowest `key` goes first."""
+    """A rule as a policy: ready tasks are ordered by `key`, the lowest first."""
 
     name: str
     placement: Placement
@@ -32,7 +31,7 @@ class RulePolicy:
     _last: list[int] = field(init=False, repr=False)
 
     def rule(self, workload: Workload) -> Rule:
-        """The same policy for the compiled kernel."""
+        """Return the rule for the compiled kernel."""
         keys = [self.key(problem) for problem in workload.problems]
         return Rule(
             self.name,
@@ -41,11 +40,8 @@ class RulePolicy:
         )
 
     def begin(self, workload: Workload, *, seed: int = 0) -> None:
-        """Work out the order once."""
-        kinds = [
-            np.array([workload.kinds.index(k) for k in p.workflow.kinds], np.int64)[p.workflow.kind]
-            for p in workload.problems
-        ]
+        """Compute the order."""
+        kinds = task_kinds(workload)
         kind = np.concatenate([np.zeros(0, np.int64), *(kinds[t] for t in workload.template)])
         assign(self, _keys=self.rule(workload).keys, _kind=kind, _last=[0] * workload.cluster.p)
 
@@ -81,11 +77,18 @@ class RulePolicy:
         for device in np.flatnonzero(view.idle).tolist():
             runnable = [i for i in self._in_order(view) if view.duration(i, device) < np.inf]
             if runnable:
-                # Kinds in cyclic order from the last one; within a kind, the order of the rule
-                # (the first of equals is taken).
+                # Kinds in cyclic order from the last one; within a kind, the order of the rule.
                 steps = [(int(self._kind[i]) - self._last[device]) % kinds for i in runnable]
                 return Decision(runnable[steps.index(min(steps))], device)
         return None
+
+
+def task_kinds(workload: Workload) -> list[IntArray]:
+    """Return, per problem, the kind of each task as a number of the workload's kinds."""
+    return [
+        np.array([workload.kinds.index(k) for k in p.workflow.kinds], np.int64)[p.workflow.kind]
+        for p in workload.problems
+    ]
 
 
 def _arrival(problem: Problem) -> FloatArray:
@@ -112,13 +115,13 @@ def fifo() -> RulePolicy:
 
 @POLICIES.register("depth-first", family="rules")
 def depth_first() -> RulePolicy:
-    """The task furthest along its graph first, on the first idle device."""
+    """The task of the highest level first, on the first idle device."""
     return RulePolicy("depth-first", "first", _depth)
 
 
 @POLICIES.register("mru", family="rules")
 def most_recently_used() -> RulePolicy:
-    """A device stays with the kind of task it last ran while there is one."""
+    """A device runs tasks of the kind it last ran while one is ready."""
     return RulePolicy("mru", "mru", _arrival)
 
 
@@ -130,17 +133,17 @@ def shortest() -> RulePolicy:
 
 @POLICIES.register("rank-first", family="rules")
 def rank_first() -> RulePolicy:
-    """Highest upward rank first, on the idle device that finishes the task first."""
+    """The highest upward rank first, on the idle device that finishes the task first."""
     return RulePolicy("rank-first", "earliest", _rank)
 
 
 @POLICIES.register("eft", family="rules")
 def earliest_finish() -> RulePolicy:
-    """Greedy: oldest job first, on the device, busy or not, that is expected to finish it first."""
+    """Oldest job first, on the device, busy or not, that finishes the task first."""
     return RulePolicy("eft", "eft", _arrival)
 
 
 @POLICIES.register("rank-eft", family="rules")
 def rank_earliest_finish() -> RulePolicy:
-    """Highest upward rank first, on the device, busy or not, expected to finish it first."""
+    """The highest upward rank first, on the device, busy or not, that finishes the task first."""
     return RulePolicy("rank-eft", "eft", _rank)

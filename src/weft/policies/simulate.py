@@ -16,7 +16,7 @@ from weft.sim.rule import Rule
 from weft.sim.view import Policy
 
 Decides: TypeAlias = str | PathLike[str] | Policy | Rule | Planned | Schedule | Sequence[Schedule]
-"""What can decide in a simulation."""
+"""Types that can decide in a simulation."""
 
 
 def simulate(
@@ -40,7 +40,7 @@ def simulate(
         schedule to replay (one schedule per problem of the workload)
     scenario : the future; by default it is drawn with `seed` from noise, bias, slowdowns, failures
         and cancellations (see `Scenario.draw`)
-    eager : whether data moves as soon as it is there, instead of when its reader is committed
+    eager : whether data moves as soon as it exists, instead of when its reader is committed
 
     Examples
     --------
@@ -58,14 +58,14 @@ def simulate(
         "cancellations": cancellations,
     }
     if scenario is not None and any(drawn.values()):
-        raise InvalidInput("give either a scenario or what to draw one from, not both")
+        raise InvalidInput("give either a scenario or the options to draw one, not both")
     future = scenario or Scenario.draw(work, seed=seed, **drawn)
     decider = _decider(policy, work)
     return simulator.simulate(work, decider, scenario=future, eager=eager, seed=seed)
 
 
 def _decider(policy: object, workload: Workload) -> Policy | Rule | Schedule | Sequence[Schedule]:
-    """Return what the simulator takes: a rule, a schedule to replay, or a policy."""
+    """Return a rule, a schedule to replay, or a policy, for the simulator."""
     if isinstance(policy, Rule | Schedule | list | tuple):
         return policy
     if isinstance(policy, Planned):

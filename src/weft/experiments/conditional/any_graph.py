@@ -20,7 +20,7 @@ from weft.generators.conditional_streams import own_kinds, random_conditional_st
 from weft.model.columns import FloatArray, IntArray
 from weft.model.conditional_stream import ConditionalStream
 from weft.policies.conditional.evaluate import WINDOW
-from weft.policies.conditional.pair_policy import PairPolicy
+from weft.policies.conditional.pair_network import PairPolicy
 from weft.policies.conditional.rules import RULES, ConditionalRule
 from weft.report.statistics import half_width
 from weft.rng import generator
@@ -76,7 +76,7 @@ class AnyGraph:
         for name, who in contenders.items():
             for s, draw in enumerate(draws):
                 fleet.place(s, *draw)
-            who.play(fleet)
+            who.run(fleet)
             mean = float(np.mean([fleet.jct(s).mean() for s in range(fleet.size)]))
             logs[name] = float(np.log(mean))
         return logs

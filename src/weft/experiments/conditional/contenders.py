@@ -12,9 +12,9 @@ from weft.errors import Unsupported
 from weft.formats.model_file import bundled_models
 from weft.model.columns import FloatArray, IntArray
 from weft.model.conditional_stream import ConditionalStream
-from weft.policies.conditional.evaluate import WINDOW, options_of, play_batch, reads_pairs
+from weft.policies.conditional.evaluate import WINDOW, options_of, reads_pairs, run_batch
 from weft.policies.conditional.index import index_for
-from weft.policies.conditional.pair_policy import PairPolicy
+from weft.policies.conditional.pair_network import PairPolicy
 from weft.policies.conditional.rules import RULES, ConditionalRule
 from weft.policies.conditional.trained_network import TrainedNetwork, read_network
 from weft.sim.vector.batch import Idle, StepBatch, StepOptions
@@ -189,9 +189,9 @@ class StreamEvaluator:
         fleet = self._fleets[options]
         fleet.place(0, *draw)
         if isinstance(contender.who, ConditionalRule | PairPolicy):
-            contender.who.play(fleet)
+            contender.who.run(fleet)
             return fleet
-        return fleet if play_batch(contender.who.network, fleet) else None
+        return fleet if run_batch(contender.who.network, fleet) else None
 
 
 def _equal_units(names: Sequence[str], group: IntArray) -> dict[str, list[int]]:

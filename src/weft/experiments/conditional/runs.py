@@ -23,7 +23,7 @@ from weft.experiments.harness import Checkpoint, Progress
 from weft.formats.native.stream_toml import load_stream
 from weft.model.columns import FloatArray, IntArray
 from weft.model.conditional_stream import Arrivals, ConditionalStream
-from weft.policies.conditional.pair_policy import PairPolicy
+from weft.policies.conditional.pair_network import PairPolicy
 from weft.policies.conditional.rollout import Rollout
 from weft.policies.conditional.rules import ConditionalRule
 from weft.policies.conditional.trained_network import TrainedNetwork
@@ -184,7 +184,7 @@ class Setup:
         fleet = StepBatch(self.stream, 1, policy.options("event"))
         fleet.place(0, *draw)
         begin = time.process_time()
-        steps, _, changed, futures = policy.play(fleet)[0].tolist()
+        steps, _, changed, futures = policy.run(fleet)[0].tolist()
         counts = {
             "steps": steps,
             "changed": changed,
@@ -256,7 +256,7 @@ def mean_times(
         variant = stream.with_probability(task, [p, 1.0 - p])
         for j, seed in enumerate(seeds):
             fleet.place(0, *variant.draw_ticks(seed, authors=authors))
-            rule.play(fleet)
+            rule.run(fleet)
             times[i, j] = fleet.jct(0).mean()
     return times
 

@@ -137,7 +137,7 @@ class IndexEvaluator:
         """(variants,) mean job completion time in seconds."""
         for s, future in enumerate(self._futures):
             self.batch.place(s, *future)
-        rule.play(self.batch)
+        rule.run(self.batch)
         mean = np.array([self.batch.jct(s).mean() for s in range(self.batch.size)])
         each: FloatArray = mean.reshape(len(self.variants), self.draws).mean(axis=1)
         return each

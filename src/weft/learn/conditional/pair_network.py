@@ -22,8 +22,7 @@ from weft.learn.settings import Progress, require, silent
 from weft.model.columns import FloatArray
 from weft.policies.conditional.evaluate import WINDOW
 from weft.policies.conditional.networks import network_of
-from weft.policies.conditional.pair_network import PAIR_FEATURES
-from weft.policies.conditional.pair_policy import OBSERVATION, PairPolicy
+from weft.policies.conditional.pair_network import OBSERVATION, PAIR_FEATURES, PairPolicy
 from weft.policies.conditional.trained_network import TrainedNetwork
 from weft.rng import generator
 from weft.sim.vector.batch import StepBatch, StepOptions
@@ -150,7 +149,7 @@ class PairEvaluator:
         total = 0.0
         for batch, arrival, outcome in self.batches:
             batch.place(0, arrival, outcome)
-            policy.play(batch)
+            policy.run(batch)
             total += float(np.log(batch.jct(0).mean()))
         return total / len(self.batches)
 

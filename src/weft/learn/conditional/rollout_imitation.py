@@ -27,7 +27,12 @@ from weft.learn.ppo import FORBIDDEN, ActorCritic, follow
 from weft.learn.settings import Progress, require, silent
 from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.model.conditional_stream import ConditionalStream
-from weft.policies.conditional.evaluate import options_of, play, watched_task, with_first
+from weft.policies.conditional.evaluate import (
+    evaluate_network,
+    options_of,
+    watched_task,
+    with_first,
+)
 from weft.policies.conditional.index import index_for
 from weft.policies.conditional.networks import Network, Numbers, arrays_of, network_of
 from weft.policies.conditional.rollout import (
@@ -36,13 +41,13 @@ from weft.policies.conditional.rollout import (
     RolloutBudget,
     RolloutBuffers,
     gather_candidates,
+    make_buffers,
     make_proposer,
-    make_trials,
     pick,
     try_candidates,
 )
 from weft.policies.conditional.rules import ConditionalRule
-from weft.policies.conditional.sampled_future import FutureSampler, imagine
+from weft.policies.conditional.sampled_future import FutureSampler, make_sampler
 from weft.policies.conditional.trained_network import TrainedNetwork
 from weft.rng import generator
 from weft.sim.kernel.events import MOMENT
@@ -166,8 +171,8 @@ def _collect(
     batch = StepBatch(short, 1, options_of(policy))
     weights = playing_index(stream, batch).weights
     seed = settings.seed * 100 + number
-    sampler = imagine(short, batch, room=ROOM, seed=seed)
-    proposer, buffers = make_proposer(policy, batch), make_trials(batch.units)
+    sampler = make_sampler(short, batch, room=ROOM, seed=seed)
+    proposer, buffers = make_proposer(policy, batch), make_buffers(batch.units)
     rng = generator(seed, "rollout lessons")
     budget = RolloutBudget(settings.ahead, settings.futures, settings.futures, 1.0)
     examples, probability = _empty(batch, settings.steps), np.zeros(settings.steps)
@@ -224,24 +229,24 @@ def collect(
 
     With `follows`, the rollouts' choices are executed instead of the network's.
     """
-    sim, desk = sim_of(fleet, 0), state_of(fleet, 0)
-    answer = proceed(sim, desk)
+    sim, state = sim_of(fleet, 0), state_of(fleet, 0)
+    answer = proceed(sim, state)
     stored, step = 0, 0
     while answer == MOMENT and stored < len(examples.size):
         best = 0
         step += 1
-        candidates = gather_candidates(sim, desk, weights, proposer, buffers)
+        candidates = gather_candidates(sim, state, weights, proposer, buffers)
         started = sim.world[0].next_arrival >= SKIPPED_JOBS
         if 1 < candidates <= MAX_CHOICES and started and step % 2 == 0:
-            played = try_candidates(sim, desk, sampler, weights, buffers, candidates, budget)
+            played = try_candidates(sim, state, sampler, weights, buffers, candidates, budget)
             if played > 0:
-                best = pick(buffers, candidates, played, budget.doubt)
+                best = pick(buffers, candidates, played, budget.confidence)
                 _store(examples, stored, proposer, buffers, candidates)
                 for k in range(len(sim.kind)):
                     examples.ready[stored, k] = sim.kind[k].ready
                 stored += 1
-        act(sim, desk, buffers.action[best if follows else 0])
-        answer = proceed(sim, desk)
+        act(sim, state, buffers.action[best if follows else 0])
+        answer = proceed(sim, state)
     return stored
 
 
@@ -298,7 +303,9 @@ class _Student:
     def _times(self) -> FloatArray:
         seeds = [VALIDATION + 1000 + i for i in range(self.settings.validation)]
         network = self.network()
-        return np.stack([play(network, v, seeds, options=self.options) for v in self.variants])
+        return np.stack(
+            [evaluate_network(network, v, seeds, options=self.options) for v in self.variants]
+        )
 
     def learn(
         self, parts: list[tuple[RolloutExamples, FloatArray]], number: int

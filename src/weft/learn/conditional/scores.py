@@ -11,7 +11,13 @@ import numpy as np
 from weft.errors import Unsupported
 from weft.model.columns import FloatArray
 from weft.model.conditional_stream import ConditionalStream
-from weft.policies.conditional.evaluate import WINDOW, options_of, play, watched_task, with_first
+from weft.policies.conditional.evaluate import (
+    WINDOW,
+    evaluate_network,
+    options_of,
+    watched_task,
+    with_first,
+)
 from weft.policies.conditional.rollout import Rollout
 from weft.policies.conditional.trained_network import TrainedNetwork
 from weft.policies.load import load_policy
@@ -60,7 +66,9 @@ def _one(
         return _simulated(policy, stream, seed, idle, authors=authors)
     if isinstance(stepwise, TrainedNetwork):
         options = options_of(stepwise, idle)
-        return float(play(stepwise.network, stream, [seed], options=options, authors=authors)[0])
+        return float(
+            evaluate_network(stepwise.network, stream, [seed], options=options, authors=authors)[0]
+        )
     options = (
         stepwise.options(idle)
         if isinstance(stepwise, Rollout)
@@ -68,7 +76,7 @@ def _one(
     )
     batch = StepBatch(stream, 1, options, authors=authors)
     batch.place(0, *stream.draw_ticks(seed, authors=authors))
-    stepwise.play(batch)
+    stepwise.run(batch)
     return float(batch.jct(0).mean())
 
 

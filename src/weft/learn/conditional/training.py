@@ -15,10 +15,8 @@ from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.model.conditional_stream import ConditionalStream
 from weft.policies.conditional.evaluate import (
     WINDOW,
-    forbid_standstills,
-    play,
+    evaluate_network,
     random_drift,
-    shorten_all_waits,
     task_name,
     watched_task,
     with_first,
@@ -27,6 +25,7 @@ from weft.policies.conditional.index import index_for
 from weft.policies.conditional.networks import Numbers, arrays_of, network_of
 from weft.policies.conditional.rules import ConditionalRule
 from weft.policies.conditional.trained_network import TrainedNetwork
+from weft.policies.conditional.waiting import forbid_standstills, shorten_all_waits
 from weft.registry import closest
 from weft.rng import generator
 from weft.sim.vector.batch import StepBatch, StepOptions
@@ -132,7 +131,7 @@ def reference_times(stream: ConditionalStream, options: StepOptions) -> FloatArr
     times = np.zeros(len(GRID))
     for i, p in enumerate(GRID):
         batch.place(0, *with_first(stream, task, p).draw_ticks(VALIDATION - 1))
-        ConditionalRule(REFERENCE).play(batch)
+        ConditionalRule(REFERENCE).run(batch)
         times[i] = batch.jct(0).mean()
     relative: FloatArray = times / times.mean()
     return relative
@@ -247,7 +246,9 @@ def train_policy(
 
     def evaluate(weights: dict[str, Numbers]) -> float:
         network = network_of(weights, units=env.units, actions=env.actions)
-        times = [play(network, variant, seeds, options=options) for variant in validation]
+        times = [
+            evaluate_network(network, variant, seeds, options=options) for variant in validation
+        ]
         return float(np.log(np.concatenate(times)).mean())
 
     if start is not None:

@@ -1,4 +1,4 @@
-"""The tuned index as a model: weights for each group of like units, kind and feature."""
+"""The tuned index as a model: weights per group of equal units, kind and feature."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from weft.sim.vector.batch import StepBatch
 
 KIND = "conditional-index"
 BUNDLED_INDEX = "index"
-"""The name of the index that ships, tuned for the stream `conditional-paper`."""
+"""Name of the bundled index, tuned for the stream `conditional-paper`."""
 
 
 def load_index(name_or_path: str | Path = BUNDLED_INDEX) -> ConditionalRule:
@@ -41,7 +41,7 @@ def index_for(stream: str) -> ConditionalRule | None:
 
 
 def index_of_model(model: Model) -> ConditionalRule:
-    """Build the index of a model, or say what is wrong with its card."""
+    """Build the index of a model; raise if its card is invalid."""
     settings = Record(dict(model.settings))
     settings.only(("stream", "groups", "kinds", "features", "watched"))
     if tuple(settings.strings("features")) != FEATURES:

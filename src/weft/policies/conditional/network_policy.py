@@ -1,6 +1,6 @@
-"""A learned policy behind the protocol of all policies: it sees a `View`, from a simulation or a real run, and decides.
+"""Networks for conditional streams that decide by a `View`, of a simulation or of a real run.
 
-The observation is the one of `weft.sim.vector.step`, number by number, read from the view; a test holds the two together.
+The observation equals that of `weft.sim.vector.step`, number by number; a test compares them.
 """
 
 from __future__ import annotations
@@ -12,20 +12,15 @@ from weft.model import Workload
 from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.policies.conditional.evaluate import options_of
 from weft.policies.conditional.networks import Network, Numbers, choose, working_space
-from weft.policies.conditional.pair_network import SOON, choose_pairs, make_situation
-from weft.policies.conditional.pair_policy import PairPolicy
+from weft.policies.conditional.pair_network import SOON, PairPolicy, choose_pairs, make_pair_state
 from weft.policies.conditional.trained_network import TrainedNetwork
-from weft.sim.view import Decision, View
-
-
-def moment_of(view: View) -> object:
-    """Return a key that differs between two views unless only own decisions lie between them."""
-    finished = int(np.count_nonzero(~np.isnan(view.finished_at)))
-    return view.now, finished, view.jobs.tobytes(), view.pace.tobytes()
+from weft.policies.conditional.view_policy import UnitPolicy, chosen_kinds
+from weft.policies.rules import task_kinds
+from weft.sim.view import View
 
 
 def nothing_due(view: View) -> bool:
-    """Whether nothing runs and no job is to come: then waiting would never end."""
+    """Return whether no task runs and no job is to arrive: then waiting would never end."""
     return bool(
         (view.running < 0).all()
         and len(view.workload.arrival)
@@ -33,29 +28,24 @@ def nothing_due(view: View) -> bool:
     )
 
 
-class NetworkPolicy:
-    """A network at work. Waiting is until the next event.
+class NetworkPolicy(UnitPolicy):
+    """A network for one stream. Units wait until the next event.
 
     Parameters
     ----------
-    learned : the network and its card
+    learned : the network with its card
     tick : seconds in one unit of the workload's clock
     """
 
     def __init__(self, learned: TrainedNetwork, *, tick: float = 1.0) -> None:
-        self.learned, self.tick = learned, tick
+        self.learned, self.tick, self.name = learned, tick, learned.name
         self.stepwise: TrainedNetwork | PairPolicy = learned
         self.options = options_of(learned)
         self._space = working_space(learned.network)
 
     @property
-    def name(self) -> str:
-        """What it is called."""
-        return self.learned.name
-
-    @property
     def network(self) -> Network:
-        """The arrays it acts through."""
+        """Return the arrays of the network."""
         return self.learned.network
 
     def act(
@@ -84,41 +74,16 @@ class NetworkPolicy:
         )
         return action
 
-    def begin(self, workload: Workload, *, seed: int = 0) -> None:  # noqa: ARG002
-        """Forget all estimates."""
-        kinds = [
-            np.array([workload.kinds.index(k) for k in p.workflow.kinds], np.int64)[p.workflow.kind]
-            for p in workload.problems
-        ]
-        self._kind = np.concatenate([np.zeros(0, np.int64), *(kinds[t] for t in workload.template)])
+    def begin(self, workload: Workload, *, seed: int = 0) -> None:
+        """Reset all estimates."""
+        self._begin_units(workload)
         self._arrival = np.repeat(workload.arrival, np.diff(workload.first_instance))
         quickest = np.concatenate(
             [problem.durations().min(axis=1) for problem in workload.problems]
         )
         self._typical = max(float(np.median(quickest)), 1e-12) if quickest.size else 1.0
-        self._capacity = np.asarray(workload.cluster.batch, np.int64).copy()
-        self._members = np.ones(workload.cluster.p, np.int64)
-        self._pending: list[tuple[int, int]] = []
-        self._moment: object = None
         self._watch_choices(workload)
         self._check_fits(workload)
-
-    def decide(self, view: View) -> Decision | None:
-        """Choose for all idle units at once, then commit one by one."""
-        moment = moment_of(view)
-        if moment != self._moment:
-            self._pending, self._moment = self._choose(view), moment
-        while self._pending:
-            device, kind = self._pending.pop(0)
-            ready = [
-                i
-                for i in view.ready[self._kind[view.ready] == kind].tolist()
-                if view.duration(i, device) < np.inf
-            ]
-            if ready:
-                self._members[device] = min(len(ready), int(self._capacity[device]))
-                return Decision(ready[0], device)
-        return None
 
     def _choose(self, view: View) -> list[tuple[int, int]]:
         self._learn_outcomes(view)
@@ -126,12 +91,7 @@ class NetworkPolicy:
             return []
         mask = self._mask(view)
         queue = np.bincount(self._kind[view.ready], minlength=len(view.workload.kinds))
-        action = self.act(self.observe(view), mask, queue, self._capacity)
-        return [
-            (d, int(action[d]))
-            for d in np.flatnonzero(view.idle).tolist()
-            if action[d] < len(queue)
-        ]
+        return chosen_kinds(view, self.act(self.observe(view), mask, queue, self._batch))
 
     def _mask(self, view: View) -> BoolArray:
         kinds = len(view.workload.kinds)
@@ -145,7 +105,7 @@ class NetworkPolicy:
         return mask
 
     def observe(self, view: View) -> Numbers:
-        """Return what the network reads, from a view."""
+        """Return the observation of a view."""
         o = self.options
         kinds = len(view.workload.kinds)
         queue, mean, first = np.zeros(kinds), np.zeros(kinds), np.zeros((kinds, o.ages))
@@ -154,7 +114,7 @@ class NetworkPolicy:
             age = view.now - self._arrival[mine]
             queue[k] = min(len(mine) / o.queue_scale, 1.0)
             if len(mine):
-                # Sums in the order of addition, as the compiled twin has them.
+                # The sum has the order of the compiled twin.
                 mean[k] = min(sum(age.tolist()) / len(mine) * (self.tick / o.age_scale), 1.0)
                 first[k, : min(o.ages, len(mine))] = np.minimum(
                     age[: o.ages] * (self.tick / o.age_scale), 1.0
@@ -173,23 +133,21 @@ class NetworkPolicy:
             busy = max(float(view.free_at[d]) - view.now, 0.0)
             rows[d, 0] = busy / (busy + self._typical) if busy < np.inf else 1.0
             if view.running[d] >= 0:
+                size = len(self._members[d]) or 1
                 rows[d, 1 + self._kind[view.running[d]]] = (
-                    self._members[d] / self._capacity[d] if self.options.detail else 1.0
+                    size / self._batch[d] if self.options.detail else 1.0
                 )
         more = [min(len(view.jobs) / self.options.queue_scale, 1.0)]
         if self.options.detail:
-            came = (
-                int(np.searchsorted(view.workload.arrival, view.now, side="right")) - 1
-            )  # of those that came: nothing of what will
-            ago = view.now - float(view.workload.arrival[came]) if came >= 0 else 0.0
+            last = int(np.searchsorted(view.workload.arrival, view.now, side="right")) - 1
+            ago = view.now - float(view.workload.arrival[last]) if last >= 0 else 0.0
             more.append(ago / (ago + self._typical))
         return np.concatenate((rows.reshape(-1), more))
 
     def _watch_choices(self, workload: Workload) -> None:
         """Find the choices to estimate, by the names of their tasks, in every problem."""
-        self._watched: list[
-            tuple[int, int, int, int, int]
-        ] = []  # template, task, choice, branches, slot
+        # template, task, choice, branches, slot
+        self._watched: list[tuple[int, int, int, int, int]] = []
         slots = 0
         names = self._watched_names()
         for template, problem in enumerate(workload.problems):
@@ -208,12 +166,12 @@ class NetworkPolicy:
         }
 
     def _watched_names(self) -> list[str] | None:
-        """Tasks whose choices are estimated; None for all."""
+        """Return the tasks whose choices are estimated; None: all."""
         names: list[str] = self.learned.observation.get("watched", [])
         return names
 
     def _learn_outcomes(self, view: View) -> None:
-        """Take in the outcomes that have become known, in the order in which tasks finished."""
+        """Update the estimates by new outcomes, in the order in which tasks finished."""
         if view.outcome is None:
             return
         news = []
@@ -221,7 +179,7 @@ class NetworkPolicy:
             if job > (view.jobs[-1] if len(view.jobs) else -1) and not np.isfinite(
                 view.finished_at[view.workload.first_instance[job]]
             ):
-                break  # jobs are in order of arrival: the rest has not come yet
+                break  # jobs are in order of arrival: later ones have not arrived
             for entry in list(self._open[job]):
                 instance = int(view.workload.first_instance[job]) + entry[1]
                 done = view.finished_at[instance]
@@ -252,13 +210,14 @@ class NetworkPolicy:
             self.network.sizes[0],
         ):
             raise Unsupported(
-                f"policy '{self.name}' is for {self.network.units} units and {self.network.actions - 1} kinds of task; "
-                f"workload '{workload.name}' has {units} and {kinds}; train one for it: weft train"
+                f"policy '{self.name}' is for {self.network.units} units and "
+                f"{self.network.actions - 1} kinds of task; workload '{workload.name}' has "
+                f"{units} and {kinds}; train one for it: weft train"
             )
 
 
 class PairNetworkPolicy(NetworkPolicy):
-    """A policy over pairs of unit and kind, for any workload. It watches all choices."""
+    """A network over pairs of unit and kind, for any workload. It estimates all choices."""
 
     def __init__(self, learned: TrainedNetwork, *, tick: float = 1.0) -> None:
         super().__init__(learned, tick=tick)
@@ -271,11 +230,11 @@ class PairNetworkPolicy(NetworkPolicy):
         raise Unsupported(f"policy '{self.name}' reads no single observation; use decide")
 
     def begin(self, workload: Workload, *, seed: int = 0) -> None:
-        """Forget all estimates."""
+        """Reset all estimates."""
         super().begin(workload, seed=seed)
         tasks = [problem.n for problem in workload.problems]
         self._first_task = np.concatenate(([0], np.cumsum(tasks))).astype(np.int64)
-        self._now = make_situation(
+        self._pairs = make_pair_state(
             int(self._first_task[-1]), len(workload.kinds), workload.cluster.p
         )
         self._seconds = np.concatenate(
@@ -284,27 +243,10 @@ class PairNetworkPolicy(NetworkPolicy):
                 *(problem.durations() for problem in workload.problems),
             ]
         )
-        self._held: list[list[int]] = [[] for _ in range(workload.cluster.p)]
-        self._rest, self._visit = np.zeros(len(self._seconds)), np.zeros(len(self._seconds))
-        self._task_kind = np.concatenate(
-            [np.zeros(0, np.int64)]
-            + [
-                np.array([workload.kinds.index(k) for k in p.workflow.kinds], np.int64)[
-                    p.workflow.kind
-                ]
-                for p in workload.problems
-            ]
-        )
+        self._remaining = np.zeros(len(self._seconds))
+        self._visit = np.zeros(len(self._seconds))
+        self._task_kind = np.concatenate([np.zeros(0, np.int64), *task_kinds(workload)])
         self._known: FloatArray | None = None
-
-    def decide(self, view: View) -> Decision | None:
-        """Choose for all idle units at once, then commit one by one; who shares a batch is remembered."""
-        decision = super().decide(view)
-        if decision is not None:
-            mine = view.ready[self._kind[view.ready] == self._kind[decision.instance]]
-            mine = [int(i) for i in mine if view.duration(int(i), decision.device) < np.inf]
-            self._held[decision.device] = mine[: int(self._capacity[decision.device])]
-        return decision
 
     def _choose(self, view: View) -> list[tuple[int, int]]:
         self._learn_outcomes(view)
@@ -312,65 +254,61 @@ class PairNetworkPolicy(NetworkPolicy):
             return []
         self._fill(view)
         action = np.zeros(len(view.idle), np.int64)
-        choose_pairs(self._now, self.network, self._space, action)
-        return [
-            (d, int(action[d]))
-            for d in np.flatnonzero(view.idle).tolist()
-            if action[d] < len(self._now.left)
-        ]
+        choose_pairs(self._pairs, self.network, self._space, action)
+        return chosen_kinds(view, action)
 
     def _fill(self, view: View) -> None:
-        """Read off the view what `pairs.fill_situation` reads off a simulation."""
-        now, kinds = self._now, len(view.workload.kinds)
+        """Fill in the state, as `pair_network.read_simulation` does from a simulation."""
+        pairs, kinds = self._pairs, len(view.workload.kinds)
         if self._known is None or not np.array_equal(self._known, self._estimate):
             self._known = self._estimate.copy()
             self._look_ahead(view)
-        now.idle[:], now.batch[:] = view.idle, self._capacity
-        now.busy[:] = np.where(
+        pairs.idle[:], pairs.batch[:] = view.idle, self._batch
+        pairs.busy[:] = np.where(
             np.isfinite(view.free_at), np.maximum(view.free_at - view.now, 0.0), np.inf
         )
-        now.runs[:] = np.where(view.running >= 0, self._kind[view.running], -1)
-        now.left[:] = np.bincount(self._kind[view.ready], minlength=kinds)
-        now.aged[:] = now.rest[:] = 0.0
-        for k in np.flatnonzero(now.left).tolist():
+        pairs.running[:] = np.where(view.running >= 0, self._kind[view.running], -1)
+        pairs.left[:] = np.bincount(self._kind[view.ready], minlength=kinds)
+        pairs.age[:] = pairs.remaining[:] = 0.0
+        for k in np.flatnonzero(pairs.left).tolist():
             mine = view.ready[self._kind[view.ready] == k]
-            now.aged[k] = view.now - self._arrival[mine[0]]
-            now.rest[k] = self._rest[self._task(view, int(mine[0]))]
+            pairs.age[k] = view.now - self._arrival[mine[0]]
+            pairs.remaining[k] = self._remaining[self._task(view, int(mine[0]))]
             for d in range(len(view.idle)):
                 own = [self._seconds[self._task(view, int(i)), d] for i in mine]
-                now.seconds[k, d] = next((x for x in own if x < np.inf), np.inf)
+                pairs.duration[k, d] = next((x for x in own if x < np.inf), np.inf)
         self._expect(view)
-        now.scalar[:] = self._typical, len(view.jobs), 0.0 if nothing_due(view) else 1.0
+        pairs.context[0] = self._typical, len(view.jobs), not nothing_due(view)
 
     def _expect(self, view: View) -> None:
-        """Tasks about to become ready, and tasks per time."""
-        now = self._now
-        now.coming[:] = now.flow[:] = 0.0
+        """Fill in the tasks expected soon, and the tasks expected per time."""
+        pairs = self._pairs
+        pairs.coming[:] = pairs.flow[:] = 0.0
         for d in range(len(view.idle)):
-            if view.running[d] >= 0 and now.busy[d] <= SOON * self._typical:
-                for instance in self._held[d]:
+            if view.running[d] >= 0 and pairs.busy[d] <= SOON * self._typical:
+                for instance in self._members[d]:
                     job, task = view.workload.task_of(instance)
                     template = int(view.workload.template[job])
                     w = view.workload.problems[template].workflow
                     for e in range(int(w.succ_ptr[task]), int(w.succ_ptr[task + 1])):
-                        now.coming[self._task_kind[self._first_task[template] + w.dst[e]]] += (
+                        pairs.coming[self._task_kind[self._first_task[template] + w.dst[e]]] += (
                             self._chance(view, template, e)
                         )
-        came = int(np.searchsorted(view.workload.arrival, view.now, side="right"))
+        arrived = int(np.searchsorted(view.workload.arrival, view.now, side="right"))
         share = (
-            np.bincount(view.workload.template[:came], minlength=len(view.workload.problems))
+            np.bincount(view.workload.template[:arrived], minlength=len(view.workload.problems))
             / view.now
             if view.now > 0
             else None
         )
         for t in range(len(self._visit)):
             template = int(np.searchsorted(self._first_task, t, side="right")) - 1
-            now.flow[self._task_kind[t]] += self._visit[t] * (
+            pairs.flow[self._task_kind[t]] += self._visit[t] * (
                 share[template] if share is not None else 0.0
             )
 
     def _look_ahead(self, view: View) -> None:
-        """For each task the expected time to the end, and how often a job runs it."""
+        """Update the expected time to the end of the job, and how often a job runs each task."""
         for template, problem in enumerate(view.workload.problems):
             w, base = problem.workflow, int(self._first_task[template])
             self._visit[base : base + w.n] = np.diff(w.pred_ptr) == 0
@@ -384,12 +322,12 @@ class PairNetworkPolicy(NetworkPolicy):
                 total = float(self._seconds[base + t].min())
                 for e in range(int(w.succ_ptr[t]), int(w.succ_ptr[t + 1])):
                     total += self._chance(view, template, e) * float(
-                        self._rest[base + int(w.dst[e])]
+                        self._remaining[base + int(w.dst[e])]
                     )
-                self._rest[base + t] = total
+                self._remaining[base + t] = total
 
     def _chance(self, view: View, template: int, edge: int) -> float:
-        """How probable an edge is taken, as far as known."""
+        """Return the estimated probability of an edge."""
         choices = view.workload.problems[template].workflow.choices
         choice = int(choices.edge_choice[edge])
         if choice < 0:
@@ -410,7 +348,7 @@ class PairNetworkPolicy(NetworkPolicy):
     def _watched_names(self) -> None:
         return None
 
-    def _check_fits(self, workload: Workload) -> None:  # noqa: ARG002 (it fits everything)
+    def _check_fits(self, workload: Workload) -> None:
         self._slot = {
             (template, choice): (branches, slot)
             for template, _, choice, branches, slot in self._watched

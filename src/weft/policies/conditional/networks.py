@@ -1,7 +1,7 @@
-"""Networks that act: plain arrays and a compiled forward pass; nothing here needs torch.
+"""Networks as plain arrays with a compiled forward pass, without torch.
 
-A network reads one observation and gives every unit a preference (logit) for each of its actions. `choose` takes the best allowed one,
-unit by unit in order; where units draw on common stocks (queues), what one takes is no longer offered to the next.
+A network maps one observation to a preference (logit) per unit and action. `choose` takes the best
+allowed action, unit by unit; tasks that one unit takes from a queue are not offered to the next.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from weft.sim.kernel.jit import njit_noalloc
 from weft.sim.kernel.mlp import layer, standardise
 
 Numbers: TypeAlias = npt.NDArray[np.floating[Any]]
-"""Float32 here: half the memory, twice the speed, and enough for a preference."""
+"""Float32: half the memory and twice the speed of float64."""
 
 CLIP = np.float32(10.0)
-"""Scaled inputs are held within this many deviations, in training and in use."""
+"""Scaled inputs are clipped to this many standard deviations, in training and in use."""
 
 
 class Network(NamedTuple):
-    """A fully connected network with ReLU between its layers, as arrays that compiled code takes.
+    """A fully connected network with ReLU between its layers, as arrays for compiled code.
 
     Attributes
     ----------
     sizes : (layers + 1,) inputs, hidden sizes, outputs
-    weight : all weights, layer by layer, each input's row to the outputs together (so that the inner loop runs over memory)
+    weight : all weights, layer by layer, (inputs, outputs) each: the inner loop runs over outputs
     bias : all biases, layer by layer
-    mean, scale : (inputs,) an input x enters as (x - mean) * scale, held within `CLIP`
+    mean, scale : (inputs,) an input x enters as (x - mean) * scale, clipped to `CLIP`
     units, actions : the outputs are (units, actions)
     """
 
@@ -46,7 +46,9 @@ class Network(NamedTuple):
 
 
 def network_of(arrays: Mapping[str, Numbers], *, units: int, actions: int) -> Network:
-    """Build a network from named arrays: "input.mean", "input.scale", "0.weight" (outputs, inputs), "0.bias", "1.weight", ...
+    """Build a network from named arrays.
+
+    They are "input.mean", "input.scale", "0.weight" (outputs, inputs), "0.bias", "1.weight", ...
 
     Examples
     --------
@@ -63,7 +65,8 @@ def network_of(arrays: Mapping[str, Numbers], *, units: int, actions: int) -> Ne
     ]
     if layers == 0 or sorted(arrays) != sorted(expected):
         raise InvalidInput(
-            f"network: arrays are {', '.join(sorted(arrays))}; expected {', '.join(sorted(expected))}"
+            f"network: arrays are {', '.join(sorted(arrays))}; "
+            f"expected {', '.join(sorted(expected))}"
         )
     single = {name: np.ascontiguousarray(array, dtype=np.float32) for name, array in arrays.items()}
     sizes = [single["input.mean"].size, *(single[f"{i}.bias"].size for i in range(layers))]
@@ -81,7 +84,7 @@ def network_of(arrays: Mapping[str, Numbers], *, units: int, actions: int) -> Ne
 
 
 def arrays_of(network: Network) -> dict[str, Numbers]:
-    """Return the named arrays `network_of` takes."""
+    """Return the named arrays of a network, as `network_of` takes them."""
     arrays: dict[str, Numbers] = {"input.mean": network.mean, "input.scale": network.scale}
     w = b = 0
     for i, (inputs, outputs) in enumerate(
@@ -114,7 +117,7 @@ def _check_shapes(arrays: Mapping[str, Numbers], sizes: list[int], outputs: int)
 
 @njit_noalloc
 def forward(network: Network, observation: Numbers, space: Numbers) -> int:
-    """Compute the outputs; `space` is (2, largest size) to work in. Returns the row of it in which they are."""
+    """Compute the outputs in a row of `space`, (2, largest size); return the row."""
     sizes = network.sizes
     here, there = 0, 1
     standardise(observation, network.mean, network.scale, space[here, : sizes[0]])
@@ -140,26 +143,25 @@ def choose(
     space: Numbers,
     action: IntArray,
 ) -> None:
-    """Write each unit's best allowed action; the lower number among equals. `remaining` is used up on the way."""
+    """Write the best allowed action of each unit, the lower of equals; consumes `remaining`."""
     out = space[forward(network, observation, space)]
-    stocks = len(remaining)
+    queues = len(remaining)
     for u in range(network.units):
         best = -1
         for a in range(network.actions):
-            offered = mask[u, a] and (a >= stocks or remaining[a] > 0)
+            offered = mask[u, a] and (a >= queues or remaining[a] > 0)
             if offered and (
                 best < 0 or out[u * network.actions + a] > out[u * network.actions + best]
             ):
                 best = a
-        action[u] = (
-            best if best >= 0 else network.actions - 1
-        )  # nothing left to take: idle, the last action
-        if 0 <= best < stocks:
+        # If nothing is left, the unit waits: the last action.
+        action[u] = best if best >= 0 else network.actions - 1
+        if 0 <= best < queues:
             remaining[best] -= capacity[u]
 
 
 def working_space(network: Network) -> Numbers:
-    """Return the scratch memory `forward` wants."""
+    """Allocate the scratch memory of `forward`."""
     return np.zeros((2, int(network.sizes.max())), np.float32)
 
 

@@ -1,4 +1,4 @@
-"""Writing a network as ONNX, for runtimes elsewhere."""
+"""Export of networks as ONNX, for other runtimes."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from weft.policies.conditional.networks import CLIP, Network, arrays_of
 
 
 def export_onnx(network: Network, path: Path) -> None:
-    """Write a model with input "observation" (batch, inputs) and output "logits" (batch, units, actions), both float32.
+    """Write a network as an ONNX model.
 
-    The mask is the caller's: take the best allowed action of each unit.
+    Its input is "observation" (batch, inputs), its output "logits" (batch, units, actions), both
+    float32. The caller applies the mask and takes the best allowed action of each unit.
     """
     layers = len(network.sizes) - 1
     constants: dict[str, Any] = {

@@ -1,261 +1,374 @@
-"""One policy for any conditional graph on any units: a small network scores every (unit, kind) pair, with the same weights for all.
+"""Network that scores pairs of unit and task kind, for any conditional graph on any units.
 
-The best pair is taken, again and again while its score is above zero; the other units wait. What a pair is scored by has no unit and
-no size: times in those of a typical task, counts in batches, so that weights learned on some graphs serve on others. A `Situation`
-is all that is read; it is filled from the compiled simulation here, and from a `View` by `pair_policy.py`.
+All pairs are scored with the same weights. The pair of highest score is taken, repeatedly while its
+score is above zero; the other units wait. The features have no unit and no size (times are relative
+to a typical task, counts to batches), so that weights learned on some graphs fit others. They are
+computed from a `PairState`, which is filled from a simulation here, and from a `View` by
+`network_policy.py`.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
+from weft.errors import InvalidInput
 from weft.model.columns import BoolArray, FloatArray, IntArray
-from weft.policies.conditional.networks import Network, Numbers, forward
+from weft.policies.conditional.networks import Network, Numbers, forward, working_space
+from weft.policies.conditional.waiting import shorten_waits, stuck
 from weft.sim.kernel.commit import can_run, is_idle
-from weft.sim.kernel.events import next_time
+from weft.sim.kernel.events import ENDED, MOMENT, STUCK, next_time
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.queues import task_of
 from weft.sim.kernel.ready_heap import pool_top
+from weft.sim.kernel.records import record
 from weft.sim.kernel.rules import first_runnable
-from weft.sim.kernel.tables import Sim
+from weft.sim.kernel.tables import Sim, Table
+from weft.sim.vector.batch import StepBatch
 from weft.sim.vector.step import (
+    BatchTables,
     StepState,
+    act,
     busy_for,
     chance_of,
     jobs_here,
+    proceed,
+    sim_of,
+    state_of,
     update_coming,
     update_remaining,
 )
 
-PAIR_FEATURES = (
-    "fill",
-    "full",
-    "queue",
-    "slower than the best unit",
-    "duration",
-    "duration a task",
-    "remaining",
-    "remaining a task",
-    "age",
-    "other idle units",
-    "slower than another idle unit",
-    "sooner on a busy unit",
-    "coming",
-    "running",
-    "crowd",
-    "locked",
-    "batch",
-    "flow during it",
-    "flow",
-    "jobs",
-    "waiting work",
-    "slower than another kind",
-    "units that run it best",
-)
-"""What a pair is scored by, each of the order of 1; see `_describe`."""
-
 LONG = 3.0
-"""Units busy for more than so many typical tasks are locked."""
+"""A unit that is busy for more typical tasks than this is locked."""
 SOON = 1.0
-"""Tasks that end within so many typical tasks are about to bring others."""
+"""A task that ends within so many typical tasks is expected to make others ready soon."""
 
 
-class Situation(NamedTuple):
-    """What is known at a decision. Times are in ticks, or in any other unit: they are divided by `span`.
+class PairFeatures(NamedTuple):
+    """Places of the features of a pair, each of the order of 1; times are relative to `span`."""
 
-    `left`, `aged`, `seconds`, `rest`, `coming` and `flow` go by kind: ready tasks; the age of the first one's job; (kinds, units) its
-    duration, inf where a unit cannot run it; its expected time to the end of the job; tasks expected soon; tasks expected per time.
-    `idle`, `busy`, `batch` and `runs` go by unit: whether it may be given something; the time until it is free; the most it
-    takes; the kind it runs, or -1. `scalar`: a typical task, jobs in the system, and whether all may wait (1) or not (0).
-    """
+    fill: int  # share of the batch
+    full: int  # 1: the batch is full
+    queue: int  # logarithm of the ready tasks of the kind
+    slower_than_the_best_unit: int  # logarithm of the ratio of durations
+    duration: int  # logarithm
+    duration_a_task: int  # logarithm of the duration per task of the batch
+    remaining: int  # logarithm of the expected time to the end of the job
+    remaining_a_task: int  # the same per task of the batch
+    age: int  # of the job of the first ready task
+    other_idle_units: int  # share of the units
+    slower_than_another_idle_unit: int  # logarithm of the ratio of durations
+    sooner_on_a_busy_unit: int  # how much earlier a busy unit would finish, relative to duration
+    coming: int  # tasks of the kind that become ready soon, relative to the batch
+    running: int  # share of the units that run the kind
+    crowd: int  # logarithm of the ready tasks of all kinds per unit
+    locked: int  # share of the units
+    batch: int  # logarithm of the largest batch
+    flow_during_it: int  # logarithm of the expected tasks of the kind per batch, while it runs
+    flow: int  # expected tasks of the kind per typical task
+    jobs: int  # logarithm of the jobs in the system per unit
+    waiting_work: int  # logarithm of the ready tasks times their duration on the best unit
+    slower_than_another_kind: int  # logarithm of the ratio of durations per task
+    units_that_run_it_best: int  # share of the units
 
-    left: IntArray
-    aged: FloatArray
-    seconds: FloatArray
-    rest: FloatArray
-    coming: FloatArray
-    flow: FloatArray
-    idle: BoolArray
-    busy: FloatArray
-    batch: IntArray
-    runs: IntArray
-    scalar: FloatArray
-    visit: FloatArray  # (tasks,) space to work out how often tasks run
-    feature: Numbers
-    score: FloatArray  # (units,) space for the shortest time a task takes of any kind
+
+FEATURE = PairFeatures(*range(len(PairFeatures._fields)))
+PAIR_FEATURES = tuple(name.replace("_", " ") for name in PairFeatures._fields)
+"""Names of the features on cards."""
+OBSERVATION = {"name": "pairs", "version": 1, "features": list(PAIR_FEATURES)}
+"""Observation on the cards of such networks."""
+
+CONTEXT = record("span jobs", "may_wait")
+# span: time of a typical task; jobs: in the system; may_wait: 0 if at least one unit must act
 
 
-def make_situation(tasks: int, kinds: int, units: int) -> Situation:
-    """Room for a situation."""
-    by_kind, by_unit = np.zeros(kinds), np.zeros(units)
-    return Situation(
+class PairState(NamedTuple):
+    """State of the kinds and units at a decision. Times may be in any unit, that of `span`."""
+
+    left: IntArray  # (kinds,) ready tasks
+    age: FloatArray  # (kinds,) of the job of the first ready task
+    duration: FloatArray  # (kinds, units) of that task, inf where it cannot run
+    remaining: FloatArray  # (kinds,) its expected time to the end of the job
+    coming: FloatArray  # (kinds,) tasks expected soon
+    flow: FloatArray  # (kinds,) tasks expected per time
+    idle: BoolArray  # (units,)
+    busy: FloatArray  # (units,) time until it is free
+    batch: IntArray  # (units,) largest batch
+    running: IntArray  # (units,) the kind it runs, or -1
+    context: Table  # (1,)
+    visit: FloatArray  # (tasks,) how often a job runs each task
+    feature: Numbers  # buffer: features of one pair
+    least: FloatArray  # (units,) buffer: least time per task of any kind
+
+
+def make_pair_state(tasks: int, kinds: int, units: int) -> PairState:
+    """Allocate a state."""
+    return PairState(
         left=np.zeros(kinds, np.int64),
-        aged=by_kind.copy(),
-        seconds=np.zeros((kinds, units)),
-        rest=by_kind.copy(),
-        coming=by_kind.copy(),
-        flow=by_kind.copy(),
+        age=np.zeros(kinds),
+        duration=np.zeros((kinds, units)),
+        remaining=np.zeros(kinds),
+        coming=np.zeros(kinds),
+        flow=np.zeros(kinds),
         idle=np.zeros(units, np.bool_),
-        busy=by_unit.copy(),
+        busy=np.zeros(units),
         batch=np.zeros(units, np.int64),
-        runs=np.zeros(units, np.int64),
-        scalar=np.zeros(3),
+        running=np.zeros(units, np.int64),
+        context=np.zeros(1, CONTEXT),
         visit=np.zeros(tasks),
         feature=np.zeros(len(PAIR_FEATURES), np.float32),
-        score=by_unit.copy(),
+        least=np.zeros(units),
     )
 
 
-# -- from a simulation -----------------------------------------------------------------
+@dataclass(frozen=True, eq=False)
+class PairPolicy:
+    """A network over `PAIR_FEATURES` with one output, for step-wise simulations."""
+
+    network: Network
+    name: str = "any"
+    _space: Numbers = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Refuse networks of another shape."""
+        if self.network.sizes[0] != len(PAIR_FEATURES) or self.network.sizes[-1] != 1:
+            raise InvalidInput(
+                f"a policy over pairs reads {len(PAIR_FEATURES)} numbers and gives one; "
+                f"got {self.network.sizes.tolist()}"
+            )
+        object.__setattr__(self, "_space", working_space(self.network))
+
+    def run(self, batch: StepBatch) -> IntArray:
+        """Run all simulations, as laid out by `batch.place`, to the end; return their steps."""
+        steps, actions = np.zeros(batch.size, np.int64), np.zeros(batch.units, np.int64)
+        pairs = make_pair_state(batch.stream.problem.n, batch.kinds, batch.units)
+        if run_pairs(batch.tables, pairs, self.network, self._space, actions, steps) >= 0:
+            raise stuck(self.name, batch.stream)
+        return steps
+
+    def choose(self, batch: StepBatch, actions: IntArray) -> None:
+        """Write the actions of all simulations, (size, units), in their present state."""
+        pairs = make_pair_state(batch.stream.problem.n, batch.kinds, batch.units)
+        choose_pairs_many(batch.tables, pairs, self.network, self._space, actions)
 
 
 @njit_noalloc
-def fill_situation(sim: Sim, desk: StepState, now: Situation) -> None:
-    """Read off the simulation what the policy may know."""
-    kinds, units = len(sim.kind), len(sim.device)
-    if desk.counters[0].fresh == 1 or now.visit[desk.order[0]] == 0.0:
-        _update_flow(sim, desk, now)
-    update_remaining(sim, desk)
-    update_coming(sim, desk, SOON * desk.config[0].span)
-    time = sim.world[0].now
-    rate = sim.world[0].next_arrival / time if time > 0 else 0.0
-    for d in range(units):
-        now.idle[d] = is_idle(sim, d)
-        now.busy[d] = busy_for(sim, d)
-        now.batch[d] = sim.device[d].batch
-        now.runs[d] = sim.device[d].last_kind if sim.device[d].running >= 0 else -1
-    for k in range(kinds):
-        now.left[k] = sim.kind[k].ready
-        now.coming[k] = desk.coming[k]
-        now.aged[k], now.rest[k] = 0.0, 0.0
-        if now.left[k] == 0:
-            continue
-        top = pool_top(sim, k)
-        task = task_of(sim, top)
-        now.aged[k] = time - sim.job[sim.inst[top].job].arrival
-        now.rest[k] = desk.remaining[task]
-        for d in range(units):
-            first = top if can_run(sim, top, d) else first_runnable(sim, k, d)
-            now.seconds[k, d] = desk.duration[task_of(sim, first), d] if first >= 0 else np.inf
-    now.scalar[0] = desk.config[0].span
-    now.scalar[1] = jobs_here(sim)
-    now.scalar[2] = 1.0 if next_time(sim) < np.inf else 0.0
-    for k in range(kinds):
-        now.flow[k] = 0.0
-    for t in range(len(now.visit)):
-        now.flow[sim.task[t].kind] += now.visit[t] * rate
+def run_pairs(
+    tables: BatchTables,
+    pairs: PairState,
+    network: Network,
+    space: Numbers,
+    actions: IntArray,
+    steps: IntArray,
+) -> int:
+    """Run simulations to the end; return the number of one that is stuck, or -1.
+
+    The loop repeats that of `rules.run_rule`: numba does not cache functions that take functions.
+    """
+    for s in range(len(steps)):
+        sim, state = sim_of(tables, s), state_of(tables, s)
+        pairs.visit[state.order[0]] = 0.0  # computed again for each simulation
+        answer = proceed(sim, state)
+        while answer == MOMENT:
+            _choose(sim, state, pairs, network, space, actions)
+            act(sim, state, actions)
+            answer = proceed(sim, state)
+            steps[s] += 1
+        if answer == STUCK:
+            return s
+        assert answer == ENDED
+    return -1
+
+
+@njit_noalloc
+def choose_pairs_many(
+    tables: BatchTables, pairs: PairState, network: Network, space: Numbers, actions: IntArray
+) -> None:
+    """Choose for all simulations."""
+    for s in range(len(actions)):
+        sim, state = sim_of(tables, s), state_of(tables, s)
+        pairs.visit[state.order[0]] = 0.0
+        _choose(sim, state, pairs, network, space, actions[s])
 
 
 @njit_inline
-def _update_flow(sim: Sim, desk: StepState, now: Situation) -> None:
-    """How often a job runs each task, as far as known; parents count as independent."""
-    for at in range(len(desk.order)):
-        t = desk.order[at]
-        now.visit[t] = 1.0 if sim.task[t].pred == sim.task[t + 1].pred else 0.0
-    for at in range(len(desk.order)):
-        t = desk.order[at]
-        for e in range(sim.task[t].succ, sim.task[t + 1].succ):
-            v = sim.edge[e].target
-            now.visit[v] = 1.0 - (1.0 - now.visit[v]) * (1.0 - now.visit[t] * chance_of(desk, e))
+def _choose(
+    sim: Sim,
+    state: StepState,
+    pairs: PairState,
+    network: Network,
+    space: Numbers,
+    actions: IntArray,
+) -> None:
+    read_simulation(sim, state, pairs)
+    choose_pairs(pairs, network, space, actions)
+    shorten_waits(sim, state, actions)
 
 
-# -- the choice ------------------------------------------------------------------------
+# -- state of a simulation -------------------------------------------------------------
 
 
 @njit_noalloc
-def choose_pairs(now: Situation, network: Network, space: Numbers, actions: IntArray) -> None:
-    """Give units kinds, the pair of the highest score first; `now` is used up. The number of kinds stands for waiting."""
-    kinds, units = len(now.left), len(now.idle)
+def read_simulation(sim: Sim, state: StepState, pairs: PairState) -> None:
+    """Fill in the state from a simulation, without its future."""
+    kinds, units = len(sim.kind), len(sim.device)
+    if state.counters[0].fresh == 1 or pairs.visit[state.order[0]] == 0.0:
+        _update_visits(sim, state, pairs)
+    update_remaining(sim, state)
+    update_coming(sim, state, SOON * state.config[0].span)
+    time = sim.world[0].now
+    rate = sim.world[0].next_arrival / time if time > 0 else 0.0
+    for d in range(units):
+        pairs.idle[d] = is_idle(sim, d)
+        pairs.busy[d] = busy_for(sim, d)
+        pairs.batch[d] = sim.device[d].batch
+        pairs.running[d] = sim.device[d].last_kind if sim.device[d].running >= 0 else -1
+    for k in range(kinds):
+        pairs.left[k] = sim.kind[k].ready
+        pairs.coming[k] = state.coming[k]
+        pairs.age[k], pairs.remaining[k] = 0.0, 0.0
+        if pairs.left[k] == 0:
+            continue
+        top = pool_top(sim, k)
+        task = task_of(sim, top)
+        pairs.age[k] = time - sim.job[sim.inst[top].job].arrival
+        pairs.remaining[k] = state.remaining[task]
+        for d in range(units):
+            first = top if can_run(sim, top, d) else first_runnable(sim, k, d)
+            pairs.duration[k, d] = state.duration[task_of(sim, first), d] if first >= 0 else np.inf
+    pairs.context[0].span = state.config[0].span
+    pairs.context[0].jobs = jobs_here(sim)
+    pairs.context[0].may_wait = 1 if next_time(sim) < np.inf else 0
+    for k in range(kinds):
+        pairs.flow[k] = 0.0
+    for t in range(len(pairs.visit)):
+        pairs.flow[sim.task[t].kind] += pairs.visit[t] * rate
+
+
+@njit_inline
+def _update_visits(sim: Sim, state: StepState, pairs: PairState) -> None:
+    """Update how often a job runs each task; parents count as independent."""
+    for at in range(len(state.order)):
+        t = state.order[at]
+        pairs.visit[t] = 1.0 if sim.task[t].pred == sim.task[t + 1].pred else 0.0
+    for at in range(len(state.order)):
+        t = state.order[at]
+        for e in range(sim.task[t].succ, sim.task[t + 1].succ):
+            v = sim.edge[e].target
+            pairs.visit[v] = 1.0 - (1.0 - pairs.visit[v]) * (
+                1.0 - pairs.visit[t] * chance_of(state, e)
+            )
+
+
+# -- choice ------------------------------------------------------------------------
+
+
+@njit_noalloc
+def choose_pairs(pairs: PairState, network: Network, space: Numbers, actions: IntArray) -> None:
+    """Choose a kind, or the number of kinds to wait, for each unit; consumes the state.
+
+    The pair of highest score is first.
+    """
+    kinds, units = len(pairs.left), len(pairs.idle)
     for d in range(units):
         actions[d] = kinds
     chosen = 0
     while True:
         unit, kind, best = -1, -1, -np.inf
-        _best_paces(now)
+        _update_least(pairs)
         for d in range(units):
-            if not now.idle[d]:
+            if not pairs.idle[d]:
                 continue
             for k in range(kinds):
-                if now.left[k] == 0 or now.seconds[k, d] == np.inf:
+                if pairs.left[k] == 0 or pairs.duration[k, d] == np.inf:
                     continue
-                _describe(now, d, k)
-                score = float(space[forward(network, now.feature, space), 0])
+                _describe(pairs, d, k)
+                score = float(space[forward(network, pairs.feature, space), 0])
                 if score > best:
                     unit, kind, best = d, k, score
-        if unit < 0 or (best <= 0.0 and (chosen > 0 or now.scalar[2] == 1.0)):
+        if unit < 0 or (best <= 0.0 and (chosen > 0 or pairs.context[0].may_wait == 1)):
             return
         actions[unit] = kind
-        now.left[kind] -= min(now.left[kind], now.batch[unit])
-        now.idle[unit] = False
-        now.busy[unit] = now.seconds[kind, unit]
-        now.runs[unit] = kind
+        pairs.left[kind] -= min(pairs.left[kind], pairs.batch[unit])
+        pairs.idle[unit] = False
+        pairs.busy[unit] = pairs.duration[kind, unit]
+        pairs.running[unit] = kind
         chosen += 1
 
 
 @njit_inline
-def _best_paces(now: Situation) -> None:
-    """For each unit, the shortest time that a task of any kind takes there, its batch as full as it can be."""
-    for d in range(len(now.idle)):
-        now.score[d] = np.inf
-        for k in range(len(now.left)):
-            if now.left[k] > 0 and now.seconds[k, d] < np.inf:
-                now.score[d] = min(now.score[d], now.seconds[k, d] / min(now.left[k], now.batch[d]))
+def _update_least(pairs: PairState) -> None:
+    """Update the least time per task of any kind, with the fullest batch, on each unit."""
+    for d in range(len(pairs.idle)):
+        pairs.least[d] = np.inf
+        for k in range(len(pairs.left)):
+            if pairs.left[k] > 0 and pairs.duration[k, d] < np.inf:
+                pairs.least[d] = min(
+                    pairs.least[d], pairs.duration[k, d] / min(pairs.left[k], pairs.batch[d])
+                )
 
 
 @njit_inline
 def _log(x: float, most: float) -> float:
-    """A logarithm within limits; zero times are as short as it gets."""
+    """Return a logarithm within [-most, most]; that of 0 is -most."""
     if x <= 0.0:
         return -most
     return float(min(max(np.log(x), -most), most))
 
 
 @njit_inline
-def _describe(now: Situation, d: int, k: int) -> None:
-    """Write the features of a pair."""
-    units, span, f = len(now.idle), now.scalar[0], now.feature
-    here, left, batch = now.seconds[k, d], now.left[k], now.batch[d]
+def _describe(pairs: PairState, d: int, k: int) -> None:
+    """Fill in the features of a pair."""
+    units, span, f = len(pairs.idle), pairs.context[0].span, pairs.feature
+    here, left, batch = pairs.duration[k, d], pairs.left[k], pairs.batch[d]
     taken = min(left, batch)
     best, idle_best, soonest = here, np.inf, np.inf
     idle, locked, same, best_units, crowd = 0, 0, 0, 0, 0
     for o in range(units):
-        there = now.seconds[k, o]
+        there = pairs.duration[k, o]
         best = min(best, there)
-        locked += 1 if now.busy[o] > LONG * span else 0
-        same += 1 if now.runs[o] == k else 0
+        locked += 1 if pairs.busy[o] > LONG * span else 0
+        same += 1 if pairs.running[o] == k else 0
         if o == d:
             continue
-        if now.idle[o]:
+        if pairs.idle[o]:
             idle += 1
             idle_best = min(idle_best, there)
         else:
-            soonest = min(soonest, now.busy[o] + there)
+            soonest = min(soonest, pairs.busy[o] + there)
     for o in range(units):
-        best_units += 1 if now.seconds[k, o] <= best * 1.1 else 0
-    for other in range(len(now.left)):
-        crowd += now.left[other]
-    f[0] = taken / batch
-    f[1] = 1.0 if left >= batch else 0.0
-    f[2] = np.log1p(left) / 2.0
-    f[3] = _log(here / best, 3.0) if best > 0.0 else 0.0
-    f[4] = _log(here / span, 5.0) / 2.0
-    f[5] = _log(here / (taken * span), 5.0) / 2.0
-    f[6] = _log(now.rest[k] / span, 5.0) / 2.0
-    f[7] = _log(now.rest[k] / (taken * span), 5.0) / 2.0
-    f[8] = min(now.aged[k] / (10.0 * span), 3.0)
-    f[9] = idle / units
-    f[10] = _log(here / idle_best, 2.0) if 0.0 < idle_best < np.inf else 0.0
-    f[11] = max((here - soonest) / here, -1.0) if here > 0.0 and soonest < np.inf else -1.0
-    f[12] = min(now.coming[k] / batch, 2.0)
-    f[13] = same / units
-    f[14] = np.log1p(crowd / units)
-    f[15] = locked / units
-    f[16] = np.log(batch) / 2.0
-    f[17] = np.log1p(now.flow[k] * here / batch)
-    f[18] = min(now.flow[k] * span, 3.0)
-    f[19] = np.log1p(now.scalar[1] / units)
-    f[20] = np.log1p(left * best / span) / 2.0
-    f[21] = _log(here / (taken * now.score[d]), 3.0) if 0.0 < now.score[d] < np.inf else 0.0
-    f[22] = best_units / units
+        best_units += 1 if pairs.duration[k, o] <= best * 1.1 else 0
+    for other in range(len(pairs.left)):
+        crowd += pairs.left[other]
+    f[FEATURE.fill] = taken / batch
+    f[FEATURE.full] = 1.0 if left >= batch else 0.0
+    f[FEATURE.queue] = np.log1p(left) / 2.0
+    f[FEATURE.slower_than_the_best_unit] = _log(here / best, 3.0) if best > 0.0 else 0.0
+    f[FEATURE.duration] = _log(here / span, 5.0) / 2.0
+    f[FEATURE.duration_a_task] = _log(here / (taken * span), 5.0) / 2.0
+    f[FEATURE.remaining] = _log(pairs.remaining[k] / span, 5.0) / 2.0
+    f[FEATURE.remaining_a_task] = _log(pairs.remaining[k] / (taken * span), 5.0) / 2.0
+    f[FEATURE.age] = min(pairs.age[k] / (10.0 * span), 3.0)
+    f[FEATURE.other_idle_units] = idle / units
+    f[FEATURE.slower_than_another_idle_unit] = (
+        _log(here / idle_best, 2.0) if 0.0 < idle_best < np.inf else 0.0
+    )
+    f[FEATURE.sooner_on_a_busy_unit] = (
+        max((here - soonest) / here, -1.0) if here > 0.0 and soonest < np.inf else -1.0
+    )
+    f[FEATURE.coming] = min(pairs.coming[k] / batch, 2.0)
+    f[FEATURE.running] = same / units
+    f[FEATURE.crowd] = np.log1p(crowd / units)
+    f[FEATURE.locked] = locked / units
+    f[FEATURE.batch] = np.log(batch) / 2.0
+    f[FEATURE.flow_during_it] = np.log1p(pairs.flow[k] * here / batch)
+    f[FEATURE.flow] = min(pairs.flow[k] * span, 3.0)
+    f[FEATURE.jobs] = np.log1p(pairs.context[0].jobs / units)
+    f[FEATURE.waiting_work] = np.log1p(left * best / span) / 2.0
+    f[FEATURE.slower_than_another_kind] = (
+        _log(here / (taken * pairs.least[d]), 3.0) if 0.0 < pairs.least[d] < np.inf else 0.0
+    )
+    f[FEATURE.units_that_run_it_best] = best_units / units

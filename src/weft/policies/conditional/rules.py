@@ -1,18 +1,21 @@
-"""Rules for streams of conditional jobs: units choose task types, step by step, inside the compiled loop.
+"""Rules for streams of conditional jobs: each idle unit chooses a task kind per step.
 
-The first three are those of Debner, Krahn and Hirvisalo (2024), as their code has them: unit by unit, counting what the units before
-take in this step; where nothing is left the unit waits. They know nothing of the units. The others do. All of them answer with one
-action a unit, so whatever they do, a learned policy could do too.
+The first three are those of Debner, Krahn and Hirvisalo (2024), as in their code: unit by unit,
+without the tasks that earlier units take in the same step; a unit waits if nothing is left. They do
+not distinguish units; the other rules do. All rules give one action per unit, so a learned policy
+could give the same actions.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
-from weft.errors import InvalidInput, Stuck, UnknownName, Unsupported
+from weft.errors import InvalidInput, UnknownName, Unsupported
 from weft.model.columns import FloatArray, IntArray
+from weft.policies.conditional.waiting import stuck
 from weft.registry import closest
 from weft.sim.kernel.commit import can_run, is_idle
 from weft.sim.kernel.events import ENDED, MOMENT, STUCK, next_time
@@ -35,12 +38,11 @@ from weft.sim.vector.step import (
 )
 
 SLOW = 3.0
-"""Units busy for more than so many typical tasks are locked."""
+"""A unit that is busy for more typical tasks than this is locked."""
 SOON = 1.0
-"""Tasks that end within so many typical tasks are about to bring others."""
-FIFO, MRU, DEPTH_FIRST, LONGEST_QUEUE, BATCH_AWARE, SHORTEST_REMAINING, RESERVATION, INDEX = range(
-    8
-)
+"""A task that ends within so many typical tasks is expected to make others ready soon."""
+FIFO, MRU, DEPTH_FIRST, LONGEST_QUEUE = range(4)
+BATCH_AWARE, SHORTEST_REMAINING, RESERVATION, INDEX = range(4, 8)
 RULES = (
     "unit-fifo",
     "unit-mru",
@@ -51,52 +53,59 @@ RULES = (
     "reservation",
     "index",
 )
-"""Names, in the order of the numbers above."""
+"""Names in the order of the constants."""
 
-FEATURES = (
-    "one",
-    "fill",
-    "full",
-    "queue",
-    "age",
-    "idle",
-    "soon",
-    "running",
-    "crowd",
-    "locked",
-    "estimate",
-    "estimate x fill",
-    "estimate x queue",
-    "estimate x locked",
-    "estimate squared",
-    "coming",
-    "estimate x coming",
-)
-"""What the index of a (unit, kind) pair is linear in; see `_index`. One set of weights for each group of like units and each kind."""
+
+class IndexFeatures(NamedTuple):
+    """Places of the features that the index of a pair is linear in, each of the order of 1."""
+
+    one: int
+    fill: int  # share of the batch
+    full: int  # 1: the batch is full
+    queue: int  # ready tasks of the kind
+    age: int  # of the job of the first of them
+    idle: int  # share of other idle units
+    soon: int  # time until a busy unit is free
+    running: int  # share of the units that run the kind
+    crowd: int  # ready tasks of all kinds
+    locked: int  # share of the units that run slow tasks
+    estimate: int  # the first estimate, alone and in products
+    estimate_x_fill: int
+    estimate_x_queue: int
+    estimate_x_locked: int
+    estimate_squared: int
+    coming: int  # tasks of the kind that become ready soon
+    estimate_x_coming: int
+
+
+FEATURE = IndexFeatures(*range(len(IndexFeatures._fields)))
+FEATURES = tuple(name.replace("_", " ") for name in IndexFeatures._fields)
+"""Names of the features on cards. There are weights per group of equal units and per kind."""
 
 
 @dataclass(frozen=True, eq=False)
 class ConditionalRule:
-    """A rule by name; `index` has weights, (groups of like units, kinds, features)."""
+    """A rule by name; `index` has weights, (groups of equal units, kinds, features)."""
 
     name: str
     weights: FloatArray = field(default_factory=lambda: np.zeros((0, 0, 0)))
     watched: tuple[str, ...] | None = None
-    """Tasks whose choices are estimated when the rule decides by views; None for all of them."""
+    """Tasks whose choices are estimated when the rule decides by views; None: all."""
 
     def __post_init__(self) -> None:
-        """Refuse unknown names, and weights where there are none or the wrong ones."""
+        """Refuse unknown names and weights of a wrong shape."""
         if self.name not in RULES:
             raise UnknownName(f"unknown rule '{self.name}'{closest(self.name, RULES)}")
         if self.name == "index" and (
             self.weights.ndim != 3 or self.weights.shape[2] != len(FEATURES)
         ):
             raise InvalidInput(
-                f"the index needs weights of shape (groups of units, kinds, {len(FEATURES)}); got {self.weights.shape}"
+                f"the index needs weights of shape (groups of units, kinds, {len(FEATURES)}); "
+                f"got {self.weights.shape}"
             )
 
     def check_fits(self, batch: StepBatch) -> None:
-        """Raise unless there are weights for every group of units and every kind."""
+        """Raise unless there are weights for the units and kinds of a batch."""
         self.check_shape(batch.tables.state.group, batch.kinds, batch.stream.name)
 
     def check_shape(self, group: IntArray, kinds: int, workload: str) -> None:
@@ -108,36 +117,34 @@ class ConditionalRule:
                 f"'{workload}' has {shape}; tune one for it: weft train index"
             )
 
-    def choose(self, fleet: StepBatch, actions: IntArray) -> None:
-        """Write the actions of all simulations, (size, units), as they stand now."""
-        self.check_fits(fleet)
-        choose_many(fleet.tables, RULES.index(self.name), self.weights, actions)
+    def choose(self, batch: StepBatch, actions: IntArray) -> None:
+        """Write the actions of all simulations, (size, units), in their present state."""
+        self.check_fits(batch)
+        choose_many(batch.tables, RULES.index(self.name), self.weights, actions)
 
-    def play(self, fleet: StepBatch) -> IntArray:
-        """Play every simulation, laid out by `fleet.place`, to its end; returns the number of steps of each."""
-        self.check_fits(fleet)
-        steps = np.zeros(fleet.size, np.int64)
-        actions = np.zeros((fleet.size, fleet.units), np.int64)
-        stuck = play_many(fleet.tables, RULES.index(self.name), self.weights, actions, steps)
-        if stuck >= 0:
-            raise Stuck(
-                f"rule '{self.name}' waits in '{fleet.stream.name}', but nothing is in flight or due"
-            )
+    def run(self, batch: StepBatch) -> IntArray:
+        """Run all simulations, as laid out by `batch.place`, to the end; return their steps."""
+        self.check_fits(batch)
+        steps = np.zeros(batch.size, np.int64)
+        actions = np.zeros((batch.size, batch.units), np.int64)
+        number = RULES.index(self.name)
+        if run_rule(batch.tables, number, self.weights, actions, steps) >= 0:
+            raise stuck(self.name, batch.stream)
         return steps
 
 
 @njit_noalloc
-def play_many(
-    fleet: BatchTables, rule: int, weights: FloatArray, actions: IntArray, steps: IntArray
+def run_rule(
+    tables: BatchTables, rule: int, weights: FloatArray, actions: IntArray, steps: IntArray
 ) -> int:
-    """Play simulations from their beginning to their end; returns the number of one that is stuck, or -1."""
+    """Run simulations to the end; return the number of one that is stuck, or -1."""
     for s in range(len(steps)):
-        sim, desk = sim_of(fleet, s), state_of(fleet, s)
-        answer = proceed(sim, desk)
+        sim, state = sim_of(tables, s), state_of(tables, s)
+        answer = proceed(sim, state)
         while answer == MOMENT:
-            choose_one(sim, desk, rule, weights, actions[s])
-            act(sim, desk, actions[s])
-            answer = proceed(sim, desk)
+            choose_one(sim, state, rule, weights, actions[s])
+            act(sim, state, actions[s])
+            answer = proceed(sim, state)
             steps[s] += 1
         if answer == STUCK:
             return s
@@ -146,63 +153,64 @@ def play_many(
 
 
 @njit_noalloc
-def choose_many(fleet: BatchTables, rule: int, weights: FloatArray, actions: IntArray) -> None:
+def choose_many(tables: BatchTables, rule: int, weights: FloatArray, actions: IntArray) -> None:
     """Choose for all simulations."""
     for s in range(len(actions)):
-        choose_one(sim_of(fleet, s), state_of(fleet, s), rule, weights, actions[s])
+        choose_one(sim_of(tables, s), state_of(tables, s), rule, weights, actions[s])
 
 
 @njit_noalloc
 def choose_one(
-    sim: Sim, desk: StepState, rule: int, weights: FloatArray, actions: IntArray
+    sim: Sim, state: StepState, rule: int, weights: FloatArray, actions: IntArray
 ) -> None:
-    """Choose one action a unit. `desk.scratch` counts what this step has left of each kind."""
-    kinds, left = len(sim.kind), desk.scratch
+    """Choose one action per unit. `state.scratch` counts the tasks that this step leaves."""
+    kinds, left = len(sim.kind), state.scratch
     for k in range(kinds):
         left[k] = sim.kind[k].ready
     if rule >= SHORTEST_REMAINING:
-        update_remaining(sim, desk)
+        update_remaining(sim, state)
     if rule == INDEX:
-        _choose_pairs(sim, desk, weights, actions, -1, kinds)
+        _choose_pairs(sim, state, weights, actions, -1, kinds)
         return
     for d in range(len(sim.device)):
         actions[d] = kinds
         if not is_idle(sim, d):
             continue
-        kind = _choose_kind(sim, desk, rule, d)
+        kind = _choose_kind(sim, state, rule, d)
         if kind >= 0:
             actions[d] = kind
             left[kind] -= min(left[kind], sim.device[d].batch)
-        elif rule > DEPTH_FIRST or desk.config[0].blocking == 0:
-            actions[d] = _wait(sim, desk, actions, d)
+        elif rule > DEPTH_FIRST or state.config[0].blocking == 0:
+            actions[d] = _wait(sim, state, actions, d)
 
 
 @njit_noalloc
 def choose_around(
-    sim: Sim, desk: StepState, weights: FloatArray, unit: int, kind: int, actions: IntArray
+    sim: Sim, state: StepState, weights: FloatArray, unit: int, kind: int, actions: IntArray
 ) -> None:
-    """Choose by the index for all units but one, whose kind is given (the number of kinds: it waits)."""
+    """Choose by the index for all units except one with a given kind (number of kinds: wait)."""
     for k in range(len(sim.kind)):
-        desk.scratch[k] = sim.kind[k].ready
-    update_remaining(sim, desk)
-    _choose_pairs(sim, desk, weights, actions, unit, kind)
+        state.scratch[k] = sim.kind[k].ready
+    update_remaining(sim, state)
+    _choose_pairs(sim, state, weights, actions, unit, kind)
 
 
 @njit_inline
 def runs_here(sim: Sim, left: IntArray, kind: int, d: int) -> bool:
-    """Whether a unit can take a task of a kind."""
+    """Return whether a unit can take a task of a kind."""
     return left[kind] > 0 and (
         can_run(sim, pool_top(sim, kind), d) or first_runnable(sim, kind, d) >= 0
     )
 
 
 @njit_inline
-def _wait(sim: Sim, desk: StepState, actions: IntArray, d: int) -> int:
-    """How a unit waits: with a queue that an earlier unit empties in this step, which binds it no longer than to the next event.
+def _wait(sim: Sim, state: StepState, actions: IntArray, d: int) -> int:
+    """Return the action by which a unit waits: a queue that an earlier unit empties, if any.
 
-    In the paper's semantics the action "idle" holds the unit for 10 ms, so this is worth having; a learned policy can find it too.
+    That action lasts until the next event. The action "wait" of the published environment holds
+    the unit for 10 ms.
     """
-    left = desk.scratch
+    left = state.scratch
     for other in range(d):
         kind = actions[other]
         if kind < len(sim.kind) and left[kind] == 0 and is_idle(sim, other):
@@ -210,36 +218,36 @@ def _wait(sim: Sim, desk: StepState, actions: IntArray, d: int) -> int:
     return len(sim.kind)
 
 
-# -- one unit after the other ------------------------------------------------
+# -- unit by unit ------------------------------------------------------------
 
 
 @njit_inline
-def _choose_kind(sim: Sim, desk: StepState, rule: int, d: int) -> int:
-    """The kind a unit takes, or -1 where nothing is left for it."""
-    kinds, left = len(sim.kind), desk.scratch
+def _choose_kind(sim: Sim, state: StepState, rule: int, d: int) -> int:
+    """Return the kind that a unit takes, or -1 if nothing is left for it."""
+    kinds, left = len(sim.kind), state.scratch
     best, least = -1, np.inf
     for k in range(kinds):
         kind = k
         if rule == MRU:
-            kind = (desk.counters[0].memory + k) % kinds
+            kind = (state.counters[0].memory + k) % kinds
         elif rule == DEPTH_FIRST:
-            kind = desk.depth[kinds - 1 - k]
+            kind = state.depth[kinds - 1 - k]
         if not runs_here(sim, left, kind, d):
             continue
-        if MRU <= rule <= DEPTH_FIRST:  # a set would allocate
+        if MRU <= rule <= DEPTH_FIRST:  # without a set, which would allocate
             best = kind
             break
-        cost = _cost(sim, desk, rule, d, kind)
+        cost = _cost(sim, state, rule, d, kind)
         if cost < least:
             best, least = kind, cost
     if rule == MRU and best >= 0:
-        desk.counters[0].memory = best  # one memory for all units, as in the authors' code
+        state.counters[0].memory = best  # one memory for all units, as in the authors' code
     return best
 
 
 @njit_inline
-def _cost(sim: Sim, desk: StepState, rule: int, d: int, kind: int) -> float:
-    left = desk.scratch[kind]
+def _cost(sim: Sim, state: StepState, rule: int, d: int, kind: int) -> float:
+    left = state.scratch[kind]
     task = task_of(sim, pool_top(sim, kind))
     taken = min(left, sim.device[d].batch)
     if rule == FIFO:
@@ -247,15 +255,15 @@ def _cost(sim: Sim, desk: StepState, rule: int, d: int, kind: int) -> float:
     if rule == LONGEST_QUEUE:
         return -float(left)
     if rule == BATCH_AWARE:
-        return float(desk.duration[task, d] / taken)
+        return float(state.duration[task, d] / taken)
     if rule == SHORTEST_REMAINING:
-        return float(desk.remaining[task] / taken)
-    return _reserved(sim, desk, d, task, taken)
+        return float(state.remaining[task] / taken)
+    return _reserved(sim, state, d, task, taken)
 
 
 @njit_inline
 def _arrival_after(sim: Sim, kind: int, skipped: int) -> float:
-    """Arrival of the job of the first task of a queue after so many."""
+    """Return the arrival of the job whose task is first after `skipped` tasks of a queue."""
     base, size = sim.kind[kind].pool, sim.kind[kind].ready
     last = -1
     for _ in range(skipped + 1):
@@ -269,36 +277,41 @@ def _arrival_after(sim: Sim, kind: int, skipped: int) -> float:
 
 
 @njit_inline
-def _reserved(sim: Sim, desk: StepState, d: int, task: int, taken: int) -> float:
-    """Slow tasks belong to units with large batches, quick ones to the others; within that, work done for the time."""
+def _reserved(sim: Sim, state: StepState, d: int, task: int, taken: int) -> float:
+    """Return the time per task, times 10 for slow tasks on units without batches and vice versa."""
     batch = 1
     for other in range(len(sim.device)):
         batch = max(batch, sim.device[other].batch)
-    slow = desk.duration[task, d] > SLOW * desk.config[0].span
+    slow = state.duration[task, d] > SLOW * state.config[0].span
     wrong = slow != (sim.device[d].batch > 1) and batch > 1
-    return float(desk.duration[task, d] / taken * (10.0 if wrong else 1.0))
+    return float(state.duration[task, d] / taken * (10.0 if wrong else 1.0))
 
 
-# -- the best pair of unit and kind first ------------------------------------
+# -- best pair of unit and kind first ----------------------------------------
 
 
 @njit_inline
 def _choose_pairs(
-    sim: Sim, desk: StepState, weights: FloatArray, actions: IntArray, told: int, what: int
+    sim: Sim,
+    state: StepState,
+    weights: FloatArray,
+    actions: IntArray,
+    given_unit: int,
+    given_kind: int,
 ) -> None:
-    """Take the (unit, kind) pair of highest index, again and again while it is above zero; the other units wait.
+    """Take the (unit, kind) pair of highest index while it is above zero; other units wait.
 
-    Unit `told`, where there is one, has been told what to do already.
+    Unit `given_unit`, unless it is -1, has the kind `given_kind`.
     """
-    kinds, left = len(sim.kind), desk.scratch
-    update_coming(sim, desk, SOON * desk.config[0].span)
+    kinds, left = len(sim.kind), state.scratch
+    update_coming(sim, state, SOON * state.config[0].span)
     idle, soon, locked, crowd = 0, np.inf, 0, 0
     for k in range(kinds):
         crowd += left[k]
-        left[kinds + k] = 0  # the second half counts units that run a kind, or will
+        left[kinds + k] = 0  # the second half counts the units that run or take a kind
     for d in range(len(sim.device)):
         actions[d] = kinds
-        busy = busy_for(sim, d) / desk.config[0].span
+        busy = busy_for(sim, d) / state.config[0].span
         if is_idle(sim, d):
             idle += 1
             continue
@@ -307,24 +320,24 @@ def _choose_pairs(
         if sim.device[d].running >= 0:
             left[kinds + sim.device[d].last_kind] += 1
     chosen = 0
-    if told >= 0:
+    if given_unit >= 0:
         chosen = 1
-        actions[told] = what
-        if what < kinds:
-            crowd -= min(left[what], sim.device[told].batch)
-            left[what] -= min(left[what], sim.device[told].batch)
-            left[kinds + what] += 1
+        actions[given_unit] = given_kind
+        if given_kind < kinds:
+            crowd -= min(left[given_kind], sim.device[given_unit].batch)
+            left[given_kind] -= min(left[given_kind], sim.device[given_unit].batch)
+            left[kinds + given_kind] += 1
     while chosen < idle:
         unit, kind, best = -1, -1, -np.inf
         for d in range(len(sim.device)):
-            if actions[d] != kinds or d == told or not is_idle(sim, d):
+            if actions[d] != kinds or d == given_unit or not is_idle(sim, d):
                 continue
             for k in range(kinds):
                 if runs_here(sim, left, k, d):
                     index = _index(
                         sim,
-                        desk,
-                        weights[desk.group[d], k],
+                        state,
+                        weights[state.group[d], k],
                         d,
                         k,
                         idle - chosen - 1,
@@ -344,13 +357,13 @@ def _choose_pairs(
         chosen += 1
     for d in range(len(sim.device)):
         if actions[d] == kinds and is_idle(sim, d):
-            actions[d] = _wait(sim, desk, actions, d)
+            actions[d] = _wait(sim, state, actions, d)
 
 
 @njit_inline
 def _index(
     sim: Sim,
-    desk: StepState,
+    state: StepState,
     w: FloatArray,
     d: int,
     kind: int,
@@ -359,40 +372,41 @@ def _index(
     locked: int,
     crowd: int,
 ) -> float:
-    """Worth of giving a unit a kind now.
-
-    The features are, each of the order of 1: how full the batch would be, and whether it is full; the queue; the age of its first
-    job; other idle units; the time until a busy unit is free; units that run the same kind; all that is ready; units locked in
-    slow tasks; tasks of the kind about to come; and the first estimate, alone and with some of these. Times are in `span`, that
-    of a typical task.
-    """
+    """Return the index of a pair; times are relative to `span`, that of a typical task."""
     units = len(sim.device)
-    left, batch = desk.scratch[kind], sim.device[d].batch
+    left, batch = state.scratch[kind], sim.device[d].batch
     fill, queue = min(left, batch) / batch, min(left, 20) / 10.0
     age = (sim.world[0].now - sim.job[sim.inst[pool_top(sim, kind)].job].arrival) / (
-        10.0 * desk.config[0].span
+        10.0 * state.config[0].span
     )
     held = locked / units
-    estimate = desk.estimate[0] if len(desk.estimate) > 0 else 0.5
+    estimate = state.estimate[0] if len(state.estimate) > 0 else 0.5
     score = (
-        w[0]
-        + w[1] * fill
-        + w[3] * queue
-        + w[4] * min(age, 3.0)
-        + w[5] * others / units
-        + w[6] * min(soon / 2.0, 1.0)
+        w[FEATURE.one]
+        + w[FEATURE.fill] * fill
+        + w[FEATURE.queue] * queue
+        + w[FEATURE.age] * min(age, 3.0)
+        + w[FEATURE.idle] * others / units
+        + w[FEATURE.soon] * min(soon / 2.0, 1.0)
     )
     score += (
-        w[7] * desk.scratch[len(sim.kind) + kind] / units
-        + w[8] * min(crowd, 20) / 10.0
-        + w[9] * held
+        w[FEATURE.running] * state.scratch[len(sim.kind) + kind] / units
+        + w[FEATURE.crowd] * min(crowd, 20) / 10.0
+        + w[FEATURE.locked] * held
     )
     if left >= batch:
-        score += w[2]
-    coming = min(desk.coming[kind], 10.0) / 5.0
+        score += w[FEATURE.full]
+    coming = min(state.coming[kind], 10.0) / 5.0
     return float(
         score
-        + w[15] * coming
+        + w[FEATURE.coming] * coming
         + estimate
-        * (w[10] + w[11] * fill + w[12] * queue + w[13] * held + w[14] * estimate + w[16] * coming)
+        * (
+            w[FEATURE.estimate]
+            + w[FEATURE.estimate_x_fill] * fill
+            + w[FEATURE.estimate_x_queue] * queue
+            + w[FEATURE.estimate_x_locked] * held
+            + w[FEATURE.estimate_squared] * estimate
+            + w[FEATURE.estimate_x_coming] * coming
+        )
     )

@@ -1,7 +1,7 @@
-"""What may come next, imagined: the present of a step-wise simulation with futures that are drawn, not known.
+"""Sampled futures of a step-wise simulation, for rollouts.
 
-The jobs that are here are copied into a small simulation; jobs that will come, and the branches nobody has seen yet, are drawn from the
-arrival process and from the estimates of the policy that plays. Nothing of the real future is read.
+The jobs in the system are copied into a small simulation. Further arrivals are drawn from the
+arrival process, and open choices from the estimates of the policy. The real future is not read.
 """
 
 from __future__ import annotations
@@ -14,35 +14,42 @@ from weft.model.columns import FloatArray, IntArray
 from weft.model.conditional_stream import ConditionalStream, in_ticks
 from weft.rng import generator
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
-from weft.sim.kernel.tables import DONE, JOB_HERE, SKIPPED, Sim
+from weft.sim.kernel.records import record
+from weft.sim.kernel.tables import DONE, JOB_HERE, SKIPPED, Sim, Table
 from weft.sim.vector.batch import StepBatch
 from weft.sim.vector.step import BatchTables, StepState, chance_of, sim_of, state_of
 
 DRAWS = 1 << 18
-"""Random numbers laid in beforehand; they are gone through again and again."""
-TRIES = 20
-PRISTINE, PRESENT, TRIAL = range(3)
-"""Simulations of an imagination: untouched, as things stand, and the one futures are played in."""
+"""Random numbers drawn in advance; they are used cyclically."""
+MAX_REDRAWS = 20
+"""Draws of the next gap until it ends after the present."""
+BLANK, PRESENT, ROLLOUT = range(3)
+"""Simulations of a sampler: as allocated, the copied state, and the one that rollouts run in."""
+
+CURSOR = record("", "gap chance oldest")
+# next gap and next chance to use; oldest: the first job that is open
 
 
 class FutureSampler(NamedTuple):
-    """Room for `size` jobs in three simulations, and what futures are drawn from."""
+    """Three simulations with room for some jobs, and random numbers to sample futures."""
 
-    fleet: BatchTables
+    tables: BatchTables
     gap: FloatArray  # (DRAWS,) ticks between jobs
     chance: FloatArray  # (DRAWS,) uniform in [0, 1)
     memoryless: bool  # gaps count from now, not from the last arrival
     branch: IntArray  # (choices, branches) an edge of the branch, or -1
-    chooser: IntArray  # (choices,) the task that chooses
-    place: IntArray  # (room,) number of a real job's copy
-    at: IntArray  # (3,) next gap, next chance, oldest open job
+    chooser: IntArray  # (choices,) the task that makes the choice
+    place: IntArray  # (room,) the copy of each job from the oldest open one
+    cursor: Table  # (1,)
 
 
-def imagine(stream: ConditionalStream, like: StepBatch, *, room: int, seed: int) -> FutureSampler:
-    """Make room for the jobs of a stream that is stepped and shown as in another fleet."""
-    fleet = StepBatch(stream.with_jobs(room), 3, like.options)
+def make_sampler(
+    stream: ConditionalStream, like: StepBatch, *, room: int, seed: int
+) -> FutureSampler:
+    """Allocate a sampler for a stream, with the step options of another batch."""
+    batch = StepBatch(stream.with_jobs(room), 3, like.options)
     for s in range(3):
-        fleet.place(s, np.full(room, np.inf), np.zeros((room, len(stream.drift)), np.int64))
+        batch.place(s, np.full(room, np.inf), np.zeros((room, len(stream.drift)), np.int64))
     choices = stream.problem.workflow.choices
     branch = np.full(
         (len(choices), max((len(choices.branches(c)) for c in range(len(choices))), default=1)),
@@ -54,19 +61,19 @@ def imagine(stream: ConditionalStream, like: StepBatch, *, room: int, seed: int)
             branch[choices.edge_choice[e], choices.edge_branch[e]] = e
     rng = generator(seed, "imagination")
     return FutureSampler(
-        fleet=fleet.tables,
+        tables=batch.tables,
         gap=_gaps(stream, rng),
         chance=rng.random(DRAWS),
         memoryless=stream.arrivals.process in {"poisson", "trace"},
         branch=branch,
         chooser=np.array(choices.task, np.int64),
         place=np.zeros(room, np.int64),
-        at=np.zeros(3, np.int64),
+        cursor=np.zeros(1, CURSOR),
     )
 
 
 def _gaps(stream: ConditionalStream, rng: np.random.Generator) -> FloatArray:
-    """Gaps in ticks; of a trace, which nobody knows beforehand, as if it were a Poisson process of the same rate."""
+    """Draw gaps in ticks; those of a trace as if it were a Poisson process of the same rate."""
     arrivals, gap = stream.arrivals, in_ticks(stream.arrivals.gap, stream.tick)
     if arrivals.process == "regular":
         return np.full(DRAWS, gap)
@@ -77,12 +84,12 @@ def _gaps(stream: ConditionalStream, rng: np.random.Generator) -> FloatArray:
     return rng.exponential(gap, DRAWS)
 
 
-# -- the present ---------------------------------------------------------------------
+# -- copied state --------------------------------------------------------------------
 
 
 @njit_inline
-def limited(sim: Sim, jobs: int) -> Sim:
-    """The same simulation with the first jobs only."""
+def with_first_jobs(sim: Sim, jobs: int) -> Sim:
+    """Return the simulation with the first jobs only."""
     return Sim(
         sim.world,
         sim.task,
@@ -101,20 +108,23 @@ def limited(sim: Sim, jobs: int) -> Sim:
 
 
 @njit_noalloc
-def take_in(sim: Sim, desk: StepState, mind: FutureSampler, ahead: int) -> int:
-    """Copy what is here into the present; returns the number of its jobs, `ahead` of them still to come, or 0 when there is no room."""
-    blank, here, mine = (
-        sim_of(mind.fleet, PRISTINE),
-        sim_of(mind.fleet, PRESENT),
-        state_of(mind.fleet, PRESENT),
+def load_state(sim: Sim, state: StepState, sampler: FutureSampler, ahead: int) -> int:
+    """Copy the state of a simulation; return the number of jobs, or 0 if there is no room.
+
+    The last `ahead` of these jobs are still to arrive.
+    """
+    blank, here, here_state = (
+        sim_of(sampler.tables, BLANK),
+        sim_of(sampler.tables, PRESENT),
+        state_of(sampler.tables, PRESENT),
     )
     tasks = len(sim.task) - 1
-    room, last = len(mind.place), sim.world[0].next_arrival
-    if mind.at[2] > last:
-        mind.at[2] = 0  # another simulation
-    while mind.at[2] < last and sim.job[mind.at[2]].state != JOB_HERE:
-        mind.at[2] += 1
-    oldest = mind.at[2]
+    room, last = len(sampler.place), sim.world[0].next_arrival
+    if sampler.cursor[0].oldest > last:
+        sampler.cursor[0].oldest = 0  # another simulation
+    while sampler.cursor[0].oldest < last and sim.job[sampler.cursor[0].oldest].state != JOB_HERE:
+        sampler.cursor[0].oldest += 1
+    oldest = sampler.cursor[0].oldest
     if last - oldest > room:
         return 0
     live = 0
@@ -122,7 +132,7 @@ def take_in(sim: Sim, desk: StepState, mind: FutureSampler, ahead: int) -> int:
         if sim.job[j].state == JOB_HERE:
             if live + ahead >= room:
                 return 0
-            mind.place[j - oldest] = live
+            sampler.place[j - oldest] = live
             _copy_job(sim, here, blank, j, live, tasks)
             live += 1
     total = live + ahead
@@ -131,26 +141,26 @@ def take_in(sim: Sim, desk: StepState, mind: FutureSampler, ahead: int) -> int:
         for t in range(i * tasks, (i + 1) * tasks):
             here.inst[t] = blank.inst[t]
             here.entry[t] = blank.entry[t]
-    _link(sim, here, oldest, live, mind.place, tasks)
+    _link(sim, here, oldest, live, sampler.place, tasks)
     here.world[0] = sim.world[0]
     here.world[0].next_arrival = live
     here.world[0].next_change = 0
     here.world[0].next_cancel = 0
     here.world[0].open_jobs = total
     here.world[0].executions = 0
-    for at in range(len(desk.estimate)):
-        mine.estimate[at] = desk.estimate[at]
-    for at in range(len(desk.seen)):
-        mine.seen[at] = desk.seen[at]
-    mine.counters[0].memory = desk.counters[0].memory
-    mine.counters[0].scanned = 0
-    mine.counters[0].fresh = 1
+    for at in range(len(state.estimate)):
+        here_state.estimate[at] = state.estimate[at]
+    for at in range(len(state.seen)):
+        here_state.seen[at] = state.seen[at]
+    here_state.counters[0].memory = state.counters[0].memory
+    here_state.counters[0].scanned = 0
+    here_state.counters[0].fresh = 1
     return total
 
 
 @njit_inline
 def _copy_job(sim: Sim, here: Sim, blank: Sim, j: int, i: int, tasks: int) -> None:
-    """Job j of the simulation is to be job i here; what its choices will come to stays unknown."""
+    """Copy job j of the simulation to job i; outcomes of its choices stay unknown."""
     first, choice = blank.job[i].first, blank.job[i].choice
     shift, entry = blank.job[i].shift, blank.job[i].entry
     here.job[i] = sim.job[j]
@@ -163,9 +173,7 @@ def _copy_job(sim: Sim, here: Sim, blank: Sim, j: int, i: int, tasks: int) -> No
     for t in range(tasks):
         here.inst[first + t] = sim.inst[real + t]
         here.inst[first + t].job = i
-        here.inst[
-            first + t
-        ].result = -1  # what is done has arrived: transfers on the way are not imagined
+        here.inst[first + t].result = -1  # results have arrived: no transfers are in flight
         here.entry[first + t] = blank.entry[first + t]
     choices = sim.job[j + 1].choice - sim.job[j].choice
     for c in range(choices):
@@ -174,7 +182,7 @@ def _copy_job(sim: Sim, here: Sim, blank: Sim, j: int, i: int, tasks: int) -> No
 
 @njit_inline
 def _moved(sim: Sim, instance: int, oldest: int, place: IntArray, tasks: int) -> int:
-    """Number of an instance's copy."""
+    """Return the number of the copy of an instance."""
     if instance < 0:
         return -1
     job = sim.inst[instance].job
@@ -183,7 +191,7 @@ def _moved(sim: Sim, instance: int, oldest: int, place: IntArray, tasks: int) ->
 
 @njit_inline
 def _link(sim: Sim, here: Sim, oldest: int, live: int, place: IntArray, tasks: int) -> None:
-    """Queues, groups and units: the same ones, by the numbers of the copies."""
+    """Copy batches, queues and units, with the numbers of the copies."""
     for i in range(live * tasks):
         if here.inst[i].partner >= 0:
             here.inst[i].partner = (
@@ -216,71 +224,78 @@ def _is_here(sim: Sim, instance: int) -> bool:
     return bool(sim.job[sim.inst[instance].job].state == JOB_HERE)
 
 
-# -- futures -------------------------------------------------------------------------
+# -- sampled future ------------------------------------------------------------------
 
 
 @njit_noalloc
-def draw_scenario(sim: Sim, mind: FutureSampler, jobs: int, ahead: int) -> None:
-    """Draw arrivals, and the branches of all choices that have not been made."""
-    here, mine = sim_of(mind.fleet, PRESENT), state_of(mind.fleet, PRESENT)
+def sample_future(sim: Sim, sampler: FutureSampler, jobs: int, ahead: int) -> None:
+    """Draw arrivals, and the branches of all open choices."""
+    here, here_state = sim_of(sampler.tables, PRESENT), state_of(sampler.tables, PRESENT)
     live, now = jobs - ahead, here.world[0].now
     last = now
-    if not mind.memoryless:
-        came = sim.world[0].next_arrival
-        last = sim.job[came - 1].arrival if came > 0 else 0.0
+    if not sampler.memoryless:
+        arrived = sim.world[0].next_arrival
+        last = sim.job[arrived - 1].arrival if arrived > 0 else 0.0
     first = True
     for i in range(live, jobs):
-        gap = _next(mind.gap, mind.at, 0)
+        gap = _next_gap(sampler)
         if first:
-            for _ in range(TRIES):
+            for _ in range(MAX_REDRAWS):
                 if last + gap > now:
                     break
-                gap = _next(mind.gap, mind.at, 0)
+                gap = _next_gap(sampler)
             first = False
-        last = max(last + max(gap, 0.0), now)  # jobs come in order; a normal gap may be negative
+        last = max(last + max(gap, 0.0), now)  # in order: a normal gap may be negative
         here.job[i].arrival = last
-    choices, oldest = len(mind.chooser), mind.at[2]
+    choices, oldest = len(sampler.chooser), sampler.cursor[0].oldest
     real = oldest
     for i in range(jobs):
         if i < live:
             while sim.job[real].state != JOB_HERE:
                 real += 1
         for c in range(choices):
-            status = here.inst[here.job[i].first + mind.chooser[c]].status
+            status = here.inst[here.job[i].first + sampler.chooser[c]].status
             if i < live and (status == DONE or status == SKIPPED):  # noqa: PLR1714, SIM109 (a set would allocate)
                 here.outcome[here.job[i].choice + c] = sim.outcome[sim.job[real].choice + c]
             else:
-                here.outcome[here.job[i].choice + c] = _branch(mine, mind, c)
+                here.outcome[here.job[i].choice + c] = _draw_branch(here_state, sampler, c)
         if i < live:
             real += 1
 
 
 @njit_inline
-def _next(numbers: FloatArray, at: IntArray, which: int) -> float:
-    value = numbers[at[which]]
-    at[which] = (at[which] + 1) % len(numbers)
-    return float(value)
+def _next_gap(sampler: FutureSampler) -> float:
+    at = sampler.cursor[0].gap
+    sampler.cursor[0].gap = (at + 1) % len(sampler.gap)
+    return float(sampler.gap[at])
 
 
 @njit_inline
-def _branch(desk: StepState, mind: FutureSampler, choice: int) -> int:
-    """A branch by what is known of its probability; what is left over belongs to a branch without edges."""
-    left, other = _next(mind.chance, mind.at, 1), 0
-    for b in range(mind.branch.shape[1]):
-        if mind.branch[choice, b] < 0:
+def _next_chance(sampler: FutureSampler) -> float:
+    at = sampler.cursor[0].chance
+    sampler.cursor[0].chance = (at + 1) % len(sampler.chance)
+    return float(sampler.chance[at])
+
+
+@njit_inline
+def _draw_branch(state: StepState, sampler: FutureSampler, choice: int) -> int:
+    """Draw a branch by its estimated probability; the rest belongs to a branch without edges."""
+    left, other = _next_chance(sampler), 0
+    for b in range(sampler.branch.shape[1]):
+        if sampler.branch[choice, b] < 0:
             other = b
             continue
-        left -= chance_of(desk, mind.branch[choice, b])
+        left -= chance_of(state, sampler.branch[choice, b])
         if left < 0.0:
             return b
     return other
 
 
 @njit_noalloc
-def begin_trial(mind: FutureSampler, jobs: int) -> None:
-    """Copy the present, with the future drawn for it, into the trial."""
-    here, there = sim_of(mind.fleet, PRESENT), sim_of(mind.fleet, TRIAL)
-    mine, its = state_of(mind.fleet, PRESENT), state_of(mind.fleet, TRIAL)
+def start_rollout(sampler: FutureSampler, jobs: int) -> None:
+    """Copy the state, with its sampled future, into the simulation of the rollout."""
+    here, there = sim_of(sampler.tables, PRESENT), sim_of(sampler.tables, ROLLOUT)
+    here_state, there_state = state_of(sampler.tables, PRESENT), state_of(sampler.tables, ROLLOUT)
     tasks = len(here.task) - 1
     there.world[0] = here.world[0]
     for i in range(jobs):
@@ -296,10 +311,10 @@ def begin_trial(mind: FutureSampler, jobs: int) -> None:
     for d in range(len(here.device)):
         there.device[d] = here.device[d]
         there.due[d] = here.due[d]
-    for i in range(jobs * len(mind.chooser)):
+    for i in range(jobs * len(sampler.chooser)):
         there.outcome[i] = here.outcome[i]
-    for at in range(len(mine.estimate)):
-        its.estimate[at] = mine.estimate[at]
-    for at in range(len(mine.seen)):
-        its.seen[at] = mine.seen[at]
-    its.counters[0] = mine.counters[0]
+    for at in range(len(here_state.estimate)):
+        there_state.estimate[at] = here_state.estimate[at]
+    for at in range(len(here_state.seen)):
+        there_state.seen[at] = here_state.seen[at]
+    there_state.counters[0] = here_state.counters[0]

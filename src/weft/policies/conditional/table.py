@@ -1,4 +1,4 @@
-"""The policies for conditional streams, entered into the one table."""
+"""Registration of the policies for conditional streams."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ MODELS = {
     "conditional-pi3": "PPO network trained at random p(c) (pi3 of Debner et al. 2024).",
     "conditional-pi4": "PPO network that sees an estimate of p(c) (pi4 of Debner et al. 2024).",
 }
-"""Bundled models and their sentences; a test holds the list against the folder."""
+"""Bundled models and their summaries; a test compares the list with the folder."""
 
 
 class RolloutViewPolicy:
-    """Rollouts, which sample future arrivals and so decide only where the stream is known."""
+    """Rollouts, which sample future arrivals and so need to know the stream."""
 
     name = "rollout"
 
     def __init__(self, rollout: Rollout) -> None:
         self.stepwise = rollout
 
-    def begin(self, workload: Workload, *, seed: int = 0) -> None:  # noqa: ARG002
+    def begin(self, workload: Workload, *, seed: int = 0) -> None:
         """Refuse: a workload does not say how jobs arrive."""
         raise Unsupported(
             f"policy 'rollout' samples future arrivals, which '{workload.name}' does not describe; "

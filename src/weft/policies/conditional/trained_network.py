@@ -22,10 +22,10 @@ class TrainedNetwork:
 
     Attributes
     ----------
-    name : the name of the policy
-    network : the arrays it acts through (see `weft.policies.conditional.networks`)
-    observation : name and version of what it reads, e.g. ``{"name": "steps", "version": 1}``
-    environment : the environment it was trained in
+    name : of the policy
+    network : see `weft.policies.conditional.networks`
+    observation : name and version of its observation, e.g. ``{"name": "steps", "version": 1}``
+    environment : the training environment
     training : seeds, samples, seconds, settings, curve
     """
 
@@ -42,7 +42,7 @@ class TrainedNetwork:
         return self.environment.get("idle", "event")
 
     def to_model(self) -> Model:
-        """Return the network as a model to be written."""
+        """Return the network as a model for a file."""
         sizes = self.network.sizes.tolist()
         architecture = {
             "layers": "relu",
@@ -66,7 +66,7 @@ class TrainedNetwork:
 
 
 def network_of_model(model: Model) -> TrainedNetwork:
-    """Build the network of a model, or say what is wrong with its card."""
+    """Build the network of a model; raise if its card is invalid."""
     settings = Record(dict(model.settings))
     settings.only(("architecture", "observation", "environment"))
     shape = settings.child("architecture")

@@ -1,4 +1,4 @@
-"""Rules of step-wise streams behind the protocol of all policies: they decide by a `View`.
+"""Rules of step-wise streams that decide by a `View`.
 
 The view is written into the tables of a simulation, so that the same compiled rule decides in
 `weft evaluate`, in `weft.simulate` and in real runs.
@@ -13,22 +13,74 @@ from weft.model import Problem, Scenario, Workload
 from weft.model.columns import IntArray
 from weft.model.conditional_stream import Arrivals, ConditionalStream, ProbabilityDrift
 from weft.policies.conditional.evaluate import WINDOW
-from weft.policies.conditional.network_policy import moment_of
 from weft.policies.conditional.rules import RULES, ConditionalRule, choose_one
+from weft.policies.rules import task_kinds
 from weft.sim.kernel.tables import JOB_AHEAD, JOB_HERE, make_sim
 from weft.sim.vector.batch import StepOptions, make_state
 from weft.sim.vector.step import read_outcomes
 from weft.sim.view import Decision, View
 
 
-class RuleViewPolicy:
-    """A rule for conditional streams. Waiting is until the next event."""
+class UnitPolicy:
+    """A policy that chooses kinds for all idle units at once, then commits one task at a time."""
+
+    name: str
+    _kind: IntArray  # of each instance
+    _batch: IntArray  # largest batch of each unit
+    _members: list[list[int]]  # instances of the last batch of each unit
+    _pending: list[tuple[int, int]]  # units and kinds that are chosen and not committed
+    _moment: object  # of the last choice
+
+    def _begin_units(self, workload: Workload) -> None:
+        kinds = task_kinds(workload)
+        self._kind = np.concatenate([np.zeros(0, np.int64), *(kinds[t] for t in workload.template)])
+        self._batch = np.asarray(workload.cluster.batch, np.int64).copy()
+        self._members = [[] for _ in range(workload.cluster.p)]
+        self._pending, self._moment = [], None
+
+    def decide(self, view: View) -> Decision | None:
+        """Commit the next chosen task, or choose if anything happened since the last choice."""
+        moment = moment_of(view)
+        if moment != self._moment:
+            self._pending, self._moment = self._choose(view), moment
+        while self._pending:
+            device, kind = self._pending.pop(0)
+            ready = self._runnable(view, kind, device)
+            if ready:
+                self._members[device] = ready[: int(self._batch[device])]
+                return Decision(ready[0], device)
+        return None
+
+    def _choose(self, view: View) -> list[tuple[int, int]]:
+        """Return units and the kinds they take."""
+        raise NotImplementedError
+
+    def _runnable(self, view: View, kind: int, device: int) -> list[int]:
+        mine = view.ready[self._kind[view.ready] == kind].tolist()
+        return [i for i in mine if view.duration(i, device) < np.inf]
+
+
+def moment_of(view: View) -> object:
+    """Return a key that is equal for views between which only own decisions lie."""
+    finished = int(np.count_nonzero(~np.isnan(view.finished_at)))
+    return view.now, finished, view.jobs.tobytes(), view.pace.tobytes()
+
+
+def chosen_kinds(view: View, actions: IntArray) -> list[tuple[int, int]]:
+    """Return the idle units that do not wait, with their kinds."""
+    kinds = len(view.workload.kinds)
+    idle = np.flatnonzero(view.idle).tolist()
+    return [(d, int(actions[d])) for d in idle if actions[d] < kinds]
+
+
+class RuleViewPolicy(UnitPolicy):
+    """A rule for conditional streams. Units wait until the next event."""
 
     def __init__(self, rule: ConditionalRule) -> None:
         self.stepwise = rule
         self.name = rule.name
 
-    def begin(self, workload: Workload, *, seed: int = 0) -> None:  # noqa: ARG002
+    def begin(self, workload: Workload, *, seed: int = 0) -> None:
         """Reset all estimates."""
         if len(workload.problems) != 1:
             raise Unsupported(
@@ -43,32 +95,16 @@ class RuleViewPolicy:
             StepOptions(idle="event", window=WINDOW),
         )
         self.stepwise.check_shape(self._state.group, len(workload.kinds), workload.name)
-        self._kind = np.tile(self._sim.task["kind"][:-1], workload.jobs)
+        self._begin_units(workload)
         self._runs = np.isfinite(problem.durations())
         self._tasks = problem.n
-        self._members: list[list[int]] = [[] for _ in range(workload.cluster.p)]
         self._reported = np.zeros(workload.instances, bool)
         self._actions = np.zeros(workload.cluster.p, np.int64)
-        self._pending: list[tuple[int, int]] = []
-        self._moment: object = None
 
-    def decide(self, view: View) -> Decision | None:
-        """Choose for all idle units at once, then commit one by one."""
-        moment = moment_of(view)
-        if moment != self._moment:
-            self._pending, self._moment = self._choose(view), moment
-        while self._pending:
-            device, kind = self._pending.pop(0)
-            ready = self._runnable(view.ready, kind, device)
-            if len(ready):
-                batch = int(self._sim.device[device]["batch"])
-                self._members[device] = ready[:batch].tolist()
-                return Decision(int(ready[0]), device)
-        return None
-
-    def _runnable(self, ready: IntArray, kind: int, device: int) -> IntArray:
-        mine = ready[self._kind[ready] == kind]
-        return mine[self._runs[mine % self._tasks, device]]
+    def _runnable(self, view: View, kind: int, device: int) -> list[int]:
+        mine = view.ready[self._kind[view.ready] == kind]
+        runnable: list[int] = mine[self._runs[mine % self._tasks, device]].tolist()
+        return runnable
 
     def _choose(self, view: View) -> list[tuple[int, int]]:
         if not view.idle.any():
@@ -76,12 +112,7 @@ class RuleViewPolicy:
         self._write_view(view)
         rule = self.stepwise
         choose_one(self._sim, self._state, RULES.index(rule.name), rule.weights, self._actions)
-        kinds = len(self._sim.kind)
-        return [
-            (d, int(self._actions[d]))
-            for d in np.flatnonzero(view.idle).tolist()
-            if self._actions[d] < kinds
-        ]
+        return chosen_kinds(view, self._actions)
 
     def _write_view(self, view: View) -> None:
         """Write what the view shows into the tables that the rule reads."""
@@ -116,7 +147,7 @@ class RuleViewPolicy:
             device[d]["last_kind"] = self._kind[members[0]]
 
     def _write_outcomes(self, view: View) -> None:
-        """Append the tasks that finished since the last look, in order, and learn from them."""
+        """Append the tasks that finished since the last call, in order, and update estimates."""
         new = np.flatnonzero(~np.isnan(view.finished_at) & ~self._reported)
         if not len(new) or view.outcome is None:
             return
