@@ -204,9 +204,7 @@ def compare(
     if scenarios < 1:
         raise InvalidInput(f"scenarios is {scenarios}; it must be 1 or more")
     reject_unknown(uncertainty, UNCERTAINTY, "compare")
-    workloads = _with_unique_names(
-        [_workload(p) for p in ([problems] if _is_one(problems) else problems)]  # type: ignore[union-attr]
-    )
+    workloads = _with_unique_names([_workload(given) for given in _listed(problems)])
     several = isinstance(contenders, Sequence) and not isinstance(contenders, str)
     chosen = [load_contender(c) for c in (contenders if several else [contenders])]
     futures = {
@@ -240,8 +238,8 @@ def compare(
 UNCERTAINTY = ("noise", "bias", "slowdowns", "failures", "cancellations")
 
 
-def _is_one(given: object) -> bool:
-    return isinstance(given, Problem | Workload) or not isinstance(given, Iterable)
+def _listed(given: Problem | Workload | Sequence[Problem | Workload]) -> list[Problem | Workload]:
+    return list(given) if isinstance(given, Sequence) else [given]
 
 
 def _workload(given: Problem | Workload) -> Workload:
