@@ -92,7 +92,7 @@ def test_without_ortools(monkeypatch):
     monkeypatch.setitem(sys.modules, "ortools.sat.python", None)
     with pytest.raises(
         MissingExtra,
-        match=r"ortools is not installed; install it with: pip install 'weft\[exact\]'",
+        match=r"ortools is not installed; install it with: pip install 'weft-scheduling\[exact\]'",
     ):
         plan(layered(5), "exact")
 

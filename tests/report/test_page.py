@@ -85,7 +85,7 @@ def test_without_matplotlib_the_extra_is_named(monkeypatch, tmp_path):
         return real(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", missing)
-    with pytest.raises(MissingExtra, match=r"pip install 'weft\[report\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install 'weft-scheduling\[report\]'"):
         save_gantt(eventful(), tmp_path / "a.png")
     assert save_gantt(eventful(), tmp_path / "a.html").stat().st_size > 10_000
 

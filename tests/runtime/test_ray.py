@@ -309,5 +309,5 @@ def test_a_ray_that_was_there_before_stays(two):
 
 def test_without_ray_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(weft.errors.MissingExtra, match=r"weft\[ray\]"):
+    with pytest.raises(weft.errors.MissingExtra, match=r"weft-scheduling\[ray\]"):
         RayBackend(1)
