@@ -41,7 +41,7 @@ def test_train_then_evaluate(small, tmp_path, capsys):
     assert (out / "own.safetensors").is_file()
     card = json.loads((out / "own.json").read_text(encoding="utf-8"))
     assert card["training"]["seeds"] == [0, 1]
-    assert card["environment"]["stream"] == "small"
+    assert card["settings"]["environment"]["stream"] == "small"
     assert (
         main(
             [
