@@ -27,25 +27,16 @@ def small(tmp_path):
     return path
 
 
+def training_of(stream, out):
+    return ["train", "conditional", "--stream", str(stream), "--policy", "own", "--out", str(out)]
+
+
 def test_train_then_evaluate(small, tmp_path, capsys):
     pytest.importorskip(
         "torch", reason="training needs torch: pip install 'weft-scheduling[learn]'"
     )
     out = tmp_path / "trained"
-    train = [
-        "train",
-        "conditional",
-        "--stream",
-        str(small),
-        "--policy",
-        "own",
-        "--samples",
-        "20000",
-        "--seeds",
-        "2",
-        "--out",
-        str(out),
-    ]
+    train = [*training_of(small, out), "--samples", "20000", "--seeds", "2"]
     assert main([*train, "--json"]) == DONE
     found = json.loads(capsys.readouterr().out)
     assert [row["seed"] for row in found["trainings"]] == [0, 1]
@@ -94,19 +85,7 @@ def test_an_interrupt_leaves_a_checkpoint(small, tmp_path, monkeypatch, capsys):
 
     monkeypatch.setattr(ppo, "_improve", interrupted)
     out = tmp_path / "trained"
-    train = [
-        "train",
-        "conditional",
-        "--stream",
-        str(small),
-        "--policy",
-        "own",
-        "--samples",
-        "1e6",
-        "--out",
-        str(out),
-    ]
-    assert main(train) == INTERRUPTED
+    assert main([*training_of(small, out), "--samples", "1e6"]) == INTERRUPTED
     assert "the best so far is in" in capsys.readouterr().err
     assert (
         json.loads((out / "own.json").read_text(encoding="utf-8"))["training"]["interrupted"]

@@ -33,6 +33,12 @@ from weft.runtime.backends.dask import plugin as dask_plugin
 from weft.runtime.backends.dask.backend import DaskBackend
 from weft.runtime.inputs.dask_graph import from_collections
 
+QUIET = {
+    "threads_per_worker": 1,
+    "host": "127.0.0.1",
+    "dashboard_address": None,
+    "silence_logs": 60,
+}
 FAN = {"one": f.one, "add": f.add, "total": f.add}
 
 
@@ -353,13 +359,7 @@ def test_a_worker_that_joins_becomes_a_device(policy, tmp_path):
     """The first task waits until the backend has the new worker."""
     gate = tmp_path / "gate"
     with (
-        LocalCluster(
-            n_workers=1,
-            threads_per_worker=1,
-            host="127.0.0.1",
-            dashboard_address=None,
-            silence_logs=60,
-        ) as cluster,
+        LocalCluster(n_workers=1, **QUIET) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
         backend = DaskBackend(client)
@@ -398,13 +398,7 @@ def test_a_worker_that_joins_becomes_a_device(policy, tmp_path):
 
 def test_a_worker_that_comes_between_two_runs_of_a_backend():
     with (
-        LocalCluster(
-            n_workers=1,
-            threads_per_worker=1,
-            host="127.0.0.1",
-            dashboard_address=None,
-            silence_logs=60,
-        ) as cluster,
+        LocalCluster(n_workers=1, **QUIET) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
         backend = DaskBackend(client)

@@ -33,6 +33,15 @@ def both(workload, decider, scenario, *, eager=True):
     return fast
 
 
+def runnable_pairs(view):
+    return [
+        (i, d)
+        for i in view.ready.tolist()
+        for d in range(len(view.pace))
+        if np.isfinite(view.duration(i, d))
+    ]
+
+
 class RandomPolicy:
     """Decides by the toss of a coin, and sometimes waits: reaches states that no rule reaches."""
 
@@ -42,12 +51,7 @@ class RandomPolicy:
         self.rng = np.random.default_rng(seed)
 
     def decide(self, view):
-        pairs = [
-            (i, d)
-            for i in view.ready.tolist()
-            for d in range(len(view.pace))
-            if np.isfinite(view.duration(i, d))
-        ]
+        pairs = runnable_pairs(view)
         if not pairs:
             return None
         busy = bool((view.running >= 0).any())
@@ -95,12 +99,7 @@ class CopyingPolicy:
         self.rng, self.shown = np.random.default_rng(seed), []
 
     def decide(self, view):
-        pairs = [
-            (i, d)
-            for i in view.ready.tolist()
-            for d in range(len(view.pace))
-            if np.isfinite(view.duration(i, d))
-        ]
+        pairs = runnable_pairs(view)
         if not pairs or ((view.running >= 0).any() and self.rng.random() < 0.2):
             return None
         finish = [view.finish(i, d) for i, d in pairs]

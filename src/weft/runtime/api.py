@@ -38,7 +38,7 @@ from weft.runtime.progress import Progress
 
 
 def _dask(where: Any) -> Backend:
-    """Run tasks on the workers of a Dask cluster."""
+    """Devices that are threads of Dask workers."""
     from weft.runtime.backends.dask.backend import DaskBackend
 
     return DaskBackend(where)

@@ -55,7 +55,9 @@ except ImportError as error:
 
 
 class DaskBackend(RealBackend):
-    """Devices that are threads of Dask workers; a ``with`` block keeps them for several runs.
+    """Devices that are threads of Dask workers.
+
+    A ``with`` block keeps them for several runs.
 
     Parameters
     ----------

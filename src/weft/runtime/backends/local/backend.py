@@ -36,7 +36,9 @@ from weft.runtime.backends.real import RealBackend
 
 
 class LocalBackend(RealBackend):
-    """Devices that are processes of this machine; a ``with`` block keeps them for several runs.
+    """Devices that are processes of this machine.
+
+    A ``with`` block keeps them for several runs.
 
     Parameters
     ----------

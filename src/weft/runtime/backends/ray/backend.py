@@ -50,7 +50,9 @@ PINGS = 5
 
 
 class RayBackend(RealBackend):
-    """Devices that are actors of Ray; a ``with`` block keeps them for several runs.
+    """Devices that are actors of Ray.
+
+    A ``with`` block keeps them for several runs.
 
     Parameters
     ----------
