@@ -178,12 +178,9 @@ class ConditionalPromise:
 def task(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Decorate a function: its calls build a graph that `weft.run` executes.
 
-    Parameters
-    ----------
-    kind : calls of one kind have similar costs (default: the function's name)
-    work : units of work; memory : bytes
-    choices : label -> probability; the function returns the label of the branch it takes (or
-        `Chosen(label, value)`)
+    Options: `kind` (calls of one kind have similar costs; default: the function's name), `work`
+    (units of work), `memory` (bytes), and `choices` (label -> probability; the function returns the
+    label of the branch it takes, or `Chosen(label, value)`).
 
     Examples
     --------

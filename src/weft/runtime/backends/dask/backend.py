@@ -57,7 +57,9 @@ except ImportError as error:
 class DaskBackend(RealBackend):
     """Devices that are threads of Dask workers.
 
-    A ``with`` block keeps them for several runs.
+    A ``with`` block keeps them for several runs. A worker that joins during a run is a new device.
+    Tasks run at least once. An existing cluster is left as it was found, except that a task that
+    exceeds its timeout ends its worker.
 
     Parameters
     ----------
@@ -67,9 +69,6 @@ class DaskBackend(RealBackend):
         workers of one host are of one kind
     whole : submit a plan as one annotated graph, if possible (see docs/running.md); False: by task
     grace_seconds : seconds to wait for a lost worker when nothing else is left to do
-
-    A worker that joins during a run is a new device. Tasks run at least once. An existing cluster
-    is left as it was found; a task that exceeds its timeout ends its worker, though.
     """
 
     name = "dask"

@@ -38,13 +38,12 @@ from weft.runtime.backends.real import RealBackend
 class LocalBackend(RealBackend):
     """Devices that are processes of this machine.
 
-    A ``with`` block keeps them for several runs.
+    A ``with`` block keeps them for several runs. Tasks run at least once: a task whose process dies
+    runs again elsewhere.
 
     Parameters
     ----------
     devices : a number, or one `LocalDevice` each; by default one per processor core and per GPU
-
-    Tasks run at least once: a task whose process dies runs again elsewhere.
     """
 
     name = "local"

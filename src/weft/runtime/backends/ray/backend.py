@@ -52,7 +52,8 @@ PINGS = 5
 class RayBackend(RealBackend):
     """Devices that are actors of Ray.
 
-    A ``with`` block keeps them for several runs.
+    A ``with`` block keeps them for several runs. Tasks run at least once: a task whose process dies
+    runs again elsewhere.
 
     Parameters
     ----------
@@ -61,8 +62,6 @@ class RayBackend(RealBackend):
         else Ray starts on this machine, reachable on loopback only, and ends with `close`
     processors : of a Ray that is started here; by default as many as the devices need
     whole : make the calls of a plan ahead of their inputs, if possible; False: task by task
-
-    Tasks run at least once: a task whose process dies runs again elsewhere.
     """
 
     name = "ray"
