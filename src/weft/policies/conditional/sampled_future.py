@@ -255,7 +255,8 @@ def sample_future(sim: Sim, sampler: FutureSampler, jobs: int, ahead: int) -> No
                 real += 1
         for c in range(choices):
             status = here.inst[here.job[i].first + sampler.chooser[c]].status
-            if i < live and (status == DONE or status == SKIPPED):  # noqa: PLR1714, SIM109 (a set would allocate)
+            made = status == DONE or status == SKIPPED  # noqa: PLR1714 (a set would allocate)
+            if i < live and made:
                 here.outcome[here.job[i].choice + c] = sim.outcome[sim.job[real].choice + c]
             else:
                 here.outcome[here.job[i].choice + c] = _draw_branch(here_state, sampler, c)
