@@ -25,7 +25,7 @@ def deepsched(problem: Problem) -> Schedule:
 
 def no_gaps(problem: Problem) -> Schedule:
     """Plan with HEFT without insertion into gaps."""
-    return plan(problem, ListPlanner(rank="upward", placement="completion")).schedule
+    return plan(problem, ListPlanner(rank="upward", placement="mct")).schedule
 
 
 def genetic(problem: Problem, *, objective: str, seconds: float) -> Schedule:
