@@ -74,8 +74,11 @@ def _explained(path: Path, args: argparse.Namespace) -> Explanation:
 
     result = load_result(path)
     if isinstance(result, Trace):
-        if args.problem is not None and args.against is None:
-            raise InvalidInput(f"{path}: holds a trace with its own problem; leave --problem out")
+        given = [o for o in ("problem", "cluster", "gpus") if getattr(args, o) is not None]
+        if given and args.against is None:
+            raise InvalidInput(
+                f"{path}: holds a trace with its own problem; leave --{given[0]} out"
+            )
         found = explain(result)
     elif args.problem is None:
         raise InvalidInput(f"{path}: holds a schedule; add --problem FILE, the problem it is for")
@@ -96,7 +99,7 @@ def _text(found: Explanation) -> str:
     ]
     if not found.chain:
         return found.sentence
-    columns = [
+    columns: list[str | Column] = [
         "task",
         "device",
         Column("start", unit="s"),

@@ -1,14 +1,14 @@
 """Binding causes: for each execution of a plan or trace, the latest event it waited for.
 
 Causes are found per *group*: one execution, or a batch that ran together. All columns are numpy
-arrays; `weft.model.explain` follows them and writes sentences.
+arrays; `explanation.py` follows them and writes sentences.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -181,7 +181,8 @@ class CauseTable(NamedTuple):
 def candidate_causes(table: ExecutionTable) -> CauseTable:
     """List all events that each group waited for, without decisions."""
     found = [*_inputs(table), _retries(table), _devices(table), _arrivals(table)]
-    return CauseTable(*(np.concatenate(columns) for columns in zip(*found, strict=True)))
+    columns: Any = [np.concatenate(column) for column in zip(*found, strict=True)]
+    return CauseTable(*columns)
 
 
 def binding_causes(candidates: CauseTable) -> CauseTable:

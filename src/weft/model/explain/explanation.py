@@ -1,4 +1,4 @@
-"""`explain`: why a plan or trace takes as long as it does, as numbers and as sentences."""
+"""`Explanation`: causes, critical chain, slack and idle times, as numbers and as sentences."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from math import fsum
 import numpy as np
 
 from weft.errors import InvalidInput, UnknownName
-from weft.model.causes import (
+from weft.model.columns import FloatArray, IntArray
+from weft.model.explain.causes import (
     ARRIVAL,
     BRANCH,
     DECISION,
@@ -22,42 +23,22 @@ from weft.model.causes import (
     ExecutionTable,
     binding_causes,
     candidate_causes,
-    triggers,
 )
-from weft.model.columns import FloatArray, IntArray
+from weft.model.explain.chain import (
+    COMPUTING,
+    LOST_WORK,
+    MOVING,
+    PARTS,
+    Segment,
+    down_times,
+    follow_chain,
+)
+from weft.model.explain.words import bytes_text, list_text, seconds_text, share_text
 from weft.model.problem import Problem
-from weft.model.scenario import changes_of
 from weft.model.schedule import Planned, Schedule
-from weft.model.trace import DONE, Trace
+from weft.model.trace import Trace
 from weft.model.violation import exceeds
 from weft.registry import closest
-
-PARTS = (
-    "computing",
-    "moving data",
-    "lost work",
-    "waiting for a device",
-    "waiting for a decision",
-    "waiting for arrival",
-)
-"""Where the time of a critical chain goes. `lost work` was cut off by a failure or cancellation;
-a chain waits for a device only while the device is down, since a busy device computes."""
-COMPUTING, MOVING, LOST_WORK, FOR_DEVICE, FOR_DECISION, FOR_ARRIVAL = PARTS
-
-
-@dataclass(frozen=True)
-class Segment:
-    """A piece of the critical chain: what execution `row` did or waited for in that time."""
-
-    part: str
-    start: float
-    finish: float
-    row: int
-
-    @property
-    def seconds(self) -> float:
-        """Its length."""
-        return self.finish - self.start
 
 
 @dataclass(frozen=True)
@@ -96,7 +77,7 @@ class Explanation:
 
     @cached_property
     def kind(self) -> IntArray:
-        """(x,) kind of each execution's binding cause, a number of `causes.KINDS`."""
+        """(x,) kind of each execution's binding cause, a number of `KINDS`."""
         t, known = self.table, self.causes.time[self.table.group]
         late = exceeds(t.start, known)
         down = np.array([self._down(r) for r in np.flatnonzero(late).tolist()]) > 0
@@ -108,7 +89,7 @@ class Explanation:
         """Seconds the device was down between the last event and the start."""
         t = self.table
         ready = max(float(self.causes.time[t.group[row]]), float(t.decided[row]))
-        return fsum(b - a for a, b in _down_times(t, int(t.device[row]), ready, t.start[row]))
+        return fsum(b - a for a, b in down_times(t, int(t.device[row]), ready, t.start[row]))
 
     @cached_property
     def segments(self) -> tuple[Segment, ...]:
@@ -116,7 +97,11 @@ class Explanation:
 
         From the execution that ends last, binding causes are followed back to an arrival.
         """
-        found = [s for s in _follow(self) if s.seconds > 0 or s.part in {COMPUTING, LOST_WORK}]
+        found = [
+            s
+            for s in follow_chain(self.table, self.candidates, self.causes)
+            if s.seconds > 0 or s.part in {COMPUTING, LOST_WORK}
+        ]
         return tuple(reversed(found))
 
     @cached_property
@@ -158,7 +143,7 @@ class Explanation:
         """Times in which devices run nothing, by device and time, each with its reason.
 
         A gap has the reason of the execution that follows: "before its first task", or one of
-        `causes.KINDS`; "no work" follows the last execution.
+        `KINDS`; "no work" follows the last execution.
         """
         return tuple(_idle_gaps(self))
 
@@ -243,12 +228,12 @@ class Explanation:
         t, g = self.table, int(self.table.group[row])
         kind = int(self.kind[row])
         if kind == DECISION:
-            gap = _seconds(float(t.start[row] - self.causes.time[g]))
+            gap = seconds_text(float(t.start[row] - self.causes.time[g]))
             if t.scenario is None:
                 return f"the plan starts it {gap} later than its inputs and its device allow"
             return f"it is decided or dispatched {gap} after {self._event(g)}"
         if kind == DEVICE and self.causes.time[g] < t.start[row] and self._down(row) > 0:
-            return f"{self.device_name(row)} is down for {_seconds(self._down(row))}"
+            return f"{self.device_name(row)} is down for {seconds_text(self._down(row))}"
         return self._event(g)
 
     def _event(self, group: int) -> str:
@@ -258,8 +243,8 @@ class Explanation:
             return "its job arrives" if self.table.scenario is not None else "the plan begins"
         name = f"{self.task_name(source)} on {self.device_name(source)}"
         if kind == INPUT and c.moved[group] > 0:
-            wait = _seconds(float(c.time[group] - c.sent[group]))
-            return f"{_bytes(float(c.moved[group]))} from {name} arrive after {wait}"
+            wait = seconds_text(float(c.time[group] - c.sent[group]))
+            return f"{bytes_text(float(c.moved[group]))} from {name} arrive after {wait}"
         texts = {
             INPUT: f"its parent {name} ends",
             BRANCH: f"{name} ends and decides a branch",
@@ -273,12 +258,12 @@ class Explanation:
         t = self.table
         text = (
             f"{self.task_name(row)} starts on {self.device_name(row)} at "
-            f"{_seconds(float(t.start[row]))}: {self.because(row)}"
+            f"{seconds_text(float(t.start[row]))}: {self.because(row)}"
         )
         before = int(t.groups.previous[t.group[row]])
         free = t.groups.end[before] if before >= 0 else t.origin
         if self.kind[row] != DEVICE and t.start[row] > free:
-            text += f"; {self.device_name(row)} is free from {_seconds(float(free))}"
+            text += f"; {self.device_name(row)} is free from {seconds_text(float(free))}"
         return f"{text}."
 
     @cached_property
@@ -288,21 +273,21 @@ class Explanation:
         if not len(self.table):
             return f"{who} runs nothing."
         shares = [
-            f"{_seconds(s)} ({_share(s, self.makespan)}) {part}"
+            f"{seconds_text(s)} ({share_text(s, self.makespan)}) {part}"
             for part, s in self.parts.items()
-            if s > 1e-9 * self.makespan
+            if s >= 0.005 * self.makespan > 0
         ]
         count = len(self.chain)
-        text = f"{who} takes {_seconds(self.makespan)}"
+        text = f"{who} takes {seconds_text(self.makespan)}"
         if shares:
-            text += f": {_listed(shares)} on a critical chain of {count} task{'s' * (count != 1)}"
-        longest = max(self._transfers().items(), key=lambda item: item[1], default=None)
+            text += f": {list_text(shares)} on a critical chain of {count} task{'s' * (count != 1)}"
+        longest = max(self.transfers().items(), key=lambda item: item[1], default=None)
         if longest is not None and longest[1] > 0.05 * self.makespan:
-            text += f"; the longest transfer is {self._transfer_text(longest[0])}, "
-            text += _seconds(longest[1])
+            text += f"; the longest transfer is {self.transfer_text(longest[0])}, "
+            text += seconds_text(longest[1])
         return f"{text}."
 
-    def _transfers(self) -> dict[tuple[int, int, int], float]:
+    def transfers(self) -> dict[tuple[int, int, int], float]:
         """Seconds of each transfer on the chain, by (job, edge, reading task)."""
         t, found = self.table, {}
         for s in self.segments:
@@ -312,11 +297,12 @@ class Explanation:
                 found[int(t.job[reader]), int(self.causes.edge[g]), int(t.task[reader])] = s.seconds
         return found
 
-    def _transfer_text(self, key: tuple[int, int, int]) -> str:
+    def transfer_text(self, key: tuple[int, int, int]) -> str:
+        """Name the data of a transfer and its two tasks."""
         job, edge, task = key
         w = self.table.workload.problem_of(job).workflow
         names = f"from {w.task_name(int(w.src[edge]))} to {w.task_name(task)}"
-        return f"{_bytes(float(w.data[edge]))} {names}"
+        return f"{bytes_text(float(w.data[edge]))} {names}"
 
     def as_dict(self) -> dict[str, object]:
         """Return the findings as plain data, for JSON."""
@@ -341,18 +327,6 @@ class Explanation:
             "because": self.because(row),
             "slack": None if self.slack is None else float(self.slack[row]),
         }
-
-
-@dataclass(frozen=True)
-class ExplanationDifference:
-    """How much longer the second of two plans or traces takes, and where."""
-
-    sentence: str
-    seconds: float
-    parts: dict[str, float]
-
-    def __str__(self) -> str:
-        return self.sentence
 
 
 def explain(result: Planned | Schedule | Trace, problem: Problem | None = None) -> Explanation:
@@ -390,105 +364,9 @@ def explain(result: Planned | Schedule | Trace, problem: Problem | None = None) 
     return _explained("", ExecutionTable.of_schedule(problem, result))
 
 
-def compare_explanations(one: Explanation, other: Explanation) -> ExplanationDifference:
-    """Say how much longer `other` takes than `one`, and which part or transfer it is.
-
-    Examples
-    --------
-    >>> problem = Problem.from_arrays([[2.0, 1.0], [3.0, 9.0]], [[0, 1]], [10.0], bandwidth=5.0)
-    >>> stay = explain(Schedule.of(device=[0, 0], start=[0.0, 2.0], finish=[2.0, 5.0]), problem)
-    >>> move = explain(Schedule.of(device=[1, 0], start=[0.0, 3.0], finish=[1.0, 6.0]), problem)
-    >>> print(compare_explanations(stay, move))
-    the second takes 1 s longer than the first: 2 s more moving data, 1 s less computing.
-    """
-    seconds = other.makespan - one.makespan
-    parts = {part: other.parts[part] - one.parts[part] for part in PARTS}
-    slow, fast = (other, one) if seconds >= 0 else (one, other)
-    names = {id(one): one.name or "the first", id(other): other.name or "the second"}
-    if one.name == other.name:
-        names = {id(one): "the first", id(other): "the second"}
-    a, b = names[id(slow)], names[id(fast)]
-    if abs(seconds) <= 1e-9 * max(one.makespan, other.makespan):
-        return ExplanationDifference(f"both take {_seconds(one.makespan)}.", seconds, parts)
-    text = f"{a} takes {_seconds(abs(seconds))} longer than {b}"
-    sign = 1.0 if seconds >= 0 else -1.0
-    more = {part: sign * value for part, value in parts.items()}
-    return ExplanationDifference(f"{text}{_where(slow, fast, more)}.", seconds, parts)
-
-
-def _where(slow: Explanation, fast: Explanation, more: dict[str, float]) -> str:
-    total, usual = slow.makespan - fast.makespan, fast._transfers()  # noqa: SLF001 (same module)
-    extra = {k: s - usual.get(k, 0.0) for k, s in slow._transfers().items()}  # noqa: SLF001
-    key = max(extra, key=extra.__getitem__, default=None)
-    if key is not None and abs(extra[key] - total) <= 0.05 * total:
-        return f", all of it one transfer: {slow._transfer_text(key)}"  # noqa: SLF001
-    ranked = sorted(more.items(), key=lambda item: -abs(item[1]))
-    words = [
-        f"{_seconds(abs(s))} {'more' if s > 0 else 'less'} {part}"
-        for part, s in ranked
-        if abs(s) > 0.01 * total
-    ]
-    return f": {', '.join(words)}" if words else ""
-
-
 def _explained(name: str, table: ExecutionTable) -> Explanation:
     candidates = candidate_causes(table)
     return Explanation(name, table, candidates, binding_causes(candidates))
-
-
-def _follow(found: Explanation) -> Iterator[Segment]:
-    """Yield the segments of the critical chain, the last first; each ends where the next begins."""
-    t, causes = found.table, found.causes
-    if not len(t):
-        return
-    early = None if t.eager else triggers(t, found.candidates)
-    row, end, seen = int(t.finish.argmax()), t.end, set[int]()
-    while True:
-        seen.add(row)
-        g = int(t.group[row])
-        known = min(float(causes.time[g]), end)
-        start = min(float(t.start[row]), end)
-        if not exceeds(np.array(start), np.array(known)):
-            start = known  # rounding is no waiting
-        yield Segment(COMPUTING if t.status[row] == DONE else LOST_WORK, start, end, row)
-        yield from _waiting(t, row, known, start)
-        source = int(causes.source[g])
-        if causes.kind[g] == INPUT:
-            sent = min(float(causes.sent[g]), known)
-            yield Segment(MOVING, sent, known, row)
-            known = sent
-            if early is not None and sent > t.finish[source]:  # sent when its reader was decided
-                known, source = min(float(early.time[g]), sent), int(early.source[g])
-                yield Segment(FOR_DECISION, known, sent, row)
-        if source < 0 or source in seen:
-            yield Segment(FOR_ARRIVAL, t.origin, known, row)
-            return
-        row, end = source, known
-
-
-def _waiting(t: ExecutionTable, row: int, known: float, start: float) -> Iterator[Segment]:
-    """Split the time between the last event and a start, the last piece first."""
-    ready = min(max(known, float(t.decided[row])), start)
-    at = start
-    for a, b in reversed(list(_down_times(t, int(t.device[row]), ready, start))):
-        yield Segment(FOR_DECISION, b, at, row)
-        yield Segment(FOR_DEVICE, a, b, row)
-        at = a
-    yield Segment(FOR_DECISION, known, at, row)
-
-
-def _down_times(
-    t: ExecutionTable, device: int, begin: float, end: float
-) -> Iterator[tuple[float, float]]:
-    """Yield the times between `begin` and `end` in which a device is down."""
-    if t.scenario is None or not begin < end:
-        return
-    times, paces = changes_of(t.scenario, device)
-    for k in np.flatnonzero(np.isinf(paces)).tolist():
-        up = float(times[k + 1]) if k + 1 < len(times) else np.inf
-        a, b = max(float(times[k]), begin), min(up, end)
-        if a < b:
-            yield a, b
 
 
 def _arrivals(t: ExecutionTable, inputs: CauseTable) -> FloatArray:
@@ -512,28 +390,3 @@ def _idle_gaps(found: Explanation) -> Iterator[IdleGap]:
             free, first = max(free, float(g.end[k])), False
         if t.end > free:
             yield IdleGap(device, free, t.end, "no work", "")
-
-
-def _seconds(value: float) -> str:
-    """Format seconds in a unit that fits."""
-    size = abs(value)
-    for scale, unit in ((1.0, "s"), (1e3, "ms"), (1e6, "µs")):
-        if size * scale >= 1 or size == 0:
-            return f"{value * scale:,.1f} s" if size >= 1e4 else f"{value * scale:.4g} {unit}"
-    return f"{value * 1e9:.4g} ns"
-
-
-def _bytes(value: float) -> str:
-    """Format bytes in a decimal unit that fits."""
-    for scale, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if value >= scale:
-            return f"{value / scale:.4g} {unit}"
-    return f"{value:.4g} B"
-
-
-def _share(value: float, total: float) -> str:
-    return f"{100 * value / total:.0f} %" if total > 0 else "0 %"
-
-
-def _listed(words: list[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
