@@ -20,6 +20,9 @@ from .model.check import check as check
 from .model.cluster import Cluster as Cluster
 from .model.cluster import Device as Device
 from .model.cluster import Links as Links
+from .model.explain import Explanation as Explanation
+from .model.explain import compare_explanations as compare_explanations
+from .model.explain import explain as explain
 from .model.problem import Problem as Problem
 from .model.scenario import Scenario as Scenario
 from .model.schedule import Schedule as Schedule

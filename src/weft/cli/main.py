@@ -22,6 +22,7 @@ VERBS = (
     "train",
     "evaluate",
     "run",
+    "explain",
     "profile",
     "history",
     "list",

@@ -82,6 +82,13 @@ def load_trace(path: PathLike) -> Trace:
         return _expect(_read(path), Trace)
 
 
+def load_result(path: PathLike) -> Schedule | Trace:
+    """Load a schedule or a trace, whichever the file holds."""
+    with naming(os.fspath(path)):
+        found = _read(path)
+        return found if isinstance(found, Trace) else _expect(found, Schedule)
+
+
 def _expect(found: object, kind: type[T]) -> T:
     if isinstance(found, kind):
         return found

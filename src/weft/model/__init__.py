@@ -5,6 +5,7 @@
 - `conditional_stream`: a conditional problem that arrives repeatedly; `capacity`: its load
 - `scenario`: one drawn future; `schedule`: an intended plan; `trace`: an execution
 - `check`, `check_trace`, `violation`: the oracle; `metrics`: figures of schedules and traces
+- `explain`: why a plan or trace takes as long as it does
 - `columns`: read-only columns with errors that name the column and the value
 """
 

@@ -1,0 +1,137 @@
+"""`weft explain`: why a plan or a run takes as long as it does."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from weft.cli.arguments import add_cluster
+
+if TYPE_CHECKING:
+    from weft.model.explain import Explanation
+
+SUMMARY = "explain why a plan or a run takes as long as it does"
+EXAMPLE = (
+    "  weft plan montage.json --gpus 4xV100+2xT4 --out plan.json\n"
+    "  weft explain plan.json --problem montage.json --gpus 4xV100+2xT4"
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument(
+        "file", type=Path, metavar="FILE", help="a schedule or a trace, saved by weft"
+    )
+    parser.add_argument(
+        "--problem",
+        type=Path,
+        metavar="FILE",
+        help="the problem or workflow of a schedule; a trace holds its own",
+    )
+    add_cluster(parser)
+    parser.add_argument("--task", metavar="T", help="explain only this task, by name")
+    parser.add_argument(
+        "--against", type=Path, metavar="FILE", help="compare with another schedule or trace"
+    )
+
+
+def run(args: argparse.Namespace) -> None:
+    """Explain and print."""
+    from weft.cli.output import emit
+    from weft.errors import InvalidInput
+    from weft.model.explain import compare_explanations
+
+    if args.task is not None and args.against is not None:
+        raise InvalidInput("give either --task or --against; see: weft explain --help")
+    found = _explained(args.file, args)
+    if args.task is not None:
+        rows = found.rows_of(args.task)
+        if args.json:
+            emit({"task": args.task, "executions": [_details(found, r) for r in rows]})
+        else:
+            print(_task_text(found, args.task, rows))
+        return
+    other = None if args.against is None else _explained(args.against, args)
+    difference = None if other is None else compare_explanations(other, found)
+    if args.json:
+        against = None if difference is None else vars(difference)
+        emit(found.as_dict() if against is None else {**found.as_dict(), "against": against})
+    else:
+        print(_text(found))
+        if difference is not None:
+            print(f"\nagainst {args.against}: {difference}")
+
+
+def _explained(path: Path, args: argparse.Namespace) -> Explanation:
+    from dataclasses import replace
+
+    from weft.cli.arguments import read_problem
+    from weft.errors import InvalidInput
+    from weft.formats import load_result
+    from weft.model import Trace
+    from weft.model.explain import explain
+
+    result = load_result(path)
+    if isinstance(result, Trace):
+        given = [o for o in ("problem", "cluster", "gpus") if getattr(args, o) is not None]
+        if given and args.against is None:
+            raise InvalidInput(
+                f"{path}: holds a trace with its own problem; leave --{given[0]} out"
+            )
+        found = explain(result)
+    elif args.problem is None:
+        raise InvalidInput(f"{path}: holds a schedule; add --problem FILE, the problem it is for")
+    else:
+        found = explain(result, read_problem(args.problem, args))
+    return replace(found, name=found.name or path.name)
+
+
+def _text(found: Explanation) -> str:
+    from weft.report.quantities import format_seconds
+    from weft.report.tables import Column, table_text
+
+    span = found.makespan
+    parts = [
+        f"  {part:<24}{format_seconds(s):>12}{100 * s / span if span else 0:>8.1f} %"
+        for part, s in found.parts.items()
+        if s > 0
+    ]
+    if not found.chain:
+        return found.sentence
+    columns: list[str | Column] = [
+        "task",
+        "device",
+        Column("start", unit="s"),
+        Column("finish", unit="s"),
+        Column("because", title="starts because"),
+    ]
+    chain = table_text([found.row_dict(r) for r in found.chain], columns)
+    return "\n".join([found.sentence, "", *parts, "", chain])
+
+
+def _details(found: Explanation, row: int) -> dict[str, object]:
+    return {
+        **found.row_dict(row),
+        "sentence": found.task_sentence(row),
+        "alternatives": found.alternatives(row),
+    }
+
+
+def _task_text(found: Explanation, task: str, rows: list[int]) -> str:
+    from weft.report.quantities import format_seconds
+
+    if not rows:
+        return f"{task} never runs."
+    lines = []
+    for row in rows:
+        lines.append(found.task_sentence(row))
+        if found.slack is not None:
+            lines.append(f"  it could end {format_seconds(float(found.slack[row]))} later")
+        others = found.alternatives(row)
+        lines += [
+            f"  on {name} it would end at {format_seconds(finish)}"
+            for name, finish in others.items()
+            if finish < float("inf") and name != found.device_name(row)
+        ]
+    return "\n".join(lines)

@@ -1,0 +1,351 @@
+"""Binding causes: for each execution of a plan or trace, the latest event it waited for.
+
+Causes are found per *group*: one execution, or a batch that ran together. All columns are numpy
+arrays; `explanation.py` follows them and writes sentences.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weft.errors import InvalidInput
+from weft.model.columns import BoolArray, FloatArray, IntArray
+from weft.model.problem import Problem
+from weft.model.scenario import Scenario, active_instances, settled_times, taken_edges, templates
+from weft.model.schedule import Schedule
+from weft.model.trace import DONE, LOST, Trace
+from weft.model.violation import expand
+from weft.model.workload import Workload
+
+KINDS = ("input", "branch", "retry", "device", "arrival", "decision")
+INPUT, BRANCH, RETRY, DEVICE, ARRIVAL, DECISION = range(6)
+"""What an execution waited for: data of a parent, the outcome of a choice, a lost attempt of the
+same task, the previous execution on its device, the arrival of its job, the decision to run it.
+Among causes at the same time, the first one of this list binds."""
+
+
+@dataclass(frozen=True, eq=False)
+class ExecutionTable:
+    """The executions of a plan or trace in one form. A plan is one job that arrives at time 0."""
+
+    workload: Workload
+    scenario: Scenario | None  # None: a plan, which holds all branches
+    eager: bool
+    job: IntArray
+    task: IntArray
+    device: IntArray
+    decided: FloatArray
+    start: FloatArray
+    finish: FloatArray
+    status: IntArray
+    copy: BoolArray
+    group: IntArray  # (x,) number of the batch each execution belongs to, from 0
+
+    @classmethod
+    def of_schedule(cls, problem: Problem, schedule: Schedule) -> ExecutionTable:
+        """Take the rows of a schedule."""
+        _refuse_strangers(problem, schedule.task, schedule.device)
+        rows = len(schedule)
+        zero = np.zeros(rows, np.int64)
+        return cls(
+            workload=Workload.of(problem),
+            scenario=None,
+            eager=True,
+            job=zero,
+            task=schedule.task,
+            device=schedule.device,
+            decided=np.zeros(rows),
+            start=schedule.start,
+            finish=schedule.finish,
+            status=zero,
+            copy=schedule.copy,
+            group=np.arange(rows),
+        )
+
+    @classmethod
+    def of_trace(cls, trace: Trace) -> ExecutionTable:
+        """Take the rows of a trace."""
+        _, group = np.unique(trace.batch, return_inverse=True)
+        return cls(
+            workload=trace.workload,
+            scenario=trace.scenario,
+            eager=trace.eager,
+            job=trace.job,
+            task=trace.task,
+            device=trace.device,
+            decided=trace.decided,
+            start=trace.start,
+            finish=trace.finish,
+            status=trace.status,
+            copy=trace.copy,
+            group=group.reshape(-1).astype(np.int64),
+        )
+
+    def __len__(self) -> int:
+        return len(self.task)
+
+    @property
+    def origin(self) -> float:
+        """The first arrival, from which the makespan counts."""
+        return float(self.workload.arrival.min()) if self.workload.jobs else 0.0
+
+    @property
+    def end(self) -> float:
+        """The last finish."""
+        return float(self.finish.max()) if len(self) else self.origin
+
+    @cached_property
+    def instance(self) -> IntArray:
+        """(x,) the instance of each execution."""
+        return self.workload.first_instance[self.job] + self.task
+
+    @cached_property
+    def place(self) -> IntArray:
+        """(x,) place of each task in the topological order of its job."""
+        place = np.zeros(len(self), np.int64)
+        for here, problem in self.by_problem():
+            rank = np.empty(problem.n, np.int64)
+            rank[problem.workflow.order] = np.arange(problem.n)
+            place[here] = rank[self.task[here]]
+        return place
+
+    def by_problem(self) -> list[tuple[IntArray, Problem]]:
+        """Each problem with the rows of its jobs."""
+        template = self.workload.template[self.job]
+        return [(np.flatnonzero(template == t), p) for t, p in enumerate(self.workload.problems)]
+
+    @cached_property
+    def groups(self) -> GroupTable:
+        """The groups, and the order in which devices ran them."""
+        return GroupTable.of(self)
+
+    @cached_property
+    def done(self) -> tuple[IntArray, IntArray]:
+        """Rows that finished their task, by (instance, finish), and where each instance begins."""
+        rows = np.flatnonzero(self.status == DONE)
+        rows = rows[np.lexsort((rows, self.finish[rows], self.instance[rows]))]
+        count = np.bincount(self.instance[rows], minlength=self.workload.instances)
+        return np.concatenate(([0], np.cumsum(count))).astype(np.int64), rows
+
+
+class GroupTable(NamedTuple):
+    """Executions that ran together, and their neighbours on the device (-1: none)."""
+
+    start: FloatArray
+    end: FloatArray
+    device: IntArray
+    last: IntArray  # the row that ended last
+    previous: IntArray
+    following: IntArray
+
+    @classmethod
+    def of(cls, table: ExecutionTable) -> GroupTable:
+        """Gather the rows of each group."""
+        rows = np.lexsort((table.place, table.job, table.group))
+        group, head = np.unique(table.group[rows], return_index=True)
+        first = rows[head]
+        by_end = np.lexsort((-np.arange(len(table)), table.finish, table.group))
+        tail = np.searchsorted(table.group[by_end], group, side="right") - 1
+        last = by_end[tail]
+        start, end, device = table.start[first], table.finish[last], table.device[first]
+        order = np.lexsort((table.place[first], table.job[first], end, start, device))
+        previous, following = np.full(len(group), -1), np.full(len(group), -1)
+        same = device[order[1:]] == device[order[:-1]]
+        previous[order[1:][same]] = order[:-1][same]
+        following[order[:-1][same]] = order[1:][same]
+        return cls(start, end, device, last, previous, following)
+
+
+class CauseTable(NamedTuple):
+    """Events before the starts of groups: one row per event, or the binding one of each group."""
+
+    group: IntArray
+    kind: IntArray
+    time: FloatArray  # when it allowed the start; never after the start
+    ended: FloatArray  # when the execution behind it ended
+    sent: FloatArray  # when its data began to move
+    row: IntArray  # the member of the group that waited
+    source: IntArray  # the execution behind it; -1: none
+    edge: IntArray  # of the problem of the member; -1: none
+    moved: FloatArray  # bytes that came from another device
+
+    def take(self, chosen: IntArray) -> CauseTable:
+        """Return these rows."""
+        return CauseTable(*(column[chosen] for column in self))
+
+
+def candidate_causes(table: ExecutionTable) -> CauseTable:
+    """List all events that each group waited for, without decisions."""
+    found = [*_inputs(table), _retries(table), _devices(table), _arrivals(table)]
+    columns: Any = [np.concatenate(column) for column in zip(*found, strict=True)]
+    return CauseTable(*columns)
+
+
+def binding_causes(candidates: CauseTable) -> CauseTable:
+    """Choose the latest event of each group; ties by kind, then edge, then execution."""
+    return _latest(candidates, candidates.time)
+
+
+def triggers(table: ExecutionTable, candidates: CauseTable) -> CauseTable:
+    """Choose, for data that moves at a decision, the latest event before the decision.
+
+    Events of inputs count when the parent ended, not when its data arrived.
+    """
+    when = np.where(candidates.kind == INPUT, candidates.ended, candidates.time)
+    early = np.flatnonzero((when <= table.decided[candidates.row]) | (candidates.kind == ARRIVAL))
+    return _latest(candidates.take(early), when[early])
+
+
+def _latest(candidates: CauseTable, when: FloatArray) -> CauseTable:
+    c = candidates
+    order = np.lexsort((c.row, c.source, c.edge, c.kind, -when, c.group))
+    _, head = np.unique(c.group[order], return_index=True)
+    return c._replace(time=when).take(order[head])
+
+
+def _refuse_strangers(problem: Problem, task: IntArray, device: IntArray) -> None:
+    for column, size, noun in ((task, problem.n, "task"), (device, problem.p, "device")):
+        bad = np.flatnonzero((column < 0) | (column >= size))
+        if len(bad):
+            raise InvalidInput(
+                f"row {bad[0]} of the schedule is of {noun} {column[bad[0]]}, but "
+                f"'{problem.name}' has {size} {noun}s; give the problem the schedule is for"
+            )
+
+
+def _inputs(table: ExecutionTable) -> list[CauseTable]:
+    found = []
+    if table.scenario is not None:
+        active = active_instances(table.workload, table.scenario)
+        settler = _settlers(table, active)
+    for here, problem in table.by_problem():
+        w = problem.workflow
+        at, position = expand(w.pred_ptr, table.task[here])
+        row, edge = here[at], w.pred_edge[position]
+        parent = table.workload.first_instance[table.job[row]] + w.src[edge]
+        if table.scenario is not None:
+            taken = active[parent] & taken_edges(
+                table.workload, table.scenario, problem, table.job[row], edge
+            )
+            found.append(_outcomes(table, row[~taken], edge[~taken], settler[parent[~taken]]))
+            row, edge, parent = row[taken], edge[taken], parent[taken]
+        found.append(_arrivals_of_data(table, problem, row, edge, parent))
+    return found
+
+
+def _arrivals_of_data(
+    table: ExecutionTable, problem: Problem, row: IntArray, edge: IntArray, parent: IntArray
+) -> CauseTable:
+    """List each edge's first arrival over the executions of its parent."""
+    ptr, rows = table.done
+    c, data = problem.cluster, problem.workflow.data
+    link, x = expand(ptr, parent)
+    source, reader = rows[x], row[link]
+    here, there = table.device[source], table.device[reader]
+    ended = table.finish[source]
+    sent = ended if table.eager else np.maximum(ended, table.decided[reader])
+    arrived = sent + (c.latency[here, there] + data[edge[link]] * c.per_byte[here, there])
+    order = np.lexsort((x, arrived, link))
+    _, head = np.unique(link[order], return_index=True)
+    k = order[head]
+    return CauseTable(
+        group=table.group[reader[k]],
+        kind=np.full(len(k), INPUT),
+        time=np.minimum(arrived[k], table.start[reader[k]]),
+        ended=ended[k],
+        sent=sent[k],
+        row=reader[k],
+        source=source[k],
+        edge=edge[link[k]],
+        moved=np.where(here == there, 0.0, data[edge[link]])[k],
+    )
+
+
+def _outcomes(
+    table: ExecutionTable, row: IntArray, edge: IntArray, settler: IntArray
+) -> CauseTable:
+    """List edges of branches that are not taken: a task waits until they are decided."""
+    ptr, rows = table.done
+    known = ptr[settler + 1] > ptr[settler]
+    source = rows[ptr[settler[known]]]
+    return _events(table, BRANCH, row[known], source, table.finish[source], edge[known])
+
+
+def _settlers(table: ExecutionTable, active: BoolArray) -> IntArray:
+    """(instances,) the instance whose end decides an instance: itself, or why it is skipped."""
+    workload = table.workload
+    ptr, rows = table.done
+    first = np.full(workload.instances, np.inf)
+    has = ptr[1:] > ptr[:-1]
+    first[has] = table.finish[rows[ptr[:-1][has]]]
+    settled, settler = settled_times(workload, active, first), np.arange(workload.instances)
+    for problem, begin, _ in templates(workload):
+        w = problem.workflow
+        if not w.conditional:
+            continue
+        block = begin[:, None] + np.arange(w.n)
+        when, who, jobs = settled[block], settler[block], np.arange(len(begin))
+        for task in w.order.tolist():
+            parents = w.src[w.pred_edge[w.pred_ptr[task] : w.pred_ptr[task + 1]]]
+            if len(parents):
+                last = parents[when[:, parents].argmax(axis=1)]
+                who[:, task] = np.where(active[block[:, task]], who[:, task], who[jobs, last])
+        settler[block] = who
+    return settler
+
+
+def _retries(table: ExecutionTable) -> CauseTable:
+    """List the last lost attempt before each later execution of the same task."""
+    lost_before: dict[tuple[int, bool], int] = {}
+    row, source = [], []
+    cut = set(table.instance[table.status == LOST].tolist())
+    order = np.lexsort((np.arange(len(table)), table.finish, table.start))
+    for r in order[np.isin(table.instance[order], list(cut))].tolist():
+        key = (int(table.instance[r]), bool(table.copy[r]))
+        before = lost_before.get(key)
+        if before is not None and table.finish[before] <= table.start[r]:
+            row.append(r)
+            source.append(before)
+        if table.status[r] == LOST:
+            lost_before[key] = r
+    rows, sources = np.array(row, np.int64), np.array(source, np.int64)
+    return _events(table, RETRY, rows, sources, table.finish[sources])
+
+
+def _devices(table: ExecutionTable) -> CauseTable:
+    g = table.groups
+    rows = np.flatnonzero(g.previous[table.group] >= 0)
+    before = g.previous[table.group[rows]]
+    return _events(table, DEVICE, rows, g.last[before], g.end[before])
+
+
+def _arrivals(table: ExecutionTable) -> CauseTable:
+    rows = np.arange(len(table))
+    return _events(table, ARRIVAL, rows, np.full(len(rows), -1), table.workload.arrival[table.job])
+
+
+def _events(
+    table: ExecutionTable,
+    kind: int,
+    row: IntArray,
+    source: IntArray,
+    time: FloatArray,
+    edge: IntArray | None = None,
+) -> CauseTable:
+    time = np.minimum(time, table.start[row])
+    none = np.full(len(row), -1)
+    return CauseTable(
+        group=table.group[row],
+        kind=np.full(len(row), kind),
+        time=time,
+        ended=time,
+        sent=time,
+        row=row,
+        source=source,
+        edge=none if edge is None else edge,
+        moved=np.zeros(len(row)),
+    )

@@ -1,0 +1,303 @@
+"""`weft.explain`: known answers, parts that sum to the makespan, and a slow twin."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import weft
+from tests.support.slow_explain import SlowExplanation
+from tests.support.strategies import futures, problems
+from weft.errors import InvalidInput, UnknownName, Unsupported
+from weft.model import Problem, Scenario, Schedule, Trace, WorkflowBuilder, Workload
+from weft.model.explain import KINDS, PARTS, compare_explanations, explain
+
+POLICIES = ("fifo", "eft", "rank-first", "batch-aware", "heft-replanned", "fifo-deft-online")
+
+
+def two_tasks() -> Problem:
+    """t0 (2 s or 1 s) sends 10 bytes to t1 (3 s or 9 s) at 5 bytes per second."""
+    return Problem.from_arrays([[2.0, 1.0], [3.0, 9.0]], [[0, 1]], [10.0], bandwidth=5.0)
+
+
+def assert_sound(found):
+    """The segments partition the makespan, devices are idle or busy, causes come in time."""
+    pieces, t = found.segments, found.table
+    if not len(t):
+        assert pieces == ()
+        return
+    assert pieces[0].start == t.origin or found.makespan == 0
+    assert pieces[-1].finish == t.end
+    for a, b in pairwise(pieces):
+        assert a.finish == pytest.approx(b.start, rel=1e-9, abs=1e-12)
+        assert a.seconds >= 0
+    assert list(found.parts) == list(PARTS)
+    assert sum(found.parts.values()) == pytest.approx(found.makespan, rel=1e-9)
+    assert (found.causes.time <= t.groups.start).all()
+    idle = sum(gap.finish - gap.start for gap in found.idle)
+    busy = float((t.groups.end - t.groups.start).sum())
+    whole = t.workload.cluster.p * found.makespan
+    assert idle + busy == pytest.approx(whole, rel=1e-9, abs=1e-9)
+    for row in range(len(t)):
+        assert found.task_sentence(row).endswith(".")
+    assert found.sentence.endswith(".")
+
+
+def assert_as_slow(found, slow):
+    for run in slow.runs:
+        event, g = slow.binding(run), found.table.group[run.number]
+        assert found.causes.time[g] == event.time
+        assert KINDS[found.causes.kind[g]] == event.kind
+        assert found.causes.source[g] == (event.source.number if event.source else -1)
+    if slow.runs:
+        parts = slow.parts()
+        waiting = sum(s for part, s in found.parts.items() if part.startswith("waiting"))
+        for part in ("computing", "moving data", "lost work"):
+            assert found.parts[part] == pytest.approx(parts[part], rel=1e-9, abs=1e-8)
+        assert waiting == pytest.approx(parts["waiting"], rel=1e-9, abs=1e-8)
+
+
+# -- known answers ------------------------------------------------------------
+
+
+def test_a_transfer_on_the_chain():
+    # t0 runs on d1 from 0 to 1; 10 bytes at 5 bytes/s take 2 s; t1 runs on d0 from 3 to 6.
+    # 6 s = (1 + 3) s computing + 2 s moving data.
+    found = explain(Schedule.of(device=[1, 0], start=[0, 3], finish=[1, 6]), two_tasks())
+    assert found.makespan == 6.0
+    assert found.parts == dict.fromkeys(PARTS, 0.0) | {"computing": 4.0, "moving data": 2.0}
+    assert found.chain == (0, 1)
+    assert [KINDS[k] for k in found.kind] == ["arrival", "input"]
+    assert found.sentence == (
+        "the plan takes 6 s: 4 s (67 %) computing and 2 s (33 %) moving data on a critical chain "
+        "of 2 tasks; the longest transfer is 10 B from t0 to t1, 2 s."
+    )
+    assert [(g.device, g.start, g.finish, g.reason) for g in found.idle] == [
+        ("d0", 0.0, 3.0, "before its first task"),
+        ("d1", 1.0, 6.0, "no work"),
+    ]
+
+
+def test_slack_and_other_devices():
+    # t0 and t1 (3 s, 1 s) are parents of t2 (1 s), all data free. t0 on d0: 0 to 3; t1 on d1:
+    # 0 to 1; t2 on d0: 3 to 4. t1 may end as late as 3: slack 2. The others are critical.
+    problem = Problem.from_arrays([[3.0, 4.0], [1.0, 1.0], [1.0, 2.0]], [[0, 2], [1, 2]], 0.0)
+    plan = Schedule.of(device=[0, 1, 0], start=[0, 0, 3], finish=[3, 1, 4])
+    found = explain(plan, problem)
+    assert found.slack is not None
+    assert found.slack.tolist() == [0.0, 2.0, 0.0]
+    # t1 on d0 fits neither before t0 (0 to 3) nor before t2 (3 to 4): it would run from 4 to 5.
+    assert found.alternatives(1) == {"d0": 5.0, "d1": 1.0}
+    # t2 on d1 would start at 3 and take 2 s.
+    assert found.alternatives(2) == {"d0": 4.0, "d1": 5.0}
+
+
+def test_a_device_that_cannot_run_it_never_ends():
+    problem = Problem.from_arrays([[3.0, np.inf]])
+    found = explain(Schedule.of(device=[0], start=[0], finish=[3]), problem)
+    assert found.alternatives(0) == {"d0": 3.0, "d1": np.inf}
+
+
+def test_a_plan_that_starts_late_waits_for_its_decision():
+    # t0 could start at 0 and starts at 2: 2 s of waiting, 3 s of computing.
+    problem = Problem.from_arrays([[3.0]])
+    found = explain(Schedule.of(device=[0], start=[2], finish=[5]), problem)
+    assert found.parts["waiting for a decision"] == 2.0
+    assert KINDS[found.kind[0]] == "decision"
+    assert "2 s later than its inputs" in found.task_sentence(0)
+
+
+def test_a_lost_attempt_and_a_device_that_is_down():
+    # One device: t0 starts at 0, is lost at 1, the device is up at 3, t0 runs again from 3 to 5.
+    workload = Workload.of(Problem.from_arrays([[2.0]]))
+    scenario = Scenario.of(workload, changes=[(1.0, 0, np.inf), (3.0, 0, 1.0)])
+    trace = weft.simulate(workload, "fifo", scenario=scenario)
+    found = explain(trace)
+    assert found.makespan == 5.0
+    assert found.parts["lost work"] == 1.0
+    assert found.parts["computing"] == 2.0
+    assert found.parts["waiting for a device"] + found.parts["waiting for a decision"] == 2.0
+    replayed = explain(
+        weft.simulate(workload, Schedule.of(device=[0], start=[0], finish=[2]), scenario=scenario)
+    )
+    assert replayed.parts["waiting for a device"] == 2.0
+    assert replayed.task_sentence(1) == "t0 starts on d0 at 3 s: d0 is down for 2 s."
+
+
+def test_the_arrival_of_a_later_job():
+    # Jobs of 2 s arrive at 1 and at 10: 9 s waiting for arrival and 2 s computing.
+    workload = Workload.of(Problem.from_arrays([[2.0]]), arrival=[1.0, 10.0])
+    found = explain(weft.simulate(workload, "fifo"))
+    assert found.makespan == 11.0
+    assert found.parts["waiting for arrival"] == 9.0
+    assert found.parts["computing"] == 2.0
+
+
+def test_a_late_decision_of_a_real_run():
+    # t0 from 0 to 1; t1 is decided at 1.5, starts at 1.75 and ends at 2: 0.75 s after t0.
+    workload = Workload.of(Problem.from_arrays([[1.0], [0.25]], [[0, 1]], 0.0))
+    column = np.zeros(2, np.int64)
+    trace = Trace(
+        workload=workload,
+        scenario=Scenario.of(workload),
+        job=column,
+        task=np.arange(2),
+        device=column,
+        decided=np.array([0.0, 1.5]),
+        start=np.array([0.0, 1.75]),
+        finish=np.array([1.0, 2.0]),
+        status=column,
+        batch=np.arange(2),
+        copy=np.zeros(2, bool),
+        job_finish=np.array([2.0]),
+    )
+    assert weft.check(workload, trace) == []
+    found = explain(trace)
+    assert found.parts["waiting for a decision"] == 0.75
+    assert found.parts["computing"] == 1.25
+    assert "750 ms after its parent t0 on d0 ends" in found.task_sentence(1)
+
+
+def test_a_branch_that_is_not_taken():
+    # a (1 s) and c (5 s) precede d; a does not take its edge to d, but d waits for the decision.
+    b = WorkflowBuilder()
+    b.task("a", work=5.0)
+    b.task("c", work=1.0)
+    b.task("d", work=1.0)
+    b.choice("a", {"yes": 0.5, "no": 0.5})
+    b.edge("a", "d", when="yes")
+    b.edge("c", "d")
+    problem = Problem.bind(b.build(), weft.Cluster(speed=[1.0, 1.0]))
+    workload = Workload.of(problem)
+    trace = weft.simulate(workload, "fifo", scenario=Scenario.of(workload, outcome=[1]))
+    found = explain(trace)
+    (row,) = found.rows_of("d")
+    assert KINDS[found.kind[row]] == "branch"
+    assert "ends and decides a branch" in found.task_sentence(row)
+    assert found.parts["computing"] == 6.0
+
+
+def test_two_plans_differ_by_one_transfer():
+    # On one device: 2 + 3 = 5 s. t1 on d0 after t0 on d1 with the same work: 2 + 2 + 3 = 7 s.
+    problem = Problem.from_arrays([[2.0, 2.0], [3.0, 3.0]], [[0, 1]], [10e9], bandwidth=5e9)
+    stay = explain(Schedule.of(device=[0, 0], start=[0, 2], finish=[2, 5]), problem)
+    move = explain(Schedule.of(device=[1, 0], start=[0, 4], finish=[2, 7]), problem)
+    difference = compare_explanations(stay, move)
+    assert difference.seconds == 2.0
+    assert difference.parts["moving data"] == 2.0
+    text = "2 s longer than the first, all of it one transfer: 10 GB from t0 to t1."
+    assert str(difference) == f"the second takes {text}"
+    assert compare_explanations(move, stay).seconds == -2.0
+    assert "the first takes 2 s longer" in str(compare_explanations(move, stay))
+    assert str(compare_explanations(stay, stay)) == "both take 5 s."
+
+
+# -- drawn problems -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("planner", weft.list_planners())
+@settings(max_examples=30, deadline=None)
+@given(problem=problems(max_tasks=7))
+def test_every_planner_is_explained(planner, problem):
+    limit = {"seconds": 0.02} if planner in {"anytime", "exact", "genetic"} else {}
+    try:
+        plan = weft.plan(problem, planner, **limit)
+    except Unsupported:
+        return
+    assert weft.check(problem, plan) == []
+    found = weft.explain(plan)
+    assert found.makespan == plan.makespan
+    assert_sound(found)
+    assert_as_slow(found, SlowExplanation(plan.schedule, problem))
+    assert found.slack is not None
+    assert ((found.slack >= 0) & (found.slack <= plan.makespan)).all()
+
+
+@settings(max_examples=30, deadline=None)
+@given(problem=problems(min_tasks=1, max_tasks=7), data=st.data())
+def test_slack_can_be_used_and_no_more(problem, data):
+    """A task that ends later by its slack keeps the makespan when the others move along."""
+    plan = weft.plan(problem, "heft")
+    found, s = weft.explain(plan), plan.schedule
+    assert found.slack is not None
+    row = data.draw(st.integers(0, len(s) - 1))
+    for factor, later in ((1.0, False), (1.01, True)):
+        delay = found.slack[row] * factor + (0.01 * plan.makespan if later else 0.0)
+        end = _pushed(problem, s, row, float(delay))
+        if later:
+            assert delay == 0 or end > plan.makespan
+        else:
+            assert end <= plan.makespan * (1 + 1e-9)
+
+
+def _pushed(problem, s, row, delay):
+    """Return the makespan when a row ends later by `delay` and all others keep their order."""
+    start, finish = s.start.copy(), s.finish.copy()
+    finish[row] += delay
+    start[row] += delay
+    place = {t: i for i, t in enumerate(problem.workflow.order.tolist())}
+    order = sorted(range(len(s)), key=lambda r: (s.start[r], s.finish[r], place[s.task[r]]))
+    of = {int(s.task[r]): r for r in range(len(s))}
+    w = problem.workflow
+    for _ in order:  # until nothing moves
+        for r in order:
+            begin = start[r]
+            for e in range(w.m):
+                if w.dst[e] == s.task[r]:
+                    u = of[int(w.src[e])]
+                    move = problem.transfer(e, int(s.device[u]), int(s.device[r]))
+                    begin = max(begin, finish[u] + move)
+            before = [q for q in order[: order.index(r)] if s.device[q] == s.device[r]]
+            begin = max([begin, *(finish[q] for q in before)])
+            finish[r] += begin - start[r]
+            start[r] = begin
+    return finish.max()
+
+
+@pytest.mark.parametrize("eager", [True, False])
+@pytest.mark.parametrize("policy", POLICIES)
+@settings(max_examples=30, deadline=None)
+@given(future=futures())
+def test_every_trace_is_explained(policy, eager, future):
+    workload, scenario = future
+    try:
+        trace = weft.simulate(workload, policy, scenario=scenario, eager=eager)
+    except Unsupported:
+        return
+    assert weft.check(workload, trace) == []
+    found = weft.explain(trace)
+    assert found.name == trace.policy
+    assert found.makespan == trace.makespan
+    assert_sound(found)
+    assert_as_slow(found, SlowExplanation(trace))
+
+
+@settings(max_examples=30, deadline=None)
+@given(future=futures(max_templates=1, choices=False))
+def test_every_replay_is_explained(future):
+    workload, scenario = future
+    plan = weft.plan(workload.problems[0], "heft-deft")
+    trace = weft.simulate(workload, plan, scenario=scenario)
+    assert weft.check(workload, trace) == []
+    found = weft.explain(trace)
+    assert_sound(found)
+    assert_as_slow(found, SlowExplanation(trace))
+
+
+# -- errors -------------------------------------------------------------------
+
+
+def test_bad_input_is_refused():
+    plan = Schedule.of(device=[1, 0], start=[0, 3], finish=[1, 6])
+    with pytest.raises(InvalidInput, match="add problem="):
+        explain(plan)
+    with pytest.raises(InvalidInput, match="cannot explain a str"):
+        explain("plan.json")  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="row 1 of the schedule is of task 1"):
+        explain(plan, Problem.from_arrays([[1.0, 1.0]]))
+    with pytest.raises(UnknownName, match="unknown task 't9'"):
+        explain(plan, two_tasks()).rows_of("t9")

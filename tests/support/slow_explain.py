@@ -1,0 +1,208 @@
+"""A slow, plain twin of `weft.model.explain`: loops over executions, no columns."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from weft.model import Problem, Schedule, Trace
+from weft.model.scenario import ALWAYS
+
+ORDER = ("input", "branch", "retry", "device", "arrival")
+
+
+class Run(NamedTuple):
+    """One execution."""
+
+    number: int
+    job: int
+    task: int
+    device: int
+    decided: float
+    start: float
+    finish: float
+    status: int
+    batch: int
+    copy: bool
+
+
+class Event(NamedTuple):
+    """Something an execution waited for."""
+
+    time: float
+    kind: str
+    edge: int
+    source: Run | None
+    sent: float
+    ended: float
+
+
+class SlowExplanation:
+    """Events, binding causes and the parts of the critical chain."""
+
+    def __init__(self, result: Schedule | Trace, problem: Problem | None = None) -> None:
+        self.trace = result if isinstance(result, Trace) else None
+        a: dict[str, Any] = result.to_arrays()
+        rows = range(len(result))
+        get = lambda key, r, default: a[key][r].item() if key in a else default  # noqa: E731
+        self.runs = [
+            Run(
+                r,
+                get("job", r, 0),
+                get("task", r, 0),
+                get("device", r, 0),
+                get("decided", r, 0.0),
+                get("start", r, 0.0),
+                get("finish", r, 0.0),
+                get("status", r, 0),
+                get("batch", r, r),
+                get("copy", r, False),
+            )
+            for r in rows
+        ]
+        self.problem = problem
+        self.eager = self.trace is None or self.trace.eager
+        self.settled_memo: dict[tuple[int, int], Run | None] = {}
+
+    def problem_of(self, job: int) -> Problem:
+        if self.trace is not None:
+            return self.trace.workload.problem_of(job)
+        assert self.problem is not None
+        return self.problem
+
+    def arrival(self, job: int) -> float:
+        return 0.0 if self.trace is None else float(self.trace.workload.arrival[job])
+
+    def taken(self, job: int, edge: int) -> bool:
+        choices = self.problem_of(job).workflow.choices
+        if self.trace is None or choices.edge_choice[edge] == ALWAYS:
+            return True
+        first = self.trace.workload.first_choice[job]
+        outcome = self.trace.scenario.outcome[first + choices.edge_choice[edge]]
+        return bool(outcome == choices.edge_branch[edge])
+
+    def parents(self, job: int, task: int) -> list[tuple[int, int]]:
+        w = self.problem_of(job).workflow
+        return [(e, int(w.src[e])) for e in range(w.m) if w.dst[e] == task]
+
+    def active(self, job: int, task: int) -> bool:
+        parents = self.parents(job, task)
+        return (
+            self.trace is None
+            or not parents
+            or any(self.active(job, u) and self.taken(job, e) for e, u in parents)
+        )
+
+    def done(self, job: int, task: int) -> list[Run]:
+        mine = [r for r in self.runs if (r.job, r.task, r.status) == (job, task, 0)]
+        return sorted(mine, key=lambda r: (r.finish, r.number))
+
+    def settled(self, job: int, task: int) -> Run | None:
+        """Return the execution whose end settles a task."""
+        if self.active(job, task):
+            return next(iter(self.done(job, task)), None)
+        ends = [self.settled(job, u) for _, u in self.parents(job, task)]
+        return max((r for r in ends if r is not None), key=lambda r: r.finish, default=None)
+
+    def members(self, run: Run) -> list[Run]:
+        return [r for r in self.runs if r.batch == run.batch]
+
+    def place(self, run: Run) -> int:
+        order = self.problem_of(run.job).workflow.order.tolist()
+        return int(order.index(run.task))
+
+    def before(self, run: Run) -> list[Run]:
+        """Return the group that ran before on the device."""
+        groups: dict[int, list[Run]] = {}
+        for r in self.runs:
+            if r.device == run.device:
+                groups.setdefault(r.batch, []).append(r)
+
+        def key(group: list[Run]) -> tuple[float, float, tuple[int, int]]:
+            end = max(r.finish for r in group)
+            return group[0].start, end, min((r.job, self.place(r)) for r in group)
+
+        order = sorted(groups.values(), key=key)
+        at = next(i for i, group in enumerate(order) if group[0].batch == run.batch)
+        return order[at - 1] if at else []
+
+    def events(self, run: Run) -> list[Event]:
+        """List the events of all members of the group."""
+        found = []
+        for r in self.members(run):
+            problem = self.problem_of(r.job)
+            for e, u in self.parents(r.job, r.task):
+                if self.active(r.job, u) and self.taken(r.job, e):
+                    arrivals = []
+                    for x in self.done(r.job, u):
+                        sent = x.finish if self.eager else max(x.finish, r.decided)
+                        move = problem.transfer(e, x.device, r.device)
+                        arrivals.append((sent + move, x, sent))
+                    time, x, sent = min(arrivals, key=lambda a: a[0])
+                    found.append(Event(min(time, r.start), "input", e, x, sent, x.finish))
+                else:
+                    by = self.settled(r.job, u)
+                    assert by is not None
+                    time = min(by.finish, r.start)
+                    found.append(Event(time, "branch", e, by, time, time))
+            lost = [
+                x
+                for x in self.runs
+                if (x.job, x.task, x.copy, x.status) == (r.job, r.task, r.copy, 1)
+                and x.finish <= r.start
+                and x.number != r.number
+            ]
+            if lost:
+                x = max(lost, key=lambda x: x.finish)
+                found.append(Event(x.finish, "retry", -1, x, x.finish, x.finish))
+            arrival = self.arrival(r.job)
+            found.append(Event(arrival, "arrival", -1, None, arrival, arrival))
+        group = self.before(run)
+        if group:
+            x = max(group, key=lambda r: r.finish)
+            time = min(x.finish, run.start)
+            found.append(Event(time, "device", -1, x, time, time))
+        return found
+
+    def binding(self, run: Run) -> Event:
+        return _latest(self.events(run), lambda e: e.time)
+
+    def parts(self) -> dict[str, float]:
+        """Return seconds of the chain that compute, move data, and wait."""
+        parts = {"computing": 0.0, "moving data": 0.0, "lost work": 0.0, "waiting": 0.0}
+        run: Run | None = max(self.runs, key=lambda r: r.finish)
+        assert run is not None
+        end = run.finish
+        while run is not None:
+            parts["lost work" if run.status else "computing"] += end - min(run.start, end)
+            event = self.binding(run)
+            parts["waiting"] += min(run.start, end) - min(event.time, end)
+            end, source = min(event.time, end), event.source
+            if event.kind == "input":
+                sent = min(event.sent, end)
+                parts["moving data"] += end - sent
+                end = sent
+                if not self.eager and event.source and sent > event.source.finish:
+                    early = self.trigger(run)
+                    parts["waiting"] += end - min(early[0], end)
+                    end, source = min(early[0], end), early[1].source
+            run = source
+        first = 0.0 if self.trace is None else float(self.trace.workload.arrival.min())
+        parts["waiting"] += end - first
+        return parts
+
+    def trigger(self, run: Run) -> tuple[float, Event]:
+        """Return the latest event up to the decision; inputs count when their parent ended."""
+
+        def when(e: Event) -> float:
+            return e.ended if e.kind == "input" else e.time
+
+        early = [e for e in self.events(run) if when(e) <= run.decided or e.kind == "arrival"]
+        event = _latest(early, when)
+        return when(event), event
+
+
+def _latest(events: list[Event], when: Any) -> Event:
+    def key(e: Event) -> tuple[float, int, int, int]:
+        return -when(e), ORDER.index(e.kind), e.edge, e.source.number if e.source else -1
+
+    return min(events, key=key)
