@@ -130,6 +130,11 @@ def _highest_rate(need: FloatArray, supply: FloatArray) -> float:
     from scipy import sparse
     from scipy.optimize import linprog
 
+    if not (np.isfinite(supply).all() and np.isfinite(need).all()):
+        raise InvalidInput(
+            "the capacity of the cluster is beyond what a float can hold; check the times and "
+            "coefficients"
+        )
     (rows, p), (k, d) = supply.shape, np.nonzero(supply)
     column = np.arange(1, len(k) + 1)
     matrix = sparse.coo_matrix(
