@@ -317,7 +317,7 @@ def test_damaged_text_of_an_archive_is_refused(tmp_path):
     path = tmp_path / "c.npz"
     made = io.BytesIO()
     text = np.array([0x110000], np.uint32).view("<U1")
-    np.savez(made, **{"format": np.array("weft-cluster-1"), "speed": np.ones(1), "names": text})
+    np.savez(made, format=np.array("weft-cluster-1"), speed=np.ones(1), names=text)
     path.write_bytes(made.getvalue())
     with pytest.raises(InvalidInput, match="names holds text that is not valid Unicode"):
         formats.load_cluster(path)

@@ -101,7 +101,9 @@ def _capacity(problem: Problem, visits: FloatArray) -> float:
             np.where(memory > 0, np.floor(problem.cluster.memory[None, :] / memory), np.inf),
         )
     unit = float((visits * seconds.min(axis=1))[busy].sum())
-    return _highest_rate(visits[busy], size[busy] * unit / seconds[busy]) / unit
+    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused below
+        supply = size[busy] * unit / seconds[busy]
+    return _highest_rate(visits[busy], supply) / unit
 
 
 def fluid_capacity(pace: FloatArray, demand: FloatArray) -> float:
