@@ -16,7 +16,7 @@ def test_huge_sizes_are_refused_at_once(name, value):
     sizes = [key for key in generator_options(name) if estimated_tasks(name, {key: value}) > 10**7]
     assert sizes
     for key in {*sizes, "tasks"}:
-        with pytest.raises(InvalidInput, match="at most 5000000 are made; .* WEFT_MAX_TASKS"):
+        with pytest.raises(InvalidInput, match=r"at most 5000000 are made; .* WEFT_MAX_TASKS"):
             generate(name, **{key: value})
 
 
