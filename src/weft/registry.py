@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import difflib
 import inspect
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from heapq import nsmallest
 from typing import Any, Generic, Self, TypeVar
 
 from weft.errors import UnknownName
@@ -24,19 +26,36 @@ def closest(name: str, known: Iterable[str]) -> str:
     >>> closest("hetf", ["etf", "heft", "cpop"])
     "; did you mean 'heft'?"
     """
-    given = name[:_COMPARED]
+    given = str(name)[:_COMPARED]
     names = list(known)
     ranked = sorted(
         (_distance(given, other[:_COMPARED]), -_similarity(given, other[:_COMPARED]), other)
-        for other in names
+        for other in _candidates(given, names)
     )
     near = next((other for _, unlike, other in ranked if unlike <= -_CUTOFF), None)
     if near is not None:
         return f"; did you mean '{_shown(near)}'?"
+    if len(names) > _MOST:
+        return f"; known: {', '.join(map(_shown, names[:_LISTED]))}, ... ({len(names)} in all)"
     return f"; known: {', '.join(map(_shown, names))}" if names else ""
 
 
 _COMPARED, _SHOWN, _CUTOFF = 100, 60, 0.6
+_MOST, _LISTED = 300, 10
+
+
+def _candidates(given: str, names: list[str]) -> list[str]:
+    """Return the names worth a comparison: of many, those of about the same letters."""
+    if len(names) <= _MOST:
+        return names
+    letters = Counter(given)
+    return nsmallest(
+        _MOST // 10, names, key=lambda other: (_unlike(letters, Counter(other[:_COMPARED])), other)
+    )
+
+
+def _unlike(one: Counter[str], other: Counter[str]) -> int:
+    return (one - other).total() + (other - one).total()
 
 
 def _shown(name: str) -> str:

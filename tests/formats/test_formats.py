@@ -102,6 +102,7 @@ def traces(draw):
         key: np.array([draw(times) for _ in range(rows)], float)
         for key in ("decided", "start", "finish")
     }
+    clock["finish"] = np.maximum(clock["start"], clock["finish"])
     ends = np.array([draw(st.one_of(st.just(np.nan), times)) for _ in range(workload.jobs)], float)
     return Trace(
         workload=workload,
@@ -408,7 +409,7 @@ def test_cluster_toml_with_matrices(folder):
         ("[[devices]]\nspeed = nan", "speed of device 'device-0' is nan"),
         ("[[devices]]\ncores = 1.5", "devices[0].cores is 1.5; it must be a whole number"),
         ("[[devices]]\ncount = 0", "devices[0].count is 0"),
-        ("[[devices]]\ncount = 1000000000", "at most 5000"),
+        ("[[devices]]\ncount = 1000000000", "a cluster of 1000000000 devices takes"),
         ("[[devices]]\nthroughput = 3", "devices[0].throughput is 3; it must be an object"),
         ("[[devices]]\nname = 'a'\n[[devices]]\nname = 'a'", "device 'a' is given twice"),
         (

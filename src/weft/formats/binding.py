@@ -5,11 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from weft.errors import InvalidInput
+from weft.formats.parsing.limits import check_cells, check_devices
 from weft.model import Cluster, Problem, Workflow
 
 
 def bind(workflow: Workflow, cluster: Cluster) -> Problem:
     """Bind a workflow to a cluster and refuse costs that overflow to infinity."""
+    rows = workflow.n if workflow.durations else len(workflow.kinds) if cluster.throughput else 1
+    check_cells(rows * cluster.p, f"a table of {rows} rows of costs x {cluster.p} devices")
     with np.errstate(all="ignore"):
         problem = Problem.bind(workflow, cluster)
         slowest = np.where(np.isfinite(problem.pace), problem.pace, 0.0).max(axis=1, initial=0.0)[
@@ -42,6 +45,7 @@ def own_cluster(workflow: Workflow) -> Cluster:
             "Cluster"
         )
     kinds = tuple(workflow.durations)
+    check_devices(len(kinds))
     return Cluster(
         name=workflow.name,
         speed=np.ones(len(kinds)),

@@ -38,10 +38,11 @@ NOUNS: dict[type, str] = {
 }
 
 _DOT = re.compile(
-    r"\s*(?:(?://[^\n]*|/\*.*?\*/|#[^\n]*)\s*)*(?:strict\s+)?(?:di)?graph\b",
+    # Possessive and atomic, so that the time is linear in the length of the text.
+    r"\s*+(?:(?://[^\n]*+|(?>/\*.*?\*/)|#[^\n]*+)\s*+)*+(?:strict\s++)?(?:di)?graph\b",
     re.DOTALL | re.IGNORECASE,
 )
-_STG = re.compile(r"\s*\d+\s*\n\s*0\s")
+_STG = re.compile(r"\s*+\d++[^\S\n]*+\n\s*+0\s")
 
 
 class File:

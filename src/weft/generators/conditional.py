@@ -15,7 +15,7 @@ from weft.model.workflow import ALWAYS
 from weft.rng import generator
 
 
-@register_generator("conditional", size="tasks")
+@register_generator("conditional", size="tasks", estimate=lambda tasks, kinds: tasks + kinds)
 def conditional(
     *,
     tasks: int = 50,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from weft.errors import InvalidInput
@@ -18,12 +19,22 @@ GENERATORS: Registry[Workflow] = Registry("generator")
 _SIZE: dict[str, str] = {}
 """Generator -> the option that makes it larger."""
 
+_ESTIMATE: dict[str, Callable[..., int]] = {}
+"""Generator -> about how many tasks (or edges, where there are more) its options make."""
+
+MAX_TASKS = 5_000_000
+"""The most tasks that `generate` makes; the variable WEFT_MAX_TASKS raises it."""
+
 
 def register_generator(
-    name: str, *, size: str
+    name: str, *, size: str, estimate: Callable[..., int]
 ) -> Callable[[Callable[..., Workflow]], Callable[..., Workflow]]:
-    """Register a generator (a decorator); `size` is the option that sets its size."""
-    _SIZE[name] = size
+    """Register a generator (a decorator).
+
+    `size` is the option that sets its size. `estimate` gives about the number of tasks for options
+    it names, so that a size which exhausts memory is refused before work starts.
+    """
+    _SIZE[name], _ESTIMATE[name] = size, estimate
     return GENERATORS.register(name)
 
 
@@ -64,8 +75,9 @@ def generate(name: str, *, seed: int = 0, **options: Any) -> Workflow:
     if extra.get("tasks") is not None:
         options = {
             **options,
-            _SIZE[name]: _largest_size(name, whole(extra["tasks"], "tasks"), options),
+            _SIZE[name]: _largest_size(name, _bounded_tasks(extra["tasks"]), options),
         }
+    _refuse_huge(estimated_tasks(name, options), f"generator '{name}' with these options")
     workflow = make(seed=seed, **options)
     return workflow if extra.get("ccr") is None else scale_ccr(workflow, extra["ccr"])
 
@@ -91,12 +103,57 @@ def generate_problem(
     )
 
 
+def estimated_tasks(name: str, options: Mapping[str, Any]) -> int:
+    """Return about how many tasks a generator makes; options that are no numbers count as 1.
+
+    Examples
+    --------
+    >>> estimated_tasks("cholesky", {"tiles": 100_000_000})
+    166666671666666700000000
+    """
+    defaults, estimate = generator_options(name), _ESTIMATE[name]
+    given = {key: options.get(key, defaults[key]) for key in inspect.signature(estimate).parameters}
+    return estimate(**{key: _positive(value) for key, value in given.items()})
+
+
+def _positive(value: object) -> int:
+    return max(1, int(value.__index__())) if hasattr(value, "__index__") else 1
+
+
+def _bounded_tasks(value: object) -> int:
+    tasks = whole(value, "tasks")
+    _refuse_huge(tasks, "a workflow")
+    return tasks
+
+
+def _refuse_huge(tasks: int, what: str) -> None:
+    text = os.environ.get("WEFT_MAX_TASKS", "").strip() or str(MAX_TASKS)
+    if not (text.isascii() and text.isdigit() and len(text) <= 18):
+        raise InvalidInput(f"WEFT_MAX_TASKS is {text[:60]!r}; it must be a whole number")
+    if tasks > int(text):
+        many = str(tasks) if tasks < 10**15 else "more than 1e15"
+        raise InvalidInput(
+            f"{what} has about {many} tasks or edges; at most {text} are made; raise the limit "
+            "with WEFT_MAX_TASKS"
+        )
+
+
+def tree_size(depth: int, arity: int) -> int:
+    """Return the tasks of a full tree, or a number beyond any limit where it is deep."""
+    if arity == 1:
+        return depth
+    return 10**18 if depth > 60 else (arity**depth - 1) // (arity - 1)
+
+
 def _largest_size(name: str, tasks: int, options: dict[str, Any]) -> int:
     """Return the largest size with at most so many tasks, by doubling and bisection."""
     if _SIZE[name] in options:
         raise InvalidInput(f"give generator '{name}' either tasks or {_SIZE[name]}, not both")
 
     def count(size: int) -> int:
+        estimated = estimated_tasks(name, {**options, _SIZE[name]: size})
+        if estimated > 4 * max(tasks, 1000):
+            return estimated
         return GENERATORS.create(name, **options, **{_SIZE[name]: size}).n
 
     low = next((size for size in (1, 2) if _exists(count, size)), 2)

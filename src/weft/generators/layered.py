@@ -19,7 +19,7 @@ from weft.model.columns import FloatArray, IntArray
 from weft.rng import generator
 
 
-@register_generator("layered", size="tasks")
+@register_generator("layered", size="tasks", estimate=lambda tasks, kinds: tasks + kinds)
 def layered(
     *,
     tasks: int = 100,

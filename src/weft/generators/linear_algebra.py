@@ -29,7 +29,9 @@ KERNEL_COST = {
 Tile = tuple[str, int, int]
 
 
-@register_generator("cholesky", size="tiles")
+@register_generator(
+    "cholesky", size="tiles", estimate=lambda tiles: tiles * (tiles + 1) * (tiles + 2) // 6
+)
 def cholesky(
     *, tiles: int = 8, tile_size: int = 960, element: int = 8, sigma: float = 0.0, seed: int = 0
 ) -> Workflow:
@@ -53,7 +55,9 @@ def cholesky(
     return f.sketch.finish(sigma=sigma, seed=seed)
 
 
-@register_generator("lu", size="tiles")
+@register_generator(
+    "lu", size="tiles", estimate=lambda tiles: tiles * (tiles + 1) * (2 * tiles + 1) // 6
+)
 def lu(
     *, tiles: int = 6, tile_size: int = 960, element: int = 8, sigma: float = 0.0, seed: int = 0
 ) -> Workflow:
@@ -77,7 +81,9 @@ def lu(
     return f.sketch.finish(sigma=sigma, seed=seed)
 
 
-@register_generator("qr", size="tiles")
+@register_generator(
+    "qr", size="tiles", estimate=lambda tiles: tiles * (tiles + 1) * (2 * tiles + 1) // 6
+)
 def qr(
     *, tiles: int = 6, tile_size: int = 960, element: int = 8, sigma: float = 0.0, seed: int = 0
 ) -> Workflow:

@@ -79,7 +79,7 @@ class _Profiled(Sketch):
         return task
 
 
-@register_generator("montage", size="images")
+@register_generator("montage", size="images", estimate=lambda images: 5 * images)
 def montage(*, images: int = 16, sigma: float = 0.5, seed: int = 0) -> Workflow:
     """Mosaics of the sky: project images, fit overlaps, correct backgrounds, add up.
 
@@ -113,7 +113,9 @@ def montage(*, images: int = 16, sigma: float = 0.5, seed: int = 0) -> Workflow:
     return s.finish(sigma=sigma, data_sigma=sigma, seed=seed)
 
 
-@register_generator("epigenomics", size="chunks")
+@register_generator(
+    "epigenomics", size="chunks", estimate=lambda chunks, lanes: lanes * (4 * chunks + 2)
+)
 def epigenomics(*, chunks: int = 8, lanes: int = 2, sigma: float = 0.5, seed: int = 0) -> Workflow:
     """Make a DNA read mapping workflow: lanes * (4 * chunks + 2) + 3 tasks.
 
@@ -143,7 +145,9 @@ def epigenomics(*, chunks: int = 8, lanes: int = 2, sigma: float = 0.5, seed: in
     return s.finish(sigma=sigma, data_sigma=sigma, seed=seed)
 
 
-@register_generator("cybershake", size="sites")
+@register_generator(
+    "cybershake", size="sites", estimate=lambda sites, variations: sites * (1 + 2 * variations)
+)
 def cybershake(
     *, sites: int = 4, variations: int = 10, sigma: float = 0.5, seed: int = 0
 ) -> Workflow:
@@ -169,7 +173,13 @@ def cybershake(
     return s.finish(sigma=sigma, data_sigma=sigma, seed=seed)
 
 
-@register_generator("genome", size="chromosomes")
+@register_generator(
+    "genome",
+    size="chromosomes",
+    estimate=lambda chromosomes, individuals, populations: (
+        chromosomes * (individuals + 2 + 2 * populations)
+    ),
+)
 def genome(
     *,
     chromosomes: int = 4,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from weft.generators.arguments import number, whole
-from weft.generators.generators import register_generator
+from weft.generators.generators import register_generator, tree_size
 from weft.generators.sketch import Sketch
 from weft.model import Workflow
 
 
-@register_generator("bag", size="tasks")
+@register_generator("bag", size="tasks", estimate=lambda tasks: tasks)
 def bag(*, tasks: int = 100, work: float = 1.0, sigma: float = 0.5, seed: int = 0) -> Workflow:
     """Independent tasks.
 
@@ -23,7 +23,7 @@ def bag(*, tasks: int = 100, work: float = 1.0, sigma: float = 0.5, seed: int = 
     return s.finish(sigma=sigma, seed=seed)
 
 
-@register_generator("fork_join", size="width")
+@register_generator("fork_join", size="width", estimate=lambda width, stages: stages * (width + 1))
 def fork_join(
     *,
     width: int = 8,
@@ -54,7 +54,7 @@ def fork_join(
     return s.finish(sigma=sigma, seed=seed)
 
 
-@register_generator("pipeline", size="items")
+@register_generator("pipeline", size="items", estimate=lambda items, stages: items * stages)
 def pipeline(
     *,
     items: int = 10,
@@ -87,7 +87,7 @@ def pipeline(
     return s.finish(sigma=sigma, seed=seed)
 
 
-@register_generator("map_reduce", size="maps")
+@register_generator("map_reduce", size="maps", estimate=lambda maps, reduces: maps * reduces)
 def map_reduce(
     *,
     maps: int = 20,
@@ -120,7 +120,7 @@ def map_reduce(
     return s.finish(sigma=sigma, seed=seed)
 
 
-@register_generator("out_tree", size="depth")
+@register_generator("out_tree", size="depth", estimate=tree_size)
 def out_tree(
     *,
     depth: int = 4,
@@ -142,7 +142,7 @@ def out_tree(
     return s.finish(sigma=sigma, seed=seed)
 
 
-@register_generator("in_tree", size="depth")
+@register_generator("in_tree", size="depth", estimate=tree_size)
 def in_tree(
     *,
     depth: int = 4,
@@ -165,7 +165,9 @@ def in_tree(
     return s.finish(sigma=sigma, seed=seed)
 
 
-@register_generator("fft", size="levels")
+@register_generator(
+    "fft", size="levels", estimate=lambda levels: tree_size(levels, 2) * (levels + 2)
+)
 def fft(
     *, levels: int = 4, work: float = 1.0, data: float = 1e6, sigma: float = 0.0, seed: int = 0
 ) -> Workflow:
@@ -192,7 +194,7 @@ def fft(
     return s.finish(sigma=sigma, seed=seed)
 
 
-@register_generator("gauss", size="size")
+@register_generator("gauss", size="size", estimate=lambda size: size * (size + 1) // 2)
 def gauss(*, size: int = 5, block: int = 256, sigma: float = 0.0, seed: int = 0) -> Workflow:
     """Make Gaussian elimination by columns (Cosnard et al. 1988; Topcuoglu et al. 2002, 5.3.1).
 

@@ -76,11 +76,12 @@ class WorkflowBuilder:
         rows = list(self._tasks.values())
         index = {name: i for i, name in enumerate(self._tasks)}
         kinds = tuple(dict.fromkeys(str(r["kind"]) for r in rows)) or ("task",)
+        number = {kind: k for k, kind in enumerate(kinds)}
         return Workflow(
             name=self.name,
             names=tuple(self._tasks),
             work=np.array([r["work"] for r in rows], float),
-            kind=np.array([kinds.index(str(r["kind"])) for r in rows], np.int64),
+            kind=np.array([number[str(r["kind"])] for r in rows], np.int64),
             kinds=kinds,
             memory=np.array([r["memory"] for r in rows], float),
             cores=np.array([r["cores"] for r in rows]),

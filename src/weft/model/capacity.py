@@ -101,7 +101,9 @@ def _capacity(problem: Problem, visits: FloatArray) -> float:
             np.where(memory > 0, np.floor(problem.cluster.memory[None, :] / memory), np.inf),
         )
     unit = float((visits * seconds.min(axis=1))[busy].sum())
-    return _highest_rate(visits[busy], size[busy] * unit / seconds[busy]) / unit
+    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused below
+        supply = size[busy] * unit / seconds[busy]
+    return _highest_rate(visits[busy], supply) / unit
 
 
 def fluid_capacity(pace: FloatArray, demand: FloatArray) -> float:
@@ -130,6 +132,11 @@ def _highest_rate(need: FloatArray, supply: FloatArray) -> float:
     from scipy import sparse
     from scipy.optimize import linprog
 
+    if not (np.isfinite(supply).all() and np.isfinite(need).all()):
+        raise InvalidInput(
+            "the capacity of the cluster is beyond what a float can hold; check the times and "
+            "coefficients"
+        )
     (rows, p), (k, d) = supply.shape, np.nonzero(supply)
     column = np.arange(1, len(k) + 1)
     matrix = sparse.coo_matrix(

@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from weft.errors import InvalidInput
-from weft.formats.parsing.record import Record
+from weft.formats.parsing.limits import check_cells, check_graph
+from weft.formats.parsing.record import Record, shown
 from weft.formats.parsing.source import decode_text, naming, parse_json, read_bytes
 from weft.model import Workflow, WorkflowBuilder
 from weft.model.columns import FloatArray, IntArray
@@ -52,14 +53,18 @@ def load_callgraph(path: str | Path) -> CallGraph:
 def _graph(record: Record) -> CallGraph:
     names = record.child("nodes").strings("name")
     edges = record.child("edges")
-    src, dst = (np.asarray(edges.raw(key), np.int64) for key in ("src", "dst"))
+    src, dst = edges.integers("src"), edges.integers("dst")
     share = edges.floats("prob_given_src")
-    if not len(src) == len(dst) == len(share) or not ((share >= 0) & (share <= 1)).all():
+    if (
+        not src.shape == dst.shape == share.shape == (src.size,)
+        or not ((share >= 0) & (share <= 1)).all()
+    ):
         raise InvalidInput(
             "its edges need src, dst and prob_given_src of one length, probabilities within [0, 1]"
         )
     if len(src) and (min(src.min(), dst.min()) < 0 or max(src.max(), dst.max()) >= len(names)):
         raise InvalidInput(f"its edges name nodes beyond the {len(names)} there are")
+    check_graph(len(names), len(src))
     builder = WorkflowBuilder(record.text("id"))
     for name in names:
         builder.task(name, work=1.0, kind=name)
@@ -74,11 +79,19 @@ def _graph(record: Record) -> CallGraph:
         builder.edge(u, v, when=call)
         choice_of[e] = len(choice_of)
     variants = record.children("variants")
+    check_cells(
+        len(variants) * len(choice_of), f"{len(variants)} variants of {len(choice_of)} choices"
+    )
     shapes = np.ones((len(variants), len(choice_of)), np.int64)
     for i, variant in enumerate(variants):
-        for e in np.asarray(variant.raw("edges"), np.int64).tolist():
+        for e in np.atleast_1d(variant.integers("edges")).tolist():
             if e in choice_of:
                 shapes[i, choice_of[e]] = 0
-    return CallGraph(
-        builder.build(), shapes, np.array([float(variant.raw("count")) for variant in variants])
-    )
+    counts = [variant.floats("count") for variant in variants]
+    for variant, count in zip(variants, counts, strict=True):
+        if count.ndim or not 0 <= float(count) < np.inf:
+            raise InvalidInput(
+                f"{variant.path('count')} is {shown(variant.raw('count'))}; it must be a finite "
+                "number, zero or more"
+            )
+    return CallGraph(builder.build(), shapes, np.array(counts, float))

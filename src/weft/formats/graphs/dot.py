@@ -18,6 +18,7 @@ import numpy as np
 from weft.errors import InvalidInput
 from weft.formats.graphs.taskgraph import number_kinds, whole_cores
 from weft.formats.native.weft_json import write_json
+from weft.formats.parsing.limits import check_cells, check_graph
 from weft.formats.parsing.quantity import quantity
 from weft.formats.parsing.record import Record, shown
 from weft.formats.parsing.source import parse_json
@@ -25,13 +26,19 @@ from weft.model import Workflow
 
 Attributes = dict[str, str]
 
-_TOKEN = re.compile(
-    r"""(?P<space>\s+|//[^\n]*|/\*.*?\*/|\#[^\n]*)
-      | "(?P<quoted>(?:[^"\\]|\\.)*)"
-      | (?P<word>-?(?:\.\d+|\d+(?:\.\d*)?)(?![\w.])|[^\W\d]\w*)
-      | (?P<mark>->|--|[{}\[\];,=:])""",
+_TOKEN = re.compile(  # possessive and atomic: linear in the length of the text
+    r"""(?P<space>\s++|//[^\n]*+|(?>/\*.*?\*/)|\#[^\n]*+)
+      | "(?P<quoted>(?:[^"\\]|\\.)*+)"
+      | (?P<word>-?(?:\.\d++|\d++(?:\.\d*+)?)(?![\w.])|[^\W\d]\w*+)
+      | (?P<stop>;[\s;]*+)
+      | (?P<mark>->|--|[{}\[\],=:])
+      | (?P<unknown>.)""",
     re.VERBOSE | re.DOTALL,
 )
+_READ = frozenset(
+    {"work", "kind", "memory", "cores", "durations", "data", "bytes", "label", "when"}
+)
+"""The attributes that are read; the others are drawing and not kept."""
 _ESCAPE = re.compile(r'\\(["\\])')
 
 
@@ -43,40 +50,42 @@ class _Graph:
 
 
 class _Tokens:
-    """The tokens of a text, one ahead: (is it a mark, text, line)."""
+    """The tokens of a text, one ahead: (is it a mark, text, position)."""
 
     def __init__(self, text: str) -> None:
+        self._all = text
         self._stream = self._scan(text)
-        self.is_mark, self.text, self.line = next(self._stream)
+        self.is_mark, self.text, self._at = next(self._stream)
+
+    @property
+    def line(self) -> int:
+        """The line of the next token, counted only where an error needs it."""
+        return self._all.count("\n", 0, self._at) + 1
 
     @staticmethod
     def _scan(text: str) -> Iterator[tuple[bool, str, int]]:
-        at, line = 0, 1
-        while at < len(text):
-            match = _TOKEN.match(text, at)
-            if match is None:
+        for match in _TOKEN.finditer(text):
+            found = match.lastgroup
+            if found == "word":
+                yield False, match[0], match.start()
+            elif found == "mark":
+                yield True, match[0], match.start()
+            elif found == "stop":
+                yield True, ";", match.start()
+            elif found == "quoted":
+                yield False, _ESCAPE.sub(r"\1", match["quoted"]), match.start()
+            elif found == "unknown":
+                at = match.start()
                 raise InvalidInput(
-                    f"line {line}: {shown(text[at : at + 20])} is not understood (HTML labels and "
-                    "undirected graphs are not read)"
+                    f"line {text.count(chr(10), 0, at) + 1}: {shown(text[at : at + 20])} is not "
+                    "understood (HTML labels and undirected graphs are not read)"
                 )
-            if match["mark"] is not None:
-                yield True, match["mark"], line
-            elif match["space"] is None:
-                yield (
-                    False,
-                    match["word"]
-                    if match["word"] is not None
-                    else _ESCAPE.sub(r"\1", match["quoted"]),
-                    line,
-                )
-            line += match[0].count("\n")
-            at = match.end()
         while True:
-            yield True, "", line
+            yield True, "", len(text)
 
     def next(self) -> str:
         text = self.text
-        self.is_mark, self.text, self.line = next(self._stream)
+        self.is_mark, self.text, self._at = next(self._stream)
         return text
 
     def take(self, mark: str) -> bool:
@@ -115,6 +124,7 @@ def read_dot(text: str, *, name: str) -> Workflow:
     graph = _parse(_Tokens(text))
     names = tuple(graph.nodes)
     rows = list(graph.nodes.values())
+    check_graph(len(names), len(graph.edges))
     index = {node: i for i, node in enumerate(names)}
     kinds, kind = number_kinds([row.get("kind", "task") for row in rows])
     return Workflow(
@@ -212,7 +222,9 @@ def _attributes(tokens: _Tokens) -> Attributes:
     while tokens.take("["):
         while not tokens.take("]"):
             key = tokens.word()
-            made[key] = tokens.word() if tokens.take("=") else "true"
+            value = tokens.word() if tokens.take("=") else "true"
+            if key in _READ:
+                made[key] = value
             if not tokens.take(","):
                 tokens.take(";")
     return made
@@ -241,6 +253,9 @@ def _work(nodes: dict[str, Attributes]) -> np.ndarray:
 
 def _durations(nodes: dict[str, Attributes]) -> dict[str, np.ndarray]:
     columns: dict[str, np.ndarray] = {}
+    # A default of durations is one text in the file and one table row per node.
+    length = sum(len(row.get("durations", "")) for row in nodes.values())
+    check_cells(length, f"durations of {length} characters in all")
     for i, (task, row) in enumerate(nodes.items()):
         if "durations" in row:
             given = Record(parse_json(row["durations"]), f"durations of task '{task}'")
@@ -251,7 +266,11 @@ def _durations(nodes: dict[str, Attributes]) -> dict[str, np.ndarray]:
                         f"duration of task '{task}' on '{device}' is {shown(seconds)}; it must be "
                         "a number"
                     )
-                columns.setdefault(device, np.full(len(nodes), np.nan))[i] = seconds
+                if device not in columns:
+                    cells = (len(columns) + 1) * len(nodes)
+                    check_cells(cells, f"durations of {len(nodes)} tasks on so many devices")
+                    columns[device] = np.full(len(nodes), np.nan)
+                columns[device][i] = seconds
     return columns
 
 

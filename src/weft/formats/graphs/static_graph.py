@@ -6,6 +6,7 @@ import numpy as np
 
 from weft.errors import InvalidInput
 from weft.formats.binding import bind
+from weft.formats.parsing.limits import check_devices, check_graph
 from weft.formats.parsing.record import Record
 from weft.model import Cluster, Problem, Workflow
 from weft.model.columns import FloatArray
@@ -42,6 +43,8 @@ def read_static_graph(record: Record, *, name: str) -> Problem:
             np.atleast_1d(record.floats("speeds")),
             {},
         )
+    check_graph(len(work), len(edges))
+    check_devices(len(speed))
     name = record.text("name", name)
     workflow = Workflow(
         name=name,

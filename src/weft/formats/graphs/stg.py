@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from weft.errors import InvalidInput
+from weft.formats.parsing.limits import check_graph
 from weft.formats.parsing.record import shown
 from weft.model import Workflow
 
@@ -46,6 +47,7 @@ def read_stg(text: str, *, name: str) -> Workflow:
             )
         work[t] = _number(words[1], i, f"time of task {t}")
         edges += _predecessors(words[2:], t, i, len(rows))
+    check_graph(len(rows), len(edges))
     return Workflow(
         name=name,
         names=tuple(str(t) for t in range(len(rows))),

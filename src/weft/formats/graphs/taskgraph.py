@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft.errors import InvalidInput
+from weft.formats.parsing.limits import check_graph
 from weft.formats.parsing.record import Record
 from weft.model import Workflow
 from weft.model.columns import FloatArray, IntArray, floats
@@ -29,6 +30,7 @@ def read_taskgraph(record: Record, *, tile_bytes: float) -> Workflow:
     if "runtime_s" not in tasks and "runtime_by_device" not in tasks:
         raise InvalidInput("tasks has neither runtime_s nor runtime_by_device")
     src, dst = edges.integers("src"), edges.integers("dst")
+    check_graph(len(names), src.size)
     return Workflow(
         name=record.text("id", "taskgraph"),
         names=tuple(names),

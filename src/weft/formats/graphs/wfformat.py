@@ -8,6 +8,7 @@ import numpy as np
 
 from weft.errors import InvalidInput, UnknownName
 from weft.formats.graphs.taskgraph import number_kinds, whole_cores
+from weft.formats.parsing.limits import check_cells, check_graph
 from weft.formats.parsing.quantity import quantity
 from weft.formats.parsing.record import Record
 from weft.model import Workflow
@@ -46,6 +47,7 @@ def read_wfformat(record: Record, *, name: str) -> Workflow:
     kinds, kind = number_kinds(labels)
     work, memory, cores = _executions(workflow, index)
     pairs = _edges(tasks, index)
+    check_graph(len(ids), len(pairs))
     return Workflow(
         name=name,
         names=tuple(ids),
@@ -125,6 +127,8 @@ def _shared_bytes(
         return np.zeros(len(pairs))
     written = [_files(task, "outputFiles", sizes) for task in tasks]
     read = [set(_files(task, "inputFiles", sizes)) for task in tasks]
+    steps = sum(len(written[s]) for s, _ in pairs)
+    check_cells(steps, f"the output files of {len(pairs)} edges, {steps} in all,")
     return np.array([sum(sizes[f] for f in written[s] if f in read[d]) for s, d in pairs], float)
 
 

@@ -27,6 +27,7 @@ Example::
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Iterator
 from typing import Any
@@ -34,6 +35,7 @@ from typing import Any
 import numpy as np
 
 from weft.errors import InvalidInput
+from weft.formats.parsing.limits import MAX_DEPTH, check_cells, check_devices
 from weft.formats.parsing.quantity import quantity
 from weft.formats.parsing.record import Record, shown
 from weft.model import Cluster, Device, Links
@@ -52,8 +54,11 @@ LINKS = {
     "node_bandwidth": "bytes per second",
     "node_latency": "seconds",
 }
-MOST_DEVICES = 5_000
-"""Limit of devices: links are stored per pair, and a typo must not exhaust memory."""
+_DEEP_KEY = re.compile(
+    r"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+)"""
+    f"{{{MAX_DEPTH}}}"
+)
+"""A key of so many parts: tomllib takes quadratic time for it."""
 
 
 def read_cluster_toml(text: str, *, name: str) -> Cluster:
@@ -64,6 +69,10 @@ def read_cluster_toml(text: str, *, name: str) -> Cluster:
     if not devices:
         raise InvalidInput("has no devices; add at least one [[devices]] table")
     links, matrices = _links(record)
+    kinds = {kind for device in devices for kind in device.throughput}
+    check_cells(
+        len(kinds) * len(devices), f"throughput of {len(kinds)} kinds on {len(devices)} devices"
+    )
     cluster = Cluster.of(devices, links, name=record.text("name", name))
     if not matrices:
         return cluster
@@ -73,6 +82,8 @@ def read_cluster_toml(text: str, *, name: str) -> Cluster:
 
 def parse_toml(text: str) -> dict[str, Any]:
     """Parse TOML; whatever is wrong becomes `InvalidInput`."""
+    if _DEEP_KEY.search(text):
+        raise InvalidInput(f"has a key of more than {MAX_DEPTH} parts; it is not read")
     try:
         return tomllib.loads(text, parse_float=_float)
     except InvalidInput:
@@ -107,10 +118,7 @@ def _devices(record: Record) -> Iterator[Device]:
             for k, v in _throughput(r).items()
         }
         total += _count(r, "count")
-        if total > MOST_DEVICES:
-            raise InvalidInput(
-                f"{r.path('count')} makes {total} devices; at most {MOST_DEVICES} are allowed"
-            )
+        check_devices(total)
         base = r.text("name", kind)
         for _ in range(_count(r, "count")):
             i = numbered.get(base, 0)

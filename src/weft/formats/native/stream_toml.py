@@ -48,6 +48,7 @@ import numpy as np
 
 from weft.errors import InvalidInput, UnknownName
 from weft.formats.native.cluster_toml import parse_toml
+from weft.formats.parsing.limits import check_cells, check_devices
 from weft.formats.parsing.quantity import quantity
 from weft.formats.parsing.record import Record, shown
 from weft.formats.parsing.source import decode_text, naming, read_bytes
@@ -103,7 +104,7 @@ def load_stream(source: str | os.PathLike[str]) -> ConditionalStream:
             text = decode_text(read_bytes(Path(where)))
     with naming(where):
         stream = read_stream_toml(text, name=Path(where).stem)
-    load = offered_load(stream)
+        load = offered_load(stream)
     if load > 1:
         warnings.warn(
             f"{where}: the load is {load:.3g} times the capacity of the units; "
@@ -158,6 +159,7 @@ def _workflow(
 ) -> tuple[Workflow, list[ProbabilityDrift], list[int]]:
     builder = WorkflowBuilder(title)
     units = _unit_rows(record)
+    check_cells(len(tasks) * len(units), f"a table of {len(tasks)} tasks x {len(units)} units")
     for r in tasks:
         r.only(("name", "time", "then", "kind", "memory"))
         seconds = quantity(r.raw("time"), "seconds", r.path("time"))
@@ -208,7 +210,7 @@ def _choice(r: Record, builder: WorkflowBuilder, known: list[str]) -> Probabilit
                 f"branch '{label}' of task '{task}' is no task{closest(label, known)}; or name "
                 "its target in leads_to"
             )
-        for target in leads_to.get(label, [label]):
+        for target in _targets(leads_to.get(label, [label]), f"{r.path('leads_to')}.{label}"):
             builder.edge(task, target, when=label)
     rows, times = [list(branches.values())], [0.0]
     for i, entry in enumerate(_list(r, "at", [])):
@@ -225,6 +227,12 @@ def _choice(r: Record, builder: WorkflowBuilder, known: list[str]) -> Probabilit
         key: _number(r.raw(key), r.path(key)) for key in ("spread", "low", "high") if key in r
     }
     return ProbabilityDrift(change, np.array(rows, float), np.array(times, float), **limits)
+
+
+def _targets(value: object, where: str) -> list[str]:
+    if not isinstance(value, list):
+        raise InvalidInput(f"{where} is {shown(value)}; it must be a list of tasks")
+    return Record({where: value}).strings(where)
 
 
 def _branches(r: Record) -> dict[str, float]:
@@ -283,7 +291,7 @@ def _unit_rows(record: Record) -> dict[str, float]:
 
 
 def _units(record: Record, title: str) -> Cluster:
-    devices = []
+    devices: list[Device] = []
     for r in record.children("units"):
         r.only(("name", "count", "coefficient", "batch", "memory"))
         name, count = r.text("name"), _count(r, "count", 1)
@@ -294,6 +302,7 @@ def _units(record: Record, title: str) -> Cluster:
             )
         memory = quantity(r.raw("memory", np.inf), "bytes", r.path("memory"))
         speed = 1.0 / _number(r.raw("coefficient", 1.0), r.path("coefficient"))
+        check_devices(len(devices) + count)
         for i in range(count):
             label = f"{name}{i}" if count > 1 else name
             devices.append(

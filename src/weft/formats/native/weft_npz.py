@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import InvalidInput
-from weft.formats.parsing.source import MOST_BYTES
+from weft.formats.parsing.limits import check_bytes
 
 ZIP_MAGIC = b"PK\x03\x04"
 OLDEST = (1980, 1, 1, 0, 0, 0)
@@ -80,8 +80,7 @@ def read_npz(content: bytes) -> dict[str, Any]:
 
 def _members(archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
     members = archive.infolist()
-    if sum(member.file_size for member in members) > MOST_BYTES:
-        raise InvalidInput(f"unpacks to more than {MOST_BYTES} bytes")
+    check_bytes(sum(member.file_size for member in members))
     return members
 
 

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from weft.errors import InvalidInput
 from weft.formats.binding import bind
+from weft.formats.parsing.limits import TASK_CELLS, check_cells, check_devices, check_graph
 from weft.formats.parsing.record import Record
 from weft.model import Choices, Cluster, Problem, Scenario, Schedule, Trace, Workflow, Workload
 from weft.model.columns import floats, frozen, integers, unique_names
@@ -193,15 +194,17 @@ def _decode_workflow(r: Record) -> Workflow:
             "choices",
         )
     )
+    work, src = np.atleast_1d(r.floats("work")), np.atleast_1d(r.integers("src", []))
+    check_graph(len(work), len(src))
     return Workflow(
         name=r.text("name", "workflow"),
         names=tuple(r.strings("names")) if "names" in r else None,
-        work=np.atleast_1d(r.floats("work")),
+        work=work,
         kinds=tuple(r.strings("kinds", ("task",))),
         kind=r.integers("kind", 0),
         memory=r.floats("memory", 0.0),
         cores=r.integers("cores", 1),
-        src=np.atleast_1d(r.integers("src", [])),
+        src=src,
         dst=np.atleast_1d(r.integers("dst", [])),
         data=r.floats("data", 0.0),
         durations=r.table("duration_devices", "durations"),
@@ -262,9 +265,11 @@ def _decode_cluster(r: Record) -> Cluster:
     given: dict[str, Any] = {key: tuple(r.strings(key)) for key in columns if key in r}
     given |= {key: r.floats(key) for key in CLUSTER_FLOATS if key in r}
     given |= {key: r.integers(key) for key in ("cores", "batch") if key in r}
+    speed = np.atleast_1d(r.floats("speed"))
+    check_devices(len(speed))
     return Cluster(
         name=r.text("name", "cluster"),
-        speed=np.atleast_1d(r.floats("speed")),
+        speed=speed,
         throughput=r.table("throughput_kinds", "throughput"),
         bandwidth=r.floats("bandwidth", "inf", rank=2),
         latency=r.floats("latency", 0.0, rank=2),
@@ -338,6 +343,11 @@ def _decode_trace(r: Record) -> Trace:
                 f"{r.path(key)}[{int(np.flatnonzero(~np.isfinite(column))[0])}] is not a finite "
                 "time"
             )
+    _refuse_rows(times["start"] < 0, times["start"], r.path("start"), "zero or more")
+    early = times["finish"] < times["start"]
+    _refuse_rows(early, times["finish"], r.path("finish"), "at or after its start")
+    instances = int(workload.first_instance[-1])
+    check_cells(TASK_CELLS * instances, f"a trace of {instances} tasks of all jobs")
     copy = r.booleans("copy", False)
     if copy.ndim and copy.shape != rows:
         raise InvalidInput(
@@ -371,6 +381,12 @@ def _decode_scenario(r: Record, workload: Workload) -> Scenario:
         changes=np.stack(changes, axis=1),
         cancel=r.floats("cancel", "inf"),
     )
+
+
+def _refuse_rows(bad: NDArray[Any], column: NDArray[Any], where: str, rule: str) -> None:
+    if bad.any():
+        i = int(np.flatnonzero(bad)[0])
+        raise InvalidInput(f"{where}[{i}] is {column[i]}; it must be {rule}")
 
 
 def _refuse_outside(column: NDArray[Any], limit: int | NDArray[Any], where: str) -> None:

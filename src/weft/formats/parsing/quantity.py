@@ -8,6 +8,7 @@ from decimal import Decimal, DecimalException
 import numpy as np
 
 from weft.errors import InvalidInput
+from weft.formats.parsing.limits import MAX_NUMBER_LENGTH
 from weft.formats.parsing.record import shown
 from weft.registry import closest
 
@@ -35,7 +36,9 @@ UNITS = {
 }
 """Dimension -> unit -> factor. kB is 1000 bytes, KiB 1024; a bit is an eighth of a byte."""
 
-_PATTERN = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?)\s*(\D*?)\s*")
+# Possessive, so that the time is linear in the length of the text.
+_NUMBER = re.compile(r"[+-]?(?:\d++\.?\d*+|\.\d++)(?:[eE][+-]?\d{1,3})?")
+_DIGIT = re.compile(r"\d")
 
 
 def quantity(value: object, dimension: str, what: str) -> float:
@@ -61,14 +64,17 @@ def quantity(value: object, dimension: str, what: str) -> float:
 
 
 def _with_unit(text: str, dimension: str, what: str) -> float:
-    match = _PATTERN.fullmatch(text)
-    if match is None:
+    stripped = text.strip()
+    match = _NUMBER.match(stripped)
+    unit = stripped[match.end() :].strip() if match else ""
+    if match is None or match.end() > MAX_NUMBER_LENGTH or _DIGIT.search(unit):
         raise InvalidInput(f"{what} is {shown(text)}; it must be a number{_example(dimension)}")
-    number, unit = match.groups()
+    number = match[0]
     units = UNITS[dimension]
     if unit and unit not in units:
         raise InvalidInput(
-            f"{what} is {shown(text)}; '{unit}' is no unit of {dimension}{closest(unit, units)}"
+            f"{what} is {shown(text)}; {shown(unit)} is no unit of "
+            f"{dimension}{closest(unit, units)}"
         )
     try:  # decimal, so that 5 us is the number nearest to 0.000005
         made = float(Decimal(number) * units[unit] if unit else Decimal(number))

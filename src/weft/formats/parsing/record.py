@@ -17,6 +17,10 @@ INFINITE = {"inf": np.inf, "-inf": -np.inf}
 """Infinities in strict JSON, which has no literal for them; NaN is null."""
 
 _REQUIRED: Any = object()
+_MOST_BITS = 4096
+"""Longer whole numbers are described by their size: Python refuses to print them."""
+
+_LAST_CODE_POINT = 0x10FFFF
 
 
 class Record:
@@ -175,11 +179,11 @@ def shown(value: object) -> str:
         return f"a list of {len(value)} entries"
     if isinstance(value, np.ndarray):
         return f"an array of {value.dtype} of shape {value.shape}"
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return str(value).lower()
-    text = f"'{value}'" if isinstance(value, str) else f"{value}"
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else str(value).lower()
+    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        return f"a whole number of {value.bit_length()} bits"
+    text = f"'{value[:60]}'" if isinstance(value, str) else f"{value}"
     return text if len(text) <= 60 else f"{text[:56]} ..."
 
 
@@ -264,6 +268,12 @@ def _whole(values: FloatArray, where: str) -> IntArray:
 def _unicode(value: NDArray[Any], where: str) -> Any:
     if value.dtype.kind != "U":
         raise InvalidInput(f"{where} is {shown(value)}; it must hold text")
+    if value.size and value.dtype.itemsize:
+        codes = np.atleast_1d(np.ascontiguousarray(value)).view(
+            np.dtype(np.uint32).newbyteorder(value.dtype.byteorder)
+        )
+        if (codes > _LAST_CODE_POINT).any():  # numpy would make strings that crash Python
+            raise InvalidInput(f"{where} holds text that is not valid Unicode")
     try:
         return value.tolist()
     except ValueError:

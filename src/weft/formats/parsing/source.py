@@ -5,19 +5,24 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import re
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
+
+import numpy as np
 
 from weft.errors import InvalidInput, WeftError
+from weft.formats.parsing import limits
 
 GZIP_MAGIC = b"\x1f\x8b"
-MOST_BYTES = 2**31
-"""A file may not unpack to more than this: a few kilobytes of gzip can stand for terabytes."""
-
+CHUNK = 2**20
 LONGEST_LINE = 400
+
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*+"', re.DOTALL)
+_BRACKETS = re.compile(r"[^\[\]{}]++")
 
 
 @contextmanager
@@ -32,44 +37,83 @@ def naming(where: str) -> Iterator[None]:
 
 
 def one_line(text: str) -> str:
-    r"""Collapse white space, cut long text and escape characters that cannot be encoded.
+    r"""Collapse white space, cut long text and escape what a terminal would obey or cannot show.
 
     Examples
     --------
-    >>> one_line("two\n  lines")
-    'two lines'
+    >>> one_line("two\n  lines"), one_line("red: \x1b[31m")
+    ('two lines', 'red: \\x1b[31m')
     """
-    flat = " ".join(text.split()).encode("utf-8", "backslashreplace").decode("utf-8")
-    return flat if len(flat) <= LONGEST_LINE else f"{flat[: LONGEST_LINE - 4]} ..."
+    flat = " ".join(text[: 4 * LONGEST_LINE].split())
+    if not flat.isprintable():  # controls, terminal escapes, lone surrogates, marks of direction
+        flat = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in flat)
+    cut = len(flat) > LONGEST_LINE or len(text) > 4 * LONGEST_LINE
+    return f"{flat[: LONGEST_LINE - 4]} ..." if cut else flat
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return the content of a file, unpacked if it is gzip (detected by content)."""
+    """Return the content of a file, unpacked if it is gzip (detected by content).
+
+    The size is counted before the content is kept; see `limits`.
+    """
     try:
-        raw = path.read_bytes()
+        with path.open("rb") as opened:
+            stream = opened if opened.seekable() else io.BytesIO(_read(opened))
+            packed = stream.read(len(GZIP_MAGIC)) == GZIP_MAGIC
+            stream.seek(0)
+            content = _unpack(stream) if packed else _read(stream)
     except FileNotFoundError:
         raise InvalidInput("there is no such file") from None
     except IsADirectoryError:
         raise InvalidInput("this is a directory; give a file") from None
+    except EOFError:
+        raise InvalidInput("the gzip data is cut short") from None
+    except (gzip.BadGzipFile, zlib.error) as error:
+        raise InvalidInput(f"the gzip data is damaged: {error}") from None
+    except InvalidInput:
+        raise
     except (OSError, ValueError) as error:
         raise InvalidInput(f"cannot be read: {error}") from None
-    content = _unpack(raw) if raw.startswith(GZIP_MAGIC) else raw
-    if not content.strip():
+    if not content[:CHUNK].strip() and not content.strip():
         raise InvalidInput("the file is empty")
     return content
 
 
-def _unpack(raw: bytes) -> bytes:
-    try:
-        with gzip.GzipFile(fileobj=io.BytesIO(raw)) as stream:
-            content = stream.read(MOST_BYTES + 1)
-    except EOFError:
-        raise InvalidInput("the gzip data is cut short") from None
-    except (OSError, zlib.error) as error:
-        raise InvalidInput(f"the gzip data is damaged: {error}") from None
-    if len(content) > MOST_BYTES:
-        raise InvalidInput(f"unpacks to more than {MOST_BYTES} bytes")
-    return content
+class _Meter:
+    """Count the bytes of a content and, where it looks like JSON, the cells of its lists."""
+
+    def __init__(self) -> None:
+        self._bytes = self._cells = 0
+        self._json: bool | None = None
+
+    def add(self, chunk: bytes) -> None:
+        """Count a chunk; refuse the content as soon as it is too large."""
+        self._bytes += len(chunk)
+        limits.check_bytes(self._bytes)
+        if self._json is None and (start := chunk.lstrip()[:1]):
+            self._json = start in {b"{", b"["}
+        if self._json:
+            opened = chunk.count(b"[") + chunk.count(b"{")
+            self._cells += chunk.count(b",") + limits.CONTAINER_CELLS * opened
+            limits.check_cells(self._cells, "a text of so many list entries")
+
+
+def _read(stream: BinaryIO) -> bytes:
+    meter, chunks = _Meter(), []
+    while chunk := stream.read(CHUNK):
+        meter.add(chunk)
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def _unpack(stream: BinaryIO) -> bytes:
+    # Twice: once to count, keeping nothing, then to keep. A bomb is refused with no memory taken.
+    meter = _Meter()
+    with gzip.GzipFile(fileobj=stream) as unpacked:
+        while chunk := unpacked.read(CHUNK):
+            meter.add(chunk)
+        unpacked.seek(0)
+        return unpacked.read()
 
 
 def decode_text(content: bytes) -> str:
@@ -85,6 +129,7 @@ def decode_text(content: bytes) -> str:
 
 def parse_json(text: str) -> Any:
     """Parse strict JSON: no NaN literal, no key given twice, no nesting that exhausts the stack."""
+    _refuse_depth(text)
     try:
         return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_object)
     except json.JSONDecodeError as error:
@@ -97,6 +142,19 @@ def parse_json(text: str) -> Any:
         raise InvalidInput(f"is not valid JSON: {error}") from None
 
 
+def _refuse_depth(text: str) -> None:
+    if text.count("[") + text.count("{") <= limits.MAX_DEPTH:
+        return
+    marks = _BRACKETS.sub("", _STRING.sub("", text)).encode("ascii")
+    codes = np.frombuffer(marks, np.uint8)
+    depth = np.where((codes == ord("[")) | (codes == ord("{")), 1, -1).cumsum()
+    if depth.size and int(depth.max()) > limits.MAX_DEPTH:
+        raise InvalidInput(
+            f"is nested too deeply to be read: at most {limits.MAX_DEPTH} lists and objects "
+            "may be inside each other"
+        )
+
+
 def _refuse_constant(literal: str) -> Any:
     raise InvalidInput(
         f'is not strict JSON: {literal} is not a number; write null for NaN, "inf" for infinity'
@@ -106,8 +164,8 @@ def _refuse_constant(literal: str) -> Any:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for i, key in enumerate(keys) if key in keys[:i])
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
         raise InvalidInput(f"key '{twice}' is given twice in one object")
     return made
 

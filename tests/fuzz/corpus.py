@@ -1,0 +1,225 @@
+"""A small sound file for each reader."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from weft import formats
+from weft.formats.graphs.callgraph import load_callgraph
+from weft.formats.model_file import Model, read_model, save_model
+from weft.formats.native.stream_toml import load_stream
+from weft.model import (
+    Cluster,
+    Problem,
+    Scenario,
+    Schedule,
+    Trace,
+    Workflow,
+    WorkflowBuilder,
+    Workload,
+)
+
+
+class Seed(NamedTuple):
+    """A file and how to read it; `beside` are files that must be next to it."""
+
+    suffix: str
+    content: bytes
+    read: Callable[[Path], object]
+    beside: tuple[tuple[str, bytes], ...] = ()
+
+
+def problem() -> Problem:
+    """A problem with a choice, durations, kinds and memory."""
+    b = WorkflowBuilder("cascade")
+    b.task("small", work=1.0, memory=2.0)
+    b.task("large", work=10.0, kind="net", durations={"A100": 0.5, "cpu": 9.0})
+    b.choice("small", {"unsure": 0.25, "sure": 0.75})
+    b.edge("small", "large", data=1e6, when="unsure")
+    cluster = Cluster(
+        speed=[1.0, 2.0],
+        kinds=("cpu", "A100"),
+        bandwidth=1e9,
+        throughput={"net": [np.nan, 4.0]},
+        memory=[4.0, np.inf],
+    )
+    return Problem.bind(b.build(), cluster)
+
+
+def trace() -> Trace:
+    """A trace of two jobs, one of which was cut short."""
+    workload = Workload.of(problem(), arrival=[0.0, 1.0])
+    ints = {key: np.array([0, 1], np.int64) for key in ("job", "device", "batch")}
+    zeros = {key: np.zeros(2, np.int64) for key in ("task", "status")}
+    clock = {key: np.array([0.0, 1.5]) for key in ("decided", "start", "finish")}
+    return Trace(
+        workload=workload,
+        scenario=Scenario.of(workload, outcome=[0, 1], changes=[(1.0, 0, 2.0)]),
+        copy=np.zeros(2, bool),
+        job_finish=np.array([1.0, np.nan]),
+        eager=True,
+        policy="fifo",
+        **ints,
+        **zeros,
+        **clock,
+    )
+
+
+CLUSTER_TOML = """name = "two nodes"
+[links]
+bandwidth = "100 Gbit/s"
+latency = "5 us"
+node_bandwidth = "300 GB/s"
+[[devices]]
+name = "a100"
+count = 2
+kind = "A100"
+node = "n0"
+speed = 9.7
+throughput = {conv = 20.0}
+memory = "40 GB"
+cores = 1
+batch = 8
+power = "400 W"
+idle_power = 50
+"""
+STREAM_TOML = """name = "inspection"
+jobs = 50
+tick = "1 ms"
+start = "detect"
+[arrivals]
+process = "normal"
+gap = "80 ms"
+deviation = "4 ms"
+[[tasks]]
+name = "detect"
+time = "10 ms"
+then = "classify"
+kind = "vision"
+memory = "2 GB"
+[[tasks]]
+name = "classify"
+time = "5 ms"
+[[tasks]]
+name = "explain"
+time = "5 ms"
+[[choices]]
+task = "classify"
+branches = {defect = 0.1, good = 0.9}
+leads_to = {defect = ["explain"], good = []}
+estimate = true
+change = "steps"
+at = [{time = "60 s", branches = {defect = 0.3, good = 0.7}}]
+[[units]]
+name = "GPU"
+count = 2
+coefficient = 1.0
+batch = 8
+memory = "16 GB"
+"""
+DOT = """strict digraph g { // a comment
+  node [kind="conv", color=red]; edge [label="1 kB"]
+  subgraph cluster_0 { a [work=2, memory="1 GB", cores=2]; b [work=3.5] }
+  a -> b -> "c d" [data="1 kB"]; "c d" [work=1, durations="{\\"cpu\\": 1}"]
+}
+"""
+STG = "2\n0 0 0\n1 5 1 0\n2 3 2 0 4 1 2.5\n3 0 1 2 # exit\n"
+TASKGRAPH = {
+    "format": "taskgraph-v1",
+    "id": "g",
+    "tasks": {
+        "id": ["a", "b"],
+        "type": ["x", "y"],
+        "runtime_s": [1.0, 2.0],
+        "runtime_by_device": {"cpu": [1.0, 2.0], "gpu": [None, 0.5]},
+        "memory_bytes": [1, None],
+        "cores": [1, 2],
+    },
+    "edges": {"src": [0], "dst": [1], "bytes": [8.0]},
+}
+WFFORMAT = {
+    "schemaVersion": "1.5",
+    "workflow": {
+        "specification": {
+            "tasks": [
+                {"id": "a_ID1", "name": "a_ID1", "children": ["b"], "outputFiles": ["f"]},
+                {"id": "b", "parents": ["a_ID1"], "inputFiles": ["f"]},
+            ],
+            "files": [{"id": "f", "sizeInBytes": 100}],
+        },
+        "execution": {
+            "tasks": [{"id": "a_ID1", "runtimeInSeconds": 1.5, "coreCount": 2, "memoryInBytes": 8}]
+        },
+    },
+}
+STATIC = {
+    "cost": [[1, 2], [3, None]],
+    "edges": [[0, 1]],
+    "data": [5],
+    "bandwidth": [[None, 1], [2, None]],
+    "name": "s",
+}
+CALLS = {
+    "format": "conditional-graph-v1",
+    "id": "g",
+    "nodes": {"name": ["a", "b", "c"]},
+    "edges": {"src": [0, 0], "dst": [1, 2], "prob_given_src": [0.5, 1.0]},
+    "variants": [{"edges": [0], "count": 3}, {"edges": [], "count": 1.5}],
+}
+
+
+def seeds(folder: Path) -> dict[str, Seed]:
+    """Return name -> seed, for all formats that are read; `folder` is for files in the making."""
+    things = {
+        "problem": (problem(), formats.load),
+        "workflow": (problem().workflow, formats.load_workflow),
+        "cluster": (problem().cluster, formats.load_cluster),
+        "workload": (Workload.of(problem(), arrival=[0.0, 1.0]), formats.load_workload),
+        "schedule": (
+            Schedule.of(task=[0, 1], device=[0, 1], start=[0.0, 1.0], finish=[1.0, 2.0]),
+            formats.load_schedule,
+        ),
+        "trace": (trace(), formats.load_trace),
+    }
+    made = {}
+    for name, (thing, read) in things.items():
+        for suffix in (".json", ".npz"):
+            path = folder / f"seed{suffix}"
+            formats.save(thing, path)
+            made[f"weft{suffix.replace('.', '-')} {name}"] = Seed(suffix, path.read_bytes(), read)
+    made["weft-json gz"] = _gzipped(folder)
+    made["cluster-toml"] = Seed(".toml", CLUSTER_TOML.encode(), formats.load_cluster)
+    made["stream-toml"] = Seed(".toml", STREAM_TOML.encode(), load_stream)
+    made["dot"] = Seed(".dot", DOT.encode(), formats.load_workflow)
+    made["stg"] = Seed(".stg", STG.encode(), formats.load_workflow)
+    for name, document, read in (
+        ("taskgraph-v1", TASKGRAPH, formats.load),
+        ("wfformat", WFFORMAT, formats.load_workflow),
+        ("static-graph", STATIC, formats.load),
+        ("callgraph", CALLS, load_callgraph),
+    ):
+        made[name] = Seed(".json", json.dumps(document).encode(), read)
+    return made | _model_seeds(folder)
+
+
+def _gzipped(folder: Path) -> Seed:
+    path = folder / "seed.json.gz"
+    formats.save(Workflow(work=[1.0], src=[], dst=[], data=[]), path)
+    return Seed(".json.gz", path.read_bytes(), formats.load_workflow)
+
+
+def _model_seeds(folder: Path) -> dict[str, Seed]:
+    arrays = {"w": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.array([0.1, 1e-300])}
+    settings = {"features": ["a", "b"]}
+    model = Model(name="mine", kind="test", about="", settings=settings, arrays=arrays)
+    card = save_model(model, folder / "seed")
+    text, numbers = card.read_bytes(), card.with_suffix(".safetensors").read_bytes()
+    return {
+        "model card": Seed(".json", text, read_model, ((".safetensors", numbers),)),
+        "model numbers": Seed(".safetensors", numbers, read_model, ((".json", text),)),
+    }

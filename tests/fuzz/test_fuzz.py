@@ -1,0 +1,61 @@
+"""Every reader, about 300 mutated files each: an object or one clear line."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.fuzz.corpus import seeds
+from tests.fuzz.harness import attempt, failures
+from weft.formats import FORMATS
+
+FILES = 300
+
+
+@pytest.fixture(scope="module", name="corpus")
+def _corpus(tmp_path_factory):
+    return seeds(tmp_path_factory.mktemp("seeds"))
+
+
+NAMES = (
+    *(
+        f"weft-{suffix} {noun}"
+        for suffix in ("json", "npz")
+        for noun in ("problem", "workflow", "cluster", "workload", "schedule", "trace")
+    ),
+    "weft-json gz",
+    "cluster-toml",
+    "stream-toml",
+    "dot",
+    "stg",
+    "taskgraph-v1",
+    "wfformat",
+    "static-graph",
+    "callgraph",
+    "model card",
+    "model numbers",
+)
+
+
+def test_every_reader_of_the_table_is_covered(corpus):
+    assert set(corpus) == set(NAMES)
+    covered = {name.split()[0] for name in NAMES}
+    assert {row.name for row in FORMATS.values() if row.read} <= covered
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_mutated_files(name, corpus, tmp_path):
+    seed = corpus[name]
+    path = tmp_path / f"sound{seed.suffix}"
+    for suffix, content in seed.beside:
+        path.with_suffix(suffix).write_bytes(content)
+    path.write_bytes(seed.content)
+    seed.read(path)
+    assert failures(name, seed, FILES, tmp_path) == []
+
+
+def test_the_harness_finds_what_is_no_clear_line(corpus, tmp_path):
+    def broken(_):
+        raise KeyError("raw")
+
+    seed = corpus["stg"]._replace(read=broken)
+    assert attempt(seed, tmp_path).startswith("KeyError at test_fuzz.py")
