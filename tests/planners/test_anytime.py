@@ -106,7 +106,7 @@ def test_copies_help_where_transfers_are_long():
     # on one device: 1 + 4 x 4.
     # With a copy of the parent on each device: 1 + 4.
     p = Problem.from_arrays(
-        np.array([[1.0] * 4] + [[4.0] * 4] * 4), [[0, t] for t in range(1, 5)], 50.0
+        np.array([[1.0] * 4] + [[4.0] * 4] * 4), [[0, t] for t in range(1, 5)], 50.0, bandwidth=1.0
     )
     assert plan(p, "anytime", iterations=1000).makespan == 17.0
     copied = plan(p, "anytime", iterations=1000, duplicate=True)
@@ -164,6 +164,7 @@ def test_memory_limits_hold():
         data=1.0,
         memory=[8.0 if t % 4 < 2 else 1.0 for t in range(20)],
         device_memory=[2.0, 8.0, 4.0],
+        bandwidth=1.0,
     )
     for duplicate in (False, True):
         assert (

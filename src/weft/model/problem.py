@@ -8,6 +8,7 @@ test.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -78,44 +79,64 @@ class Problem:
         edges: ArrayLike = (),
         data: ArrayLike = 0.0,
         *,
-        bandwidth: ArrayLike = 1.0,
+        bandwidth: ArrayLike | None = None,
         latency: ArrayLike = 0.0,
         work: ArrayLike | None = None,
         speed: ArrayLike | None = None,
         memory: ArrayLike = 0.0,
         device_memory: ArrayLike = np.inf,
+        names: Sequence[str] | None = None,
+        devices: Sequence[str] | None = None,
         name: str = "problem",
     ) -> Problem:
-        """Make a problem from plain arrays.
+        """Make a problem from plain arrays; without `bandwidth`, data moves in no time.
 
         Parameters
         ----------
         durations : (n, p) seconds; inf or NaN where a task cannot run on a device
         edges : (m, 2) ints, from task to task
-        data : (m,) bytes (or one number for all)
-        bandwidth, latency : scalar or (p, p); moving an edge takes latency + data / bandwidth,
-            nothing on one device
+        data : (m,) bytes (or one number for all); give the bandwidth too, or moving them is free
+        bandwidth, latency : scalar or (p, p), in bytes per second and seconds; moving an edge takes
+            latency + data / bandwidth, nothing on one device. None: links are infinitely fast
         work, speed : (n,) and (p,), in place of durations: keeps the product form, whatever n x p
         memory, device_memory : bytes a task needs, and a device has
+        names, devices : names of the tasks and of the devices; None: "t0", ... and "d0", ...
+
+        Examples
+        --------
+        >>> p = Problem.from_arrays([[2.0, 1.0]], names=["train"], devices=["cpu", "gpu"])
+        >>> p.workflow.task_name(0), p.cluster.names
+        ('train', ('cpu', 'gpu'))
         """
         pairs = _edge_pairs(edges)
         src, dst = pairs[:, 0], pairs[:, 1]
         bytes_ = floats(data, "data", shape=(len(pairs),))
         if (durations is None) == (work is None or speed is None):
             raise InvalidInput("give either durations, or both work and speed")
-        options: Any = {"bandwidth": bandwidth, "latency": latency, "memory": device_memory}
+        rate = np.inf if bandwidth is None else bandwidth
+        options: Any = {"bandwidth": rate, "latency": latency, "memory": device_memory}
+        if devices is not None:
+            options["names"] = _names(devices, "devices")
+        tasks = None if names is None else _names(names, "names")
         columns: dict[str, FloatArray] = {}
         if durations is None:
             cluster = Cluster(speed=np.atleast_1d(np.asarray(speed, float)), **options)
             units = np.atleast_1d(np.asarray(work, float))
         else:
-            matrix = _duration_matrix(durations)
+            matrix = _duration_matrix(durations, tasks)
             cluster = Cluster(speed=np.ones(matrix.shape[1]), **options)
             columns = {cluster.names[d]: matrix[:, d] for d in range(matrix.shape[1])}
             units = np.zeros(len(matrix))
         needs: Any = memory  # a scalar fills the column
         workflow = Workflow(
-            name=name, work=units, src=src, dst=dst, data=bytes_, memory=needs, durations=columns
+            name=name,
+            work=units,
+            src=src,
+            dst=dst,
+            data=bytes_,
+            memory=needs,
+            durations=columns,
+            names=tasks,
         )
         return cls.bind(workflow, cluster)
 
@@ -199,7 +220,13 @@ def _edge_pairs(edges: ArrayLike) -> IntArray:
     return pairs.astype(np.int64, copy=False)
 
 
-def _duration_matrix(durations: ArrayLike) -> FloatArray:
+def _names(given: Sequence[str], option: str) -> tuple[str, ...]:
+    if isinstance(given, str) or not isinstance(given, Sequence | np.ndarray):
+        raise InvalidInput(f"{option} is {given!r}; it must be a list of names")
+    return tuple(str(name) for name in given)
+
+
+def _duration_matrix(durations: ArrayLike, names: tuple[str, ...] | None) -> FloatArray:
     try:
         matrix = np.array(durations, dtype=float)
     except (TypeError, ValueError) as error:
@@ -219,7 +246,8 @@ def _duration_matrix(durations: ArrayLike) -> FloatArray:
     stranded = np.isnan(matrix).all(axis=1)
     if stranded.any() and matrix.shape[1]:
         t = int(np.flatnonzero(stranded)[0])
-        raise InvalidInput(f"task 't{t}' fits no device: its durations are all inf or NaN")
+        named = names[t] if names is not None and len(names) == len(matrix) else f"t{t}"
+        raise InvalidInput(f"task '{named}' fits no device: its durations are all inf or NaN")
     return matrix
 
 
