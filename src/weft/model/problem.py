@@ -8,9 +8,11 @@ test.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -140,6 +142,54 @@ class Problem:
         )
         return cls.bind(workflow, cluster)
 
+    @classmethod
+    def from_table(
+        cls,
+        table: Any,
+        cluster: Cluster | None = None,
+        *,
+        bandwidth: ArrayLike | None = None,
+        latency: ArrayLike = 0.0,
+        name: str = "table",
+    ) -> Problem:
+        """Make a problem from a table with one row per task.
+
+        Parameters
+        ----------
+        table : the path of a CSV file, a data frame (pandas, polars), or a dict of columns:
+
+            - task : the name of the task
+            - after : the tasks it waits for, separated by ";" or "|"
+            - seconds:KIND : seconds on a device or a kind of device, one column for each; empty
+              where the task cannot run. Or one column `seconds`: on a device of speed 1
+            - bytes : size of the task's output, moved to every task after it; or after_bytes: one
+              size per task in `after`
+            - kind, memory (bytes), cores : optional
+
+        cluster : the machines; None: one device per column seconds:KIND
+        bandwidth, latency : links between these devices, as in `from_arrays`; None: infinitely fast
+
+        Examples
+        --------
+        >>> table = {"task": ["a", "b"], "after": ["", "a"], "seconds:cpu": [2.0, 3.0]}
+        >>> Problem.from_table(table).durations().tolist()
+        [[2.0], [3.0]]
+        """
+        from weft.model.builder import columns_of_csv, workflow_from_table
+
+        if isinstance(table, (str, os.PathLike)):
+            try:
+                text = Path(table).read_text(encoding="utf-8-sig")
+            except (OSError, UnicodeDecodeError) as error:
+                raise InvalidInput(f"{os.fspath(table)} cannot be read: {error}") from None
+            table = columns_of_csv(text)
+        workflow = workflow_from_table(table, name=name)
+        if cluster is None:
+            cluster = _one_of_each(workflow, bandwidth, latency)
+        elif bandwidth is not None or np.any(latency):
+            raise InvalidInput("the cluster has its own links; leave out bandwidth and latency")
+        return cls.bind(workflow, cluster)
+
     @property
     def n(self) -> int:
         """Number of tasks."""
@@ -218,6 +268,17 @@ def _edge_pairs(edges: ArrayLike) -> IntArray:
             f"{pairs.dtype}"
         )
     return pairs.astype(np.int64, copy=False)
+
+
+def _one_of_each(workflow: Workflow, bandwidth: ArrayLike | None, latency: ArrayLike) -> Cluster:
+    kinds = tuple(workflow.durations)
+    if not kinds:
+        raise InvalidInput(
+            "the table does not name machines: give cluster=, or columns such as 'seconds:cpu'"
+        )
+    links: Any = {"bandwidth": np.inf if bandwidth is None else bandwidth, "latency": latency}
+    cores = np.full(len(kinds), max(1, int(workflow.cores.max(initial=1))))
+    return Cluster(speed=np.ones(len(kinds)), names=kinds, kinds=kinds, cores=cores, **links)
 
 
 def _names(given: Sequence[str], option: str) -> tuple[str, ...]:
