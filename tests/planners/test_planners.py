@@ -328,3 +328,8 @@ def test_valid_on_published_workflows():
         problem = Problem.bind(workflow, cluster)
         for name in CLASSIC:
             assert check(problem, plan(problem, name).schedule) == [], (path.name, name)
+
+
+def test_only_problems_are_planned():
+    with pytest.raises(InvalidInput, match="plan takes a Problem, not a dict"):
+        plan({}, "heft")
