@@ -92,7 +92,10 @@ class File:
 
 @dataclass(frozen=True)
 class Format:
-    """One file format; without `read` it is only written, without `write` only read."""
+    """One file format; without `read` it is only written, without `write` only read.
+
+    `seconds`: its work is in seconds on the machine of the record, which has speed 1.
+    """
 
     name: str
     suffixes: tuple[str, ...]
@@ -101,6 +104,7 @@ class Format:
     recognise: Callable[[File], bool] = lambda file: False  # noqa: ARG005
     read: Callable[[File], object] | None = None
     write: Callable[[Any, Problem | None], bytes] | None = None
+    seconds: bool = False
 
 
 def _named_record(thing: Savable, problem: Problem | None) -> dict[str, Any]:
@@ -169,6 +173,7 @@ _ROWS = (
         "Workflows as tables, one row per task: task, after, seconds:KIND, bytes; read.",
         recognise=lambda file: file.syntax == "csv",
         read=lambda file: read_task_table(file.text, name=file.name),
+        seconds=True,
     ),
     Format(
         "taskgraph-v1",
@@ -185,6 +190,7 @@ _ROWS = (
         "Workflows of WfCommons (WfFormat 1.5); read.",
         recognise=lambda file: file.untagged(is_wfformat),
         read=lambda file: read_wfformat(file.record, name=file.name),
+        seconds=True,
     ),
     Format(
         "static-graph",
