@@ -122,8 +122,8 @@ def table(made: Plan, most: int | None) -> list[str]:
         }
         for i in order
     ]
-    columns = ["task", "device", Column("start", unit="s"), Column("finish", unit="s")]
-    lines = ["", table_text(rows, columns)]
+    times = (Column("start", unit="s"), Column("finish", unit="s"))
+    lines = ["", table_text(rows, (Column("task"), Column("device"), *times))]
     if len(rows) < len(schedule):
         lines.append(f"... and {len(schedule) - len(rows):,} more; --all prints all")
     return [*lines, ""]

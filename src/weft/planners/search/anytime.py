@@ -10,7 +10,7 @@ from functools import cache
 import numpy as np
 
 from weft.errors import InvalidInput, Unsupported
-from weft.model import Cluster, Problem, Schedule, Workflow
+from weft.model import Cluster, Device, Links, Problem, Schedule, Workflow
 from weft.planners.bounds import lower_bound
 from weft.planners.lists.ranks import rank_order
 from weft.planners.objective import Objective
@@ -146,9 +146,11 @@ def warm_up() -> None:
     so that the search does not end before its first move.
     """
     tasks = np.arange(12)
-    workflow = Workflow(work=1.0 + tasks % 3, src=tasks[:-2], dst=tasks[2:], data=np.ones(10))
-    cluster = Cluster(speed=[1.0, 2.0, 3.0, 1.0], nodes=("a", "a", "b", "b"), bandwidth=1.0)
-    problem = Problem.bind(workflow, cluster)
+    work = np.array([1.0, 2.0, 3.0] * 4)
+    workflow = Workflow(work=work, src=tasks[:-2], dst=tasks[2:], data=np.ones(10))
+    speeds = {"a0": 1.0, "a1": 2.0, "b0": 3.0, "b1": 1.0}
+    devices = [Device(name, node=name[0], speed=speed) for name, speed in speeds.items()]
+    problem = Problem.bind(workflow, Cluster.of(devices, Links(bandwidth=1.0)))
     rank_order(problem, tasks.astype(float))  # parents after children, as ranks with ties may be
     for duplicate in (False, True):
         objective = Objective.of("makespan")
