@@ -95,6 +95,38 @@ def test_plan_as_json_is_the_plan(problem, capsys):
     assert found["makespan"] == expected.makespan
     assert found["bound"] == expected.bound
     assert found["schedule"]["device"] == expected.schedule.device.tolist()
+    assert found["schedule"]["task_name"][:1] == [expected.problem.workflow.task_name(0)]
+    assert set(found["schedule"]["device_name"]) <= set(expected.problem.cluster.names)
+
+
+TABLE = "task,after,seconds:cpu,seconds:gpu,bytes\nextract,,4,4,2 GB\ntrain,extract,40 s,5,\n"
+
+
+def test_plan_prints_the_plan_of_a_table(tmp_path, capsys):
+    (tmp_path / "tasks.csv").write_text(TABLE, encoding="utf-8")
+    code, out, _ = run(capsys, "plan", tmp_path / "tasks.csv")
+    assert code == 0
+    rows = [line.split() for line in out.splitlines()]
+    assert ["task", "device", "start", "finish"] in rows
+    assert ["train", "gpu", "4", "s", "9", "s"] in rows
+
+
+def test_plan_prints_forty_tasks_unless_asked_for_all(tmp_path, capsys):
+    weft.save(weft.Problem.from_arrays([[1.0, 1.0]] * 50), tmp_path / "p.json")
+    _, short, _ = run(capsys, "plan", tmp_path / "p.json")
+    assert "... and 10 more; --all prints all" in short
+    _, long, _ = run(capsys, "plan", tmp_path / "p.json", "--all")
+    assert len(long.splitlines()) - len(short.splitlines()) == 9
+    assert "more" not in long
+
+
+def test_plan_of_a_graph_without_durations_warns(tmp_path):
+    (tmp_path / "g.dot").write_text("digraph { a -> b }", encoding="utf-8")
+    done = process("plan", tmp_path / "g.dot", "--gpus", "1xT4")
+    assert done.returncode == 0
+    warned = [line for line in done.stderr.splitlines() if "warning" in line]
+    assert len(warned) == 1
+    assert "every task counts as 1 s" in warned[0]
 
 
 def test_plan_writes_schedule_charts_and_trace(problem, tmp_path, capsys):

@@ -83,7 +83,7 @@ def test_tables_by_hand() -> None:
 
 def test_no_gain_is_possible_where_heft_is_the_best() -> None:
     chain = Problem.from_arrays(
-        [[1.0, 2.0], [1.0, 2.0]], [[0, 1]], [1.0]
+        [[1.0, 2.0], [1.0, 2.0]], [[0, 1]], [1.0], bandwidth=1.0
     )  # 2 s on the first device: the bound
     rows = possible_gain([QualityCase("chain", chain, 0.1)], seconds=(0.02,))
     assert [row["below"] for row in rows] == pytest.approx([0.0, 0.0])

@@ -12,6 +12,8 @@ from hypothesis import given, settings
 from tests.support.strategies import clusters, problems, workflows
 from weft import formats
 from weft.errors import InvalidInput
+from weft.formats.graphs.dot import AssumedWork
+from weft.formats.loading import ReferenceSpeed
 from weft.model import (
     Cluster,
     Problem,
@@ -288,7 +290,25 @@ def test_dot(folder):
 
 def test_dot_without_work_has_one_unit_each(folder):
     (folder / "plain").write_text("digraph { a -> b }")
-    assert formats.load_workflow(folder / "plain").work.tolist() == [1.0, 1.0]
+    with pytest.warns(AssumedWork, match=r"every task counts as 1 s .* a \[work=2.5\]"):
+        found = formats.load_workflow(folder / "plain")
+    assert found.work.tolist() == [1.0, 1.0]
+
+
+def test_dot_labels_are_names(folder):
+    nodes = r'0 [label="all", work=1] 1 [label="map\nsample: A", work=1] 2 [work=1]'
+    twins = r'3 [label="sort", work=1] 4 [label="sort", work=1] 5 [label="\N", work=1]'
+    (folder / "labels.dot").write_text(f"digraph {{ {nodes} {twins} 1 -> 0 }}")
+    found = formats.load_workflow(folder / "labels.dot")
+    assert found.names == ("all", "map sample: A", "2", "sort (3)", "sort (4)", "5")
+    assert _edges(found) == {("map sample: A", "all"): 0.0}
+
+
+def test_recorded_seconds_on_devices_of_another_scale(folder):
+    (folder / "wf.json").write_text(_wfformat())
+    with pytest.warns(ReferenceSpeed, match="'fast' of speed 15.7 takes 1/15.7 of them"):
+        formats.load(folder / "wf.json", Cluster(speed=[15.7], names=("fast",), cores=[9]))
+    formats.load(folder / "wf.json", Cluster(speed=[1.0, 2.0], cores=[9, 9]))  # no warning
 
 
 @given(cluster=clusters(), data=problems())

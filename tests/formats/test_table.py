@@ -25,6 +25,7 @@ OBJECTS = {
     Trace: weft.simulate(WORKLOAD, "eft", scenario=Scenario.of(WORKLOAD)),
 }
 SAMPLES = {
+    "task-table": "task,after,seconds:cpu,seconds:gpu,bytes\na,,4,1,2 GB\nb,a,2,,\n",
     "stg": "1\n0 0 0\n1 3 1 0\n2 0 1 1\n",
     "taskgraph-v1": json.dumps(
         {

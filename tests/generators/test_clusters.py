@@ -234,14 +234,16 @@ class TestLoad:
 
 class TestStreams:
     def test_deadlines_and_priorities(self):
-        p = Problem.from_arrays([[2.0, 1.0], [3.0, 4.0], [1.0, 1.0]], [[0, 1]], [9.0])
+        p = Problem.from_arrays(
+            [[2.0, 1.0], [3.0, 4.0], [1.0, 1.0]], [[0, 1]], [9.0], bandwidth=1.0
+        )
         assert minimum_path(p) == 4.0  # 1 on the second device, then 3 on the first
         w = stream_of(p, jobs=300, rate=1.0, slack=1.5, levels=3)
         assert (w.deadline - w.arrival).tolist() == pytest.approx([6.0] * 300)
         assert set(w.priority.tolist()) == {0.0, 1.0, 2.0}
 
     def test_minimum_path_of_shuffled_numbers(self):
-        p = Problem.from_arrays([[1.0], [2.0], [4.0]], [[2, 1], [1, 0]], [0.0, 0.0])
+        p = Problem.from_arrays([[1.0], [2.0], [4.0]], [[2, 1], [1, 0]], [0.0, 0.0], bandwidth=1.0)
         assert minimum_path(p) == 7.0
 
     def test_dag_jobs(self):

@@ -62,7 +62,7 @@ def test_a_learner_on_a_problem_with_one_answer():
     # is always right while it is free.
     fast = np.full((30, 4), 10.0)
     fast[:, 2] = 1.0
-    problem = Problem.from_arrays(fast, [[t, t + 1] for t in range(29)], 0.0)
+    problem = Problem.from_arrays(fast, [[t, t + 1] for t in range(29)], 0.0, bandwidth=1.0)
     example = example_of(problem, steps=30)
     assert example.good[:, 2].all()
     assert example.good.sum() == 30
@@ -133,7 +133,7 @@ def test_paper_learns_the_one_machine_and_decodes_validly(tmp_path):
     # Machine 1 takes a tenth of the time of the others and tasks form a chain: HEFT uses no other.
     seconds = np.full((10, 3), 10.0)
     seconds[:, 1] = 1.0
-    chain = Problem.from_arrays(seconds, [[t, t + 1] for t in range(9)], 0.0)
+    chain = Problem.from_arrays(seconds, [[t, t + 1] for t in range(9)], 0.0, bandwidth=1.0)
     net = paper.train_paper([paper.sample_of(chain, 12)] * 4, epochs=60, learning_rate=1e-2)
     schedule = paper.paper_schedule(chain, net)
     assert (schedule.device == 1).all()

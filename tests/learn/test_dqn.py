@@ -160,7 +160,7 @@ def keep_incumbent(case, sets, moves):
 
 def test_an_incumbent_finds_the_better_device():
     """A chain of two takes 13 s by HEFT; both on device 1 take 6 s, but none goes there alone."""
-    problem = weft.Problem.from_arrays([[4.0, 4.0], [9.0, 2.0]], [[0, 1]], [10.0])
+    problem = weft.Problem.from_arrays([[4.0, 4.0], [9.0, 2.0]], [[0, 1]], [10.0], bandwidth=1.0)
     workload = weft.Workload.of(problem)
     case = Instance(workload, weft.Scenario.of(workload))
     assert keep_incumbent(case, [{}], (0, 1)) == 13.0  # one task may be timed: no move of two
@@ -205,7 +205,7 @@ def test_features_of_the_switch():
     """One job of two tasks on two devices; an edge takes 10 s, a task 4.75 s on average; one task
     is ready."""
     workload = weft.Workload.of(
-        weft.Problem.from_arrays([[4.0, 4.0], [9.0, 2.0]], [[0, 1]], [10.0])
+        weft.Problem.from_arrays([[4.0, 4.0], [9.0, 2.0]], [[0, 1]], [10.0], bandwidth=1.0)
     )
     sim = make_sim(workload, weft.Scenario.of(workload), None, eager=True)
     portfolio = make_portfolio(workload, sim, [weights_of({})], PlanOptions(moves=(1, 1)))
@@ -378,7 +378,9 @@ def chain_and_another(scale=1.0):
     the third task there too. All on one device takes 19 or 26 s; the chain on device 1 and the
     third task on device 0 take 6 s."""
     durations = scale * np.array([[4.0, 4.0], [9.0, 2.0], [6.0, 20.0]])
-    workload = weft.Workload.of(weft.Problem.from_arrays(durations, [[0, 1]], [10.0 * scale]))
+    workload = weft.Workload.of(
+        weft.Problem.from_arrays(durations, [[0, 1]], [10.0 * scale], bandwidth=1.0)
+    )
     return Instance(workload, weft.Scenario.of(workload))
 
 

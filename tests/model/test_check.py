@@ -323,7 +323,9 @@ def test_a_large_schedule():
     # 20,000 tasks in a chain of pairs on 50 devices: task 2k feeds 2k + 1 on the same device.
     n, p = 20_000, 50
     pairs = np.arange(n).reshape(-1, 2)
-    problem = Problem.from_arrays(work=np.ones(n), speed=np.ones(p), edges=pairs, data=1.0)
+    problem = Problem.from_arrays(
+        work=np.ones(n), speed=np.ones(p), edges=pairs, data=1.0, bandwidth=1.0
+    )
     device, place = pairs[:, 0] // 2 % p, pairs[:, 0] // 2 // p
     start = np.stack([2.0 * place, 2.0 * place + 1], axis=1).reshape(-1)
     columns = {"device": np.repeat(device, 2), "start": start, "finish": start + 1}

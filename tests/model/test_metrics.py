@@ -62,7 +62,7 @@ FINISH = [9, 40, 28, 26, 38, 42, 49, 62, 68, 80]
 
 
 def topcuoglu() -> Problem:
-    return Problem.from_arrays(COSTS, EDGES, BYTES)
+    return Problem.from_arrays(COSTS, EDGES, BYTES, bandwidth=1.0)
 
 
 def test_the_graph_of_topcuoglu():

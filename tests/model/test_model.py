@@ -279,7 +279,7 @@ def test_columns_cannot_be_written():
 
 def test_the_callers_array_stays_the_callers():
     work, edges, order = np.array([1.0, 2.0]), np.array([[0, 1]]), np.array([1, 0])
-    problem = Problem.from_arrays(work=work, speed=[1.0], edges=edges, data=1.0)
+    problem = Problem.from_arrays(work=work, speed=[1.0], edges=edges, data=1.0, bandwidth=1.0)
     schedule = Schedule.of(task=order, device=[0, 0], start=[2.0, 0.0], finish=[3.0, 2.0])
     work[0], edges[0, 0], order[0] = 99.0, 1, 7
     assert work.flags.writeable
@@ -509,3 +509,38 @@ def test_active_instances_against_a_walk(future):
                 )
                 runs[task] |= runs[int(w.src[e])] and bool(chosen)
         assert active[first : first + w.n].tolist() == [runs[t] for t in range(w.n)]
+
+
+def test_without_a_bandwidth_data_moves_in_no_time():
+    problem = Problem.from_arrays([[1.0, 9.0], [9.0, 1.0]], [[0, 1]], [1e9])
+    assert problem.transfer(0, 0, 1) == 0.0
+    assert Problem.from_arrays([[1.0] * 2] * 2, [[0, 1]], [8.0], bandwidth=2).transfer(0, 0, 1) == 4
+
+
+def test_arrays_with_names():
+    durations = [[1.0, 9.0], [9.0, 1.0]]
+    problem = Problem.from_arrays(durations, [[0, 1]], names=["a", "b"], devices=["cpu", "gpu"])
+    assert problem.workflow.names == ("a", "b")
+    assert problem.cluster.names == ("cpu", "gpu")
+    assert problem.durations().tolist() == durations
+    product = Problem.from_arrays(work=[1.0], speed=[2.0], names=["a"], devices=["cpu"])
+    assert (product.workflow.names, product.cluster.names) == (("a",), ("cpu",))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"names": ["a"]}, "workflow 'problem' has 2 tasks but 1 task names"),
+        ({"names": ["a", "a"]}, "task 'a' is given twice"),
+        ({"names": "ab"}, "names is 'ab'; it must be a list of names"),
+        ({"devices": 3}, "devices is 3; it must be a list of names"),
+    ],
+)
+def test_bad_names_of_arrays(options, message):
+    with pytest.raises(InvalidInput, match=message):
+        Problem.from_arrays([[1.0], [2.0]], **options)
+
+
+def test_the_name_of_a_task_that_fits_no_device():
+    with pytest.raises(InvalidInput, match="task 'b' fits no device"):
+        Problem.from_arrays([[1.0], [np.inf]], names=["a", "b"])

@@ -117,7 +117,7 @@ def test_features_by_hand() -> None:
 
     The best quick plan puts both on one device.
     """
-    problem = Problem.from_arrays([[2.0, 2.0], [4.0, 4.0]], [[0, 1]], [6.0])
+    problem = Problem.from_arrays([[2.0, 2.0], [4.0, 4.0]], [[0, 1]], [6.0], bandwidth=1.0)
     start = quick(problem)
     seen = observe(problem, start)
     here = int(start.device[1])
@@ -139,8 +139,8 @@ def test_features_do_not_depend_on_units_or_the_numbers_of_devices() -> None:
     seconds, data = rng.uniform(1.0, 9.0, (6, 3)), rng.uniform(1.0, 9.0, 5)
     edges = [[0, 1], [0, 2], [1, 3], [2, 3], [3, 5]]
     one, other = (
-        Problem.from_arrays(seconds, edges, data),
-        Problem.from_arrays(4.0 * seconds[:, ::-1], edges, 4.0 * data),
+        Problem.from_arrays(seconds, edges, data, bandwidth=1.0),
+        Problem.from_arrays(4.0 * seconds[:, ::-1], edges, 4.0 * data, bandwidth=1.0),
     )
     start = quick(one)
     turned = start.schedule
@@ -211,7 +211,7 @@ def test_critical_path_by_hand() -> None:
 
     The last task waits for 1, and 1 for 0.
     """
-    problem = Problem.from_arrays([[2.0], [3.0], [1.0]], [[1, 2]], [4.0])
+    problem = Problem.from_arrays([[2.0], [3.0], [1.0]], [[1, 2]], [4.0], bandwidth=1.0)
     tail, decoder, path = device_tails(problem), make_decoder(3, 1), make_path(3)
     order = np.array([0, 1, 2])
     goal = Objective.of("makespan").goal(problem)
@@ -227,7 +227,7 @@ def test_critical_path_follows_data() -> None:
 
     It starts after 2 s of task 0 and 3 s of transfer.
     """
-    problem = Problem.from_arrays([[2.0, np.inf], [np.inf, 1.0]], [[0, 1]], [3.0])
+    problem = Problem.from_arrays([[2.0, np.inf], [np.inf, 1.0]], [[0, 1]], [3.0], bandwidth=1.0)
     tail, decoder, path = device_tails(problem), make_decoder(2, 2), make_path(2)
     goal = Objective.of("makespan").goal(problem)
     assert decode(problem.arrays, goal, np.array([0, 1]), np.full(2, ANY), tail, decoder) == 6.0

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -104,7 +106,7 @@ def test_copies_help_where_transfers_are_long():
     # on one device: 1 + 4 x 4.
     # With a copy of the parent on each device: 1 + 4.
     p = Problem.from_arrays(
-        np.array([[1.0] * 4] + [[4.0] * 4] * 4), [[0, t] for t in range(1, 5)], 50.0
+        np.array([[1.0] * 4] + [[4.0] * 4] * 4), [[0, t] for t in range(1, 5)], 50.0, bandwidth=1.0
     )
     assert plan(p, "anytime", iterations=1000).makespan == 17.0
     copied = plan(p, "anytime", iterations=1000, duplicate=True)
@@ -162,6 +164,7 @@ def test_memory_limits_hold():
         data=1.0,
         memory=[8.0 if t % 4 < 2 else 1.0 for t in range(20)],
         device_memory=[2.0, 8.0, 4.0],
+        bandwidth=1.0,
     )
     for duplicate in (False, True):
         assert (
@@ -262,3 +265,37 @@ def test_best_known_of_small_graphs(data):
         found = plan(problem, "anytime", iterations=400_000)
         assert found.makespan == pytest.approx(known[name]["best"], rel=1e-9), name
         assert check(problem, found.schedule) == []
+
+
+SCRIPT = """
+import gc
+from numba.core.dispatcher import Dispatcher
+from weft.model import Cluster, Problem, Workflow
+from weft.planners.search.anytime import Anytime, warm_up
+
+def kernels():
+    found = [o for o in gc.get_objects() if isinstance(o, Dispatcher)]
+    return {(k.py_func.__qualname__, str(s)) for k in found for s in k.signatures}
+
+warm_up()
+before = kernels()
+tasks = range(12)
+workflow = Workflow(
+    work=[1 + t % 3 for t in tasks], src=list(tasks[:-2]), dst=list(tasks[2:]), data=[1e6] * 10,
+    memory=[1.5 * (t % 4 == 0) for t in tasks],
+)
+cluster = Cluster(
+    speed=[1, 2, 3, 1], nodes=("a", "a", "b", "b"), bandwidth=1e6, latency=0.01,
+    memory=[1, 2, 1, 1], power=[10, 20, 30, 10],
+)
+problem = Problem.bind(workflow, cluster)
+for options in ({}, {"duplicate": True}, {"objective": "energy"}, {"threads": 2}):
+    Anytime(**{"iterations": 100, **options}).solve(problem)
+print(sorted(name for name, _ in kernels() - before))
+"""
+
+
+def test_no_kernel_is_compiled_on_the_clock():
+    command = [sys.executable, "-c", SCRIPT]
+    made = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert made.stdout == "[]\n"

@@ -24,7 +24,7 @@ def test_empty():
 
 def test_path():
     # 2 + 4 at best, wherever they run; the third task runs beside them.
-    p = Problem.from_arrays([[2.0, 3.0], [4.0, 5.0], [2.0, 2.0]], [[0, 1]], [0.0])
+    p = Problem.from_arrays([[2.0, 3.0], [4.0, 5.0], [2.0, 2.0]], [[0, 1]], [0.0], bandwidth=1.0)
     assert lower_bound(p) == 6.0
 
 
@@ -54,7 +54,7 @@ def test_parents_compete_for_a_device():
     # Three parents of 4 s, a child of 1 s, transfers of 100 s: all parents on the child's device,
     # 3 x 4 + 1. The area is only 13 / 3.
     p = Problem.from_arrays(
-        np.array([[4.0] * 3] * 3 + [[1.0] * 3]), [[0, 3], [1, 3], [2, 3]], 100.0
+        np.array([[4.0] * 3] * 3 + [[1.0] * 3]), [[0, 3], [1, 3], [2, 3]], 100.0, bandwidth=1.0
     )
     assert lower_bound(p) == pytest.approx(13.0)
 
@@ -63,7 +63,7 @@ def test_children_compete_for_a_device():
     # The same from the end: without copies, all children follow their parent on its device. With
     # copies, each child has its own parent.
     p = Problem.from_arrays(
-        np.array([[1.0] * 3] + [[4.0] * 3] * 3), [[0, 1], [0, 2], [0, 3]], 100.0
+        np.array([[1.0] * 3] + [[4.0] * 3] * 3), [[0, 1], [0, 2], [0, 3]], 100.0, bandwidth=1.0
     )
     assert lower_bound(p) == pytest.approx(13.0)
     assert lower_bound(p, copies=True) == pytest.approx(5.0)
@@ -75,7 +75,7 @@ def test_work_between():
     durations = np.full((10, 2), 1.0)
     durations[0] = durations[9] = 5.0
     p = Problem.from_arrays(
-        durations, [[0, t] for t in range(1, 9)] + [[t, 9] for t in range(1, 9)], 0.0
+        durations, [[0, t] for t in range(1, 9)] + [[t, 9] for t in range(1, 9)], 0.0, bandwidth=1.0
     )
     assert lower_bound(p) == pytest.approx(14.0)
 
@@ -113,8 +113,8 @@ def test_the_ways_for_large_problems_are_weaker(problem):
 
 
 def test_scales_with_time():
-    p = Problem.from_arrays([[1.5, 2.0], [3.0, 1.0]], [[0, 1]], 4.0)
-    double = Problem.from_arrays([[3.0, 4.0], [6.0, 2.0]], [[0, 1]], 8.0)
+    p = Problem.from_arrays([[1.5, 2.0], [3.0, 1.0]], [[0, 1]], 4.0, bandwidth=1.0)
+    double = Problem.from_arrays([[3.0, 4.0], [6.0, 2.0]], [[0, 1]], 8.0, bandwidth=1.0)
     assert lower_bound(double) == pytest.approx(2 * lower_bound(p))
 
 

@@ -28,7 +28,10 @@ def zero_work() -> Problem:
     """Entry and exit of no work, an instantaneous chain numbered backwards, and free data."""
     durations = [[0.0, 0.0], [3.0, 1.0], [2.0, 2.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]]
     return Problem.from_arrays(
-        durations, [[0, 1], [0, 2], [1, 3], [2, 3], [5, 4], [3, 5]], [0.0, 1.0, 0.0, 2.0, 0.0, 0.0]
+        durations,
+        [[0, 1], [0, 2], [1, 3], [2, 3], [5, 4], [3, 5]],
+        [0.0, 1.0, 0.0, 2.0, 0.0, 0.0],
+        bandwidth=1.0,
     )
 
 
@@ -44,6 +47,7 @@ def memory_bound() -> Problem:
         data=1.0,
         memory=memory,
         device_memory=[2.0, 8.0, 4.0],
+        bandwidth=1.0,
     )
 
 
@@ -56,13 +60,17 @@ def any_numbering() -> Problem:
         rng.permutation(25)[pairs],
         rng.uniform(0, 20, len(pairs)),
         latency=0.1,
+        bandwidth=1.0,
     )
 
 
 def equal_devices() -> Problem:
     """Nothing but ties."""
     return Problem.from_arrays(
-        np.ones((9, 3)), [[0, t] for t in range(1, 8)] + [[t, 8] for t in range(1, 8)], 1.0
+        np.ones((9, 3)),
+        [[0, t] for t in range(1, 8)] + [[t, 8] for t in range(1, 8)],
+        1.0,
+        bandwidth=1.0,
     )
 
 
@@ -87,7 +95,9 @@ PROBLEMS = {
     "single": lambda: Problem.from_arrays([[3.0, 2.0]]),
     "disconnected": disconnected,
     "zero work": zero_work,
-    "one device": lambda: Problem.from_arrays([[1.0], [2.0], [3.0]], [[2, 0], [0, 1]], 5.0),
+    "one device": lambda: Problem.from_arrays(
+        [[1.0], [2.0], [3.0]], [[2, 0], [0, 1]], 5.0, bandwidth=1.0
+    ),
     "memory-bound": memory_bound,
     "any numbering": any_numbering,
     "equal devices": equal_devices,

@@ -45,6 +45,7 @@ def topcuoglu() -> Problem:
         np.array(costs.split(), float).reshape(10, 3),
         [[int(t) for t in ends.split("-")] for ends, _ in pairs],
         [float(data) for _, data in pairs],
+        bandwidth=1.0,
     )
 
 
@@ -108,7 +109,9 @@ def test_no_planner_without_copies_beats_a_proven_optimum():
 def test_insertion_uses_a_gap():
     # Task 1 waits on device 0 for its data until 5; task 2 (rank 2, after 3 + 9 and 9) fits into
     # [2, 5] there. Device 1 is slow.
-    problem = Problem.from_arrays([[9.0, 1.0], [9.0, 99.0], [2.0, 99.0]], [[0, 1]], [4.0])
+    problem = Problem.from_arrays(
+        [[9.0, 1.0], [9.0, 99.0], [2.0, 99.0]], [[0, 1]], [4.0], bandwidth=1.0
+    )
     schedule = plan(problem, "heft").schedule
     assert schedule.device.tolist() == [1, 0, 0]
     assert schedule.start.tolist() == [0.0, 5.0, 0.0]
@@ -118,7 +121,7 @@ def test_a_copy_saves_a_transfer():
     # One parent (1 s), two children (4 s), 9 bytes at 1 byte/s. Without copies both children stay:
     # 1 + 4 + 4. With one: 1 + 4.
     problem = Problem.from_arrays(
-        [[1.0, 1.0], [4.0, 4.0], [4.0, 4.0]], [[0, 1], [0, 2]], [9.0, 9.0]
+        [[1.0, 1.0], [4.0, 4.0], [4.0, 4.0]], [[0, 1], [0, 2]], [9.0, 9.0], bandwidth=1.0
     )
     assert plan(problem, "heft").makespan == 9.0
     for name in ("heft-deft", "fifo-deft", "tdca"):
@@ -159,7 +162,7 @@ def test_immediate_rules():
 def test_forbidden_devices_are_passed_over():
     never = np.inf
     problem = Problem.from_arrays(
-        [[never, 5.0], [1.0, never], [never, 0.0], [2.0, 2.0]], [[0, 2]], [1.0]
+        [[never, 5.0], [1.0, never], [never, 0.0], [2.0, 2.0]], [[0, 2]], [1.0], bandwidth=1.0
     )
     for name in CLASSIC:
         schedule = plan(problem, name).schedule
@@ -280,7 +283,8 @@ rng = np.random.default_rng(0)
 parents = [sorted(set(rng.integers(0, v, 2).tolist())) for v in range(1, 60)]
 edges = np.array([(u, v) for v, found in enumerate(parents, 1) for u in found])
 data = rng.integers(0, 9, len(edges)).astype(float)
-problem = weft.Problem.from_arrays(rng.integers(1, 5, (60, 4)).astype(float), edges, data)
+seconds = rng.integers(1, 5, (60, 4)).astype(float)
+problem = weft.Problem.from_arrays(seconds, edges, data, bandwidth=1.0)
 digest = hashlib.sha256()
 for name in {names!r}:
     for column in weft.plan(problem, name, seed=1).schedule.to_arrays().values():
@@ -324,3 +328,8 @@ def test_valid_on_published_workflows():
         problem = Problem.bind(workflow, cluster)
         for name in CLASSIC:
             assert check(problem, plan(problem, name).schedule) == [], (path.name, name)
+
+
+def test_only_problems_are_planned():
+    with pytest.raises(InvalidInput, match="plan takes a Problem, not a dict"):
+        plan({}, "heft")

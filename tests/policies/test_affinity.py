@@ -92,7 +92,9 @@ def demand_of(workload, group):
 
 def test_what_a_node_cannot_run_takes_nothing_of_it():
     """Device 0 cannot run the first of two tasks, device 2 nothing."""
-    problem = Problem.from_arrays([[np.inf, 3.0, np.inf], [2.0, 4.0, np.inf]], [[0, 1]], [0.0])
+    problem = Problem.from_arrays(
+        [[np.inf, 3.0, np.inf], [2.0, 4.0, np.inf]], [[0, 1]], [0.0], bandwidth=1.0
+    )
     demand = demand_of(Workload.of(problem), [0, 1, 2])[0]
     assert demand[0].tolist() == (2.0, 5.0)  # the path goes elsewhere and back
     assert demand[1].tolist() == (7.0, 7.0)

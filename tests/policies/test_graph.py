@@ -198,8 +198,8 @@ def test_the_numbering_of_tasks_does_not_matter(kind):
     renumbered = np.empty_like(durations)
     renumbered[new] = durations
     problems = [
-        Problem.from_arrays(durations, edges, data),
-        Problem.from_arrays(renumbered, new[edges], data),
+        Problem.from_arrays(durations, edges, data, bandwidth=1.0),
+        Problem.from_arrays(renumbered, new[edges], data, bandwidth=1.0),
     ]
     network = GraphModule(kind, 2).network()
     boards = []

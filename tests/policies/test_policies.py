@@ -29,18 +29,18 @@ def topcuoglu() -> Problem:
     edges = {(0, 1): 18, (0, 2): 12, (0, 3): 9, (0, 4): 11, (0, 5): 14}
     edges |= {(1, 7): 19, (1, 8): 16, (2, 6): 23, (3, 7): 27, (3, 8): 23}
     edges |= {(4, 8): 13, (5, 7): 15, (6, 9): 17, (7, 9): 11, (8, 9): 13}
-    return Problem.from_arrays(costs, list(edges), list(edges.values()))
+    return Problem.from_arrays(costs, list(edges), list(edges.values()), bandwidth=1.0)
 
 
 SMALL = {
     "empty": Problem.from_arrays(np.zeros((0, 2))),
     "single": Problem.from_arrays([[2.0, 1.0]]),
     "disconnected": Problem.from_arrays(np.ones((6, 3))),
-    "zero work": Problem.from_arrays(np.zeros((3, 2)), [[0, 1], [1, 2]], [0.0, 0.0]),
-    "backwards": Problem.from_arrays(np.zeros((3, 2)), [[2, 1], [1, 0]], [0.0, 0.0]),
-    "one device": Problem.from_arrays([[1.0], [2.0], [3.0]], [[0, 2]], [5.0]),
+    "zero work": Problem.from_arrays(np.zeros((3, 2)), [[0, 1], [1, 2]], [0.0, 0.0], bandwidth=1.0),
+    "backwards": Problem.from_arrays(np.zeros((3, 2)), [[2, 1], [1, 0]], [0.0, 0.0], bandwidth=1.0),
+    "one device": Problem.from_arrays([[1.0], [2.0], [3.0]], [[0, 2]], [5.0], bandwidth=1.0),
     "memory": Problem.from_arrays(
-        np.ones((4, 2)), [[0, 1]], [1.0], memory=[1, 5, 1, 5], device_memory=[2, 8]
+        np.ones((4, 2)), [[0, 1]], [1.0], memory=[1, 5, 1, 5], device_memory=[2, 8], bandwidth=1.0
     ),
     "topcuoglu": topcuoglu(),
 }
@@ -158,7 +158,7 @@ class Stubborn:
 
 
 def test_bad_decisions_name_policy_task_and_device():
-    problem = Problem.from_arrays([[1.0, np.inf], [1.0, 1.0]], [[0, 1]], [0.0])
+    problem = Problem.from_arrays([[1.0, np.inf], [1.0, 1.0]], [[0, 1]], [0.0], bandwidth=1.0)
     for decision, words in (
         (Decision(0, 1), "'stubborn' sent task 't0' of job 0 to device 'd1', which cannot run it"),
         (Decision(1, 0), "task 't1' of job 0 to device 'd0', but the task is not ready"),

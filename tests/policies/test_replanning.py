@@ -123,7 +123,7 @@ def test_looking_ahead_sees_the_slow_link():
     Earliest finish takes device 0 for the first (a tie), then min(4 + 9, 4 + 10 + 2) = 13. Looking
     ahead: 4 + min(9, 12) on device 0 against 4 + min(2, 19) on device 1, so device 1: 6.
     """
-    problem = weft.Problem.from_arrays([[4.0, 4.0], [9.0, 2.0]], [[0, 1]], [10.0])
+    problem = weft.Problem.from_arrays([[4.0, 4.0], [9.0, 2.0]], [[0, 1]], [10.0], bandwidth=1.0)
     assert simulate(problem, "heft-replanned").makespan == 13.0
     assert simulate(problem, ReplanningPolicy("ahead", {"ahead": 1.0})).makespan == 6.0
 
@@ -143,7 +143,7 @@ def test_aims_differ_where_jobs_compete():
     By completion the short ones go first, and end at 1 s; the chain ends at 5 s. By makespan the
     chain goes first, and ends at 4 s; the short ones share the other device.
     """
-    chain = weft.Problem.from_arrays([[2.0, 2.0], [2.0, 2.0]], [[0, 1]], [0.0])
+    chain = weft.Problem.from_arrays([[2.0, 2.0], [2.0, 2.0]], [[0, 1]], [0.0], bandwidth=1.0)
     short = weft.Problem.from_arrays([[1.0, 1.0]])
     workload = weft.Workload.of([chain, short, short])
     policy = ReplanningPolicy("x", {"work": 10.0, "rank": 0.1})

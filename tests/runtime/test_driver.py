@@ -319,7 +319,7 @@ def test_what_is_left_knows_where_results_are():
     # 0 -> 1, 0 -> 2: 0 is done on device 1, 1 runs there; 2 is left. Edge data 4 bytes at 1 a
     # second.
     problem = Problem.from_arrays(
-        [[9.0, 3.0], [9.0, 5.0], [2.0, 2.0]], [[0, 1], [0, 2]], [4.0, 4.0]
+        [[9.0, 3.0], [9.0, 5.0], [2.0, 2.0]], [[0, 1], [0, 2]], [4.0, 4.0], bandwidth=1.0
     )
     life = LiveLifecycle(Workload.of(problem))
     life.arrive(0, 0.0)

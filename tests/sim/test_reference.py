@@ -79,7 +79,8 @@ def same(a: Trace, b: Trace) -> bool:
 
 
 def one(durations: object, edges: object = (), data: object = 0.0, **options: object) -> Workload:
-    return Workload.of(Problem.from_arrays(durations, edges, data, **options))
+    rate = options.pop("bandwidth", 1.0)
+    return Workload.of(Problem.from_arrays(durations, edges, data, bandwidth=rate, **options))
 
 
 CHAIN = {

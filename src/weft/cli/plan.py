@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from weft.planners import Plan
 
 SUMMARY = "plan a workflow: which task runs where and when"
+ROWS = 40
+"""Rows of the table of tasks without --all."""
+
 EXAMPLE = "  weft plan montage.json --gpus 4xV100+2xT4 --planner heft --gantt montage.html"
 
 
@@ -29,6 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--seconds", type=number(above=0), metavar="S", help="time limit, for planners that search"
+    )
+    parser.add_argument(
+        "--all", action="store_true", help=f"print all tasks (default: the first {ROWS})"
     )
     add_seed(parser)
     add_outputs(parser, "schedule")
@@ -64,7 +70,7 @@ def run(args: argparse.Namespace) -> None:
     if args.chrome is not None:
         save_chrome_trace(made.schedule, args.chrome, problem=problem)
     if args.json:
-        emit({**figures(made), "schedule": made.schedule.to_arrays()})
+        emit({**figures(made), "schedule": named_arrays(made)})
     else:
         print(text(made, args))
 
@@ -87,8 +93,44 @@ def figures(made: Plan) -> dict[str, object]:
     }
 
 
+def named_arrays(made: Plan) -> dict[str, object]:
+    """Return the columns of a schedule with the names of its tasks and devices."""
+    workflow, cluster, schedule = made.problem.workflow, made.problem.cluster, made.schedule
+    return {
+        **schedule.to_arrays(),
+        "task_name": [workflow.task_name(t) for t in schedule.task.tolist()],
+        "device_name": [cluster.names[d] for d in schedule.device.tolist()],
+    }
+
+
+def table(made: Plan, most: int | None) -> list[str]:
+    """Return which task runs where and when, by start; at most so many tasks."""
+    import numpy as np
+
+    from weft.report.tables import Column, table_text
+
+    schedule, names = made.schedule, made.problem.cluster.names
+    if not len(schedule):
+        return []
+    order = np.lexsort((schedule.task, schedule.finish, schedule.start))[:most].tolist()
+    rows = [
+        {
+            "task": made.problem.workflow.task_name(int(schedule.task[i])),
+            "device": names[int(schedule.device[i])] + (" (copy)" if schedule.copy[i] else ""),
+            "start": float(schedule.start[i]),
+            "finish": float(schedule.finish[i]),
+        }
+        for i in order
+    ]
+    times = (Column("start", unit="s"), Column("finish", unit="s"))
+    lines = ["", table_text(rows, (Column("task"), Column("device"), *times))]
+    if len(rows) < len(schedule):
+        lines.append(f"... and {len(schedule) - len(rows):,} more; --all prints all")
+    return [*lines, ""]
+
+
 def text(made: Plan, args: argparse.Namespace) -> str:
-    """Return the figures of a plan as text."""
+    """Return a plan and its figures as text."""
     from weft.report.quantities import format_seconds
 
     problem = made.problem
@@ -100,6 +142,7 @@ def text(made: Plan, args: argparse.Namespace) -> str:
         f"{problem.name}: {problem.n} tasks, {problem.m} edges, {problem.p} devices",
         f"{made.planner}: makespan {format_seconds(made.makespan)}, {limit} ({verdict})",
         f"planned in {format_seconds(made.seconds)}",
+        *table(made, None if args.all else ROWS),
     ]
     return "\n".join([*lines, *written(args)])
 

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import os
+import warnings
 from pathlib import Path
 from typing import TypeVar
+
+import numpy as np
 
 from weft.errors import InvalidInput
 from weft.formats.binding import bind, own_cluster
 from weft.formats.graphs.taskgraph import FORMAT
 from weft.formats.parsing.record import shown
 from weft.formats.parsing.source import naming
-from weft.formats.table import FORMATS, NOUNS, File
+from weft.formats.table import FORMATS, NOUNS, File, Format
 from weft.model import Cluster, Problem, Schedule, Trace, Workflow, Workload
 from weft.registry import closest
 
 PathLike = str | os.PathLike[str]
 T = TypeVar("T")
+
+
+class ReferenceSpeed(UserWarning):
+    """Recorded seconds are divided by the speeds of a cluster without a device of speed 1."""
 
 
 def load(
@@ -42,10 +49,14 @@ def load(
     if machines is not None and not isinstance(machines, Cluster):
         raise InvalidInput(f"cluster is {shown(machines)}; it must be a path or a Cluster")
     with naming(where):
-        found = _read(path, tile_bytes)
+        file = File(Path(path), tile_bytes=tile_bytes)
+        row = _format_of(file)
+        found = row.read(file) if row.read is not None else None
         if isinstance(found, Problem):
             return found if machines is None else bind(found.workflow, machines)
         workflow = _expect(found, Workflow)
+        if row.seconds and machines is not None:
+            _warn_of_speeds(workflow, machines, where)
         return bind(workflow, own_cluster(workflow) if machines is None else machines)
 
 
@@ -102,11 +113,31 @@ def _expect(found: object, kind: type[T]) -> T:
     raise InvalidInput(f"holds a {noun}, not a {NOUNS[kind]}{hint}")
 
 
+def _warn_of_speeds(workflow: Workflow, cluster: Cluster, where: str) -> None:
+    """Warn if recorded seconds are divided by speeds of another scale, such as TFLOP/s."""
+    if workflow.durations or not cluster.p or bool((cluster.speed == 1.0).any()):
+        return
+    fastest = int(np.argmax(cluster.speed))
+    name, speed = cluster.names[fastest], cluster.speed[fastest]
+    warnings.warn(
+        f"{where}: its run times are seconds on the recorded machine, taken as speed 1: device "
+        f"'{name}' of speed {speed:g} takes 1/{speed:g} of them; give speeds relative to the "
+        "recorded machine in --cluster machines.toml (cluster=) if that is wrong",
+        ReferenceSpeed,
+        stacklevel=3,
+    )
+
+
 def _read(path: PathLike, tile_bytes: float = 0.0) -> object:
     file = File(Path(path), tile_bytes=tile_bytes)
+    row = _format_of(file)
+    return row.read(file) if row.read is not None else None
+
+
+def _format_of(file: File) -> Format:
     for row in FORMATS.values():
         if row.read is not None and row.recognise(file):
-            return row.read(file)
+            return row
     if file.syntax != "record":
         known = ", ".join(
             f"{row.name} ({', '.join(row.suffixes)})" for row in FORMATS.values() if row.read

@@ -16,6 +16,7 @@ from weft.formats.chrome_trace import refuse_strangers, write_chrome_trace
 from weft.formats.graphs.dot import read_dot, write_dot
 from weft.formats.graphs.static_graph import is_static_graph, read_static_graph
 from weft.formats.graphs.stg import read_stg
+from weft.formats.graphs.task_table import read_task_table
 from weft.formats.graphs.taskgraph import FORMAT, read_taskgraph
 from weft.formats.graphs.wfformat import is_wfformat, read_wfformat
 from weft.formats.native.cluster_toml import read_cluster_toml, write_cluster_toml
@@ -62,11 +63,13 @@ class File:
 
     @cached_property
     def syntax(self) -> str | None:
-        """One of `record` (JSON or NPZ), `toml`, `stg` and `dot`; None if unknown."""
+        """One of `record` (JSON or NPZ), `toml`, `stg`, `csv` and `dot`; None if unknown."""
         if self.zipped:
             return "record"
         if self.suffix in {".toml", ".stg"}:
             return self.suffix[1:]
+        if self.suffix in {".csv", ".tsv"}:
+            return "csv"
         if self.suffix in {".dot", ".gv"} or _DOT.match(self.text):
             return "dot"
         if self.suffix == ".json" or self.text.lstrip()[:1] in {"{", "["}:
@@ -90,7 +93,10 @@ class File:
 
 @dataclass(frozen=True)
 class Format:
-    """One file format; without `read` it is only written, without `write` only read."""
+    """One file format; without `read` it is only written, without `write` only read.
+
+    `seconds`: its work is in seconds on the machine of the record, which has speed 1.
+    """
 
     name: str
     suffixes: tuple[str, ...]
@@ -99,6 +105,7 @@ class Format:
     recognise: Callable[[File], bool] = lambda file: False  # noqa: ARG005
     read: Callable[[File], object] | None = None
     write: Callable[[Any, Problem | None], bytes] | None = None
+    seconds: bool = False
 
 
 def _named_record(thing: Savable, problem: Problem | None) -> dict[str, Any]:
@@ -161,6 +168,15 @@ _ROWS = (
         read=lambda file: read_stg(file.text, name=file.name),
     ),
     Format(
+        "task-table",
+        (".csv", ".tsv"),
+        (Workflow,),
+        "Workflows as tables, one row per task: task, after, seconds:KIND, bytes; read.",
+        recognise=lambda file: file.syntax == "csv",
+        read=lambda file: read_task_table(file.text, name=file.name),
+        seconds=True,
+    ),
+    Format(
         "taskgraph-v1",
         (".json",),
         (Workflow,),
@@ -175,6 +191,7 @@ _ROWS = (
         "Workflows of WfCommons (WfFormat 1.5); read.",
         recognise=lambda file: file.untagged(is_wfformat),
         read=lambda file: read_wfformat(file.record, name=file.name),
+        seconds=True,
     ),
     Format(
         "static-graph",

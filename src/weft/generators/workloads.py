@@ -114,7 +114,7 @@ def minimum_path(problem: Problem) -> float:
 
     Examples
     --------
-    >>> minimum_path(Problem.from_arrays([[2.0, 1.0], [3.0, 4.0]], [[0, 1]], [9.0]))
+    >>> minimum_path(Problem.from_arrays([[2.0, 1.0], [3.0, 4.0]], [[0, 1]], [9.0], bandwidth=1.0))
     4.0
     """
     w = problem.workflow

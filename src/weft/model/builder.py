@@ -1,15 +1,28 @@
-"""`WorkflowBuilder`: a workflow, built task by task."""
+"""`WorkflowBuilder`: a workflow, built task by task, from a table or from a networkx graph."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import csv
+import io
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
 from weft.errors import InvalidInput, UnknownName
-from weft.model.columns import frozen
+from weft.model.columns import frozen, unique_names
 from weft.model.workflow import ALWAYS, Choices, Workflow
 from weft.registry import closest
+
+SECONDS = "seconds:"
+"""Prefix of the columns of a task table with the seconds on one device or kind of device."""
+
+COLUMNS = ("task", "after", "seconds", "bytes", "after_bytes", "kind", "memory", "cores")
+"""Columns of a task table, besides those of `SECONDS`."""
+
+Number = Callable[[object, str, str], float]
+"""A reader of numbers: (value, dimension, what it is) -> seconds or bytes."""
 
 
 class WorkflowBuilder:
@@ -131,3 +144,205 @@ class WorkflowBuilder:
             edge_choice=frozen(np.array(edge_choice, np.int64)),
             edge_branch=frozen(np.array(edge_branch, np.int64)),
         )
+
+
+def plain_number(value: object, dimension: str, what: str) -> float:
+    """Return a number, or the number that a text holds."""
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise InvalidInput(f"{what} is {value!r}; it must be a number ({dimension})") from None
+
+
+def columns_of_csv(text: str) -> dict[str, list[str]]:
+    r"""Return the columns of a CSV text by the names in its first line.
+
+    Examples
+    --------
+    >>> columns_of_csv("task,seconds\na,2\nb,3\n")
+    {'task': ['a', 'b'], 'seconds': ['2', '3']}
+    """
+    head = text.lstrip().split("\n", 1)[0]
+    delimiter = max(",;\t", key=head.count)
+    try:
+        rows = [row for row in csv.reader(io.StringIO(text), delimiter=delimiter) if any(row)]
+    except csv.Error as error:
+        raise InvalidInput(f"is no CSV: {error}") from None
+    header = [cell.strip() for cell in rows[0]] if rows else []
+    unique_names(header, "column")
+    for i, row in enumerate(rows[1:], 1):
+        if len(row) != len(header):
+            raise InvalidInput(f"row {i} has {len(row)} cells, but there are {len(header)} columns")
+    return {name: [row[c].strip() for row in rows[1:]] for c, name in enumerate(header)}
+
+
+def workflow_from_table(
+    table: Any, *, name: str = "table", number: Number = plain_number
+) -> Workflow:
+    """Make a workflow of a table with one row per task; see `Problem.from_table`."""
+    columns = _columns_of(table)
+    kinds = _check_columns(columns)
+    build = WorkflowBuilder(name)
+    tasks = [_text(cell) for cell in columns["task"]]
+    rows = [{c: cells[i] for c, cells in columns.items()} for i in range(len(tasks))]
+    for i, (task, row) in enumerate(zip(tasks, rows, strict=True), 1):
+        if not task:
+            raise InvalidInput(f"row {i} has no task name")
+        seconds = {
+            kind: number(row[SECONDS + kind], "seconds", f"seconds of task '{task}' on '{kind}'")
+            for kind in kinds
+            if not _empty(row[SECONDS + kind])
+        }
+        if not seconds and _empty(row.get("seconds")):
+            raise InvalidInput(f"task '{task}' has no seconds on any device")
+        build.task(
+            task,
+            work=_cell(row, "seconds", "seconds", task, number),
+            kind=_text(row.get("kind")) or "task",
+            memory=_cell(row, "memory", "bytes", task, number),
+            cores=_whole(row.get("cores"), task),
+            durations=seconds,
+        )
+    outputs = {t: _cell(r, "bytes", "bytes", t, number) for t, r in zip(tasks, rows, strict=True)}
+    for task, row in zip(tasks, rows, strict=True):
+        parents = _parts(row.get("after"))
+        sizes = _parts(row.get("after_bytes"))
+        if sizes and len(sizes) != len(parents):
+            raise InvalidInput(
+                f"task '{task}' comes after {len(parents)} tasks, but its after_bytes has "
+                f"{len(sizes)} entries"
+            )
+        for i, parent in enumerate(parents):
+            if parent not in outputs:
+                raise UnknownName(
+                    f"task '{task}' comes after the unknown task '{parent}'"
+                    f"{closest(parent, outputs)}"
+                )
+            moved = outputs[parent]
+            if sizes:
+                moved = number(sizes[i], "bytes", f"after_bytes of task '{task}'")
+            build.edge(parent, task, data=moved)
+    return build.build()
+
+
+def _columns_of(table: Any) -> dict[str, list[Any]]:
+    if isinstance(table, Mapping):
+        names = list(table)
+    elif hasattr(table, "columns") and hasattr(table, "__getitem__"):
+        names = list(getattr(table, "column_names", table.columns))  # pyarrow has both
+    else:
+        raise InvalidInput(
+            f"the table is of type {type(table).__name__}; it must be a path of a CSV file, a data "
+            "frame or a dict of columns"
+        )
+    columns = {str(name).strip(): _cells(table[name], str(name)) for name in names}
+    lengths = {name: len(cells) for name, cells in columns.items()}
+    for name, length in lengths.items():
+        if length != next(iter(lengths.values())):
+            raise InvalidInput(f"column '{name}' has {length} rows, others have more or fewer")
+    return columns
+
+
+def _cells(column: Any, name: str) -> list[Any]:
+    for method in ("tolist", "to_list", "to_pylist"):  # numpy and pandas, polars, pyarrow
+        if hasattr(column, method):
+            return list(getattr(column, method)())
+    if isinstance(column, str) or not hasattr(column, "__iter__"):
+        raise InvalidInput(f"column '{name}' is {column!r}; it must be a list")
+    return list(column)
+
+
+def _check_columns(columns: Mapping[str, object]) -> list[str]:
+    """Return the kinds of devices with seconds; refuse unknown and missing columns."""
+    kinds = [c.removeprefix(SECONDS).strip() for c in columns if c.startswith(SECONDS)]
+    for column in columns:
+        if column not in COLUMNS and not column.startswith(SECONDS):
+            known = ", ".join((*COLUMNS, f"{SECONDS}KIND"))
+            raise UnknownName(
+                f"unknown column '{column}'{closest(column, COLUMNS)} (known: {known})"
+            )
+    if "task" not in columns:
+        raise InvalidInput("the table has no column 'task'")
+    if not kinds and "seconds" not in columns:
+        raise InvalidInput(
+            "the table has neither a column 'seconds' nor one per kind of device, such as "
+            "'seconds:cpu'"
+        )
+    if "bytes" in columns and "after_bytes" in columns:
+        raise InvalidInput(
+            "the table has both 'bytes' (the output of a task) and 'after_bytes' (one entry per "
+            "task in 'after'); keep one of them"
+        )
+    return kinds
+
+
+def _empty(cell: object) -> bool:
+    return cell is None or cell == "" or cell != cell  # NaN  # noqa: PLR0124
+
+
+def _text(cell: object) -> str:
+    if _empty(cell):
+        return ""
+    whole = isinstance(cell, float) and cell.is_integer()  # numbers beside an empty cell
+    return str(int(cell) if whole else cell).strip()  # type: ignore[call-overload]
+
+
+def _parts(cell: object) -> list[str]:
+    if isinstance(cell, list | tuple):
+        return [_text(part) for part in cell]
+    return [part.strip() for part in re.split(r"[;|]", _text(cell)) if part.strip()]
+
+
+def _cell(
+    row: Mapping[str, object], column: str, dimension: str, task: str, number: Number
+) -> float:
+    cell = row.get(column)
+    return 0.0 if _empty(cell) else number(cell, dimension, f"{column} of task '{task}'")
+
+
+def _whole(cell: object, task: str) -> int:
+    cores = 1.0 if _empty(cell) else plain_number(cell, "cores", f"cores of task '{task}'")
+    if not cores.is_integer():
+        raise InvalidInput(f"cores of task '{task}' is {cell!r}; it must be a whole number")
+    return int(cores)
+
+
+def workflow_from_networkx(graph: Any) -> Workflow:
+    """Make a workflow of a directed networkx graph; see `Workflow.from_networkx`."""
+    if not (hasattr(graph, "nodes") and hasattr(graph, "edges")):
+        raise InvalidInput(
+            f"the graph is of type {type(graph).__name__}; it must be a networkx.DiGraph"
+        )
+    if not graph.is_directed() or graph.is_multigraph():
+        raise InvalidInput("the graph must be directed and have one edge per pair: use DiGraph")
+    build = WorkflowBuilder(str(getattr(graph, "name", "") or "graph"))
+    for node, facts in graph.nodes(data=True):
+        per_device = facts.get("durations", {})
+        if not isinstance(per_device, Mapping):
+            raise InvalidInput(
+                f"durations of node '{node}' is {per_device!r}; it must be a dict: kind of device "
+                "-> seconds"
+            )
+        if not {"work", "seconds", "durations"} & facts.keys():
+            raise InvalidInput(
+                f"node '{node}' has neither seconds nor durations: graph.add_node({node!r}, "
+                "seconds=2.0)"
+            )
+        seconds = facts.get("work", facts.get("seconds", 0.0))
+        build.task(
+            str(node),
+            work=plain_number(seconds, "seconds", f"seconds of node '{node}'"),
+            kind=str(facts.get("kind", "task")),
+            memory=plain_number(facts.get("memory", 0.0), "bytes", f"memory of node '{node}'"),
+            cores=_whole(facts.get("cores"), str(node)),
+            durations={
+                str(k): plain_number(v, "seconds", f"duration of node '{node}' on '{k}'")
+                for k, v in per_device.items()
+            },
+        )
+    for u, v, facts in graph.edges(data=True):
+        moved = facts.get("data", facts.get("bytes", 0.0))
+        build.edge(
+            str(u), str(v), data=plain_number(moved, "bytes", f"data of edge '{u}' -> '{v}'")
+        )
+    return build.build()

@@ -8,8 +8,11 @@ test.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -78,45 +81,113 @@ class Problem:
         edges: ArrayLike = (),
         data: ArrayLike = 0.0,
         *,
-        bandwidth: ArrayLike = 1.0,
+        bandwidth: ArrayLike | None = None,
         latency: ArrayLike = 0.0,
         work: ArrayLike | None = None,
         speed: ArrayLike | None = None,
         memory: ArrayLike = 0.0,
         device_memory: ArrayLike = np.inf,
+        names: Sequence[str] | None = None,
+        devices: Sequence[str] | None = None,
         name: str = "problem",
     ) -> Problem:
-        """Make a problem from plain arrays.
+        """Make a problem from plain arrays; without `bandwidth`, data moves in no time.
 
         Parameters
         ----------
         durations : (n, p) seconds; inf or NaN where a task cannot run on a device
         edges : (m, 2) ints, from task to task
-        data : (m,) bytes (or one number for all)
-        bandwidth, latency : scalar or (p, p); moving an edge takes latency + data / bandwidth,
-            nothing on one device
+        data : (m,) bytes (or one number for all); give the bandwidth too, or moving them is free
+        bandwidth, latency : scalar or (p, p), in bytes per second and seconds; moving an edge takes
+            latency + data / bandwidth, nothing on one device. None: links are infinitely fast
         work, speed : (n,) and (p,), in place of durations: keeps the product form, whatever n x p
         memory, device_memory : bytes a task needs, and a device has
+        names, devices : names of the tasks and of the devices; None: "t0", ... and "d0", ...
+
+        Examples
+        --------
+        >>> p = Problem.from_arrays([[2.0, 1.0]], names=["train"], devices=["cpu", "gpu"])
+        >>> p.workflow.task_name(0), p.cluster.names
+        ('train', ('cpu', 'gpu'))
         """
         pairs = _edge_pairs(edges)
         src, dst = pairs[:, 0], pairs[:, 1]
         bytes_ = floats(data, "data", shape=(len(pairs),))
         if (durations is None) == (work is None or speed is None):
             raise InvalidInput("give either durations, or both work and speed")
-        options: Any = {"bandwidth": bandwidth, "latency": latency, "memory": device_memory}
+        rate = np.inf if bandwidth is None else bandwidth
+        options: Any = {"bandwidth": rate, "latency": latency, "memory": device_memory}
+        if devices is not None:
+            options["names"] = _names(devices, "devices")
+        tasks = None if names is None else _names(names, "names")
         columns: dict[str, FloatArray] = {}
         if durations is None:
             cluster = Cluster(speed=np.atleast_1d(np.asarray(speed, float)), **options)
             units = np.atleast_1d(np.asarray(work, float))
         else:
-            matrix = _duration_matrix(durations)
+            matrix = _duration_matrix(durations, tasks)
             cluster = Cluster(speed=np.ones(matrix.shape[1]), **options)
             columns = {cluster.names[d]: matrix[:, d] for d in range(matrix.shape[1])}
             units = np.zeros(len(matrix))
         needs: Any = memory  # a scalar fills the column
         workflow = Workflow(
-            name=name, work=units, src=src, dst=dst, data=bytes_, memory=needs, durations=columns
+            name=name,
+            work=units,
+            src=src,
+            dst=dst,
+            data=bytes_,
+            memory=needs,
+            durations=columns,
+            names=tasks,
         )
+        return cls.bind(workflow, cluster)
+
+    @classmethod
+    def from_table(
+        cls,
+        table: Any,
+        cluster: Cluster | None = None,
+        *,
+        bandwidth: ArrayLike | None = None,
+        latency: ArrayLike = 0.0,
+        name: str = "table",
+    ) -> Problem:
+        """Make a problem from a table with one row per task.
+
+        Parameters
+        ----------
+        table : the path of a CSV file, a data frame (pandas, polars), or a dict of columns:
+
+            - task : the name of the task
+            - after : the tasks it waits for, separated by ";" or "|"
+            - seconds:KIND : seconds on a device or a kind of device, one column for each; empty
+              where the task cannot run. Or one column `seconds`: on a device of speed 1
+            - bytes : size of the task's output, moved to every task after it; or after_bytes: one
+              size per task in `after`
+            - kind, memory (bytes), cores : optional
+
+        cluster : the machines; None: one device per column seconds:KIND
+        bandwidth, latency : links between these devices, as in `from_arrays`; None: infinitely fast
+
+        Examples
+        --------
+        >>> table = {"task": ["a", "b"], "after": ["", "a"], "seconds:cpu": [2.0, 3.0]}
+        >>> Problem.from_table(table).durations().tolist()
+        [[2.0], [3.0]]
+        """
+        from weft.model.builder import columns_of_csv, workflow_from_table
+
+        if isinstance(table, (str, os.PathLike)):
+            try:
+                text = Path(table).read_text(encoding="utf-8-sig")
+            except (OSError, UnicodeDecodeError) as error:
+                raise InvalidInput(f"{os.fspath(table)} cannot be read: {error}") from None
+            table = columns_of_csv(text)
+        workflow = workflow_from_table(table, name=name)
+        if cluster is None:
+            cluster = _one_of_each(workflow, bandwidth, latency)
+        elif bandwidth is not None or np.any(latency):
+            raise InvalidInput("the cluster has its own links; leave out bandwidth and latency")
         return cls.bind(workflow, cluster)
 
     @property
@@ -199,7 +270,24 @@ def _edge_pairs(edges: ArrayLike) -> IntArray:
     return pairs.astype(np.int64, copy=False)
 
 
-def _duration_matrix(durations: ArrayLike) -> FloatArray:
+def _one_of_each(workflow: Workflow, bandwidth: ArrayLike | None, latency: ArrayLike) -> Cluster:
+    kinds = tuple(workflow.durations)
+    if not kinds:
+        raise InvalidInput(
+            "the table does not name machines: give cluster=, or columns such as 'seconds:cpu'"
+        )
+    links: Any = {"bandwidth": np.inf if bandwidth is None else bandwidth, "latency": latency}
+    cores = np.full(len(kinds), max(1, int(workflow.cores.max(initial=1))))
+    return Cluster(speed=np.ones(len(kinds)), names=kinds, kinds=kinds, cores=cores, **links)
+
+
+def _names(given: Sequence[str], option: str) -> tuple[str, ...]:
+    if isinstance(given, str) or not isinstance(given, Sequence | np.ndarray):
+        raise InvalidInput(f"{option} is {given!r}; it must be a list of names")
+    return tuple(str(name) for name in given)
+
+
+def _duration_matrix(durations: ArrayLike, names: tuple[str, ...] | None) -> FloatArray:
     try:
         matrix = np.array(durations, dtype=float)
     except (TypeError, ValueError) as error:
@@ -219,7 +307,8 @@ def _duration_matrix(durations: ArrayLike) -> FloatArray:
     stranded = np.isnan(matrix).all(axis=1)
     if stranded.any() and matrix.shape[1]:
         t = int(np.flatnonzero(stranded)[0])
-        raise InvalidInput(f"task 't{t}' fits no device: its durations are all inf or NaN")
+        named = names[t] if names is not None and len(names) == len(matrix) else f"t{t}"
+        raise InvalidInput(f"task '{named}' fits no device: its durations are all inf or NaN")
     return matrix
 
 

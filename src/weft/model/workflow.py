@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -154,6 +155,18 @@ class Workflow:
         self._sort_edges()
         self._check_choices()
         assign(self, order=frozen(self._topological_order()))
+
+    @classmethod
+    def from_networkx(cls, graph: Any) -> Workflow:
+        """Make a workflow of a directed networkx graph.
+
+        Nodes have ``seconds`` (on a device of speed 1; ``work`` is the same) or ``durations``, a
+        dict from kind of device to seconds; they may have ``kind``, ``memory`` (bytes) and
+        ``cores``. Edges may have ``data`` or ``bytes``.
+        """
+        from weft.model.builder import workflow_from_networkx
+
+        return workflow_from_networkx(graph)
 
     # -- parts -------------------------------------------------------------
 

@@ -56,7 +56,8 @@ def lower_bound(problem: Problem, *, copies: bool = False) -> float:
 
     Examples
     --------
-    >>> p = Problem.from_arrays([[2.0, 3.0], [4.0, 5.0], [2.0, 2.0]], [[0, 1]], [1.0])
+    >>> durations = [[2.0, 3.0], [4.0, 5.0], [2.0, 2.0]]
+    >>> p = Problem.from_arrays(durations, [[0, 1]], [1.0], bandwidth=1.0)
     >>> round(lower_bound(p), 9)  # 2 + 4 on the path
     6.0
     """
@@ -79,7 +80,8 @@ def path_bound(problem: Problem) -> float:
 
     Examples
     --------
-    >>> path_bound(Problem.from_arrays([[2.0, 3.0], [4.0, 5.0], [2.0, 2.0]], [[0, 1]], [1.0]))
+    >>> durations = [[2.0, 3.0], [4.0, 5.0], [2.0, 2.0]]
+    >>> path_bound(Problem.from_arrays(durations, [[0, 1]], [1.0], bandwidth=1.0))
     6.0
     """
     cheapest = problem.work * problem.best_pace[problem.row]

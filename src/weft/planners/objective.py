@@ -158,7 +158,7 @@ def union(problems: Sequence[Problem], *, name: str = "batch") -> tuple[Problem,
 
     Examples
     --------
-    >>> p = Problem.from_arrays([[1.0, 2.0], [3.0, 1.0]], [[0, 1]], 1.0)
+    >>> p = Problem.from_arrays([[1.0, 2.0], [3.0, 1.0]], [[0, 1]], 1.0, bandwidth=1.0)
     >>> both, jobs = union([p, p])
     >>> both.n, both.m, jobs
     (4, 2, (0, 0, 1, 1))

@@ -121,6 +121,11 @@ def plan(
     >>> plan(problem, "heft").makespan
     5.0
     """
+    if not isinstance(problem, Problem):
+        raise InvalidInput(
+            f"plan takes a Problem, not a {type(problem).__name__}; make one with Problem.bind, "
+            "Problem.from_arrays, Problem.from_table, Workflow.from_networkx or weft.load"
+        )
     if seconds is not None and not seconds > 0:
         raise InvalidInput(f"seconds is {seconds}; it must be above zero")
     if isinstance(planner, str):

@@ -308,7 +308,7 @@ def _warm(contender: Contender) -> None:
     if hasattr(contender, "solve"):
         with suppress(Unsupported):
             plan(
-                Problem.from_arrays([[1.0, 1.0], [1.0, 1.0]], [[0, 1]], [1.0]),
+                Problem.from_arrays([[1.0, 1.0], [1.0, 1.0]], [[0, 1]], [1.0], bandwidth=1.0),
                 contender,
                 seconds=0.01,
             )

@@ -210,7 +210,7 @@ def help_time() -> BenchMeasure:
 
 def first_plan() -> BenchMeasure:
     """Measure the first plan, which compiles, and later ones, which read the cache."""
-    problem = "weft.Problem.from_arrays([[2.0, 1.0], [3.0, 4.0]], [[0, 1]], [10.0])"
+    problem = "weft.Problem.from_arrays([[2.0, 1.0], [3.0, 4.0]], [[0, 1]], [10.0], bandwidth=1.0)"
     code = f"import weft; weft.plan({problem}, 'heft')"
     with tempfile.TemporaryDirectory() as empty:
         cold = _timed_run(["-c", code], NUMBA_CACHE_DIR=empty)

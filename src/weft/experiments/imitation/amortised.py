@@ -129,7 +129,7 @@ def _planner(name: str, threads: int | None) -> Amortised | Anytime:
 
 def warm_up() -> None:
     """Compile, or read from the cache, before the measurement."""
-    problem = Problem.from_arrays([[1.0, 2.0], [2.0, 1.0]], [[0, 1]], 1.0)
+    problem = Problem.from_arrays([[1.0, 2.0], [2.0, 1.0]], [[0, 1]], 1.0, bandwidth=1.0)
     for name in (*SEARCHES, "one pass"):
         plan(problem, _planner(name, 1), seconds=None if name == "one pass" else 0.01)
 

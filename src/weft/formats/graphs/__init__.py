@@ -1,8 +1,9 @@
 """Graph formats of others.
 
 - `dot`: Graphviz; `stg`: Standard Task Graph Set; `wfformat`: WfCommons
+- `task_table`: CSV with one row per task
 - `taskgraph`, `static_graph`: tasks in columns; cost matrices
 - `callgraph`: conditional call graphs
 """
 
-__all__ = ["callgraph", "dot", "static_graph", "stg", "taskgraph", "wfformat"]
+__all__ = ["callgraph", "dot", "static_graph", "stg", "task_table", "taskgraph", "wfformat"]

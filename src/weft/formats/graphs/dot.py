@@ -3,12 +3,15 @@
 Read: one ``digraph`` with nodes, chains of edges, subgraphs (flattened), default attributes,
 comments. Node attributes ``work``, ``kind``, ``memory``, ``cores`` and ``durations`` (a JSON
 object); edge attribute ``data`` or ``bytes``, or a ``label`` that is a number. Sizes may have
-units. Everything else is drawing, and passed over. Where no node has ``work``, each has one unit.
+units. Everything else is drawing, and passed over. Where no node has ``work``, each has one unit,
+and a warning says so. A node's ``label`` is the name of its task.
 """
 
 from __future__ import annotations
 
 import re
+import warnings
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -40,6 +43,10 @@ _READ = frozenset(
 )
 """The attributes that are read; the others are drawing and not kept."""
 _ESCAPE = re.compile(r'\\(["\\])')
+
+
+class AssumedWork(UserWarning):
+    """A graph without durations counts every task as one unit of work."""
 
 
 @dataclass
@@ -122,12 +129,12 @@ def read_dot(text: str, *, name: str) -> Workflow:
     ('g', [2.0, 3.0], [1000.0])
     """
     graph = _parse(_Tokens(text))
-    names = tuple(graph.nodes)
+    names = _task_names(graph.nodes)
     rows = list(graph.nodes.values())
     check_graph(len(names), len(graph.edges))
-    index = {node: i for i, node in enumerate(names)}
+    index = {node: i for i, node in enumerate(graph.nodes)}
     kinds, kind = number_kinds([row.get("kind", "task") for row in rows])
-    return Workflow(
+    workflow = Workflow(
         name=graph.name or name,
         names=names,
         kinds=kinds,
@@ -155,6 +162,32 @@ def read_dot(text: str, *, name: str) -> Workflow:
         dst=np.array([index[e[1]] for e in graph.edges], np.int64),
         data=np.array([_data(*edge) for edge in graph.edges], float),
     )
+    if workflow.n and not _with_costs(graph.nodes):
+        warnings.warn(
+            f"no node of graph '{workflow.name}' has a duration, so every task counts as 1 s on a "
+            "device of speed 1; give durations as attributes: a [work=2.5] or "
+            'a [durations="{\\"cpu\\": 2.5}"]',
+            AssumedWork,
+            stacklevel=2,
+        )
+    return workflow
+
+
+def _task_names(nodes: dict[str, Attributes]) -> tuple[str, ...]:
+    """Return the labels, with the node's identifier where several nodes have the same label."""
+    labels = []
+    for node, row in nodes.items():
+        label = row.get("label", "")
+        if label.startswith(f"{node}\n"):  # as `write_dot` has it
+            label = node
+        lines = re.split(r"\\[nlr]|\n", label.replace(r"\N", node))
+        labels.append(node if label == node else " ".join(" ".join(lines).split()) or node)
+    count = Counter(labels)
+    names = tuple(
+        label if count[label] == 1 else f"{label} ({node})"
+        for node, label in zip(nodes, labels, strict=True)
+    )
+    return names if len(dict.fromkeys(names)) == len(names) else tuple(nodes)
 
 
 def _parse(tokens: _Tokens) -> _Graph:
@@ -234,8 +267,12 @@ def _plain(text: str, what: str) -> float:
     return quantity(text, "work per second", what)
 
 
+def _with_costs(nodes: dict[str, Attributes]) -> list[str]:
+    return [task for task, row in nodes.items() if "work" in row or "durations" in row]
+
+
 def _work(nodes: dict[str, Attributes]) -> np.ndarray:
-    given = [task for task, row in nodes.items() if "work" in row or "durations" in row]
+    given = _with_costs(nodes)
     if not given:
         return np.ones(len(nodes))
     if len(given) < len(nodes):

@@ -48,7 +48,7 @@ class Clustering:
     Examples
     --------
     >>> durations = [[1.0, 1.0], [4.0, 4.0], [4.0, 4.0]]
-    >>> fork = Problem.from_arrays(durations, [[0, 1], [0, 2]], [9.0, 9.0])
+    >>> fork = Problem.from_arrays(durations, [[0, 1], [0, 2]], [9.0, 9.0], bandwidth=1.0)
     >>> Clustering().solve(fork).schedule.makespan  # task 0 runs on both devices
     5.0
     """

@@ -19,7 +19,7 @@ def optimistic_costs(problem: Problem) -> FloatArray:
 
     Examples
     --------
-    >>> p = Problem.from_arrays([[2.0, 4.0], [3.0, 1.0]], [[0, 1]], [1.0])
+    >>> p = Problem.from_arrays([[2.0, 4.0], [3.0, 1.0]], [[0, 1]], [1.0], bandwidth=1.0)
     >>> optimistic_costs(p).tolist()  # from device 0: min(3, 1 + 1)
     [[2.0, 1.0], [0.0, 0.0]]
     """

@@ -7,9 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
+import numpy as np
+
 from weft.errors import InvalidInput, Unsupported
-from weft.model import Problem, Schedule
+from weft.model import Cluster, Device, Links, Problem, Schedule, Workflow
 from weft.planners.bounds import lower_bound
+from weft.planners.lists.ranks import rank_order
 from weft.planners.objective import Objective
 from weft.planners.planner import EXACT, PLANNERS, QUICK, Solution, refuse_choices
 from weft.planners.search.clock import Clock
@@ -137,8 +140,18 @@ def search_size(
 
 @cache
 def warm_up() -> None:
-    """Load or compile all kernels of a search, on a problem of two tasks."""
-    problem = Problem.from_arrays([[1.0, 2.0], [2.0, 1.0]], [[0, 1]], 1.0)
+    """Load or compile all kernels of a search, on a problem of twelve tasks.
+
+    The devices are on two nodes, so that no quick planner is left out. No schedule meets the bound,
+    so that the search does not end before its first move.
+    """
+    tasks = np.arange(12)
+    work = np.array([1.0, 2.0, 3.0] * 4)
+    workflow = Workflow(work=work, src=tasks[:-2], dst=tasks[2:], data=np.ones(10))
+    speeds = {"a0": 1.0, "a1": 2.0, "b0": 3.0, "b1": 1.0}
+    devices = [Device(name, node=name[0], speed=speed) for name, speed in speeds.items()]
+    problem = Problem.bind(workflow, Cluster.of(devices, Links(bandwidth=1.0)))
+    rank_order(problem, tasks.astype(float))  # parents after children, as ranks with ties may be
     for duplicate in (False, True):
         objective = Objective.of("makespan")
         planner = Anytime(iterations=8, threads=1, duplicate=duplicate)

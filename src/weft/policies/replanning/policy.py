@@ -44,7 +44,7 @@ class ReplanningPolicy:
     --------
     >>> from weft.model import Problem
     >>> from weft.policies import simulate
-    >>> problem = Problem.from_arrays([[4.0, 4.0], [9.0, 2.0]], [[0, 1]], [10.0])
+    >>> problem = Problem.from_arrays([[4.0, 4.0], [9.0, 2.0]], [[0, 1]], [10.0], bandwidth=1.0)
     >>> sets = ({}, {"ahead": 1.0}, [{}, {"ahead": 1.0}])
     >>> [simulate(problem, ReplanningPolicy("mine", weights)).makespan for weights in sets]
     [13.0, 6.0, 6.0]

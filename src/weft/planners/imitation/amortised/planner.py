@@ -182,6 +182,6 @@ def time_unit(problem: Problem) -> float:
 @cache
 def warm_up() -> None:
     """Load or compile all kernels, on a problem of two tasks."""
-    problem = Problem.from_arrays([[1.0, 2.0], [2.0, 1.0]], [[0, 1]], 1.0)
+    problem = Problem.from_arrays([[1.0, 2.0], [2.0, 1.0]], [[0, 1]], 1.0, bandwidth=1.0)
     planner = Amortised(iterations=8, threads=1)
     planner._plan(problem, bundled_weights(), Clock(None), 0)  # noqa: SLF001

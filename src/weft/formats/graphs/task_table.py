@@ -1,0 +1,21 @@
+"""Task tables: CSV files with one row per task."""
+
+from __future__ import annotations
+
+from weft.formats.parsing.quantity import quantity
+from weft.model import Workflow
+from weft.model.builder import columns_of_csv, workflow_from_table
+
+
+def read_task_table(text: str, *, name: str) -> Workflow:
+    r"""Return the workflow of a table; `Problem.from_table` lists the columns.
+
+    Numbers may have units.
+
+    Examples
+    --------
+    >>> w = read_task_table("task,after,seconds,bytes\na,,2,1 kB\nb,a,3 min,\n", name="etl")
+    >>> w.work.tolist(), w.data.tolist()
+    ([2.0, 180.0], [1000.0])
+    """
+    return workflow_from_table(columns_of_csv(text), name=name, number=quantity)
