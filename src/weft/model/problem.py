@@ -20,7 +20,6 @@ from weft.model.cluster import Cluster
 from weft.model.columns import FloatArray, IntArray, floats, frozen, refuse
 from weft.model.workflow import Workflow
 
-
 SHORTEST = 1e-150
 """Least seconds of a duration or a transfer that is not zero. Smaller ones lose their digits in
 products and quotients of times."""
