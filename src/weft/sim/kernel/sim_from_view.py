@@ -41,6 +41,7 @@ class SimFromView:
     sim : the tables
     busy : (p,) the instance that each device runs or waits for, or -1
     began : (p,) start of the running instance of each device; NaN without one
+    batches : whether any device runs several instances together
     """
 
     def __init__(self, workload: Workload, *, eager: bool = True, copies: bool = False) -> None:
@@ -51,7 +52,7 @@ class SimFromView:
         self._committed: BoolArray = np.zeros(len(self.sim.inst), bool)
         self._recorded: BoolArray = np.zeros(len(self.sim.inst), bool)
         self._copies = 0
-        self._batches = bool((workload.cluster.batch > 1).any())
+        self.batches = bool((workload.cluster.batch > 1).any())
 
     def moment(self, view: View) -> object:
         """Return a value that changes with the state, but not with own decisions."""
@@ -71,7 +72,7 @@ class SimFromView:
         self._committed[view.ready] = False  # lost with a failed device
         self._committed |= done
         self._update_jobs(view, done)
-        if self._batches:
+        if self.batches:
             self._link_batches(view, done)
         status = np.where(done, DONE, np.where(self._committed, COMMITTED, WAITING))
         status[view.ready] = READY
