@@ -90,7 +90,38 @@ def test_the_vector_environment_is_the_single_one_many_times(gym):
         if done.any():
             np.testing.assert_array_equal(info["_final_obs"], done)
             assert (info["final_obs"][done, :30] == 0).all()
+            np.testing.assert_array_equal(info["_final_info"], done)
+            np.testing.assert_array_equal(info["final_info"]["_jct"], done)
+            assert (info["final_info"]["jct"][done] > 0).all()
+            assert (info["final_info"]["jct"][~done] == 0).all()
     assert ended > 0
+
+
+def test_the_vector_environment_reports_completion_times(gym):
+    # The rewards of an episode of 8 jobs add up to minus their completion times.
+    vector = gym.make_vec(
+        "weft/Conditional-v0", num_envs=3, vectorization_mode="vector_entry_point", jobs=8
+    )
+    _, info = vector.reset(seed=1)
+    total, reported = np.zeros(3), 0
+    for _ in range(80):
+        rows = info["action_mask"].reshape(3, 4, 7)
+        _, reward, done, _, info = vector.step(rows.argmax(axis=2))
+        total += reward
+        assert ("final_info" in info) == done.any()
+        for s in np.flatnonzero(done):
+            assert info["final_info"]["jct"][s] == pytest.approx(-total[s] / 8)
+            reported += 1
+        total[done] = 0.0
+    assert reported > 3
+
+
+@pytest.mark.parametrize("action", [[-1, 0, 0, 0], [0, 0, 0, 7], [0, 0], [10**7] * 4])
+def test_actions_outside_of_the_space_are_refused(gym, action):
+    env = gym.make("weft/Conditional-v0", jobs=4).unwrapped
+    env.reset(seed=1)
+    with pytest.raises(InvalidInput, match="numbers from 0 to 6"):
+        env.step(np.array(action))
 
 
 def test_tuning_improves_and_repeats():

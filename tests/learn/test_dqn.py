@@ -544,6 +544,20 @@ def test_environment_is_a_gymnasium_environment():
         gymnasium.make("weft/Workflow-v0", reward={"speed": 1.0})
 
 
+@pytest.mark.parametrize("action", [-1, -(10**7), 64, 10**30, 0.5, "0"])
+def test_environment_refuses_actions_outside_of_its_space(action):
+    pytest.importorskip("gymnasium")
+    from weft.learn.workflow.env import WorkflowEnv
+
+    env = WorkflowEnv("static", tasks=6)
+    with pytest.raises(InvalidInput, match="call reset"):
+        env.step(0)
+    env.reset(seed=0)
+    with pytest.raises(InvalidInput, match=f"action is {action}; it must be from 0 to 63"):
+        env.step(action)
+    env.step(63)  # beyond the candidates, but in the space: the last candidate
+
+
 def test_environment_and_policy_see_the_same_bits():
     """The table of the environment holds the features that the compiled policy scores."""
     from weft.learn.workflow.env import WorkflowEnv

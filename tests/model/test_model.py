@@ -511,6 +511,7 @@ def test_active_instances_against_a_walk(future):
         assert active[first : first + w.n].tolist() == [runs[t] for t in range(w.n)]
 
 
+<<<<<<< HEAD
 def test_without_a_bandwidth_data_moves_in_no_time():
     problem = Problem.from_arrays([[1.0, 9.0], [9.0, 1.0]], [[0, 1]], [1e9])
     assert problem.transfer(0, 0, 1) == 0.0
@@ -544,3 +545,38 @@ def test_bad_names_of_arrays(options, message):
 def test_the_name_of_a_task_that_fits_no_device():
     with pytest.raises(InvalidInput, match="task 'b' fits no device"):
         Problem.from_arrays([[1.0], [np.inf]], names=["a", "b"])
+=======
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ({"durations": [[1.0, 1e-300]]}, "task 't0' takes 1e-300 seconds on device 'd1'; it must"),
+        ({"durations": [[1.0, 1e-320]]}, "task 't0' takes 9.99989e-321 seconds on device 'd1'"),
+        ({"work": [1.0, 1e-160], "speed": [1.0]}, "task 't1' takes 1e-160 seconds"),
+        ({"work": [1e200], "speed": [1.0, 1e-200]}, "task 't0' takes more seconds than a float"),
+        # Each is finite, but their sum is 2e308, and the largest float is 1.8e308.
+        (
+            {"durations": [[1e308], [1e308]]},
+            "add up to more seconds than a float can hold; task 't0' takes up to 1e\\+308",
+        ),
+        ({"durations": [[1e308, 1e308]]}, "add up to more seconds than a float can hold"),
+        (
+            {"bandwidth": 5e-324},
+            "moving 8 bytes over link 'd0' -> 'd1' takes more seconds .* 4.94066e-324",
+        ),
+        ({"bandwidth": 1e200}, "link 'd0' -> 'd1' takes too few seconds .* bandwidth 1e\\+200"),
+        ({"latency": 1e-200}, "link 'd0' -> 'd1' takes too few seconds \\(latency 1e-200"),
+    ],
+)
+def test_times_out_of_range_are_refused(arguments, complaint):
+    if "bandwidth" in arguments or "latency" in arguments:
+        arguments = {"durations": np.ones((2, 2)), "edges": [[0, 1]], "data": 8.0, **arguments}
+    with pytest.raises(InvalidInput, match=complaint):
+        Problem.from_arrays(**arguments)
+
+
+def test_times_at_the_limits_are_accepted():
+    small = Problem.from_arrays([[1e-150, 0.0], [0.0, 1.0]], [[0, 1]], 1.0, bandwidth=1e150)
+    assert small.transfer(0, 0, 1) == 1e-150
+    assert Problem.from_arrays(work=[1e308], speed=[1.0, 5e-324]).duration(0, 0) == 1e308
+    assert Problem.from_arrays(np.zeros((0, 2))).n == 0
+>>>>>>> bounds

@@ -6,6 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.sim.test_twin import assert_same
+from tests.support.batches import DISTURBED, batching_workload
+from tests.support.by_view import Hidden
 from tests.support.strategies import futures, problems
 from weft.errors import InvalidInput, Stuck, UnknownName, Unsupported
 from weft.formats.model_file import bundled_models, find_model, read_model
@@ -63,6 +65,23 @@ def test_contract(name, case):
         assert_same(first, again)
         assert first.policy == name
         assert (np.isfinite(first.job_finish) | np.isfinite(first.scenario.cancel)).all()
+
+
+@pytest.mark.parametrize("name", list_policies())
+def test_devices_that_batch(name):
+    for seed in range(4):
+        workload = batching_workload(seed)
+        if name.supports(workload):
+            for options in ({}, DISTURBED):
+                assert check(workload, simulate(workload, name, seed=seed, **options)) == []
+
+
+@pytest.mark.parametrize("name", ["heft", "heft-replanned", "replan-switch", "dqn"])
+def test_devices_that_batch_by_view(name):
+    for seed in range(4):
+        workload = batching_workload(seed)
+        trace = simulate(workload, Hidden(load_policy(name)), seed=seed, **DISTURBED)
+        assert check(workload, trace) == []
 
 
 @pytest.mark.parametrize("name", RULES)

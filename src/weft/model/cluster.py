@@ -168,7 +168,16 @@ class Cluster:
     @cached_property
     def per_byte(self) -> FloatArray:
         """(p, p) seconds per byte; 0 on the diagonal and where bandwidth is infinite."""
-        return frozen(1.0 / self.bandwidth)
+        with np.errstate(over="ignore"):  # a problem on such a link is refused
+            return frozen(1.0 / self.bandwidth)
+
+    @cached_property
+    def extreme_links(self) -> tuple[float, float, float, float]:
+        """Least positive and largest latency, least positive and largest seconds per byte."""
+        columns = (self.latency, self.per_byte)
+        ends = [(np.where(x > 0, x, np.inf).min(), x.max()) for x in columns]
+        (near, far), (quick, slow) = ends
+        return float(near), float(far), float(quick), float(slow)
 
     def transfer_time(self, source: int, target: int, data: float) -> float:
         """Seconds to move `data` bytes: latency + data / bandwidth, nothing on one device."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from weft.errors import MissingExtra
 from weft.formats.native.stream_toml import load_stream
-from weft.model.columns import BoolArray, IntArray
+from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.model.conditional_stream import ConditionalStream
 from weft.sim.vector.batch import StepBatch, StepOptions
 
@@ -95,7 +95,10 @@ class ConditionalEnv(gymnasium.Env[Observation, IntArray]):
 
 
 class ConditionalVectorEnv(VectorEnv[Observation, IntArray, np.ndarray[Any, Any]]):
-    """Many simulations in one compiled call; one that ends restarts in the same step."""
+    """Many simulations in one compiled call; one that ends restarts in the same step.
+
+    ``info["final_info"]["jct"]`` has the mean completion times of the episodes that ended.
+    """
 
     metadata: dict[str, Any] = {  # noqa: RUF012 (declared so by Gymnasium)
         "render_modes": [],
@@ -135,14 +138,30 @@ class ConditionalVectorEnv(VectorEnv[Observation, IntArray, np.ndarray[Any, Any]
         self, actions: IntArray
     ) -> tuple[Observation, np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any], Info]:
         """Step all simulations."""
-        steps = self.batch.step(actions)
+        steps = self.batch.step(actions, renew=False)
+        done, elapsed = steps.done.copy(), steps.elapsed.copy()
+        info: Info = self._final(done, steps.observation, elapsed) if done.any() else {}
+        self.batch.renew(np.flatnonzero(done))
         self._mask = steps.mask.copy()
-        info: Info = {"action_mask": self._mask, "elapsed": steps.elapsed.copy()}
-        done = steps.done.copy()
-        if done.any():
-            info["final_obs"], info["_final_obs"] = self.batch.final_observation.copy(), done.copy()
+        info |= {"action_mask": self._mask, "elapsed": elapsed}
         truncated = np.zeros(self.num_envs, np.bool_)
         return steps.observation.copy(), steps.reward.copy(), done, truncated, info
+
+    def _final(self, done: BoolArray, observation: Observation, elapsed: FloatArray) -> Info:
+        """Return the last observation and the info of episodes that ended, as Gymnasium names them.
+
+        The next episodes begin in the same step, so that nothing else shows how these ended.
+        """
+        jct = np.zeros(self.num_envs)
+        for s in np.flatnonzero(done).tolist():
+            jct[s] = self.batch.jct(s).mean()
+        final = {"jct": jct, "_jct": done.copy(), "elapsed": elapsed, "_elapsed": done.copy()}
+        return {
+            "final_obs": observation.copy(),
+            "_final_obs": done.copy(),
+            "final_info": final,
+            "_final_info": done.copy(),
+        }
 
     def action_masks(self) -> BoolArray:
         """(num_envs, units * (kinds + 1)) actions that are allowed now."""

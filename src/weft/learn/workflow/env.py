@@ -8,6 +8,7 @@ weft have no such limit.
 
 from __future__ import annotations
 
+import operator
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -112,7 +113,7 @@ class WorkflowEnv(gymnasium.Env[Observation, np.int64]):
 
     def step(self, action: np.int64) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """Take a candidate, and advance to the next decision."""
-        choice = self._shown[min(int(action), len(self._shown) - 1)]
+        choice = self._shown[min(self._row(action), len(self._shown) - 1)]
         task, device = apply(self._candidates, choice)
         if device >= 0:
             commit(self._sim, task, device)
@@ -129,6 +130,18 @@ class WorkflowEnv(gymnasium.Env[Observation, np.int64]):
                 "makespan": float(job["finish"].max() - job["arrival"].min()),
             }
         return observation, reward, ended, False, info
+
+    def _row(self, action: np.int64) -> int:
+        """Return the row that an action names; refuse actions outside of the action space."""
+        if not self._shown:
+            raise InvalidInput("the episode has ended or not begun; call reset() before step()")
+        try:
+            row = operator.index(action)
+        except TypeError:
+            row = -1
+        if not 0 <= row < self.width:
+            raise InvalidInput(f"action is {action!s}; it must be from 0 to {self.width - 1}")
+        return row
 
     def action_masks(self) -> BoolArray:
         """Return which rows are candidates."""

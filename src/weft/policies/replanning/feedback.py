@@ -94,11 +94,23 @@ def expect_ends(sim: Sim, plan: PlanState, overdue: float) -> bool:
         if i < 0 or device.free == np.inf:
             continue
         if not np.isnan(device.began):
-            g = task_of(sim, i)
-            kind = sim.task[g].kind
-            seconds = sim.task[g].work * sim.grid[sim.task[g].row, d] * plan.rate[kind, d]
+            kind, seconds = sim.task[task_of(sim, i)].kind, _group_seconds(sim, plan, i, d)
             exact = plan.pair[kind, d].factor == 1.0
             ends = device.free if exact else device.began + seconds
             device.free = ends if ends > now else now + overdue * seconds
-        plan.inst[i].device, plan.inst[i].finish = d, device.free
+        while i >= 0:  # all members of a batch end together
+            plan.inst[i].device, plan.inst[i].finish = d, device.free
+            i = sim.inst[i].partner
     return up
+
+
+@njit_inline
+def _group_seconds(sim: Sim, plan: PlanState, i: int, d: int) -> float:
+    """Return the expected duration of a batch: that of its longest member."""
+    longest = 0.0
+    while i >= 0:
+        g = task_of(sim, i)
+        rate = plan.rate[sim.task[g].kind, d]
+        longest = max(longest, sim.task[g].work * sim.grid[sim.task[g].row, d] * rate)
+        i = sim.inst[i].partner
+    return longest

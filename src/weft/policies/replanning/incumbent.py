@@ -70,7 +70,7 @@ def _count_uncommitted(sim: Sim, incumbent: PlanState) -> int:
 
 @njit_noalloc
 def time_tasks(sim: Sim, incumbent: PlanState) -> bool:
-    """Time the tasks in order on their devices; False if a device cannot run its task."""
+    """Time the tasks in order on their devices; False if a task cannot run on its device."""
     for d in range(len(sim.device)):
         incumbent.device[d].used, incumbent.device[d].first = 0, -1
     for k in range(incumbent.state[0].planned):
@@ -80,6 +80,8 @@ def time_tasks(sim: Sim, incumbent: PlanState) -> bool:
         if seconds == np.inf:
             return False
         ready = max(incumbent.device[d].free, _arrival(sim, incumbent, i, d))
+        if ready == np.inf:
+            return False
         used = incumbent.device[d].used
         start, slot = gap_in_rows(incumbent.begin[d], incumbent.end[d], used, ready, seconds)
         incumbent.inst[i].start, incumbent.inst[i].finish = start, start + seconds
@@ -98,7 +100,7 @@ def _seconds(sim: Sim, incumbent: PlanState, i: int, d: int) -> float:
 
 @njit_inline
 def _arrival(sim: Sim, incumbent: PlanState, i: int, d: int) -> float:
-    """Return when the inputs of a task are on a device."""
+    """Return when the inputs of a task are on a device; inf if a parent is on no known device."""
     g, latest = task_of(sim, i), 0.0
     for k in range(sim.task[g].pred, sim.task[g + 1].pred):
         e = sim.edge[k].back
@@ -107,6 +109,8 @@ def _arrival(sim: Sim, incumbent: PlanState, i: int, d: int) -> float:
             done, origin = sim.inst[parent].done_at, sim.inst[parent].ran_on
         else:
             done, origin = incumbent.inst[parent].finish, incumbent.inst[parent].device
+        if origin < 0:
+            return np.inf
         latest = max(latest, done + transfer_time(sim, origin, d, sim.edge[e].data))
     return latest
 

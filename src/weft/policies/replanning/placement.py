@@ -59,6 +59,8 @@ def plan_window(
         plan.heap[0].at += 1
         if _skip_committed(sim, plan, 0):
             jobs -= 1
+            if jobs == 0:
+                break
             plan.heap[0].at, plan.heap[0].job = plan.heap[jobs].at, plan.heap[jobs].job
         _sink(sim, plan, weights, jobs, 0)
     return bool(jobs == 0)

@@ -106,8 +106,9 @@ class ReplanningPolicy:
         tables = self._tables
         moment = tables.moment(view)
         if self._moment != moment:
-            self._moment = moment
             tables.update(view)
+            # The members of new batches count as committed from now on.
+            self._moment = tables.moment(view) if tables.batches else moment
             device = self._portfolio.stack.device
             device["free"], device["busy"], device["began"] = (
                 view.free_at,
@@ -115,6 +116,9 @@ class ReplanningPolicy:
                 tables.began,
             )
             self._next = self._choose(tables.sim, self._portfolio, view)
+        if tables.batches:
+            ready = set(view.ready.tolist())
+            self._next = [decision for decision in self._next if decision.instance in ready]
         if not self._next:
             return None
         decision = self._next.pop(0)

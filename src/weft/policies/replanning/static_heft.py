@@ -48,6 +48,7 @@ class StaticHeft:
         place = np.concatenate([np.zeros(0, np.int64), *(places[t] for t in workload.template)])
         # Equal ranks in topological order: a task without work ties with its child.
         self._order = np.lexsort((np.arange(len(rank)), place, -rank))
+        self._batches = bool((workload.cluster.batch > 1).any())
         self._committed = np.zeros(workload.instances, bool)
         self._planned = np.zeros(workload.jobs, bool)
         self._queues: list[deque[int]] = [deque() for _ in range(workload.cluster.p)]
@@ -82,11 +83,24 @@ class StaticHeft:
         for instance in mine[np.argsort(self._inst["start"][mine], kind="stable")].tolist():
             self._queues[self._inst["device"][instance]].append(instance)
 
+    def _drop_ended(self, view: View, queue: deque[int]) -> None:
+        """Drop tasks whose job was cancelled, and tasks that joined the batch of another one."""
+        while True:
+            job, task = view.workload.task_of(queue[0])
+            joined = self._batches and self._joined(view, job, task)
+            if job in view.jobs and not joined:
+                return
+            self._committed[queue.popleft()] = True
+
     @staticmethod
-    def _drop_ended(view: View, queue: deque[int]) -> None:
-        first = view.workload.first_instance
-        while int(np.searchsorted(first, queue[0], side="right")) - 1 not in view.jobs:
-            queue.popleft()  # its job was cancelled
+    def _joined(view: View, job: int, task: int) -> bool:
+        """Return whether a queued task is committed: it is not ready, but all its parents ended."""
+        first = int(view.workload.first_instance[job])
+        if first + task in view.ready:
+            return False
+        w = view.workload.problem_of(job).workflow
+        parents = w.src[w.pred_edge[w.pred_ptr[task] : w.pred_ptr[task + 1]]]
+        return not np.isnan(view.finished_at[first + parents]).any()
 
 
 @njit_noalloc

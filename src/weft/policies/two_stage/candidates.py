@@ -221,6 +221,17 @@ def _remove_ready(candidates: Candidates, task: int) -> None:
     candidates.state[0].ready = at
 
 
+@njit_inline
+def _drop_committed(sim: Sim, candidates: Candidates) -> None:
+    """Drop the ready tasks that joined the batch of a task chosen before."""
+    at = 0
+    for k in range(candidates.state[0].ready):
+        if sim.inst[candidates.ready[k]].status == READY:
+            candidates.ready[at] = candidates.ready[k]
+            at += 1
+    candidates.state[0].ready = at
+
+
 # -- candidates --------------------------------------------------------------------
 
 
@@ -231,6 +242,7 @@ def enumerate_candidates(sim: Sim, portfolio: Portfolio, candidates: Candidates)
     False if nothing is left to decide.
     """
     state, followed = candidates.state[0], portfolio.state[0].followed
+    _drop_committed(sim, candidates)
     if state.ready == 0 or state.idle == 0:
         return False
     plan = plan_at(portfolio.stack, followed)

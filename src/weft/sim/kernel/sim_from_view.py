@@ -41,6 +41,7 @@ class SimFromView:
     sim : the tables
     busy : (p,) the instance that each device runs or waits for, or -1
     began : (p,) start of the running instance of each device; NaN without one
+    batches : whether any device runs several instances together
     """
 
     def __init__(self, workload: Workload, *, eager: bool = True, copies: bool = False) -> None:
@@ -51,6 +52,7 @@ class SimFromView:
         self._committed: BoolArray = np.zeros(len(self.sim.inst), bool)
         self._recorded: BoolArray = np.zeros(len(self.sim.inst), bool)
         self._copies = 0
+        self.batches = bool((workload.cluster.batch > 1).any())
 
     def moment(self, view: View) -> object:
         """Return a value that changes with the state, but not with own decisions."""
@@ -70,6 +72,8 @@ class SimFromView:
         self._committed[view.ready] = False  # lost with a failed device
         self._committed |= done
         self._update_jobs(view, done)
+        if self.batches:
+            self._link_batches(view, done)
         status = np.where(done, DONE, np.where(self._committed, COMMITTED, WAITING))
         status[view.ready] = READY
         status[(sim.job["state"][sim.inst["job"]] == JOB_ENDED) & ~done] = CANCELLED
@@ -86,6 +90,24 @@ class SimFromView:
         running = view.running >= 0
         self.busy = np.where(running, view.running, self._waiting)
         self.began = np.where(running, view.started_at[view.running], np.nan)
+
+    def _link_batches(self, view: View, done: BoolArray) -> None:
+        """Mark the members of running batches as committed, and link them to the first one.
+
+        A view names only the first. The others are of its kind and started with it; of equal
+        batches that started together, the first has the lowest numbers.
+        """
+        sim, partner = self.sim, self.sim.inst["partner"]
+        partner[:] = -1
+        kind = sim.task["kind"][np.arange(len(sim.inst)) - sim.job["shift"][sim.inst["job"]]]
+        free = ~done & ~np.isnan(view.started_at)
+        free[view.running[view.running >= 0]] = free[view.ready] = False
+        for d in np.flatnonzero(view.running >= 0).tolist():
+            last = first = int(view.running[d])
+            same = free & (kind == kind[first]) & (view.started_at == view.started_at[first])
+            for i in np.flatnonzero(same)[: int(sim.device[d]["batch"]) - 1].tolist():
+                partner[last], last = i, i
+                free[i], self._committed[i] = False, True
 
     def _update_jobs(self, view: View, done: BoolArray) -> None:
         """Set the state of jobs: arrived ones that are not present have ended."""
