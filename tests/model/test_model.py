@@ -511,7 +511,6 @@ def test_active_instances_against_a_walk(future):
         assert active[first : first + w.n].tolist() == [runs[t] for t in range(w.n)]
 
 
-<<<<<<< HEAD
 def test_without_a_bandwidth_data_moves_in_no_time():
     problem = Problem.from_arrays([[1.0, 9.0], [9.0, 1.0]], [[0, 1]], [1e9])
     assert problem.transfer(0, 0, 1) == 0.0
@@ -545,7 +544,8 @@ def test_bad_names_of_arrays(options, message):
 def test_the_name_of_a_task_that_fits_no_device():
     with pytest.raises(InvalidInput, match="task 'b' fits no device"):
         Problem.from_arrays([[1.0], [np.inf]], names=["a", "b"])
-=======
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
@@ -579,4 +579,3 @@ def test_times_at_the_limits_are_accepted():
     assert small.transfer(0, 0, 1) == 1e-150
     assert Problem.from_arrays(work=[1e308], speed=[1.0, 5e-324]).duration(0, 0) == 1e308
     assert Problem.from_arrays(np.zeros((0, 2))).n == 0
->>>>>>> bounds
