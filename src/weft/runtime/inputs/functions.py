@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import update_wrapper
 from importlib import import_module
+from operator import attrgetter
 from typing import Any
 
 from weft.errors import InvalidInput, UnknownName
 from weft.model import Workflow, WorkflowBuilder
 from weft.registry import closest
+from weft.runtime.backends.calls import name_of
 from weft.runtime.backends.local.worker import current_device
 from weft.runtime.backends.protocol import Call, Input
 
@@ -107,7 +110,7 @@ def from_networkx(graph: Any) -> Application:
                 f"node '{node}' has no function: graph.add_node({node!r}, function=...)"
             )
         functions[names[node]] = facts["function"]
-        kind = str(facts.get("kind", getattr(facts["function"], "__name__", "task")))
+        kind = str(facts.get("kind", name_of(facts["function"])))
         builder.task(
             names[node],
             work=float(facts.get("work", 0.0)),
@@ -125,19 +128,47 @@ def from_networkx(graph: Any) -> Application:
 class Task:
     """A decorated function: its calls are promises; inside a running task it is plain."""
 
+    function: Callable[..., Any]
+    options: dict[str, Any]
+    __name__: str
+
     def __init__(self, function: Callable[..., Any], options: Mapping[str, Any]) -> None:
-        update_wrapper(self, function)
-        self.function = function
-        self.options = dict(options)
+        self.__setstate__((function, dict(options)))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return a promise of the result."""
         return self.function(*args, **kwargs) if current_device() else Promise(self, args, kwargs)
 
     def __reduce__(self) -> Any:
-        """Pickle by name like a function; a nested one as it is, for richer picklers."""
-        name = self.function.__qualname__
-        return (Task, (self.function, self.options)) if "<locals>" in name else name
+        """Pickle by name if other processes find this task under it; otherwise by value.
+
+        The state comes after the object, because a function may refer to its own task.
+        """
+        name = getattr(self.function, "__qualname__", "")
+        if _imported(getattr(self.function, "__module__", None), name) is self:
+            return name
+        return new_task, (), (self.function, self.options)
+
+    def __setstate__(self, state: tuple[Callable[..., Any], dict[str, Any]]) -> None:
+        """Take function and options."""
+        update_wrapper(self, state[0])
+        self.function, self.options = state
+        self.__name__ = name_of(self.function)
+
+
+def new_task() -> Task:
+    """Return a task whose state follows."""
+    return Task.__new__(Task)
+
+
+def _imported(module: str | None, name: str) -> Any:
+    """Return what other processes import under a name; None: nothing."""
+    if module is None or module == "__main__":
+        return None
+    try:
+        return attrgetter(name)(sys.modules[module])
+    except (AttributeError, KeyError):
+        return None
 
 
 class Body:
@@ -145,6 +176,7 @@ class Body:
 
     def __init__(self, task: Task) -> None:
         self.task = task
+        self.__name__ = task.__name__
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call it."""
@@ -164,7 +196,7 @@ class Promise:
         return ConditionalPromise(self, branch)
 
     def __repr__(self) -> str:
-        return f"<promise of {self.task.function.__name__}>"
+        return f"<promise of {self.task.__name__}>"
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,6 +209,8 @@ class ConditionalPromise:
 
 def task(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Decorate a function: its calls build a graph that `weft.run` executes.
+
+    Anything that can be called will do: `weft.task(np.linalg.norm)`, a method, a lambda, a partial.
 
     Parameters
     ----------
@@ -197,7 +231,15 @@ def task(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     for name in options:
         if name not in known:
             raise UnknownName(f"unknown option '{name}' of weft.task{closest(name, known)}")
-    return Task(function, options) if function is not None else lambda f: Task(f, options)
+    return _task(function, options) if function is not None else lambda f: _task(f, options)
+
+
+def _task(function: Any, options: Mapping[str, Any]) -> Task:
+    if isinstance(function, Task):
+        return Task(function.function, {**function.options, **options})
+    if not callable(function):
+        raise InvalidInput(f"weft.task needs a function; not a {type(function).__name__}")
+    return Task(function, options)
 
 
 def from_promises(promises: Sequence[Promise]) -> Application:
@@ -206,9 +248,9 @@ def from_promises(promises: Sequence[Promise]) -> Application:
     number = {id(p): k for k, p in enumerate(order)}
     counts: dict[str, int] = {}
     names = []
-    builder = WorkflowBuilder(promises[0].task.function.__name__)
+    builder = WorkflowBuilder(promises[0].task.__name__)
     for promise in order:
-        options, name = promise.task.options, promise.task.function.__name__
+        options, name = promise.task.options, promise.task.__name__
         counts[name] = counts.get(name, -1) + 1
         names.append(f"{name}-{counts[name]}")
         kind, work, memory = (
