@@ -95,3 +95,34 @@ def test_a_function_that_cannot_be_sent_is_refused(one):
     lock = threading.Lock()
     with pytest.raises(weft.InvalidInput, match=r"function 'lambda' cannot be sent .*lock"):
         weft.run(chain("a"), functions={"a": lambda: lock}, backend=one, history=False)
+
+
+def test_results_have_the_shape_of_the_promises(one):
+    a, b = f.square(2), f.square(3)
+    both = {"sum": f.plus(a, b), "parts": [a, (b, a)], "none": []}
+    trace = weft.run(both, backend=one, history=False)
+    assert trace.value == {"sum": 13, "parts": [4, (9, 4)], "none": []}
+    assert (a.result(), both["sum"].result()) == (4, 13)
+    assert weft.run(a, backend=one, history=False).value == 4
+
+
+def test_a_promise_without_a_result_says_so(one):
+    inner = f.square(2)
+    failed, fine = weft.task(f.raises)(inner), f.square(3)
+    with pytest.raises(weft.InvalidInput, match="<promise of square> has no result"):
+        fine.result()
+    trace = weft.run([failed, fine], backend=one, history=False, on_error="continue")
+    assert trace.value == [None, 9]
+    with pytest.raises(weft.InvalidInput, match="<promise of raises> has no result"):
+        failed.result()
+
+
+def test_a_promise_is_neither_true_nor_false():
+    with pytest.raises(weft.InvalidInput, match="neither true nor false"):
+        bool(f.square(2))
+
+
+@pytest.mark.parametrize("what", [[], {}, {"a": 3}, [[f.square(1), 2]]], ids=str)
+def test_only_promises_are_run(one, what):
+    with pytest.raises(weft.InvalidInput, match="weft runs"):
+        weft.run(what, backend=one, history=False)

@@ -60,6 +60,8 @@ class RunTrace(Trace):
     Attributes
     ----------
     results : task name -> value, for the requested tasks
+    value : the results in the shape of the promises that were given (one, lists, tuples, dicts),
+        None where there is none; for other inputs the same as `results`
     failures : tasks whose last attempt failed
     run_id : name of the journal; empty: there is none
     plans : number of plans made (0 for a policy)
@@ -73,6 +75,7 @@ class RunTrace(Trace):
     plans: int = 0
     replaced: str = ""
     shadow: ShadowReport | None = None
+    value: Any = field(default=None, repr=False)
 
 
 def run(
@@ -103,8 +106,9 @@ def run(
     Parameters
     ----------
     what
-        A `Workflow` (with `functions`), calls of functions decorated with `weft.task`, Dask
-        collections, or a networkx graph whose nodes have a ``function``.
+        A `Workflow` (with `functions`), calls of functions decorated with `weft.task` (one, or
+        lists, tuples and dicts of them), Dask collections, or a networkx graph whose nodes have a
+        ``function``.
     functions
         Task name or kind -> function. A function receives the results of the task's parents in
         order, None from a branch that was not taken.
@@ -218,6 +222,7 @@ def run(
                 app.workflow.task_name(t): place.fetch(t) for t in app.wanted if life.results[t]
             }
             results = app.collect(results) if app.collect is not None else results
+            value = app.deliver(results)
         finally:
             for observer in observers:
                 observer.close()
@@ -226,6 +231,7 @@ def run(
         trace = RunTrace(
             **{f.name: getattr(plain, f.name) for f in fields(Trace)},
             results=results,
+            value=value,
             failures=tuple(driver.failures),
             run_id=run_id or "",
             plans=getattr(decider, "plans", 0),

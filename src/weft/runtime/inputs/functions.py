@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import update_wrapper
 from importlib import import_module
 from operator import attrgetter
@@ -26,12 +26,25 @@ class Application:
     ----------
     wanted : tasks whose results are returned
     collect : converts the results (task name -> value) to those that are returned
+    shape : the promises as they were given, alone or in lists, tuples and dicts
+    promised : task number of each promise in `shape`, by identity
     """
 
     workflow: Workflow
     calls: tuple[Call, ...]
     wanted: tuple[int, ...]
     collect: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
+    shape: Any = None
+    promised: Mapping[int, int] = field(default_factory=dict)
+
+    def deliver(self, results: Mapping[str, Any]) -> Any:
+        """Store results in their promises; return them in the shape of these, None if missing."""
+        if self.shape is None:
+            return results
+        for promise, _ in _promised(self.shape):
+            name = self.workflow.task_name(self.promised[id(promise)])
+            promise.outcome = (results[name],) if name in results else ()
+        return _outcomes(self.shape)
 
 
 def application_of(
@@ -51,9 +64,7 @@ def application_of(
         raise InvalidInput(
             f"functions are given for a {type(what).__name__}; only a Workflow needs them"
         )
-    if isinstance(what, Promise):
-        return from_promises([what])
-    if isinstance(what, list | tuple) and what and all(isinstance(x, Promise) for x in what):
+    if _only_promises(what) and any(True for _ in _promised(what)):
         return from_promises(what)
     collections = list(what) if isinstance(what, list | tuple) else [what]
     if collections and all(hasattr(type(x), "__dask_graph__") for x in collections):
@@ -190,6 +201,24 @@ class Promise:
         self.task = task
         self.args = args
         self.kwargs = kwargs
+        self.outcome: tuple[Any, ...] = ()
+        """The result, after a run that was given this promise; empty: there is none."""
+
+    def result(self) -> Any:
+        """Return the result, after a `weft.run` that was given this promise."""
+        if not self.outcome:
+            raise InvalidInput(
+                f"{self!r} has no result: give it to weft.run first; results of failed tasks, and "
+                "of tasks that only other tasks need, are not kept"
+            )
+        return self.outcome[0]
+
+    def __bool__(self) -> bool:
+        """Refuse: the result is not known while the graph is built."""
+        raise InvalidInput(
+            f"{self!r} is neither true nor false before the run; test its result in a task, or use "
+            "choices"
+        )
 
     def when(self, branch: str) -> ConditionalPromise:
         """Return the promise for one branch; if it is not taken, the reader gets None."""
@@ -242,8 +271,12 @@ def _task(function: Any, options: Mapping[str, Any]) -> Task:
     return Task(function, options)
 
 
-def from_promises(promises: Sequence[Promise]) -> Application:
-    """Build the graph of promises: a task per call, named after its function."""
+def from_promises(what: Any) -> Application:
+    """Build the graph of promises: a task per call, named after its function.
+
+    They are given alone, or in lists, tuples and dicts.
+    """
+    promises = [promise for promise, _ in _promised(what)]
     order = _in_order(promises)
     number = {id(p): k for k, p in enumerate(order)}
     counts: dict[str, int] = {}
@@ -271,9 +304,23 @@ def from_promises(promises: Sequence[Promise]) -> Application:
         args, kwargs = _replaced((promise.args, promise.kwargs), number, slots)
         body = bodies.setdefault(id(promise.task), Body(promise.task))
         calls.append(Call(body, args, kwargs))
-    return Application(
-        builder.build(), tuple(calls), tuple(dict.fromkeys(number[id(p)] for p in promises))
-    )
+    promised = {id(p): number[id(p)] for p in promises}
+    wanted = tuple(dict.fromkeys(promised.values()))
+    return Application(builder.build(), tuple(calls), wanted, shape=what, promised=promised)
+
+
+def _only_promises(what: Any) -> bool:
+    if type(what) in (list, tuple, dict):
+        return all(_only_promises(x) for x in (what.values() if type(what) is dict else what))
+    return isinstance(what, Promise)
+
+
+def _outcomes(shape: Any) -> Any:
+    if type(shape) in (list, tuple):
+        return type(shape)(_outcomes(x) for x in shape)
+    if type(shape) is dict:
+        return {key: _outcomes(x) for key, x in shape.items()}
+    return shape.outcome[0] if shape.outcome else None
 
 
 def _in_order(promises: Sequence[Promise]) -> list[Promise]:
