@@ -46,6 +46,7 @@ DOORS = {
     "sb3_contrib": ("learn/conditional/peers.py",),
     "stable_baselines3": ("learn/conditional/peers.py",),
     "tqdm": ("learn/", "experiments/", "cli/"),
+    "cloudpickle": ("runtime/backends/payload.py",),
     "lazy_loader": ("__init__.py", "runtime/__init__.py"),
     "numpy": ("",),
     "scipy": ("",),

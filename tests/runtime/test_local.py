@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import sys
 import warnings
 from functools import partial
 from pathlib import Path
@@ -84,15 +83,6 @@ def test_an_unknown_thing_is_refused(run):
         run(fan(), functions={"one": f.one, "add": f.add})
     with pytest.raises(weft.UnknownName, match="did you mean 'local'"):
         weft.run(fan(), functions={"one": f.one, "add": f.add, "total": f.add}, backend="locl")
-
-
-def test_a_nested_function_cannot_be_sent(run, monkeypatch):
-    def inner():
-        return 5
-
-    monkeypatch.setitem(sys.modules, "cloudpickle", None)  # as if it were not installed
-    with pytest.raises(weft.InvalidInput, match="top of a module"):
-        run(chain("a"), functions={"a": inner})
 
 
 # -- branches -----------------------------------------------------------------

@@ -31,6 +31,7 @@ from weft.runtime.engine.driver import Driver
 from weft.runtime.engine.events import Observer
 from weft.runtime.engine.failure import Failure, TaskFailed
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
+from weft.runtime.fingerprints import task_fingerprints
 from weft.runtime.inputs.functions import application_of
 from weft.runtime.journal import Journal, default_folder
 from weft.runtime.options import RunOptions
@@ -59,6 +60,8 @@ class RunTrace(Trace):
     Attributes
     ----------
     results : task name -> value, for the requested tasks
+    value : the results in the shape of the promises that were given (one, lists, tuples, dicts),
+        None where there is none; for other inputs the same as `results`
     failures : tasks whose last attempt failed
     run_id : name of the journal; empty: there is none
     plans : number of plans made (0 for a policy)
@@ -72,6 +75,7 @@ class RunTrace(Trace):
     plans: int = 0
     replaced: str = ""
     shadow: ShadowReport | None = None
+    value: Any = field(default=None, repr=False)
 
 
 def run(
@@ -102,8 +106,9 @@ def run(
     Parameters
     ----------
     what
-        A `Workflow` (with `functions`), calls of functions decorated with `weft.task`, Dask
-        collections, or a networkx graph whose nodes have a ``function``.
+        A `Workflow` (with `functions`), calls of functions decorated with `weft.task` (one, or
+        lists, tuples and dicts of them), Dask collections, or a networkx graph whose nodes have a
+        ``function``.
     functions
         Task name or kind -> function. A function receives the results of the task's parents in
         order, None from a branch that was not taken.
@@ -120,8 +125,9 @@ def run(
         the user's own, a path or a `History`; False for none.
     run_id, folder, keep
         Write a journal under this name in `folder` (default: $WEFT_RUNS or the user's state
-        folder). A run with the same name continues after a crash; with ``keep=False`` no results
-        are stored and finished tasks run again.
+        folder). A run with the same name continues after a crash; finished tasks run again only
+        if their code, arguments or ancestors changed. With ``keep=False`` no results are stored and
+        finished tasks run again.
     retries, backoff
         Further attempts of a failed task, the first after `backoff` seconds, doubled each time.
     crashes
@@ -182,7 +188,8 @@ def run(
         journal = None
         if run_id is not None:
             root = default_folder() if folder is None else Path(folder)
-            journal = Journal(root, run_id, workload, place, keep=keep)
+            marks = task_fingerprints(app.workflow, app.calls)
+            journal = Journal(root, run_id, workload, place, keep=keep, marks=marks)
         display = Progress()
         observers: list[Observer] = [
             *([journal] if journal else ()),
@@ -215,6 +222,7 @@ def run(
                 app.workflow.task_name(t): place.fetch(t) for t in app.wanted if life.results[t]
             }
             results = app.collect(results) if app.collect is not None else results
+            value = app.deliver(results)
         finally:
             for observer in observers:
                 observer.close()
@@ -223,6 +231,7 @@ def run(
         trace = RunTrace(
             **{f.name: getattr(plain, f.name) for f in fields(Trace)},
             results=results,
+            value=value,
             failures=tuple(driver.failures),
             run_id=run_id or "",
             plans=getattr(decider, "plans", 0),
@@ -238,6 +247,12 @@ def run(
 
 
 def _resume(driver: Driver, journal: Journal) -> None:
+    if journal.changed:
+        warnings.warn(
+            f"run '{journal.run_id}': {journal.changed} of its finished tasks, or their inputs, "
+            "changed since; these tasks run again",
+            stacklevel=3,
+        )
     if not journal.records:
         return
     if not journal.keep or not journal.finished_before:
@@ -250,7 +265,15 @@ def _resume(driver: Driver, journal: Journal) -> None:
         raise InvalidInput(
             f"run '{journal.run_id}' cannot be resumed with a schedule; give the planner's name"
         )
-    driver.resume(journal.finished_before, lambda i: journal.folder / f"{i}.result")
+    entries = journal.finished_before
+    if journal.complete and len(entries) == len(journal.records):
+        warnings.warn(
+            f"run '{journal.run_id}' is finished: its stored results are returned, no task runs; "
+            f"to run it again, choose another run id, or remove {journal.folder}",
+            stacklevel=3,
+        )
+    paths = {entry.instance: journal.folder / str(entry.result) for entry in entries}
+    driver.resume(entries, paths.__getitem__)
 
 
 def _live(chosen: Any, *, window: int, adapt: bool, seconds: float | None, seed: int) -> Decider:

@@ -2,7 +2,8 @@
 
 A folder per run id holds `journal.jsonl` and, if results are kept, one file per result. A line is
 written after its result is on disk; a line cut off by a crash is ignored. Without results a
-resumed run starts from the beginning: every task runs at least once.
+resumed run starts from the beginning: every task runs at least once. An entry holds the fingerprint
+of its task; the result of a task that has changed since is not used.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from weft.runtime.engine.events import Observer
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
 from weft.sim.device_state import Group
 
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class JournalEntry:
     finish: float
     outcomes: Mapping[int, int]
     result: str | None
+    mark: str = ""
 
 
 class Journal(Observer):
@@ -45,10 +47,24 @@ class Journal(Observer):
     Parameters
     ----------
     keep : write every result to disk, so that no finished task runs twice
+    marks : the fingerprint of each task
+
+    Attributes
+    ----------
+    records : entries of tasks that are the same now
+    changed : number of finished tasks that have changed since
+    complete : whether the run ended before, and none of its tasks has changed
     """
 
     def __init__(
-        self, folder: Path, run_id: str, workload: Workload, backend: Backend, *, keep: bool = True
+        self,
+        folder: Path,
+        run_id: str,
+        workload: Workload,
+        backend: Backend,
+        *,
+        keep: bool = True,
+        marks: Sequence[str] = (),
     ) -> None:
         if not re.fullmatch(r"[\w.-]{1,100}", run_id) or run_id.startswith("."):
             raise InvalidInput(
@@ -59,14 +75,21 @@ class Journal(Observer):
         self.folder = folder / run_id
         self.backend = backend
         self.keep = keep
+        self._marks = tuple(marks) or ("",) * workload.instances
         self.folder.mkdir(parents=True, exist_ok=True)
         self.path = self.folder / "journal.jsonl"
         self._file = _locked(self.path, run_id)
         try:
-            self.records = self._read(fingerprint(workload))
+            lines = self._read(fingerprint(workload))
         except BaseException:
             self._file.close()
             raise
+        found = _entries(lines)
+        self._results = {i: entry.result for i, entry in found.items()}
+        self.records = [e for e in found.values() if e.mark == self._marks[e.instance]]
+        self.changed = len(found) - len(self.records)
+        last = lines[-1] if lines else {}
+        self.complete = last.get("event") == "ended" and not (last.get("failed") or self.changed)
 
     @property
     def finished_before(self) -> list[JournalEntry]:
@@ -85,7 +108,7 @@ class Journal(Observer):
     ) -> None:
         """Store the results, then write the entries."""
         for i in group.members:
-            result = f"{i}.result" if self.keep else None
+            result = f"{i}-{self._marks[i][:16]}.result" if self.keep else None
             if result is not None:
                 self.backend.store(i, self.folder / result)
             self._write(
@@ -97,7 +120,9 @@ class Journal(Observer):
                 finish=life.results[i][-1][1],
                 outcomes={c: outcomes[c] for c in life.choices_of(i)},
                 result=result,
+                mark=self._marks[i],
             )
+            self._remove_outdated(i, result)
 
     def failed(self, life: LiveLifecycle, instance: int, device: int, text: str) -> None:
         """Write the failure, for readers of the journal only."""
@@ -119,11 +144,17 @@ class Journal(Observer):
 
     # -- inside -------------------------------------------------------------
 
+    def _remove_outdated(self, instance: int, result: str | None) -> None:
+        before = self._results.get(instance)
+        self._results[instance] = result
+        if before is not None and before != result:
+            (self.folder / before).unlink(missing_ok=True)
+
     def _write(self, event: str, **fields: Any) -> None:
         self._file.write(json.dumps({"event": event, **fields}) + "\n")
         self._file.flush()
 
-    def _read(self, mark: str) -> list[JournalEntry]:
+    def _read(self, mark: str) -> list[dict[str, Any]]:
         lines = list(read_lines(self.path))
         if not lines:
             self._file.truncate(0)
@@ -141,15 +172,20 @@ class Journal(Observer):
                 f"choose another run id, or remove {self.folder}"
             )
         self._file.write("\n")  # ends a line that was cut off
-        found = {}
-        for line in lines:
-            if line.get("event") == "finished":
-                outcomes = {int(c): int(b) for c, b in line["outcomes"].items()}
-                times = (float(line["decided"]), float(line["start"]), float(line["finish"]))
-                found[int(line["instance"])] = JournalEntry(
-                    int(line["instance"]), str(line["device"]), *times, outcomes, line["result"]
-                )
-        return list(found.values())
+        return lines
+
+
+def _entries(lines: Sequence[Mapping[str, Any]]) -> dict[int, JournalEntry]:
+    """Return the last entry of each finished task."""
+    found = {}
+    for line in lines:
+        if line.get("event") == "finished":
+            outcomes = {int(c): int(b) for c, b in line["outcomes"].items()}
+            times = (float(line["decided"]), float(line["start"]), float(line["finish"]))
+            rest = (outcomes, line["result"], str(line.get("mark", "")))
+            instance = int(line["instance"])
+            found[instance] = JournalEntry(instance, str(line["device"]), *times, *rest)
+    return found
 
 
 def replay(life: LiveLifecycle, entries: Sequence[JournalEntry]) -> list[Group]:

@@ -165,7 +165,11 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) < len(pairs):
         seen: set[str] = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        twice = ""
+        for twice, _ in pairs:
+            if twice in seen:
+                break
+            seen.add(twice)
         raise InvalidInput(f"key '{twice}' is given twice in one object")
     return made
 

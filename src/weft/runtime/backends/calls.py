@@ -6,14 +6,14 @@ for each result of another task. Each backend supplies its own way of pickling.
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Sequence
-from importlib import import_module
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from weft.errors import InvalidInput
 from weft.model import Workload
 from weft.runtime.backends.local.worker import Slot
+from weft.runtime.backends.payload import pickled
 from weft.runtime.backends.protocol import Call, Input
 
 START_LIMIT = 120.0
@@ -92,10 +92,10 @@ class Calls(Generic[P]):
         try:
             return self._pickle(function)
         except Exception as error:  # noqa: BLE001  # pickling runs code of the user
-            name = getattr(function, "__qualname__", repr(function))
             raise InvalidInput(
-                f"function '{name}' cannot be sent to another process "
-                f"({first_line(error)}); define it at the top of a module, or install cloudpickle"
+                f"function '{name_of(function)}' cannot be sent to another process "
+                f"({first_line(error)}); its closure and the globals it uses must be picklable, "
+                "or it must be at the top of a module that workers can import"
             ) from None
 
 
@@ -117,17 +117,23 @@ def with_slots(value: Any) -> Any:
 
 
 def pickled_function(function: Any) -> bytes:
-    """Pickle a function by name or, if cloudpickle is installed, by value."""
-    try:
-        return pickle.dumps(function)
-    except Exception:
-        try:
-            data: bytes = import_module("cloudpickle").dumps(function)
-        except Exception:  # noqa: BLE001  # not installed, or no better
-            data = b""
-        if not data:
-            raise
-        return data
+    """Pickle a function by name if workers can import it, by value if not."""
+    return pickled(function)[0]
+
+
+def name_of(function: Any) -> str:
+    """Return a short name of anything that can be called.
+
+    Examples
+    --------
+    >>> from functools import partial
+    >>> name_of(len), name_of(partial(max, 3)), name_of(lambda: 1), name_of("abc".upper)
+    ('len', 'max', 'lambda', 'upper')
+    """
+    while isinstance(function, partial):
+        function = function.func
+    name = getattr(function, "__name__", None)
+    return name.strip("<>") if isinstance(name, str) else type(function).__name__
 
 
 def first_line(error: BaseException) -> str:

@@ -1,7 +1,9 @@
 """Pickled values for other processes; large buffers go to a mapped file in memory.
 
-Pickle protocol 5 exports the buffers of numpy arrays at any depth. Readers get read-only arrays, so
-that no task can change the input of another.
+Functions and classes of `__main__`, lambdas and closures are pickled by value: no other process has
+that `__main__`, be it a script, a notebook or standard input. Pickle protocol 5 exports the buffers
+of numpy arrays at any depth. Readers get read-only arrays, so that no task can change the input of
+another.
 """
 
 # ruff: noqa: S301  # pickles of this run's own processes, and of the user's own results
@@ -11,7 +13,9 @@ import mmap
 import os
 import pickle
 import shutil
+import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,14 +41,28 @@ class Payload(NamedTuple):
         return len(self.data) + sum(end - begin for begin, end in self.spans)
 
 
-def pack(value: Any, path: str | Path, *, shared_from: int = SHARED_FROM) -> Payload:
-    """Pickle a value; large buffers, if there are any, go to a file at `path`.
+def pickled(value: Any, *, shared_from: int = sys.maxsize) -> tuple[bytes, list[memoryview]]:
+    """Pickle a value, by value what other processes cannot import; return its large buffers too.
 
     Examples
     --------
-    >>> unpack(pack({"a": [1, 2]}, "never-written"))
-    {'a': [1, 2]}
+    >>> pickle.loads(pickled(lambda x: x + 1)[0])(2)
+    3
     """
+    try:
+        data, large = _pickled_by(pickle.dumps, value, shared_from)
+        if b"__main__" not in data:
+            return data, large
+    except Exception:  # noqa: BLE001, S110  # pickling runs code of the user
+        pass
+    import cloudpickle  # slower than pickle: only where it is needed
+
+    return _pickled_by(cloudpickle.dumps, value, shared_from)
+
+
+def _pickled_by(
+    dumps: Callable[..., bytes], value: Any, shared_from: int
+) -> tuple[bytes, list[memoryview]]:
     large: list[memoryview] = []
 
     def keep_inside(buffer: pickle.PickleBuffer) -> bool:
@@ -54,7 +72,18 @@ def pack(value: Any, path: str | Path, *, shared_from: int = SHARED_FROM) -> Pay
         large.append(raw)
         return False
 
-    data = pickle.dumps(value, protocol=5, buffer_callback=keep_inside)
+    return dumps(value, protocol=5, buffer_callback=keep_inside), large
+
+
+def pack(value: Any, path: str | Path, *, shared_from: int = SHARED_FROM) -> Payload:
+    """Pickle a value; large buffers, if there are any, go to a file at `path`.
+
+    Examples
+    --------
+    >>> unpack(pack({"a": [1, 2]}, "never-written"))
+    {'a': [1, 2]}
+    """
+    data, large = pickled(value, shared_from=shared_from)
     if len(data) >= shared_from:
         large.insert(0, memoryview(data))
         data = b""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import update_wrapper
 from importlib import import_module
+from operator import attrgetter
 from typing import Any
 
 from weft.errors import InvalidInput, UnknownName
 from weft.model import Workflow, WorkflowBuilder
 from weft.registry import closest
+from weft.runtime.backends.calls import name_of
 from weft.runtime.backends.local.worker import current_device
 from weft.runtime.backends.protocol import Call, Input
 
@@ -23,12 +26,25 @@ class Application:
     ----------
     wanted : tasks whose results are returned
     collect : converts the results (task name -> value) to those that are returned
+    shape : the promises as they were given, alone or in lists, tuples and dicts
+    promised : task number of each promise in `shape`, by identity
     """
 
     workflow: Workflow
     calls: tuple[Call, ...]
     wanted: tuple[int, ...]
     collect: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
+    shape: Any = None
+    promised: Mapping[int, int] = field(default_factory=dict)
+
+    def deliver(self, results: Mapping[str, Any]) -> Any:
+        """Store results in their promises; return them in the shape of these, None if missing."""
+        if self.shape is None:
+            return results
+        for promise, _ in _promised(self.shape):
+            name = self.workflow.task_name(self.promised[id(promise)])
+            promise.outcome = (results[name],) if name in results else ()
+        return _outcomes(self.shape)
 
 
 def application_of(
@@ -48,9 +64,7 @@ def application_of(
         raise InvalidInput(
             f"functions are given for a {type(what).__name__}; only a Workflow needs them"
         )
-    if isinstance(what, Promise):
-        return from_promises([what])
-    if isinstance(what, list | tuple) and what and all(isinstance(x, Promise) for x in what):
+    if _only_promises(what) and any(True for _ in _promised(what)):
         return from_promises(what)
     collections = list(what) if isinstance(what, list | tuple) else [what]
     if collections and all(hasattr(type(x), "__dask_graph__") for x in collections):
@@ -107,7 +121,7 @@ def from_networkx(graph: Any) -> Application:
                 f"node '{node}' has no function: graph.add_node({node!r}, function=...)"
             )
         functions[names[node]] = facts["function"]
-        kind = str(facts.get("kind", getattr(facts["function"], "__name__", "task")))
+        kind = str(facts.get("kind", name_of(facts["function"])))
         builder.task(
             names[node],
             work=float(facts.get("work", 0.0)),
@@ -125,19 +139,47 @@ def from_networkx(graph: Any) -> Application:
 class Task:
     """A decorated function: its calls are promises; inside a running task it is plain."""
 
+    function: Callable[..., Any]
+    options: dict[str, Any]
+    __name__: str
+
     def __init__(self, function: Callable[..., Any], options: Mapping[str, Any]) -> None:
-        update_wrapper(self, function)
-        self.function = function
-        self.options = dict(options)
+        self.__setstate__((function, dict(options)))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return a promise of the result."""
         return self.function(*args, **kwargs) if current_device() else Promise(self, args, kwargs)
 
     def __reduce__(self) -> Any:
-        """Pickle by name like a function; a nested one as it is, for richer picklers."""
-        name = self.function.__qualname__
-        return (Task, (self.function, self.options)) if "<locals>" in name else name
+        """Pickle by name if other processes find this task under it; otherwise by value.
+
+        The state comes after the object, because a function may refer to its own task.
+        """
+        name = getattr(self.function, "__qualname__", "")
+        if _imported(getattr(self.function, "__module__", None), name) is self:
+            return name
+        return new_task, (), (self.function, self.options)
+
+    def __setstate__(self, state: tuple[Callable[..., Any], dict[str, Any]]) -> None:
+        """Take function and options."""
+        update_wrapper(self, state[0])
+        self.function, self.options = state
+        self.__name__ = name_of(self.function)
+
+
+def new_task() -> Task:
+    """Return a task whose state follows."""
+    return Task.__new__(Task)
+
+
+def _imported(module: str | None, name: str) -> Any:
+    """Return what other processes import under a name; None: nothing."""
+    if module is None or module == "__main__":
+        return None
+    try:
+        return attrgetter(name)(sys.modules[module])
+    except (AttributeError, KeyError):
+        return None
 
 
 class Body:
@@ -145,6 +187,7 @@ class Body:
 
     def __init__(self, task: Task) -> None:
         self.task = task
+        self.__name__ = task.__name__
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call it."""
@@ -158,13 +201,31 @@ class Promise:
         self.task = task
         self.args = args
         self.kwargs = kwargs
+        self.outcome: tuple[Any, ...] = ()
+        """The result, after a run that was given this promise; empty: there is none."""
+
+    def result(self) -> Any:
+        """Return the result, after a `weft.run` that was given this promise."""
+        if not self.outcome:
+            raise InvalidInput(
+                f"{self!r} has no result: give it to weft.run first; results of failed tasks, and "
+                "of tasks that only other tasks need, are not kept"
+            )
+        return self.outcome[0]
+
+    def __bool__(self) -> bool:
+        """Refuse: the result is not known while the graph is built."""
+        raise InvalidInput(
+            f"{self!r} is neither true nor false before the run; test its result in a task, or use "
+            "choices"
+        )
 
     def when(self, branch: str) -> ConditionalPromise:
         """Return the promise for one branch; if it is not taken, the reader gets None."""
         return ConditionalPromise(self, branch)
 
     def __repr__(self) -> str:
-        return f"<promise of {self.task.function.__name__}>"
+        return f"<promise of {self.task.__name__}>"
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,6 +239,7 @@ class ConditionalPromise:
 def task(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Decorate a function: its calls build a graph that `weft.run` executes.
 
+    Anything that can be called will do: `weft.task(np.linalg.norm)`, a method, a lambda, a partial.
     Options: `kind` (calls of one kind have similar costs; default: the function's name), `work`
     (units of work), `memory` (bytes), and `choices` (label -> probability; the function returns the
     label of the branch it takes, or `Chosen(label, value)`).
@@ -194,18 +256,30 @@ def task(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     for name in options:
         if name not in known:
             raise UnknownName(f"unknown option '{name}' of weft.task{closest(name, known)}")
-    return Task(function, options) if function is not None else lambda f: Task(f, options)
+    return _task(function, options) if function is not None else lambda f: _task(f, options)
 
 
-def from_promises(promises: Sequence[Promise]) -> Application:
-    """Build the graph of promises: a task per call, named after its function."""
+def _task(function: Any, options: Mapping[str, Any]) -> Task:
+    if isinstance(function, Task):
+        return Task(function.function, {**function.options, **options})
+    if not callable(function):
+        raise InvalidInput(f"weft.task needs a function; not a {type(function).__name__}")
+    return Task(function, options)
+
+
+def from_promises(what: Any) -> Application:
+    """Build the graph of promises: a task per call, named after its function.
+
+    They are given alone, or in lists, tuples and dicts.
+    """
+    promises = [promise for promise, _ in _promised(what)]
     order = _in_order(promises)
     number = {id(p): k for k, p in enumerate(order)}
     counts: dict[str, int] = {}
     names = []
-    builder = WorkflowBuilder(promises[0].task.function.__name__)
+    builder = WorkflowBuilder(promises[0].task.__name__)
     for promise in order:
-        options, name = promise.task.options, promise.task.function.__name__
+        options, name = promise.task.options, promise.task.__name__
         counts[name] = counts.get(name, -1) + 1
         names.append(f"{name}-{counts[name]}")
         kind, work, memory = (
@@ -226,9 +300,23 @@ def from_promises(promises: Sequence[Promise]) -> Application:
         args, kwargs = _replaced((promise.args, promise.kwargs), number, slots)
         body = bodies.setdefault(id(promise.task), Body(promise.task))
         calls.append(Call(body, args, kwargs))
-    return Application(
-        builder.build(), tuple(calls), tuple(dict.fromkeys(number[id(p)] for p in promises))
-    )
+    promised = {id(p): number[id(p)] for p in promises}
+    wanted = tuple(dict.fromkeys(promised.values()))
+    return Application(builder.build(), tuple(calls), wanted, shape=what, promised=promised)
+
+
+def _only_promises(what: Any) -> bool:
+    if type(what) in (list, tuple, dict):
+        return all(_only_promises(x) for x in (what.values() if type(what) is dict else what))
+    return isinstance(what, Promise)
+
+
+def _outcomes(shape: Any) -> Any:
+    if type(shape) in (list, tuple):
+        return type(shape)(_outcomes(x) for x in shape)
+    if type(shape) is dict:
+        return {key: _outcomes(x) for key, x in shape.items()}
+    return shape.outcome[0] if shape.outcome else None
 
 
 def _in_order(promises: Sequence[Promise]) -> list[Promise]:

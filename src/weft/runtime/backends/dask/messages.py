@@ -5,16 +5,14 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from distributed.protocol.pickle import dumps
 
 from weft.model import Workload
-from weft.runtime.backends.calls import Calls
+from weft.runtime.backends.calls import Calls, pickled_function
 from weft.runtime.backends.dask import plugin as remote
 from weft.runtime.backends.dask.workers import DeviceThread
 from weft.runtime.backends.protocol import Call
-from weft.runtime.inputs.functions import Body
 
 LARGE = 1 << 20
 """Bytes of arguments about which Dask warns."""
@@ -29,7 +27,7 @@ class TaskMessages:
         self._calls: Calls[bytes] = Calls(
             workload,
             calls,
-            pickle_function=_pickled_function,
+            pickle_function=pickled_function,
             pack=lambda value, _: bytes(dumps(value)),
         )
         self._add_kinds(workload)
@@ -75,13 +73,6 @@ class TaskMessages:
             inputs=inputs,
             chooses=chooses,
         )
-
-
-def _pickled_function(function: Any) -> bytes:
-    """Pickle functions of the user's script by value: workers elsewhere have another script."""
-    if isinstance(function, Body) and function.task.function.__module__ == "__main__":
-        function = function.task.function
-    return bytes(dumps(function))
 
 
 @contextlib.contextmanager

@@ -57,7 +57,7 @@ class LocalBackend(RealBackend):
         """Device -> starts in a row at which its process died."""
         self._poll = select.poll()
         self._at: dict[int, WorkerProcess] = {}
-        """File descriptor (pipe or sentinel) -> its worker."""
+        """File descriptor of a pipe -> its worker."""
         self._owner = os.getpid()
         self._results: dict[int, Payload] = {}
         self._events: list[Event] = []
@@ -210,9 +210,8 @@ class LocalBackend(RealBackend):
     def _spawn(self, device: int) -> None:
         assert self._folder is not None
         w = self._workers[device] = WorkerProcess(device, self.specs[device], self._folder)
-        for file in (w.box.fd, w.process.sentinel):
-            self._at[file] = w
-            self._poll.register(file, select.POLLIN)
+        self._at[w.box.fd] = w
+        self._poll.register(w.box.fd, select.POLLIN)
 
     def _forget_worker(self, w: WorkerProcess) -> None:
         for file in [file for file, owner in self._at.items() if owner is w]:
@@ -231,20 +230,13 @@ class LocalBackend(RealBackend):
             w = self._worker(device)
             if w.handshake():
                 return
-            code = w.process.exitcode
+            code = w.exit_code()
             self._dismiss(w)
             self._spawn(device)
             self._worker(device).preload(self._calls.preload())
         self.close()
-        hint = (
-            "; a script that calls weft.run needs an 'if __name__ == \"__main__\":' around it"
-            if code == 1
-            else ""
-        )
         sign = f"exit code {code}" if code is not None else "no sign of life"
-        raise WeftError(
-            f"the process of device '{self.specs[device].name}' did not start ({sign}){hint}"
-        )
+        raise WeftError(f"the process of device '{self.specs[device].name}' did not start ({sign})")
 
     def _replace_dead(self, w: WorkerProcess) -> None:
         """Report a dead worker, remove its unfinished files, and start another."""
@@ -277,18 +269,18 @@ class LocalBackend(RealBackend):
         """Receive messages for at most `seconds`; return whether there were any."""
         found = self._poll.poll(None if seconds == inf else ceil(1000.0 * seconds))
         heard = [
-            (self._at[file], file, what) for file, what in found
+            (self._at[file], what) for file, what in found
         ]  # before a replacement reuses file descriptors
-        for w, file, what in heard:
+        for w, what in heard:
             if w.ended:
                 continue
             if what & ~select.POLLOUT:
-                self._receive(w, dead=file != w.box.fd)
+                self._receive(w)
         if self._unsent:
             self._flush()
         return bool(found)
 
-    def _receive(self, w: WorkerProcess, *, dead: bool) -> None:
+    def _receive(self, w: WorkerProcess) -> None:
         try:
             messages = w.box.take()
         except EOFError:
@@ -296,8 +288,6 @@ class LocalBackend(RealBackend):
             return
         for message in messages:
             self._handle(w, pickle.loads(message))
-        if dead and not messages:
-            self._replace_dead(w)
 
     def _handle(self, w: WorkerProcess, message: tuple[Any, ...]) -> None:
         if message[0] == "hello":

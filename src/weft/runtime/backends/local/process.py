@@ -4,13 +4,16 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import pickle
 import select
 import signal
+import subprocess
 import sys
 import time
 from collections import deque
 from collections.abc import Sequence
+from multiprocessing.spawn import get_executable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,23 +28,33 @@ ONE_THREAD = dict.fromkeys(
 )
 
 
+BOOTSTRAP = """\
+import sys
+from multiprocessing.connection import Connection
+pipe = Connection(int(sys.argv[1]))
+sys.path[:], sys.argv[:] = pipe.recv()
+from weft.runtime.backends.local.worker import main
+main(pipe)
+"""
+"""Program of a worker: it never imports the user's `__main__`, so that scripts need no guard."""
+
+
 class WorkerProcess:
     """A process that runs the orders of a device one after the other."""
 
     def __init__(self, device: int, spec: LocalDevice, folder: Path) -> None:
-        context = multiprocessing.get_context("spawn")
-        here, there = context.Pipe(duplex=True)
-        setting = worker.Setting(
-            spec.name, str(folder), spec.cores, spec.memory, tuple(p for p in sys.path if p)
+        here, there = multiprocessing.Pipe(duplex=True)
+        here.send(([p or str(Path.cwd()) for p in sys.path], sys.argv))
+        here.send(worker.Setting(spec.name, str(folder), spec.cores, spec.memory))
+        flags = subprocess._args_from_interpreter_flags()  # type: ignore  # noqa: SLF001, PGH003
+        self.process = subprocess.Popen(  # noqa: S603  # this Python, this program
+            [get_executable(), *flags, "-P", "-c", BOOTSTRAP, str(there.fileno())],
+            env={**os.environ, **ONE_THREAD, **spec.environment},
+            stdin=subprocess.DEVNULL,
+            pass_fds=[there.fileno()],
         )
-        process = context.Process(
-            target=worker.main, args=(there, setting), name=f"weft-{spec.name}", daemon=True
-        )
-        with worker.environment({**ONE_THREAD, **spec.environment}):
-            process.start()
         there.close()
         self.device = device
-        self.process = process
         self.box = MessagePipe(here, blocking=False)
         self.ready = False
         self.ended = False
@@ -72,7 +85,6 @@ class WorkerProcess:
         deadline = time.perf_counter() + START_LIMIT
         poll = select.poll()
         poll.register(self.box.fd, select.POLLIN)
-        poll.register(self.process.sentinel, select.POLLIN)
         try:
             while self.hellos_due and (left := deadline - time.perf_counter()) > 0:
                 # In steps: bytes that did not fit into the socket are still to be sent.
@@ -80,10 +92,8 @@ class WorkerProcess:
                 self.hellos_due -= sum(
                     pickle.loads(message)[0] == "hello" for message in self.box.take()
                 )
-                if self.hellos_due and not self.process.is_alive():
-                    break
         except EOFError:
-            self.process.join(1.0)
+            self.exit_code(1.0)
         self.ready = self.hellos_due == 0
         return self.ready
 
@@ -91,16 +101,21 @@ class WorkerProcess:
         """Kill the process."""
         self.ended = True
         self.process.kill()
-        self.process.join(10.0)
-        self.process.close()
+        self.exit_code(10.0)
         self.box.close()
 
     def end_cause(self) -> tuple[str, Literal["exited", "killed"]]:
         """Clean up a dead process; return the cause and the fault."""
-        self.process.join(5.0)
-        code = self.process.exitcode
+        code = self.exit_code(5.0)
         self.end()
         return cause_of(code)
+
+    def exit_code(self, seconds: float = 0.0) -> int | None:
+        """Wait for the end of the process; return its exit code, None if it still runs."""
+        try:
+            return self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return None
 
     def _send(self, *words: Any) -> None:
         self.box.put(pickle.dumps(words))

@@ -4,13 +4,11 @@
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import os
 import pickle
 import select
 import shutil
 import signal
-import sys
 import threading
 import time
 import traceback
@@ -18,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -80,13 +78,12 @@ class Chosen(NamedTuple):
 
 @dataclass(frozen=True)
 class Setting:
-    """Settings of a worker: device, folder for payloads, cores, memory limit, import path."""
+    """Settings of a worker: device, folder for payloads, cores, memory limit."""
 
     device: str
     folder: str
     cores: tuple[int, ...] = ()
     memory: int | None = None
-    path: tuple[str, ...] = ()
 
 
 class TaskRun(NamedTuple):
@@ -100,13 +97,15 @@ class TaskRun(NamedTuple):
     result: str
 
 
-def main(pipe: Connection, setting: Setting) -> None:
-    """Serve until the pipe closes."""
+def main(pipe: Connection) -> None:
+    """Receive the settings, then serve until the pipe closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # on Ctrl-C the driver ends its workers
+    os.set_inheritable(pipe.fileno(), False)
+    setting: Setting = pipe.recv()
     set_device(setting.device)
-    sys.path.extend(p for p in setting.path if p not in sys.path)
     _confine(setting)
-    threading.Thread(target=_end_with_parent, args=(setting.folder,), daemon=True).start()
+    watch = threading.Thread(target=_end_with_driver, args=(pipe, setting.folder), daemon=True)
+    watch.start()
     box = MessagePipe(pipe, blocking=True)
     _send(box, pickle.dumps(("hello", os.getpid())))
     with contextlib.suppress(EOFError):  # the driver is gone
@@ -278,13 +277,13 @@ def _confine(setting: Setting) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (setting.memory, setting.memory))
 
 
-def _end_with_parent(folder: str) -> None:
+def _end_with_driver(pipe: Connection, folder: str) -> None:
     """End this process and remove the folder when the driver dies, even by SIGKILL."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        wait([parent.sentinel])
-        shutil.rmtree(folder, ignore_errors=True)
-        os._exit(1)
+    poll = select.poll()
+    poll.register(pipe.fileno(), 0)  # a closed pipe is reported always
+    poll.poll()
+    shutil.rmtree(folder, ignore_errors=True)
+    os._exit(1)
 
 
 def environment(settings: Mapping[str, str]) -> contextlib.AbstractContextManager[None]:

@@ -8,7 +8,6 @@ by value.
 from __future__ import annotations
 
 import contextlib
-import io
 import os
 import pickle
 import platform
@@ -21,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 from weft.runtime.backends.local.worker import attempt, cannot_be_pickled, fill, loaded, set_device
-from weft.runtime.inputs.functions import Task
 
 Packed = tuple[bytes, list[Any]]
 """A pickle and its large buffers, which Ray keeps in shared memory."""
@@ -32,22 +30,8 @@ GONE = "gone"
 
 
 def pickling() -> Callable[..., bytes]:
-    """Return Ray's `dumps`, extended to pickle a `weft.task` of the user's script by value."""
-    richer = import_module("ray.cloudpickle").CloudPickler
-
-    class Pickler(richer):  # type: ignore[misc, valid-type]  # of a package that may not be there
-        def reducer_override(self, obj: Any) -> Any:
-            if isinstance(obj, Task) and obj.function.__module__ == "__main__":
-                return Task, (obj.function, obj.options)
-            return super().reducer_override(obj)
-
-    def dumps(
-        value: Any, *, protocol: int = 5, buffer_callback: Callable[[Any], Any] | None = None
-    ) -> bytes:
-        with io.BytesIO() as file:
-            Pickler(file, protocol=protocol, buffer_callback=buffer_callback).dump(value)
-            return file.getvalue()
-
+    """Return Ray's `dumps`, which pickles what belongs to the user's script by value."""
+    dumps: Callable[..., bytes] = import_module("ray.cloudpickle").dumps
     return dumps
 
 
