@@ -175,7 +175,8 @@ class CauseTable(NamedTuple):
 
     def take(self, chosen: IntArray) -> CauseTable:
         """Return these rows."""
-        return CauseTable(*(column[chosen] for column in self))
+        columns: Any = [column[chosen] for column in self]
+        return CauseTable(*columns)
 
 
 def candidate_causes(table: ExecutionTable) -> CauseTable:
