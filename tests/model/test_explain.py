@@ -192,6 +192,10 @@ def test_two_plans_differ_by_one_transfer():
     text = "2 s longer than the first, all of it one transfer: 10 GB from t0 to t1."
     assert str(difference) == f"the second takes {text}"
     assert compare_explanations(move, stay).seconds == -2.0
+    # t1 takes 3.06 s on d0 now: of 2.06 s more, the transfer is 2 s, 3 % less.
+    other = Problem.from_arrays([[2.0, 2.0], [3.06, 3.0]], [[0, 1]], [10e9], bandwidth=5e9)
+    slower = explain(Schedule.of(device=[1, 0], start=[0, 4], finish=[2, 7.06]), other)
+    assert "first, nearly all of it one transfer: 10 GB" in str(compare_explanations(stay, slower))
     assert "the first takes 2 s longer" in str(compare_explanations(move, stay))
     assert str(compare_explanations(stay, stay)) == "both take 5 s."
 

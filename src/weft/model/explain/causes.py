@@ -175,7 +175,7 @@ class CauseTable(NamedTuple):
 
     def take(self, chosen: IntArray) -> CauseTable:
         """Return these rows."""
-        columns: list[Any] = [column[chosen] for column in self]
+        columns: Any = [column[chosen] for column in self]
         return CauseTable(*columns)
 
 

@@ -55,7 +55,8 @@ def _where(slow: Explanation, fast: Explanation, more: dict[str, float]) -> str:
     extra = {k: s - usual.get(k, 0.0) for k, s in slow.transfers().items()}
     key = max(extra, key=extra.__getitem__, default=None)
     if key is not None and abs(extra[key] - total) <= 0.05 * total:
-        return f", all of it one transfer: {slow.transfer_text(key)}"
+        share = "all" if abs(extra[key] - total) <= 0.01 * total else "nearly all"
+        return f", {share} of it one transfer: {slow.transfer_text(key)}"
     ranked = sorted(more.items(), key=lambda item: -abs(item[1]))
     words = [
         f"{seconds_text(abs(s))} {'more' if s > 0 else 'less'} {part}"
