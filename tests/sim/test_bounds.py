@@ -16,12 +16,10 @@ from tests.support.batches import DISTURBED, batching_workload
 
 for seed in range(8):
     workload = batching_workload(seed)
-    for policy in ("heft", "heft-replanned", "portfolio", "replan-switch"):
+    for policy in ("heft-replanned", "portfolio", "replan-switch"):  # one compiled function
         for options in ({}, DISTURBED):
             trace = weft.simulate(workload, policy, seed=seed, **options)
             assert weft.check(workload, trace) == [], (seed, policy, options)
-    for problem in workload.problems:
-        assert weft.check(problem, weft.plan(problem, "heft").schedule) == []
 print("inside")
 """
 
@@ -30,6 +28,7 @@ def test_a_sample_stays_inside_its_arrays(tmp_path):
     environment = {
         **os.environ,
         "NUMBA_BOUNDSCHECK": "1",
+        "NUMBA_OPT": "0",  # to compile takes most of the time
         "NUMBA_CACHE_DIR": str(tmp_path),  # the usual cache holds code without the checks
         "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
     }
