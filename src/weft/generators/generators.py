@@ -131,9 +131,9 @@ def _refuse_huge(tasks: int, what: str) -> None:
     if not (text.isascii() and text.isdigit() and len(text) <= 18):
         raise InvalidInput(f"WEFT_MAX_TASKS is {text[:60]!r}; it must be a whole number")
     if tasks > int(text):
-        many = str(tasks) if tasks < 10**15 else "more than 1e15"
+        many = f"about {tasks}" if tasks < 10**15 else "more than 1e15"
         raise InvalidInput(
-            f"{what} has about {many} tasks or edges; at most {text} are made; raise the limit "
+            f"{what} has {many} tasks or edges; at most {text} are made; raise the limit "
             "with WEFT_MAX_TASKS"
         )
 

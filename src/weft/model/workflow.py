@@ -325,7 +325,9 @@ class Workflow:
                     f"choice {c} belongs to task {task}, but there are {self.n} tasks"
                 )
             share = choices.probability[choices.branches(c)]
-            if not len(share) or not (share >= 0).all() or abs(float(share.sum()) - 1.0) > 1e-9:
+            with np.errstate(over="ignore", invalid="ignore"):  # the sum is then refused
+                total = float(share.sum())
+            if not len(share) or not (share >= 0).all() or not abs(total - 1.0) <= 1e-9:
                 rule = "they must not be negative and must add up to 1"
                 raise InvalidInput(
                     f"the branches of {self._quoted(task)} have probabilities {share.tolist()}; "

@@ -7,6 +7,7 @@ import io
 import json
 import re
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -164,12 +165,8 @@ def _refuse_constant(literal: str) -> Any:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) < len(pairs):
-        seen: set[str] = set()
-        twice = ""
-        for twice, _ in pairs:
-            if twice in seen:
-                break
-            seen.add(twice)
+        counts = Counter(key for key, _ in pairs)
+        twice = next(key for key, count in counts.items() if count > 1)
         raise InvalidInput(f"key '{twice}' is given twice in one object")
     return made
 
