@@ -204,7 +204,7 @@ def test_two_plans_differ_by_one_transfer():
 
 
 @pytest.mark.parametrize("planner", weft.list_planners())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(problem=problems(max_tasks=7))
 def test_every_planner_is_explained(planner, problem):
     limit = {"seconds": 0.02} if planner in {"anytime", "exact", "genetic"} else {}
@@ -221,7 +221,7 @@ def test_every_planner_is_explained(planner, problem):
     assert ((found.slack >= 0) & (found.slack <= plan.makespan)).all()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(problem=problems(min_tasks=1, max_tasks=7), data=st.data())
 def test_slack_can_be_used_and_no_more(problem, data):
     """A task that ends later by its slack keeps the makespan when the others move along."""
@@ -264,7 +264,7 @@ def _pushed(problem, s, row, delay):
 
 @pytest.mark.parametrize("eager", [True, False])
 @pytest.mark.parametrize("policy", POLICIES)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(future=futures())
 def test_every_trace_is_explained(policy, eager, future):
     workload, scenario = future
@@ -280,7 +280,7 @@ def test_every_trace_is_explained(policy, eager, future):
     assert_as_slow(found, SlowExplanation(trace))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(future=futures(max_templates=1, choices=False))
 def test_every_replay_is_explained(future):
     workload, scenario = future
