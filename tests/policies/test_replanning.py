@@ -144,7 +144,7 @@ def test_aims_differ_where_jobs_compete():
     chain goes first, and ends at 4 s; the short ones share the other device.
     """
     chain = weft.Problem.from_arrays([[2.0, 2.0], [2.0, 2.0]], [[0, 1]], [0.0], bandwidth=1.0)
-    short = weft.Problem.from_arrays([[1.0, 1.0]])
+    short = weft.Problem.from_arrays([[1.0, 1.0]], bandwidth=1.0)
     workload = weft.Workload.of([chain, short, short])
     policy = ReplanningPolicy("x", {"work": 10.0, "rank": 0.1})
     assert simulate(workload, policy).job_finish.tolist() == [5.0, 1.0, 1.0]
