@@ -94,9 +94,10 @@ def test_a_second_run_continues_from_the_journal(run, tmp_path):
     marks = tmp_path / "marks"
     marks.mkdir()
     first = f.marked(str(marks), 0)
-    for _ in range(2):
-        trace = run([first, f.marked(str(marks), 1, first)], run_id="again", folder=tmp_path)
-        assert list(trace.results.values()) == [1, 2]
+    both = [first, f.marked(str(marks), 1, first)]
+    assert run(both, run_id="again", folder=tmp_path).value == [1, 2]
+    with pytest.warns(UserWarning, match="'again' is finished"):
+        assert run(both, run_id="again", folder=tmp_path).value == [1, 2]
     assert len(list(marks.iterdir())) == 2  # the second run executed nothing
 
 
