@@ -128,6 +128,7 @@ DOT = """strict digraph g { // a comment
   a -> b -> "c d" [data="1 kB"]; "c d" [work=1, durations="{\\"cpu\\": 1}"]
 }
 """
+TASK_TABLE = "task,after,seconds:cpu,seconds:gpu,bytes\na,,2,1,2 kB\nb,a,3,4,10\nc,a;b,1,1,0\n"
 STG = "2\n0 0 0\n1 5 1 0\n2 3 2 0 4 1 2.5\n3 0 1 2 # exit\n"
 TASKGRAPH = {
     "format": "taskgraph-v1",
@@ -196,6 +197,7 @@ def seeds(folder: Path) -> dict[str, Seed]:
     made["cluster-toml"] = Seed(".toml", CLUSTER_TOML.encode(), formats.load_cluster)
     made["stream-toml"] = Seed(".toml", STREAM_TOML.encode(), load_stream)
     made["dot"] = Seed(".dot", DOT.encode(), formats.load_workflow)
+    made["task-table"] = Seed(".csv", TASK_TABLE.encode(), formats.load_workflow)
     made["stg"] = Seed(".stg", STG.encode(), formats.load_workflow)
     for name, document, read in (
         ("taskgraph-v1", TASKGRAPH, formats.load),

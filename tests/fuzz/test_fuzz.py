@@ -27,6 +27,7 @@ NAMES = (
     "stream-toml",
     "dot",
     "stg",
+    "task-table",
     "taskgraph-v1",
     "wfformat",
     "static-graph",
