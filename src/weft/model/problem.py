@@ -26,6 +26,8 @@ from weft.model.workflow import Workflow
 SHORTEST = 1e-150
 """Least seconds of a duration or a transfer that is not zero. Smaller ones lose their digits in
 products and quotients of times."""
+PLENTY = 1e300
+"""Sums of seconds below this leave room for every other sum of times."""
 
 
 class ProblemArrays(NamedTuple):
@@ -267,11 +269,22 @@ class Problem:
 def _total_duration(problem: Problem) -> float:
     """Return the seconds of all tasks on all devices; refuse durations out of range."""
     work, row, pace = problem.work, problem.row, problem.pace
+    quick = _quick_total(work, pace)
+    if quick is not None:
+        return quick
     finite = np.where(np.isfinite(pace), pace, 0.0)
     _refuse_duration(problem, ~np.isfinite(work * finite.max(axis=1, initial=0.0)[row]))
     least = np.where(finite > 0.0, finite, np.inf).min(axis=1, initial=np.inf)[row]
     _refuse_duration(problem, (work > 0.0) & (work * least < SHORTEST))
     return float((work * finite.sum(axis=1)[row]).sum())
+
+
+def _quick_total(work: FloatArray, pace: FloatArray) -> float | None:
+    """Return a bound on all seconds if the extremes alone show that no duration is out of range."""
+    low, high = float(pace.min(initial=1.0)), float(pace.max(initial=1.0))
+    least = float(work.min(initial=np.inf, where=work > 0.0))
+    total = float(work.sum()) * high * pace.shape[1]
+    return total if low > 0.0 and least * low >= SHORTEST and total < PLENTY else None
 
 
 def _refuse_duration(problem: Problem, bad: NDArray[np.bool_]) -> None:
