@@ -10,6 +10,8 @@ import pytest
 
 import weft
 from weft.cli.main import main
+from weft.formats.model_file import save_model
+from weft.policies.replanning.trained import replanning_model
 from weft.runtime.costs.history import History, Measurement
 
 SCRIPT = """
@@ -136,6 +138,16 @@ def test_json_is_one_document_whatever_others_print(tmp_path, backend, needs):
     if backend == "local":  # elsewhere a task may run again before its first start was heard of
         assert found["executions"] >= 7
     assert "the script talks" in done.stderr
+
+
+def test_run_takes_a_trained_policy_by_its_path(script, capsys, tmp_path):
+    model = replanning_model("mine", "For a test.", [{"gap": 0.5}])
+    save_model(model, tmp_path / "mine")
+    code, text, err = run(
+        capsys, "run", script, "--devices", 1, "--policy", tmp_path / "mine", "--no-history"
+    )
+    assert code == 0, err
+    assert "mine" in text
 
 
 def test_run_as_json_is_one_document(script, capsys):

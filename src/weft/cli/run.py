@@ -179,15 +179,11 @@ def _call(module: ModuleType, name: str, path: Path) -> Any:
 
 def _predicted(trace: RunTrace, policy: str) -> Any:
     from weft.errors import Stuck, Unsupported
-    from weft.planners import PLANNERS
-    from weft.policies import POLICIES
     from weft.report.run_report import predicted_trace
+    from weft.runtime.deciders.contender import load_contender
 
     try:
-        return predicted_trace(
-            trace,
-            PLANNERS.create(policy) if policy in PLANNERS.names() else POLICIES.create(policy),
-        )
+        return predicted_trace(trace, load_contender(policy))
     except (Unsupported, Stuck):
         return None
 

@@ -13,7 +13,7 @@ from weft.generators import Instance
 from weft.learn.cma import SeparableCma
 from weft.learn.workflow.tuned_list import TUNED, clip_ratio, copy_sim, start_sim
 from weft.model.columns import BoolArray, FloatArray
-from weft.policies import POLICIES
+from weft.policies.load import load_policy
 from weft.policies.replanning.policy import ReplanningPolicy
 from weft.policies.replanning.weights import WEIGHTS
 from weft.rng import generator
@@ -40,7 +40,7 @@ def fine_tune(
     """
     if len(cases) < HELD_BACK:
         raise InvalidInput(f"fine-tuning needs at least {HELD_BACK} cases; got {len(cases)}")
-    given = POLICIES.create(policy) if isinstance(policy, str) else policy
+    given = load_policy(policy)
     if not isinstance(given, ReplanningPolicy):
         raise Unsupported(
             f"policy '{given.name}' has no weights to tune; use 'tuned-list', 'portfolio' or "

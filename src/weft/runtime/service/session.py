@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from weft.model import Cluster, Problem, Workload
-from weft.policies import POLICIES, Policy
+from weft.policies import Policy
+from weft.policies.load import load_policy
 from weft.runtime.backends.protocol import Backend, Finished
 from weft.runtime.costs.estimates import Recorder, estimated_problem
 from weft.runtime.costs.history import History
@@ -138,7 +139,7 @@ class ServiceSession(Observer):
 
     def _make_decider(self, policy: str | Policy) -> FairShareDecider:
         ahead = 1 if self.backend.modelled else self.config.options.window
-        decides = POLICIES.create(policy) if isinstance(policy, str) else policy
+        decides = load_policy(policy)
         decider = FairShareDecider(
             decides, self.config.shares, ahead=ahead, reservations=self.config.reservations
         )
