@@ -375,6 +375,19 @@ def test_cluster_toml(folder):
     assert same(formats.load_cluster(folder / "two.toml"), expected)
 
 
+def test_prices_of_devices_and_nodes(folder):
+    (folder / "priced.toml").write_text(
+        '[nodes.n0]\nprice = "6 /h"\n'
+        '[[devices]]\ncount = 2\nnode = "n0"\nprice = 0.5\n[[devices]]\nnode = "n1"\nkind = "k"\n'
+    )
+    cluster = formats.load_cluster(folder / "priced.toml")
+    assert cluster.price.tolist() == [3.5, 3.5, 0.0]  # 0.5 and half of 6
+    formats.save(cluster, folder / "again.toml")
+    formats.save(cluster, folder / "again.json")
+    assert same(formats.load_cluster(folder / "again.toml"), cluster)
+    assert same(formats.load_cluster(folder / "again.json"), cluster)
+
+
 def test_cluster_toml_with_matrices(folder):
     (folder / "m.toml").write_text(
         '[links]\nbandwidth = [[0, "1 kB/s"], [250, 7]]\nlatency = [[0, 1], [2, 0]]\n'
@@ -396,6 +409,8 @@ def test_cluster_toml_with_matrices(folder):
             "[links]\nbandwith = 3\n[[devices]]",
             "unknown key 'bandwith' in links; did you mean 'bandwidth'",
         ),
+        ("[[devices]]\n[nodes.n9]\nprice = 1", "unknown key 'n9' in nodes; known: node0"),
+        ("[[devices]]\nprice = -1", "price of device 'device-0' is -1"),
         ("[[devices]]\nmemery = 3", "unknown key 'memery' in devices[0]; did you mean 'memory'"),
         ("[[devices]]\nmemory = '3 GX'", "devices[0].memory is '3 GX'; 'GX' is no unit of bytes"),
         ("[[devices]]\nmemory = '3 s'", "'s' is no unit of bytes"),

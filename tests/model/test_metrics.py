@@ -240,3 +240,13 @@ def test_figures_of_any_trace(future, eager):
     assert found.finished + found.cancelled == found.jobs
     assert found.deadline_misses <= found.finished
     assert 0 <= found.bytes_moved < np.inf
+
+
+def test_rent_counts_all_devices_until_the_end():
+    # Half an hour at 3 + 1 per hour, though the second device does nothing.
+    tasks = Workflow(work=[1800.0], src=[], dst=[], data=[])
+    problem = Problem.bind(tasks, Cluster(speed=[1.0, 0.1], price=[3.0, 1.0]))
+    schedule = Schedule.of(device=[0], start=[0.0], finish=[1800.0])
+    assert schedule_metrics(problem, schedule).cost == 2.0
+    trace = simulate_reference(Workload.of(problem), schedule)
+    assert (trace.cost, trace_metrics(trace).cost) == (2.0, 2.0)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 
 from tests.support.brute_force import shortest
 from tests.support.strategies import problems
-from weft.errors import InvalidInput, UnknownName, Unsupported
+from weft.errors import InvalidInput, UnknownName, Unsupported, WeftError
 from weft.formats import load
 from weft.model import Cluster, Problem, Workflow
 from weft.model.check import check
@@ -212,6 +212,37 @@ def test_cost():
     )
     with pytest.raises(InvalidInput, match="price for each of 2 devices; got 0"):
         plan(problem, "anytime", iterations=10, objective="cost")
+
+
+def test_prices_by_name():
+    tasks = Workflow(work=np.ones(10), src=[], dst=[], data=[])
+    machines = Cluster(speed=[1.0, 1.0], names=("big", "small"), kinds=("gpu", "cpu"))
+    problem = Problem.bind(tasks, machines)
+    for price in ({"gpu": 3.0, "small": 1.0}, {"big": 3.0, "gpu": 9.0, "cpu": 1.0}):
+        found = plan(problem, "anytime", iterations=4000, objective="cost", price=price)
+        assert found.schedule.device.tolist() == [1] * 10  # the name counts before the kind
+    for price, complaint in (
+        ({"gpu": 1.0}, "price has nothing for device 'small'"),
+        ({"gpo": 1.0}, "price has 'gpo', no device or kind; did you mean 'gpu'"),
+        ({"gpu": -1.0, "cpu": 1.0}, "price of 'gpu' is -1"),
+    ):
+        with pytest.raises(WeftError, match=complaint):
+            plan(problem, "anytime", iterations=10, objective="cost", price=price)
+
+
+def test_rent_is_in_proportion_to_the_makespan():
+    problem = Problem.bind(
+        Workflow(work=np.ones(10), src=[], dst=[], data=[]),
+        Cluster(speed=[1.0, 1.0], price=[7200.0, 3600.0]),
+    )
+    found = plan(problem, "anytime", iterations=4000, objective="cost")
+    assert (found.makespan, found.cost) == (5.0, 15.0)  # 3 per second for 5 seconds
+    assert Objective.of("cost").value(problem, found.schedule) == pytest.approx(15.0)
+
+
+def test_energy_needs_power():
+    with pytest.raises(InvalidInput, match="no device of cluster 'cluster' has any; give power"):
+        plan(powered((0.0, 0.0), 0.0), "anytime", iterations=10, objective="energy")
 
 
 def test_mean_completion_of_a_batch():

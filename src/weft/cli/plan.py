@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from weft.cli.arguments import add_cluster, add_seed, number
 
 if TYPE_CHECKING:
+    from weft.model import Cluster
     from weft.planners import Plan
 
 SUMMARY = "plan a workflow: which task runs where and when"
@@ -87,6 +88,8 @@ def figures(made: Plan) -> dict[str, object]:
         "makespan": made.makespan,
         "bound": made.bound,
         "gap": made.gap,
+        "energy": made.energy,
+        "cost": made.cost,
         "status": made.status,
         "seconds": made.seconds,
         "copies": made.schedule.copies,
@@ -141,10 +144,24 @@ def text(made: Plan, args: argparse.Namespace) -> str:
     lines = [
         f"{problem.name}: {problem.n} tasks, {problem.m} edges, {problem.p} devices",
         f"{made.planner}: makespan {format_seconds(made.makespan)}, {limit} ({verdict})",
+        *expenses(made.problem.cluster, made.energy, made.cost),
         f"planned in {format_seconds(made.seconds)}",
         *table(made, None if args.all else ROWS),
     ]
     return "\n".join([*lines, *written(args)])
+
+
+def expenses(cluster: Cluster, energy: float, cost: float) -> list[str]:
+    """Return a line on energy and rent, where devices have power or prices."""
+    from weft.report.quantities import format_energy, format_money
+
+    parts = []
+    if cluster.power.any() or cluster.idle_power.any():
+        parts.append(f"energy {format_energy(energy)}")
+    if cluster.price.any():
+        hourly = format_money(cluster.rent(3600.0))
+        parts.append(f"rent {format_money(cost)} (all devices until the end, {hourly} per hour)")
+    return [", ".join(parts)] if parts else []
 
 
 def written(args: argparse.Namespace) -> list[str]:

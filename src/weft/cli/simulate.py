@@ -152,15 +152,20 @@ SHARES = ("efficiency", "utilisation", "deadline_miss_share")
 
 def _shown(key: str, value: float) -> str:
     """Format a figure with its unit; counts and ratios have none."""
-    from weft.report.quantities import format_bytes, format_number, format_seconds
+    from weft.report.quantities import (
+        format_bytes,
+        format_energy,
+        format_money,
+        format_number,
+        format_seconds,
+    )
 
     if key in SECONDS:
         return format_seconds(value)
     if key in SHARES:
         return f"{format_number(100 * float(value))} %"
-    if key == "bytes_moved":
-        return format_bytes(value)
-    return f"{format_number(float(value))}{' J' if key == 'energy' else ''}"
+    units = {"bytes_moved": format_bytes, "energy": format_energy, "cost": format_money}
+    return units.get(key, format_number)(float(value))
 
 
 def _workload(args: argparse.Namespace) -> Workload:

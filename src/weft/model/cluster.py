@@ -38,6 +38,7 @@ class Device:
     batch: int = 1
     power: float = 0.0
     idle_power: float = 0.0
+    price: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,7 @@ class Cluster:
     throughput : task kind -> (p,) work per second on that kind; NaN: `speed` holds; 0: cannot run
     memory : (p,) bytes; cores : (p,); batch : (p,) the most tasks of one kind run together
     power, idle_power : (p,) watts, busy and idle
+    price : (p,) money per hour of rent, of any currency
 
     Examples
     --------
@@ -90,6 +92,7 @@ class Cluster:
     batch: IntArray = 1  # type: ignore[assignment]
     power: FloatArray = 0.0  # type: ignore[assignment]
     idle_power: FloatArray = 0.0  # type: ignore[assignment]
+    price: FloatArray = 0.0  # type: ignore[assignment]
     name: str = "cluster"
 
     def __post_init__(self) -> None:
@@ -104,7 +107,7 @@ class Cluster:
             nodes=self._labels(self.nodes, ["node0"] * p, "device nodes"),
             **{
                 c: floats(getattr(self, c), c, shape=(p,))
-                for c in ("speed", "memory", "power", "idle_power")
+                for c in ("speed", "memory", "power", "idle_power", "price")
             },
             **{c: integers(getattr(self, c), c, shape=(p,)) for c in ("cores", "batch")},
             throughput={
@@ -156,6 +159,7 @@ class Cluster:
             batch=np.array([d.batch for d in devices]),
             power=np.array([d.power for d in devices], float),
             idle_power=np.array([d.idle_power for d in devices], float),
+            price=np.array([d.price for d in devices], float),
             bandwidth=bandwidth,
             latency=latency,
         )
@@ -183,6 +187,27 @@ class Cluster:
         """Seconds to move `data` bytes: latency + data / bandwidth, nothing on one device."""
         return float(self.latency[source, target] + data * self.per_byte[source, target])
 
+    def energy(self, busy: FloatArray, seconds: float) -> float:
+        """Joules over some seconds: power while a device is busy, idle power otherwise.
+
+        Examples
+        --------
+        >>> c = Cluster(speed=[1.0, 1.0], power=100.0, idle_power=10.0)
+        >>> c.energy(np.array([3.0, 0.0]), 5.0)  # 3 x 100 + 7 x 10
+        370.0
+        """
+        return float((self.power * busy + self.idle_power * (seconds - busy)).sum())
+
+    def rent(self, seconds: float) -> float:
+        """Money for all devices over some seconds, busy or not, at their prices per hour.
+
+        Examples
+        --------
+        >>> Cluster(speed=[1.0, 1.0], price=[3.0, 1.0]).rent(1800.0)
+        2.0
+        """
+        return float(self.price.sum()) * seconds / 3600.0
+
     def _labels(
         self, given: Sequence[str] | None, default: list[str], what: str
     ) -> tuple[str, ...]:
@@ -207,6 +232,7 @@ class Cluster:
         refuse_not_positive(self.memory, "memory", name, finite=False)
         refuse_negative(self.power, "power", name)
         refuse_negative(self.idle_power, "idle power", name)
+        refuse_negative(self.price, "price", name)
         refuse(self.cores < 1, self.cores, "cores", "1 or more", name)
         refuse(self.batch < 1, self.batch, "batch", "1 or more", name)
         for kind, rate in self.throughput.items():

@@ -35,6 +35,7 @@ class Metrics:
         start
     mean_turnaround : mean seconds from the arrival of the job to the finish of a task
     energy : joules over the makespan, power while busy and idle power otherwise
+    cost : money for the rent of all devices over the makespan, at their prices per hour
     bytes_moved : data that tasks read from other devices
     """
 
@@ -47,6 +48,7 @@ class Metrics:
     mean_waiting: float
     mean_turnaround: float
     energy: float
+    cost: float
     bytes_moved: float
 
     def as_dict(self) -> dict[str, float]:
@@ -119,9 +121,7 @@ def summarise(target: Problem | Workload, result: Schedule | Trace) -> Metrics:
 def schedule_metrics(problem: Problem, schedule: Schedule) -> ScheduleMetrics:
     """Return the figures of a valid schedule."""
     span, path = schedule.makespan, critical_path(problem)
-    busy = np.bincount(
-        schedule.device, weights=schedule.finish - schedule.start, minlength=problem.p
-    ).astype(float)
+    busy = schedule.busy(problem.p)
     speedup = ratio(sequential_time([(problem, np.ones(problem.n))]), span)
     done = Executions.of(schedule.task, schedule.device, schedule.finish, instances=problem.n)
     need = inputs(
@@ -142,7 +142,8 @@ def schedule_metrics(problem: Problem, schedule: Schedule) -> ScheduleMetrics:
         load_imbalance=load_imbalance(busy),
         mean_waiting=_mean((schedule.start - ready)[~schedule.copy]),
         mean_turnaround=_mean(schedule.finish[~schedule.copy]),
-        energy=energy(problem, busy, span),
+        energy=problem.cluster.energy(busy, span),
+        cost=problem.cluster.rent(span),
         bytes_moved=float(problem.workflow.data[need.edge[~need.local]].sum()),
         critical_path=path,
         copies=schedule.copies,
@@ -179,7 +180,8 @@ def trace_metrics(trace: Trace) -> TraceMetrics:
         load_imbalance=load_imbalance(trace.busy),
         mean_waiting=_mean((trace.start - ready)[original]),
         mean_turnaround=_mean((trace.finish - workload.arrival[trace.job])[original]),
-        energy=energy(workload.problems[0], trace.busy, span),
+        energy=trace.energy,
+        cost=trace.cost,
         bytes_moved=moved,
         jobs=workload.jobs,
         finished=int(ended.sum()),
@@ -254,12 +256,6 @@ def load_imbalance(busy: FloatArray) -> float:
     """Busiest device / mean device - 1; 0 when nothing ran."""
     mean = float(busy.mean())
     return float(busy.max()) / mean - 1.0 if mean > 0 else 0.0
-
-
-def energy(problem: Problem, busy: FloatArray, makespan: float) -> float:
-    """Joules: power while busy, idle power for the rest of the makespan."""
-    c = problem.cluster
-    return float((c.power * busy + c.idle_power * (makespan - busy)).sum())
 
 
 def ratio(one: float, other: float) -> float:

@@ -104,6 +104,16 @@ class Trace:
         )
 
     @property
+    def energy(self) -> float:
+        """Joules from the first arrival to the last finish."""
+        return self.workload.cluster.energy(self.busy, self.makespan)
+
+    @property
+    def cost(self) -> float:
+        """Money for the rent of all devices from the first arrival to the last finish."""
+        return self.workload.cluster.rent(self.makespan)
+
+    @property
     def utilisation(self) -> float:
         """Share of the makespan that devices were busy, over all devices."""
         span = self.makespan

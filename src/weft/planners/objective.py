@@ -14,6 +14,9 @@ from weft.model.columns import FloatArray, IntArray, frozen
 from weft.registry import closest
 from weft.sim.kernel.jit import njit
 
+Prices = Sequence[float] | Mapping[str, float]
+"""Money per second of work: one number per device, or by name of device or kind."""
+
 
 class Goal(NamedTuple):
     """An objective for compiled code.
@@ -57,7 +60,9 @@ class Objective:
     ----------
     makespan : per second until the last task ends
     energy : per joule until the last task ends, at busy power or idle power of each device
-    cost : per unit of money, at `price` per second of work on each device
+    cost : per unit of money. With `price`: per second of work on each device, by device number or
+        by name of device or kind. Without: the rent of all devices until the last task ends, at the
+        cluster's prices per hour
     completion : per second of the mean end of jobs; `jobs` labels the tasks (see `union`)
     waiting : per second of the mean start of tasks
 
@@ -72,7 +77,7 @@ class Objective:
     cost: float = 0.0
     completion: float = 0.0
     waiting: float = 0.0
-    price: tuple[float, ...] = ()
+    price: tuple[float, ...] | tuple[tuple[str, float], ...] = ()
     jobs: tuple[int, ...] = ()
 
     @classmethod
@@ -80,7 +85,7 @@ class Objective:
         cls,
         given: str | Mapping[str, float] | Objective,
         *,
-        price: Sequence[float] = (),
+        price: Prices = (),
         jobs: Sequence[int] = (),
     ) -> Objective:
         """Make an objective from the name of one quantity, or from weights by name."""
@@ -100,9 +105,7 @@ class Objective:
             raise InvalidInput(
                 "all weights of the objective are zero; give at least one above zero"
             )
-        return cls(
-            **weights, price=tuple(float(x) for x in price), jobs=tuple(int(x) for x in jobs)
-        )
+        return cls(**weights, price=_listed(price), jobs=tuple(int(x) for x in jobs))
 
     @property
     def plain(self) -> bool:
@@ -112,8 +115,15 @@ class Objective:
     def goal(self, problem: Problem) -> Goal:
         """Return the weights for compiled code; each thread needs its own."""
         idle, busy = problem.cluster.idle_power, problem.cluster.power
+        if self.energy and not (busy.any() or idle.any()):
+            raise InvalidInput(
+                f"objective 'energy' needs the power of devices, but no device of cluster "
+                f"'{problem.cluster.name}' has any; give power (watts) to its devices"
+            )
         rate = self.energy * (busy - idle) + self.cost * self._prices(problem)
         weight = self.makespan + self.energy * float(idle.sum())
+        if self.cost and not self.price:
+            weight += self.cost * problem.cluster.rent(1.0)
         job = self._labels(problem)
         jobs = int(job.max(initial=0)) + 1
         bounded = weight > 0 and bool((rate >= 0).all())
@@ -134,12 +144,19 @@ class Objective:
         return float(score(self.goal(problem), s.makespan, s.device, s.start, s.finish))
 
     def _prices(self, problem: Problem) -> FloatArray:
-        if self.cost and len(self.price) != problem.p:
+        """(p,) money per second of work."""
+        cluster = problem.cluster
+        if not self.cost or (not self.price and cluster.price.any()):
+            return np.zeros(problem.p)
+        given = self.price
+        if given and isinstance(given[0], tuple):
+            return _by_name(dict(given), problem)  # type: ignore[arg-type]
+        if len(given) != problem.p:
             raise InvalidInput(
                 f"objective 'cost' needs a price for each of {problem.p} devices; "
-                f"got {len(self.price)}"
+                f"got {len(given)}; give price=, or prices per hour in the cluster"
             )
-        return np.array(self.price if self.cost else np.zeros(problem.p), float)
+        return np.array(given, float)
 
     def _labels(self, problem: Problem) -> IntArray:
         if not self.jobs:
@@ -149,6 +166,29 @@ class Objective:
                 f"jobs labels {len(self.jobs)} tasks, but '{problem.name}' has {problem.n}"
             )
         return np.unique(np.array(self.jobs, np.int64), return_inverse=True)[1].astype(np.int64)
+
+
+def _listed(price: Prices) -> tuple[float, ...] | tuple[tuple[str, float], ...]:
+    if isinstance(price, Mapping):
+        made = {str(name): float(value) for name, value in price.items()}
+        bad = next((name for name, value in made.items() if not 0 <= value < np.inf), None)
+        if bad is not None:
+            raise InvalidInput(f"the price of '{bad}' is {made[bad]}; it must be zero or more")
+        return tuple(made.items())
+    return tuple(float(x) for x in price)
+
+
+def _by_name(price: Mapping[str, float], problem: Problem) -> FloatArray:
+    """(p,) the price of each device: by its name, else by its kind."""
+    names, kinds = problem.cluster.names, problem.cluster.kinds
+    known = tuple(dict.fromkeys((*names, *kinds)))
+    for name in price:
+        if name not in known:
+            raise UnknownName(f"price has '{name}', no device or kind{closest(name, known)}")
+    found = [price.get(name, price.get(kind)) for name, kind in zip(names, kinds, strict=True)]
+    if None in found:
+        raise InvalidInput(f"price has nothing for device '{names[found.index(None)]}'")
+    return np.array(found, float)
 
 
 def union(problems: Sequence[Problem], *, name: str = "batch") -> tuple[Problem, tuple[int, ...]]:

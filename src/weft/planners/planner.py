@@ -93,6 +93,16 @@ class Plan:
         return self.schedule.makespan
 
     @property
+    def energy(self) -> float:
+        """Joules until the last task ends: power while busy, idle power otherwise."""
+        return self.problem.cluster.energy(self.schedule.busy(self.problem.p), self.makespan)
+
+    @property
+    def cost(self) -> float:
+        """Money for the rent of all devices until the last task ends."""
+        return self.problem.cluster.rent(self.makespan)
+
+    @property
     def gap(self) -> float:
         """Largest possible distance from the optimum, relative to the bound: 0.05 is 5 %."""
         return self.makespan / self.bound - 1.0 if self.bound > 0 else 0.0

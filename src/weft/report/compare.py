@@ -44,6 +44,7 @@ class Row:
     slr, speedup, utilisation : see `weft.model.metrics`
     gap : makespan / bound - 1, where the bound is proven for the estimated durations (NaN for
         conditional workflows)
+    energy, cost : joules, and money for the rent of all devices, until the last task ends
     seconds : time to plan (NaN for a policy)
     refusal : why there are no figures: the unsupported feature
     """
@@ -59,6 +60,8 @@ class Row:
     gap: float = np.nan
     seconds: float = np.nan
     utilisation: float = np.nan
+    energy: float = np.nan
+    cost: float = np.nan
     refusal: str = ""
 
 
@@ -167,11 +170,17 @@ COLUMNS = (
 )
 
 JCT = Column("jct", "mean JCT", unit="s", best="min")
+ENERGY = Column("energy", unit="J", best="min")
+COST = Column("cost", "rent", unit="money", best="min")
 
 
 def _columns(workload: Workload) -> tuple[Column, ...]:
-    """Return the columns; several jobs have a mean job completion time."""
-    return (*COLUMNS[:3], JCT, *COLUMNS[3:]) if workload.jobs > 1 else COLUMNS
+    """Return the columns; energy and cost only where devices have power and prices."""
+    cluster = workload.cluster
+    jct = (JCT,) if workload.jobs > 1 else ()
+    energy = (ENERGY,) if cluster.power.any() or cluster.idle_power.any() else ()
+    cost = (COST,) if cluster.price.any() else ()
+    return (*COLUMNS[:3], *jct, *COLUMNS[3:-1], *energy, *cost, COLUMNS[-1])
 
 
 def compare(
@@ -293,6 +302,8 @@ def _measure(
         gap=_gap(makespan, bound),
         seconds=sum(p.seconds for p in made) if made else np.nan,
         utilisation=_mean([f.utilisation for f in figures]),
+        energy=_mean([f.energy for f in figures]),
+        cost=_mean([f.cost for f in figures]),
     ), traces[0].named(name)
 
 

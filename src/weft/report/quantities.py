@@ -67,6 +67,29 @@ def format_bytes(value: float) -> str:
     return f"{format_number(value)} {_BYTES[power]}"
 
 
+def format_energy(joules: float) -> str:
+    """An amount of energy in joules, or in kilowatt hours from a tenth of one on.
+
+    Examples
+    --------
+    >>> format_energy(1500.0), format_energy(7.2e6)
+    ('1,500 J', '2 kWh')
+    """
+    big = abs(joules) >= 3.6e5
+    return f"{format_number(joules / 3.6e6)} kWh" if big else f"{format_number(joules)} J"
+
+
+def format_money(value: float) -> str:
+    """An amount of money, of whatever currency the prices are in.
+
+    Examples
+    --------
+    >>> format_money(1234.5), format_money(0.00123), format_money(0.0)
+    ('1,234.50', '0.00123', '0')
+    """
+    return f"{value:,.2f}" if abs(value) >= 1 else format_number(value, digits=3)
+
+
 def escaped(text: object) -> str:
     r"""Text of a user, safe inside HTML and XML, in elements and in quoted attributes.
 

@@ -10,7 +10,15 @@ import numpy as np
 
 from weft.errors import InvalidInput, UnknownName
 from weft.registry import closest
-from weft.report.quantities import MISSING, escaped, format_bytes, format_number, format_seconds
+from weft.report.quantities import (
+    MISSING,
+    escaped,
+    format_bytes,
+    format_energy,
+    format_money,
+    format_number,
+    format_seconds,
+)
 
 Row = Mapping[str, object]
 Best = Literal["min", "max"]
@@ -23,8 +31,8 @@ class Column:
     Parameters
     ----------
     key : of the rows; `title` : above the column, the key by default
-    unit : "s" and "B" choose a fitting unit for each value, "%" shows shares as percent, anything
-        else stands beside the title
+    unit : "s", "B" and "J" choose a fitting unit for each value, "%" shows shares as percent,
+        "money" shows amounts, anything else stands beside the title
     digits : significant digits; `places` : decimal places instead
     best : mark the smallest ("min") or largest ("max") value
     """
@@ -40,7 +48,7 @@ class Column:
     def heading(self) -> str:
         """The title, with a unit that the values do not carry."""
         title = self.title or self.key.replace("_", " ")
-        return f"{title} ({self.unit})" if self.unit not in {"", "s", "B", "%"} else title
+        return f"{title} ({self.unit})" if self.unit not in {"", "%", *_FORMATS} else title
 
     def text(self, value: object) -> str:
         """A value as people read it."""
@@ -51,12 +59,11 @@ class Column:
         if not _is_number(value):
             return str(value)
         number = float(value)  # type: ignore[arg-type]
-        shown: dict[str, Callable[[float], str]] = {"s": format_seconds, "B": format_bytes}
         if np.isnan(number):
             return MISSING
         if self.unit == "%":
             return f"{self._figure(100 * number)} %"
-        return shown[self.unit](number) if self.unit in shown else self._figure(number)
+        return _FORMATS[self.unit](number) if self.unit in _FORMATS else self._figure(number)
 
     def _figure(self, number: float) -> str:
         return (
@@ -65,6 +72,13 @@ class Column:
             else f"{number:.{self.places}f}"
         )
 
+
+_FORMATS: dict[str, Callable[[float], str]] = {
+    "s": format_seconds,
+    "B": format_bytes,
+    "J": format_energy,
+    "money": format_money,
+}
 
 Columns = Sequence[str | Column]
 

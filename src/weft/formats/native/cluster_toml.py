@@ -22,6 +22,10 @@ Example::
     batch = 8
     power = "400 W"
     idle_power = 50
+    price = 3.5                     # money per hour of each device, busy or not
+
+    [nodes.n0]
+    price = 4.0                     # per hour of the node, shared by its devices
 """
 
 from __future__ import annotations
@@ -29,7 +33,9 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -46,6 +52,7 @@ QUANTITIES = {
     "memory": "bytes",
     "power": "watts",
     "idle_power": "watts",
+    "price": "money per hour",
 }
 COUNTS = ("cores", "batch", "count")
 LINKS = {
@@ -64,10 +71,12 @@ _DEEP_KEY = re.compile(
 def read_cluster_toml(text: str, *, name: str) -> Cluster:
     """Return the cluster a TOML text describes; `name` is used where the text has none."""
     record = Record(parse_toml(text))
-    record.only(("name", "links", "devices"))
+    record.only(("name", "links", "devices", "nodes"))
     devices = list(_devices(record))
     if not devices:
         raise InvalidInput("has no devices; add at least one [[devices]] table")
+    if "nodes" in record:
+        devices = _with_node_prices(record.child("nodes"), devices)
     links, matrices = _links(record)
     kinds = {kind for device in devices for kind in device.throughput}
     check_cells(
@@ -131,6 +140,18 @@ def _devices(record: Record) -> Iterator[Device]:
                 throughput=throughput,
                 **given,  # type: ignore[arg-type]
             )
+
+
+def _with_node_prices(nodes: Record, devices: list[Device]) -> list[Device]:
+    """Add the price of each node to its devices, in equal parts."""
+    count = Counter(device.node for device in devices)
+    nodes.only(count)
+    share = {}
+    for node in nodes.content:
+        r = nodes.child(node)
+        r.only(("price",))
+        share[node] = quantity(r.raw("price", 0.0), "money per hour", r.path("price")) / count[node]
+    return [replace(d, price=d.price + share.get(d.node, 0.0)) for d in devices]
 
 
 def _throughput(r: Record) -> dict[str, Any]:

@@ -9,8 +9,9 @@ number. In JSON, null stands for NaN and "inf" for infinity; in NPZ, a nested ke
 - workflow: name, names, work, kinds, kind, memory, cores, src, dst, data, duration_devices +
   durations (one row per device or device kind), choices (task, first, probability, labels,
   edge_choice, edge_branch)
-- cluster: name, names, kinds, nodes, speed, memory, cores, batch, power, idle_power, bandwidth,
-  latency (a number, or one row per device), throughput_kinds + throughput (one row per task kind)
+- cluster: name, names, kinds, nodes, speed, memory, cores, batch, power, idle_power, price,
+  bandwidth, latency (a number, or one row per device), throughput_kinds + throughput (one row per
+  task kind)
 - weft-problem-1: workflow, cluster
 - weft-workload-1: name, clusters, workflows, cluster_of (one entry per workflow), template,
   arrival, deadline, priority
@@ -35,7 +36,7 @@ from weft.model import Choices, Cluster, Problem, Scenario, Schedule, Trace, Wor
 from weft.model.columns import floats, frozen, integers, unique_names
 
 CHOICE_COLUMNS = ("task", "first", "probability", "labels", "edge_choice", "edge_branch")
-CLUSTER_FLOATS = ("memory", "power", "idle_power")
+CLUSTER_FLOATS = ("memory", "power", "idle_power", "price")
 JOB_COLUMNS = ("template", "arrival", "deadline", "priority")
 
 # -- writing ----------------------------------------------------------------

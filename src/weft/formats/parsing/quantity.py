@@ -33,6 +33,7 @@ UNITS = {
     "seconds": _SECONDS,
     "watts": {"W": Decimal(1), "mW": Decimal("1e-3"), "kW": Decimal(1000)},
     "work per second": {},
+    "money per hour": {"/h": Decimal(1), "per hour": Decimal(1)},
 }
 """Dimension -> unit -> factor. kB is 1000 bytes, KiB 1024; a bit is an eighth of a byte."""
 
@@ -91,5 +92,6 @@ def _example(dimension: str) -> str:
         "bytes per second": "25 GB/s",
         "seconds": "5 us",
         "watts": "400 W",
+        "money per hour": "2.50 /h",
     }
     return f' or a string such as "{examples[dimension]}"' if dimension in examples else ""

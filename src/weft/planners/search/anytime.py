@@ -13,7 +13,7 @@ from weft.errors import InvalidInput, Unsupported
 from weft.model import Cluster, Device, Links, Problem, Schedule, Workflow
 from weft.planners.bounds import lower_bound
 from weft.planners.lists.ranks import rank_order
-from weft.planners.objective import Objective
+from weft.planners.objective import Objective, Prices
 from weft.planners.planner import EXACT, PLANNERS, QUICK, Solution, refuse_choices
 from weft.planners.search.clock import Clock
 from weft.planners.search.team import Progress, Team, reporting
@@ -64,7 +64,7 @@ class Anytime:
     threads: int | None = None
     duplicate: bool = False
     objective: str | Mapping[str, float] | Objective = "makespan"
-    price: tuple[float, ...] = ()
+    price: Prices = ()
     jobs: tuple[int, ...] = ()
     progress: Progress | None = field(default=None, compare=False)
     name: str = "anytime"

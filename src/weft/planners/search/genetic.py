@@ -21,7 +21,7 @@ import numpy as np
 from weft.errors import InvalidInput
 from weft.model import Problem, ProblemArrays, Schedule
 from weft.model.columns import FloatArray, IntArray
-from weft.planners.objective import Goal, Objective
+from weft.planners.objective import Goal, Objective, Prices
 from weft.planners.planner import PLANNERS, QUICK, Solution, refuse_choices
 from weft.planners.search.annealing import another_place, below, shift, uniform
 from weft.planners.search.clock import Clock
@@ -80,7 +80,7 @@ class Genetic:
     population: int = 60
     generations: int | None = None
     objective: str | Mapping[str, float] | Objective = "makespan"
-    price: tuple[float, ...] = ()
+    price: Prices = ()
     jobs: tuple[int, ...] = ()
     seeded: bool = True
     progress: Progress | None = field(default=None, compare=False)
