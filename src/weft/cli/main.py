@@ -23,12 +23,17 @@ VERBS = (
     "evaluate",
     "run",
     "explain",
+    "whatif",
+    "size",
     "profile",
     "history",
     "list",
     "bench",
     "reproduce",
 )
+
+FOLDERS = {"explain": "answers", "whatif": "answers", "size": "answers"}
+"""Folder of the modules that are not in `weft.cli` itself."""
 
 DONE, BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 0, 2, 130, 141
 """Exit codes; the last two are 128 + the number of the signal, as the shell has them."""
@@ -123,7 +128,9 @@ def _dispatch(argv: list[str]) -> None:
 
 
 def _module(verb: str) -> Verb:
-    return cast("Verb", import_module(f"weft.cli.{verb}"))
+    folder = FOLDERS.get(verb)
+    place = f"weft.cli.{folder}" if folder else "weft.cli"
+    return cast("Verb", import_module(f"{place}.{verb}"))
 
 
 def _verb_parser(verb: str) -> Parser:

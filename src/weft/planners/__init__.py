@@ -6,6 +6,7 @@
 - `lists`: list scheduling (HEFT and others): a rank times a placement
 - `search`: planners that use a time budget: `anytime`, `exact`, `genetic`
 - `imitation`: networks that imitate planners: `amortised`, `deepsched`
+- `whatif`: changed machines and tasks, planned again; `sizing`: which machines to rent
 """
 
 from weft.planners.imitation.amortised import planner as _amortised  # noqa: F401 (registers)

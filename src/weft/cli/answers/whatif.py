@@ -1,0 +1,132 @@
+"""`weft whatif`: how long a workflow would take with other machines or faster tasks."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from weft.cli.arguments import add_cluster, add_seed, number
+
+if TYPE_CHECKING:
+    from weft.model import Problem
+    from weft.planners.whatif import WhatIf
+
+SUMMARY = "ask what would change with other machines, links or faster tasks"
+EXAMPLE = """\
+  weft whatif montage.json --gpus 4xV100+2xT4 --add 1xA100 --remove T4:0 --bandwidth x2
+  weft whatif montage.json --gpus 4xV100+2xT4 --tornado --picture tornado.svg"""
+
+CHANGES = {
+    "add": ("2xA100", "more devices of a kind; with a price per hour: 2xA100@3.5"),
+    "remove": ("NAME", "a device by name, or some of a kind: 2xT4"),
+    "bandwidth": ("x2", "faster links; of some: V100,T4=x2 (nodes, kinds or devices)"),
+    "latency": ("x0.5", "the latency of links; of some as above"),
+    "faster": ("KIND=1.5", "tasks of a kind so many times as fast"),
+    "speed": ("NAME=1.2", "a device or a kind of device so many times as fast"),
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument("file", type=Path, metavar="FILE", help="a workflow or problem")
+    add_cluster(parser)
+    group = parser.add_argument_group("changes, in the order given; all may be repeated")
+    for name, (example, text) in CHANGES.items():
+        group.add_argument(f"--{name}", dest="changes", action=_Append, metavar=example, help=text)
+    parser.add_argument(
+        "--tornado",
+        action="store_true",
+        help="try every device kind, link and task kind 20 %% faster and slower, a device more "
+        "or less",
+    )
+    parser.add_argument(
+        "--share",
+        type=number(above=0, most=0.99),
+        default=0.2,
+        metavar="X",
+        help="share of --tornado (default: 0.2)",
+    )
+    parser.add_argument(
+        "--planner", default="heft", metavar="NAME", help="default: heft (see: weft list planners)"
+    )
+    parser.add_argument(
+        "--seconds", type=number(above=0), metavar="S", help="time limit, for planners that search"
+    )
+    add_seed(parser)
+    parser.add_argument(
+        "--picture", type=Path, metavar="FILE", help="the tornado as HTML, SVG or PNG"
+    )
+
+
+class _Append(argparse.Action):
+    """Appends the text of a change: the name of the option and its value."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        """Append."""
+        name = (option_string or "").removeprefix("--")
+        namespace.changes = [*(namespace.changes or ()), f"{name} {values}"]
+
+
+def run(args: argparse.Namespace) -> None:
+    """Answer and print."""
+    from weft.cli.arguments import read_problem
+    from weft.cli.output import emit
+    from weft.errors import InvalidInput
+    from weft.planners.whatif import whatif
+
+    if bool(args.changes) == args.tornado:
+        raise InvalidInput("give either changes or --tornado; see: weft whatif --help")
+    if args.picture is not None and not args.tornado:
+        raise InvalidInput("--picture is the picture of --tornado; add --tornado")
+    problem = read_problem(args.file, args)
+    if args.tornado:
+        _tornado(problem, args)
+        return
+    answer = whatif(
+        problem, args.changes, planner=args.planner, seconds=args.seconds, seed=args.seed
+    )
+    if args.json:
+        emit(answer.as_dict())
+    else:
+        print(_text(answer))
+
+
+def _text(answer: WhatIf) -> str:
+    from weft.report.answers import before_and_after
+    from weft.report.quantities import shortened
+
+    lines = [answer.sentence[0].upper() + answer.sentence[1:], "", before_and_after(answer)]
+    if answer.moved:
+        lines += ["", "moved: " + ", ".join(shortened(name, 28) for name in answer.moved[:3])]
+        lines[-1] += f" and {len(answer.moved) - 3:,} more" if len(answer.moved) > 3 else ""
+    return "\n".join(lines)
+
+
+def _tornado(problem: Problem, args: argparse.Namespace) -> None:
+    from weft.cli.output import emit, progress
+    from weft.planners.whatif import tornado
+    from weft.report.answers import save_tornado, tornado_text
+
+    found = tornado(
+        problem,
+        planner=args.planner,
+        share=args.share,
+        seconds=args.seconds,
+        seed=args.seed,
+        progress=lambda pairs: progress(pairs, total=len(pairs), what="what if"),
+    )
+    if args.picture is not None:
+        save_tornado(found, args.picture)
+    if args.json:
+        emit(found.as_dict())
+        return
+    print(tornado_text(found))
+    if args.picture is not None:
+        print(f"\nwrote {args.picture}")

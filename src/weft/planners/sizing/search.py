@@ -1,0 +1,251 @@
+"""Search among the clusters of a catalogue: all of them if they are few, else from front to front.
+
+A cluster is a count of each offer. A lower bound on its makespan (the longest path and the area of
+all work) times its price per second is a lower bound on its rent: where a planned cluster is as
+fast and as cheap as these bounds, the cluster need not be planned. Large catalogues are searched
+locally: neighbours of all clusters on the front, until none improves it (Pareto local search,
+Paquete, Chiarandini and Stuetzle 2004).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import product
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+
+from weft.model import Problem
+from weft.planners.bounds import lower_bound, path_bound
+from weft.planners.planner import Plan, Planner, plan
+from weft.planners.sizing.offers import Offer
+from weft.planners.whatif.changes import select_devices
+
+ROUNDS = 30
+"""Improvements of the weights of the area bound."""
+REFINED = 60
+"""Most clusters whose stronger bound is computed for the certificate."""
+
+STEPS = 21
+"""Most numbers of one offer that are tried from a cluster on the front."""
+
+Counts = tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Rental:
+    """A cluster of the catalogue and its plan; `counts` says how many of each offer."""
+
+    counts: dict[str, int]
+    plan: Plan = field(repr=False)
+
+    @property
+    def seconds(self) -> float:
+        """The makespan."""
+        return self.plan.makespan
+
+    @property
+    def cost(self) -> float:
+        """Money for the rent of all its devices until the last task ends."""
+        return self.plan.cost
+
+    def __str__(self) -> str:
+        return " + ".join(f"{n} {name}" for name, n in self.counts.items() if n)
+
+
+class Limits(NamedTuple):
+    """Lower bounds on makespan and rent of every schedule on a cluster."""
+
+    seconds: float
+    cost: float
+
+
+@dataclass(eq=False)
+class Search:
+    """The clusters of a catalogue, with those that were planned and those that need not be."""
+
+    problem: Problem
+    offers: tuple[Offer, ...]
+    planner: str | Planner
+    seconds: float | None = None
+    seed: int = 0
+    planned: dict[Counts, Rental] = field(default_factory=dict)
+    excluded: set[Counts] = field(default_factory=set)
+    _limits: dict[Counts, Limits] = field(default_factory=dict)
+    _paths: dict[tuple[bool, ...], float] = field(default_factory=dict)
+
+    @property
+    def clusters(self) -> int:
+        """Number of clusters in the catalogue."""
+        return prod(len(offer.units) + 1 for offer in self.offers) - 1
+
+    def all_counts(self) -> list[Counts]:
+        """Return all clusters, the empty one left out."""
+        return list(product(*(range(len(o.units) + 1) for o in self.offers)))[1:]
+
+    def enumerate(self) -> Iterator[Counts]:
+        """Plan or exclude all clusters, the most promising first."""
+        able = [c for c in self.all_counts() if self._possible(c)]
+        for counts in sorted(able, key=lambda c: (prod(self.limits(c)), c)):
+            self.visit(counts)
+            yield counts
+
+    def climb(self, most: int) -> Iterator[Counts]:
+        """Search from the front to its neighbours, at most so many plans."""
+        explored: set[Counts] = set()
+        self._visit_all(self._starts(), most)
+        while len(self.planned) < most:
+            left = [c for c in self.front_counts() if c not in explored]
+            if not left:
+                return
+            explored.add(left[0])
+            self._visit_all(self._neighbours(left[0]), most)
+            yield left[0]
+
+    def visit(self, counts: Counts) -> None:
+        """Plan a cluster unless it was, or cannot beat the planned ones, or cannot run a task."""
+        if counts in self.planned or counts in self.excluded or not self._possible(counts):
+            return
+        best = self.limits(counts)
+        if any(r.seconds <= best.seconds and r.cost <= best.cost for r in self.planned.values()):
+            self.excluded.add(counts)
+            return
+        made = plan(self._on(counts), self.planner, seconds=self.seconds, seed=self.seed)
+        names = (offer.name for offer in self.offers)
+        self.planned[counts] = Rental(dict(zip(names, counts, strict=True)), made)
+
+    def front_counts(self) -> list[Counts]:
+        """Return the planned clusters that no other one beats, the fastest first."""
+        ordered = sorted(
+            self.planned, key=lambda c: (self.planned[c].seconds, self.planned[c].cost, c)
+        )
+        found, cheapest = list[Counts](), np.inf
+        for counts in ordered:
+            if self.planned[counts].cost < cheapest:
+                cheapest = self.planned[counts].cost
+                found.append(counts)
+        return found
+
+    def limits(self, counts: Counts) -> Limits:
+        """Return lower bounds on makespan and rent of a cluster."""
+        if counts not in self._limits:
+            seconds = max(self._path(counts), self._area(counts))
+            self._limits[counts] = Limits(seconds, self._rate(counts) * seconds)
+        return self._limits[counts]
+
+    def cheapest_within(self, deadline: float) -> float:
+        """Return a lower bound on the rent of every schedule that meets a deadline; inf: none."""
+        queue = [(self.limits(c).cost, False, c) for c in self.all_counts() if self._possible(c)]
+        heapq.heapify(queue)
+        refined = 0
+        while queue:
+            cost, sure, counts = heapq.heappop(queue)
+            if self.limits(counts).seconds > deadline:
+                continue
+            if sure or refined == REFINED:
+                return cost
+            refined += 1
+            seconds = max(lower_bound(self._on(counts)), self.limits(counts).seconds)
+            if seconds <= deadline:
+                heapq.heappush(queue, (self._rate(counts) * seconds, True, counts))
+        return np.inf
+
+    def fastest_within(self, budget: float) -> float:
+        """Return a lower bound on the makespan of every schedule within a budget; inf: none."""
+        able = (self.limits(c) for c in self.all_counts() if self._possible(c))
+        return min((b.seconds for b in able if b.cost <= budget), default=np.inf)
+
+    # -- clusters ---------------------------------------------------------------
+
+    def _on(self, counts: Counts) -> Problem:
+        chosen = (u for o, n in zip(self.offers, counts, strict=True) for u in o.units[:n])
+        return select_devices(self.problem, sorted(d for unit in chosen for d in unit))
+
+    def _possible(self, counts: Counts) -> bool:
+        """Whether every task fits some device of a cluster."""
+        return bool(np.isfinite(self._rows(counts).min(axis=1, initial=np.inf)).all())
+
+    def _rate(self, counts: Counts) -> float:
+        prices = zip(self.offers, counts, strict=True)
+        return sum(offer.price * n for offer, n in prices) / 3600.0
+
+    @cached_property
+    def _work(self) -> tuple[np.ndarray, np.ndarray]:
+        """(k,) all work of each row of the problem, and which rows have tasks."""
+        rows = len(self.problem.pace)
+        total = np.bincount(self.problem.row, weights=self.problem.work, minlength=rows)
+        return total, np.bincount(self.problem.row, minlength=rows) > 0
+
+    def _rows(self, counts: Counts) -> np.ndarray:
+        """(used rows, devices of one unit of each present offer) pace."""
+        units = [o.units[0] for o, n in zip(self.offers, counts, strict=True) if n]
+        devices = [d for unit in units for d in unit]
+        return np.asarray(self.problem.pace[self._work[1]][:, devices])
+
+    def _path(self, counts: Counts) -> float:
+        """Longest path with every task on its best device; only which offers there are counts."""
+        present = tuple(n > 0 for n in counts)
+        if present not in self._paths:
+            self._paths[present] = path_bound(self._on(tuple(map(int, present))))
+        return self._paths[present]
+
+    def _area(self, counts: Counts) -> float:
+        """All work on all devices, tasks divisible: weights of devices bound it from below."""
+        pace = self._rows(counts)
+        total = self._work[0][self._work[1]]
+        pairs = zip(self.offers, counts, strict=True)
+        number = np.array([n for o, n in pairs if n for _ in o.units[0]], float)
+        able = np.isfinite(pace)
+        seconds = (total[:, None] * np.where(able, pace, 0.0)).sum(axis=0)
+        done = (total[:, None] * able).sum(axis=0)
+        weight = np.where(seconds > 0, done / np.maximum(seconds, 1e-300), 1.0)
+        best, rounds = 0.0, ROUNDS if len(pace) > 1 else 1
+        for i in range(rounds):
+            weight = weight / (weight * number).sum()
+            scaled = pace * weight
+            at = scaled.argmin(axis=1)
+            value = float((total * scaled[np.arange(len(total)), at]).sum())
+            best = max(best, value)
+            if value <= 0.0:
+                break
+            taken = total * pace[np.arange(len(total)), at]
+            load = np.bincount(at, weights=taken, minlength=len(weight)) / number
+            weight = weight * np.exp(0.5 / np.sqrt(1 + i) * np.minimum(load / value - 1.0, 3.0))
+        return best * (1.0 - 4.0 * np.finfo(float).eps * (self.problem.n + 2))
+
+    # -- local search -----------------------------------------------------------
+
+    def _visit_all(self, found: Iterable[Counts], most: int) -> None:
+        for counts in found:
+            if len(self.planned) >= most:
+                return
+            self.visit(counts)
+
+    def _starts(self) -> Iterator[Counts]:
+        """Everything, and each offer alone: one, two, four, ... and all."""
+        top = tuple(len(o.units) for o in self.offers)
+        yield top
+        for i, n in enumerate(top):
+            for k in [*(2**j for j in range(n.bit_length()) if 2**j < n), n]:
+                yield tuple(k if j == i else 0 for j in range(len(top)))
+
+    def _neighbours(self, counts: Counts) -> Iterator[Counts]:
+        """Any other number of one offer, or one for one of another offer."""
+        for i, offer in enumerate(self.offers):
+            top = len(offer.units)
+            steps = np.unique(np.linspace(0, top, STEPS).round().astype(int)).tolist()
+            for k in sorted({*steps, max(counts[i] - 1, 0), min(counts[i] + 1, top)}):
+                made = (*counts[:i], k, *counts[i + 1 :])
+                if any(made):
+                    yield made
+            if counts[i] < top:
+                yield from self._swaps(counts, i)
+
+    def _swaps(self, counts: Counts, i: int) -> Iterator[Counts]:
+        for j, n in enumerate(counts):
+            if j != i and n:
+                yield tuple(c + (k == i) - (k == j) for k, c in enumerate(counts))

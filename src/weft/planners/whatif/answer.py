@@ -1,0 +1,170 @@
+"""`whatif`: a changed problem, planned again, checked and compared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from weft.errors import InvalidInput
+from weft.model import Problem, Schedule, Workload
+from weft.model.check import check
+from weft.model.explain.words import list_text, seconds_text, share_text
+from weft.planners.planner import Plan, Planner, plan
+from weft.planners.whatif.changes import Change
+from weft.planners.whatif.text import parse_change
+from weft.sim.simulate import simulate
+
+
+@dataclass(frozen=True, eq=False)
+class WhatIf:
+    """The answer: the plan before and after the changes.
+
+    Attributes
+    ----------
+    after : the shorter one of a new plan and the old one on the changed problem
+    kept : seconds of the old plan, same devices and order, on the changed problem; NaN where one of
+        its devices is gone
+    moved : names of the tasks that run on another device than before
+    """
+
+    changes: tuple[Change, ...]
+    before: Plan
+    after: Plan = field(repr=False)
+    kept: float
+    moved: tuple[str, ...]
+
+    @property
+    def saved(self) -> float:
+        """Seconds by which the makespan becomes shorter; negative: longer."""
+        return self.before.makespan - self.after.makespan
+
+    @property
+    def saved_cost(self) -> float:
+        """Money by which the rent becomes less; negative: more."""
+        return self.before.cost - self.after.cost
+
+    @property
+    def sentence(self) -> str:
+        """The answer in plain English."""
+        before, after = self.before.makespan, self.after.makespan
+        head = f"with {list_text([c.words for c in self.changes])}, "
+        if abs(self.saved) <= 1e-9 * before:
+            head += f"nothing changes: the makespan stays {seconds_text(before)}"
+        else:
+            size, way = abs(self.saved), "less" if self.saved > 0 else "more"
+            head += (
+                f"the makespan is {seconds_text(after)} instead of {seconds_text(before)}: "
+                f"{seconds_text(size)} ({share_text(size, before)}) {way}"
+            )
+        tail = f"{len(self.moved)} of {self.before.problem.n} tasks move"
+        return (
+            f"{head}; no schedule is below {seconds_text(self.after.bound)}. {tail}{self._rent()}."
+        )
+
+    def __str__(self) -> str:
+        return self.sentence
+
+    def as_dict(self) -> dict[str, Any]:
+        """The answer as plain data, for JSON."""
+        return {
+            "sentence": self.sentence,
+            "changes": [str(change) for change in self.changes],
+            "planner": self.after.planner,
+            "before": _figures(self.before),
+            "after": _figures(self.after),
+            "kept": self.kept,
+            "saved": self.saved,
+            "saved_cost": self.saved_cost,
+            "moved": list(self.moved),
+        }
+
+    def _rent(self) -> str:
+        before, after = self.before.cost, self.after.cost
+        if not before and not after:
+            return ""
+        return f"; the rent is {after:.4g} instead of {before:.4g}"
+
+
+def whatif(
+    problem: Problem,
+    changes: Change | str | Sequence[Change | str],
+    *,
+    planner: str | Planner = "heft",
+    seconds: float | None = None,
+    seed: int = 0,
+    before: Plan | None = None,
+) -> WhatIf:
+    """Plan a problem as it is and with changes; check both plans and compare them.
+
+    Parameters
+    ----------
+    changes : values such as `AddDevice("A100")`, or their texts, such as "add 1xA100" (see
+        `parse_change`); applied one after another
+    before : the plan of the problem as it is, if there is one already
+
+    Examples
+    --------
+    >>> problem = Problem.from_arrays([[2.0], [2.0], [2.0]], devices=["cpu"])
+    >>> answer = whatif(problem, "add 1xdevice")
+    >>> answer.saved, answer.moved
+    (2.0, ('t1',))
+    >>> answer.sentence.partition(":")[0]
+    'with 1 more device, the makespan is 4 s instead of 6 s'
+    """
+    wanted = read_changes(changes)
+    first = before or plan(problem, planner, seconds=seconds, seed=seed)
+    if first.problem is not problem:
+        raise InvalidInput("before is a plan of another problem")
+    changed = problem
+    for change in wanted:
+        changed = change.apply(changed)
+    again = plan(changed, planner, seconds=seconds, seed=seed)
+    old = _replayed(first, changed)
+    after = again if old is None or again.makespan <= old.makespan else old
+    for made in (first, after):
+        wrong = check(made.problem, made.schedule)
+        if wrong:
+            raise InvalidInput(f"planner '{made.planner}' made an invalid plan: {wrong[0]}")
+    kept = float("nan") if old is None else old.makespan
+    return WhatIf(wanted, first, after, kept, _moved(first, after))
+
+
+def read_changes(changes: Change | str | Sequence[Change | str]) -> tuple[Change, ...]:
+    """Return a tuple of changes from one or several, as values or texts."""
+    several = isinstance(changes, Sequence) and not isinstance(changes, str)
+    listed: Sequence[Any] = changes if several else [changes]  # type: ignore[assignment]
+    if not listed:
+        raise InvalidInput("what if what? give at least one change, such as 'add 1xA100'")
+    return tuple(parse_change(c) if isinstance(c, str) else c for c in listed)
+
+
+def _replayed(made: Plan, changed: Problem) -> Plan | None:
+    """Return the plan on the changed problem, same devices and order; None if it cannot be."""
+    number = {name: d for d, name in enumerate(changed.cluster.names)}
+    at = np.array([number.get(name, -1) for name in made.problem.cluster.names], np.int64)
+    old, batches = made.schedule, bool((changed.cluster.batch > 1).any())
+    if (at[old.device] < 0).any() or batches or made.problem.workflow.conditional:
+        return None
+    moved = Schedule.of(
+        task=old.task, device=at[old.device], start=old.start, finish=old.finish, copy=old.copy
+    )
+    trace = simulate(Workload.of(changed), moved)
+    columns = {key: getattr(trace, key) for key in ("task", "device", "start", "finish", "copy")}
+    return Plan(changed, Schedule.of(**columns), made.planner, 0.0)
+
+
+def _moved(before: Plan, after: Plan) -> tuple[str, ...]:
+    places = []
+    for made in (before, after):
+        s, names = made.schedule, np.array(made.problem.cluster.names)
+        places.append(names[s.device[~s.copy]])
+    workflow = before.problem.workflow
+    return tuple(workflow.task_name(t) for t in np.flatnonzero(places[0] != places[1]).tolist())
+
+
+def _figures(made: Plan) -> dict[str, float]:
+    keys = ("makespan", "bound", "gap", "energy", "cost")
+    return {key: getattr(made, key) for key in keys} | {"devices": made.problem.p}

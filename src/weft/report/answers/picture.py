@@ -1,0 +1,42 @@
+"""Files of one picture: an SVG, a PNG, or a page with its sentence and table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from weft.errors import InvalidInput
+from weft.report.matplot import drawing, inline_svg, png_bytes, svg_bytes
+from weft.report.page import Figure, Section, Table, write_report
+from weft.report.tables import Column, Row
+
+
+def save_answer(
+    path: str | Path,
+    draw: Callable[[Any, Any], None],
+    *,
+    size: tuple[float, float],
+    title: str,
+    sentence: str,
+    rows: Sequence[Row],
+    columns: Sequence[str | Column],
+) -> Path:
+    """Write a picture to a .svg or .png file, or a page with sentence and table to a .html file."""
+    path = Path(path)
+    suffix = path.suffix.lower()
+    if suffix not in (".html", ".svg", ".png"):
+        raise InvalidInput(
+            f"'{path.name}' ends in '{path.suffix}'; a picture is written to .html, .svg or .png"
+        )
+    with drawing(*size) as (figure, axes):
+        draw(figure, axes)
+        if suffix == ".svg":
+            path.write_bytes(svg_bytes(figure))
+        elif suffix == ".png":
+            path.write_bytes(png_bytes(figure))
+        else:
+            picture = Figure(inline_svg(figure, label=sentence))
+            section = Section("In numbers", [picture, Table(rows, columns)])
+            write_report(path, title=title, lead=sentence, sections=[section])
+    return path
