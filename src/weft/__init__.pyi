@@ -15,6 +15,8 @@ from .formats.saving import save as save
 from .generators.clusters import gpu_cluster as gpu_cluster
 from .generators.generators import generate as generate
 from .generators.generators import list_generators as list_generators
+from .learn.durations.end_time import Forecast as Forecast
+from .learn.durations.end_time import RunState as RunState
 from .model.builder import WorkflowBuilder as WorkflowBuilder
 from .model.check import check as check
 from .model.cluster import Cluster as Cluster
@@ -53,6 +55,7 @@ from .report.compare import Comparison as Comparison
 from .report.compare import compare as compare
 from .report.gantt_static import save_gantt as save_gantt
 from .runtime.api import run as run
+from .runtime.costs.forecast import forecast as forecast
 from .runtime.inputs.functions import task as task
 from .sim.view import Decision as Decision
 from .sim.view import Policy as Policy

@@ -196,6 +196,7 @@ def _figures(trace: RunTrace, predicted: Any) -> dict[str, object]:
         "devices": list(trace.workload.cluster.names),
         "makespan": trace.makespan,
         "predicted": None if predicted is None else predicted.makespan,
+        "forecast": None if trace.forecast is None else trace.forecast.as_dict(),
         "utilisation": trace.utilisation,
         "executions": len(trace),
         "plans": trace.plans,

@@ -6,9 +6,11 @@
 - `dag_svg`, `layers`: drawings of workflows; `figures`, `matplot`: figures through matplotlib
 - `page`, `document`, `palette`: HTML pages and their colours
 - `run_report`: the report of a real run
+- `answers`: what if, and which machines to rent, as tables, pictures and pages
 """
 
 __all__ = [
+    "answers",
     "chart",
     "compare",
     "dag_svg",

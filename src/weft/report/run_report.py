@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.learn.durations.end_time import Forecast
 from weft.model import Schedule, Trace
 from weft.model.trace import DONE
 from weft.policies import simulate
@@ -79,7 +80,9 @@ def facts(trace: RunTrace, predicted: Trace | None = None) -> dict[str, str]:
         "makespan": format_seconds(trace.makespan),
         "utilisation": f"{trace.utilisation:.1%}",
     }
-    if predicted is not None:
+    if trace.forecast is not None:
+        found["forecast"] = forecast_text(trace.forecast)
+    elif predicted is not None:
         found["predicted"] = format_seconds(predicted.makespan)
     again = int((trace.status != DONE).sum())
     if again:
@@ -87,6 +90,12 @@ def facts(trace: RunTrace, predicted: Trace | None = None) -> dict[str, str]:
     if trace.plans > 1:
         found["planned"] = f"{trace.plans} times"
     return found
+
+
+def forecast_text(forecast: Forecast) -> str:
+    """Return the median and the band of 90 % in few words."""
+    low, high = (format_seconds(x) for x in forecast.most)
+    return f"{format_seconds(forecast.median)} (90 %: {low} to {high}, {forecast.basis})"
 
 
 def gantt_text(trace: Trace, *, width: int = 72) -> str:

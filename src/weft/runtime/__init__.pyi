@@ -10,6 +10,7 @@ from .backends.local.worker import Chosen as Chosen
 from .backends.local.worker import current_device as current_device
 from .backends.ray.backend import RayBackend as RayBackend
 from .backends.ray.session import RayDevice as RayDevice
+from .costs.forecast import Forecaster as Forecaster
 from .costs.history import History as History
 from .engine.failure import Failure as Failure
 from .engine.failure import PolicyReplaced as PolicyReplaced

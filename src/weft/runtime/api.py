@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from weft.errors import InvalidInput, UnknownName
-from weft.model import Schedule, Trace, Workload
+from weft.model import Problem, Schedule, Trace, Workload
 from weft.planners import Planner
 from weft.policies import Policy
 from weft.policies.load import load_policy
@@ -36,6 +37,10 @@ from weft.runtime.inputs.functions import application_of
 from weft.runtime.journal import Journal, default_folder
 from weft.runtime.options import RunOptions
 from weft.runtime.progress import Progress
+
+if TYPE_CHECKING:
+    from weft.learn.durations.end_time import Forecast
+    from weft.runtime.costs.forecast import Forecaster
 
 
 def _dask(where: Any) -> Backend:
@@ -67,6 +72,8 @@ class RunTrace(Trace):
     plans : number of plans made (0 for a policy)
     replaced : why greedy replaced the policy; empty: it did not
     shadow : comparison with the shadow policy
+    forecast : when it was expected to end, before it began; None for a policy, or where none of
+        its tasks was measured before
     """
 
     results: Mapping[str, Any] = field(default_factory=dict, repr=False)
@@ -76,6 +83,7 @@ class RunTrace(Trace):
     replaced: str = ""
     shadow: ShadowReport | None = None
     value: Any = field(default=None, repr=False)
+    forecast: Forecast | None = None
 
 
 def run(
@@ -209,8 +217,13 @@ def run(
             else lambda cluster: Workload.of(estimated_problem(app.workflow, cluster, known)),
         )
         driver.prepare()
+        forecaster = None
         if isinstance(decider, PlanDecider) and not driver.replaced:
             display.predicted = decider.predicted
+            forecaster = _forecaster(decider, problem, known)
+            display.forecaster = forecaster
+            if progress and forecaster is not None:
+                print(f"weft: {problem.name} {forecaster.first}", file=sys.stderr)
         try:
             place.begin(workload, app.calls, since=journal.last if journal else 0.0)
             if journal is not None:
@@ -237,13 +250,32 @@ def run(
             plans=getattr(decider, "plans", 0),
             replaced=driver.replaced,
             shadow=shadowed.report() if shadowed is not None else None,
+            forecast=None if forecaster is None else forecaster.first,
         )
+        if forecaster is not None and known is not None and not (driver.failures or journal):
+            known.add_score(problem.name, forecaster.first.score(trace.makespan))
     finally:
         if own:
             place.close()
     if driver.failures and on_error == "stop":
         raise TaskFailed(driver.failures[0], trace)
     return trace
+
+
+def _forecaster(
+    decider: PlanDecider, problem: Problem, history: History | None
+) -> Forecaster | None:
+    """Return the forecaster of a run; None where none of its tasks was measured before."""
+    if history is None or problem.workflow.conditional:
+        return None
+    measured = history.residuals()
+    if not {kind for kind, _, _ in measured} & set(problem.workflow.kinds):
+        return None
+    from weft.learn.durations.spread import Spread
+    from weft.runtime.costs.forecast import Forecaster
+
+    rows, scores = decider.first_plan(), history.scores(problem.name)
+    return Forecaster(problem, rows, Spread.of(measured), scores)
 
 
 def _resume(driver: Driver, journal: Journal) -> None:

@@ -8,18 +8,24 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from math import inf
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from weft.runtime.backends.protocol import Finished, Started
 from weft.runtime.engine.events import Observer
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
 from weft.sim.device_state import Group
 
+if TYPE_CHECKING:
+    from weft.runtime.costs.forecast import Forecaster
+
 ROWS = 4
 """Maximum number of lines for devices; the rest is counted."""
 
 EVERY = 0.2
 """Seconds between two updates."""
+
+FORESEEN = 1.0
+"""Seconds between two forecasts."""
 
 
 class Progress(Observer):
@@ -41,6 +47,10 @@ class Progress(Observer):
     ) -> None:
         self.stream = stream or sys.stderr
         self.predicted = predicted
+        self.forecaster: Forecaster | None = None
+        """Forecasts the end with a band; None: the share of the work done counts."""
+        self._band: tuple[float, float] | None = None
+        self._asked = -inf
         self.on = force or self.stream.isatty()
         self.width = width
         self._drawn = 0
@@ -108,13 +118,25 @@ class Progress(Observer):
         """Draw over the last drawing."""
         self._weigh(life)
         width = self.width or _columns(self.stream)
-        lines = [summary(life, now, self._left(now), width), *device_lines(life, width)]
+        left = self._left(now)
+        if self.forecaster is not None and now - self._asked >= FORESEEN:
+            self._asked = now
+            self._band = self._foresee(life, now)
+        band = None if self._band is None else tuple(max(end - now, 0.0) for end in self._band)
+        lines = [summary(life, now, left, width, band), *device_lines(life, width)]
         blank = [""] * (self._drawn - len(lines))  # wipe lines below: the terminal may be wider now
         self.stream.write(
             _back(self._drawn) + "\n".join(f"{line}\x1b[K" for line in (*lines, *blank))
         )
         self.stream.flush()
         self._drawn = max(self._drawn, len(lines))
+
+    def _foresee(self, life: LiveLifecycle, now: float) -> tuple[float, float] | None:
+        """Return the band of 90 % for the end; None while it cannot be told."""
+        try:
+            return self.forecaster.current(life, now).most if self.forecaster is not None else None
+        except (RuntimeError, IndexError):  # the run continues while this looks at it
+            return self._band
 
     def _left(self, now: float) -> float | None:
         share = self._done / self._all if self._all else 1.0
@@ -123,7 +145,13 @@ class Progress(Observer):
         return self.predicted - now if self.predicted is not None and self.predicted > now else None
 
 
-def summary(life: LiveLifecycle, now: float, left: float | None, width: int = 80) -> str:
+def summary(
+    life: LiveLifecycle,
+    now: float,
+    left: float | None,
+    width: int = 80,
+    band: tuple[float, ...] | None = None,
+) -> str:
     """Return the summary line of a run.
 
     Examples
@@ -142,6 +170,8 @@ def summary(life: LiveLifecycle, now: float, left: float | None, width: int = 80
     over = sum(life.over(job) for job in range(life.workload.jobs))
     bar = ("#" * (10 * over // total if total else 10)).ljust(10, ".")
     rest = f", about {left:.1f} s left" if left is not None and over < total else ""
+    if band is not None and over < total:
+        rest = f", {band[0]:.1f} to {band[1]:.1f} s left (90 %)"
     return f"[{bar}] {over}/{total} tasks, {now:.1f} s{rest}"[: width - 1]
 
 

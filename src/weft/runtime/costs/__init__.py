@@ -2,8 +2,9 @@
 
 - `drift`: correction of estimates during a run
 - `estimates`: problems with estimated durations
+- `forecast`: when a run will end
 - `history`: the file of measurements
 - `profiler`: devices of this machine and micro-benchmarks
 """
 
-__all__ = ["drift", "estimates", "history", "profiler"]
+__all__ = ["drift", "estimates", "forecast", "history", "profiler"]

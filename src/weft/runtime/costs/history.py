@@ -1,4 +1,4 @@
-"""The history: measured durations, result sizes and transfer times of all runs.
+"""The history: measured durations, result sizes, transfer times and forecasts of all runs.
 
 One SQLite file in WAL mode, so that several processes may use it at once. A measurement is a row;
 only the newest per task kind, device and size are kept, so that quantiles follow the machine. Sizes
@@ -20,7 +20,7 @@ import numpy as np
 
 from weft.errors import InvalidInput
 
-VERSION = 1
+VERSION = 2
 """Version of the schema; files of newer versions are refused."""
 
 KEPT = 200
@@ -39,6 +39,8 @@ CREATE TABLE IF NOT EXISTS link (
   id INTEGER PRIMARY KEY, source TEXT NOT NULL, target TEXT NOT NULL,
   data REAL NOT NULL, seconds REAL NOT NULL, at REAL NOT NULL);
 CREATE INDEX IF NOT EXISTS link_key ON link (source, target, id);
+CREATE TABLE IF NOT EXISTS forecast (
+  id INTEGER PRIMARY KEY, workflow TEXT NOT NULL, score REAL NOT NULL, at REAL NOT NULL);
 """
 
 
@@ -142,11 +144,25 @@ class History:
                 )
         self._known = None
 
+    def add_score(self, workflow: str, score: float) -> None:
+        """Add how far off the forecast of a run was, in predicted widths; drop the oldest."""
+        with closing(self._open()) as db, db:
+            db.execute(
+                "INSERT INTO forecast (workflow, score, at) VALUES (?, ?, ?)",
+                (workflow, score, time.time()),
+            )
+            db.execute(
+                "DELETE FROM forecast WHERE workflow = ?1 AND id <= (SELECT id FROM forecast "
+                "WHERE workflow = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)",
+                (workflow, KEPT),
+            )
+
     def clear(self) -> None:
         """Delete all measurements."""
         with closing(self._open()) as db, db:
             db.execute("DELETE FROM task")
             db.execute("DELETE FROM link")
+            db.execute("DELETE FROM forecast")
         self._known = None
 
     # -- reading ------------------------------------------------------------
@@ -206,6 +222,32 @@ class History:
                 (kind, device),
             ).fetchall()
         return np.array(rows, float).reshape(-1, 3)
+
+    def residuals(self) -> list[tuple[str, int, float]]:
+        """Return task kind, run and log(seconds / median of that kind, device and size)."""
+        with closing(self._open()) as db:
+            rows = db.execute(
+                "SELECT kind, device, work, data, seconds, at FROM task WHERE seconds > 0"
+            ).fetchall()
+        groups: dict[tuple[str, str, float, float], list[tuple[float, float]]] = {}
+        for kind, device, work, data, seconds, at in rows:
+            groups.setdefault((kind, device, work, data), []).append((seconds, at))
+        runs = {at: run for run, at in enumerate(dict.fromkeys(sorted(row[-1] for row in rows)))}
+        return [
+            (key[0], runs[at], log(seconds / middle))
+            for key, values in groups.items()
+            for middle in [float(np.median([seconds for seconds, _ in values]))]
+            for seconds, at in values
+            if len(values) > 1  # a single one is its own median
+        ]
+
+    def scores(self, workflow: str) -> list[float]:
+        """Return the scores of the forecasts of a workflow, the oldest first."""
+        with closing(self._open()) as db:
+            rows = db.execute(
+                "SELECT score FROM forecast WHERE workflow = ? ORDER BY id", (workflow,)
+            ).fetchall()
+        return [float(score) for (score,) in rows]
 
     # -- inside -------------------------------------------------------------
 

@@ -1,0 +1,296 @@
+"""When a run will end, with bands of 50 and 90 %: before it starts and while it goes on.
+
+Durations of the tasks that are left are drawn from their measured `Spread`, given how the tasks of
+this run went so far; the plan is followed under each draw. Runs of the past correct the bands:
+conformal prediction (Vovk, Gammerman and Shafer 2005) on log(true / predicted) over the predicted
+width, so that a share of 90 % of such runs lies within the band of 90 %.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weft.errors import InvalidInput
+from weft.learn.durations.spread import GUESS, Spread
+from weft.model import Problem, Trace
+from weft.model.columns import FloatArray, IntArray
+from weft.model.explain.words import seconds_text
+from weft.planners import Plan
+from weft.rng import generator
+from weft.sim.kernel.jit import njit
+
+SAMPLES = 400
+CELLS = 1_000_000
+"""Most tasks x samples; large workflows get fewer samples."""
+FEWEST = 19
+"""Past runs from which on the bands are corrected by them: the least for a band of 90 %."""
+THINNEST = 1e-6
+"""Least predicted width, as a share."""
+
+
+class RunState(NamedTuple):
+    """How far a run is: rows of (task, device), in an order that keeps that of every device.
+
+    Attributes
+    ----------
+    now : seconds since the run began
+    task, device : (x,) finished executions first, then running ones, then the plan of the rest
+    start : (x,) when it began; NaN: it has not
+    finish : (x,) when it ended; NaN: it has not
+    """
+
+    now: float
+    task: IntArray
+    device: IntArray
+    start: FloatArray
+    finish: FloatArray
+
+    @classmethod
+    def before(cls, plan: Plan) -> RunState:
+        """Return the state before the first task."""
+        s = plan.schedule
+        place = np.empty(plan.problem.n, np.int64)
+        place[plan.problem.workflow.order] = np.arange(plan.problem.n)
+        order = np.lexsort((place[s.task], s.finish, s.start))
+        unknown = np.full(len(s), np.nan)
+        return cls(0.0, s.task[order], s.device[order], unknown, unknown.copy())
+
+    @classmethod
+    def during(cls, plan: Plan, trace: Trace, now: float) -> RunState:
+        """Return the state of a run that follows a plan, from what its trace has until `now`."""
+        rows = np.flatnonzero((trace.start <= now) & (trace.status == 0))
+        rows = rows[np.lexsort((trace.start[rows], trace.finish[rows] > now))]
+        begun = set(zip(trace.task[rows].tolist(), trace.device[rows].tolist(), strict=True))
+        whole = cls.before(plan)
+        pairs = zip(whole.task.tolist(), whole.device.tolist(), strict=True)
+        rest = np.array([r for r, pair in enumerate(pairs) if pair not in begun], np.int64)
+        finish = np.where(trace.finish[rows] <= now, trace.finish[rows], np.nan)
+        return cls(
+            now,
+            np.concatenate([trace.task[rows], whole.task[rest]]),
+            np.concatenate([trace.device[rows], whole.device[rest]]),
+            np.concatenate([trace.start[rows], whole.start[rest]]),
+            np.concatenate([finish, whole.finish[rest]]),
+        )
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """When a run will end, in seconds since it began.
+
+    Attributes
+    ----------
+    median : it ends later in half of the cases
+    half, most : bands that hold the end in 50 and in 90 % of the cases
+    basis : "guessed" (nothing was measured), "measured", or "calibrated" by past forecasts
+    """
+
+    now: float
+    median: float
+    half: tuple[float, float]
+    most: tuple[float, float]
+    basis: str
+    centre: float = field(repr=False)
+    width: float = field(repr=False)
+
+    @property
+    def sentence(self) -> str:
+        """The forecast in plain English."""
+        (a, b), (c, d) = self.half, self.most
+        return (
+            f"ends after about {seconds_text(self.median)}; half of such runs end between "
+            f"{seconds_text(a)} and {seconds_text(b)}, 90 % between {seconds_text(c)} and "
+            f"{seconds_text(d)} ({self.basis})"
+        )
+
+    def __str__(self) -> str:
+        return self.sentence
+
+    def score(self, end: float) -> float:
+        """Return how far off the raw forecast was, in predicted widths; past scores calibrate."""
+        return float((np.log(max(end - self.now, 1e-12)) - self.centre) / self.width)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The forecast as plain data."""
+        keys = ("now", "median", "half", "most", "basis")
+        return {key: getattr(self, key) for key in keys}
+
+
+def forecast_end(
+    problem: Problem,
+    state: RunState,
+    spread: Spread,
+    *,
+    scores: Sequence[float] = (),
+    samples: int = SAMPLES,
+    seed: int = 0,
+) -> Forecast:
+    """Forecast the end of a run from its state.
+
+    Parameters
+    ----------
+    spread : how durations scatter around the problem's estimates
+    scores : `Forecast.score` of past runs; from 19 on they correct the bands
+    """
+    if problem.workflow.conditional:
+        raise InvalidInput(f"'{problem.name}' has choices; the tasks that will run are not known")
+    samples = max(20, min(samples, CELLS // max(len(state.task), 1)))
+    seconds = _draw(problem, state, spread, samples, seed)
+    rest = np.maximum(run_ends(problem, state, seconds) - state.now, 1e-12)
+    return _banded(state.now, np.log(rest), spread, np.sort(np.asarray(scores, float)))
+
+
+def run_ends(problem: Problem, state: RunState, seconds: FloatArray) -> FloatArray:
+    """Return when the run ends for each column of the (rows, samples) durations."""
+    a, order = problem.arrays, np.argsort(state.task, kind="stable")
+    first = np.searchsorted(state.task[order], np.arange(problem.n + 1))
+    return _follow(
+        state.now,
+        *(np.ascontiguousarray(x) for x in (state.task, state.device, state.start, state.finish)),
+        np.ascontiguousarray(seconds),
+        first.astype(np.int64),
+        order.astype(np.int64),
+        a.pred_ptr,
+        a.pred,
+        a.pred_data,
+        a.latency,
+        a.per_byte,
+    )
+
+
+def _draw(problem: Problem, state: RunState, spread: Spread, samples: int, seed: int) -> FloatArray:
+    """(rows, samples) seconds; running tasks take longer than they have run already."""
+    rng = generator(seed, "forecast")
+    w = problem.workflow
+    paces = problem.pace[problem.row[state.task], state.device]
+    estimate = problem.work[state.task] * paces
+    done = np.isfinite(state.finish)
+    log_ratio = np.full(len(done), np.nan)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        log_ratio[done] = np.log((state.finish - state.start)[done] / estimate[done])
+    shift = _shifts(w.kinds, w.kind[state.task], log_ratio, spread, rng.standard_normal, samples)
+    seconds = np.zeros((len(done), samples))
+    running = ~done & np.isfinite(state.start)
+    elapsed = np.where(running, state.now - state.start, 0.0)[:, None]
+    for k, name in enumerate(w.kinds):
+        rows = np.flatnonzero(~done & (w.kind[state.task] == k))
+        if len(rows):
+            fixed = estimate[rows][:, None] * np.exp(shift[k])
+            seconds[rows] = _longer(fixed, elapsed[rows], spread, name, rng)
+    return seconds
+
+
+def _longer(
+    fixed: FloatArray, elapsed: FloatArray, spread: Spread, kind: str, rng: np.random.Generator
+) -> FloatArray:
+    """Draw durations from the part of the distribution beyond the elapsed seconds."""
+    pool = spread.pool(kind)
+    with np.errstate(divide="ignore"):
+        passed = np.log(elapsed / np.maximum(fixed, 1e-300))
+    below = np.searchsorted(pool, passed) / len(pool)
+    at = below + (1.0 - below) * rng.random(fixed.shape)
+    place = np.minimum((at * len(pool)).astype(np.int64), len(pool) - 1)
+    drawn = fixed * np.exp(pool[place])
+    # Longer than every measured one: as much again as measured ones differ.
+    usual = np.hypot(pool.std(), spread.run)
+    late = elapsed * np.exp(usual * np.abs(rng.standard_normal(fixed.shape)))
+    return np.asarray(np.where(drawn > elapsed, drawn, late))
+
+
+def _shifts(
+    names: tuple[str, ...],
+    kind: IntArray,
+    log_ratio: FloatArray,
+    spread: Spread,
+    normal: Any,
+    samples: int,
+) -> FloatArray:
+    """(kinds, samples) common errors of the estimates, given the tasks that ended in this run.
+
+    Normal posteriors, first of the run's effect, then of each kind's error.
+    """
+    noise = max(float(np.var(spread.pool(""))), 1e-12)
+    centre = np.array([spread.centre.get(name, 0.0) for name in names])
+    doubt = np.array([spread.doubt.get(name, GUESS) for name in names]) ** 2 + 1e-12
+    known = np.isfinite(log_ratio)
+    left = log_ratio[known] - centre[kind[known]]
+    weight = 1.0 / (noise + doubt[kind[known]])
+    precision = 1.0 / max(spread.run, 1e-6) ** 2 + weight.sum()
+    effect = float((weight * left).sum() / precision) + normal(samples) / np.sqrt(precision)
+    count = np.bincount(kind[known], minlength=len(names))
+    total = np.bincount(kind[known], left, len(names))[:, None] - count[:, None] * effect
+    sure = 1.0 / doubt + count / noise
+    own = (total / noise) / sure[:, None] + normal((len(names), samples)) / np.sqrt(sure)[:, None]
+    return np.asarray(centre[:, None] + own + effect)
+
+
+def _banded(now: float, logs: FloatArray, spread: Spread, scores: FloatArray) -> Forecast:
+    """Return the bands of drawn log(seconds left), corrected by past scores where there are any."""
+    low, centre, high = np.quantile(logs, (0.05, 0.5, 0.95))
+    width = max(float(high - low) / 2, THINNEST)
+    if len(scores) >= FEWEST:
+        cuts = centre + width * np.array([_rank(scores, q) for q in (0.05, 0.25, 0.5, 0.75, 0.95)])
+        basis = "calibrated"
+    else:
+        cuts = np.quantile(logs, (0.05, 0.25, 0.5, 0.75, 0.95))
+        basis = "measured" if spread.runs else "guessed"
+    a, b, c, d, e = (now + np.exp(cuts)).tolist()
+    return Forecast(now, c, (b, d), (a, e), basis, float(centre), width)
+
+
+def _rank(scores: FloatArray, share: float) -> float:
+    """Return the conformal quantile: outwards, counting the run to come among the past ones."""
+    n = len(scores)
+    at = np.ceil((n + 1) * share) if share > 0.5 else np.floor((n + 1) * share)
+    return float(np.median(scores) if share == 0.5 else scores[int(np.clip(at, 1, n)) - 1])
+
+
+@njit
+def _follow(
+    now: float,
+    task: IntArray,
+    device: IntArray,
+    begun: FloatArray,
+    ended: FloatArray,
+    seconds: FloatArray,
+    first: IntArray,
+    rows: IntArray,
+    pred_ptr: IntArray,
+    pred: IntArray,
+    pred_data: FloatArray,
+    latency: FloatArray,
+    per_byte: FloatArray,
+) -> FloatArray:
+    """Follow the rows in order; rows[first[t]:first[t + 1]] are those of task t."""
+    free, finish = np.empty(len(latency)), np.empty(len(task))
+    ends = np.empty(seconds.shape[1])
+    for k in range(seconds.shape[1]):
+        free[:] = now
+        last = now
+        for r in range(len(task)):
+            if not np.isnan(ended[r]):
+                finish[r] = ended[r]
+                continue
+            d = device[r]
+            start = free[d]
+            if not np.isnan(begun[r]):
+                start = begun[r]
+            else:
+                for e in range(pred_ptr[task[r]], pred_ptr[task[r] + 1]):
+                    arrival = np.inf
+                    for x in range(first[pred[e]], first[pred[e] + 1]):
+                        q = rows[x]
+                        move = latency[device[q], d] + pred_data[e] * per_byte[device[q], d]
+                        if q < r:
+                            arrival = min(arrival, finish[q] + move)
+                    if arrival < np.inf:  # a parent that was lost is not in the plan
+                        start = max(start, arrival)
+            finish[r] = start + seconds[r, k]
+            free[d] = max(free[d], finish[r])
+            last = max(last, finish[r])
+        ends[k] = last
+    return ends
