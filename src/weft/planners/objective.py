@@ -150,7 +150,7 @@ class Objective:
             return np.zeros(problem.p)
         given = self.price
         if given and isinstance(given[0], tuple):
-            return _by_name(dict(given), problem)  # type: ignore[arg-type]
+            return _by_name(dict(given), problem)
         if len(given) != problem.p:
             raise InvalidInput(
                 f"objective 'cost' needs a price for each of {problem.p} devices; "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -223,7 +222,7 @@ def run(
             forecaster = _forecaster(decider, problem, known)
             display.forecaster = forecaster
             if progress and forecaster is not None:
-                print(f"weft: {problem.name} {forecaster.first}", file=sys.stderr)
+                display.announce(f"weft: {problem.name} {forecaster.first}")
         try:
             place.begin(workload, app.calls, since=journal.last if journal else 0.0)
             if journal is not None:

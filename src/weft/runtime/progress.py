@@ -62,6 +62,11 @@ class Progress(Observer):
         self._over = threading.Event()
         self._painter: threading.Thread | None = None
 
+    def announce(self, text: str) -> None:
+        """Write a line before the display starts, also where no terminal shows it."""
+        self.stream.write(f"{text}\n")
+        self.stream.flush()
+
     def started(self, life: LiveLifecycle, event: Started) -> None:
         """Start the display with the first order."""
         if self.on and self._painter is None:

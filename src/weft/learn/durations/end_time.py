@@ -19,6 +19,7 @@ from weft.learn.durations.spread import GUESS, Spread
 from weft.model import Problem, Trace
 from weft.model.columns import FloatArray, IntArray
 from weft.model.explain.words import seconds_text
+from weft.model.problem import ProblemArrays
 from weft.planners import Plan
 from weft.rng import generator
 from weft.sim.kernel.jit import njit
@@ -146,20 +147,16 @@ def forecast_end(
 
 def run_ends(problem: Problem, state: RunState, seconds: FloatArray) -> FloatArray:
     """Return when the run ends for each column of the (rows, samples) durations."""
-    a, order = problem.arrays, np.argsort(state.task, kind="stable")
-    first = np.searchsorted(state.task[order], np.arange(problem.n + 1))
-    return _follow(
-        state.now,
-        *(np.ascontiguousarray(x) for x in (state.task, state.device, state.start, state.finish)),
-        np.ascontiguousarray(seconds),
-        first.astype(np.int64),
-        order.astype(np.int64),
-        a.pred_ptr,
-        a.pred,
-        a.pred_data,
-        a.latency,
-        a.per_byte,
+    order = np.argsort(state.task, kind="stable").astype(np.int64)
+    first = np.searchsorted(state.task[order], np.arange(problem.n + 1)).astype(np.int64)
+    layout = RunState(
+        float(state.now),
+        np.ascontiguousarray(state.task),
+        np.ascontiguousarray(state.device),
+        np.ascontiguousarray(state.start),
+        np.ascontiguousarray(state.finish),
     )
+    return _follow(problem.arrays, layout, np.ascontiguousarray(seconds), first, order)
 
 
 def _draw(problem: Problem, state: RunState, spread: Spread, samples: int, seed: int) -> FloatArray:
@@ -251,46 +248,41 @@ def _rank(scores: FloatArray, share: float) -> float:
 
 @njit
 def _follow(
-    now: float,
-    task: IntArray,
-    device: IntArray,
-    begun: FloatArray,
-    ended: FloatArray,
-    seconds: FloatArray,
-    first: IntArray,
-    rows: IntArray,
-    pred_ptr: IntArray,
-    pred: IntArray,
-    pred_data: FloatArray,
-    latency: FloatArray,
-    per_byte: FloatArray,
+    a: ProblemArrays, state: RunState, seconds: FloatArray, first: IntArray, rows: IntArray
 ) -> FloatArray:
     """Follow the rows in order; rows[first[t]:first[t + 1]] are those of task t."""
-    free, finish = np.empty(len(latency)), np.empty(len(task))
+    free, finish = np.empty(len(a.latency)), np.empty(len(state.task))
     ends = np.empty(seconds.shape[1])
     for k in range(seconds.shape[1]):
-        free[:] = now
-        last = now
-        for r in range(len(task)):
-            if not np.isnan(ended[r]):
-                finish[r] = ended[r]
+        free[:] = state.now
+        last = state.now
+        for r in range(len(state.task)):
+            if not np.isnan(state.finish[r]):
+                finish[r] = state.finish[r]
                 continue
-            d = device[r]
-            start = free[d]
-            if not np.isnan(begun[r]):
-                start = begun[r]
-            else:
-                for e in range(pred_ptr[task[r]], pred_ptr[task[r] + 1]):
-                    arrival = np.inf
-                    for x in range(first[pred[e]], first[pred[e] + 1]):
-                        q = rows[x]
-                        move = latency[device[q], d] + pred_data[e] * per_byte[device[q], d]
-                        if q < r:
-                            arrival = min(arrival, finish[q] + move)
-                    if arrival < np.inf:  # a parent that was lost is not in the plan
-                        start = max(start, arrival)
+            d, start = state.device[r], state.start[r]
+            if np.isnan(start):
+                start = max(free[d], _arrival(a, state, finish, r, first, rows))
             finish[r] = start + seconds[r, k]
             free[d] = max(free[d], finish[r])
             last = max(last, finish[r])
         ends[k] = last
     return ends
+
+
+@njit
+def _arrival(
+    a: ProblemArrays, state: RunState, finish: FloatArray, row: int, first: IntArray, rows: IntArray
+) -> float:
+    """Return when all inputs of a row are on its device, each from the nearest copy."""
+    task, device, latest = state.task[row], state.device[row], state.now
+    for e in range(a.pred_ptr[task], a.pred_ptr[task + 1]):
+        soonest = np.inf
+        for x in range(first[a.pred[e]], first[a.pred[e] + 1]):
+            source = state.device[rows[x]]
+            move = a.latency[source, device] + a.pred_data[e] * a.per_byte[source, device]
+            if rows[x] < row:
+                soonest = min(soonest, finish[rows[x]] + move)
+        if soonest < np.inf:  # a parent that was lost is not in the plan
+            latest = max(latest, soonest)
+    return latest

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from weft.errors import InvalidInput, UnknownName
 from weft.generators.catalogue import catalogue, device_model, link_model
 from weft.model import Cluster, Problem
-from weft.model.columns import BoolArray, FloatArray, frozen
+from weft.model.columns import BoolArray, frozen
 from weft.registry import closest
 
 COLUMNS = ("speed", "memory", "cores", "batch", "power", "idle_power", "price")
@@ -73,7 +73,7 @@ class AddDevice:
         made = select_devices(problem, columns, names=names)
         twins = np.flatnonzero(np.array(columns) == like)
         link = _twin_link(cluster, like)
-        changed: dict[str, FloatArray] = {}
+        changed: dict[str, Any] = {}
         for key, value in zip(("bandwidth", "latency"), link, strict=True):
             changed[key] = np.array(getattr(made.cluster, key))
             changed[key][np.ix_(twins, twins)] = value
@@ -242,9 +242,9 @@ def select_devices(
     (('d0', 'd2'), [[2.0, 3.0]])
     """
     c, at = problem.cluster, np.array(columns, np.int64)
-    kept = {key: getattr(c, key)[at] for key in COLUMNS}
+    kept: dict[str, Any] = {key: getattr(c, key)[at] for key in COLUMNS}
     kept |= {key: getattr(c, key)[np.ix_(at, at)] for key in ("bandwidth", "latency")}
-    labels = {
+    labels: dict[str, Any] = {
         key: tuple(getattr(c, key)[d] for d in columns) for key in ("names", "kinds", "nodes")
     }
     labels["names"] = labels["names"] if names is None else names
@@ -290,7 +290,7 @@ def _with_new_kind(
     network = link_model(NETWORK)
     bandwidth = float(old.bandwidth[far].min(initial=np.inf)) if far.any() else network.bandwidth
     latency = float(old.latency[far].max(initial=0.0)) if far.any() else network.latency
-    grown: dict[str, FloatArray] = {
+    grown: dict[str, Any] = {
         key: np.append(getattr(old, key), np.full(count, extra.get(key, default)))
         for key, default in zip(COLUMNS, (speed, np.inf, 1, 1, 0.0, 0.0, price or 0.0), strict=True)
     }
