@@ -172,20 +172,21 @@ def _draw(problem: Problem, state: RunState, spread: Spread, samples: int, seed:
     shift = _shifts(w.kinds, w.kind[state.task], log_ratio, spread, rng.standard_normal, samples)
     seconds = np.zeros((len(done), samples))
     running = ~done & np.isfinite(state.start)
-    elapsed = np.where(running, state.now - state.start, 0.0)[:, None]
     for k, name in enumerate(w.kinds):
-        rows = np.flatnonzero(~done & (w.kind[state.task] == k))
-        if len(rows):
-            fixed = estimate[rows][:, None] * np.exp(shift[k])
-            seconds[rows] = _longer(fixed, elapsed[rows], spread, name, rng)
+        pool, mine = spread.pool(name), ~done & (w.kind[state.task] == k)
+        waits, runs = np.flatnonzero(mine & ~running), np.flatnonzero(mine & running)
+        drawn = pool[rng.integers(0, len(pool), (len(waits), samples))]
+        seconds[waits] = estimate[waits, None] * np.exp(shift[k] + drawn)
+        elapsed = (state.now - state.start[runs])[:, None]
+        fixed = estimate[runs, None] * np.exp(shift[k])
+        seconds[runs] = _longer(fixed, elapsed, pool, float(np.hypot(pool.std(), spread.run)), rng)
     return seconds
 
 
 def _longer(
-    fixed: FloatArray, elapsed: FloatArray, spread: Spread, kind: str, rng: np.random.Generator
+    fixed: FloatArray, elapsed: FloatArray, pool: FloatArray, usual: float, rng: np.random.Generator
 ) -> FloatArray:
     """Draw durations from the part of the distribution beyond the elapsed seconds."""
-    pool = spread.pool(kind)
     with np.errstate(divide="ignore"):
         passed = np.log(elapsed / np.maximum(fixed, 1e-300))
     below = np.searchsorted(pool, passed) / len(pool)
@@ -193,7 +194,6 @@ def _longer(
     place = np.minimum((at * len(pool)).astype(np.int64), len(pool) - 1)
     drawn = fixed * np.exp(pool[place])
     # Longer than every measured one: as much again as measured ones differ.
-    usual = np.hypot(pool.std(), spread.run)
     late = elapsed * np.exp(usual * np.abs(rng.standard_normal(fixed.shape)))
     return np.asarray(np.where(drawn > elapsed, drawn, late))
 
