@@ -87,6 +87,9 @@ cores = 1
 batch = 8
 power = "400 W"
 idle_power = 50
+price = "3.5 /h"
+[nodes.n0]
+price = 2
 """
 STREAM_TOML = """name = "inspection"
 jobs = 50

@@ -58,15 +58,17 @@ def _draw(found: Sizing, axes: Any) -> None:
         _name(axes, rental, bold=rental is found.best)
     (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
     if left < found.deadline < right:
-        axes.axvline(found.deadline, color=LIGHT["ink"], lw=1.0, ls="--")
+        axes.axvline(found.deadline, color=LIGHT["muted"], lw=1.0, ls="--", zorder=0)
+        axes.annotate("deadline", (found.deadline, high), fontsize=8, ha="right", va="top")
     if low < found.budget < high:
-        axes.axhline(found.budget, color=LIGHT["ink"], lw=1.0, ls="--")
+        axes.axhline(found.budget, color=LIGHT["muted"], lw=1.0, ls="--", zorder=0)
+        axes.annotate("budget", (right, found.budget), fontsize=8, ha="right", va="bottom")
     ticks = sorted({x[0], x[len(x) // 2], x[-1]})
     axes.set_xticks(ticks, [format_number(value) for value in ticks])
     axes.minorticks_off()
     axes.grid(visible=True)
     axes.set_title("No other rental is both faster and cheaper")
-    axes.set_xlabel("makespan (s)")
+    axes.set_xlabel("makespan (s), logarithmic")
     axes.set_ylabel("rent")
 
 

@@ -79,7 +79,7 @@ class Forecaster:
         self.first = self._of(RunState(0.0, task, device, nothing, nothing))
 
     def current(self, life: LiveLifecycle, now: float, *, samples: int = 100) -> Forecast:
-        """Forecast from the state of the run; a few milliseconds for 1,000 tasks."""
+        """Forecast from the state of the run; about 10 ms for 1,000 tasks."""
         return self._of(live_state(life, self.rows, now), samples)
 
     def _of(self, state: RunState, samples: int = SAMPLES) -> Forecast:
