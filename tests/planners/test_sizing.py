@@ -167,6 +167,15 @@ def test_local_search_of_a_large_catalogue():
     assert "Local search among 9,260 clusters" in found.sentence
 
 
+@pytest.mark.parametrize("most", [1, 4096])
+def test_nothing_to_do_and_machines_for_nothing(most):
+    free = weft.Cluster(speed=[1.0, 2.0, 1.0], kinds=("a", "b", "a"), price=[0.0, 1.0, 0.0])
+    nothing = weft.Workflow(work=[], src=[], dst=[], data=[])
+    assert weft.size(nothing, free, most=most).front[0].seconds == 0.0
+    found = weft.size(weft.Workflow(work=[2.0], src=[], dst=[], data=[]), free, most=4096)
+    assert [(r.seconds, r.cost) for r in found.front] == [(1.0, 1 / 3600), (2.0, 0.0)]
+
+
 def test_nodes_are_rented_whole():
     devices = [
         Device(f"n{i}-{j}", kind="gpu", node=f"n{i}", price=1.0) for i in range(2) for j in range(2)

@@ -144,9 +144,9 @@ def size(
     offers = offers_of(problem, whole_nodes=whole_nodes)
     search = Search(problem, offers, planner, seconds, seed)
     complete = search.clusters <= most
-    for _ in progress(search.enumerate() if complete else search.climb(most)):
+    for _ in progress(search.enumerate() if complete else search.climb(most, *limit)):
         pass
-    front = tuple(search.planned[counts] for counts in search.front_counts())
+    front = tuple(search.front)
     for rental in front:
         wrong = check(rental.plan.problem, rental.plan.schedule)
         if wrong:

@@ -38,20 +38,18 @@ Counts = tuple[int, ...]
 
 @dataclass(frozen=True, eq=False)
 class Rental:
-    """A cluster of the catalogue and its plan; `counts` says how many of each offer."""
+    """A cluster of the catalogue and its plan.
+
+    Attributes
+    ----------
+    counts : how many of each offer
+    seconds, cost : makespan, and rent of all its devices until the last task ends
+    """
 
     counts: dict[str, int]
     plan: Plan = field(repr=False)
-
-    @property
-    def seconds(self) -> float:
-        """The makespan."""
-        return self.plan.makespan
-
-    @property
-    def cost(self) -> float:
-        """Money for the rent of all its devices until the last task ends."""
-        return self.plan.cost
+    seconds: float
+    cost: float
 
     def __str__(self) -> str:
         return " + ".join(f"{n} {name}" for name, n in self.counts.items() if n)
@@ -66,14 +64,18 @@ class Limits(NamedTuple):
 
 @dataclass(eq=False)
 class Search:
-    """The clusters of a catalogue, with those that were planned and those that need not be."""
+    """The clusters of a catalogue: which were planned, and which need not be.
+
+    `front` has the planned ones that no other one beats, the fastest first.
+    """
 
     problem: Problem
     offers: tuple[Offer, ...]
     planner: str | Planner
     seconds: float | None = None
     seed: int = 0
-    planned: dict[Counts, Rental] = field(default_factory=dict)
+    front: list[Rental] = field(default_factory=list)
+    planned: set[Counts] = field(default_factory=set)
     excluded: set[Counts] = field(default_factory=set)
     _limits: dict[Counts, Limits] = field(default_factory=dict)
     _paths: dict[tuple[bool, ...], float] = field(default_factory=dict)
@@ -94,41 +96,53 @@ class Search:
             self.visit(counts)
             yield counts
 
-    def climb(self, most: int) -> Iterator[Counts]:
-        """Search from the front to its neighbours, at most so many plans."""
+    def climb(self, most: int, deadline: float, budget: float) -> Iterator[Counts]:
+        """Search from the front to its neighbours, at most so many plans.
+
+        The rentals nearest to the deadline or the budget come first; without either, those with
+        the widest gaps around them.
+        """
         explored: set[Counts] = set()
         self._visit_all(self._starts(), most)
         while len(self.planned) < most:
-            left = [c for c in self.front_counts() if c not in explored]
+            gap = self._gaps(deadline, budget)
+            left = [r for r in self.front if tuple(r.counts.values()) not in explored]
             if not left:
                 return
-            explored.add(left[0])
-            self._visit_all(self._neighbours(left[0]), most)
-            yield left[0]
+            counts = tuple(max(left, key=lambda r: gap[id(r)]).counts.values())
+            explored.add(counts)
+            self._visit_all(self._neighbours(counts), most)
+            yield counts
 
     def visit(self, counts: Counts) -> None:
         """Plan a cluster unless it was, or cannot beat the planned ones, or cannot run a task."""
         if counts in self.planned or counts in self.excluded or not self._possible(counts):
             return
         best = self.limits(counts)
-        if any(r.seconds <= best.seconds and r.cost <= best.cost for r in self.planned.values()):
+        if self._beaten(best.seconds, best.cost):
             self.excluded.add(counts)
             return
+        self.planned.add(counts)
         made = plan(self._on(counts), self.planner, seconds=self.seconds, seed=self.seed)
-        names = (offer.name for offer in self.offers)
-        self.planned[counts] = Rental(dict(zip(names, counts, strict=True)), made)
+        if not self._beaten(made.makespan, made.cost):
+            named = dict(zip((offer.name for offer in self.offers), counts, strict=True))
+            new = Rental(named, made, made.makespan, made.cost)
+            kept = [r for r in self.front if r.seconds < new.seconds or r.cost < new.cost]
+            self.front = sorted([*kept, new], key=lambda r: r.seconds)
 
-    def front_counts(self) -> list[Counts]:
-        """Return the planned clusters that no other one beats, the fastest first."""
-        ordered = sorted(
-            self.planned, key=lambda c: (self.planned[c].seconds, self.planned[c].cost, c)
-        )
-        found, cheapest = list[Counts](), np.inf
-        for counts in ordered:
-            if self.planned[counts].cost < cheapest:
-                cheapest = self.planned[counts].cost
-                found.append(counts)
-        return found
+    def _beaten(self, seconds: float, cost: float) -> bool:
+        return any(r.seconds <= seconds and r.cost <= cost for r in self.front)
+
+    def _gaps(self, deadline: float, budget: float) -> dict[int, float]:
+        """Return how worthwhile the neighbours of each rental on the front are."""
+        front = self.front
+        if np.isfinite(deadline):
+            return {id(r): -_apart(r.seconds, deadline) for r in front}
+        if np.isfinite(budget):
+            return {id(r): -_apart(r.cost, budget) for r in front}
+        ends = [0.0, *(r.seconds for r in front), np.inf]
+        triples = zip(front, ends, ends[2:], strict=False)
+        return {id(r): _apart(before, after) for r, before, after in triples}
 
     def limits(self, counts: Counts) -> Limits:
         """Return lower bounds on makespan and rent of a cluster."""
@@ -249,3 +263,8 @@ class Search:
         for j, n in enumerate(counts):
             if j != i and n:
                 yield tuple(c + (k == i) - (k == j) for k, c in enumerate(counts))
+
+
+def _apart(one: float, other: float) -> float:
+    """Return how many times one number is the other, as a logarithm without its sign."""
+    return abs(float(np.log(max(one, 1e-300) / max(min(other, 1e300), 1e-300))))
