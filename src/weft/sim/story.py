@@ -79,6 +79,12 @@ class Stories:
         self.state = [State.WAITING] * len(names)
         self._chapters: dict[int, list[Chapter]] = {}
 
+    def reset(self, rows: slice, names: list[str]) -> None:
+        """Begin other stories in place of these rows, or add them at the end."""
+        self.names[rows], self.state[rows] = names, [State.WAITING] * len(names)
+        for instance in range(rows.start, rows.stop):
+            self._chapters.pop(instance, None)
+
     def of(self, instance: int) -> tuple[Chapter, ...]:
         """All that happened to an instance; empty while it waits for its job."""
         return tuple(self._chapters.get(instance, ()))

@@ -25,6 +25,9 @@ MAX_STARTS = 3
 PRELOAD_LIMIT = 100
 """Functions sent to workers before the clock starts; with more, each goes with its first call."""
 
+KNOWN_FUNCTIONS = 1000
+"""Functions that the table keeps alive beyond two per task, before it drops unused ones."""
+
 P = TypeVar("P")
 
 
@@ -48,17 +51,19 @@ class Calls(Generic[P]):
     ) -> None:
         self._calls: list[Call] = []
         self._pickle, self._pack = pickle_function, pack
-        self._numbers: dict[int, int] = {}
+        self._numbers: dict[int, tuple[int, Any]] = {}
+        """Identity of a function -> its number, and the function: identities stay unique."""
+        self._by_pickle: dict[bytes, int] = {}
         self._slots_only: dict[tuple[Input, ...], P] = {}
         self.functions: list[bytes] = []
         """Number of a function -> its pickle."""
         self.function: list[int] = []
         """Instance -> number of its function."""
-        self.extend(workload, calls)
+        self.extend(workload, calls, 0)
 
-    def extend(self, workload: Workload, calls: Sequence[Call] | None) -> None:
-        """Add the calls of new instances; refuse a function that cannot be pickled."""
-        count = len(self._calls) + len(calls or ())
+    def extend(self, workload: Workload, calls: Sequence[Call] | None, first: int) -> None:
+        """Set the calls from instance `first` on; refuse a function that cannot be pickled."""
+        count = max(len(self._calls), first + len(calls or ()))
         if calls is None or count != workload.instances:
             raise InvalidInput(
                 f"'{workload.name}' has {workload.instances} tasks, "
@@ -70,10 +75,16 @@ class Calls(Generic[P]):
             if id(call.function) not in self._numbers
         }
         for key, data in [(key, self._pickled(function)) for key, function in new.items()]:
-            self._numbers[key] = len(self.functions)
-            self.functions.append(data)
-        self._calls.extend(calls)  # keeps the functions alive, so that ids stay unique
-        self.function.extend(self._numbers[id(call.function)] for call in calls)
+            number = self._by_pickle.setdefault(data, len(self.functions))
+            if number == len(self.functions):
+                self.functions.append(data)
+            self._numbers[key] = (number, new[key])
+        rows = slice(first, first + len(calls))
+        self._calls[rows] = calls
+        self.function[rows] = [self._numbers[id(call.function)][0] for call in calls]
+        if len(self._numbers) > 2 * len(self._calls) + KNOWN_FUNCTIONS:
+            used = {id(call.function) for call in self._calls}
+            self._numbers = {key: known for key, known in self._numbers.items() if key in used}
 
     def preload(self) -> list[bytes]:
         """Return the functions to load before the clock starts; none if there are too many."""

@@ -101,8 +101,8 @@ class FakeBackend:
         self._now = since
         self._number_kinds()
 
-    def extend(self, workload: Workload, calls: Sequence[Call] | None) -> None:
-        """Add jobs; a scenario must cover their instances."""
+    def extend(self, workload: Workload, calls: Sequence[Call] | None, first: int) -> None:
+        """Add a job; a scenario must cover its instances."""
         if self.scenario is not None and len(self.scenario.factor) < workload.instances:
             raise InvalidInput(
                 f"the scenario covers {len(self.scenario.factor)} instances; '{workload.name}' "

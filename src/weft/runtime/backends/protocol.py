@@ -151,8 +151,11 @@ class Backend(Protocol):
         """Prepare a run whose clock starts at `since`; `calls` has one entry per instance."""
         ...
 
-    def extend(self, workload: Workload, calls: Sequence[Call] | None) -> None:
-        """Add jobs: the same workload with more at its end, and the calls of the new instances."""
+    def extend(self, workload: Workload, calls: Sequence[Call] | None, first: int) -> None:
+        """Add a job with its calls: at the end of the same workload, or in an ended one's place.
+
+        `first` is its first instance.
+        """
         ...
 
     def clock(self) -> float:

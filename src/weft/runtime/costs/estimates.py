@@ -167,6 +167,11 @@ class Recorder(Observer):
         self._links: list[tuple[str, str, float, float]] = []
         self._bytes: dict[int, FloatArray] = {}
 
+    def replace(self, problem: int, workflow: Workflow) -> None:
+        """Set the workflow of a problem: a new one, or in the place of another."""
+        self.workflows[problem : problem + 1] = [workflow]
+        self._bytes.pop(problem, None)
+
     def finished(
         self, life: LiveLifecycle, group: Group, event: Finished, outcomes: Mapping[int, int]
     ) -> None:

@@ -153,16 +153,22 @@ class Driver:
                 self.backend.restore(group.members[0], path(group.members[0]))
 
     def add(
-        self, workload: Workload, calls: Sequence[Call] | None, *, wanted: Iterable[int] = ()
+        self,
+        workload: Workload,
+        calls: Sequence[Call] | None,
+        job: int,
+        *,
+        wanted: Iterable[int] = (),
     ) -> None:
-        """Add jobs: the same workload with more at its end, and the calls of the new instances.
+        """Add a job: the same workload with one more at its end, or in the place of an ended one.
 
-        Not with `drift`, which loaded_functions the first workload only.
+        Not with `drift`, which has loaded the first workload only.
         """
-        self.backend.extend(workload, calls)  # refuses functions that cannot be sent
+        first = int(workload.first_instance[job])
+        self.backend.extend(workload, calls, first)  # refuses functions that cannot be sent
         self.workload = workload
-        self.life.extend(workload)
-        self.instances.extend(wanted)
+        self.life.extend(workload, [job])
+        self.instances.extend([job], wanted)
         self._changed()
 
     def stop(self) -> None:

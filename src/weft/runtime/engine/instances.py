@@ -59,30 +59,31 @@ class Instances:
         self._readers: list[int] = []
         """Instance -> tasks that have yet to read its result."""
         self._arrivals: deque[tuple[float, int]] = deque()
-        self.extend(wanted)
+        self.extend(range(life.workload.jobs), wanted)
         if cancels is not None:
             self.cancels = list(cancels)
         self._cancelling = [job for job, at in enumerate(self.cancels) if at < inf]
 
-    def extend(self, wanted: Iterable[int] = ()) -> None:
-        """Add the jobs of the life cycle that are not in the table yet."""
+    def extend(self, jobs: Iterable[int], wanted: Iterable[int] = ()) -> None:
+        """Set the rows of jobs: new ones, or others in the place of ended ones."""
         workload = self.life.workload
-        self.wanted.update(wanted)
-        new = range(len(self.cancels), workload.jobs)
         counts: dict[int, list[int]] = {}
-        for job in new:
-            template = int(workload.template[job])
+        for job in jobs:
+            template, rows = int(workload.template[job]), self.life.instances(job)
             if template not in counts:
                 counts[template] = _reader_counts(workload.problem_of(job).workflow)
-            self._readers.extend(counts[template])
-        self.cancels.extend(inf for _ in new)
-        self._arrivals.extend(sorted((float(workload.arrival[job]), job) for job in new))
-        if self.timed:
-            place, problem = self.life.place, self.life.problem
-            self._limits.extend(
-                self.options.limit(problem(i).workflow, place[i][1])
-                for i in range(len(self._limits), len(place))
-            )
+            self._readers[rows.start : rows.stop] = counts[template]
+            self.cancels[job : job + 1] = [inf]
+            for table in (self._attempts, self._crashes):
+                for i in rows if table else ():
+                    table.pop(i, None)
+            if self.timed:
+                w = self.life.problem(rows.start).workflow if rows else None
+                limits = [] if w is None else [self.options.limit(w, t) for t in range(w.n)]
+                self._limits[rows.start : rows.stop] = limits
+            self.wanted.difference_update(rows)
+        self._arrivals.extend(sorted((float(workload.arrival[job]), job) for job in jobs))
+        self.wanted.update(wanted)
 
     # -- retries and time limits --------------------------------------------
 

@@ -60,6 +60,8 @@ class LiveLifecycle(Lifecycle):
         self._ran_on = np.full(workload.instances, -1, np.int64)
         self._finished_at = np.full(workload.instances, np.nan)
         self._copies: dict[int, list[tuple[int, float]]] = {}
+        self._kinds = {kind: k for k, kind in enumerate(workload.kinds)}
+        """Kind -> its number, which stays when jobs are replaced."""
         self._queued: list[float | None] = [0.0] * workload.cluster.p
         """Device -> expected seconds of its queue; None: out of date."""
 
@@ -161,41 +163,53 @@ class LiveLifecycle(Lifecycle):
             self.machines.append(Machine(pace=inf))
         self.estimate(workload)
 
-    def extend(self, workload: Workload) -> None:
-        """Replace the workload by the same one with more jobs at its end."""
-        jobs = range(self.workload.jobs, workload.jobs)
+    def extend(self, workload: Workload, jobs: Sequence[int]) -> None:
+        """Replace the workload by the same one with these jobs: at its end, or in ended ones' place.
+
+        A job in the place of an ended one has the same number of tasks and choices.
+        """
         self.estimate(workload)
         self._first, self._template = workload.first_instance.tolist(), workload.template.tolist()
-        for problem in workload.problems[len(self._edges) :]:
-            self._edges.append(outgoing_edges(problem.workflow))
-            self._parents.append(_parents(problem.workflow))
-        numbers = {kind: k for k, kind in enumerate(workload.kinds)}
+        self._make_room(workload)
         for job in jobs:
-            w = workload.problem_of(job).workflow
-            self.place.extend((job, task) for task in range(w.n))
-            self.kind.extend(numbers[w.kinds[k]] for k in w.kind.tolist())
-            self.stories.names.extend(
-                f"task '{w.task_name(task)}' of job {job}" for task in range(w.n)
-            )
-            self._undecided.extend(np.diff(w.pred_ptr).tolist())
-            self._left.append(w.n)
-        new = len(self.place) - len(self.results)
-        self.stories.state.extend([State.WAITING] * new)
-        self.keys.extend([0.0] * new)
-        self._reserved.extend([False] * new)
-        self.results.extend([] for _ in range(new))
-        self.inputs.extend([] for _ in range(new))
-        self.started = np.append(self.started, np.full(new, np.nan))
-        self._ran_on = np.append(self._ran_on, np.full(new, -1, np.int64))
-        self._finished_at = np.append(self._finished_at, np.full(new, np.nan))
-        self.outcome = np.append(
-            self.outcome, np.full(int(workload.first_choice[-1]) - len(self.outcome), -1, np.int64)
-        )
-        for column, value in ((self.job_finish, np.nan), (self._latest, -inf)):
-            column.extend([value] * len(jobs))
-        for flags in (self.failed, self._here, self._ended):
-            flags.extend([False] * len(jobs))
+            self._set_job(job)
         self.jobs_left += len(jobs)
+
+    def _make_room(self, workload: Workload) -> None:
+        new = workload.instances - len(self.started)
+        if new:
+            self.started = np.append(self.started, np.full(new, np.nan))
+            self._ran_on = np.append(self._ran_on, np.full(new, -1, np.int64))
+            self._finished_at = np.append(self._finished_at, np.full(new, np.nan))
+        choices = int(workload.first_choice[-1]) - len(self.outcome)
+        if choices:
+            self.outcome = np.append(self.outcome, np.full(choices, -1, np.int64))
+
+    def _set_job(self, job: int) -> None:
+        """Set the rows of a job; a row at the end of a list is added to it."""
+        w, template = self.workload.problem_of(job).workflow, self._template[job]
+        rows = slice(self._first[job], self._first[job + 1])
+        self._edges[template : template + 1] = [outgoing_edges(w)]
+        self._parents[template : template + 1] = [_parents(w)]
+        self.place[rows] = [(job, task) for task in range(w.n)]
+        numbers = [self._kinds.setdefault(kind, len(self._kinds)) for kind in w.kinds]
+        self.kind[rows] = [numbers[k] for k in w.kind.tolist()]
+        self.stories.reset(rows, [f"task '{name}' of job {job}" for name in w.task_names])
+        self._undecided[rows] = np.diff(w.pred_ptr).tolist()
+        self.keys[rows] = [0.0] * w.n
+        self._reserved[rows] = [False] * w.n
+        self.results[rows] = [[] for _ in range(w.n)]
+        self.inputs[rows] = [[] for _ in range(w.n)]
+        self.started[rows] = self._finished_at[rows] = np.nan
+        self._ran_on[rows] = -1
+        first, last = self.workload.first_choice[job : job + 2].tolist()
+        self.outcome[first:last] = -1
+        for i in range(rows.start, rows.stop) if self._copies else ():
+            self._copies.pop(i, None)
+        self._left[job : job + 1] = [w.n]
+        self.job_finish[job : job + 1], self._latest[job : job + 1] = [np.nan], [-inf]
+        for flags in (self.failed, self._here, self._ended):
+            flags[job : job + 1] = [False]
 
     # -- views --------------------------------------------------------------
 

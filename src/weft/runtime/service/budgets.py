@@ -91,9 +91,9 @@ class Reservations:
             self.release(owner, device)
         self.applications = []
 
-    def join(self, application: str) -> None:
-        """Add a job of an application."""
-        self.applications.append(application)
+    def join(self, application: str, job: int) -> None:
+        """Set the application of a job."""
+        self.applications[job : job + 1] = [application]
 
     def left(self, application: str, now: float) -> float:
         """Return the remaining budget; an overdraft is negative."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from math import inf
 
@@ -99,6 +99,8 @@ class FairShareDecider(Observer):
         self.reservations = reservations
         self.applications: list[str] = []
         """Job -> application."""
+        self.numbers: list[int] = []
+        """Job -> number of its submission: the oldest goes first among equals."""
         self.wake = inf
         """Time of the next budget replenishment that matters."""
         self._charged: dict[int, float] = {}
@@ -106,16 +108,21 @@ class FairShareDecider(Observer):
 
     def begin(self, life: LiveLifecycle) -> None:
         """Give the workload to the policy."""
-        self._known = (life.workload.cluster.p, life.workload.jobs)
+        self._known = life.workload
         self.policy.begin(life.workload)
 
     def arrived(self, life: LiveLifecycle, job: int, now: float) -> None:
         """Do nothing: the view shows it."""
 
     def changed(self, life: LiveLifecycle, now: float) -> None:
-        """Restart the policy if there are more devices or jobs than before."""
-        if (life.workload.cluster.p, life.workload.jobs) != self._known:
-            self.begin(life)
+        """Do nothing: the next decision restarts the policy if devices or jobs changed."""
+
+    def join(self, job: int, application: str, number: int, instances: Iterable[int]) -> None:
+        """Set application and submission of a job: a new one, or in the place of an ended one."""
+        self.applications[job : job + 1] = [application]
+        self.numbers[job : job + 1] = [number]
+        for i in instances:
+            self._charged.pop(i, None)
 
     def decide(self, life: LiveLifecycle, now: float) -> Decision | Block | None:
         """Ask the policy about one job after the other until it finds room."""
@@ -127,6 +134,8 @@ class FairShareDecider(Observer):
         ]
         if not room:
             return None
+        if life.workload is not self._known:
+            self.begin(life)
         view = life.view(now)
         for job, ready in self._in_turn(life):
             decision = self._of_job(life, view, job, ready, room)
@@ -156,7 +165,7 @@ class FairShareDecider(Observer):
             key=lambda entry: (
                 -urgency[entry[0]],
                 self.shares.used(self.applications[entry[0]]),
-                entry[0],
+                self.numbers[entry[0]],
             ),
         )
 

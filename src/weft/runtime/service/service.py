@@ -122,9 +122,11 @@ class Service:
             period.run(first, self._since())
             self._clock = max(self._clock, self.backend.clock())
 
-    def _next_submission(self, allowed: Callable[[str], bool]) -> Waiting[Submission] | None:
+    def _next_submission(
+        self, allowed: Callable[[str], bool], seconds: float
+    ) -> Waiting[Submission] | None:
         try:
-            return self._take(0.0, allowed)
+            return self._take(seconds, allowed)
         except IndexError:
             return None
 

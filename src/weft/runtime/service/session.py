@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any
 
 import numpy as np
 
 from weft.model import Cluster, Problem, Workload
+from weft.model.columns import frozen
 from weft.policies import Policy
 from weft.policies.load import load_policy
 from weft.runtime.backends.protocol import Backend, Finished
@@ -26,8 +28,11 @@ from weft.runtime.service.fair_share import FairShareDecider, Shares
 from weft.runtime.service.queue import Waiting
 from weft.sim.device_state import Group
 
-MOST = 200_000
-"""Instances per session, which bound the memory of a service that is never idle."""
+UNUSED = 50_000
+"""Instances of ended submissions that no later one replaced; with more, a new session begins."""
+
+LINGER = 0.5
+"""Seconds that a session on a real backend waits for the next submission before it ends."""
 
 Submission = tuple[Application, "Future[dict[str, Any]]"]
 
@@ -48,7 +53,8 @@ class ServiceSession(Observer):
 
     Parameters
     ----------
-    next_submission : takes the next submission of an allowed application; None: there is none
+    next_submission : takes the next submission of an allowed application, and waits for it as many
+        seconds as it is given; None: there is none
     max_concurrent : submissions of one application that may run at once
     """
 
@@ -56,7 +62,7 @@ class ServiceSession(Observer):
         self,
         backend: Backend,
         config: ServiceConfig,
-        next_submission: Callable[[Callable[[str], bool]], Waiting[Submission] | None],
+        next_submission: Callable[[Callable[[str], bool], float], Waiting[Submission] | None],
         *,
         max_concurrent: int,
     ) -> None:
@@ -67,12 +73,18 @@ class ServiceSession(Observer):
         self._jobs: list[Waiting[Submission]] = []
         """Job -> submission."""
         self._running: list[int] = []
+        self._count: dict[str, int] = {}
+        """Application -> how many of its submissions run."""
+        self._free: dict[tuple[int, int], list[int]] = {}
+        """(tasks, choices) -> ended jobs in whose place a submission may start."""
+        self._unused = 0
+        """Instances of ended jobs."""
         self._decider = self._make_decider(config.policy)
         self._recorder = Recorder(config.history, []) if config.history is not None else None
 
     def run(self, first: Waiting[Submission], since: float) -> None:
         """Run until no submission is left."""
-        self._join(first)
+        self._join(first, 0)
         try:
             workload = Workload.of(
                 self._problem(first, self.backend.devices()),
@@ -103,10 +115,11 @@ class ServiceSession(Observer):
         for job in [job for job in self._running if driver.life.ended(job)]:
             self._deliver(driver, job)
         new = False
-        while (
-            driver.workload.instances < MOST
-            and (waiting := self._next_submission(self._may_begin)) is not None
-        ):
+        while self._unused < UNUSED:
+            idle = not (self._running or self.backend.modelled)
+            waiting = self._next_submission(self._may_begin, LINGER if idle else 0.0)
+            if waiting is None:
+                break
             new |= self._add(driver, waiting)
         return new
 
@@ -132,10 +145,7 @@ class ServiceSession(Observer):
         return self._driver
 
     def _may_begin(self, application: str) -> bool:
-        return (
-            sum(self._jobs[job].application == application for job in self._running)
-            < self.max_concurrent
-        )
+        return self._count.get(application, 0) < self.max_concurrent
 
     def _make_decider(self, policy: str | Policy) -> FairShareDecider:
         ahead = 1 if self.backend.modelled else self.config.options.window
@@ -143,66 +153,82 @@ class ServiceSession(Observer):
         decider = FairShareDecider(
             decides, self.config.shares, ahead=ahead, reservations=self.config.reservations
         )
-        decider.applications = [waiting.application for waiting in self._jobs]
+        for job, waiting in enumerate(self._jobs):
+            decider.join(job, waiting.application, waiting.number, ())
         self._decider = decider
         return decider
 
     def _problem(self, waiting: Waiting[Submission], cluster: Cluster) -> Problem:
         return estimated_problem(waiting.item[0].workflow, cluster, self.config.history)
 
-    def _join(self, waiting: Waiting[Submission]) -> None:
-        if not any(self._jobs[job].application == waiting.application for job in self._running):
-            self.config.shares.join(waiting.application)
+    def _join(self, waiting: Waiting[Submission], job: int, instances: Iterable[int] = ()) -> None:
+        """Register a submission as a job: a new one, or in the place of an ended one."""
+        name = waiting.application
+        if not self._count.get(name):
+            self.config.shares.join(name)
+        self._count[name] = self._count.get(name, 0) + 1
         if self.config.reservations is not None:
-            self.config.reservations.join(waiting.application)
-        self._running.append(len(self._jobs))
-        self._jobs.append(waiting)
+            self.config.reservations.join(name, job)
+        self._running.append(job)
+        self._jobs[job : job + 1] = [waiting]
         if self._recorder is not None:
-            self._recorder.workflows.append(waiting.item[0].workflow)
-        self._decider.applications.append(waiting.application)
+            self._recorder.replace(job, waiting.item[0].workflow)
+        self._decider.join(job, name, waiting.number, instances)
 
     def _add(self, driver: Driver, waiting: Waiting[Submission]) -> bool:
         """Start a submission; its future gets the error if that fails."""
         (app, future), known = waiting.item, driver.workload
+        size = (app.workflow.n, len(app.workflow.choices))
+        places = self._free.get(size, [])
+        job = places[-1] if places else known.jobs
         try:
             # With the links as they were when the session began: all jobs are on the same cluster.
             problem = replace(self._problem(waiting, known.cluster), cluster=known.cluster)
-            workload = replace(
-                known,
-                problems=(*known.problems, problem),
-                template=np.append(known.template, len(known.problems)),
-                arrival=np.append(known.arrival, max(driver.now, float(known.arrival[-1]))),
-                deadline=np.append(known.deadline, np.inf),
-                priority=np.append(known.priority, waiting.priority),
+            workload = self._with_job(driver, problem, job, waiting.priority)
+            driver.add(
+                workload,
+                app.calls,
+                job,
+                wanted=[int(workload.first_instance[job]) + t for t in app.wanted],
             )
-            self._join(waiting)
-            driver.add(workload, app.calls, wanted=[known.instances + t for t in app.wanted])
         except Exception as error:  # noqa: BLE001  # its future gets any error
             future.set_exception(error)
-            if len(self._jobs) > driver.workload.jobs:
-                self._leave()
             return False
+        if places:
+            places.pop()
+            self._unused -= app.workflow.n
+        self._join(waiting, job, driver.life.instances(job))
         return True
 
-    def _leave(self) -> None:
-        """Undo the last `_join`."""
-        self._jobs.pop()
-        self._running.pop()
-        self._decider.applications.pop()
-        if self._recorder is not None:
-            self._recorder.workflows.pop()
-        if self.config.reservations is not None:
-            self.config.reservations.applications.pop()
+    @staticmethod
+    def _with_job(driver: Driver, problem: Problem, job: int, priority: float) -> Workload:
+        """Return the workload with a problem as its job, at the end or in place of another."""
+        known = driver.workload
+        problems = (*known.problems[:job], problem, *known.problems[job + 1 :])
+        if job < known.jobs:
+            priorities = known.priority.copy()
+            priorities[job] = priority
+            return replace(known, problems=problems, priority=frozen(priorities))
+        return replace(
+            known,
+            problems=problems,
+            template=np.append(known.template, job),
+            arrival=np.append(known.arrival, max(driver.now, float(known.arrival[-1]))),
+            deadline=np.append(known.deadline, np.inf),
+            priority=np.append(known.priority, priority),
+        )
 
     def _deliver(self, driver: Driver, job: int) -> None:
         self._running.remove(job)
+        self._count[self._jobs[job].application] -= 1
         app, future = self._jobs[job].item
         first = int(driver.workload.first_instance[job])
-        wanted = [t for t in app.wanted if driver.life.results[first + t]]
         failure = next((failure for failure in driver.failures if failure.job == job), None)
         if failure is not None:
+            driver.failures = [other for other in driver.failures if other.job != job]
             future.set_exception(TaskFailed(failure))
         else:
+            wanted = [t for t in app.wanted if driver.life.results[first + t]]
             try:
                 results = {app.workflow.task_name(t): self.backend.fetch(first + t) for t in wanted}
                 future.set_result(
@@ -210,8 +236,12 @@ class ServiceSession(Observer):
                 )
             except Exception as error:  # noqa: BLE001  # the future gets it
                 future.set_exception(error)
-        for t in wanted:
-            self.backend.forget(first + t)
+        for i in driver.life.instances(job):
+            self.backend.forget(i)
+        self._unused += app.workflow.n
+        if driver.instances.cancels[job] == inf:  # the backend may still end a cancelled order
+            self._free.setdefault((app.workflow.n, len(app.workflow.choices)), []).append(job)
+        driver.life.executions.clear()
         if self._recorder is not None:
             self._recorder.ended(driver.life, driver.now)  # for the estimates of the next
 

@@ -130,9 +130,9 @@ class DaskBackend(RealBackend):
                     DeviceLost(device, since, "its worker is not there") for device in site.devices
                 )
 
-    def extend(self, workload: Workload, calls: Sequence[Call] | None) -> None:
+    def extend(self, workload: Workload, calls: Sequence[Call] | None, first: int) -> None:
         """Add the calls of new instances; functions travel with their tasks."""
-        self._messages.extend(workload, calls)
+        self._messages.extend(workload, calls, first)
 
     def submit(self, order: Order, device: int, priority: float) -> None:
         """Submit an order as a Dask task."""

@@ -30,18 +30,18 @@ class TaskMessages:
             pickle_function=pickled_function,
             pack=lambda value, _: bytes(dumps(value)),
         )
-        self._add_kinds(workload)
+        self._set_kinds(workload, range(workload.instances))
 
-    def extend(self, workload: Workload, calls: Sequence[Call] | None) -> None:
-        """Add the calls of new instances."""
-        self._calls.extend(workload, calls)
-        self._add_kinds(workload)
+    def extend(self, workload: Workload, calls: Sequence[Call] | None, first: int) -> None:
+        """Set the calls of a job from instance `first` on."""
+        self._calls.extend(workload, calls, first)
+        self._set_kinds(workload, range(first, first + len(calls or ())))
 
-    def _add_kinds(self, workload: Workload) -> None:
-        for instance in range(len(self._kinds), workload.instances):
+    def _set_kinds(self, workload: Workload, instances: range) -> None:
+        for instance in instances:
             job, task = workload.task_of(instance)
             w = workload.problem_of(job).workflow
-            self._kinds.append(w.kinds[w.kind[task]])
+            self._kinds[instance : instance + 1] = [w.kinds[w.kind[task]]]
 
     def functions(self) -> list[bytes]:
         """Return the functions that workers load before the clock starts."""

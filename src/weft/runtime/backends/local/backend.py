@@ -96,9 +96,9 @@ class LocalBackend(RealBackend):
             self._prepare(device)
         self._origin = time.perf_counter() - since
 
-    def extend(self, workload: Workload, calls: Sequence[Call] | None) -> None:
-        """Add the calls of new instances; a worker receives a function with its first call."""
-        self._calls.extend(workload, calls)
+    def extend(self, workload: Workload, calls: Sequence[Call] | None, first: int) -> None:
+        """Set the calls of a job; a worker receives a function with its first call."""
+        self._calls.extend(workload, calls, first)
 
     def submit(self, order: Order, device: int, priority: float) -> None:
         """Queue an order, in the order of execution; the next `wait` sends it."""

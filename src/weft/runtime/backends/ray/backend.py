@@ -132,9 +132,9 @@ class RayBackend(RealBackend):
             self._prepare(device)
         self._origin = time.perf_counter() - since
 
-    def extend(self, workload: Workload, calls: Sequence[Call] | None) -> None:
-        """Add the calls of new instances; an actor receives a function with its first call."""
-        self._calls.extend(workload, calls)
+    def extend(self, workload: Workload, calls: Sequence[Call] | None, first: int) -> None:
+        """Set the calls of a job; an actor receives a function with its first call."""
+        self._calls.extend(workload, calls, first)
 
     def submit(self, order: Order, device: int, priority: float) -> None:
         """Call the actor; its calls run in the order they are made."""
