@@ -57,6 +57,7 @@ from .report.gantt_static import save_gantt as save_gantt
 from .runtime.api import run as run
 from .runtime.costs.forecast import forecast as forecast
 from .runtime.inputs.functions import task as task
+from .runtime.service.service import Service as Service
 from .sim.view import Decision as Decision
 from .sim.view import Policy as Policy
 from .sim.view import View as View

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import random
 import threading
 import time
 from collections import Counter
@@ -18,6 +19,7 @@ from weft.runtime.backends.protocol import DeviceAdded
 from weft.runtime.service.budgets import Budget
 from weft.runtime.service.queue import QueueFull, WaitQueue
 from weft.runtime.service.service import Service
+from weft.runtime.service.session import ServiceSession
 
 
 def items(queue):
@@ -175,7 +177,7 @@ def test_devices_are_shared_by_shares():
     # Used over share, big 2 and small 1: 0 0 -> big 0.5 -> small 1 -> big 1 -> big (older) 1.5 ->
     # small 2 -> big.
     backend = Scripted([(0.0, "big", [1.0] * 4), (0.0, "small", [1.0] * 2)])
-    ran = backend.serve(queue=WaitQueue(shares={"big": 2.0}))
+    ran = backend.serve(shares={"big": 2.0})
     assert [who for _, who in ran] == ["big", "small", "big", "big", "small", "big"]
 
 
@@ -312,7 +314,7 @@ def test_a_policy_that_errs_is_replaced_and_devices_are_still_shared():
 
 
 def test_a_full_service_pushes_back():
-    service = Service(FakeBackend(weft.Cluster(speed=[1.0])), queue=WaitQueue(1))
+    service = Service(FakeBackend(weft.Cluster(speed=[1.0])), capacity=1)
     workflow = weft.Workflow(work=[1.0], src=[], dst=[], data=[])
     service.submit("a", workflow, functions={"task": print})
     with pytest.raises(QueueFull, match="'b' has to wait"):
@@ -353,6 +355,63 @@ def test_what_waits_can_be_cancelled():
         Service(service.backend, max_concurrent=0)
 
 
+# -- many submissions ---------------------------------------------------------
+
+
+def test_shares_and_priorities_hold_under_saturation():
+    # Three applications with more submissions than devices, shares 4, 2 and 1. While all have
+    # work left, device time follows the shares within 5 %; what is urgent starts before the rest.
+    rng = random.Random(5)
+    shares = {"a": 4.0, "b": 2.0, "c": 1.0}
+    script = [
+        (0.0, name, [rng.choice([0.5, 1.0, 1.5, 2.0]) for _ in range(3)])
+        for _ in range(150)
+        for name in shares
+    ]
+    urgent = (100.0, "c", [1.0] * 4, {"priority": 9.0})
+    used = Counter()
+
+    class Measured(Scripted):
+        def _ending(self, order, device, lane):
+            name = self.workload.problem_of(self.workload.task_of(order.members[0])[0]).name
+            if self._now <= 200.0:  # until then, every application has submissions that wait
+                used[name] += self._now - lane.start
+            return super()._ending(order, device, lane)
+
+    backend = Measured([*script, urgent], devices=3)
+    backend.serve(shares=shares, max_concurrent=4)
+    for name, share in shares.items():
+        assert used[name] / sum(used.values()) == pytest.approx(share / 7.0, rel=0.05)
+    # Four urgent tasks on three devices whose tasks take at most 2.
+    assert sum(100.0 <= at <= 103.0 and name == "c" for at, name in backend.ran) >= 4
+    assert min(at for at, name in backend.came if name == "c" and at > 100.0) <= 104.0
+
+
+def test_a_session_does_not_grow_with_its_submissions(monkeypatch):
+    sizes, add = [], ServiceSession._add
+
+    def counted(self, driver, waiting):
+        made = add(self, driver, waiting)
+        sizes.append((driver.workload.jobs, driver.workload.instances, len(driver.life.place)))
+        return made
+
+    monkeypatch.setattr(ServiceSession, "_add", counted)
+    backend = Scripted([(0.0, "ab"[k % 2], [1.0] * (1 + k % 3)) for k in range(300)], devices=2)
+    ran = backend.serve(max_concurrent=3)
+    assert len(ran) == 600
+    assert len(sizes) == 299  # all but the first joined one session
+    # At most six run at once, of three sizes.
+    assert max(jobs for jobs, *_ in sizes) <= 18
+    assert all(instances == rows for _, instances, rows in sizes)
+
+
+def test_sessions_change_when_too_many_rows_are_unused(monkeypatch):
+    monkeypatch.setattr("weft.runtime.service.session.UNUSED", 20)
+    backend = Scripted([(0.0, "a", [1.0] * k) for k in range(1, 12)])
+    assert len(backend.serve(max_concurrent=1)) == 66
+    assert len(backend.came) == 11
+
+
 # -- and for real -------------------------------------------------------------
 
 
@@ -374,6 +433,32 @@ def test_several_applications_on_one_backend():
             failing.result(60)
     assert answers == [{"plus-0": k * k + 1} for k in range(5) for _ in range(2)]
     assert multiprocessing.active_children() == []
+
+
+def test_results_stay_apart_when_submissions_replace_others():
+    """Many sizes, failures and branches in turn, each in the place of another."""
+    heard = []
+    with LocalBackend(2) as backend, Service(backend, max_concurrent=3) as service:
+        jobs = []
+        for k in range(60):
+            what = (f.plus(f.square(k), 1), f.square(k), f.plus(f.square(k), f.square(k + 1)))
+            if k % 10 == 7:
+                one = weft.Workflow(work=[1.0], src=[], dst=[], data=[])
+                future = service.submit("app", one, functions={"task": f.raises})
+                jobs.append((future, None))
+            else:
+                answer = (k * k + 1, k * k, k * k + (k + 1) ** 2)[k % 3]
+                watch = heard.append if k == 0 else None
+                jobs.append((service.submit("app", what[k % 3], watch=watch), answer))
+        for future, answer in jobs:
+            if answer is None:
+                with pytest.raises(TaskFailed, match="no 3"):
+                    future.result(60)
+            else:
+                assert list(future.result(60).values()) == [answer]
+        assert not backend._results
+    told = [(event.kind, event.task, event.result) for event in heard]
+    assert told == [("begun", "", None), ("finished", "square-0", 0), ("finished", "plus-0", 1)]
 
 
 def test_a_late_small_one_does_not_wait_for_an_early_large_one(tmp_path):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
+from math import isfinite
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,6 +17,7 @@ from weft.model.cluster import Cluster
 from weft.model.columns import (
     FloatArray,
     IntArray,
+    assign,
     floats,
     frozen,
     integers,
@@ -108,6 +112,30 @@ class Workload:
                     f"first one to '{self.cluster.name}'"
                 )
 
+    def with_problem(self, job: int, problem: Problem, priority: float) -> Workload:
+        """Return the workload with another problem of the same size in the place of a job's own.
+
+        The job must be the only one of its template. Only the new job is checked: a service
+        replaces one thousand jobs per second.
+        """
+        known, k = self.problem_of(job), int(self.template[job])
+        sizes = [(p.n, len(p.workflow.choices)) for p in (known, problem)]
+        if sizes[0] != sizes[1] or problem.cluster is not self.cluster or not isfinite(priority):
+            raise InvalidInput(
+                f"problem '{problem.name}' cannot replace '{known.name}': it needs the same "
+                f"cluster and size, and a finite priority (it is {priority})"
+            )
+        priorities = self.priority.copy()
+        priorities[job] = priority
+        made = copy(self)
+        vars(made).pop("kinds", None)
+        assign(
+            made,
+            problems=(*self.problems[:k], problem, *self.problems[k + 1 :]),
+            priority=frozen(priorities),
+        )
+        return made
+
     @property
     def cluster(self) -> Cluster:
         """The cluster all jobs share."""
@@ -123,6 +151,11 @@ class Workload:
         """(jobs + 1,) number of each job's first instance."""
         sizes = np.array([p.n for p in self.problems], np.int64)[self.template]
         return frozen(np.concatenate(([0], np.cumsum(sizes))).astype(np.int64))
+
+    @cached_property
+    def _first_instances(self) -> list[int]:
+        """`first_instance` as a list: `task_of` is called several times per decision."""
+        return self.first_instance.tolist()  # type: ignore[no-any-return]
 
     @cached_property
     def first_choice(self) -> IntArray:
@@ -146,8 +179,8 @@ class Workload:
 
     def task_of(self, instance: int) -> tuple[int, int]:
         """(job, task) of an instance."""
-        job = int(np.searchsorted(self.first_instance, instance, side="right")) - 1
-        return job, instance - int(self.first_instance[job])
+        job = bisect_right(self._first_instances, instance) - 1
+        return job, instance - self._first_instances[job]
 
 
 def _alike(one: Cluster, other: Cluster) -> bool:

@@ -18,3 +18,7 @@ from .engine.failure import TaskFailed as TaskFailed
 from .inputs.functions import Application as Application
 from .inputs.functions import task as task
 from .options import RunOptions as RunOptions
+from .service.budgets import Budget as Budget
+from .service.queue import QueueFull as QueueFull
+from .service.service import Service as Service
+from .service.session import TaskEvent as TaskEvent

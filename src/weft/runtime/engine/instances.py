@@ -58,6 +58,8 @@ class Instances:
         self._crashes: dict[int, int] = {}
         self._readers: list[int] = []
         """Instance -> tasks that have yet to read its result."""
+        self._counts: dict[int, tuple[Workflow, list[int]]] = {}
+        """Template -> its workflow and the tasks that read each of its results."""
         self._arrivals: deque[tuple[float, int]] = deque()
         self.extend(range(life.workload.jobs), wanted)
         if cancels is not None:
@@ -67,19 +69,18 @@ class Instances:
     def extend(self, jobs: Iterable[int], wanted: Iterable[int] = ()) -> None:
         """Set the rows of jobs: new ones, or others in the place of ended ones."""
         workload = self.life.workload
-        counts: dict[int, list[int]] = {}
         for job in jobs:
             template, rows = int(workload.template[job]), self.life.instances(job)
-            if template not in counts:
-                counts[template] = _reader_counts(workload.problem_of(job).workflow)
-            self._readers[rows.start : rows.stop] = counts[template]
+            w = workload.problem_of(job).workflow
+            if template not in self._counts or self._counts[template][0] is not w:
+                self._counts[template] = (w, _reader_counts(w))
+            self._readers[rows.start : rows.stop] = self._counts[template][1]
             self.cancels[job : job + 1] = [inf]
             for table in (self._attempts, self._crashes):
                 for i in rows if table else ():
                     table.pop(i, None)
             if self.timed:
-                w = self.life.problem(rows.start).workflow if rows else None
-                limits = [] if w is None else [self.options.limit(w, t) for t in range(w.n)]
+                limits = [self.options.limit(w, task) for task in range(w.n)]
                 self._limits[rows.start : rows.stop] = limits
             self.wanted.difference_update(rows)
         self._arrivals.extend(sorted((float(workload.arrival[job]), job) for job in jobs))

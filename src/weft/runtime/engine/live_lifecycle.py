@@ -49,6 +49,8 @@ class LiveLifecycle(Lifecycle):
         self.modelled = modelled
         self._problems = [workload.problem_of(job) for job in range(workload.jobs)]
         self._parents = [_parents(problem.workflow) for problem in workload.problems]
+        self._workflows = [problem.workflow for problem in workload.problems]
+        """Template -> the workflow of its edges and parents."""
         self.failed = [False] * workload.jobs
         """Job -> whether one of its tasks failed for good; such a job has no finish."""
         self.fresh: list[int] = []
@@ -164,7 +166,7 @@ class LiveLifecycle(Lifecycle):
         self.estimate(workload)
 
     def extend(self, workload: Workload, jobs: Sequence[int]) -> None:
-        """Replace the workload by the same one with these jobs: at its end, or in ended ones' place.
+        """Replace the workload by the same one with these jobs, at its end or in ended ones' place.
 
         A job in the place of an ended one has the same number of tasks and choices.
         """
@@ -189,8 +191,10 @@ class LiveLifecycle(Lifecycle):
         """Set the rows of a job; a row at the end of a list is added to it."""
         w, template = self.workload.problem_of(job).workflow, self._template[job]
         rows = slice(self._first[job], self._first[job + 1])
-        self._edges[template : template + 1] = [outgoing_edges(w)]
-        self._parents[template : template + 1] = [_parents(w)]
+        if self._workflows[template : template + 1] != [w]:  # by identity
+            self._workflows[template : template + 1] = [w]
+            self._edges[template : template + 1] = [outgoing_edges(w)]
+            self._parents[template : template + 1] = [_parents(w)]
         self.place[rows] = [(job, task) for task in range(w.n)]
         numbers = [self._kinds.setdefault(kind, len(self._kinds)) for kind in w.kinds]
         self.kind[rows] = [numbers[k] for k in w.kind.tolist()]
@@ -277,15 +281,18 @@ class LiveLifecycle(Lifecycle):
         begin = now if machine.running is None else max(now, machine.running.expected)
         return max(begin, machine.blocked_until) + load
 
-    def view(self, now: float) -> View:
-        """Return the view of a policy; the columns of instances are shared and read-only."""
+    def view(self, now: float, ready: Sequence[int] | None = None) -> View:
+        """Return the view of a policy; the columns of instances are shared and read-only.
+
+        With `ready`, the policy sees only these of the ready instances.
+        """
         devices = range(len(self.machines))
         if self._shown is None:
             self._shown = frozen(np.array(self.ready, np.int64))
         return View(
             workload=self.workload,
             now=now,
-            ready=self._shown,
+            ready=self._shown if ready is None else frozen(np.array(ready, np.int64)),
             free_at=np.array([self.free_at(d, now) for d in devices]),
             idle=np.array([self.idle(d, now) for d in devices]),
             pace=np.array([m.pace for m in self.machines]),
@@ -312,7 +319,8 @@ class LiveLifecycle(Lifecycle):
         at = bisect_left(self.ready, instance)
         del self.ready[at]
         if self._shown is not None:
-            self._shown = frozen(np.delete(self._shown, at))
+            many = len(self.ready) > 64  # a short list is made again faster
+            self._shown = frozen(np.delete(self._shown, at)) if many else None
 
     def _purge(self, device: int, now: float) -> bool:
         self._queued[device] = None

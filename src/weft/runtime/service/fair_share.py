@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from math import inf
 
-import numpy as np
-
 from weft.errors import InvalidInput
-from weft.model.columns import frozen
 from weft.runtime.backends.protocol import Finished
 from weft.runtime.engine.events import Observer
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
 from weft.runtime.service.budgets import Reservations
 from weft.sim.device_state import Group
-from weft.sim.view import Block, Decision, Policy, View
+from weft.sim.view import Block, Decision, Policy
 
 TRIES = 16
 """Tasks of a job to try when the device that the policy chooses has no room."""
@@ -136,9 +132,8 @@ class FairShareDecider(Observer):
             return None
         if life.workload is not self._known:
             self.begin(life)
-        view = life.view(now)
         for job, ready in self._in_turn(life):
-            decision = self._of_job(life, view, job, ready, room)
+            decision = self._of_job(life, now, job, ready, room)
             if decision is not None:
                 return decision
         return None
@@ -159,26 +154,23 @@ class FairShareDecider(Observer):
         ready: dict[int, list[int]] = {}
         for i in life.ready:
             ready.setdefault(life.place[i][0], []).append(i)
-        urgency = life.workload.priority
-        return sorted(
-            ready.items(),
-            key=lambda entry: (
-                -urgency[entry[0]],
-                self.shares.used(self.applications[entry[0]]),
-                self.numbers[entry[0]],
-            ),
-        )
+        urgency = life.workload.priority.tolist()
+        turns = [
+            (-urgency[job], self.shares.used(self.applications[job]), self.numbers[job], job)
+            for job in ready
+        ]
+        return [(job, ready[job]) for *_, job in sorted(turns)]
 
     def _of_job(
-        self, life: LiveLifecycle, view: View, job: int, ready: list[int], room: list[int]
+        self, life: LiveLifecycle, now: float, job: int, ready: list[int], room: list[int]
     ) -> Decision | Block | None:
         for _ in range(min(TRIES, len(ready))):
-            decision = self.policy.decide(replace(view, ready=frozen(np.array(ready, np.int64))))
+            decision = self.policy.decide(life.view(now, ready))
             if not isinstance(decision, Decision) or int(decision.instance) not in ready:
                 return decision  # it waits, or is invalid and will be replaced
             instance, device = int(decision.instance), int(decision.device)
             if device in room or not 0 <= device < len(life.machines):
-                return decision if self._affords(life, job, instance, device, view.now) else None
+                return decision if self._affords(life, job, instance, device, now) else None
             ready.remove(instance)
         return None
 

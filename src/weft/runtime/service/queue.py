@@ -6,12 +6,15 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import isfinite
 from typing import Generic, TypeVar
 
 from weft.errors import InvalidInput, WeftError
 from weft.runtime.service.fair_share import Shares
 
 T = TypeVar("T")
+Allowed = Callable[[str, float], bool]
+"""(application, priority) -> whether such an item may be taken."""
 
 
 class QueueFull(WeftError):
@@ -85,6 +88,8 @@ class WaitQueue(Generic[T]):
                 f"the cost of an item of '{application}' is {cost}; it must be finite and above "
                 "zero"
             )
+        if not isfinite(priority):
+            raise InvalidInput(f"the priority of '{application}' is {priority}; it must be finite")
         with self._changed:
             if not self._changed.wait_for(
                 lambda: self._count < self.capacity or self._closed, timeout
@@ -108,21 +113,25 @@ class WaitQueue(Generic[T]):
             return number
 
     def take(
-        self, timeout: float | None = 0.0, *, allowed: Callable[[str], bool] = lambda _: True
+        self, timeout: float | None = 0.0, *, allowed: Allowed = lambda _, __: True
     ) -> Waiting[T]:
-        """Return the next item of an allowed application.
+        """Return the next item that is allowed: by its application and priority.
 
-        Wait at most `timeout` seconds (None: forever), then raise `IndexError`.
+        Where a priority is allowed, all higher ones must be. Wait at most `timeout` seconds (None: forever), then raise `IndexError`.
         """
         with self._changed:
             self._changed.wait_for(
                 lambda: (
                     self._closed
-                    or any(line and allowed(name) for name, line in self._lines.items())
+                    or any(line and allowed(name, max(line)) for name, line in self._lines.items())
                 ),
                 timeout,
             )
-            lines = {name: line for name, line in self._lines.items() if line and allowed(name)}
+            lines = {
+                name: line
+                for name, line in self._lines.items()
+                if line and allowed(name, max(line))
+            }
             if not lines:
                 raise IndexError("nothing waits")
             return self._take(lines)

@@ -21,8 +21,8 @@ from weft.runtime.inputs.functions import application_of
 from weft.runtime.options import RunOptions
 from weft.runtime.service.budgets import Budget, Reservations
 from weft.runtime.service.fair_share import Shares
-from weft.runtime.service.queue import Waiting, WaitQueue
-from weft.runtime.service.session import ServiceConfig, ServiceSession, Submission
+from weft.runtime.service.queue import Allowed, Waiting, WaitQueue
+from weft.runtime.service.session import ServiceConfig, ServiceSession, Submission, TaskEvent
 
 
 class Service:
@@ -31,12 +31,24 @@ class Service:
     Parameters
     ----------
     policy : decides within a submission, by name or object
-    queue : where submissions wait: its capacity, and the shares of applications
+    shares : application -> its share of the devices, 1 by default
+    capacity : submissions that may wait
     budgets : application -> seconds of device time per period, counted from the start
-    max_concurrent : submissions of one application that may run at once
+    max_concurrent : submissions of one application that may run at once; one of a higher priority
+        does not wait for those of a lower one
     history : measurements of earlier runs, extended by this one
     options : by default tasks that do not need a failed one go on; with ``on_error="stop"`` the
         submission of a failed task is cancelled, never those of others
+
+    Examples
+    --------
+    >>> from weft.model import Workflow
+    >>> from weft.runtime import LocalBackend
+    >>> w = Workflow(work=[1, 1], src=[0], dst=[1], data=[0], names=("load", "count"))
+    >>> with LocalBackend(1) as devices, Service(devices, shares={"urgent": 3.0}) as service:
+    ...     future = service.submit("urgent", w, functions={"load": dict, "count": len})
+    ...     future.result()
+    {'count': 0}
     """
 
     def __init__(
@@ -44,7 +56,8 @@ class Service:
         backend: Backend,
         *,
         policy: str | Policy = "eft",
-        queue: WaitQueue[Submission] | None = None,
+        shares: Mapping[str, float] | None = None,
+        capacity: int = 1000,
         budgets: Mapping[str, Budget] | None = None,
         max_concurrent: int = 4,
         history: History | None = None,
@@ -56,7 +69,7 @@ class Service:
                 "submission at least"
             )
         self.backend = backend
-        self.queue: WaitQueue[Submission] = queue if queue is not None else WaitQueue()
+        self.queue: WaitQueue[Submission] = WaitQueue(capacity, shares=shares)
         self.max_concurrent = max_concurrent
         self._config = ServiceConfig(
             policy=policy,
@@ -87,18 +100,20 @@ class Service:
         functions: Mapping[str, Callable[..., Any]] | None = None,
         priority: float = 0.0,
         timeout: float | None = None,
+        watch: Callable[[TaskEvent], None] | None = None,
     ) -> Future[dict[str, Any]]:
         """Submit a workflow (see `weft.run`); return a future of the results by task name.
 
         The future can be cancelled while the submission waits. If the queue is full, wait for room
-        at most `timeout` seconds; callbacks of futures must not wait, as they run in the thread
-        that makes room.
+        at most `timeout` seconds (None: forever), then raise `QueueFull`. `watch` receives the
+        events of the submission. Neither it nor callbacks of futures may wait: they run in the
+        thread of the service.
         """
         app = application_of(what, functions)
         future: Future[dict[str, Any]] = Future()
         self.queue.put(
             application,
-            (app, future),
+            Submission(app, future, watch),
             priority=priority,
             cost=max(app.workflow.n, 1),
             timeout=timeout,
@@ -122,21 +137,19 @@ class Service:
             period.run(first, self._since())
             self._clock = max(self._clock, self.backend.clock())
 
-    def _next_submission(
-        self, allowed: Callable[[str], bool], seconds: float
-    ) -> Waiting[Submission] | None:
+    def _next_submission(self, allowed: Allowed, seconds: float) -> Waiting[Submission] | None:
         try:
             return self._take(seconds, allowed)
         except IndexError:
             return None
 
     def _take(
-        self, timeout: float | None, allowed: Callable[[str], bool] = lambda _: True
+        self, timeout: float | None, allowed: Allowed = lambda _, __: True
     ) -> Waiting[Submission]:
         """Return the next submission that is not cancelled."""
         while True:
             waiting = self.queue.take(timeout, allowed=allowed)
-            if waiting.item[1].set_running_or_notify_cancel():
+            if waiting.item.future.set_running_or_notify_cancel():
                 return waiting
 
     def _since(self) -> float:

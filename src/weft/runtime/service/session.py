@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from weft.model import Cluster, Problem, Workload
-from weft.model.columns import frozen
+from weft.model import Cluster, Problem, Workflow, Workload
 from weft.policies import Policy
 from weft.policies.load import load_policy
 from weft.runtime.backends.protocol import Backend, Finished
-from weft.runtime.costs.estimates import Recorder, estimated_problem
+from weft.runtime.costs.estimates import Recorder, estimated_problem, with_measured_links
 from weft.runtime.costs.history import History
 from weft.runtime.engine.driver import Driver
 from weft.runtime.engine.events import Observer
@@ -25,7 +25,7 @@ from weft.runtime.inputs.functions import Application
 from weft.runtime.options import RunOptions
 from weft.runtime.service.budgets import Reservations
 from weft.runtime.service.fair_share import FairShareDecider, Shares
-from weft.runtime.service.queue import Waiting
+from weft.runtime.service.queue import Allowed, Waiting
 from weft.sim.device_state import Group
 
 UNUSED = 50_000
@@ -34,7 +34,47 @@ UNUSED = 50_000
 LINGER = 0.5
 """Seconds that a session on a real backend waits for the next submission before it ends."""
 
-Submission = tuple[Application, "Future[dict[str, Any]]"]
+KNOWN_WORKFLOWS = 256
+"""Workflows whose problems a session keeps, for submissions of the same workflow."""
+
+WRITE_SECONDS = 1.0
+"""Seconds between two writes to the history, on a real clock."""
+
+
+@dataclass(frozen=True)
+class TaskEvent:
+    """An event of a submission; times are seconds of the service's clock.
+
+    Attributes
+    ----------
+    kind : "begun" (the submission), "finished" or "failed" (an attempt of a task)
+    result : the value of a finished task, with the branches it named
+    text : why an attempt failed
+    """
+
+    kind: Literal["begun", "finished", "failed"]
+    task: str = ""
+    device: str = ""
+    start: float = 0.0
+    finish: float = 0.0
+    result: Any = None
+    branches: tuple[str | int, ...] = ()
+    text: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Submission:
+    """An application, the future of its results and the receiver of its events, if any."""
+
+    app: Application
+    future: Future[dict[str, Any]]
+    watch: Callable[[TaskEvent], None] | None = None
+
+    def tell(self, event: TaskEvent) -> None:
+        """Give an event to the receiver; its errors must not end the session of all others."""
+        if self.watch is not None:
+            with contextlib.suppress(Exception):
+                self.watch(event)
 
 
 @dataclass(frozen=True)
@@ -55,14 +95,14 @@ class ServiceSession(Observer):
     ----------
     next_submission : takes the next submission of an allowed application, and waits for it as many
         seconds as it is given; None: there is none
-    max_concurrent : submissions of one application that may run at once
+    max_concurrent : submissions of one application and priority that may run at once
     """
 
     def __init__(
         self,
         backend: Backend,
         config: ServiceConfig,
-        next_submission: Callable[[Callable[[str], bool], float], Waiting[Submission] | None],
+        next_submission: Callable[[Allowed, float], Waiting[Submission] | None],
         *,
         max_concurrent: int,
     ) -> None:
@@ -79,6 +119,10 @@ class ServiceSession(Observer):
         """(tasks, choices) -> ended jobs in whose place a submission may start."""
         self._unused = 0
         """Instances of ended jobs."""
+        self._problems: dict[int, tuple[Workflow, Problem]] = {}
+        """Identity of a workflow -> itself and its problem, with the present estimates."""
+        self._written = 0.0
+        """Time of the last write to the history."""
         self._decider = self._make_decider(config.policy)
         self._recorder = Recorder(config.history, []) if config.history is not None else None
 
@@ -87,26 +131,48 @@ class ServiceSession(Observer):
         self._join(first, 0)
         try:
             workload = Workload.of(
-                self._problem(first, self.backend.devices()),
+                self._problem(first, self._measured(self.backend.devices())),
                 arrival=since,
                 priority=first.priority,
                 name="service",
             )
-            driver = self._make_driver(workload, first.item[0].wanted)
+            driver = self._make_driver(workload, first.item.app.wanted)
             driver.prepare()
-            self.backend.begin(workload, first.item[0].calls, since=since)
+            self.backend.begin(workload, first.item.app.calls, since=since)
             driver.run()
         except Exception as error:  # noqa: BLE001  # futures get it; the service goes on
             for job in self._running:
-                self._jobs[job].item[1].set_exception(error)
+                self._jobs[job].item.future.set_exception(error)
         finally:
             self.backend.finish()
 
     def finished(
         self, life: LiveLifecycle, group: Group, event: Finished, outcomes: Mapping[int, int]
     ) -> None:
-        """Forward the end to the current decider."""
+        """Forward the end to the current decider and to the receivers of events."""
         self._decider.finished(life, group, event, outcomes)
+        for k, i in enumerate(group.members):
+            job, task = life.place[i]
+            item = self._jobs[job].item
+            if item.watch is not None:
+                item.tell(
+                    TaskEvent(
+                        "finished",
+                        item.app.workflow.task_name(task),
+                        life.workload.cluster.names[event.device],
+                        group.start,
+                        max(event.finish, group.start),
+                        self.backend.fetch(i),
+                        event.branches[k] if k < len(event.branches) else (),
+                    )
+                )
+
+    def failed(self, life: LiveLifecycle, instance: int, device: int, text: str) -> None:
+        """Forward a failed attempt to the receiver of events."""
+        job, task = life.place[instance]
+        item, now = self._jobs[job].item, self._driver.now
+        name, where = item.app.workflow.task_name(task), life.workload.cluster.names[device]
+        item.tell(TaskEvent("failed", name, where, now, now, text=text))
 
     # -- the intake of the driver -------------------------------------------
 
@@ -144,8 +210,13 @@ class ServiceSession(Observer):
         )
         return self._driver
 
-    def _may_begin(self, application: str) -> bool:
-        return self._count.get(application, 0) < self.max_concurrent
+    def _may_begin(self, application: str, priority: float) -> bool:
+        """Tell whether an application may have one more; lower priorities do not count."""
+        if self._count.get(application, 0) < self.max_concurrent:
+            return True
+        running = (self._jobs[job] for job in self._running)
+        before = sum(w.application == application and w.priority >= priority for w in running)
+        return before < self.max_concurrent
 
     def _make_decider(self, policy: str | Policy) -> FairShareDecider:
         ahead = 1 if self.backend.modelled else self.config.options.window
@@ -159,7 +230,23 @@ class ServiceSession(Observer):
         return decider
 
     def _problem(self, waiting: Waiting[Submission], cluster: Cluster) -> Problem:
-        return estimated_problem(waiting.item[0].workflow, cluster, self.config.history)
+        """Return the estimated problem; a workflow that is submitted again is not bound again."""
+        workflow = waiting.item.app.workflow
+        known = self._problems.get(id(workflow))
+        if known is not None and known[0] is workflow and known[1].cluster is cluster:
+            return known[1]
+        # With the links as they were when the session began: all jobs are on the same cluster.
+        problem = replace(
+            estimated_problem(workflow, cluster, self.config.history), cluster=cluster
+        )
+        if len(self._problems) >= KNOWN_WORKFLOWS:
+            self._problems.clear()
+        self._problems[id(workflow)] = (workflow, problem)
+        return problem
+
+    def _measured(self, cluster: Cluster) -> Cluster:
+        known = self.config.history
+        return cluster if known is None else with_measured_links(cluster, known)
 
     def _join(self, waiting: Waiting[Submission], job: int, instances: Iterable[int] = ()) -> None:
         """Register a submission as a job: a new one, or in the place of an ended one."""
@@ -171,19 +258,19 @@ class ServiceSession(Observer):
             self.config.reservations.join(name, job)
         self._running.append(job)
         self._jobs[job : job + 1] = [waiting]
+        waiting.item.tell(TaskEvent("begun"))
         if self._recorder is not None:
-            self._recorder.replace(job, waiting.item[0].workflow)
+            self._recorder.replace(job, waiting.item.app.workflow)
         self._decider.join(job, name, waiting.number, instances)
 
     def _add(self, driver: Driver, waiting: Waiting[Submission]) -> bool:
         """Start a submission; its future gets the error if that fails."""
-        (app, future), known = waiting.item, driver.workload
+        app, known = waiting.item.app, driver.workload
         size = (app.workflow.n, len(app.workflow.choices))
         places = self._free.get(size, [])
         job = places[-1] if places else known.jobs
         try:
-            # With the links as they were when the session began: all jobs are on the same cluster.
-            problem = replace(self._problem(waiting, known.cluster), cluster=known.cluster)
+            problem = self._problem(waiting, known.cluster)
             workload = self._with_job(driver, problem, job, waiting.priority)
             driver.add(
                 workload,
@@ -192,7 +279,7 @@ class ServiceSession(Observer):
                 wanted=[int(workload.first_instance[job]) + t for t in app.wanted],
             )
         except Exception as error:  # noqa: BLE001  # its future gets any error
-            future.set_exception(error)
+            waiting.item.future.set_exception(error)
             return False
         if places:
             places.pop()
@@ -204,14 +291,11 @@ class ServiceSession(Observer):
     def _with_job(driver: Driver, problem: Problem, job: int, priority: float) -> Workload:
         """Return the workload with a problem as its job, at the end or in place of another."""
         known = driver.workload
-        problems = (*known.problems[:job], problem, *known.problems[job + 1 :])
         if job < known.jobs:
-            priorities = known.priority.copy()
-            priorities[job] = priority
-            return replace(known, problems=problems, priority=frozen(priorities))
+            return known.with_problem(job, problem, priority)
         return replace(
             known,
-            problems=problems,
+            problems=(*known.problems, problem),
             template=np.append(known.template, job),
             arrival=np.append(known.arrival, max(driver.now, float(known.arrival[-1]))),
             deadline=np.append(known.deadline, np.inf),
@@ -221,7 +305,7 @@ class ServiceSession(Observer):
     def _deliver(self, driver: Driver, job: int) -> None:
         self._running.remove(job)
         self._count[self._jobs[job].application] -= 1
-        app, future = self._jobs[job].item
+        app, future = self._jobs[job].item.app, self._jobs[job].item.future
         first = int(driver.workload.first_instance[job])
         failure = next((failure for failure in driver.failures if failure.job == job), None)
         if failure is not None:
@@ -242,11 +326,15 @@ class ServiceSession(Observer):
         if driver.instances.cancels[job] == inf:  # the backend may still end a cancelled order
             self._free.setdefault((app.workflow.n, len(app.workflow.choices)), []).append(job)
         driver.life.executions.clear()
-        if self._recorder is not None:
+        if self._recorder is not None and (
+            self.backend.modelled or driver.now >= self._written + WRITE_SECONDS
+        ):
             self._recorder.ended(driver.life, driver.now)  # for the estimates of the next
+            self._written = driver.now
+            self._problems.clear()
 
     def _on(self, cluster: Cluster) -> Workload:
         """Return the workload on more devices."""
-        problems = [self._problem(waiting, cluster) for waiting in self._jobs]
-        same = tuple(replace(problem, cluster=problems[0].cluster) for problem in problems)
-        return replace(self._driver.workload, problems=same)
+        cluster = self._measured(cluster)
+        problems = tuple(self._problem(waiting, cluster) for waiting in self._jobs)
+        return replace(self._driver.workload, problems=problems)
