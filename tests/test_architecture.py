@@ -45,6 +45,8 @@ DOORS = {
     "saga": ("experiments/benchmarks/peer.py",),
     "sb3_contrib": ("learn/conditional/peers.py",),
     "stable_baselines3": ("learn/conditional/peers.py",),
+    "starlette": ("runtime/web/app.py",),
+    "uvicorn": ("runtime/web/server.py",),
     "tqdm": ("learn/", "experiments/", "cli/"),
     "cloudpickle": ("runtime/backends/payload.py",),
     "lazy_loader": ("__init__.py", "runtime/__init__.py"),

@@ -22,6 +22,7 @@ VERBS = (
     "train",
     "evaluate",
     "run",
+    "serve",
     "explain",
     "whatif",
     "size",

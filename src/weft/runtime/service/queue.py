@@ -117,7 +117,8 @@ class WaitQueue(Generic[T]):
     ) -> Waiting[T]:
         """Return the next item that is allowed: by its application and priority.
 
-        Where a priority is allowed, all higher ones must be. Wait at most `timeout` seconds (None: forever), then raise `IndexError`.
+        Where a priority is allowed, all higher ones must be. Wait at most `timeout` seconds (None:
+        forever), then raise `IndexError`.
         """
         with self._changed:
             self._changed.wait_for(

@@ -1,0 +1,150 @@
+"""`weft serve`: the service over HTTP."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from weft.cli.arguments import number, whole
+
+if TYPE_CHECKING:
+    from weft.runtime.web.app import ApplicationLimits
+
+SUMMARY = "serve plans, simulations and runs over HTTP"
+EXAMPLE = """\
+  weft serve --functions my_tasks.py --application team=3 --application guest=1,60/3600
+
+  curl -H "Authorization: Bearer $TOKEN" http://127.0.0.1:8787/v1/runs \\
+    -d '{"workflow": {"work": [1, 1], "src": [0], "dst": [1]}, "tasks": {"task": {"function":"f"}}}'
+
+  The token is printed at the first start; WEFT_SERVE_TOKEN sets another one. An application has a
+  share and, after a comma, a budget in seconds of device time per period."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument(
+        "--host", default="127.0.0.1", metavar="IP", help="address (default: 127.0.0.1)"
+    )
+    parser.add_argument(
+        "--port", type=whole(0), default=8787, metavar="N", help="port; 0: any free one"
+    )
+    parser.add_argument(
+        "--folder", type=Path, metavar="DIR", help="runs on disk (default: the user's state folder)"
+    )
+    parser.add_argument("--new-token", action="store_true", help="make and print a new token")
+    tasks = parser.add_argument_group("tasks")
+    tasks.add_argument(
+        "--functions",
+        action="append",
+        default=[],
+        metavar="MODULE",
+        help="a module or Python file whose public functions tasks may call; several times",
+    )
+    tasks.add_argument(
+        "--commands", action="store_true", help="let tasks run any command on this machine"
+    )
+    tasks.add_argument("--devices", type=whole(1), metavar="N", help="processes that run tasks")
+    tasks.add_argument("--policy", default="eft", metavar="NAME", help="a policy (default: eft)")
+    tasks.add_argument(
+        "--timeout", type=number(above=0), metavar="S", help="time limit of a task in seconds"
+    )
+    tasks.add_argument(
+        "--retries", type=whole(0), default=0, metavar="N", help="retries of a task that failed"
+    )
+    tasks.add_argument("--no-history", action="store_true", help="do not read or add measurements")
+    limits = parser.add_argument_group("limits")
+    limits.add_argument(
+        "--application",
+        action="append",
+        default=[],
+        metavar="NAME=SHARE[,S/S]",
+        help="an application; several times (default: default=1)",
+    )
+    limits.add_argument(
+        "--queue",
+        type=whole(1),
+        default=1000,
+        metavar="N",
+        help="runs of an application that may wait or run (default: 1000)",
+    )
+    limits.add_argument(
+        "--rate",
+        type=number(above=0),
+        default=5000.0,
+        metavar="N",
+        help="requests per second (default: 5000)",
+    )
+    limits.add_argument(
+        "--body",
+        type=whole(1),
+        default=4 << 20,
+        metavar="BYTES",
+        help="size of a request (default: 4 MiB)",
+    )
+    limits.add_argument(
+        "--keep",
+        type=whole(1),
+        default=10_000,
+        metavar="N",
+        help="ended runs that stay on disk (default: 10000)",
+    )
+
+
+def run(args: argparse.Namespace) -> None:
+    """Serve until the process is ended."""
+    from weft.cli.output import emit
+    from weft.runtime.costs.history import History
+    from weft.runtime.web.app import ApplicationLimits
+    from weft.runtime.web.server import ServerConfig, serve
+
+    def started(url: str, token: str | None, goes_on: int) -> None:
+        if args.json:
+            emit({"url": url, "token": token, "runs": goes_on})
+        else:
+            print(f"weft serves {url}; {goes_on} runs go on")
+            print(f"token: {token}" if token else "token: as before")
+        sys.stdout.flush()
+
+    given = dict(_application(text, args.queue) for text in args.application)
+    folder = {} if args.folder is None else {"folder": args.folder}
+    config = ServerConfig(
+        host=args.host,
+        port=args.port,
+        devices=args.devices,
+        functions=args.functions,
+        commands=args.commands,
+        applications=given or {"default": ApplicationLimits(queue=args.queue)},
+        policy=args.policy,
+        timeout=args.timeout,
+        retries=args.retries,
+        history=None if args.no_history else History(),
+        keep=args.keep,
+        max_body=args.body,
+        rate=args.rate,
+        token=os.environ.get("WEFT_SERVE_TOKEN"),
+        new_token=args.new_token,
+        **folder,
+    )
+    serve(config, started)
+
+
+def _application(text: str, queue: int) -> tuple[str, ApplicationLimits]:
+    """Read NAME=SHARE[,SECONDS/PERIOD]."""
+    from weft.errors import InvalidInput
+    from weft.runtime.service.budgets import Budget
+    from weft.runtime.web.app import ApplicationLimits
+
+    name, _, rest = text.partition("=")
+    share, _, budget = rest.partition(",")
+    try:
+        parts = [float(part) for part in (share or "1", *(budget.split("/") if budget else ()))]
+    except ValueError:
+        parts = []
+    if not name or len(parts) not in (1, 3):
+        raise InvalidInput(f"--application {text}: write NAME=SHARE or NAME=SHARE,SECONDS/PERIOD")
+    limit = Budget(parts[1], parts[2]) if len(parts) == 3 else None
+    return name, ApplicationLimits(parts[0], limit, queue)

@@ -1,0 +1,28 @@
+"""The service over HTTP, behind `weft serve`.
+
+- `answers`: plan, simulate and explain on request
+- `app`: the routes; the only file that imports Starlette
+- `documents`: submitted documents as applications
+- `limits`: token, rate and refusals
+- `metrics`: counters in the text format of Prometheus
+- `openapi`: the description of the routes
+- `runs`: the runs of a server, from submission to end
+- `server`: configuration and start; the only file that imports uvicorn
+- `spans`: runs as OpenTelemetry spans
+- `store`: runs and events on disk
+- `work`: the functions that workers call
+"""
+
+__all__ = [
+    "answers",
+    "app",
+    "documents",
+    "limits",
+    "metrics",
+    "openapi",
+    "runs",
+    "server",
+    "spans",
+    "store",
+    "work",
+]

@@ -1,0 +1,182 @@
+"""Answers without a run: plan, simulate, explain. A new question is a new row of `ANSWERS`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import isfinite
+from typing import Any
+
+from weft.errors import InvalidInput, UnknownName
+from weft.formats.binding import bind, own_cluster
+from weft.formats.native.weft_schema import decode
+from weft.formats.parsing.record import Record
+from weft.model import Cluster, Problem, Schedule, Trace
+from weft.model.check import check
+from weft.model.explain import explain
+from weft.planners.planner import PLANNERS, Plan, plan
+from weft.policies import POLICIES
+from weft.policies.simulate import simulate
+from weft.registry import closest
+from weft.runtime.web.documents import read_workflow
+
+MAX_CELLS = 2_000_000
+"""Tasks times devices of a problem that is answered."""
+
+MAX_SECONDS = 10.0
+"""Time limit of planners that search."""
+
+SMALL = 64
+"""Tasks up to which a list planner answers within a millisecond."""
+
+NUMBERS = ("noise", "bias", "slowdowns", "failures")
+
+
+class Question:
+    """A request and the devices that are taken if it names none."""
+
+    def __init__(self, content: Any, devices: Cluster) -> None:
+        self.record = Record(content, "the request")
+        self._devices = devices
+
+    def problem(self) -> Problem:
+        """Return the problem: a problem in weft JSON, or a workflow with or without a cluster."""
+        r = self.record
+        if "problem" in r:
+            inner = Record({"format": "weft-problem-1", **r.child("problem").content})
+            found = decode(inner)
+            if not isinstance(found, Problem):
+                raise InvalidInput("'problem' holds another object; give weft-problem-1")
+        else:
+            workflow = read_workflow(r.child("workflow"))
+            found = bind(workflow, self._cluster(bool(workflow.durations), workflow))
+        if found.n * found.cluster.p > MAX_CELLS:
+            raise InvalidInput(
+                f"{found.n} tasks on {found.cluster.p} devices; their product is at most "
+                f"{MAX_CELLS} here: use the command line"
+            )
+        return found
+
+    def _cluster(self, own: bool, workflow: Any) -> Cluster:
+        if "cluster" not in self.record:
+            return own_cluster(workflow) if own else self._devices
+        content = self.record.child("cluster").content
+        found = decode(Record({"format": "weft-cluster-1", **content}))
+        if not isinstance(found, Cluster):
+            raise InvalidInput("'cluster' holds another object; give weft-cluster-1")
+        return found
+
+    def number(self, key: str, default: float, least: float, most: float) -> float:
+        """Return a number within bounds."""
+        value = self.record.raw(key, default)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise InvalidInput(f"{key} must be a number")
+        if not least <= value <= most:
+            raise InvalidInput(f"{key} must be a number from {least:g} to {most:g}")
+        return float(value)
+
+    def name(self, key: str, default: str, known: list[str]) -> str:
+        """Return a registered name, never a path."""
+        name = self.record.text(key, default)
+        if name not in known:
+            raise UnknownName(f"unknown {key} '{name}'{closest(name, known)}")
+        return name
+
+    def plan(self) -> Plan:
+        """Plan the problem with the planner of the request."""
+        name = self.name("planner", "heft", PLANNERS.names())
+        seconds = self.number("seconds", 2.0, 0.01, MAX_SECONDS)
+        seed = int(self.number("seed", 0, 0, 2**31))
+        return plan(self.problem(), name, seconds=seconds, seed=seed)
+
+    def small(self) -> bool:
+        """Tell whether the answer takes so little that no thread is worth its while."""
+        r = self.record.content
+        inside = r.get("problem", r)
+        workflow = inside.get("workflow") if isinstance(inside, dict) else None
+        work = workflow.get("work") if isinstance(workflow, dict) else None
+        quick = r.get("planner", "heft") == "heft"
+        return isinstance(work, list) and len(work) <= SMALL and quick
+
+
+def _plan(question: Question) -> dict[str, Any]:
+    question.record.only(("problem", "workflow", "cluster", "planner", "seconds", "seed"))
+    made = question.plan()
+    return {
+        "planner": made.planner,
+        "makespan": made.makespan,
+        "bound": made.bound,
+        "gap": made.gap,
+        "status": made.status,
+        "seconds": made.seconds,
+        "schedule": _columns(made.problem, made.schedule),
+    }
+
+
+def _columns(problem: Problem, schedule: Schedule) -> dict[str, Any]:
+    """Return the rows of a schedule by column, with names."""
+    rows = schedule.to_arrays()
+    names, devices = problem.workflow.task_names, problem.cluster.names
+    return {
+        "task": [names[t] for t in rows["task"].tolist()],
+        "device": [devices[d] for d in rows["device"].tolist()],
+        "start": rows["start"].tolist(),
+        "finish": rows["finish"].tolist(),
+    }
+
+
+def _simulate(question: Question) -> dict[str, Any]:
+    r = question.record
+    r.only(("problem", "workflow", "cluster", "policy", "seed", *NUMBERS))
+    policy = question.name("policy", "eft", POLICIES.names())
+    drawn = {key: question.number(key, 0.0, 0.0, 10.0) for key in NUMBERS}
+    seed = int(question.number("seed", 0, 0, 2**31))
+    trace = simulate(question.problem(), policy, seed=seed, **drawn)
+    return {
+        "policy": trace.policy,
+        "makespan": trace.makespan,
+        "utilisation": trace.utilisation,
+        "executions": len(trace),
+    }
+
+
+def _explain(question: Question) -> dict[str, Any]:
+    r = question.record
+    r.only(("problem", "workflow", "cluster", "planner", "seconds", "seed", "schedule", "trace"))
+    if "trace" in r:
+        trace = decode(Record({"format": "weft-trace-1", **r.child("trace").content}))
+        if not isinstance(trace, Trace):
+            raise InvalidInput("'trace' holds another object; give weft-trace-1")
+        _refuse_violations(check(trace.workload, trace), "trace")
+        return explain(trace).as_dict()
+    if "schedule" in r:
+        schedule = decode(Record({"format": "weft-schedule-1", **r.child("schedule").content}))
+        if not isinstance(schedule, Schedule):
+            raise InvalidInput("'schedule' holds another object; give weft-schedule-1")
+        problem = question.problem()
+        _refuse_violations(check(problem, schedule), "schedule")
+        return explain(schedule, problem).as_dict()
+    return explain(question.plan()).as_dict()
+
+
+def _refuse_violations(found: Any, what: str) -> None:
+    if found:
+        raise InvalidInput(f"the {what} is not valid: {found[0]}")
+
+
+ANSWERS: Mapping[str, Callable[[Question], dict[str, Any]]] = {
+    "plan": _plan,
+    "simulate": _simulate,
+    "explain": _explain,
+}
+"""Name of a question -> its answer."""
+
+
+def plain(value: Any) -> Any:
+    """Return lists, dicts and numbers that JSON can hold, null for what is not finite."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(entry) for entry in value]
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    return None if isinstance(value, float) and not isfinite(value) else value

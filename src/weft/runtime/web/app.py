@@ -1,0 +1,361 @@
+"""The routes of a server: requests in, JSON out; every refusal is one line with its status."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import asdict, dataclass, field
+from math import isfinite
+from typing import Any
+
+from weft.errors import InvalidInput, MissingExtra, WeftError
+from weft.formats.parsing.source import decode_text, one_line, parse_json
+from weft.model import Cluster
+from weft.registry import closest
+from weft.runtime.costs.history import History
+from weft.runtime.service.budgets import Budget
+from weft.runtime.web.answers import ANSWERS, Question, plain
+from weft.runtime.web.documents import Documents
+from weft.runtime.web.limits import Rate, Refused, Token
+from weft.runtime.web.metrics import Metrics, resident_bytes
+from weft.runtime.web.openapi import ROUTES, document
+from weft.runtime.web.runs import RUN_ID, RunTable
+from weft.runtime.web.spans import run_spans
+from weft.runtime.web.store import OPEN
+
+try:
+    from starlette.applications import Starlette
+    from starlette.concurrency import run_in_threadpool
+    from starlette.exceptions import HTTPException
+    from starlette.requests import ClientDisconnect, Request
+    from starlette.responses import Response, StreamingResponse
+    from starlette.routing import Route as StarletteRoute
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+except ImportError as error:
+    raise MissingExtra("starlette", "serve") from error
+
+LARGE = 1 << 16
+"""Bytes of a body above which it is read in a thread."""
+
+HEARTBEAT = 15.0
+"""Seconds between two signs of life on a stream without events."""
+
+STATES = (*OPEN, "done", "failed", "cancelled")
+
+
+@dataclass(frozen=True)
+class ApplicationLimits:
+    """Share, budget and queue of an application."""
+
+    share: float = 1.0
+    budget: Budget | None = None
+    queue: int = 1000
+
+
+@dataclass(eq=False)
+class ServerState:
+    """All that the handlers use."""
+
+    runs: RunTable
+    documents: Documents
+    applications: Mapping[str, ApplicationLimits]
+    devices: Cluster
+    history: History | None
+    metrics: Metrics
+    token: Token
+    max_body: int = 4 << 20
+    rate: float = 5000.0
+    max_streams: int = 200
+    questions: int = 4
+    """Questions that are answered in threads at once."""
+    asked: int = field(default=0, init=False)
+    warm: bool = False
+    """Whether the kernels of the usual planner are compiled."""
+
+
+def make_app(state: ServerState) -> ASGIApp:
+    """Return the application: token and rate first, then the routes."""
+    handlers = Handlers(state)
+    routes = [
+        StarletteRoute(r.path, getattr(handlers, r.handler), methods=[r.method]) for r in ROUTES
+    ]
+    app = Starlette(
+        routes=routes,
+        exception_handlers={
+            HTTPException: _http_error,
+            Refused: _refusal,
+            WeftError: _bad_request,
+            ClientDisconnect: _bad_request,
+        },
+    )
+    return Entrance(app, state)
+
+
+class Entrance:
+    """Lets in requests with the token, at the rate; counts answers by status."""
+
+    def __init__(self, app: ASGIApp, state: ServerState) -> None:
+        self.app = app
+        self.state = state
+        self._rate = Rate(state.rate)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse or pass on a request."""
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self.app(scope, receive, send)
+            return
+
+        async def counted(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self.state.metrics.count("weft_requests_total", status=str(message["status"]))
+            await send(message)
+
+        refusal = self._refusal(scope)
+        if refusal is not None:
+            await _answer_refusal(refusal)(scope, receive, counted)
+            return
+        await self.app(scope, receive, counted)
+
+    def _refusal(self, scope: Scope) -> Refused | None:
+        headers = dict(scope["headers"])
+        given = headers.get(b"authorization", b"").decode("latin-1")
+        wait = self._rate.take()
+        if wait:
+            self.state.metrics.count("weft_refused_total", reason="rate")
+            return Refused(429, "too many requests; come again later", retry_after=wait)
+        if not self.state.token.fits(given):
+            self.state.metrics.count("weft_refused_total", reason="token")
+            return Refused(401, "the bearer token is missing or wrong")
+        return None
+
+
+class Handlers:
+    """One method per route of `openapi.ROUTES`."""
+
+    def __init__(self, state: ServerState) -> None:
+        self.state = state
+
+    # -- runs ---------------------------------------------------------------
+
+    async def submit(self, request: Request) -> Response:
+        """Store and queue submissions."""
+        state, query = self.state, request.query_params
+        _only(query, ("application", "priority", "id"))
+        application, priority = query.get("application", "default"), _priority(query)
+        if application not in state.applications:
+            raise InvalidInput(
+                f"unknown application '{application}'{closest(application, state.applications)}"
+            )
+        run_id = query.get("id")
+        if run_id is not None and not RUN_ID.fullmatch(run_id):
+            raise InvalidInput(
+                f"id '{run_id}' must be 1 to 100 letters, digits, '.', '-' and '_', and not begin "
+                "with '.'"
+            )
+        body = await self._body(request)
+        given = await _threaded(len(body) > LARGE, state.documents.read, body)
+        if run_id is not None and len(given) > 1:
+            raise InvalidInput("an id is given for several submissions; submit them one by one")
+        try:
+            made = await state.runs.submit(application, priority, given, run_id)
+        except Refused:
+            state.metrics.count("weft_refused_total", reason="queue")
+            raise
+        return _json(made[0] if not body.lstrip().startswith(b"[") else {"runs": made}, 202)
+
+    async def list_runs(self, request: Request) -> Response:
+        """List runs, the newest first."""
+        query = request.query_params
+        _only(query, ("application", "state", "limit"))
+        state, limit = query.get("state"), query.get("limit", "100")
+        if state is not None and state not in STATES:
+            raise InvalidInput(f"unknown state '{state}'{closest(state, STATES)}")
+        if not (limit.isascii() and limit.isdigit()) or not 1 <= int(limit[:9]) <= 1000:
+            raise InvalidInput(f"limit '{limit}' must be a whole number from 1 to 1000")
+        application = query.get("application")
+        store = self.state.runs.store
+        return _json({"runs": store.listed(application=application, state=state, limit=int(limit))})
+
+    async def show_run(self, request: Request) -> Response:
+        """Show one run."""
+        return _json(self._run(request))
+
+    async def cancel_run(self, request: Request) -> Response:
+        """Cancel a run that waits."""
+        run = self._run(request)
+        if not self.state.runs.cancel(run["id"]):
+            raise Refused(409, f"run '{run['id']}' is {run['state']}; only what waits is cancelled")
+        return _json({"id": run["id"], "state": "cancelled"})
+
+    async def stream_events(self, request: Request) -> Response:
+        """Stream events as they are committed, from the one after Last-Event-ID."""
+        run, after = self._run(request), request.headers.get("last-event-id", "0")
+        if not (after.isascii() and after.isdigit() and len(after) <= 15):
+            raise InvalidInput(f"Last-Event-ID '{after}' must be the number of an event")
+        number = self.state.runs.number(run["id"])
+        if number is None:
+            raise Refused(404, f"there is no run '{run['id']}'")
+        streams = self.state.runs.gauges()[-1][2]
+        if streams >= self.state.max_streams:
+            raise Refused(429, f"{self.state.max_streams} streams are open", retry_after=5.0)
+        return StreamingResponse(
+            self._events(number, int(after)),
+            media_type="text/event-stream",
+            headers={"cache-control": "no-store"},
+        )
+
+    async def _events(self, number: int, after: int) -> AsyncIterator[str]:
+        runs, ended = self.state.runs, False
+        news = runs.listen(number)
+        try:
+            while not ended:
+                news.clear()
+                for event in runs.store.events(number, after, limit=1000):
+                    after, ended = event["seq"], event["kind"] == "ended"
+                    text = json.dumps(event)
+                    yield f"id: {after}\nevent: {event['kind']}\ndata: {text}\n\n"
+                    news.set()  # there may be more than one page
+                if not ended and not news.is_set():
+                    try:
+                        await asyncio.wait_for(news.wait(), HEARTBEAT)
+                    except TimeoutError:
+                        yield ": waiting\n\n"
+        finally:
+            runs.leave(number, news)
+
+    async def show_spans(self, request: Request) -> Response:
+        """Show the spans of a run."""
+        run = {"begun": None, "ended": None, "error": None, **self._run(request)}
+        number = self.state.runs.number(run["id"])
+        events = [] if number is None else self.state.runs.store.events(number)
+        return _json(run_spans(run, events))
+
+    # -- questions ----------------------------------------------------------
+
+    async def plan(self, request: Request) -> Response:
+        """Plan."""
+        return await self._answer("plan", request)
+
+    async def simulate(self, request: Request) -> Response:
+        """Simulate."""
+        return await self._answer("simulate", request)
+
+    async def explain(self, request: Request) -> Response:
+        """Explain."""
+        return await self._answer("explain", request)
+
+    async def _answer(self, name: str, request: Request) -> Response:
+        body, state = await self._body(request), self.state
+        content = parse_json(decode_text(body))
+        question = Question(content, state.devices)
+        if state.warm and question.small():
+            return _json(plain(ANSWERS[name](question)))
+        if state.asked >= state.questions:
+            state.metrics.count("weft_refused_total", reason="questions")
+            raise Refused(429, f"{state.questions} questions are being answered", retry_after=1.0)
+        state.asked += 1
+        try:
+            return _json(plain(await run_in_threadpool(ANSWERS[name], question)))
+        finally:
+            state.asked -= 1
+
+    # -- the rest -----------------------------------------------------------
+
+    async def list_applications(self, _: Request) -> Response:
+        """List applications."""
+        rows = {name: asdict(limits) for name, limits in self.state.applications.items()}
+        return _json({"applications": rows})
+
+    async def show_history(self, _: Request) -> Response:
+        """Show measured durations."""
+        known = self.state.history
+        rows = [] if known is None else await run_in_threadpool(known.durations)
+        return _json({"durations": plain([asdict(row) for row in rows])})
+
+    async def show_openapi(self, _: Request) -> Response:
+        """Show the description of the routes."""
+        return _json(document())
+
+    async def show_metrics(self, _: Request) -> Response:
+        """Show metrics."""
+        gauges = [
+            *self.state.runs.gauges(),
+            ("process_resident_memory_bytes", (), resident_bytes()),
+        ]
+        text = self.state.metrics.text(gauges)
+        return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    # -- helpers ------------------------------------------------------------
+
+    def _run(self, request: Request) -> dict[str, Any]:
+        run_id = request.path_params["id"]
+        found = self.state.runs.find(run_id) if RUN_ID.fullmatch(run_id) else None
+        if found is None:
+            raise Refused(404, f"there is no run '{run_id}'")
+        return found
+
+    async def _body(self, request: Request) -> bytes:
+        """Return the body, unless it is too large."""
+        limit, parts, size = self.state.max_body, [], 0
+        announced = request.headers.get("content-length", "0")
+        if announced.isascii() and announced.isdigit() and int(announced[:18]) > limit:
+            raise Refused(413, f"the body is larger than {limit} bytes")
+        async for part in request.stream():
+            size += len(part)
+            if size > limit:
+                raise Refused(413, f"the body is larger than {limit} bytes")
+            parts.append(part)
+        if not size:
+            raise InvalidInput("the body is empty; give a JSON document")
+        return b"".join(parts)
+
+
+def _priority(query: Mapping[str, str]) -> float:
+    text = query.get("priority", "0")
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if not isfinite(value) or abs(value) > 1e9:
+        raise InvalidInput(f"priority '{text}' must be a number from -1e9 to 1e9")
+    return value
+
+
+def _only(query: Mapping[str, str], known: tuple[str, ...]) -> None:
+    for name in query:
+        if name not in known:
+            raise InvalidInput(f"unknown parameter '{name}'{closest(name, known)}")
+
+
+async def _threaded(large: bool, function: Any, value: Any) -> Any:
+    return await run_in_threadpool(function, value) if large else function(value)
+
+
+def _json(content: Any, status: int = 200) -> Response:
+    text = json.dumps(content, allow_nan=False, separators=(",", ":"))
+    return Response(text, status, media_type="application/json")
+
+
+def _answer_refusal(error: Refused) -> Response:
+    response = _json({"error": one_line(str(error))}, error.status)
+    if error.retry_after is not None:
+        response.headers["retry-after"] = str(error.retry_after)
+    if error.status == 401:
+        response.headers["www-authenticate"] = "Bearer"
+    return response
+
+
+def _refusal(_: Request, error: Exception) -> Response:
+    assert isinstance(error, Refused)
+    return _answer_refusal(error)
+
+
+def _bad_request(_: Request, error: Exception) -> Response:
+    return _json({"error": one_line(str(error)) or "the request is not valid"}, 400)
+
+
+def _http_error(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return _json({"error": one_line(str(error.detail))}, error.status_code)

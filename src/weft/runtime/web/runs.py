@@ -1,0 +1,284 @@
+"""The runs of a server: from submission over the queue and the devices to the end, on disk."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import CancelledError, Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from weft.errors import WeftError
+from weft.formats.parsing.source import one_line
+from weft.runtime.inputs.functions import Application
+from weft.runtime.service.service import Service
+from weft.runtime.service.session import TaskEvent
+from weft.runtime.web.documents import Documents, with_results
+from weft.runtime.web.limits import Refused
+from weft.runtime.web.metrics import Labels, Metrics
+from weft.runtime.web.store import RunStore
+
+RUN_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
+
+
+@dataclass(eq=False)
+class ActiveRun:
+    """A run that waits or runs; `finished` are the tasks that ended before a restart."""
+
+    number: int
+    facts: dict[str, Any]
+    app: Application
+    seq: int = 0
+    finished: frozenset[str] = frozenset()
+    future: Future[dict[str, Any]] | None = field(default=None, repr=False)
+
+
+class RunTable:
+    """Runs that wait or run, and the way to those on disk.
+
+    Parameters
+    ----------
+    limits : application -> runs of it that may wait or run
+    """
+
+    def __init__(
+        self, store: RunStore, service: Service, metrics: Metrics, limits: Mapping[str, int]
+    ) -> None:
+        self.store = store
+        self.service = service
+        self.metrics = metrics
+        self.limits = dict(limits)
+        self.active: dict[str, ActiveRun] = {}
+        self._count = dict.fromkeys(limits, 0)
+        self._last = store.last
+        self._lock = threading.Lock()
+        self._listeners: dict[int, list[asyncio.Event]] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        store.committed = self._committed
+
+    # -- submissions --------------------------------------------------------
+
+    async def submit(
+        self,
+        application: str,
+        priority: float,
+        given: Sequence[tuple[bytes, Application]],
+        run_id: str | None = None,
+    ) -> list[dict[str, Any]]:
+        """Store submissions, all or none, and queue them; return their facts.
+
+        A known id gives the run that exists: a client that got no answer submits again.
+        """
+        self._loop = asyncio.get_running_loop()
+        if run_id is not None and (found := self.find(run_id)) is not None:
+            return [found]
+        runs = self._admitted(application, priority, given, run_id)
+        written = self._loop.create_future()
+        for k, (run, (body, _)) in enumerate(zip(runs, given, strict=True)):
+            last = k == len(runs) - 1
+            self.store.add(run.number, run.facts, body, self._tell(written, last=last))
+        try:
+            await asyncio.shield(written)
+        except Exception as error:  # noqa: BLE001  # of any kind: the client gets it
+            self._drop(runs)
+            raise Refused(503, f"the submission could not be stored: {error}") from None
+        for run in runs:
+            self._start(run)
+        self.metrics.count("weft_submissions_total", len(runs), application=application)
+        return [dict(run.facts) for run in runs]
+
+    def resume(self, documents: Documents) -> int:
+        """Queue the runs that had not ended when the server was last running; count them."""
+        found = self.store.open_runs()
+        for number, facts, body in found:
+            past = self.store.events(number)
+            results = {
+                event["task"]: (event["result"], event.get("branches", ()))
+                for event in past
+                if event["kind"] == "finished"
+            }
+            try:
+                ((_, app),) = documents.read(body)
+                app = with_results(app, results) if results else app
+            except (WeftError, ValueError) as error:  # a function is not registered any more
+                self.store.end(number, time.time(), "failed", one_line(str(error)), None)
+                continue
+            seq = past[-1]["seq"] if past else 0
+            run = ActiveRun(number, {**facts, "state": "waiting"}, app, seq, frozenset(results))
+            self.active[run.facts["id"]] = run
+            name = run.facts["application"]
+            self._count[name] = self._count.get(name, 0) + 1
+            self._start(run)
+        return len(found)
+
+    def _admitted(
+        self,
+        application: str,
+        priority: float,
+        given: Sequence[tuple[bytes, Application]],
+        run_id: str | None,
+    ) -> list[ActiveRun]:
+        with self._lock:
+            room = self.limits[application] - self._count[application]
+            if len(given) > room:
+                raise Refused(
+                    429,
+                    f"the queue of '{application}' is full ({self.limits[application]} runs wait "
+                    "or run); come again later",
+                    retry_after=1.0,
+                )
+            self._count[application] += len(given)
+        runs = []
+        for _, app in given:
+            self._last += 1
+            facts = {
+                "id": run_id or secrets.token_hex(8),
+                "application": application,
+                "priority": priority,
+                "name": one_line(app.workflow.name) or "workflow",
+                "tasks": app.workflow.n,
+                "state": "waiting",
+                "submitted": time.time(),
+            }
+            runs.append(ActiveRun(self._last, facts, app))
+            self.active[facts["id"]] = runs[-1]
+        return runs
+
+    def _tell(self, written: asyncio.Future[None], *, last: bool) -> Any:
+        """Return the callback of a write that resolves a future of the event loop."""
+
+        def resolve(error: Exception | None) -> None:
+            if written.done():
+                return
+            if error is not None:
+                written.set_exception(error)
+            elif last:
+                written.set_result(None)
+
+        def done(error: Exception | None) -> None:
+            if (error is not None or last) and self._loop is not None:
+                self._loop.call_soon_threadsafe(resolve, error)
+
+        return done
+
+    def _drop(self, runs: Sequence[ActiveRun]) -> None:
+        with self._lock:
+            for run in runs:
+                self.active.pop(run.facts["id"], None)
+                self._count[run.facts["application"]] -= 1
+
+    def _start(self, run: ActiveRun) -> None:
+        if run.facts["id"] not in self.active:
+            return  # cancelled while it was stored
+        run.future = self.service.submit(
+            run.facts["application"],
+            run.app,
+            priority=run.facts["priority"],
+            timeout=0.0,
+            watch=lambda event: self._event(run, event),
+        )
+        run.future.add_done_callback(lambda future: self._ended(run, future))
+
+    # -- events, in the thread of the service -------------------------------
+
+    def _event(self, run: ActiveRun, event: TaskEvent) -> None:
+        now, name = time.time(), run.facts["application"]
+        if event.kind == "begun":
+            run.facts |= {"state": "running", "begun": now}
+            self.store.begin(run.number, now)
+            self._write(run, now, "begun", {})
+            return
+        if event.task in run.finished:
+            return  # its result is from before the restart
+        seconds = event.finish - event.start
+        content = {"task": event.task, "device": event.device, "seconds": seconds}
+        if event.kind == "finished":
+            content |= {"result": event.result}
+            if event.branches and run.app.workflow.conditional:
+                content |= {"branches": list(event.branches)}
+            self.metrics.count("weft_task_seconds_total", seconds, application=name)
+        else:
+            content |= {"error": one_line(event.text)}
+        self.metrics.count("weft_tasks_total", application=name, outcome=event.kind)
+        self._write(run, now, event.kind, content)
+
+    def _ended(self, run: ActiveRun, future: Future[dict[str, Any]]) -> None:
+        now, results, text = time.time(), None, None
+        try:
+            results, state = future.result(), "done"
+        except CancelledError:
+            state = "cancelled"
+        except Exception as error:  # noqa: BLE001  # any failure is the run's
+            state, text = "failed", one_line(str(error).split("\n", maxsplit=1)[0])
+        self._write(run, now, "ended", {"state": state, "error": text})
+        self.store.end(run.number, now, state, text, results)
+        self.metrics.count(
+            "weft_runs_ended_total", application=run.facts["application"], state=state
+        )
+        self._drop([run])
+
+    def _write(self, run: ActiveRun, now: float, kind: str, content: dict[str, Any]) -> None:
+        run.seq += 1
+        self.store.event(run.number, run.seq, now, kind, content)
+
+    def _committed(self, runs: set[int]) -> None:
+        """Wake the streams of these runs; in the writing thread."""
+        if self._listeners and self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._wake, runs)
+
+    def _wake(self, runs: set[int]) -> None:
+        for run in runs & self._listeners.keys():
+            for event in self._listeners[run]:
+                event.set()
+
+    # -- questions ----------------------------------------------------------
+
+    def find(self, run_id: str) -> dict[str, Any] | None:
+        """Return the facts of a run; None: there is none."""
+        active = self.active.get(run_id)
+        if active is not None:
+            return dict(active.facts)
+        found = self.store.find(run_id)
+        return None if found is None else found[1]
+
+    def number(self, run_id: str) -> int | None:
+        """Return the number of a run under which its events are stored."""
+        active = self.active.get(run_id)
+        if active is not None:
+            return active.number
+        found = self.store.find(run_id)
+        return None if found is None else found[0]
+
+    def cancel(self, run_id: str) -> bool:
+        """Cancel a run that waits; return whether it did."""
+        active = self.active.get(run_id)
+        return active is not None and active.future is not None and active.future.cancel()
+
+    def listen(self, run: int) -> asyncio.Event:
+        """Return an event that is set whenever the run has news on disk."""
+        self._loop = asyncio.get_running_loop()
+        event = asyncio.Event()
+        self._listeners.setdefault(run, []).append(event)
+        return event
+
+    def leave(self, run: int, event: asyncio.Event) -> None:
+        """Drop an event of `listen`."""
+        self._listeners[run].remove(event)
+        if not self._listeners[run]:
+            del self._listeners[run]
+
+    def gauges(self) -> list[tuple[str, Labels, float]]:
+        """Return how many runs wait and run, per application."""
+        counts = {(name, state): 0 for name in self._count for state in ("waiting", "running")}
+        for run in list(self.active.values()):
+            counts[run.facts["application"], run.facts["state"]] += 1
+        rows: list[tuple[str, Labels, float]] = [
+            ("weft_runs", (("application", name), ("state", state)), float(count))
+            for (name, state), count in counts.items()
+        ]
+        streams = sum(len(events) for events in self._listeners.values())
+        return [*rows, ("weft_streams", (), float(streams))]

@@ -1,0 +1,156 @@
+"""A server from its configuration: devices, service, runs on disk, and uvicorn in front."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from weft.errors import InvalidInput, MissingExtra
+from weft.model import Problem
+from weft.planners.planner import plan
+from weft.runtime.backends.local.backend import LocalBackend
+from weft.runtime.costs.history import History
+from weft.runtime.journal import default_folder
+from weft.runtime.options import RunOptions
+from weft.runtime.service.service import Service
+from weft.runtime.web.app import ApplicationLimits, ServerState, make_app
+from weft.runtime.web.documents import Documents, registered
+from weft.runtime.web.limits import own_token
+from weft.runtime.web.metrics import Metrics
+from weft.runtime.web.runs import RunTable
+from weft.runtime.web.store import RunStore
+
+MAX_CONCURRENT = 8
+"""Runs of one application that share the devices at once."""
+
+
+@dataclass(frozen=True)
+class ServerConfig:
+    """The configuration of a server: see `weft serve --help`."""
+
+    host: str = "127.0.0.1"
+    port: int = 8787
+    folder: Path = field(default_factory=lambda: default_folder().parent / "serve")
+    devices: int | None = None
+    functions: Sequence[str] = ()
+    commands: bool = False
+    applications: Mapping[str, ApplicationLimits] = field(
+        default_factory=lambda: {"default": ApplicationLimits()}
+    )
+    policy: str = "eft"
+    timeout: float | None = None
+    retries: int = 0
+    history: History | None = None
+    keep: int = 10_000
+    max_body: int = 4 << 20
+    rate: float = 5000.0
+    token: str | None = None
+    new_token: bool = False
+
+
+@contextlib.contextmanager
+def opened(config: ServerConfig) -> Iterator[tuple[ServerState, str | None, int]]:
+    """Open a server's parts; yield them, the text of a new token, and the runs that go on.
+
+    The parts close when no run is left. `serve` does not wait for that.
+    """
+    documents = Documents(registered(config.functions), commands=config.commands)
+    store = RunStore(config.folder, keep=config.keep)
+    try:
+        token, text = own_token(config.folder, config.token, new=config.new_token)
+        left = store.open_runs()
+        names = dict.fromkeys(facts["application"] for _, facts, _ in left)
+        applications = {**{name: ApplicationLimits() for name in names}, **config.applications}
+        limits = {name: one.queue for name, one in applications.items()}
+        metrics = Metrics()
+        with (
+            LocalBackend(config.devices) as backend,
+            Service(
+                backend,
+                policy=config.policy,
+                shares={name: one.share for name, one in applications.items()},
+                budgets={n: one.budget for n, one in applications.items() if one.budget},
+                capacity=sum(limits.values()) + len(left),
+                max_concurrent=MAX_CONCURRENT,
+                history=config.history,
+                options=RunOptions(
+                    timeout=config.timeout, retries=config.retries, on_error="continue"
+                ),
+            ) as service,
+        ):
+            runs = RunTable(store, service, metrics, limits)
+            goes_on = runs.resume(documents)
+            yield (
+                ServerState(
+                    runs=runs,
+                    documents=documents,
+                    applications=applications,
+                    devices=backend.devices(),
+                    history=config.history,
+                    metrics=metrics,
+                    token=token,
+                    max_body=config.max_body,
+                    rate=config.rate,
+                ),
+                text,
+                goes_on,
+            )
+    finally:
+        store.close()
+
+
+def serve(config: ServerConfig, started: Callable[[str, str | None, int], None]) -> None:
+    """Serve until the process is ended; runs that have not ended go on at the next start.
+
+    `started` receives the address, the text of a new token and the number of runs that go on.
+    """
+    try:
+        import uvicorn
+    except ImportError as error:
+        raise MissingExtra("uvicorn", "serve") from error
+    listener = _listener(config.host, config.port)
+    with opened(config) as (state, text, goes_on):
+        threading.Thread(target=_warm_up, args=(state,), daemon=True).start()
+        settings = uvicorn.Config(
+            make_app(state),
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            limit_concurrency=1000,
+            timeout_graceful_shutdown=2,
+        )
+        started(f"http://{config.host}:{listener.getsockname()[1]}", text, goes_on)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, _ended)  # uvicorn ends on its own handlers, then restores these
+        uvicorn.Server(settings).run(sockets=[listener])
+        if state.runs.active:
+            # Tasks may take hours. Workers end with this process; the runs are on disk.
+            state.runs.store.close()
+            os._exit(0)
+
+
+def _ended(*_: object) -> None:
+    """Do nothing with a signal that has ended the server already."""
+
+
+def _listener(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise InvalidInput(f"{host}:{port} cannot be used: {error.strerror or error}") from None
+    return listener
+
+
+def _warm_up(state: ServerState) -> None:
+    """Compile the kernels of the usual planner; until then, questions are answered in threads."""
+    state.warm = plan(Problem.from_arrays([[1.0]])).bound > 0

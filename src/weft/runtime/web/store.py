@@ -1,0 +1,245 @@
+"""Runs and their events on disk: one SQLite file, written by one thread in groups.
+
+A write is durable against the end of the process once its group is committed; groups make a
+thousand writes per second cheap. Ended runs beyond the newest `keep` are deleted.
+"""
+
+# ruff: noqa: S608  # statements are put together from the constants of this file
+from __future__ import annotations
+
+import json
+import os
+import queue
+import sqlite3
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from weft.errors import InvalidInput
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS runs (
+    number INTEGER PRIMARY KEY, id TEXT UNIQUE NOT NULL, application TEXT NOT NULL,
+    priority REAL NOT NULL, name TEXT NOT NULL, tasks INTEGER NOT NULL, body BLOB NOT NULL,
+    state TEXT NOT NULL, submitted REAL NOT NULL, begun REAL, ended REAL, error TEXT, results TEXT);
+CREATE INDEX IF NOT EXISTS states ON runs (state, number);
+CREATE TABLE IF NOT EXISTS events (
+    run INTEGER NOT NULL, seq INTEGER NOT NULL, time REAL NOT NULL, kind TEXT NOT NULL,
+    content TEXT NOT NULL, PRIMARY KEY (run, seq)) WITHOUT ROWID;
+"""
+_VERSION = 1
+_GROUP = 500
+_COLUMNS = "id, application, priority, name, tasks, state, submitted, begun, ended, error"
+
+OPEN = ("waiting", "running")
+"""States of runs that have not ended."""
+
+Done = Callable[[Exception | None], None]
+
+
+@dataclass(frozen=True)
+class _Write:
+    sql: str
+    values: Sequence[Any]
+    run: int
+    done: Done | None
+
+
+class RunStore:
+    """The runs of one server in a folder that no other server uses.
+
+    Parameters
+    ----------
+    keep : ended runs that stay
+    committed : receives the numbers of runs whose events are now on disk, in the writing thread
+    """
+
+    def __init__(
+        self, folder: Path, *, keep: int = 10_000, committed: Callable[[set[int]], None] = len
+    ) -> None:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._lock = _locked(folder)
+        self.keep = keep
+        self.committed = committed
+        path = folder / "runs.db"
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        try:
+            self._db = self._opened(path)
+            self._reader = self._opened(path)
+            self._ended = self._one("SELECT count(*) FROM runs WHERE state NOT IN (?, ?)", OPEN)
+            self.last = self._one("SELECT coalesce(max(number), 0) FROM runs")
+        except sqlite3.Error as error:
+            self._lock.close()
+            raise InvalidInput(f"{path}: cannot be used ({error}); move it away") from None
+        self._writes: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name="weft-store", daemon=True)
+        self._thread.start()
+
+    @staticmethod
+    def _opened(path: Path) -> sqlite3.Connection:
+        db = sqlite3.connect(path, timeout=2.0, check_same_thread=False, isolation_level=None)
+        db.execute("PRAGMA journal_mode=WAL")
+        db.execute("PRAGMA synchronous=NORMAL")
+        db.executescript(_SCHEMA)
+        (version,) = db.execute("PRAGMA user_version").fetchone()
+        if version not in (0, _VERSION):
+            raise sqlite3.DatabaseError(f"it has version {version} of another weft")
+        db.execute(f"PRAGMA user_version={_VERSION}")
+        return db
+
+    def _one(self, sql: str, values: Sequence[Any] = ()) -> int:
+        (found,) = self._reader.execute(sql, values).fetchone()
+        return int(found)
+
+    # -- writing ------------------------------------------------------------
+
+    def add(self, number: int, run: dict[str, Any], body: bytes, done: Done) -> None:
+        """Write a new run."""
+        keys = ("id", "application", "priority", "name", "tasks", "state", "submitted")
+        self._put(
+            f"INSERT INTO runs (number, body, {', '.join(keys)}) VALUES (?,?,?,?,?,?,?,?,?)",
+            (number, body, *(run[key] for key in keys)),
+            number,
+            done,
+        )
+
+    def event(self, run: int, seq: int, time: float, kind: str, content: dict[str, Any]) -> None:
+        """Write an event; with the same number it replaces none."""
+        self._put(
+            "INSERT OR IGNORE INTO events VALUES (?,?,?,?,?)",
+            (run, seq, time, kind, json.dumps(content)),
+            run,
+        )
+
+    def begin(self, run: int, time: float) -> None:
+        """Write that a run has begun."""
+        sql = "UPDATE runs SET state='running', begun=coalesce(begun, ?) WHERE number=?"
+        self._put(sql, (time, run), run)
+
+    def end(self, run: int, time: float, state: str, error: str | None, results: Any) -> None:
+        """Write the end of a run; its document is not needed any more."""
+        self._put(
+            "UPDATE runs SET state=?, ended=?, error=?, results=?, body=x'' WHERE number=?",
+            (state, time, error, json.dumps(results), run),
+            run,
+        )
+
+    def close(self) -> None:
+        """Write what waits and close the files."""
+        self._writes.put(None)
+        self._thread.join()
+        self._db.close()
+        self._reader.close()
+        self._lock.close()
+
+    def _put(self, sql: str, values: Sequence[Any], run: int, done: Done | None = None) -> None:
+        self._writes.put(_Write(sql, values, run, done))
+
+    def _work(self) -> None:
+        ends = False
+        while not ends:
+            group = [self._writes.get()]
+            while len(group) < _GROUP and not self._writes.empty():
+                group.append(self._writes.get())
+            ends = None in group
+            writes = [write for write in group if write is not None]
+            if writes and self._commit(writes) is not None:
+                for write in writes:  # one that fails must not take the others with it
+                    self._finish([write], self._commit([write]))
+            else:
+                self._finish(writes, None)
+
+    def _commit(self, writes: Sequence[_Write]) -> Exception | None:
+        try:
+            self._db.execute("BEGIN")
+            for write in writes:
+                self._db.execute(write.sql, write.values)
+            self._ended += sum(write.sql.startswith("UPDATE runs SET state=?") for write in writes)
+            self._prune()
+            self._db.execute("COMMIT")
+        except sqlite3.Error as error:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            return error
+        return None
+
+    def _finish(self, writes: Sequence[_Write], error: Exception | None) -> None:
+        for write in writes:
+            if write.done is not None:
+                write.done(error)
+            elif error is not None:
+                warnings.warn(f"an event could not be written: {error}", stacklevel=2)
+        self.committed({write.run for write in writes})
+
+    def _prune(self) -> None:
+        """Delete the oldest ended runs, a tenth of `keep` at a time."""
+        excess = self._ended - self.keep
+        if excess <= self.keep // 10:
+            return
+        rows = self._db.execute(
+            "SELECT number FROM runs WHERE state NOT IN (?, ?) ORDER BY number LIMIT ?",
+            (*OPEN, excess),
+        ).fetchall()
+        self._db.executemany("DELETE FROM events WHERE run=?", rows)
+        self._db.executemany("DELETE FROM runs WHERE number=?", rows)
+        self._ended -= len(rows)
+
+    # -- reading ------------------------------------------------------------
+
+    def open_runs(self) -> list[tuple[int, dict[str, Any], bytes]]:
+        """Return number, facts and document of the runs that have not ended, oldest first."""
+        sql = f"SELECT number, body, {_COLUMNS} FROM runs WHERE state IN (?, ?) ORDER BY number"
+        rows = self._reader.execute(sql, OPEN).fetchall()
+        return [(number, _facts(rest), body) for number, body, *rest in rows]
+
+    def find(self, run_id: str) -> tuple[int, dict[str, Any]] | None:
+        """Return number and facts of a run, with its results; None: there is none."""
+        sql = f"SELECT number, results, {_COLUMNS} FROM runs WHERE id=?"
+        row = self._reader.execute(sql, (run_id,)).fetchone()
+        if row is None:
+            return None
+        number, results, *rest = row
+        return number, {**_facts(rest), "results": None if results is None else json.loads(results)}
+
+    def listed(self, *, application: str | None, state: str | None, limit: int) -> list[Any]:
+        """Return the facts of the newest runs."""
+        sql = (
+            f"SELECT {_COLUMNS} FROM runs WHERE (?1 IS NULL OR application=?1) "
+            "AND (?2 IS NULL OR state=?2) ORDER BY number DESC LIMIT ?3"
+        )
+        return [_facts(row) for row in self._reader.execute(sql, (application, state, limit))]
+
+    def events(self, run: int, after: int = 0, limit: int = -1) -> list[dict[str, Any]]:
+        """Return the events of a run with a number above `after`."""
+        sql = (
+            "SELECT seq, time, kind, content FROM events WHERE run=? AND seq>? ORDER BY seq LIMIT ?"
+        )
+        rows: Iterable[Any] = self._reader.execute(sql, (run, after, limit))
+        return [
+            {"seq": seq, "time": time, "kind": kind, **json.loads(content)}
+            for seq, time, kind, content in rows
+        ]
+
+
+def _facts(row: Sequence[Any]) -> dict[str, Any]:
+    return dict(zip(_COLUMNS.split(", "), row, strict=True))
+
+
+def _locked(folder: Path) -> IO[str]:
+    """Lock the folder of a server; the lock ends with the process."""
+    file = (folder / "lock").open("a", encoding="ascii")
+    try:
+        import fcntl
+    except ImportError:  # no such locks on Windows
+        return file
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        raise InvalidInput(
+            f"{folder} is in use by another server; end it, or give another --folder"
+        ) from None
+    return file

@@ -1,0 +1,83 @@
+"""The functions that workers call: commands, registered functions, kept results."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from weft.errors import WeftError
+from weft.runtime.backends.calls import name_of
+from weft.runtime.backends.local.worker import Chosen
+
+MAX_RESULT = 1 << 20
+"""Bytes of JSON that the result of a task may have."""
+
+TAIL = 4096
+"""Bytes of a command's output that are kept."""
+
+
+class CommandFailed(WeftError):
+    """A command of a task ended with another exit code than 0."""
+
+
+class JsonFunction:
+    """A registered function whose result must be JSON: it is stored and sent to clients.
+
+    Examples
+    --------
+    >>> JsonFunction(max)(1, 2)
+    2
+    >>> JsonFunction(set)()
+    Traceback (most recent call last):
+    TypeError: set returned a set; a task must return what JSON can hold
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.__name__ = name_of(function)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function and check its result."""
+        result = self.function(*args, **kwargs)
+        value = result.value if isinstance(result, Chosen) else result
+        try:
+            size = len(json.dumps(value, allow_nan=False))
+        except (TypeError, ValueError, RecursionError):
+            raise TypeError(
+                f"{self.__name__} returned a {type(value).__name__}; a task must return what JSON "
+                "can hold"
+            ) from None
+        if size > MAX_RESULT:
+            raise ValueError(
+                f"{self.__name__} returned {size} bytes of JSON; at most {MAX_RESULT} are kept: "
+                "write large data to a file and return its name"
+            )
+        return result
+
+
+def run_command(*_: Any, argv: Sequence[str]) -> dict[str, Any]:
+    r"""Run a command without a shell and return the end of its output.
+
+    Examples
+    --------
+    >>> run_command(argv=["echo", "done"])
+    {'code': 0, 'output': 'done\n'}
+    """
+    ended = subprocess.run(  # noqa: S603  # commands are an option of the operator
+        list(argv),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+    )
+    output = ended.stdout[-TAIL:].decode("utf-8", "replace")
+    if ended.returncode != 0:
+        raise CommandFailed(f"'{argv[0]}' ended with exit code {ended.returncode}: {output[-300:]}")
+    return {"code": 0, "output": output}
+
+
+def kept(*_: Any, value: Any, branches: Sequence[str | int] = ()) -> Any:
+    """Return the result that a task had before the server was started again."""
+    return Chosen(tuple(branches), value) if branches else value
