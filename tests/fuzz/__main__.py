@@ -1,4 +1,7 @@
-"""Run ``python -m tests.fuzz N [NAME]``: N mutated files for each reader, or for one."""
+"""Run ``python -m tests.fuzz N [NAME]``: N mutated files for each reader, or for one.
+
+The name ``http`` sends N changed requests to a server.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from pathlib import Path
 
 from tests.fuzz.corpus import seeds
 from tests.fuzz.harness import failures
+from tests.fuzz.http import http_failures
 
 
 def main(arguments: list[str]) -> int:
@@ -15,6 +19,11 @@ def main(arguments: list[str]) -> int:
     count = int(arguments[0]) if arguments else 1000
     bad = 0
     with tempfile.TemporaryDirectory() as place:
+        if arguments[1:] in ([], ["http"]):
+            found = http_failures(count, Path(place) / "serve")
+            bad += len(found)
+            sys.stdout.write(f"http: {count} requests, {len(found)} failures\n")
+            sys.stdout.writelines(f"  {line!a}\n" for line in found[:10])
         for name, seed in seeds(Path(place)).items():
             if len(arguments) > 1 and arguments[1] != name:
                 continue

@@ -6,6 +6,7 @@ import pytest
 
 from tests.fuzz.corpus import seeds
 from tests.fuzz.harness import attempt, failures
+from tests.fuzz.http import http_failures
 from weft.formats import FORMATS
 
 FILES = 300
@@ -60,3 +61,7 @@ def test_the_harness_finds_what_is_no_clear_line(corpus, tmp_path):
 
     seed = corpus["stg"]._replace(read=broken)
     assert attempt(seed, tmp_path).startswith("KeyError at test_fuzz.py")
+
+
+def test_bad_requests_get_clear_answers(tmp_path):
+    assert http_failures(FILES, tmp_path) == []

@@ -15,6 +15,7 @@ from typing import Any
 from weft.errors import WeftError
 from weft.formats.parsing.source import one_line
 from weft.runtime.inputs.functions import Application
+from weft.runtime.service.queue import QueueFull
 from weft.runtime.service.service import Service
 from weft.runtime.service.session import TaskEvent
 from weft.runtime.web.documents import Documents, with_results
@@ -172,15 +173,17 @@ class RunTable:
                 self._count[run.facts["application"]] -= 1
 
     def _start(self, run: ActiveRun) -> None:
-        if run.facts["id"] not in self.active:
-            return  # cancelled while it was stored
-        run.future = self.service.submit(
-            run.facts["application"],
-            run.app,
-            priority=run.facts["priority"],
-            timeout=0.0,
-            watch=lambda event: self._event(run, event),
-        )
+        try:
+            run.future = self.service.submit(
+                run.facts["application"],
+                run.app,
+                priority=run.facts["priority"],
+                timeout=0.0,
+                watch=lambda event: self._event(run, event),
+            )
+        except QueueFull as error:  # cancelled runs still take places in the queue
+            run.future = Future()
+            run.future.set_exception(error)
         run.future.add_done_callback(lambda future: self._ended(run, future))
 
     # -- events, in the thread of the service -------------------------------

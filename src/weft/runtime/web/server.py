@@ -114,12 +114,14 @@ def serve(config: ServerConfig, started: Callable[[str, str | None, int], None])
         import uvicorn
     except ImportError as error:
         raise MissingExtra("uvicorn", "serve") from error
-    listener = _listener(config.host, config.port)
+    listener = listening(config.host, config.port)
     with opened(config) as (state, text, goes_on):
         threading.Thread(target=_warm_up, args=(state,), daemon=True).start()
         settings = uvicorn.Config(
             make_app(state),
             log_level="warning",
+            ws="none",
+            lifespan="off",
             access_log=False,
             server_header=False,
             limit_concurrency=1000,
@@ -139,9 +141,10 @@ def _ended(*_: object) -> None:
     """Do nothing with a signal that has ended the server already."""
 
 
-def _listener(host: str, port: int) -> socket.socket:
+def listening(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    # With the protocol named, asyncio switches Nagle's delay off.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))

@@ -1,0 +1,103 @@
+"""Bad requests to a server: each gets an answer below 500 that is one clear line."""
+
+from __future__ import annotations
+
+import json
+import random
+import socket
+from pathlib import Path
+
+from tests.fuzz.mutations import ODD_VALUES, mutated
+from tests.support.server import TOKEN, serving
+
+WORKFLOW = {"names": ["a", "b"], "work": [1, 1], "kinds": ["one"], "src": [0], "dst": [1]}
+CLUSTER = {"speed": [1.0, 2.0], "names": ["x", "y"], "bandwidth": 1e6}
+PLAN = {"task": [0, 1], "device": [0, 0], "start": [0, 1], "finish": [1, 2]}
+REQUESTS = (
+    ("POST", "/v1/runs?application=default&priority=1", {"workflow": WORKFLOW}),
+    ("POST", "/v1/runs", {"workflow": WORKFLOW, "tasks": {"a": {"function": "add", "args": [1]}}}),
+    ("POST", "/v1/runs", [{"workflow": WORKFLOW}, {"workflow": WORKFLOW}]),
+    ("POST", "/v1/plan", {"workflow": WORKFLOW, "cluster": CLUSTER, "planner": "heft", "seed": 1}),
+    ("POST", "/v1/plan", {"problem": {"workflow": WORKFLOW, "cluster": CLUSTER}}),
+    ("POST", "/v1/simulate", {"workflow": WORKFLOW, "policy": "fifo", "noise": 0.1, "seed": 2}),
+    ("POST", "/v1/explain", {"workflow": WORKFLOW, "planner": "heft"}),
+    ("POST", "/v1/explain", {"workflow": WORKFLOW, "cluster": CLUSTER, "schedule": PLAN}),
+    ("GET", "/v1/runs?state=done&limit=5", None),
+    ("GET", "/v1/runs/none", None),
+    ("GET", "/v1/runs/none/events", None),
+    ("DELETE", "/v1/runs/none", None),
+    ("GET", "/metrics", None),
+)
+METHODS = ("GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS", "TRACE", "X")
+
+
+def http_failures(count: int, folder: Path, *, first: int = 0) -> list[str]:
+    """Send `count` changed requests to a server; return a line for each bad answer."""
+    found = []
+    with serving(folder, rate=1e9, max_body=20_000) as (client, state):
+        host, port = client.base_url.host, client.base_url.port
+        for number in range(first, first + count):
+            request, whole = _request(random.Random(f"http {number}"))
+            try:
+                with socket.create_connection((host, port), timeout=60) as link:
+                    link.sendall(request)
+                    if not whole:
+                        link.shutdown(socket.SHUT_WR)  # the server may wait for more
+                    with link.makefile("rb") as answer:
+                        trouble = _trouble(answer, request, whole=whole)
+            except OSError as error:  # the server may close a connection that makes no sense
+                trouble = f"{error} for {request[:300]!r}" if whole else None
+            if trouble:
+                found.append(f"http {number}: {trouble}")
+        if client.get("/v1/applications").status_code != 200:
+            found.append("the server does not answer any more")
+        left = [run.facts["id"] for run in list(state.runs.active.values())]
+        if len(left) > state.applications["default"].queue:
+            found.append(f"{len(left)} runs are left")
+    return found
+
+
+def _request(rng: random.Random) -> tuple[bytes, bool]:
+    """Return a request, and whether it is one that must get an answer."""
+    method, path, content = rng.choice(REQUESTS)
+    body = b"" if content is None else json.dumps(content).encode()
+    if body and rng.random() < 0.8:
+        body = mutated(body, ".json", rng)
+    if rng.random() < 0.15:
+        method = rng.choice(METHODS)
+    if rng.random() < 0.25:
+        path = mutated(path.encode(), ".txt", rng).decode("latin-1")
+        path = path.replace("\r", "").replace("\n", "").replace(" ", "%20")
+    headers = {"host": "x", "authorization": f"Bearer {TOKEN}", "connection": "close"}
+    headers["content-length"] = str(len(body))
+    whole = rng.random() >= 0.15
+    if not whole:
+        key = rng.choice([*headers, "last-event-id", "transfer-encoding", "expect", "content-type"])
+        odd = str(rng.choice(ODD_VALUES)).encode("utf-8", "replace").decode("latin-1")
+        headers[key] = odd.replace("\r", "").replace("\n", "")
+    head = "".join(f"{key}: {value}\r\n" for key, value in headers.items())
+    text = f"{method} {path} HTTP/1.1\r\n{head}\r\n".encode("latin-1", "replace") + body
+    if rng.random() < 0.05:
+        return mutated(text, ".bin", rng), False
+    return text, whole
+
+
+def _trouble(answer, request: bytes, *, whole: bool) -> str | None:
+    """Return what is wrong with an answer, or None."""
+    status = answer.readline(1000)
+    if not status:
+        return f"no answer to {request[:300]!r}" if whole else None
+    code = int(status.split()[1])
+    if code >= 500:
+        return f"{code} for {request[:300]!r}"
+    head = b""
+    while (line := answer.readline(10_000)).strip():
+        head += line
+    body = answer.read()
+    if b"Traceback" in body:
+        return f"a traceback for {request[:300]!r}"
+    if code >= 400 and b"application/json" in head and body:
+        error = json.loads(body)["error"]
+        if not error or not error.isprintable() or len(error) > 600:
+            return f"a message that is no plain line: {error[:200]!r}"
+    return None

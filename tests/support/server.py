@@ -1,0 +1,56 @@
+"""A test server: the whole application in a thread of this process."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+
+import httpx
+import uvicorn
+
+from weft.runtime.web.app import ApplicationLimits, make_app
+from weft.runtime.web.server import ServerConfig, listening, opened
+
+TOKEN = "a token of the tests"
+FUNCTIONS = "tests.support.serve_functions"
+
+
+@contextlib.contextmanager
+def serving(folder, **options):
+    """Yield a client that has the token, and the state of its server."""
+    options = {"devices": 1, "functions": [FUNCTIONS], "token": TOKEN, **options}
+    config = ServerConfig(folder=folder, **options)
+    with opened(config) as (state, _, _), _listening(make_app(state)) as url:
+        headers = {"authorization": f"Bearer {TOKEN}"}
+        with httpx.Client(base_url=url, headers=headers, timeout=60) as client:
+            yield client, state
+
+
+@contextlib.contextmanager
+def _listening(app):
+    """Yield the address of an application."""
+    server = uvicorn.Server(uvicorn.Config(app, log_level="critical", ws="none", lifespan="off"))
+    with listening("127.0.0.1", 0) as listener:
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+def ended(client, run_id, seconds=60.0):
+    """Return a run once it has ended."""
+    limit = time.monotonic() + seconds
+    while time.monotonic() < limit:
+        run = client.get(f"/v1/runs/{run_id}").json()
+        if run["state"] not in ("waiting", "running"):
+            return run
+        time.sleep(0.01)
+    raise AssertionError(f"{run} did not end")
+
+
+def limits(**options):
+    return {"default": ApplicationLimits(**options)}
