@@ -226,6 +226,9 @@ def test_answers_equal_those_of_the_library(client):
     plan = weft.plan(problem, "heft")
     answer = client.post("/v1/plan", json={**document, "planner": "heft"}).json()
     assert (answer["makespan"], answer["bound"]) == (plan.makespan, plan.bound)
+    both = client.post("/v1/plan", json=[document, document]).json()["answers"]
+    assert [one["makespan"] for one in both] == [plan.makespan] * 2
+    assert client.post("/v1/plan", json=[]).status_code == 400
     assert answer["schedule"]["finish"] == plan.schedule.to_arrays()["finish"].tolist()
     why = client.post("/v1/explain", json=document).json()
     assert why["sentence"] == weft.explain(plan).sentence

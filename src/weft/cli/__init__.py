@@ -23,6 +23,7 @@ __all__ = [
     "profile",
     "reproduce",
     "run",
+    "serve",
     "simulate",
     "train",
 ]

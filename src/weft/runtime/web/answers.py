@@ -128,9 +128,17 @@ def _simulate(question: Question) -> dict[str, Any]:
     r = question.record
     r.only(("problem", "workflow", "cluster", "policy", "seed", *NUMBERS))
     policy = question.name("policy", "eft", POLICIES.names())
-    drawn = {key: question.number(key, 0.0, 0.0, 10.0) for key in NUMBERS}
+    noise, bias, slowdowns, failures = (question.number(key, 0.0, 0.0, 10.0) for key in NUMBERS)
     seed = int(question.number("seed", 0, 0, 2**31))
-    trace = simulate(question.problem(), policy, seed=seed, **drawn)
+    trace = simulate(
+        question.problem(),
+        policy,
+        seed=seed,
+        noise=noise,
+        bias=bias,
+        slowdowns=slowdowns,
+        failures=failures,
+    )
     return {
         "policy": trace.policy,
         "makespan": trace.makespan,

@@ -16,9 +16,9 @@ from weft.registry import closest
 from weft.runtime.costs.history import History
 from weft.runtime.service.budgets import Budget
 from weft.runtime.web.answers import ANSWERS, Question, plain
-from weft.runtime.web.documents import Documents
+from weft.runtime.web.documents import MAX_BATCH, Documents
 from weft.runtime.web.limits import Rate, Refused, Token
-from weft.runtime.web.metrics import Metrics, resident_bytes
+from weft.runtime.web.metrics import ServerMetrics, resident_bytes
 from weft.runtime.web.openapi import ROUTES, document
 from weft.runtime.web.runs import RUN_ID, RunTable
 from weft.runtime.web.spans import run_spans
@@ -37,6 +37,9 @@ except ImportError as error:
 
 LARGE = 1 << 16
 """Bytes of a body above which it is read in a thread."""
+
+QUICK = 10
+"""Small questions in one request up to which no thread is worth its while."""
 
 HEARTBEAT = 15.0
 """Seconds between two signs of life on a stream without events."""
@@ -62,7 +65,7 @@ class ServerState:
     applications: Mapping[str, ApplicationLimits]
     devices: Cluster
     history: History | None
-    metrics: Metrics
+    metrics: ServerMetrics
     token: Token
     max_body: int = 4 << 20
     rate: float = 5000.0
@@ -247,17 +250,26 @@ class Handlers:
         return await self._answer("explain", request)
 
     async def _answer(self, name: str, request: Request) -> Response:
+        """Answer one question, or a list of them in the same order."""
         body, state = await self._body(request), self.state
         content = parse_json(decode_text(body))
-        question = Question(content, state.devices)
-        if state.warm and question.small():
-            return _json(plain(ANSWERS[name](question)))
+        several = content if isinstance(content, list) else [content]
+        if not 0 < len(several) <= MAX_BATCH:
+            raise InvalidInput(f"a list of {len(several)} questions; give 1 to {MAX_BATCH}")
+        questions = [Question(one, state.devices) for one in several]
+
+        def answered() -> Response:
+            found = [plain(ANSWERS[name](question)) for question in questions]
+            return _json({"answers": found} if isinstance(content, list) else found[0])
+
+        if state.warm and len(questions) <= QUICK and all(q.small() for q in questions):
+            return answered()
         if state.asked >= state.questions:
             state.metrics.count("weft_refused_total", reason="questions")
             raise Refused(429, f"{state.questions} questions are being answered", retry_after=1.0)
         state.asked += 1
         try:
-            return _json(plain(await run_in_threadpool(ANSWERS[name], question)))
+            return await run_in_threadpool(answered)
         finally:
             state.asked -= 1
 

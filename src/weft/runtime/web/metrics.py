@@ -23,12 +23,12 @@ HELP = {
 Labels = tuple[tuple[str, str], ...]
 
 
-class Metrics:
+class ServerMetrics:
     r"""Counters by labels; safe for threads.
 
     Examples
     --------
-    >>> metrics = Metrics()
+    >>> metrics = ServerMetrics()
     >>> metrics.count("weft_refused_total", reason='a "rate"')
     >>> print(metrics.text(())) # doctest: +ELLIPSIS
     # HELP weft_refused_total Refused requests by reason.

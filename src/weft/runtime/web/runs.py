@@ -20,7 +20,7 @@ from weft.runtime.service.service import Service
 from weft.runtime.service.session import TaskEvent
 from weft.runtime.web.documents import Documents, with_results
 from weft.runtime.web.limits import Refused
-from weft.runtime.web.metrics import Labels, Metrics
+from weft.runtime.web.metrics import Labels, ServerMetrics
 from weft.runtime.web.store import RunStore
 
 RUN_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
@@ -47,7 +47,7 @@ class RunTable:
     """
 
     def __init__(
-        self, store: RunStore, service: Service, metrics: Metrics, limits: Mapping[str, int]
+        self, store: RunStore, service: Service, metrics: ServerMetrics, limits: Mapping[str, int]
     ) -> None:
         self.store = store
         self.service = service
@@ -136,7 +136,7 @@ class RunTable:
         runs = []
         for _, app in given:
             self._last += 1
-            facts = {
+            facts: dict[str, Any] = {
                 "id": run_id or secrets.token_hex(8),
                 "application": application,
                 "priority": priority,

@@ -22,7 +22,7 @@ from weft.runtime.service.service import Service
 from weft.runtime.web.app import ApplicationLimits, ServerState, make_app
 from weft.runtime.web.documents import Documents, registered
 from weft.runtime.web.limits import own_token
-from weft.runtime.web.metrics import Metrics
+from weft.runtime.web.metrics import ServerMetrics
 from weft.runtime.web.runs import RunTable
 from weft.runtime.web.store import RunStore
 
@@ -68,7 +68,7 @@ def opened(config: ServerConfig) -> Iterator[tuple[ServerState, str | None, int]
         names = dict.fromkeys(facts["application"] for _, facts, _ in left)
         applications = {**{name: ApplicationLimits() for name in names}, **config.applications}
         limits = {name: one.queue for name, one in applications.items()}
-        metrics = Metrics()
+        metrics = ServerMetrics()
         with (
             LocalBackend(config.devices) as backend,
             Service(
@@ -142,12 +142,14 @@ def _ended(*_: object) -> None:
 
 
 def listening(host: str, port: int) -> socket.socket:
+    """Return a socket that listens; connections wait until the server takes them."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # With the protocol named, asyncio switches Nagle's delay off.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
+        listener.listen(1024)
     except OSError as error:
         listener.close()
         raise InvalidInput(f"{host}:{port} cannot be used: {error.strerror or error}") from None

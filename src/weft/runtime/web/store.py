@@ -58,7 +58,7 @@ class RunStore:
     """
 
     def __init__(
-        self, folder: Path, *, keep: int = 10_000, committed: Callable[[set[int]], None] = len
+        self, folder: Path, *, keep: int = 10_000, committed: Callable[[set[int]], object] = len
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._lock = _locked(folder)

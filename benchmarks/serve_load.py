@@ -1,0 +1,167 @@
+"""Submissions per second of `weft serve`: ``python benchmarks/serve_load.py --seconds 60``.
+
+A server of its own runs in another process. Each submission is a workflow of three tasks that the
+server stores, queues and runs; with --what plan, each request is a plan of the same workflow. At
+the end every accepted run is looked up: none may be lost. Prints one JSON document.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import secrets
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+Link = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+WORKFLOW = {"work": [1, 1, 1], "src": [0, 0], "dst": [1, 2]}
+FUNCTIONS = "def one(*inputs):\n    return 1\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--what", choices=("run", "plan"), default="run")
+    parser.add_argument("--batch", type=int, default=1, help="submissions per request")
+    parser.add_argument("--connections", type=int, default=8)
+    parser.add_argument("--applications", type=int, default=4)
+    parser.add_argument("--queue", type=int, default=1000)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as place:
+        print(json.dumps(measure(args, Path(place)), indent=2))
+
+
+def measure(args: argparse.Namespace, place: Path) -> dict[str, object]:
+    (place / "load_tasks.py").write_text(FUNCTIONS, encoding="ascii")
+    token = secrets.token_urlsafe()
+    names = [f"app{k}" for k in range(args.applications)]
+    command = [sys.executable, "-m", "weft", "serve", "--json", "--port", "0", "--no-history"]
+    command += ["--folder", str(place / "serve"), "--functions", str(place / "load_tasks.py")]
+    command += ["--devices", "2", "--queue", str(args.queue), "--rate", "1e6", "--keep", "1000000"]
+    command += [part for name in names for part in ("--application", f"{name}=1")]
+    environment = {**os.environ, "WEFT_SERVE_TOKEN": token}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as server:
+        try:
+            text = ""
+            while not text.endswith("}\n"):
+                text += server.stdout.readline()
+            host, port = json.loads(text)["url"].removeprefix("http://").split(":")
+            load = Load(args, names, host, int(port), token, server.pid)
+            return asyncio.run(load.run())
+        finally:
+            server.kill()
+
+
+def resident_mb(pid: int) -> float:
+    text = Path(f"/proc/{pid}/statm").read_text(encoding="ascii")
+    return int(text.split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+class Load:
+    """Connections that submit as fast as the server answers."""
+
+    def __init__(
+        self, args: argparse.Namespace, names: list[str], host: str, port: int, token: str, pid: int
+    ) -> None:
+        self.args, self.names, self.host, self.port, self.pid = args, names, host, port, pid
+        self.head = f"authorization: Bearer {token}\r\nhost: load\r\n"
+        self.statuses: Counter[int] = Counter()
+        self.accepted: list[str] = []
+        self.memory: list[float] = []
+
+    async def run(self) -> dict[str, object]:
+        await self._warm_up()
+        self.statuses.clear()
+        self.accepted.clear()
+        begin = time.perf_counter()
+        self.until = begin + self.args.seconds
+        watcher = asyncio.create_task(self._watch())
+        await asyncio.gather(*(self._submit(k) for k in range(self.args.connections)))
+        took = time.perf_counter() - begin
+        watcher.cancel()
+        good = 202 if self.args.what == "run" else 200
+        count = self.statuses[good] * self.args.batch
+        return {
+            "what": self.args.what,
+            "seconds": round(took, 1),
+            "submissions_per_second": round(count / took, 1),
+            "requests_per_second": round(sum(self.statuses.values()) / took, 1),
+            "statuses": dict(sorted(self.statuses.items())),
+            "memory_mb_every_5_s": [round(m) for m in self.memory],
+            **await self._lost(),
+        }
+
+    async def _warm_up(self) -> None:
+        link = await asyncio.open_connection(self.host, self.port)
+        limit = time.perf_counter() + 120
+        while time.perf_counter() < limit:
+            begin = time.perf_counter()
+            await self._request(link, "POST", "/v1/plan", {"workflow": WORKFLOW})
+            if time.perf_counter() - begin < 0.05:
+                return
+
+    async def _submit(self, number: int) -> None:
+        link = await asyncio.open_connection(self.host, self.port)
+        name = self.names[number % len(self.names)]
+        document = {"workflow": WORKFLOW, "tasks": {"task": {"function": "one"}}}
+        path = f"/v1/runs?application={name}"
+        body: object = document if self.args.batch == 1 else [document] * self.args.batch
+        if self.args.what == "plan":
+            question = {"workflow": WORKFLOW}
+            path, body = (
+                "/v1/plan",
+                question if self.args.batch == 1 else [question] * self.args.batch,
+            )
+        while time.perf_counter() < self.until:
+            status, answer = await self._request(link, "POST", path, body)
+            self.statuses[status] += 1
+            if status == 429:
+                await asyncio.sleep(0.02)
+            elif status == 202:
+                found = json.loads(answer)
+                self.accepted += [run["id"] for run in found.get("runs", [found])]
+
+    async def _request(
+        self, link: Link, method: str, path: str, body: object = None
+    ) -> tuple[int, bytes]:
+        reader, writer = link
+        data = b"" if body is None else json.dumps(body).encode()
+        head = f"{method} {path} HTTP/1.1\r\n{self.head}content-length: {len(data)}\r\n\r\n"
+        writer.write(head.encode() + data)
+        lines = (await reader.readuntil(b"\r\n\r\n")).decode().lower().split("\r\n")
+        sizes = [int(line[15:]) for line in lines if line.startswith("content-length:")]
+        return int(lines[0].split()[1]), await reader.readexactly(sizes[0])
+
+    async def _watch(self) -> None:
+        while True:
+            self.memory.append(resident_mb(self.pid))
+            await asyncio.sleep(5.0)
+
+    async def _lost(self) -> dict[str, object]:
+        """Wait until nothing waits or runs, then look every accepted run up."""
+        if self.args.what != "run":
+            return {}
+        link, begin = await asyncio.open_connection(self.host, self.port), time.perf_counter()
+        for state in ("waiting", "running"):
+            while await self._left(link, state):
+                await asyncio.sleep(0.2)
+        drained = time.perf_counter() - begin
+        states: Counter[str] = Counter()
+        for run in self.accepted:
+            status, answer = await self._request(link, "GET", f"/v1/runs/{run}")
+            states[json.loads(answer)["state"] if status == 200 else "lost"] += 1
+        return {"drained_seconds": round(drained, 1), "states": dict(states)}
+
+    async def _left(self, link: Link, state: str) -> bool:
+        _, answer = await self._request(link, "GET", f"/v1/runs?state={state}&limit=1")
+        return bool(json.loads(answer)["runs"])
+
+
+if __name__ == "__main__":
+    main()
