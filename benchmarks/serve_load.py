@@ -1,6 +1,6 @@
 """Submissions per second of `weft serve`: ``python benchmarks/serve_load.py --seconds 60``.
 
-A server of its own runs in another process. Each submission is a workflow of three tasks that the
+A server of its own runs in another process. Each submission is a workflow of --tasks tasks that the
 server stores, queues and runs; with --what plan, each request is a plan of the same workflow. At
 the end every accepted run is looked up: none may be lost. Prints one JSON document.
 """
@@ -20,7 +20,6 @@ from collections import Counter
 from pathlib import Path
 
 Link = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-WORKFLOW = {"work": [1, 1, 1], "src": [0, 0], "dst": [1, 2]}
 FUNCTIONS = "def one(*inputs):\n    return 1\n"
 
 
@@ -28,6 +27,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--what", choices=("run", "plan"), default="run")
+    parser.add_argument("--tasks", type=int, default=3, help="tasks of a workflow, all after one")
     parser.add_argument("--batch", type=int, default=1, help="submissions per request")
     parser.add_argument("--connections", type=int, default=8)
     parser.add_argument("--applications", type=int, default=4)
@@ -63,6 +63,11 @@ def resident_mb(pid: int) -> float:
     return int(text.split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
+def cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 class Load:
     """Connections that submit as fast as the server answers."""
 
@@ -70,6 +75,8 @@ class Load:
         self, args: argparse.Namespace, names: list[str], host: str, port: int, token: str, pid: int
     ) -> None:
         self.args, self.names, self.host, self.port, self.pid = args, names, host, port, pid
+        rest = range(1, args.tasks)
+        self.workflow = {"work": [1] * args.tasks, "src": [0 for _ in rest], "dst": list(rest)}
         self.head = f"authorization: Bearer {token}\r\nhost: load\r\n"
         self.statuses: Counter[int] = Counter()
         self.accepted: list[str] = []
@@ -79,7 +86,7 @@ class Load:
         await self._warm_up()
         self.statuses.clear()
         self.accepted.clear()
-        begin = time.perf_counter()
+        begin, used = time.perf_counter(), cpu_seconds(self.pid)
         self.until = begin + self.args.seconds
         watcher = asyncio.create_task(self._watch())
         await asyncio.gather(*(self._submit(k) for k in range(self.args.connections)))
@@ -87,14 +94,18 @@ class Load:
         watcher.cancel()
         good = 202 if self.args.what == "run" else 200
         count = self.statuses[good] * self.args.batch
+        drained = await self._drained()
+        used = cpu_seconds(self.pid) - used
         return {
-            "what": self.args.what,
+            "what": f"{self.args.what}, {self.args.tasks} tasks, {self.args.batch} per request",
             "seconds": round(took, 1),
             "submissions_per_second": round(count / took, 1),
             "requests_per_second": round(sum(self.statuses.values()) / took, 1),
             "statuses": dict(sorted(self.statuses.items())),
             "memory_mb_every_5_s": [round(m) for m in self.memory],
-            **await self._lost(),
+            "server_cpu_ms_each": round(1e3 * used / max(count, 1), 3),
+            "drained_seconds": round(drained, 1),
+            "states": dict(await self._states()),
         }
 
     async def _warm_up(self) -> None:
@@ -102,18 +113,19 @@ class Load:
         limit = time.perf_counter() + 120
         while time.perf_counter() < limit:
             begin = time.perf_counter()
-            await self._request(link, "POST", "/v1/plan", {"workflow": WORKFLOW})
+            await self._request(link, "POST", "/v1/plan", {"workflow": self.workflow})
             if time.perf_counter() - begin < 0.05:
                 return
 
     async def _submit(self, number: int) -> None:
         link = await asyncio.open_connection(self.host, self.port)
         name = self.names[number % len(self.names)]
-        document = {"workflow": WORKFLOW, "tasks": {"task": {"function": "one"}}}
+        document = {"workflow": self.workflow, "tasks": {"task": {"function": "one"}}}
         path = f"/v1/runs?application={name}"
         body: object = document if self.args.batch == 1 else [document] * self.args.batch
         if self.args.what == "plan":
-            question = {"workflow": WORKFLOW}
+            work = [1 + number + task for task in range(self.args.tasks)]
+            question = {"workflow": {**self.workflow, "work": work}}
             path, body = (
                 "/v1/plan",
                 question if self.args.batch == 1 else [question] * self.args.batch,
@@ -143,20 +155,22 @@ class Load:
             self.memory.append(resident_mb(self.pid))
             await asyncio.sleep(5.0)
 
-    async def _lost(self) -> dict[str, object]:
-        """Wait until nothing waits or runs, then look every accepted run up."""
-        if self.args.what != "run":
-            return {}
+    async def _drained(self) -> float:
+        """Wait until nothing waits or runs; return how long that took."""
         link, begin = await asyncio.open_connection(self.host, self.port), time.perf_counter()
         for state in ("waiting", "running"):
-            while await self._left(link, state):
+            while await self._left(link, state):  # noqa: ASYNC110  # the server has no event for it
                 await asyncio.sleep(0.2)
-        drained = time.perf_counter() - begin
+        return time.perf_counter() - begin
+
+    async def _states(self) -> Counter[str]:
+        """Look every accepted run up."""
+        link = await asyncio.open_connection(self.host, self.port)
         states: Counter[str] = Counter()
         for run in self.accepted:
             status, answer = await self._request(link, "GET", f"/v1/runs/{run}")
             states[json.loads(answer)["state"] if status == 200 else "lost"] += 1
-        return {"drained_seconds": round(drained, 1), "states": dict(states)}
+        return states
 
     async def _left(self, link: Link, state: str) -> bool:
         _, answer = await self._request(link, "GET", f"/v1/runs?state={state}&limit=1")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -102,6 +103,11 @@ def run(args: argparse.Namespace) -> None:
     from weft.runtime.web.server import ServerConfig, serve
 
     def started(url: str, token: str | None, goes_on: int) -> None:
+        if args.host not in ("127.0.0.1", "::1", "localhost"):
+            warnings.warn(
+                f"{args.host} is not loopback: the token and all data are sent unencrypted",
+                stacklevel=2,
+            )
         if args.json:
             emit({"url": url, "token": token, "runs": goes_on})
         else:

@@ -113,8 +113,8 @@ class ServiceSession(Observer):
         self._jobs: list[Waiting[Submission]] = []
         """Job -> submission."""
         self._running: list[int] = []
-        self._count: dict[str, int] = {}
-        """Application -> how many of its submissions run."""
+        self._priorities: dict[str, list[float]] = {}
+        """Application -> the priorities of its submissions that run."""
         self._free: dict[tuple[int, int], list[int]] = {}
         """(tasks, choices) -> ended jobs in whose place a submission may start."""
         self._unused = 0
@@ -212,11 +212,10 @@ class ServiceSession(Observer):
 
     def _may_begin(self, application: str, priority: float) -> bool:
         """Tell whether an application may have one more; lower priorities do not count."""
-        if self._count.get(application, 0) < self.max_concurrent:
+        running = self._priorities.get(application, ())
+        if len(running) < self.max_concurrent:
             return True
-        running = (self._jobs[job] for job in self._running)
-        before = sum(w.application == application and w.priority >= priority for w in running)
-        return before < self.max_concurrent
+        return sum(other >= priority for other in running) < self.max_concurrent
 
     def _make_decider(self, policy: str | Policy) -> FairShareDecider:
         ahead = 1 if self.backend.modelled else self.config.options.window
@@ -251,9 +250,10 @@ class ServiceSession(Observer):
     def _join(self, waiting: Waiting[Submission], job: int, instances: Iterable[int] = ()) -> None:
         """Register a submission as a job: a new one, or in the place of an ended one."""
         name = waiting.application
-        if not self._count.get(name):
+        running = self._priorities.setdefault(name, [])
+        if not running:
             self.config.shares.join(name)
-        self._count[name] = self._count.get(name, 0) + 1
+        running.append(waiting.priority)
         if self.config.reservations is not None:
             self.config.reservations.join(name, job)
         self._running.append(job)
@@ -304,7 +304,7 @@ class ServiceSession(Observer):
 
     def _deliver(self, driver: Driver, job: int) -> None:
         self._running.remove(job)
-        self._count[self._jobs[job].application] -= 1
+        self._priorities[self._jobs[job].application].remove(self._jobs[job].priority)
         app, future = self._jobs[job].item.app, self._jobs[job].item.future
         first = int(driver.workload.first_instance[job])
         failure = next((failure for failure in driver.failures if failure.job == job), None)

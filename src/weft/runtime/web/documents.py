@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -59,13 +60,14 @@ class Documents:
         self.functions = {name: JsonFunction(function) for name, function in functions.items()}
         self.commands = commands
         self.max_tasks = max_tasks
+        self._lock = threading.Lock()
         self._known: OrderedDict[bytes, Application] = OrderedDict()
 
     def read(self, body: bytes) -> list[tuple[bytes, Application]]:
         """Return each document of a body, one or a list of them, and its application."""
-        if body in self._known:
-            self._known.move_to_end(body)
-            return [(body, self._known[body])]
+        known = self._kept(body)
+        if known is not None:
+            return [(body, known)]
         content = parse_json(decode_text(body))
         if not isinstance(content, list):
             return [(body, self._application(body, content))]
@@ -75,14 +77,23 @@ class Documents:
         return [(t, self._application(t, e)) for t, e in zip(texts, content, strict=True)]
 
     def _application(self, body: bytes, content: Any) -> Application:
-        if body not in self._known:
-            made = self._read(Record(content, "the document"))
-            if len(body) > KNOWN_BYTES:
-                return made
-            self._known[body] = made
-            if len(self._known) > KNOWN:
-                self._known.popitem(last=False)
-        return self._known[body]
+        known = self._kept(body)
+        if known is not None:
+            return known
+        made = self._read(Record(content, "the document"))
+        if len(body) <= KNOWN_BYTES:
+            with self._lock:
+                self._known[body] = made
+                if len(self._known) > KNOWN:
+                    self._known.popitem(last=False)
+        return made
+
+    def _kept(self, body: bytes) -> Application | None:
+        with self._lock:  # large documents are read in threads
+            if body not in self._known:
+                return None
+            self._known.move_to_end(body)
+            return self._known[body]
 
     def _read(self, record: Record) -> Application:
         if is_wfformat(record):

@@ -56,6 +56,8 @@ class RunTable:
         self.active: dict[str, ActiveRun] = {}
         self._count = dict.fromkeys(limits, 0)
         self._last = store.last
+        self._series = secrets.token_hex(4)
+        """First part of the run ids that this process makes."""
         self._lock = threading.Lock()
         self._listeners: dict[int, list[asyncio.Event]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -137,7 +139,7 @@ class RunTable:
         for _, app in given:
             self._last += 1
             facts: dict[str, Any] = {
-                "id": run_id or secrets.token_hex(8),
+                "id": run_id or f"{self._series}-{self._last}",
                 "application": application,
                 "priority": priority,
                 "name": one_line(app.workflow.name) or "workflow",

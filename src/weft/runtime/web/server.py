@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,7 +27,10 @@ from weft.runtime.web.metrics import ServerMetrics
 from weft.runtime.web.runs import RunTable
 from weft.runtime.web.store import RunStore
 
-MAX_CONCURRENT = 8
+SWITCH_SECONDS = 5e-4
+"""Longest time one thread computes while another, such as that of HTTP, waits."""
+
+MAX_CONCURRENT = 4
 """Runs of one application that share the devices at once."""
 
 
@@ -128,6 +132,7 @@ def serve(config: ServerConfig, started: Callable[[str, str | None, int], None])
             timeout_graceful_shutdown=2,
         )
         started(f"http://{config.host}:{listener.getsockname()[1]}", text, goes_on)
+        sys.setswitchinterval(SWITCH_SECONDS)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, _ended)  # uvicorn ends on its own handlers, then restores these
         uvicorn.Server(settings).run(sockets=[listener])
