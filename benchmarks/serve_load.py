@@ -1,8 +1,9 @@
 """Submissions per second of `weft serve`: ``python benchmarks/serve_load.py --seconds 60``.
 
 A server of its own runs in another process. Each submission is a workflow of --tasks tasks that the
-server stores, queues and runs; with --what plan, each request is a plan of the same workflow. At
-the end every accepted run is looked up: none may be lost. Prints one JSON document.
+server stores, queues and runs; with --what plan, each request is a plan of the same workflow; with
+--what service, `weft.Service` is measured in this process, without HTTP. At the end every accepted
+run is looked up: none may be lost. Prints one JSON document.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, deque
 from pathlib import Path
 
 Link = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -26,15 +27,51 @@ FUNCTIONS = "def one(*inputs):\n    return 1\n"
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--what", choices=("run", "plan"), default="run")
+    parser.add_argument("--what", choices=("run", "plan", "service"), default="run")
     parser.add_argument("--tasks", type=int, default=3, help="tasks of a workflow, all after one")
     parser.add_argument("--batch", type=int, default=1, help="submissions per request")
     parser.add_argument("--connections", type=int, default=8)
     parser.add_argument("--applications", type=int, default=4)
     parser.add_argument("--queue", type=int, default=1000)
     args = parser.parse_args()
+    if args.what == "service":
+        print(json.dumps(in_process(args), indent=2))
+        return
     with tempfile.TemporaryDirectory() as place:
         print(json.dumps(measure(args, Path(place)), indent=2))
+
+
+def in_process(args: argparse.Namespace) -> dict[str, object]:
+    import weft
+    from weft.runtime import LocalBackend
+
+    rest = range(1, args.tasks)
+    workflow = weft.Workflow(work=[1] * args.tasks, src=[0 for _ in rest], dst=rest, data=0.0)
+    memory, futures, count = [], deque(), 0
+    with LocalBackend(2) as devices, weft.Service(devices, capacity=args.queue) as service:
+        begin, used = time.perf_counter(), time.process_time()
+        while time.perf_counter() < begin + args.seconds:
+            name = f"app{count % args.applications}"
+            futures.append(service.submit(name, workflow, functions={"task": one}))
+            count += 1
+            if len(futures) > args.queue:
+                futures.popleft().result()
+            if time.perf_counter() > begin + 5.0 * len(memory):
+                memory.append(resident_mb(os.getpid()))
+        for future in futures:
+            future.result()
+        took = time.perf_counter() - begin
+    return {
+        "what": f"service, {args.tasks} tasks",
+        "seconds": round(took, 1),
+        "submissions_per_second": round(count / took, 1),
+        "memory_mb_every_5_s": [round(m) for m in memory],
+        "cpu_ms_each": round(1e3 * (time.process_time() - used) / count, 3),
+    }
+
+
+def one(*_: object) -> int:
+    return 1
 
 
 def measure(args: argparse.Namespace, place: Path) -> dict[str, object]:

@@ -96,7 +96,8 @@ def _trouble(answer, request: bytes, *, whole: bool) -> str | None:
     body = answer.read()
     if b"Traceback" in body:
         return f"a traceback for {request[:300]!r}"
-    if code >= 400 and b"application/json" in head and body:
+    # A request whose length is wrong may be two requests, and get two answers.
+    if whole and code >= 400 and b"application/json" in head and body:
         error = json.loads(body)["error"]
         if not error or not error.isprintable() or len(error) > 600:
             return f"a message that is no plain line: {error[:200]!r}"
