@@ -14,8 +14,6 @@ from weft.cli.arguments import number, whole
 if TYPE_CHECKING:
     from weft.runtime.web.app import ApplicationLimits
 
-__all__ = ["EXAMPLE", "SUMMARY", "add_arguments", "run"]
-
 SUMMARY = "serve plans, simulations and runs over HTTP"
 EXAMPLE = """\
   weft serve --functions my_tasks.py --application team=3 --application guest=1,60/3600
