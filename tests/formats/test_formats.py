@@ -110,6 +110,7 @@ def traces(draw):
         job_finish=ends,
         eager=draw(st.booleans()),
         policy="fifo",
+        measured=draw(st.booleans()),
         **whole,
         **clock,
     )

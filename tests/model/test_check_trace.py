@@ -389,11 +389,62 @@ def test_a_trace_is_held_against_the_target():
 def test_a_real_run_keeps_the_order_but_has_its_own_seconds():
     trace = changed(trace_of(pair(arrival=[1.0]), PAIR, [8.0]), 1, start=3.5)
     assert rules(trace) == ["transfer", "wrong duration"]
-    assert check(trace.workload, trace, timing=False) == []
-    assert [
-        v.rule
-        for v in check(trace.workload, changed(trace, 1, start=2.0, decided=1.0), timing=False)
-    ] == ["order"]
+    assert rules(measured(trace)) == []
+
+
+def measured(trace: Trace) -> Trace:
+    return replace(trace, measured=True)
+
+
+# A measured run of `pair`: task 0 takes 2.5 on device 0; device 1 is lost at 4 and up again at 5,
+# which loses the first attempt of task 1; the second one is done at 7.25.
+MEASURED = [
+    (0, 0, 0, 1, 1, 3.5, DONE, 0),
+    (0, 1, 1, 3.5, 3.75, 4, LOST, 1),
+    (0, 1, 1, 5, 5, 7.25, DONE, 2),
+]
+
+
+def lossy(rows=MEASURED, finish: float = 7.25) -> Trace:
+    changes = [(4.0, 1, np.inf), (5.0, 1, 1.0)]
+    return measured(trace_of(pair(arrival=[1.0]), rows, [finish], changes=changes))
+
+
+def test_a_measured_run_may_lose_a_device_and_try_again():
+    assert rules(lossy()) == []
+    assert set(rules(replace(lossy(), measured=False))) == {"transfer", "wrong duration"}
+    failed = [MEASURED[0], (0, 1, 0, 3.5, 3.75, 4, LOST, 1), (0, 1, 0, 4, 6, 7.25, DONE, 2)]
+    assert rules(lossy(failed)) == []  # an attempt that failed by itself
+
+
+@pytest.mark.parametrize(
+    ("mutate", "rule"),
+    [
+        (lambda t: changed(t, 1, finish=4.5), "down"),  # ran on after the loss was noticed
+        (lambda t: changed(t, 2, start=4.5, decided=4.5), "down"),  # begun while it was down
+        (lambda t: changed(t, 1, start=3.0, decided=2.0), "order"),  # before its input existed
+        (lambda t: changed(t, 0, finish=6.0), "order"),
+        (lambda t: changed(t, 2, device=0, start=2.0, decided=2.0), "overlap"),
+        (lambda t: changed(t, 1, status=DONE), "duplicate"),
+        (lambda t: changed(t, 2, status=LOST), "missing"),
+        (lambda t: changed(t, 2, copy=True), "missing"),
+        (lambda t: changed(t, 2, status=CANCELLED), "cancelled"),
+        (lambda t: changed(t, 2, decided=6.0), "too early"),
+        (lambda t: changed(t, 2, finish=4.0), "wrong duration"),
+        (lambda t: changed(t, 2, finish=8.0), "job finish"),
+        (lambda t: changed(t, 2, batch=1), "batch"),
+        (lambda t: dropped(t, 0), "missing"),
+        (lambda t: dropped(t, 2), "missing"),
+        (lambda t: replace(t, job_finish=np.array([np.nan])), "unfinished"),
+    ],
+)
+def test_a_wrong_measured_trace_is_refused(mutate, rule):
+    assert rule in rules(mutate(lossy()))
+
+
+def test_a_task_done_by_copies_only_is_missing():
+    trace = trace_of(pair(arrival=[1.0]), PAIR, [8.0])
+    assert rules(changed(trace, 0, copy=True)) == ["missing"]
 
 
 # -- simulated futures -----------------------------------------------------------------

@@ -1,10 +1,27 @@
-"""Fixtures of the tests of real runs: one Ray for all of them, as its start takes seconds."""
+"""Fixtures of the tests of real runs: the oracle, and one Ray, as its start takes seconds."""
 
 from __future__ import annotations
 
 import sys
 
 import pytest
+
+import weft
+from weft.runtime.engine.driver import Driver
+
+
+@pytest.fixture(scope="package", autouse=True)
+def every_trace_passes_the_oracle():
+    plain = Driver.trace
+
+    def checked(driver):
+        trace = plain(driver)
+        assert weft.check(trace.workload, trace) == []
+        return trace
+
+    Driver.trace = checked
+    yield
+    Driver.trace = plain
 
 
 @pytest.fixture(scope="package")

@@ -66,7 +66,7 @@ def test_workers_killed_at_random(policy, tmp_path):
             over.set()
             killer.join()
     assert list(trace.results.values()) == values
-    assert weft.check(trace.workload, trace, timing=False) == []
+    assert weft.check(trace.workload, trace) == []
     calls = Counter(path.name.split(".")[0] for path in tmp_path.iterdir())
     assert sorted(map(int, calls)) == list(range(60))  # every task ran at least once
     done = trace.task[trace.status == DONE].tolist()

@@ -50,7 +50,7 @@ def run(backend, monkeypatch):
 
 
 def valid(trace):
-    assert weft.check(trace.workload, trace, timing=False) == []
+    assert weft.check(trace.workload, trace) == []
     return trace
 
 

@@ -63,7 +63,7 @@ def client(two):
 
 
 def right(trace):
-    assert weft.check(trace.workload, trace, timing=False) == []
+    assert weft.check(trace.workload, trace) == []
     return trace
 
 

@@ -100,7 +100,7 @@ def test_what_depends_on_a_failure_is_called_off_and_the_rest_goes_on(decider):
     assert failure.dependents == ("t1", "t2")
     assert set(trace.task[trace.status == DONE].tolist()) == {3}
     assert np.isnan(trace.job_finish).all()
-    assert weft.check(workload, trace, timing=False) == []
+    assert weft.check(workload, trace) == []
 
 
 def test_an_error_stops_everything_if_asked():
@@ -108,7 +108,7 @@ def test_an_error_stops_everything_if_asked():
     assert [failure.task for failure in driver.failures] == ["t0"]
     assert sorted(trace.status.tolist()) == [LOST, CANCELLED]
     assert trace.finish.max() == 1.0
-    assert weft.check(trace.workload, trace, timing=False) == []
+    assert weft.check(trace.workload, trace) == []
 
 
 def test_a_task_that_hangs_meets_its_limit_and_others_do_not():
@@ -275,7 +275,7 @@ def test_a_device_nobody_knew_of_is_used(make):
     driver.run()
     trace = driver.trace()
     assert trace.workload.cluster.p == 2
-    assert weft.check(trace.workload, trace, timing=False) == []
+    assert weft.check(trace.workload, trace) == []
     if isinstance(watched.decider, PlanDecider):
         assert (
             trace.makespan == 6.0

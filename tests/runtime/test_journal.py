@@ -133,7 +133,7 @@ def test_finished_tasks_are_not_run_again(tmp_path, marks):
         assert first.results == second.results == {"marked-4": expected(2, 2)}
         assert set(calls(marks).values()) == {1}
         assert len(second) == len(first) == 5
-        assert weft.check(second.workload, second, timing=False) == []
+        assert weft.check(second.workload, second) == []
         with pytest.warns(UserWarning, match="kept no results: 5 finished tasks run again"):
             weft.run(work, **{**options, "keep": False})
         with pytest.raises(weft.InvalidInput, match="was of another workflow"):

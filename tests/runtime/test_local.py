@@ -100,7 +100,7 @@ def test_the_function_of_a_choice_takes_its_branch(run):
     )
     assert trace.results == {"after-0": (10, None), "after-2": (10, 10)}
     assert len(trace) == 3  # the task on the right was skipped
-    assert weft.check(trace.workload, trace, timing=False) == []
+    assert weft.check(trace.workload, trace) == []
 
 
 def test_a_join_gets_none_from_the_branch_not_taken(run):

@@ -79,7 +79,7 @@ def drive(workload, script, **options):
     )
     driver.run()
     trace = driver.trace()
-    assert weft.check(workload, trace, timing=False) == []
+    assert weft.check(workload, trace) == []
     return driver, trace
 
 
@@ -195,7 +195,7 @@ def test_a_device_lost_in_the_future_is_lost_now():
         (2.0, [("added", 0, 0, -3.0), ("done", 1, 1, 0.0, 1.0)]),
     ]
     _, trace = drive(pair(), [*script, (3.5, [("done", 0, 1, 2.5, 3.0), ("done", 0, 0, 2.5, 3.0)])])
-    assert sorted(trace.scenario.change_time.tolist()) == [0.0, 1.0]
+    assert trace.scenario.change_time.tolist() == [1.0, 2.0]  # when the driver noticed
     assert trace.makespan == 3.0
 
 
@@ -206,7 +206,7 @@ def test_a_job_called_off_late_ends_when_it_was_called_off():
     driver.run()
     trace = driver.trace()
     assert trace.scenario.cancel.tolist() == [2.0]  # when the driver got to it
-    assert weft.check(workload, trace, timing=False) == []
+    assert weft.check(workload, trace) == []
 
 
 def test_a_job_done_before_it_could_be_called_off_is_done():
@@ -217,7 +217,7 @@ def test_a_job_done_before_it_could_be_called_off_is_done():
     driver = Driver(LiveLifecycle(workload), backend, greedy(), cancels=[1.5])
     driver.run()
     assert driver.trace().job_finish.tolist() == [1.9]
-    assert weft.check(workload, driver.trace(), timing=False) == []
+    assert weft.check(workload, driver.trace()) == []
 
 
 def test_a_journal_is_resumed_in_the_order_it_was_written(tmp_path):
@@ -289,7 +289,7 @@ def test_whatever_the_clocks_say_the_trace_could_have_happened(problem, seed, wi
         options=RunOptions(window=window, retries=1, backoff=0.01, on_error="continue"),
     )
     driver.run()
-    assert weft.check(workload, driver.trace(), timing=False) == []
+    assert weft.check(workload, driver.trace()) == []
 
 
 @pytest.mark.parametrize("stop", [True, False])

@@ -117,7 +117,7 @@ def test_cholesky_is_right(run, monkeypatch):
     trace = run(cholesky.build())
     assert len(trace) == 165
     assert cholesky.error_of(trace) < 1e-9
-    assert weft.check(trace.workload, trace, timing=False) == []
+    assert weft.check(trace.workload, trace) == []
     assert set(trace.device.tolist()) == {0, 1}
 
 
@@ -207,7 +207,7 @@ def test_actors_killed_in_the_middle(two, policy, tmp_path):
     trace = weft.run(promises, policy=policy, backend=two, history=False, crashes=6)
     killer.join()
     assert list(trace.results.values()) == values
-    assert weft.check(trace.workload, trace, timing=False) == []
+    assert weft.check(trace.workload, trace) == []
 
 
 def test_results_survive_the_actor_that_made_them(two, tmp_path):
@@ -241,7 +241,7 @@ def test_results_survive_the_actor_that_made_them(two, tmp_path):
 def test_all_calls_of_a_plan_are_made_at_once(two, run, monkeypatch):
     monkeypatch.setattr(two, "submit", None)
     trace = run(fan(10), functions={"one": f.one, "add": f.add, "total": f.add}, adapt=False)
-    assert weft.check(trace.workload, trace, timing=False) == []
+    assert weft.check(trace.workload, trace) == []
     assert trace.results == {"total": 10 * 2 + 1}
     assert set(trace.device.tolist()) == {0, 1}
     assert trace.plans == 1

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.support.strategies import futures, workloads
 from weft.errors import Stuck
-from weft.model import Scenario, Schedule, Trace
+from weft.model import Problem, Scenario, Schedule, Trace, Workload
 from weft.model.check import check
 from weft.sim.reference import simulate_reference
 from weft.sim.rule import PLACEMENTS, Rule
@@ -166,6 +166,21 @@ def _any_plan(problem, seed) -> Schedule:
             copy.append(k > 0)
     time = np.arange(len(task), dtype=float)
     return Schedule.of(task=task, device=device, start=time, finish=time + 0.5, copy=copy)
+
+
+def test_a_task_that_only_its_copy_finished_is_done():
+    # The original would take 9 s on device 0; its copy takes 1 s on device 1, and the job is over.
+    workload = Workload.of(Problem.from_arrays([[9.0, 1.0]]))
+    schedule = Schedule.of(
+        task=[0, 0], device=[0, 1], start=[0, 0], finish=[9, 1], copy=[False, True]
+    )
+    trace = both(workload, [schedule], Scenario.of(workload), eager=True)
+    assert (trace.device.tolist(), trace.finish.tolist(), trace.copy.tolist()) == (
+        [1],
+        [1.0],
+        [False],
+    )
+    assert check(workload, trace) == []
 
 
 @settings(max_examples=50, deadline=None)

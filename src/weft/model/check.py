@@ -29,16 +29,16 @@ from weft.model.workload import Workload
 __all__ = ["Violation", "check"]
 
 
-def check(
-    target: Problem | Workload, result: Schedule | Trace | Planned, *, timing: bool = True
-) -> list[Violation]:
+def check(target: Problem | Workload, result: Schedule | Trace | Planned) -> list[Violation]:
     """Return the violations; an empty list means valid.
+
+    A measured trace (`Trace.measured`) has its own durations and transfers; a simulated one must
+    have those of its scenario.
 
     Parameters
     ----------
     target : the problem or workload
     result : the schedule or plan of a problem, or the trace of a workload or of a problem
-    timing : compare durations and transfers of a trace with the model; False for real runs
 
     Examples
     --------
@@ -63,7 +63,7 @@ def check(
                 "workload"
             )
         return list(_schedule_violations(target, result))
-    return list(trace_violations(_workload(target, result), result, timing=timing))
+    return list(trace_violations(_workload(target, result), result))
 
 
 def _workload(target: Problem | Workload, trace: Trace) -> Workload:

@@ -10,16 +10,21 @@ import numpy as np
 
 from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.model.problem import Problem
-from weft.model.scenario import active_instances, pace_at, run_ends, settled_times, taken_edges
+from weft.model.scenario import (
+    active_instances,
+    changes_of,
+    pace_at,
+    run_ends,
+    settled_times,
+    taken_edges,
+)
 from weft.model.trace import CANCELLED, DONE, LOST, STATUS, Trace
 from weft.model.violation import Executions, Violation, differs, exceeds, inputs, misfits, overlaps
 from weft.model.workload import Workload
 
 
-def trace_violations(
-    workload: Workload, trace: Trace, *, timing: bool = True
-) -> Iterator[Violation]:
-    """Yield the violations of a trace; without `timing`, times are not compared to the model."""
+def trace_violations(workload: Workload, trace: Trace) -> Iterator[Violation]:
+    """Yield the violations of a trace; times of a measured one are not compared to the model."""
     yield from _strangers(workload, trace)
     if trace.job_finish.shape != (workload.jobs,):
         yield Violation(
@@ -36,9 +41,11 @@ def trace_violations(
     yield from _after_cancellation(rows)
     yield from _batches(rows, groups)
     yield from _overlaps(rows, groups)
-    yield from _inputs(rows, timing=timing)
+    yield from _inputs(rows)
     yield from _job_finishes(rows)
-    if timing:
+    if trace.measured:
+        yield from _outages(rows)
+    else:
         yield from _queues(rows, groups)
         yield from _ends(rows, groups)
 
@@ -199,6 +206,8 @@ def _counts(rows: _Rows) -> Iterator[Violation]:
             "duplicate",
             f"{rows.instance_name(i)} is done {times[i]} times without being marked as a copy",
         )
+    for i in np.flatnonzero((times == 0) & np.isfinite(rows.done_at)).tolist():
+        yield Violation("missing", f"{rows.instance_name(i)} is done by copies only")
     ended = np.isfinite(rows.trace.job_finish)[rows.job_of]
     for i in np.flatnonzero(rows.active & np.isinf(rows.done_at) & ended).tolist():
         finish = rows.trace.job_finish[rows.job_of[i]]
@@ -294,7 +303,10 @@ def _memory(rows: _Rows) -> FloatArray:
 
 
 def _overlaps(rows: _Rows, groups: _Groups) -> Iterator[Violation]:
-    for a, b in overlaps(groups.device, groups.start, groups.finish):
+    # In a resumed run, a task whose device is gone takes no time on the one that stands in.
+    long = np.flatnonzero((groups.finish > groups.start) | (not rows.trace.measured))
+    pairs = overlaps(groups.device[long], groups.start[long], groups.finish[long])
+    for a, b in ((long[a], long[b]) for a, b in pairs):
         late = (
             f"{rows.name(groups.first[b])} starts on {rows.place(groups.first[b])} at "
             f"{groups.start[b]:.9g}"
@@ -305,7 +317,7 @@ def _overlaps(rows: _Rows, groups: _Groups) -> Iterator[Violation]:
         )
 
 
-def _inputs(rows: _Rows, *, timing: bool) -> Iterator[Violation]:
+def _inputs(rows: _Rows) -> Iterator[Violation]:
     workload, scenario = rows.workload, rows.trace.scenario
     done = rows.status == DONE
     executions = Executions.of(
@@ -330,7 +342,7 @@ def _inputs(rows: _Rows, *, timing: bool) -> Iterator[Violation]:
         taken = rows.active[parent] & taken_edges(
             workload, scenario, problem, job[need.row], need.edge
         )
-        late = taken & exceeds(need.arrived, start) if timing else np.zeros(len(start), bool)
+        late = taken & exceeds(need.arrived, start) & (not rows.trace.measured)
         for i in np.flatnonzero(unsettled | late).tolist():
             r = here[need.row[i]]
             begins = f"{rows.name(r)} starts on {rows.place(r)} at {start[i]:.9g}"
@@ -419,6 +431,23 @@ def _ends(rows: _Rows, groups: _Groups) -> Iterator[Violation]:
             _end_rule(was, STATUS[status[r]]),
             f"{text}; it must end at {expected[r]:.9g} ({STATUS[status[r]]})",
         )
+
+
+def _outages(rows: _Rows) -> Iterator[Violation]:
+    """Find rows that reach into a time when their device was down, as the run noticed it."""
+    scenario = rows.trace.scenario
+    for d in np.unique(scenario.change_device).tolist():
+        times, paces = changes_of(scenario, d)
+        until = np.append(times[1:], np.inf)
+        here = np.flatnonzero(rows.device == d)
+        for k in np.flatnonzero(np.isinf(paces) & (until > times)).tolist():
+            inside = exceeds(rows.finish[here], times[k : k + 1])
+            inside &= exceeds(until[k : k + 1], rows.start[here])
+            for r in here[inside].tolist():
+                text = f"{rows.name(r)} runs from {rows.start[r]:.9g} to {rows.finish[r]:.9g}"
+                yield Violation(
+                    "down", f"{text} on {rows.place(r)}, which is down from {times[k]:.9g}"
+                )
 
 
 def _end_rule(was: str, must: str) -> str:

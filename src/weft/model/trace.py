@@ -26,9 +26,10 @@ class Trace:
     decided, start, finish : (x,) when it was committed to the device, began and ended
     status : (x,) DONE, LOST or CANCELLED
     batch : (x,) executions with the same number ran together
-    copy : (x,) True for a duplicate of a task that runs elsewhere too
+    copy : (x,) True for a duplicate of a task that is done elsewhere too
     job_finish : (jobs,) when the last task of the job ended; NaN when it never did
     eager : data starts to move when it is produced (True) or when its consumer is committed (False)
+    measured : times were reported by the devices of a run; they do not follow from the scenario
     """
 
     workload: Workload
@@ -45,6 +46,7 @@ class Trace:
     job_finish: FloatArray
     eager: bool = True
     policy: str = ""
+    measured: bool = False
 
     def __post_init__(self) -> None:
         """Sort the rows, so that the same events give the same bytes."""
@@ -118,3 +120,25 @@ class Trace:
         """Share of the makespan that devices were busy, over all devices."""
         span = self.makespan
         return float(self.busy.mean() / span) if span > 0 else 0.0
+
+
+def beside_originals(
+    instance: IntArray, status: IntArray, device: IntArray, finish: FloatArray, copy: BoolArray
+) -> BoolArray:
+    """Return the marks of copies, without the first end of tasks that only copies finished.
+
+    A replayed job is over when each task has ended once, be it a copy: the original that a plan
+    scheduled later never runs, and the copy takes its place.
+
+    Examples
+    --------
+    >>> task, done, on, ends = np.array([0, 0, 1, 1]), np.zeros(4, int), np.arange(4), np.ones(4)
+    >>> beside_originals(task, done, on, ends, np.array([False, True, True, True])).tolist()
+    [False, True, False, True]
+    """
+    rows = np.flatnonzero(status == DONE)
+    rows = rows[np.lexsort((device[rows], finish[rows], copy[rows], instance[rows]))]
+    first = rows[np.diff(instance[rows], prepend=-1) != 0]
+    copy = copy.copy()
+    copy[first] = False
+    return copy

@@ -189,15 +189,20 @@ def _entries(lines: Sequence[Mapping[str, Any]]) -> dict[int, JournalEntry]:
 
 
 def replay(life: LiveLifecycle, entries: Sequence[JournalEntry]) -> list[Group]:
-    """Repeat the entries of a journal, parents first; return the groups that were done."""
+    """Repeat the entries of a journal, parents first; return the groups that were done.
+
+    A task whose device no longer exists is done on another one in no time, when it ended: that
+    device may have run something else meanwhile.
+    """
     names = {name: d for d, name in enumerate(life.workload.cluster.names)}
     groups = []
     for entry in entries:
         device = _device(life, entry, names)
         if entry.instance not in life.ready or device is None:
             continue  # an input is missing, or no device can run it: it is not done
+        own = life.workload.cluster.names[device] == entry.device
         life.commit([entry.instance], device, entry.decided)
-        groups.append(life.begin(device, entry.start))
+        groups.append(life.begin(device, entry.start if own else entry.finish))
         life.finish(device, entry.finish, entry.outcomes)
     return groups
 

@@ -18,7 +18,7 @@ import numpy as np
 from weft.errors import InvalidInput
 from weft.model import Problem, Scenario, Trace, Workflow, Workload
 from weft.model.columns import FloatArray
-from weft.model.trace import CANCELLED, DONE, LOST
+from weft.model.trace import CANCELLED, DONE, LOST, beside_originals
 from weft.model.workflow import ALWAYS
 from weft.sim.device_state import Execution, Group, Machine, Start, Wake
 from weft.sim.story import OVER, POOL, ImpossibleTransition, State, Stories
@@ -383,18 +383,23 @@ class Lifecycle:
     def trace(self, scenario: Scenario, policy: str) -> Trace:
         """The executions so far, as a trace."""
         rows = self.executions
+        instance = np.array([x.instance for x in rows], np.int64)
+        device = np.array([x.device for x in rows], np.int64)
+        finish = np.array([x.finish for x in rows], np.float64)
+        status = np.array([x.status for x in rows], np.int64)
+        copy = np.array([x.copy for x in rows], bool)
         return Trace(
             workload=self.workload,
             scenario=scenario,
             job=np.array([self.place[x.instance][0] for x in rows], np.int64),
             task=np.array([self.place[x.instance][1] for x in rows], np.int64),
-            device=np.array([x.device for x in rows], np.int64),
+            device=device,
             decided=np.array([x.decided for x in rows], np.float64),
             start=np.array([x.start for x in rows], np.float64),
-            finish=np.array([x.finish for x in rows], np.float64),
-            status=np.array([x.status for x in rows], np.int64),
+            finish=finish,
+            status=status,
             batch=np.array([x.batch for x in rows], np.int64),
-            copy=np.array([x.copy for x in rows], bool),
+            copy=beside_originals(instance, status, device, finish, copy),
             job_finish=np.array(self.job_finish, np.float64),
             eager=self.eager,
             policy=policy,

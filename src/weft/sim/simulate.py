@@ -10,6 +10,7 @@ from weft.errors import InvalidInput, Stuck
 from weft.model import Scenario, Schedule, Trace, Workload
 from weft.model.columns import BoolArray, FloatArray, IntArray, frozen
 from weft.model.trace import DONE as X_DONE
+from weft.model.trace import beside_originals
 from weft.sim.kernel.commit import block, commit, commit_with_copy, free_at, is_idle
 from weft.sim.kernel.events import MOMENT, STUCK, advance
 from weft.sim.kernel.jit import njit, njit_noalloc
@@ -271,7 +272,9 @@ def _trace(workload: Workload, scenario: Scenario, sim: Sim, *, eager: bool, pol
         finish=x["finish"],
         status=x["status"],
         batch=x["batch"],
-        copy=x["copy"].astype(bool),
+        copy=beside_originals(
+            x["instance"], x["status"], x["device"], x["finish"], x["copy"].astype(bool)
+        ),
         job_finish=frozen(np.array(sim.job["finish"][:-1])),
         eager=eager,
         policy=policy,

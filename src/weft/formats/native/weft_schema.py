@@ -17,7 +17,7 @@ number. In JSON, null stands for NaN and "inf" for infinity; in NPZ, a nested ke
   arrival, deadline, priority
 - weft-schedule-1: task, device, start, finish, copy; task_name and device_name are for people and
   skipped by the reader
-- weft-trace-1: workload, scenario, the columns of `Trace`, job_finish, eager, policy
+- weft-trace-1: workload, scenario, the columns of `Trace`, job_finish, eager, policy, measured
 """
 
 from __future__ import annotations
@@ -140,6 +140,7 @@ def _encode_trace(t: Trace) -> dict[str, Any]:
     return {
         "policy": t.policy,
         "eager": bool(t.eager),
+        "measured": bool(t.measured),
         "workload": _encode_workload(t.workload),
         "scenario": scenario,
         **columns,
@@ -323,7 +324,7 @@ def _decode_schedule(r: Record) -> Schedule:
 
 
 def _decode_trace(r: Record) -> Trace:
-    r.only(("policy", "eager", "workload", "scenario", "job_finish", *Trace.columns()))
+    r.only(("policy", "eager", "measured", "workload", "scenario", "job_finish", *Trace.columns()))
     workload = _decode_workload(r.child("workload"))
     rows = (r.integers("job").size,)
     whole: dict[str, Any] = {
@@ -361,6 +362,7 @@ def _decode_trace(r: Record) -> Trace:
         job_finish=floats(r.floats("job_finish"), r.path("job_finish"), shape=(workload.jobs,)),
         eager=r.flag("eager", default=True),
         policy=r.text("policy", ""),
+        measured=r.flag("measured", default=False),
         **whole,
         **times,
     )

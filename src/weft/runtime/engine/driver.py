@@ -196,7 +196,8 @@ class Driver:
             cancel=np.array(cancel),
         )
         # With the estimates the run began with, so that predicted and measured can be compared.
-        trace = replace(self.life.trace(scenario, self.name), workload=self.workload)
+        plain = self.life.trace(scenario, self.name)
+        trace = replace(plain, workload=self.workload, measured=True)
         return trace.named(f"{self.name}, then eft") if self.replaced else trace
 
     # -- the steps of a moment ----------------------------------------------
@@ -286,7 +287,7 @@ class Driver:
     def _lost(self, event: DeviceLost) -> None:
         device = event.device
         sent = self.dispatch.take_all(device)
-        self.changes.append((self._bounded(event.time), device, inf))
+        self.changes.append((self._noticed(event.time), device, inf))
         ran = self.life.machines[device].running
         members = list(ran.members) if ran is not None else []
         self.life.change_pace(device, inf, self.now)
@@ -314,7 +315,7 @@ class Driver:
             return
         down = self.life.machines[event.device].pace == inf
         self.life.change_pace(event.device, event.pace, self.now)
-        self.changes.append((self._bounded(event.time), event.device, event.pace))
+        self.changes.append((self._noticed(event.time), event.device, event.pace))
         if down:
             for observer in self.observers:
                 observer.added(self.life, event)
@@ -453,5 +454,6 @@ class Driver:
         for i in instances:
             self.backend.forget(i)
 
-    def _bounded(self, time: float) -> float:
-        return max(0.0, min(time, self.now))
+    def _noticed(self, time: float) -> float:
+        """Return the time of a change: running tasks end when the driver notices a loss."""
+        return max(0.0, min(time, self.now)) if self.life.modelled else self.now
