@@ -275,7 +275,7 @@ LINE = {
     "start": 0,
     "finish": 1.5,
     "outcomes": {},
-    "result": "0.result",
+    "result": "0-.result",
 }
 
 
@@ -289,9 +289,10 @@ def test_a_line_that_was_cut_off_is_ignored(tmp_path):
     first.close()
     with (tmp_path / "run" / "journal.jsonl").open("a") as file:
         file.write('{"event": "finished", "inst')
-    (tmp_path / "run" / "0.result").write_text("0")
+    FakeBackend(workload().cluster).store(0, tmp_path / "run" / "0-.result")
     again = journal(tmp_path)
-    assert [record.instance for record in again.finished_before] == [0]
+    entries, reasons = again.usable(wanted=[0])
+    assert ([entry.instance for entry in entries], reasons, again.damaged) == ([0], [], 0)
     assert again.last == 1.5
     again._write("ended")
     again.close()
@@ -303,7 +304,9 @@ def test_a_result_that_is_gone_is_made_again(tmp_path):
     first._write(**LINE)
     first.close()
     again = journal(tmp_path)
-    assert again.finished_before == []
+    entries, (reason,) = again.usable(wanted=[0])
+    assert entries == []
+    assert reason.endswith("is missing")
     again.close()
 
 

@@ -284,19 +284,32 @@ def _resume(driver: Driver, journal: Journal) -> None:
             "changed since; these tasks run again",
             stacklevel=3,
         )
+    if journal.damaged:
+        warnings.warn(
+            f"run '{journal.run_id}': {journal.damaged} lines of {journal.path} are damaged; a "
+            "task whose line is damaged runs again",
+            stacklevel=3,
+        )
     if not journal.records:
         return
-    if not journal.keep or not journal.finished_before:
-        lost = len(journal.records)
+    lost = len(journal.records)
+    if not journal.keep or all(record.result is None for record in journal.records):
         warnings.warn(
             f"run '{journal.run_id}' kept no results: {lost} finished tasks run again", stacklevel=3
         )
         return
+    entries, reasons = journal.usable(driver.instances.wanted)
+    if reasons:
+        warnings.warn(
+            f"run '{journal.run_id}': {len(reasons)} kept results cannot be used; "
+            f"{lost - len(entries)} finished tasks run again: those and all that depend on them. "
+            f"The first: {reasons[0]}",
+            stacklevel=3,
+        )
     if driver.life.planned:
         raise InvalidInput(
             f"run '{journal.run_id}' cannot be resumed with a schedule; give the planner's name"
         )
-    entries = journal.finished_before
     if journal.complete and len(entries) == len(journal.records):
         warnings.warn(
             f"run '{journal.run_id}' is finished: its stored results are returned, no task runs; "

@@ -1,27 +1,35 @@
 """The journal of a run: one line per event, so that a killed run can continue.
 
 A folder per run id holds `journal.jsonl` and, if results are kept, one file per result. A line is
-written after its result is on disk; a line cut off by a crash is ignored. Without results a
+written after its result is on disk; a line cut off by a crash is removed. Without results a
 resumed run starts from the beginning: every task runs at least once. An entry holds the fingerprint
-of its task; the result of a task that has changed since is not used.
+of its task; the result of a task that has changed since is not used. Lines and results that are
+damaged count as if they were not there: their tasks run again.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from math import inf
 from pathlib import Path
 from typing import IO, Any
 
-from weft.errors import InvalidInput
+import numpy as np
+
+from weft.errors import InvalidInput, WeftError
 from weft.model import Workload
 from weft.runtime.backends.protocol import Backend, DeviceLost, Finished
+from weft.runtime.backends.result_file import damage
 from weft.runtime.engine.events import Observer
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
+from weft.runtime.private_files import open_private, private_folder, state_folder
 from weft.sim.device_state import Group
 
 VERSION = 2
@@ -52,6 +60,7 @@ class Journal(Observer):
     Attributes
     ----------
     records : entries of tasks that are the same now
+    damaged : number of lines that cannot be read
     changed : number of finished tasks that have changed since
     complete : whether the run ended before, and none of its tasks has changed
     """
@@ -73,10 +82,12 @@ class Journal(Observer):
             )
         self.run_id = run_id
         self.folder = folder / run_id
+        self.damaged = 0
         self.backend = backend
         self.keep = keep
         self._marks = tuple(marks) or ("",) * workload.instances
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self._workload = workload
+        private_folder(self.folder)
         self.path = self.folder / "journal.jsonl"
         self._file = _locked(self.path, run_id)
         try:
@@ -84,19 +95,41 @@ class Journal(Observer):
         except BaseException:
             self._file.close()
             raise
-        found = _entries(lines)
+        found = self._entries(lines)
         self._results = {i: entry.result for i, entry in found.items()}
         self.records = [e for e in found.values() if e.mark == self._marks[e.instance]]
         self.changed = len(found) - len(self.records)
         last = lines[-1] if lines else {}
-        self.complete = last.get("event") == "ended" and not (last.get("failed") or self.changed)
+        self.complete = last.get("event") == "ended" and not (
+            last.get("failed") or self.changed or self.damaged
+        )
 
-    @property
-    def finished_before(self) -> list[JournalEntry]:
-        """Return the entries whose results are on disk."""
-        return [
-            r for r in self.records if r.result is not None and (self.folder / r.result).is_file()
-        ]
+    def usable(self, wanted: Container[int] = ()) -> tuple[list[JournalEntry], list[str]]:
+        """Return the entries to continue from, and what is wrong with the results of others.
+
+        Only results that open tasks or the caller (`wanted`) will read are looked at. A task whose
+        result is damaged runs again with all that depend on it: they read the result that is gone.
+        """
+        done = {r.instance: r for r in self.records if r.result is not None}
+        children = _children(self._workload)
+        sound: set[int] = set()
+        reasons: list[str] = []
+        while True:
+            read = [
+                i
+                for i in done
+                if i not in sound and (i in wanted or any(c not in done for c in children[i]))
+            ]
+            bad = {i: why for i in read if (why := damage(self.folder / str(done[i].result)))}
+            reasons += bad.values()
+            sound.update(i for i in read if i not in bad)
+            if not bad:
+                return list(done.values()), reasons
+            stack = list(bad)
+            while stack:
+                i = stack.pop()
+                if done.pop(i, None) is not None or i in bad:
+                    stack.extend(c for c in children[i] if c in done)
 
     @property
     def last(self) -> float:
@@ -108,9 +141,10 @@ class Journal(Observer):
     ) -> None:
         """Store the results, then write the entries."""
         for i in group.members:
-            result = f"{i}-{self._marks[i][:16]}.result" if self.keep else None
+            result = _result_name(i, self._marks[i]) if self.keep else None
             if result is not None:
-                self.backend.store(i, self.folder / result)
+                with self._writing():
+                    self.backend.store(i, self.folder / result)
             self._write(
                 "finished",
                 instance=i,
@@ -151,16 +185,30 @@ class Journal(Observer):
             (self.folder / before).unlink(missing_ok=True)
 
     def _write(self, event: str, **fields: Any) -> None:
-        self._file.write(json.dumps({"event": event, **fields}) + "\n")
-        self._file.flush()
+        with self._writing():
+            self._file.write(json.dumps({"event": event, **fields}).encode() + b"\n")
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise WeftError(
+                f"run '{self.run_id}': {self.folder} cannot be written: {error.strerror}; "
+                "once it can, start the run again"
+            ) from None
 
     def _read(self, mark: str) -> list[dict[str, Any]]:
-        lines = list(read_lines(self.path))
-        if not lines:
-            self._file.truncate(0)
+        lines, self.damaged = _complete_lines(self._file)
+        if not lines and not self.damaged:
             self._write("begun", version=VERSION, run=self.run_id, workload=mark)
             return []
-        head = lines[0]
+        head = lines[0] if lines else {}
+        if head.get("event") != "begun":
+            raise InvalidInput(
+                f"{self.path}: its first line is damaged; choose another run id, or remove "
+                f"{self.folder}"
+            )
         if head.get("version") != VERSION:
             raise InvalidInput(
                 f"{self.path}: was written by another weft (version {head.get('version')!r}); "
@@ -171,21 +219,62 @@ class Journal(Observer):
                 f"run '{self.run_id}' was of another workflow; "
                 f"choose another run id, or remove {self.folder}"
             )
-        self._file.write("\n")  # ends a line that was cut off
         return lines
 
+    def _entries(self, lines: Sequence[Mapping[str, Any]]) -> dict[int, JournalEntry]:
+        """Return the last entry of each finished task; count the lines that make no sense."""
+        found = {}
+        for line in lines:
+            if line.get("event") == "finished":
+                try:
+                    entry = _entry(line, self._workload)
+                except (LookupError, TypeError, ValueError, AttributeError, OverflowError):
+                    self.damaged += 1
+                else:
+                    found[entry.instance] = entry
+        return found
 
-def _entries(lines: Sequence[Mapping[str, Any]]) -> dict[int, JournalEntry]:
-    """Return the last entry of each finished task."""
-    found = {}
-    for line in lines:
-        if line.get("event") == "finished":
-            outcomes = {int(c): int(b) for c, b in line["outcomes"].items()}
-            times = (float(line["decided"]), float(line["start"]), float(line["finish"]))
-            rest = (outcomes, line["result"], str(line.get("mark", "")))
-            instance = int(line["instance"])
-            found[instance] = JournalEntry(instance, str(line["device"]), *times, *rest)
-    return found
+
+def _entry(line: Mapping[str, Any], workload: Workload) -> JournalEntry:
+    """Return the entry of a line; an error of Python if it cannot be one."""
+    instance, mark, result = line["instance"], line.get("mark", ""), line["result"]
+    decided, start, finish = (float(line[key]) for key in ("decided", "start", "finish"))
+    outcomes = {int(c): int(b) for c, b in line["outcomes"].items()}
+    job, task = workload.task_of(range(workload.instances)[instance])
+    first, choices = int(workload.first_choice[job]), workload.problem_of(job).workflow.choices
+    right = (
+        instance >= 0
+        and isinstance(mark, str)
+        and result in (None, _result_name(instance, mark))
+        and 0.0 <= decided <= start <= finish < inf
+        and sorted(outcomes) == (first + np.flatnonzero(choices.task == task)).tolist()
+        and all(0 <= b < len(choices.branches(c - first)) for c, b in outcomes.items())
+    )
+    if not right:
+        raise ValueError("not the entry of a task")
+    return JournalEntry(
+        instance, str(line["device"]), decided, start, finish, outcomes, result, mark
+    )
+
+
+def _result_name(instance: int, mark: str) -> str:
+    if mark and not mark.isalnum():
+        raise ValueError("not a fingerprint")
+    return f"{instance}-{mark[:16]}.result"
+
+
+def _children(workload: Workload) -> list[list[int]]:
+    """Return the tasks that read each result; with branches, a task that never ends is among them.
+
+    Then every result counts as read: which edges are taken is not known before the replay.
+    """
+    children: list[list[int]] = []
+    for job, first in enumerate(workload.first_instance[:-1].tolist()):
+        w = workload.problem_of(job).workflow
+        never = [-1] if w.conditional else []
+        bounds = w.succ_ptr.tolist()
+        children += [[*(w.dst[a:b] + first).tolist(), *never] for a, b in pairwise(bounds)]
+    return children
 
 
 def replay(life: LiveLifecycle, entries: Sequence[JournalEntry]) -> list[Group]:
@@ -215,16 +304,36 @@ def _device(life: LiveLifecycle, entry: JournalEntry, names: Mapping[str, int]) 
     return next((d for d in range(len(life.machines)) if life.can_run(entry.instance, d)), None)
 
 
-def read_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the complete lines of a journal."""
-    if path.exists():
-        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-            try:
-                found = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(found, dict):
-                yield found
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """Return the lines of a journal that can be read."""
+    try:
+        with open_private(path, "rb") as file:
+            return [found for line in file.read().splitlines() if (found := _parsed(line))]
+    except FileNotFoundError:
+        return []
+
+
+def _parsed(line: bytes) -> dict[str, Any] | None:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _complete_lines(file: IO[bytes]) -> tuple[list[dict[str, Any]], int]:
+    """Return the lines and the number of damaged ones; remove a last one that was cut off."""
+    file.seek(0)
+    whole = file.read()
+    tail = whole[whole.rfind(b"\n") + 1 :]
+    if tail and _parsed(tail):
+        file.write(b"\n")
+    elif tail:
+        file.truncate(len(whole) - len(tail))
+        whole = whole[: len(whole) - len(tail)]
+    lines = [line for line in whole.splitlines() if line.strip()]
+    found = [parsed for line in lines if (parsed := _parsed(line))]
+    return found, len(lines) - len(found)
 
 
 def fingerprint(workload: Workload) -> str:
@@ -247,16 +356,12 @@ def fingerprint(workload: Workload) -> str:
 def default_folder() -> Path:
     """Return $WEFT_RUNS, or the user's state folder."""
     given = os.environ.get("WEFT_RUNS")
-    if given:
-        return Path(given)
-    return (
-        Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "weft" / "runs"
-    )
+    return Path(given) if given else state_folder() / "runs"
 
 
-def _locked(path: Path, run_id: str) -> IO[str]:
+def _locked(path: Path, run_id: str) -> IO[bytes]:
     """Open a journal with an exclusive lock, which ends with the process."""
-    file = path.open("a", encoding="utf-8")
+    file = open_private(path, "a+b", buffering=0)
     try:
         import fcntl
     except ImportError:  # no such locks on Windows

@@ -8,6 +8,7 @@
 - `protocol`: orders and events
 - `ray`: actors of Ray
 - `real`: the part that `dask`, `local` and `ray` share
+- `result_file`: results on disk
 """
 
-__all__ = ["calls", "dask", "fake", "local", "payload", "protocol", "ray", "real"]
+__all__ = ["calls", "dask", "fake", "local", "payload", "protocol", "ray", "real", "result_file"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from typing import Any
 
 from weft.errors import InvalidInput
 from weft.model import Cluster, Scenario, Workload
+from weft.runtime.backends.payload import Payload
 from weft.runtime.backends.protocol import (
     Call,
     DeviceAdded,
@@ -22,6 +24,7 @@ from weft.runtime.backends.protocol import (
     Order,
     Started,
 )
+from weft.runtime.backends.result_file import save
 
 
 @dataclass(eq=False)
@@ -164,7 +167,7 @@ class FakeBackend:
 
     def store(self, instance: int, path: Path) -> None:
         """Write the number."""
-        path.write_text(str(instance), encoding="utf-8")
+        save(Payload(pickle.dumps(instance)), path)
 
     def restore(self, instance: int, path: Path) -> None:
         """Do nothing."""

@@ -19,6 +19,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from weft.runtime.private_files import private_folder
+
 SHARED_FROM = 65536
 """Smallest size in bytes of a buffer that goes into a file in memory."""
 
@@ -104,26 +106,6 @@ def unpack(payload: Payload) -> Any:
     return pickle.loads(data, buffers=views)
 
 
-def save(payload: Payload, path: Path) -> None:
-    """Write a payload to one file: length of the header, header, buffers. Atomic."""
-    blob = b"" if payload.path is None else Path(payload.path).read_bytes()
-    header = pickle.dumps((payload.data, payload.spans))
-    draft = path.with_suffix(".draft")
-    draft.write_bytes(len(header).to_bytes(8, "little") + header + blob)
-    draft.replace(path)
-
-
-def load(path: Path, into: Path) -> Payload:
-    """Read a file written by `save`; buffers go to the file `into`."""
-    raw = path.read_bytes()
-    size = int.from_bytes(raw[:8], "little")
-    data, spans = pickle.loads(raw[8 : 8 + size])
-    if not spans:
-        return Payload(data)
-    into.write_bytes(raw[8 + size :])
-    return Payload(data, str(into), spans)
-
-
 def drop(payload: Payload) -> None:
     """Delete the file of a payload; processes that map it keep its memory."""
     if payload.path is not None:
@@ -137,17 +119,33 @@ PREFIX = "weft-"
 
 def make_folder() -> Path:
     """Make a folder for payloads, in memory if possible; remove those of dead processes."""
-    home = _home()
-    for old in sorted(home.glob(f"{PREFIX}*-*")):
+    for old in sorted(o for home in (_home(), _disk()) for o in home.glob(f"{PREFIX}*-*")):
         pid = old.name.removeprefix(PREFIX).split("-")[0]
         if pid.isdigit() and not _alive(int(pid)):
             shutil.rmtree(old, ignore_errors=True)
-    return Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=home))
+    return Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=_home()))
+
+
+def clear_folder(folder: Path) -> None:
+    """Remove all payloads of a folder, and its counterpart on disk."""
+    shutil.rmtree(_disk() / folder.name, ignore_errors=True)
+    for path in folder.iterdir() if folder.exists() else ():
+        path.unlink(missing_ok=True)
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder of payloads, and its counterpart on disk."""
+    for path in (folder, _disk() / folder.name):
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _home() -> Path:
     memory = Path("/dev/shm")  # noqa: S108  # only a private folder is made in it
-    return memory if memory.is_dir() and os.access(memory, os.W_OK) else Path(tempfile.gettempdir())
+    return memory if memory.is_dir() and os.access(memory, os.W_OK) else _disk()
+
+
+def _disk() -> Path:
+    return Path(tempfile.gettempdir())
 
 
 def _alive(pid: int) -> bool:
@@ -166,13 +164,16 @@ def _write(path: Path, buffers: list[memoryview]) -> tuple[Path, tuple[tuple[int
         return path, _write_at(path, buffers)
     except OSError:
         path.unlink(missing_ok=True)
-        spare = Path(tempfile.gettempdir()) / f"{PREFIX}{os.getpid()}-{path.name}"
+        if path.parent.parent != _home() or _home() == _disk():
+            raise  # not in memory
+        spare = private_folder(_disk() / path.parent.name) / path.name
         return spare, _write_at(spare, buffers)
 
 
 def _write_at(path: Path, buffers: list[memoryview]) -> tuple[tuple[int, int], ...]:
     spans = []
-    with path.open("wb", buffering=0) as file:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+    with os.fdopen(os.open(path, flags, 0o600), "wb", buffering=0) as file:
         at = 0
         for buffer in buffers:
             begin = -(-at // _ALIGNED) * _ALIGNED

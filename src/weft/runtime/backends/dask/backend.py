@@ -21,7 +21,7 @@ from typing import Any
 from weft.errors import MissingExtra
 from weft.model import Cluster, Workload
 from weft.runtime.backends.local.device import LocalDevice
-from weft.runtime.backends.payload import pack, save
+from weft.runtime.backends.payload import pack
 from weft.runtime.backends.protocol import (
     Call,
     DeviceAdded,
@@ -34,6 +34,7 @@ from weft.runtime.backends.protocol import (
     Transfer,
 )
 from weft.runtime.backends.real import RealBackend
+from weft.runtime.backends.result_file import save
 from weft.runtime.deciders.whole_plan import OnFinish, PlanRow
 
 try:

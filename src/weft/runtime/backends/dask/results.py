@@ -14,7 +14,8 @@ from weft.errors import WeftError
 from weft.runtime.backends.dask import plugin as remote
 from weft.runtime.backends.dask.messages import quietly
 from weft.runtime.backends.dask.workers import TICK, WorkerRegistry
-from weft.runtime.backends.payload import load, unpack
+from weft.runtime.backends.payload import unpack
+from weft.runtime.backends.result_file import load
 
 
 class Results:

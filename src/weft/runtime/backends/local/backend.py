@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import pickle
 import select
-import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -20,7 +19,15 @@ from weft.runtime.backends.calls import MAX_STARTS, Calls, pickled_function
 from weft.runtime.backends.local import worker
 from weft.runtime.backends.local.device import LocalDevice, local_cluster, local_devices
 from weft.runtime.backends.local.process import WorkerProcess
-from weft.runtime.backends.payload import Payload, drop, load, make_folder, pack, save, unpack
+from weft.runtime.backends.payload import (
+    Payload,
+    clear_folder,
+    drop,
+    make_folder,
+    pack,
+    remove_folder,
+    unpack,
+)
 from weft.runtime.backends.protocol import (
     Call,
     DeviceAdded,
@@ -33,6 +40,7 @@ from weft.runtime.backends.protocol import (
     Transfer,
 )
 from weft.runtime.backends.real import RealBackend
+from weft.runtime.backends.result_file import load, save
 
 
 class LocalBackend(RealBackend):
@@ -188,8 +196,7 @@ class LocalBackend(RealBackend):
         self._orders.clear()
         self._events = []
         if self._folder is not None:
-            for path in self._folder.iterdir():
-                path.unlink(missing_ok=True)
+            clear_folder(self._folder)
 
     def close(self) -> None:
         """Kill all processes and remove the folder."""
@@ -197,7 +204,7 @@ class LocalBackend(RealBackend):
             if w is not None:
                 self._dismiss(w)
         if self._folder is not None and os.getpid() == self._owner:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            remove_folder(self._folder)
             self._folder = None
 
     # -- processes ----------------------------------------------------------

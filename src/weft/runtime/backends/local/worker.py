@@ -7,7 +7,6 @@ import contextlib
 import os
 import pickle
 import select
-import shutil
 import signal
 import threading
 import time
@@ -21,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from weft.runtime.backends.local.pipe import MessagePipe
-from weft.runtime.backends.payload import Payload, pack, unpack
+from weft.runtime.backends.payload import Payload, pack, remove_folder, unpack
 
 Functions = dict[int, Callable[..., Any] | str]
 """Number -> function, or the reason why it could not be loaded."""
@@ -282,7 +281,7 @@ def _end_with_driver(pipe: Connection, folder: str) -> None:
     poll = select.poll()
     poll.register(pipe.fileno(), 0)  # a closed pipe is reported always
     poll.poll()
-    shutil.rmtree(folder, ignore_errors=True)
+    remove_folder(Path(folder))
     os._exit(1)
 
 

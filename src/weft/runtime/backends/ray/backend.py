@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import tempfile
 import time
 from collections.abc import Iterable, Sequence
 from math import inf
@@ -23,7 +24,7 @@ from typing import Any
 from weft.errors import WeftError
 from weft.model import Cluster, Workload
 from weft.runtime.backends.calls import MAX_STARTS, START_LIMIT, Calls, first_line
-from weft.runtime.backends.payload import drop, load, make_folder, pack, save, unpack
+from weft.runtime.backends.payload import pack, unpack
 from weft.runtime.backends.protocol import (
     Call,
     DeviceAdded,
@@ -40,6 +41,7 @@ from weft.runtime.backends.ray.plan import WholeCalls
 from weft.runtime.backends.ray.session import Devices, Session
 from weft.runtime.backends.ray.slots import ActorSlot, SentCall, TransferEstimator
 from weft.runtime.backends.real import RealBackend
+from weft.runtime.backends.result_file import load, save
 from weft.runtime.deciders.whole_plan import OnFinish, PlanRow
 
 GROUPS = {"control": 1, "watch": 1}
@@ -188,19 +190,15 @@ class RayBackend(RealBackend):
 
     def store(self, instance: int, path: Path) -> None:
         """Write a result to a file."""
-        payload = pack(self.fetch(instance), path.with_suffix(".buffers"))
-        save(payload, path)
-        drop(payload)
+        save(pack(self.fetch(instance), "never-written", shared_from=sys.maxsize), path)
 
     def restore(self, instance: int, path: Path) -> None:
         """Load a result from a file, unless Ray has it."""
         if instance in self._results:
             return
-        folder = make_folder()
-        payload = load(path, folder / "restored")
-        self._results[instance] = self._ray.put(packed(unpack(payload), self._dumps))
-        drop(payload)
-        folder.rmdir()
+        with tempfile.TemporaryDirectory() as folder:
+            value = unpack(load(path, Path(folder, "buffers")))
+            self._results[instance] = self._ray.put(packed(value, self._dumps))
 
     def finish(self) -> None:
         """End busy actors and drop all references."""
