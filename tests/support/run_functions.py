@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -194,3 +195,53 @@ def gated(path, *values):
 def begun_then_gated(begun, gate):
     Path(begun).touch()
     return waits_for(gate)
+
+
+# -- children that outlive their task -----------------------------------------
+
+SLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]
+
+
+def child_of(way):
+    """Start a process that a task leaves behind; return its id."""
+    if way == "fork":
+        pid = os.fork()
+        if pid == 0:
+            time.sleep(600)
+            os._exit(0)
+        return pid
+    if way == "daemon":  # a grandchild in a session of its own, whose parent is gone
+        code = (
+            "from subprocess import *; import sys; print(Popen(sys.argv[1:], stdout=DEVNULL).pid)"
+        )
+        out = subprocess.run(
+            [sys.executable, "-c", code, *SLEEP],
+            start_new_session=True,
+            stdout=subprocess.PIPE,
+            check=True,
+        )
+        return int(out.stdout)
+    options = {"popen": {}, "session": {"start_new_session": True}, "no environment": {"env": {}}}
+    return subprocess.Popen(SLEEP, **options[way]).pid
+
+
+@weft.task
+def leaves_child(way):
+    return child_of(way)
+
+
+@weft.task
+def leaves_child_and_dies(way, folder):
+    Path(folder, str(child_of(way))).touch()
+    os.kill(os.getpid(), 9)
+
+
+@weft.task
+def leaves_child_and_hangs(way, folder):
+    Path(folder, str(child_of(way))).touch()
+    time.sleep(600)
+
+
+@weft.task
+def process_id():
+    return os.getpid()

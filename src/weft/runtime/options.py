@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import Literal
 
+import numpy as np
+
 from weft.errors import InvalidInput
 from weft.model import Workflow
 
@@ -33,6 +35,9 @@ class RunOptions:
 
     def __post_init__(self) -> None:
         """Refuse values out of range."""
+        for name in ("window", "retries", "crashes"):
+            if not isinstance(getattr(self, name), int | np.integer):
+                raise InvalidInput(f"{name} is {getattr(self, name)!r}; it must be a whole number")
         if self.window < 1:
             raise InvalidInput(f"window is {self.window}; it must be at least 1")
         if self.retries < 0 or self.crashes < 1:
@@ -40,6 +45,15 @@ class RunOptions:
                 f"retries is {self.retries} and crashes {self.crashes}; "
                 "they must be at least 0 and 1"
             )
+        if not 0.0 <= self.backoff < inf:
+            raise InvalidInput(f"backoff is {self.backoff}; it must be a number of seconds")
+        limits = self.timeout if isinstance(self.timeout, Mapping) else {"": self.timeout}
+        for name, seconds in limits.items():
+            if seconds is not None and not (_is_number(seconds) and seconds > 0):
+                where = f" of '{name}'" if name else ""
+                raise InvalidInput(
+                    f"timeout{where} is {seconds!r}; it must be a number of seconds above 0"
+                )
         if self.on_error not in ("stop", "continue"):
             raise InvalidInput(f"on_error is '{self.on_error}'; it must be 'stop' or 'continue'")
 
@@ -50,3 +64,7 @@ class RunOptions:
             return inf if limits is None else float(limits)
         kind = workflow.kinds[workflow.kind[task]]
         return float(limits.get(workflow.task_name(task), limits.get(kind, inf)))
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)

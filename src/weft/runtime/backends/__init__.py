@@ -2,6 +2,7 @@
 
 - `calls`: the calls of a run, for other processes
 - `dask`: workers of a Dask cluster
+- `descendants`: processes that tasks leave behind
 - `fake`: a virtual clock, for tests
 - `local`: processes of this machine
 - `payload`: pickled values with shared buffers
@@ -11,4 +12,15 @@
 - `result_file`: results on disk
 """
 
-__all__ = ["calls", "dask", "fake", "local", "payload", "protocol", "ray", "real", "result_file"]
+__all__ = [
+    "calls",
+    "dask",
+    "descendants",
+    "fake",
+    "local",
+    "payload",
+    "protocol",
+    "ray",
+    "real",
+    "result_file",
+]

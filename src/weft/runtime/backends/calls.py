@@ -20,7 +20,10 @@ START_LIMIT = 120.0
 """Seconds in which a worker process must connect."""
 
 MAX_STARTS = 3
-"""Starts in a row at which a worker may die before the run fails."""
+"""Starts in a row at which a worker may end itself before its device is left out."""
+
+MAX_KILLED_STARTS = 10
+"""Starts in a row at which a worker may be killed before its device is left out."""
 
 PRELOAD_LIMIT = 100
 """Functions sent to workers before the clock starts; with more, each goes with its first call."""

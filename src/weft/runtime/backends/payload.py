@@ -9,6 +9,7 @@ another.
 # ruff: noqa: S301  # pickles of this run's own processes, and of the user's own results
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 import pickle
@@ -162,10 +163,11 @@ def _write(path: Path, buffers: list[memoryview]) -> tuple[Path, tuple[tuple[int
     """Write buffers, to disk if memory is full: a write raises where a map gets a signal."""
     try:
         return path, _write_at(path, buffers)
-    except OSError:
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM)
+        if not full or path.parent.parent != _home() or _home() == _disk():
+            raise
         path.unlink(missing_ok=True)
-        if path.parent.parent != _home() or _home() == _disk():
-            raise  # not in memory
         spare = private_folder(_disk() / path.parent.name) / path.name
         return spare, _write_at(spare, buffers)
 

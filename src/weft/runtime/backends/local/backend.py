@@ -8,6 +8,7 @@ import pickle
 import select
 import sys
 import time
+import warnings
 from collections.abc import Sequence
 from math import ceil, inf
 from pathlib import Path
@@ -15,10 +16,11 @@ from typing import Any
 
 from weft.errors import WeftError
 from weft.model import Cluster, Workload
-from weft.runtime.backends.calls import MAX_STARTS, Calls, pickled_function
+from weft.runtime.backends.calls import MAX_KILLED_STARTS, MAX_STARTS, Calls, pickled_function
+from weft.runtime.backends.descendants import descendants, end_descendants, new_token
 from weft.runtime.backends.local import worker
 from weft.runtime.backends.local.device import LocalDevice, local_cluster, local_devices
-from weft.runtime.backends.local.process import WorkerProcess
+from weft.runtime.backends.local.process import WorkerProcess, cause_of
 from weft.runtime.backends.payload import (
     Payload,
     clear_folder,
@@ -63,6 +65,8 @@ class LocalBackend(RealBackend):
         self._workers: list[WorkerProcess | None] = [None] * len(self.specs)
         self._starts = [0] * len(self.specs)
         """Device -> starts in a row at which its process died."""
+        self._token = new_token()
+        self._spawned = 0
         self._poll = select.poll()
         self._at: dict[int, WorkerProcess] = {}
         """File descriptor of a pipe -> its worker."""
@@ -95,14 +99,14 @@ class LocalBackend(RealBackend):
         )
         self._runs_on: dict[int, int] = {}
         self._cancelled: set[int] = set()
-        self._events = []
+        self._starts = [0] * len(self.specs)
         for device, known in enumerate(self._workers):
             if known is None:
                 self._spawn(device)
             self._worker(device).preload(self._calls.preload())
-        for device in range(len(self.specs)):
-            self._prepare(device)
+        lost = {d: text for d in range(len(self.specs)) if (text := self._prepare(d))}
         self._origin = time.perf_counter() - since
+        self._events = [DeviceLost(d, since, text) for d, text in lost.items()]
 
     def extend(self, workload: Workload, calls: Sequence[Call] | None, first: int) -> None:
         """Set the calls of a job; a worker receives a function with its first call."""
@@ -110,7 +114,9 @@ class LocalBackend(RealBackend):
 
     def submit(self, order: Order, device: int, priority: float) -> None:
         """Queue an order, in the order of execution; the next `wait` sends it."""
-        w = self._worker(device)
+        w = self._workers[device]
+        if w is None:
+            return  # its loss is among the next events
         instance = order.members[0]
         number = self._calls.function[instance]
         inputs = tuple([None if i is None else self._results[i] for i in order.inputs[0]])
@@ -192,6 +198,7 @@ class LocalBackend(RealBackend):
         for w in self._workers:
             if w is not None and (w.orders or self._cancelled):  # a cancelled order may still run
                 self._dismiss(w)
+        self._end_children()
         self._results.clear()
         self._orders.clear()
         self._events = []
@@ -203,6 +210,9 @@ class LocalBackend(RealBackend):
         for w in self._workers:
             if w is not None:
                 self._dismiss(w)
+        if self._spawned and os.getpid() == self._owner:
+            end_descendants(self._token)
+            self._spawned = 0
         if self._folder is not None and os.getpid() == self._owner:
             remove_folder(self._folder)
             self._folder = None
@@ -216,9 +226,13 @@ class LocalBackend(RealBackend):
 
     def _spawn(self, device: int) -> None:
         assert self._folder is not None
-        w = self._workers[device] = WorkerProcess(device, self.specs[device], self._folder)
-        self._at[w.box.fd] = w
-        self._poll.register(w.box.fd, select.POLLIN)
+        self._spawned += 1
+        token = f"{self._token}.{self._spawned}."
+        w = self._workers[device] = WorkerProcess(device, self.specs[device], self._folder, token)
+        for file in (w.box.fd, w.watch):
+            if file is not None:
+                self._at[file] = w
+                self._poll.register(file, select.POLLIN)
 
     def _forget_worker(self, w: WorkerProcess) -> None:
         for file in [file for file, owner in self._at.items() if owner is w]:
@@ -231,19 +245,38 @@ class LocalBackend(RealBackend):
         self._forget_worker(w)
         w.end()
 
-    def _prepare(self, device: int) -> None:
-        """Wait until a worker is up; replace one that dies, at most `MAX_STARTS` times."""
-        for _ in range(MAX_STARTS):
-            w = self._worker(device)
-            if w.handshake():
-                return
-            code = w.exit_code()
+    def _end_children(self) -> None:
+        """Kill the processes that tasks left behind, and their workers with them."""
+        own = {w.process.pid: w for w in self._workers if w is not None}
+        left = {token for pid, token in descendants(self._token).items() if pid not in own}
+        for w in own.values():
+            if w.token in left:
+                self._dismiss(w)
+        if left:
+            end_descendants(self._token, keep=[w.process.pid for w in self._workers if w])
+
+    def _prepare(self, device: int) -> str:
+        """Wait until a worker is up, and replace one that dies; return why it is left out."""
+        while not (w := self._worker(device)).handshake():
+            text, fault = cause_of(w.exit_code())
             self._dismiss(w)
+            if self._left_out(device, text, fault):
+                return text
             self._spawn(device)
             self._worker(device).preload(self._calls.preload())
-        self.close()
-        sign = f"exit code {code}" if code is not None else "no sign of life"
-        raise WeftError(f"the process of device '{self.specs[device].name}' did not start ({sign})")
+        return ""
+
+    def _left_out(self, device: int, text: str, fault: str) -> bool:
+        """Count a start at which a worker died; return whether it was one too many."""
+        self._starts[device] += 1
+        if self._starts[device] < (MAX_STARTS if fault == "exited" else MAX_KILLED_STARTS):
+            return False
+        about = f"the process of device '{self.specs[device].name}' dies before it can work"
+        if not any(self._workers):
+            self.close()
+            raise WeftError(f"no device is left: {about}, again and again: {text}")
+        warnings.warn(f"{about}, again and again: {text}; the run goes on without", stacklevel=2)
+        return True
 
     def _replace_dead(self, w: WorkerProcess) -> None:
         """Report a dead worker, remove its unfinished files, and start another."""
@@ -254,12 +287,9 @@ class LocalBackend(RealBackend):
             Path(f"{self._prefix}{order.number}").unlink(missing_ok=True)
         if w.ready:
             self._events.append(DeviceLost(w.device, self.clock(), text, fault))
-        self._starts[w.device] = 0 if w.ready else self._starts[w.device] + 1
-        if self._starts[w.device] >= MAX_STARTS:
-            raise WeftError(
-                f"the process of device '{self.specs[w.device].name}' dies before it can work, "
-                f"again and again: {text}"
-            )
+            self._starts[w.device] = 0
+        elif self._left_out(w.device, text, fault):
+            return
         self._spawn(w.device)
 
     # -- messages -----------------------------------------------------------
@@ -276,25 +306,27 @@ class LocalBackend(RealBackend):
         """Receive messages for at most `seconds`; return whether there were any."""
         found = self._poll.poll(None if seconds == inf else ceil(1000.0 * seconds))
         heard = [
-            (self._at[file], what) for file, what in found
+            (self._at[file], file, what) for file, what in found
         ]  # before a replacement reuses file descriptors
-        for w, what in heard:
-            if w.ended:
-                continue
-            if what & ~select.POLLOUT:
-                self._receive(w)
+        for w, file, what in sorted(heard, key=lambda news: news[1] == news[0].watch):
+            if not w.ended and what & ~select.POLLOUT:
+                self._receive(w, dead=file == w.watch)
         if self._unsent:
             self._flush()
         return bool(found)
 
-    def _receive(self, w: WorkerProcess) -> None:
+    def _receive(self, w: WorkerProcess, *, dead: bool) -> None:
+        """Handle the next messages of a worker; all that are left if its process is dead."""
         try:
-            messages = w.box.take()
+            for message in w.box.take():
+                self._handle(w, pickle.loads(message))
+            while dead and w.box.readable():
+                for message in w.box.take():
+                    self._handle(w, pickle.loads(message))
         except EOFError:
+            dead = True
+        if dead:
             self._replace_dead(w)
-            return
-        for message in messages:
-            self._handle(w, pickle.loads(message))
 
     def _handle(self, w: WorkerProcess, message: tuple[Any, ...]) -> None:
         if message[0] == "hello":

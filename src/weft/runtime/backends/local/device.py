@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
+from typing import Any, TypeVar
 
 from weft.errors import InvalidInput
 from weft.model import Cluster
 from weft.runtime.costs.profiler import cores_here, discover, relative_speeds
+
+D = TypeVar("D")
 
 
 @dataclass(frozen=True)
@@ -39,9 +42,27 @@ def local_devices(devices: int | Sequence[LocalDevice] | None) -> list[LocalDevi
     if devices is None:
         return [*local_devices(len(cores)), *_gpus()]
     if isinstance(devices, int):
-        if devices < 1:
-            raise InvalidInput(f"{devices} devices; at least one is needed")
-        return [LocalDevice(f"cpu{i}", cores=(cores[i % len(cores)],)) for i in range(devices)]
+        count = device_count(devices)
+        return [LocalDevice(f"cpu{i}", cores=(cores[i % len(cores)],)) for i in range(count)]
+    return device_list(devices, LocalDevice)
+
+
+def device_count(devices: int) -> int:
+    """Return a number of devices; refuse less than one, and True."""
+    if devices < 1 or devices is True:
+        raise InvalidInput(f"{devices} devices; at least one is needed")
+    return devices
+
+
+def device_list(devices: Any, *kinds: type[D]) -> list[D]:
+    """Return given devices; refuse what is not a list of them."""
+    if (
+        not isinstance(devices, Sequence)
+        or isinstance(devices, str)
+        or not all(isinstance(device, kinds) for device in devices)
+    ):
+        names = " or ".join(kind.__name__ for kind in kinds)
+        raise InvalidInput(f"devices is {devices!r}; give a whole number, or a list of {names}")
     if not devices:
         raise InvalidInput("no devices are given; at least one is needed")
     return list(devices)

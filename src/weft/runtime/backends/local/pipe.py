@@ -7,6 +7,7 @@ sending a large answer itself, and the two never wait for each other in a circle
 from __future__ import annotations
 
 import os
+import select
 import struct
 from multiprocessing.connection import Connection
 
@@ -83,6 +84,12 @@ class MessagePipe:
             at = end
         del self._in[:at]
         return found
+
+    def readable(self) -> bool:
+        """Return whether there is something to take."""
+        poll = select.poll()
+        poll.register(self.fd, select.POLLIN)
+        return bool(poll.poll(0))
 
     def close(self) -> None:
         """Close this end."""

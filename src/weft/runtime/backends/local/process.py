@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from weft.runtime.backends.calls import START_LIMIT
+from weft.runtime.backends.descendants import VARIABLE, end_descendants, end_group
 from weft.runtime.backends.local import worker
 from weft.runtime.backends.local.device import LocalDevice
 from weft.runtime.backends.local.pipe import MessagePipe
@@ -42,19 +43,24 @@ main(pipe)
 class WorkerProcess:
     """A process that runs the orders of a device one after the other."""
 
-    def __init__(self, device: int, spec: LocalDevice, folder: Path) -> None:
+    def __init__(self, device: int, spec: LocalDevice, folder: Path, token: str) -> None:
         here, there = multiprocessing.Pipe(duplex=True)
         here.send(([p or str(Path.cwd()) for p in sys.path], sys.argv))
         here.send(worker.Setting(spec.name, str(folder), spec.cores, spec.memory))
         flags = subprocess._args_from_interpreter_flags()  # type: ignore  # noqa: SLF001, PGH003
         self.process = subprocess.Popen(  # noqa: S603  # this Python, this program
             [get_executable(), *flags, "-P", "-c", BOOTSTRAP, str(there.fileno())],
-            env={**os.environ, **ONE_THREAD, **spec.environment},
+            env={**os.environ, **ONE_THREAD, **spec.environment, VARIABLE: token},
             stdin=subprocess.DEVNULL,
+            process_group=0,  # with the children of its tasks
             pass_fds=[there.fileno()],
         )
         there.close()
+        self.watch = os.pidfd_open(self.process.pid) if hasattr(os, "pidfd_open") else None
+        """File that is readable once the process is dead; a child may keep its pipe open."""
         self.device = device
+        self.token = token
+        """Value of a variable that the children of its tasks inherit."""
         self.box = MessagePipe(here, blocking=False)
         self.ready = False
         self.ended = False
@@ -98,17 +104,35 @@ class WorkerProcess:
         return self.ready
 
     def end(self) -> None:
-        """Kill the process."""
+        """Kill the process and its group."""
         self.ended = True
+        if self.process.returncode is None:
+            end_group(self.process.pid)
         self.process.kill()
         self.exit_code(10.0)
         self.box.close()
+        if self.watch is not None:
+            os.close(self.watch)
+            self.watch = None
 
     def end_cause(self) -> tuple[str, Literal["exited", "killed"]]:
         """Clean up a dead process; return the cause and the fault."""
-        code = self.exit_code(5.0)
+        dead = self._dies_within(5.0)
         self.end()
-        return cause_of(code)
+        end_descendants(self.token)
+        return cause_of(self.process.returncode if dead else None)
+
+    def _dies_within(self, seconds: float) -> bool:
+        """Wait for the end of the process, but keep its id, which is that of its group."""
+        deadline = time.perf_counter() + seconds
+        how = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        while (
+            self.process.returncode is None and os.waitid(os.P_PID, self.process.pid, how) is None
+        ):
+            if time.perf_counter() > deadline:
+                return False
+            time.sleep(0.002)
+        return True
 
     def exit_code(self, seconds: float = 0.0) -> int | None:
         """Wait for the end of the process; return its exit code, None if it still runs."""

@@ -19,6 +19,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from weft.runtime.backends.descendants import VARIABLE, end_descendants, end_group
 from weft.runtime.backends.local.pipe import MessagePipe
 from weft.runtime.backends.payload import Payload, pack, remove_folder, unpack
 
@@ -277,11 +278,14 @@ def _confine(setting: Setting) -> None:
 
 
 def _end_with_driver(pipe: Connection, folder: str) -> None:
-    """End this process and remove the folder when the driver dies, even by SIGKILL."""
+    """End this process, its children and its folder when the driver dies, even by SIGKILL."""
     poll = select.poll()
     poll.register(pipe.fileno(), 0)  # a closed pipe is reported always
     poll.poll()
+    end_descendants(os.environ.get(VARIABLE, "no token"), keep=[os.getpid()], seconds=1.0)
     remove_folder(Path(folder))
+    if os.getpgrp() == os.getpid():
+        end_group(os.getpid())
     os._exit(1)
 
 

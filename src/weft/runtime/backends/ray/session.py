@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from weft.errors import InvalidInput, MissingExtra, Unsupported, WeftError
-from weft.runtime.backends.local.device import LocalDevice
+from weft.runtime.backends.local.device import LocalDevice, device_count, device_list
 from weft.runtime.backends.local.process import ONE_THREAD
 from weft.runtime.backends.local.worker import environment
 from weft.runtime.costs.profiler import cores_here
@@ -133,7 +133,7 @@ class Session:
                 ),
             ]
         if isinstance(devices, int):
-            return [RayDevice(f"cpu{i}") for i in range(_positive(devices))]
+            return [RayDevice(f"cpu{i}") for i in range(device_count(devices))]
         return _converted(devices)
 
     def _check(self) -> None:
@@ -186,21 +186,14 @@ def _start(ray: Any, specs: Sequence[RayDevice], processors: int | None) -> None
 def _specs_here(devices: Devices) -> list[RayDevice]:
     cores = cores_here()
     if devices is None or isinstance(devices, int):
-        number = len(cores) if devices is None else _positive(devices)
+        number = len(cores) if devices is None else device_count(devices)
         return [RayDevice(f"cpu{i}", cores=(cores[i % len(cores)],)) for i in range(number)]
     return _converted(devices)
 
 
-def _positive(devices: int) -> int:
-    if devices < 1:
-        raise InvalidInput(f"{devices} devices; at least one is needed")
-    return devices
-
-
 def _converted(devices: Sequence[RayDevice | LocalDevice]) -> list[RayDevice]:
-    if not devices:
-        raise InvalidInput("no devices are given; at least one is needed")
-    return [device if isinstance(device, RayDevice) else _of_local(device) for device in devices]
+    given: list[RayDevice | LocalDevice] = device_list(devices, RayDevice, LocalDevice)
+    return [device if isinstance(device, RayDevice) else _of_local(device) for device in given]
 
 
 def _of_local(device: LocalDevice) -> RayDevice:

@@ -1,0 +1,56 @@
+"""Processes that tasks leave behind: found by a variable that they inherit, and ended.
+
+A process group holds the children that stay in it; the variable also finds those that started a
+session of their own or lost their parent (Linux only: /proc shows the variables of a process). A
+child that does both, and starts without its parent's variables, is not found.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import signal
+import time
+from collections.abc import Container
+from pathlib import Path
+
+VARIABLE = "WEFT_WORKER"
+"""Environment variable of workers; its value begins with the token of their backend."""
+
+
+def new_token() -> str:
+    """Return a value of the variable that nobody else has."""
+    return secrets.token_hex(16)
+
+
+def descendants(token: str) -> dict[int, str]:
+    """Return the process ids whose variable begins with a token, and the variables."""
+    head = f"{VARIABLE}={token}".encode()
+    found = {}
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):  # of another user, or gone
+            data = path.read_bytes()
+            if head in data:
+                own = [v for v in data.split(b"\0") if v.startswith(head)]
+                if own:
+                    found[int(path.parent.name)] = own[0].decode()[len(VARIABLE) + 1 :]
+    return found
+
+
+def end_descendants(token: str, keep: Container[int] = (), seconds: float = 5.0) -> None:
+    """Kill the processes of a token except `keep`, also those that appear meanwhile."""
+    deadline = time.monotonic() + seconds
+    while left := [pid for pid in descendants(token) if pid not in keep]:
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        if time.monotonic() > deadline:
+            return
+        time.sleep(0.005)
+
+
+def end_group(leader: int) -> None:
+    """Kill a process group; its leader must not have been waited for, so that its id is kept."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, signal.SIGKILL)

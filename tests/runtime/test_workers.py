@@ -1,0 +1,184 @@
+"""Worker processes: those that cannot start, and what tasks leave behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import weft
+from tests.support import run_functions as f
+from tests.support.workflows import chain, fan
+from weft.runtime import DaskBackend, LocalBackend, LocalDevice, RunOptions, TaskFailed
+from weft.runtime.backends.calls import MAX_KILLED_STARTS, MAX_STARTS
+from weft.runtime.backends.descendants import descendants
+
+ROOT = Path(__file__).parents[2]
+FUNCTIONS = {"one": f.one, "add": f.add, "total": f.add}
+
+
+def alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def gone(pids):
+    deadline = time.monotonic() + 60
+    while any(alive(pid) for pid in pids) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return not any(alive(pid) for pid in pids)
+
+
+# -- what tasks leave behind --------------------------------------------------
+
+WAYS = ["popen", "session", "fork", "daemon", "no environment"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_children_of_tasks_end_with_the_run(way):
+    trace = weft.run(f.leaves_child(way), devices=1, history=False)
+    assert gone([trace.value])
+
+
+def test_a_backend_that_stays_open_keeps_no_children():
+    with LocalBackend(1) as backend:
+        first = weft.run(f.leaves_child("session"), backend=backend, history=False)
+        assert gone([first.value])
+        quiet = weft.run(f.process_id(), backend=backend, history=False)
+        assert weft.run(f.process_id(), backend=backend, history=False).value == quiet.value
+        assert alive(quiet.value)  # a worker without children is kept
+    assert gone([quiet.value])
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_children_of_a_task_that_is_killed_end_with_it(way, tmp_path):
+    with LocalBackend(1) as backend, pytest.raises(TaskFailed):
+        weft.run(f.leaves_child_and_dies(way, tmp_path), backend=backend, history=False, crashes=1)
+    (note,) = tmp_path.iterdir()
+    assert gone([int(note.name)])
+
+
+SCRIPT = """
+import sys
+sys.path.insert(0, {root!r})
+import weft
+from tests.support import run_functions as f
+weft.run(f.leaves_child_and_hangs("session", {folder!r}), devices=1, history=False)
+"""
+
+
+def test_children_of_tasks_end_when_the_driver_is_killed(tmp_path):
+    script = SCRIPT.format(root=str(ROOT), folder=str(tmp_path))
+    driver = subprocess.Popen([sys.executable, "-c", script])
+    deadline = time.monotonic() + 120
+    while not list(tmp_path.iterdir()) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    driver.kill()
+    driver.wait(30)
+    (note,) = tmp_path.iterdir()
+    assert gone([int(note.name)])
+
+
+# -- workers that cannot start ------------------------------------------------
+
+
+def broken(tmp_path):
+    """Variables of a process that ends as soon as it starts."""
+    (tmp_path / "sitecustomize.py").write_text("import os; os._exit(3)")
+    return {"PYTHONPATH": str(tmp_path)}
+
+
+def test_a_device_that_never_starts_is_left_out(tmp_path):
+    devices = [LocalDevice("good"), LocalDevice("bad", environment=broken(tmp_path))]
+    with pytest.warns(UserWarning, match=r"'bad' dies before it can work.*exit code 3; the run go"):
+        trace = weft.run(fan(4), functions=FUNCTIONS, devices=devices, history=False)
+    assert trace.results == {"total": 9}
+    assert set(trace.device.tolist()) == {0}
+
+
+def test_no_device_that_starts_is_an_error(tmp_path):
+    devices = [LocalDevice(name, environment=broken(tmp_path)) for name in ("one", "two")]
+    with (
+        pytest.warns(UserWarning, match="'one' dies"),
+        pytest.raises(weft.WeftError, match=r"no device is left: .*'two' dies before it can work"),
+    ):
+        weft.run(fan(), functions=FUNCTIONS, devices=devices, history=False)
+
+
+class Killer(threading.Thread):
+    """Kills the processes of one device as they start, up to a number of times."""
+
+    def __init__(self, backend, device, times):
+        super().__init__()
+        self.backend, self.device, self.times = backend, device, times
+        self.killed = set()
+        self.over = threading.Event()
+
+    def run(self):
+        while len(self.killed) < self.times and not self.over.wait(0.001):
+            w = self.backend._workers[self.device]
+            if w is not None and not w.ready and w.process.pid not in self.killed:
+                self.killed.add(w.process.pid)
+                os.kill(w.process.pid, signal.SIGKILL)
+
+
+def test_workers_killed_as_they_start_are_replaced():
+    with LocalBackend(2) as backend:
+        killer = Killer(backend, 0, MAX_STARTS + 2)
+        killer.start()
+        trace = weft.run(f.plus(f.square(3), f.square(4)), backend=backend, history=False)
+        killer.over.set()
+        killer.join()
+    assert trace.value == 25
+    assert len(killer.killed) == MAX_STARTS + 2
+
+
+def test_a_device_killed_at_every_start_is_left_out():
+    with LocalBackend(2) as backend:
+        killer = Killer(backend, 1, 10**6)
+        killer.start()
+        with pytest.warns(UserWarning, match=r"killed by SIGKILL.*the run goes on without"):
+            trace = weft.run(fan(4), functions=FUNCTIONS, backend=backend, history=False)
+        killer.over.set()
+        killer.join()
+    assert trace.results == {"total": 9}
+    assert len(killer.killed) == MAX_KILLED_STARTS
+    assert descendants(backend._token) == {}
+
+
+# -- numbers that are none ----------------------------------------------------
+
+
+@pytest.mark.parametrize("seconds", [float("nan"), -1.0, 0.0, "1", True])
+def test_a_time_limit_is_a_number_of_seconds(seconds):
+    with pytest.raises(weft.InvalidInput, match=r"timeout is .*; it must be a number of seconds"):
+        weft.run(chain("one"), functions={"one": f.one}, timeout=seconds, history=False)
+    with pytest.raises(weft.InvalidInput, match="timeout of 'one' is"):
+        RunOptions(timeout={"two": 2, "one": seconds})
+
+
+@pytest.mark.parametrize("devices", [2.5, "2", [1, 2], {"a": 1}, True])
+@pytest.mark.parametrize("backend", ["local", "ray"])
+def test_a_number_of_devices_is_whole(devices, backend):
+    with pytest.raises(weft.InvalidInput, match="devices"):
+        weft.run(chain("one"), functions={"one": f.one}, devices=devices, backend=backend)
+
+
+@pytest.mark.parametrize("devices", [2.5, [1, 2], True])
+def test_a_number_of_dask_workers_is_whole(devices):
+    with pytest.raises(weft.InvalidInput, match="devices"):
+        DaskBackend(devices)
+
+
+@pytest.mark.parametrize("option", ["window", "retries", "crashes", "backoff"])
+def test_counts_are_whole(option):
+    with pytest.raises(weft.InvalidInput, match=f"{option} is"):
+        RunOptions(**{option: float("nan")})
