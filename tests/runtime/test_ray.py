@@ -311,3 +311,32 @@ def test_without_ray_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(weft.errors.MissingExtra, match=r"weft-scheduling\[ray\]"):
         RayBackend(1)
+
+
+HEADLESS = """
+import os, signal, sys
+sys.path.insert(0, {root!r})
+import weft
+from tests.support import run_functions as f
+from weft.runtime import RayBackend
+from weft.runtime.backends.descendants import descendants
+
+backend = RayBackend(1)
+token = backend._session._token
+heads = [pid for pid in descendants(token) if "gcs_server" in open(f"/proc/{{pid}}/comm").read()]
+try:
+    weft.run(f.kills_and_hangs(heads[0]), backend=backend, policy="eft", history=False)
+except weft.WeftError as error:
+    print(error)
+backend.close()
+print(len(heads), descendants(token))
+"""
+
+
+def test_a_ray_whose_head_was_killed_is_reported_and_leaves_nothing():
+    script = HEADLESS.format(root=str(ROOT))
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=300, check=True
+    )
+    assert "Ray's gcs_server is gone, and with it the results of this run" in done.stdout
+    assert done.stdout.endswith("1 {}\n")

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,6 +18,7 @@ from tests.support import run_functions as f
 from tests.support.workflows import chain, fan
 from weft.runtime import DaskBackend, LocalBackend, LocalDevice, RunOptions, TaskFailed
 from weft.runtime.backends.calls import MAX_KILLED_STARTS, MAX_STARTS
+from weft.runtime.backends.dask.workers import SILENCE, WorkerRegistry
 from weft.runtime.backends.descendants import descendants
 
 ROOT = Path(__file__).parents[2]
@@ -111,6 +113,34 @@ def test_no_device_that_starts_is_an_error(tmp_path):
         pytest.raises(weft.WeftError, match=r"no device is left: .*'two' dies before it can work"),
     ):
         weft.run(fan(), functions=FUNCTIONS, devices=devices, history=False)
+
+
+def test_a_dask_worker_that_never_starts_is_left_out(tmp_path):
+    devices = [LocalDevice("good"), LocalDevice("bad", environment=broken(tmp_path))]
+    with pytest.warns(UserWarning, match=r"Dask worker 'bad' dies.*exit code 3; the run goes on"):
+        trace = weft.run(
+            fan(4), functions=FUNCTIONS, backend="dask", devices=devices, history=False
+        )
+    assert trace.results == {"total": 9}
+    assert trace.workload.cluster.names == ("good",)
+
+
+def test_a_dask_scheduler_that_stays_silent_is_gone(monkeypatch):
+    registry = WorkerRegistry.__new__(WorkerRegistry)
+    registry.local, registry.client, registry.lines = None, SimpleNamespace(), []
+    registry.begin_run(None, list)
+    clock = iter([0.0, 100.0, 100.0 + SILENCE, 101.0 + SILENCE, 200.0, 201.0 + SILENCE])
+    monkeypatch.setattr(time, "perf_counter", lambda: next(clock))
+    for status in ("running", "connecting", "connecting", "running", "connecting"):
+        registry.client.status = status
+        registry.check()
+    with pytest.raises(weft.WeftError, match="the Dask scheduler is gone"):
+        registry.check()
+
+
+def test_children_of_dask_tasks_end_with_the_run():
+    trace = weft.run(f.leaves_child("session"), backend="dask", devices=1, history=False)
+    assert gone([trace.value])
 
 
 class Killer(threading.Thread):

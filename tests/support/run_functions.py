@@ -245,3 +245,9 @@ def leaves_child_and_hangs(way, folder):
 @weft.task
 def process_id():
     return os.getpid()
+
+
+@weft.task
+def kills_and_hangs(pid):
+    os.kill(pid, signal.SIGKILL)
+    time.sleep(600)

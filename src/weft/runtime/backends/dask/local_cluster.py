@@ -8,7 +8,9 @@ from __future__ import annotations
 import multiprocessing
 import tempfile
 import threading
+import warnings
 from collections.abc import Sequence
+from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 
@@ -16,8 +18,9 @@ import dask
 from distributed import Scheduler, SpecCluster
 
 from weft.errors import WeftError
-from weft.runtime.backends.calls import MAX_STARTS
+from weft.runtime.backends.calls import MAX_KILLED_STARTS, MAX_STARTS
 from weft.runtime.backends.dask import plugin as remote
+from weft.runtime.backends.descendants import VARIABLE, end_descendants, new_token
 from weft.runtime.backends.local.device import LocalDevice
 from weft.runtime.backends.local.process import ONE_THREAD, cause_of
 from weft.runtime.backends.local.worker import environment
@@ -33,7 +36,11 @@ class LocalDaskCluster:
         self._codes: dict[int, int | None] = {}
         """Process id -> exit code of replaced processes."""
         self._starts = dict.fromkeys(self._specs, 0)
+        self.left_out: set[str] = set()
+        """Names of workers that died at every start."""
+        self._token = new_token()
         self._trouble = ""
+        self._warnings: list[str] = []
         self._lock = threading.Lock()
         self._over = threading.Event()
         options = {
@@ -62,6 +69,8 @@ class LocalDaskCluster:
 
     def check(self) -> None:
         """Raise an error if a worker cannot be started."""
+        while self._warnings:  # here, as the thread of the user may turn them into errors
+            warnings.warn(self._warnings.pop(), stacklevel=2)
         if self._trouble:
             raise WeftError(self._trouble)
 
@@ -91,24 +100,36 @@ class LocalDaskCluster:
             process.kill()
         for process in self._processes.values():
             process.join(10.0)
+        end_descendants(self._token)
         self._cluster.close()
         self._scratch.cleanup()
 
     def _replace_the_dead(self) -> None:
         while not self._over.is_set() and not self._trouble:
-            wait([process.sentinel for process in self._processes.values()], timeout=0.2)
+            wait(
+                [
+                    self._processes[name].sentinel
+                    for name in self._specs
+                    if name not in self.left_out
+                ],
+                timeout=0.2,
+            )
             with self._lock:
                 for name, process in list(self._processes.items()):
-                    if not process.is_alive() and not self._over.is_set():
+                    dead = name not in self.left_out and not process.is_alive()
+                    if dead and not self._over.is_set():
                         self._replace(name, process)
 
     def _replace(self, name: str, process: BaseProcess) -> None:
         self._starts[name] += 1
-        if self._starts[name] > MAX_STARTS:
-            self._trouble = (
-                f"the Dask worker '{name}' dies before it can work, again and again: "
-                f"{cause_of(process.exitcode)[0]}"
-            )
+        text, fault = cause_of(process.exitcode)
+        if self._starts[name] > (MAX_STARTS if fault == "exited" else MAX_KILLED_STARTS):
+            about = f"the Dask worker '{name}' dies before it can work, again and again: {text}"
+            self.left_out.add(name)
+            if len(self.left_out) == len(self._specs):
+                self._trouble = f"no device is left: {about}"
+            else:
+                self._warnings.append(f"{about}; the run goes on without")
             return
         self._codes[process.pid or 0] = process.exitcode
         self._start(name)
@@ -120,6 +141,7 @@ class LocalDaskCluster:
         process = context.Process(
             target=remote.serve, args=args, name=f"weft-dask-{name}", daemon=True
         )
-        with environment({**ONE_THREAD, **spec.environment}):
+        resource_tracker.ensure_running()  # not with the variable of the workers
+        with environment({**ONE_THREAD, **spec.environment, VARIABLE: f"{self._token}.{name}"}):
             process.start()
         self._processes[name] = process

@@ -29,8 +29,11 @@ from weft.runtime.backends.protocol import Failed, Finished, Order
 Inbox = queue.SimpleQueue[dict[str, Any]]
 """Messages of the scheduler and of handshakes."""
 
-TICK = 1.0
+TICK = 0.5
 """Seconds between two checks of the scheduler."""
+
+SILENCE = 3.0
+"""Seconds without a connection after which the scheduler counts as gone."""
 
 
 @dataclass(eq=False)
@@ -146,6 +149,7 @@ class WorkerRegistry:
         """Prepare a run: the inbox for answers, and the functions that workers preload."""
         self.inbox = inbox
         self._functions = functions
+        self._silent_since = inf
         self._lost_at = time.perf_counter()
         for line in self.lines:
             line.orders.clear()
@@ -173,7 +177,9 @@ class WorkerRegistry:
                 for facts in here
                 if self.settle(facts, [other["id"] for other in here]) is None
             ]
-            missing = [site for site in self.sites if site.id in dead]
+            missing = [
+                site for site in self.sites if site.id in dead and site.name not in self._left_out
+            ]
             if not missing or self.local is None:
                 break
             self.local.check()
@@ -182,7 +188,7 @@ class WorkerRegistry:
                     f"the Dask worker '{missing[0].name}' did not start within {START_LIMIT:g} s"
                 )
             time.sleep(0.05)
-        greetings = [self.handshake(site) for site in self.sites if site not in missing]
+        greetings = [self.handshake(site) for site in self.sites if site.id not in dead]
         for thread in greetings:
             thread.join(START_LIMIT)
         return [self.join(facts) for facts in new]
@@ -256,8 +262,15 @@ class WorkerRegistry:
         """Raise an error if the scheduler or the own workers cannot continue."""
         if self.local is not None:
             self.local.check()
-        if self.client.status not in ("running", "connecting"):
+        now, status = time.perf_counter(), self.client.status
+        self._silent_since = inf if status == "running" else min(self._silent_since, now)
+        if status not in ("running", "connecting") or now - self._silent_since > SILENCE:
             raise WeftError("the Dask scheduler is gone, and with it the results of this run")
+
+    @property
+    def _left_out(self) -> set[str]:
+        """Return the names of own workers that cannot be started."""
+        return self.local.left_out if self.local is not None else set()
 
     @property
     def grace_seconds(self) -> float:
@@ -267,7 +280,7 @@ class WorkerRegistry:
     def may_recover(self) -> bool:
         """Return whether a lost worker may return."""
         return (
-            not all(site.up for site in self.sites)
+            not all(site.up or site.name in self._left_out for site in self.sites)
             and time.perf_counter() - self._lost_at < self.grace_seconds
         )
 
@@ -298,7 +311,7 @@ class WorkerRegistry:
         deadline = time.perf_counter() + START_LIMIT
         while True:
             found: list[remote.Facts] = self.client.run_on_scheduler(remote.list_workers)
-            if self.local is None or len(found) == len(self._specs):
+            if self.local is None or len(found) == len(self._specs) - len(self._left_out):
                 order = list(self._specs)
                 return (
                     found

@@ -16,6 +16,7 @@ import contextlib
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Iterable, Sequence
 from math import inf
 from pathlib import Path
@@ -23,7 +24,7 @@ from typing import Any
 
 from weft.errors import WeftError
 from weft.model import Cluster, Workload
-from weft.runtime.backends.calls import MAX_STARTS, START_LIMIT, Calls, first_line
+from weft.runtime.backends.calls import MAX_KILLED_STARTS, START_LIMIT, Calls, first_line
 from weft.runtime.backends.payload import pack, unpack
 from weft.runtime.backends.protocol import (
     Call,
@@ -46,6 +47,9 @@ from weft.runtime.deciders.whole_plan import OnFinish, PlanRow
 
 GROUPS = {"control": 1, "watch": 1}
 """Concurrency groups of calls beside the running one."""
+
+TICK = 0.5
+"""Seconds between two checks of an own Ray."""
 
 PINGS = 5
 """Round trips that compare the clock of another machine; the fastest counts."""
@@ -123,16 +127,16 @@ class RayBackend(RealBackend):
             pickle_function=self._dumps,
             pack=lambda value, _: packed(value, self._dumps),
         )
-        self._events = []
         self._transfers = TransferEstimator()
         for device, slot in enumerate(self._slots):
             if slot is None:
                 self._slots[device] = self._spawn(device)
             else:
                 self._preload(slot)
-        for device in range(len(self.specs)):
-            self._prepare(device)
+        self._starts = [0] * len(self.specs)
+        lost = {d: text for d in range(len(self.specs)) if (text := self._prepare(d))}
         self._origin = time.perf_counter() - since
+        self._events = [DeviceLost(d, since, text) for d, text in lost.items()]
 
     def extend(self, workload: Workload, calls: Sequence[Call] | None, first: int) -> None:
         """Set the calls of a job; an actor receives a function with its first call."""
@@ -140,6 +144,8 @@ class RayBackend(RealBackend):
 
     def submit(self, order: Order, device: int, priority: float) -> None:
         """Call the actor; its calls run in the order they are made."""
+        if self._slots[device] is None:
+            return  # its loss is among the next events
         self._call(
             order, device, [None if i is None else self._results[i] for i in order.inputs[0]]
         )
@@ -163,9 +169,12 @@ class RayBackend(RealBackend):
             if timeout is None and not any(slot.orders or not slot.ready for slot in slots):
                 break
             watched = {ref: slot for slot in slots for ref in slot.awaited}
-            found, _ = self._ray.wait(list(watched), num_returns=1, timeout=timeout)
+            step = TICK if timeout is None else min(timeout, TICK)
+            found, _ = self._ray.wait(list(watched), num_returns=1, timeout=step)
             if found and len(watched) > 2:  # all other references, reports before deaths
                 found, _ = self._ray.wait(list(watched), num_returns=len(watched), timeout=0)
+            if not found and (dead := self._session.gone()):
+                raise WeftError(f"Ray's {dead} is gone, and with it the results of this run")
             for ref in found:
                 self._receive(watched[ref], ref)
             if not found and timeout is not None and self.clock() >= until:
@@ -225,6 +234,8 @@ class RayBackend(RealBackend):
 
         The driver does the rest if a task fails or an actor is lost.
         """
+        if any(isinstance(event, DeviceLost) for event in self._events):
+            return
         values: dict[int, Any] = {}
 
         def call(row: PlanRow) -> SentCall:
@@ -306,27 +317,40 @@ class RayBackend(RealBackend):
         self._preload(slot)
         return slot
 
-    def _prepare(self, device: int) -> None:
-        """Wait until an actor is up; replace one that dies, at most `MAX_STARTS` times."""
-        text = ""
-        for _ in range(MAX_STARTS):
+    def _prepare(self, device: int) -> str:
+        """Wait until an actor is up, and replace one that dies; return why it is left out."""
+        while True:
             slot = self._slots[device]
             assert slot is not None
             try:
                 self._handshake(slot, START_LIMIT)
             except self._ray.exceptions.GetTimeoutError:
-                text = (
-                    f"Ray found no place for it within {START_LIMIT:g} s; free are "
-                    f"{self._session.free()}"
-                )
-                break
+                free = self._session.free()
+                self.close()
+                raise WeftError(
+                    f"the actor of device '{self.specs[device].name}' did not start: Ray found no "
+                    f"place for it within {START_LIMIT:g} s; free are {free}"
+                ) from None
             except self._dead as error:
                 text = _cause(error)
+                if self._left_out(device, text):
+                    return text
                 self._slots[device] = self._spawn(device)
             else:
-                return
-        self.close()
-        raise WeftError(f"the actor of device '{self.specs[device].name}' did not start: {text}")
+                return ""
+
+    def _left_out(self, device: int, text: str) -> bool:
+        """Count a start at which an actor died; return whether it was one too many."""
+        self._starts[device] += 1
+        if self._starts[device] < MAX_KILLED_STARTS:
+            return False
+        self._slots[device] = None
+        about = f"the actor of device '{self.specs[device].name}' dies before it can work"
+        if not any(self._slots):
+            self.close()
+            raise WeftError(f"no device is left: {about}, again and again: {text}")
+        warnings.warn(f"{about}, again and again: {text}; the run goes on without", stacklevel=2)
+        return True
 
     def _handshake(self, slot: ActorSlot, limit: float) -> None:
         self._ray.get(slot.preloaded, timeout=limit)
@@ -441,17 +465,16 @@ class RayBackend(RealBackend):
         text = "its process was ended" if slot.ended else _cause(error)
         if slot.ready:
             self._events.append(DeviceLost(slot.device, self.clock(), text))
+            self._starts[slot.device] = 0
         self._end(slot)  # an unreachable actor may still be alive
-        self._starts[slot.device] = 0 if slot.ready else self._starts[slot.device] + 1
-        if self._starts[slot.device] >= MAX_STARTS:
-            raise WeftError(
-                f"the actor of device '{self.specs[slot.device].name}' dies before it can work, "
-                f"again and again: {text}"
-            )
+        if not slot.ready and self._left_out(slot.device, text):
+            return
         self._slots[slot.device] = self._spawn(slot.device)
 
     def _end(self, slot: ActorSlot) -> None:
         slot.ended = True
+        if self._session.gone():
+            return
         with contextlib.suppress(self._ray.exceptions.RayError, ValueError):
             self._ray.kill(slot.actor, no_restart=True)
 

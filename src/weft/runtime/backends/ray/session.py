@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from weft.errors import InvalidInput, MissingExtra, Unsupported, WeftError
+from weft.runtime.backends.descendants import VARIABLE, end_descendants, new_token
 from weft.runtime.backends.local.device import LocalDevice, device_count, device_list
 from weft.runtime.backends.local.process import ONE_THREAD
 from weft.runtime.backends.local.worker import environment
@@ -21,6 +22,9 @@ QUIET = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
 """Settings of an own Ray: no usage reports, loopback only."""
+
+HEAD = ("gcs_server", "raylet")
+"""Processes without which Ray does not work."""
 
 STORE = 512 << 20
 """Object store of an own Ray in bytes; more spills to disk."""
@@ -83,6 +87,7 @@ class Session:
         self, devices: Devices, address: str | None, processors: int | None = None
     ) -> None:
         self.ray = import_ray()
+        self._token = new_token()
         self.own = not self.ray.is_initialized()
         address = address or os.environ.get("RAY_ADDRESS") or None
         if not self.own:
@@ -97,7 +102,7 @@ class Session:
             self.specs = _specs_here(devices)
             self._init(
                 "Ray did not start on this machine",
-                lambda: _start(self.ray, self.specs, processors),
+                lambda: _start(self.ray, self.specs, processors, self._token),
             )
         try:
             self._check()
@@ -109,13 +114,24 @@ class Session:
         try:
             init()
         except Exception as error:
-            self.ray.shutdown()
+            self.close()
             raise WeftError(f"{trouble}: {' '.join(str(error).split())[:300]}") from error
 
     def close(self) -> None:
-        """Disconnect; an own Ray ends."""
-        if self.own and self.ray.is_initialized():
-            self.ray.shutdown()
+        """Disconnect; an own Ray ends, also processes of it that outlive its head."""
+        if not self.own:
+            return
+        if self.gone():
+            end_descendants(self._token)  # a disconnection would wait for the head
+        self.ray.shutdown()
+        end_descendants(self._token)
+
+    def gone(self) -> str:
+        """Return which process of an own Ray has died; empty: none. Ray itself waits a minute."""
+        node = getattr(importlib.import_module("ray._private.worker"), "_global_node", None)
+        if not self.own or node is None:
+            return ""
+        return ", ".join(name for name, _ in node.dead_processes() if name in HEAD)
 
     def free(self) -> str:
         """Return the free resources, for messages."""
@@ -159,7 +175,7 @@ class Session:
                 )
 
 
-def _start(ray: Any, specs: Sequence[RayDevice], processors: int | None) -> None:
+def _start(ray: Any, specs: Sequence[RayDevice], processors: int | None, token: str) -> None:
     """Start Ray on loopback (Ray replaces a `_node_ip_address` of 127.0.0.1)."""
     constants = importlib.import_module("ray._private.ray_constants")
     before = getattr(constants, "ENABLE_RAY_CLUSTER", None)
@@ -167,7 +183,7 @@ def _start(ray: Any, specs: Sequence[RayDevice], processors: int | None) -> None
     for spec in specs:
         for name, amount in spec.resources.items():
             custom[name] = custom.get(name, 0.0) + amount
-    with environment({**QUIET, **ONE_THREAD}):
+    with environment({**QUIET, **ONE_THREAD, VARIABLE: token}):
         # Ray reads the variable at import, which may have been earlier.
         constants.ENABLE_RAY_CLUSTER = False  # type: ignore[attr-defined]
         try:

@@ -1,0 +1,60 @@
+"""The command: campaigns with counts, progress on stderr, a table, exit code 1 on any violation."""
+
+# ruff: noqa: T201  # a command
+from __future__ import annotations
+
+import argparse
+import faulthandler
+import sys
+
+from tests.chaos.campaigns import LIMIT, Tally, kill_drivers, kill_workers
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the campaigns; return the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.chaos",
+        description="Kill workers and drivers of real runs at any moment.",
+        epilog="example: python -m tests.chaos --local 50 --driver 30 --dask 10 --ray 10",
+    )
+    parser.add_argument("--local", type=int, default=50, help="runs on local processes")
+    parser.add_argument("--driver", type=int, default=30, help="drivers killed and resumed")
+    parser.add_argument("--dask", type=int, default=10, help="runs on Dask")
+    parser.add_argument("--ray", type=int, default=10, help="runs on Ray")
+    parser.add_argument("--tasks", type=int, default=100, help="tasks per run")
+    parser.add_argument("--driver-backend", default="local", help="backend of the killed drivers")
+    args = parser.parse_args(arguments)
+    tallies = {
+        name: kill_workers(name, getattr(args, name), args.tasks, _tell)
+        for name in ("local", "dask", "ray")
+        if getattr(args, name)
+    }
+    if args.driver:
+        tallies["driver"] = kill_drivers(args.driver, args.tasks, _tell, args.driver_backend)
+    faulthandler.cancel_dump_traceback_later()
+    print(table(tallies))
+    wrong = [text for tally in tallies.values() for text in tally.wrong]
+    for text in wrong:
+        print(f"VIOLATION {text}", file=sys.stderr)
+    return 1 if wrong else 0
+
+
+def table(tallies: dict[str, Tally]) -> str:
+    """Return the outcomes as a table."""
+    head = ["campaign", *(name.replace("_", " ") for name in Tally().numbers)]
+    rows = [[name, *map(str, tally.numbers.values())] for name, tally in tallies.items()]
+    width = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    return "\n".join(
+        "  ".join(cell.rjust(w) for cell, w in zip(row, width, strict=True))
+        for row in [head, *rows]
+    )
+
+
+def _tell(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+    faulthandler.dump_traceback_later(2 * LIMIT, exit=True)  # a run that hangs is a violation
+
+
+if __name__ == "__main__":
+    _tell("killing workers and drivers")
+    sys.exit(main())

@@ -1,0 +1,86 @@
+"""The processes of a run, found by an inherited variable; the killer; what is left of a run."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from weft.runtime.backends.descendants import VARIABLE
+from weft.runtime.backends.payload import PREFIX
+
+MARK = "WEFT_CHAOS"
+"""Variable of all processes of this command."""
+
+MOST = 12
+"""Kills in a run: one without an end could never do anything."""
+
+PATIENCE = 20.0
+"""Seconds for processes to end after their driver."""
+
+
+def with_variable(text: str) -> list[int]:
+    """Return the other processes whose variables hold a text, without those that are dead."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            pid = int(path.parent.name)
+            if pid != os.getpid() and text.encode() in path.read_bytes():
+                found.append(pid)
+    return found
+
+
+def comm(pid: int) -> str:
+    """Return the short name of a process."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8")
+    return ""
+
+
+def parent(pid: int) -> int:
+    """Return the parent of a process."""
+    with suppress(OSError, IndexError):
+        return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+    return -1
+
+
+def workers(backend: str) -> list[int]:
+    """Return the workers of this process, also those that are starting."""
+    found = with_variable(f"{VARIABLE}=")
+    if backend == "ray":
+        return [pid for pid in found if comm(pid).startswith("ray::")]
+    return [pid for pid in found if parent(pid) == os.getpid()]
+
+
+class Killer(threading.Thread):
+    """Kills a random worker at random moments, from the start of the first one."""
+
+    def __init__(self, backend: str, every: float, seed: int) -> None:
+        super().__init__(daemon=True)
+        self.backend, self.every, self.rng = backend, every, random.Random(seed)
+        self.kills = 0
+        self.over = threading.Event()
+
+    def run(self) -> None:
+        """Kill until the run is over."""
+        while self.kills < MOST and not self.over.wait(self.rng.expovariate(1 / self.every)):
+            found = workers(self.backend)
+            if found:
+                with suppress(ProcessLookupError):
+                    os.kill(self.rng.choice(found), signal.SIGKILL)
+                    self.kills += 1
+
+
+def left_over(text: str, driver: int) -> tuple[int, int]:
+    """Return the processes and the files in memory that a run left, after some patience."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        left = len(with_variable(text))
+        files = len(list(Path("/dev/shm").glob(f"{PREFIX}{driver}-*")))
+        if not left + files or time.monotonic() > deadline:
+            return left, files
+        time.sleep(0.05)
