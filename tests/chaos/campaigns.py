@@ -14,9 +14,10 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Any
 
 import weft
-from tests.chaos.processes import MARK, Killer, left_over
+from tests.chaos.processes import MARK, Killer, left_over, memory, with_variable
 from tests.chaos.work import calls, graph
 from weft.runtime.backends.descendants import VARIABLE
 from weft.runtime.journal import read_lines
@@ -48,9 +49,9 @@ class Tally:
         """Return the columns of the table."""
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "wrong"}
 
-    def left(self, what: str, driver: int, about: str) -> None:
-        """Count what a run left behind."""
-        processes, files = left_over(what, driver)
+    def left(self, about: str, what: str, driver: int, *before: Any) -> None:
+        """Count the processes and files that a run left behind."""
+        processes, files = left_over(what, driver, *before)
         self.processes_left += processes
         self.memory_left += files
         if processes or files:
@@ -60,13 +61,14 @@ class Tally:
 def kill_workers(name: str, runs: int, tasks: int, progress: Progress) -> Tally:
     """Kill the workers of a backend at any moment, also while they start."""
     tally = Tally()
+    before = set(with_variable(f"{VARIABLE}=")), memory(os.getpid())
     for seed in range(runs):
         about = f"{name} {seed + 1}/{runs}"
         with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # devices that are left out
             begin = time.monotonic()
             every = random.Random(seed).choice([0.1, 0.3, 1.0])
-            killer = Killer(name, every * (3 if name == "ray" else 1), seed)
+            killer = Killer(name, every * (3 if name == "ray" else 1), seed, before[0])
             killer.start()
             try:
                 outcome = _one_run(name, graph(tasks, seed, Path(folder)), seed, tally, about)
@@ -75,7 +77,7 @@ def kill_workers(name: str, runs: int, tasks: int, progress: Progress) -> Tally:
                 killer.join()
             tally.runs += 1
             tally.kills += killer.kills
-            tally.left(f"{VARIABLE}=", os.getpid(), about)
+            tally.left(about, f"{VARIABLE}=", os.getpid(), *before)
         took = time.monotonic() - begin
         progress(f"{about}: {outcome}, {killer.kills} kills, {took:.1f} s")
     return tally
@@ -155,14 +157,14 @@ def _one_driver(
         _wait_for_marks(driver, marks, rng.randrange(1, tasks))
     driver.kill()
     driver.wait()
-    tally.left(f"{MARK}={token}", driver.pid, about)
+    tally.left(about, f"{MARK}={token}", driver.pid)
     before = calls(marks)
     lines = read_lines(folder / "chaos" / "journal.jsonl")
     finished = [line["instance"] for line in lines if line.get("event") == "finished"]
     again = subprocess.run(
         command, env=variables, capture_output=True, text=True, timeout=LIMIT, check=False
     )
-    tally.left(f"{MARK}={token}", 0, about)
+    tally.left(about, f"{MARK}={token}", 0)
     after = calls(marks)
     repeated = sum(after[i] > before[i] for i in finished)
     tally.repeated += repeated

@@ -7,6 +7,8 @@ import random
 import signal
 import threading
 import time
+from collections.abc import Container
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from pathlib import Path
 
@@ -48,9 +50,9 @@ def parent(pid: int) -> int:
     return -1
 
 
-def workers(backend: str) -> list[int]:
-    """Return the workers of this process, also those that are starting."""
-    found = with_variable(f"{VARIABLE}=")
+def workers(backend: str, others: Container[int]) -> list[int]:
+    """Return the workers of this process, also those that are starting, without `others`."""
+    found = [pid for pid in with_variable(f"{VARIABLE}=") if pid not in others]
     if backend == "ray":
         return [pid for pid in found if comm(pid).startswith("ray::")]
     return [pid for pid in found if parent(pid) == os.getpid()]
@@ -59,28 +61,39 @@ def workers(backend: str) -> list[int]:
 class Killer(threading.Thread):
     """Kills a random worker at random moments, from the start of the first one."""
 
-    def __init__(self, backend: str, every: float, seed: int) -> None:
+    def __init__(self, backend: str, every: float, seed: int, others: Container[int]) -> None:
         super().__init__(daemon=True)
         self.backend, self.every, self.rng = backend, every, random.Random(seed)
+        self.others = others
         self.kills = 0
         self.over = threading.Event()
 
     def run(self) -> None:
         """Kill until the run is over."""
         while self.kills < MOST and not self.over.wait(self.rng.expovariate(1 / self.every)):
-            found = workers(self.backend)
+            found = workers(self.backend, self.others)
             if found:
                 with suppress(ProcessLookupError):
                     os.kill(self.rng.choice(found), signal.SIGKILL)
                     self.kills += 1
 
 
-def left_over(text: str, driver: int) -> tuple[int, int]:
-    """Return the processes and the files in memory that a run left, after some patience."""
+def memory(driver: int) -> set[Path]:
+    """Return the files in memory of a driver."""
+    return set(Path("/dev/shm").glob(f"{PREFIX}{driver}-*"))
+
+
+def left_over(
+    text: str, driver: int, others: Container[int] = (), files: AbstractSet[Path] = frozenset()
+) -> tuple[int, int]:
+    """Return the processes and the files in memory that a run left, after some patience.
+
+    `others` and `files` were there before the run.
+    """
     deadline = time.monotonic() + PATIENCE
     while True:
-        left = len(with_variable(text))
-        files = len(list(Path("/dev/shm").glob(f"{PREFIX}{driver}-*")))
-        if not left + files or time.monotonic() > deadline:
-            return left, files
+        left = len([pid for pid in with_variable(text) if pid not in others])
+        new = len(memory(driver) - files)
+        if not left + new or time.monotonic() > deadline:
+            return left, new
         time.sleep(0.05)

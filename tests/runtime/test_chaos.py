@@ -1,77 +1,57 @@
-"""Workers killed at random, Ctrl-C in the middle: right results, and no process left.
+"""Workers and drivers killed at random, Ctrl-C: right results, and no process left.
 
-benchmarks/chaos.py is the long version.
+`python -m tests.chaos` is the long version.
 """
 
 from __future__ import annotations
 
 import multiprocessing
 import os
-import random
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections import Counter
 from pathlib import Path
 
-import pytest
-
-import weft
-from tests.support import run_functions as f
-from weft.model.trace import DONE
-from weft.runtime import LocalBackend
+from tests.chaos import __main__ as command
+from tests.chaos.__main__ import table
+from tests.chaos.campaigns import Tally, kill_drivers, kill_workers
 from weft.runtime.backends.payload import PREFIX
 
 ROOT = Path(__file__).parents[2]
 
 
-def graph(tasks, seed, marks):
-    """A random DAG as promises, and the value each must have."""
-    rng = random.Random(seed)
-    promises, values = [], []
-    for k in range(tasks):
-        parents = rng.sample(range(k), min(k, rng.randrange(4)))
-        promises.append(f.marked(str(marks), k, *(promises[p] for p in parents)))
-        values.append(sum(values[p] for p in parents) + 1)
-    return promises, values
+def silent(text):
+    """Take the progress of a campaign."""
 
 
-def kill_at_random(backend, over, rng, marks):
-    """Kill a worker at random numbers of calls, so that slow machines see as many kills."""
-    for goal in sorted(rng.sample(range(2, 60), 8)):
-        while len(list(marks.iterdir())) < goal and not over.wait(0.005):
-            pass
-        workers = [w for w in backend._workers if w is not None and w.ready]
-        if workers and not over.is_set():
-            try:
-                os.kill(rng.choice(workers).process.pid, signal.SIGKILL)
-            except (ProcessLookupError, ValueError, TypeError):
-                continue
-
-
-@pytest.mark.parametrize("policy", ["heft", "eft"])
-def test_workers_killed_at_random(policy, tmp_path):
-    promises, values = graph(60, 1, tmp_path)
-    over = threading.Event()
-    with LocalBackend(2) as backend:
-        killer = threading.Thread(
-            target=kill_at_random, args=(backend, over, random.Random(7), tmp_path)
-        )
-        killer.start()
-        try:
-            trace = weft.run(promises, policy=policy, backend=backend, history=False, crashes=1000)
-        finally:
-            over.set()
-            killer.join()
-    assert list(trace.results.values()) == values
-    assert weft.check(trace.workload, trace) == []
-    calls = Counter(path.name.split(".")[0] for path in tmp_path.iterdir())
-    assert sorted(map(int, calls)) == list(range(60))  # every task ran at least once
-    done = trace.task[trace.status == DONE].tolist()
-    assert sorted(done) == list(range(60))  # and counts once
+def test_workers_killed_at_any_moment():
+    tally = kill_workers("local", 3, 40, silent)
+    assert tally.wrong == []
+    assert tally.kills >= 3
+    assert tally.right + tally.clear_error == tally.traces_valid == tally.runs == 3
     assert multiprocessing.active_children() == []
+
+
+def test_a_driver_killed_at_any_moment_is_resumed():
+    tally = kill_drivers(1, 40, silent)
+    assert tally.wrong == []
+    assert (tally.right, tally.traces_valid, tally.repeated) == (1, 1, 0)
+
+
+def test_a_table_of_outcomes():
+    text = table({"local": Tally(runs=3, right=2, clear_error=1, traces_valid=3)})
+    head, row = text.splitlines()
+    assert head.split("  ")[0] == "campaign"
+    assert row.split() == ["local", "3", "0", "2", "1", "0", "0", "0", "3"]
+
+
+def test_a_violation_is_an_error(monkeypatch, capsys):
+    monkeypatch.setattr(command, "kill_drivers", lambda *_: Tally(wrong=["driver 1/1: lost"]))
+    assert command.main(["--local=0", "--dask=0", "--ray=0", "--driver=1"]) == 1
+    assert "VIOLATION driver 1/1: lost" in capsys.readouterr().err
+    monkeypatch.setattr(command, "kill_drivers", lambda *_: Tally())
+    assert command.main(["--local=0", "--dask=0", "--ray=0", "--driver=1"]) == 0
 
 
 SCRIPT = """

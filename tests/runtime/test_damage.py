@@ -179,6 +179,20 @@ def test_a_line_of_wrong_types_is_skipped(again, change):
     assert counts(folder / "marks") == [before[0], before[1], before[2] + 1]
 
 
+def test_a_task_that_ran_again_is_not_repeated_a_third_time(again):
+    folder, run = again
+    journal = folder / "one" / "journal.jsonl"
+    lines = journal.read_text().splitlines()
+    lines[1] = "damaged"  # of the first task: all of them run again
+    journal.write_text("\n".join(lines) + "\n")
+    with pytest.warns(UserWarning, match=r"1 lines of .* are damaged"):
+        run()
+    before = counts(folder / "marks")
+    with pytest.warns(UserWarning, match=r"1 lines of .* are damaged"):
+        assert list(run().results.values()) == [4]
+    assert counts(folder / "marks") == before
+
+
 @pytest.mark.parametrize("line", ["[" * 200_000, '{"a":' * 200_000, "\x00", "17", "{"])
 def test_a_line_that_is_no_entry_is_skipped(again, line):
     folder, run = again

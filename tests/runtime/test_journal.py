@@ -6,6 +6,7 @@ import copy
 import json
 import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -330,3 +331,34 @@ def test_a_journal_of_another_version_is_refused(tmp_path):
     (tmp_path / "run" / "journal.jsonl").write_text(json.dumps(head) + "\n")
     with pytest.raises(weft.InvalidInput, match="another weft"):
         journal(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({}, "nothing is kept: a run that is killed starts from the beginning"),
+        ({"run_id": "a"}, "run 'a' keeps every result: .* no finished task runs again"),
+        ({"run_id": "a", "keep": False}, "results are not kept: finished tasks run again"),
+        (
+            {"run_id": "a", "policy": weft.Schedule.of(device=[0], start=[0], finish=[1])},
+            "a schedule cannot be continued: finished tasks run again",
+        ),
+    ],
+    ids=["no id", "kept", "not kept", "schedule"],
+)
+def test_a_run_says_what_it_promises(options, text, tmp_path, capsys, caplog):
+    caplog.set_level("INFO", "weft")
+    backend = FakeBackend(weft.Cluster(speed=[1.0]))
+    b = weft.WorkflowBuilder()
+    b.task("one", work=1.0)
+    weft.run(
+        b.build(),
+        functions={"one": f.one},
+        backend=backend,
+        history=False,
+        folder=tmp_path,
+        progress=True,
+        **options,
+    )
+    assert re.search(text, capsys.readouterr().err)
+    assert re.search(text, caplog.text)

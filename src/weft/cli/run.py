@@ -95,7 +95,10 @@ def run(args: argparse.Namespace) -> None:
     from weft.formats import save
     from weft.report.run_report import accuracy, run_text, write_run_report
     from weft.runtime.engine.failure import TaskFailed
+    from weft.runtime.journal import resume_promise
 
+    if args.json:  # otherwise the run itself says so
+        print(resume_promise(args.run_id, keep=True), file=sys.stderr)
     try:
         with stdout_aside() if args.json else nullcontext():
             trace = _run(args)

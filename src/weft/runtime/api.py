@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -33,7 +35,7 @@ from weft.runtime.engine.failure import Failure, TaskFailed
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
 from weft.runtime.fingerprints import task_fingerprints
 from weft.runtime.inputs.functions import application_of
-from weft.runtime.journal import Journal, default_folder
+from weft.runtime.journal import Journal, default_folder, resume_promise
 from weft.runtime.options import RunOptions
 from weft.runtime.progress import Progress
 
@@ -150,7 +152,8 @@ def run(
     shadow
         A second policy that is asked at every decision and compared, but never followed.
     progress
-        Show the progress on stderr, if that is a terminal.
+        Say on stderr what happens if the run is killed, and show the progress if that is a
+        terminal.
     seconds
         Time limit of planners that search.
     seed
@@ -192,6 +195,10 @@ def run(
             planned=isinstance(decider, ReplayDecider),
             keys=batch_keys(chosen, workload),
         )
+        promise = resume_promise(run_id, keep=keep, schedule=isinstance(chosen, Schedule))
+        logging.getLogger(__name__).info(promise)
+        if progress:
+            sys.stderr.write(f"{promise}\n")
         journal = None
         if run_id is not None:
             root = default_folder() if folder is None else Path(folder)

@@ -49,6 +49,19 @@ class JournalEntry:
     mark: str = ""
 
 
+def resume_promise(run_id: str | None, *, keep: bool, schedule: bool = False) -> str:
+    """Return what happens to the finished tasks of a run that is killed, in one line."""
+    if run_id is None:
+        return "without a run id nothing is kept: a run that is killed starts from the beginning"
+    if schedule or not keep:
+        why = "a schedule cannot be continued" if schedule else "results are not kept"
+        return f"run '{run_id}' writes a journal, but {why}: finished tasks run again"
+    return (
+        f"run '{run_id}' keeps every result: if it is killed, start it again with the same id, and "
+        "no finished task runs again"
+    )
+
+
 class Journal(Observer):
     """The journal of a run id, with the entries of an earlier process.
 
@@ -87,6 +100,8 @@ class Journal(Observer):
         self.keep = keep
         self._marks = tuple(marks) or ("",) * workload.instances
         self._workload = workload
+        self._conditional = any(problem.workflow.conditional for problem in workload.problems)
+        """Which edges are taken is not known before the replay: all results count as read."""
         private_folder(self.folder)
         self.path = self.folder / "journal.jsonl"
         self._file = _locked(self.path, run_id)
@@ -112,24 +127,23 @@ class Journal(Observer):
         """
         done = {r.instance: r for r in self.records if r.result is not None}
         children = _children(self._workload)
+        if not self._conditional:
+            _drop(done, children, [i for i in range(len(children)) if i not in done])
         sound: set[int] = set()
         reasons: list[str] = []
         while True:
             read = [
                 i
                 for i in done
-                if i not in sound and (i in wanted or any(c not in done for c in children[i]))
+                if i not in sound
+                and (i in wanted or self._conditional or any(c not in done for c in children[i]))
             ]
             bad = {i: why for i in read if (why := damage(self.folder / str(done[i].result)))}
-            reasons += bad.values()
-            sound.update(i for i in read if i not in bad)
             if not bad:
                 return list(done.values()), reasons
-            stack = list(bad)
-            while stack:
-                i = stack.pop()
-                if done.pop(i, None) is not None or i in bad:
-                    stack.extend(c for c in children[i] if c in done)
+            reasons += bad.values()
+            sound.update(i for i in read if i not in bad)
+            _drop(done, children, list(bad))
 
     @property
     def last(self) -> float:
@@ -223,7 +237,7 @@ class Journal(Observer):
 
     def _entries(self, lines: Sequence[Mapping[str, Any]]) -> dict[int, JournalEntry]:
         """Return the last entry of each finished task; count the lines that make no sense."""
-        found = {}
+        found: dict[int, JournalEntry] = {}
         for line in lines:
             if line.get("event") == "finished":
                 try:
@@ -231,6 +245,7 @@ class Journal(Observer):
                 except (LookupError, TypeError, ValueError, AttributeError, OverflowError):
                     self.damaged += 1
                 else:
+                    found.pop(entry.instance, None)  # entries are in the order of their last ends
                     found[entry.instance] = entry
         return found
 
@@ -264,17 +279,21 @@ def _result_name(instance: int, mark: str) -> str:
 
 
 def _children(workload: Workload) -> list[list[int]]:
-    """Return the tasks that read each result; with branches, a task that never ends is among them.
-
-    Then every result counts as read: which edges are taken is not known before the replay.
-    """
+    """Return the tasks that may read each result."""
     children: list[list[int]] = []
     for job, first in enumerate(workload.first_instance[:-1].tolist()):
         w = workload.problem_of(job).workflow
-        never = [-1] if w.conditional else []
         bounds = w.succ_ptr.tolist()
-        children += [[*(w.dst[a:b] + first).tolist(), *never] for a, b in pairwise(bounds)]
+        children += [(w.dst[begin:end] + first).tolist() for begin, end in pairwise(bounds)]
     return children
+
+
+def _drop(done: dict[int, JournalEntry], children: list[list[int]], gone: list[int]) -> None:
+    """Remove entries, and those of all tasks that depend on them."""
+    while gone:
+        i = gone.pop()
+        done.pop(i, None)
+        gone.extend(c for c in children[i] if c in done)
 
 
 def replay(life: LiveLifecycle, entries: Sequence[JournalEntry]) -> list[Group]:
