@@ -13,13 +13,14 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
 import weft
-from tests.chaos.processes import MARK, Killer, left_over, memory, with_variable
+from tests.chaos.processes import MARK, Killer, left_over, memory
 from tests.chaos.work import calls, graph
-from weft.runtime.backends.descendants import VARIABLE
+from weft.runtime.backends.local.worker import environment
 from weft.runtime.journal import read_lines
 
 ROOT = Path(__file__).parents[2]
@@ -49,9 +50,9 @@ class Tally:
         """Return the columns of the table."""
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "wrong"}
 
-    def left(self, about: str, what: str, driver: int, *before: Any) -> None:
+    def left(self, about: str, token: str, driver: int, *before: Any) -> None:
         """Count the processes and files that a run left behind."""
-        processes, files = left_over(what, driver, *before)
+        processes, files = left_over(token, driver, *before)
         self.processes_left += processes
         self.memory_left += files
         if processes or files:
@@ -61,14 +62,20 @@ class Tally:
 def kill_workers(name: str, runs: int, tasks: int, progress: Progress) -> Tally:
     """Kill the workers of a backend at any moment, also while they start."""
     tally = Tally()
-    before = set(with_variable(f"{VARIABLE}=")), memory(os.getpid())
+    before = memory(os.getpid())
+    resource_tracker.ensure_running()  # a process of this one, not of a run
     for seed in range(runs):
         about = f"{name} {seed + 1}/{runs}"
-        with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        token = secrets.token_hex(8)
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            warnings.catch_warnings(),
+            environment({MARK: token}),
+        ):
             warnings.simplefilter("ignore")  # devices that are left out
             begin = time.monotonic()
             every = random.Random(seed).choice([0.1, 0.3, 1.0])
-            killer = Killer(name, every * (3 if name == "ray" else 1), seed, before[0])
+            killer = Killer(name, every * (3 if name == "ray" else 1), seed, token)
             killer.start()
             try:
                 outcome = _one_run(name, graph(tasks, seed, Path(folder)), seed, tally, about)
@@ -77,7 +84,7 @@ def kill_workers(name: str, runs: int, tasks: int, progress: Progress) -> Tally:
                 killer.join()
             tally.runs += 1
             tally.kills += killer.kills
-            tally.left(about, f"{VARIABLE}=", os.getpid(), *before)
+            tally.left(about, token, os.getpid(), before)
         took = time.monotonic() - begin
         progress(f"{about}: {outcome}, {killer.kills} kills, {took:.1f} s")
     return tally
@@ -157,14 +164,14 @@ def _one_driver(
         _wait_for_marks(driver, marks, rng.randrange(1, tasks))
     driver.kill()
     driver.wait()
-    tally.left(about, f"{MARK}={token}", driver.pid)
+    tally.left(about, token, driver.pid)
     before = calls(marks)
     lines = read_lines(folder / "chaos" / "journal.jsonl")
     finished = [line["instance"] for line in lines if line.get("event") == "finished"]
     again = subprocess.run(
         command, env=variables, capture_output=True, text=True, timeout=LIMIT, check=False
     )
-    tally.left(about, f"{MARK}={token}", 0)
+    tally.left(about, token, 0)
     after = calls(marks)
     repeated = sum(after[i] > before[i] for i in finished)
     tally.repeated += repeated

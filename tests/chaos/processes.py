@@ -7,7 +7,6 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Container
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from pathlib import Path
@@ -16,7 +15,7 @@ from weft.runtime.backends.descendants import VARIABLE
 from weft.runtime.backends.payload import PREFIX
 
 MARK = "WEFT_CHAOS"
-"""Variable of all processes of this command."""
+"""Variable of all processes of a run; its value is a token."""
 
 MOST = 12
 """Kills in a run: one without an end could never do anything."""
@@ -50,28 +49,29 @@ def parent(pid: int) -> int:
     return -1
 
 
-def workers(backend: str, others: Container[int]) -> list[int]:
-    """Return the workers of this process, also those that are starting, without `others`."""
-    found = [pid for pid in with_variable(f"{VARIABLE}=") if pid not in others]
+def workers(backend: str, token: str) -> list[int]:
+    """Return the workers of a run, also those that are starting."""
+    found = with_variable(f"{MARK}={token}")
     if backend == "ray":
         return [pid for pid in found if comm(pid).startswith("ray::")]
-    return [pid for pid in found if parent(pid) == os.getpid()]
+    own = with_variable(f"{VARIABLE}=")
+    return [pid for pid in found if pid in own and parent(pid) == os.getpid()]
 
 
 class Killer(threading.Thread):
     """Kills a random worker at random moments, from the start of the first one."""
 
-    def __init__(self, backend: str, every: float, seed: int, others: Container[int]) -> None:
+    def __init__(self, backend: str, every: float, seed: int, token: str) -> None:
         super().__init__(daemon=True)
         self.backend, self.every, self.rng = backend, every, random.Random(seed)
-        self.others = others
+        self.token = token
         self.kills = 0
         self.over = threading.Event()
 
     def run(self) -> None:
         """Kill until the run is over."""
         while self.kills < MOST and not self.over.wait(self.rng.expovariate(1 / self.every)):
-            found = workers(self.backend, self.others)
+            found = workers(self.backend, self.token)
             if found:
                 with suppress(ProcessLookupError):
                     os.kill(self.rng.choice(found), signal.SIGKILL)
@@ -83,17 +83,14 @@ def memory(driver: int) -> set[Path]:
     return set(Path("/dev/shm").glob(f"{PREFIX}{driver}-*"))
 
 
-def left_over(
-    text: str, driver: int, others: Container[int] = (), files: AbstractSet[Path] = frozenset()
-) -> tuple[int, int]:
+def left_over(token: str, driver: int, files: AbstractSet[Path] = frozenset()) -> tuple[int, int]:
     """Return the processes and the files in memory that a run left, after some patience.
 
-    `others` and `files` were there before the run.
+    `files` were there before the run.
     """
     deadline = time.monotonic() + PATIENCE
     while True:
-        left = len([pid for pid in with_variable(text) if pid not in others])
-        new = len(memory(driver) - files)
+        left, new = len(with_variable(f"{MARK}={token}")), len(memory(driver) - files)
         if not left + new or time.monotonic() > deadline:
             return left, new
         time.sleep(0.05)
