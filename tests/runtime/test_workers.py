@@ -73,7 +73,9 @@ import sys
 sys.path.insert(0, {root!r})
 import weft
 from tests.support import run_functions as f
-weft.run(f.leaves_child_and_hangs("session", {folder!r}), devices=1, history=False)
+first = f.leaves_child_and_notes("session", {folder!r})  # its worker is idle afterwards
+plan = weft.Schedule.of(device=[0, 1], start=[0, 1], finish=[1, 2])
+weft.run(f.hangs_after(first), policy=plan, devices=2, history=False)
 """
 
 

@@ -237,8 +237,12 @@ def leaves_child_and_dies(way, folder):
 
 
 @weft.task
-def leaves_child_and_hangs(way, folder):
+def leaves_child_and_notes(way, folder):
     Path(folder, str(child_of(way))).touch()
+
+
+@weft.task
+def hangs_after(*_):
     time.sleep(600)
 
 

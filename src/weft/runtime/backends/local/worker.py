@@ -110,7 +110,7 @@ def main(pipe: Connection) -> None:
     _send(box, pickle.dumps(("hello", os.getpid())))
     with contextlib.suppress(EOFError):  # the driver is gone
         _serve(box)
-    os._exit(0)  # regardless of threads and exit handlers of tasks
+    watch.join()  # it ends this process, regardless of threads and exit handlers of tasks
 
 
 def _serve(box: MessagePipe) -> None:
