@@ -140,7 +140,7 @@ def isolated(app: Application) -> Application:
 def run_checked(backend: Backend, what: Application, **options: Any) -> weft.Trace:
     """Run once; the trace must be possible, and the result right."""
     trace = weft.run(what, backend=backend, **options)
-    assert weft.check(trace.workload, trace, timing=False) == []
+    assert weft.check(trace.workload, trace) == []
     assert error_of(trace) < 1e-9
     return trace
 
