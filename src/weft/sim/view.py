@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from weft.model import Workload
 from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.model.workflow import ALWAYS
 from weft.sim.kernel.tables import Sim
+from weft.sim.renumbering import Renumbering
 
 
 @dataclass(frozen=True)
@@ -143,4 +144,17 @@ class CompiledPolicy(Policy, Protocol):
 
     def live(self, sim: Sim) -> int:
         """Run a simulation to its end, after `begin`; return ENDED or STUCK."""
+        ...
+
+
+@runtime_checkable
+class ResumablePolicy(Policy, Protocol):
+    """A policy with a memory that outlives a workload, for sessions without an end."""
+
+    def state(self) -> dict[str, Any]:
+        """Return all that it remembers beyond the view, as lists, numbers and arrays."""
+        ...
+
+    def resume(self, state: dict[str, Any], numbers: Renumbering) -> None:
+        """Go on from a state, after `begin` with a workload that continues the old one."""
         ...

@@ -5,6 +5,8 @@ The observation equals that of `weft.sim.vector.step`, number by number; a test 
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from weft.errors import InvalidInput, Unsupported
@@ -16,6 +18,7 @@ from weft.policies.conditional.pair_network import SOON, PairPolicy, choose_pair
 from weft.policies.conditional.trained_network import TrainedNetwork
 from weft.policies.conditional.view_policy import UnitPolicy, chosen_kinds
 from weft.policies.rules import task_kinds
+from weft.sim.renumbering import Renumbering
 from weft.sim.view import View
 
 
@@ -77,13 +80,37 @@ class NetworkPolicy(UnitPolicy):
     def begin(self, workload: Workload, *, seed: int = 0) -> None:
         """Reset all estimates."""
         self._begin_units(workload)
-        self._arrival = np.repeat(workload.arrival, np.diff(workload.first_instance))
+        self._job = np.repeat(np.arange(workload.jobs), np.diff(workload.first_instance))
         quickest = np.concatenate(
             [problem.durations().min(axis=1) for problem in workload.problems]
         )
         self._typical = max(float(np.median(quickest)), 1e-12) if quickest.size else 1.0
         self._watch_choices(workload)
         self._check_fits(workload)
+
+    def state(self) -> dict[str, Any]:
+        """Return the last batch of each unit, and the estimates with the tasks they include."""
+        return {
+            **super().state(),
+            "estimate": self._estimate.tolist(),
+            "counted": list(self._counted),
+            "reported": [
+                [job, task]
+                for job, left in self._open.items()
+                for template, task, choice, _, _ in self._watched
+                if template == self._template[job] and choice not in [entry[2] for entry in left]
+            ],
+        }
+
+    def resume(self, state: dict[str, Any], numbers: Renumbering) -> None:
+        """Go on from a state, after `begin`."""
+        super().resume(state, numbers)
+        self._estimate[:], self._counted = state["estimate"], list(state["counted"])
+        new = {old: job for job, old in enumerate(numbers.jobs.tolist())}
+        for old, task in state["reported"]:
+            if old in new:
+                job = new[old]
+                self._open[job] = [entry for entry in self._open[job] if entry[1] != task]
 
     def _choose(self, view: View) -> list[tuple[int, int]]:
         self._learn_outcomes(view)
@@ -111,7 +138,7 @@ class NetworkPolicy(UnitPolicy):
         queue, mean, first = np.zeros(kinds), np.zeros(kinds), np.zeros((kinds, o.ages))
         for k in range(kinds):
             mine = view.ready[self._kind[view.ready] == k]
-            age = view.now - self._arrival[mine]
+            age = view.now - view.workload.arrival[self._job[mine]]
             queue[k] = min(len(mine) / o.queue_scale, 1.0)
             if len(mine):
                 # The sum has the order of the compiled twin.
@@ -160,6 +187,7 @@ class NetworkPolicy(UnitPolicy):
         priors = [np.full(branches - 1, 1.0 / branches) for _, _, _, branches, _ in self._watched]
         self._estimate = np.concatenate([np.zeros(0), *priors])
         self._counted = [0] * len(self._watched)
+        self._template: list[int] = workload.template.tolist()
         self._open = {
             j: [entry for entry in self._watched if entry[0] == workload.template[j]]
             for j in range(workload.jobs)
@@ -247,6 +275,17 @@ class PairNetworkPolicy(NetworkPolicy):
         self._visit = np.zeros(len(self._seconds))
         self._task_kind = np.concatenate([np.zeros(0, np.int64), *task_kinds(workload)])
         self._known: FloatArray | None = None
+        self._gone = np.zeros(len(workload.problems), np.int64)
+
+    def state(self) -> dict[str, Any]:
+        """Return also how many jobs of each problem left."""
+        return {**super().state(), "gone": self._gone.tolist()}
+
+    def resume(self, state: dict[str, Any], numbers: Renumbering) -> None:
+        """Go on from a state, after `begin`."""
+        super().resume(state, numbers)
+        known = len(state["gone"])
+        self._gone[:known] = state["gone"] + numbers.gone[:known]
 
     def _choose(self, view: View) -> list[tuple[int, int]]:
         self._learn_outcomes(view)
@@ -272,7 +311,7 @@ class PairNetworkPolicy(NetworkPolicy):
         pairs.age[:] = pairs.remaining[:] = 0.0
         for k in np.flatnonzero(pairs.left).tolist():
             mine = view.ready[self._kind[view.ready] == k]
-            pairs.age[k] = view.now - self._arrival[mine[0]]
+            pairs.age[k] = view.now - view.workload.arrival[self._job[mine[0]]]
             pairs.remaining[k] = self._remaining[self._task(view, int(mine[0]))]
             for d in range(len(view.idle)):
                 own = [self._seconds[self._task(view, int(i)), d] for i in mine]
@@ -296,7 +335,10 @@ class PairNetworkPolicy(NetworkPolicy):
                         )
         arrived = int(np.searchsorted(view.workload.arrival, view.now, side="right"))
         share = (
-            np.bincount(view.workload.template[:arrived], minlength=len(view.workload.problems))
+            (
+                np.bincount(view.workload.template[:arrived], minlength=len(view.workload.problems))
+                + self._gone
+            )
             / view.now
             if view.now > 0
             else None

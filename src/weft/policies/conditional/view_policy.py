@@ -6,6 +6,8 @@ The view is written into the tables of a simulation, so that the same compiled r
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from weft.errors import Unsupported
@@ -16,6 +18,7 @@ from weft.policies.conditional.evaluate import WINDOW
 from weft.policies.conditional.rules import RULES, ConditionalRule, choose_one
 from weft.policies.rules import task_kinds
 from weft.sim.kernel.tables import JOB_AHEAD, JOB_HERE, make_sim
+from weft.sim.renumbering import Renumbering
 from weft.sim.vector.batch import StepOptions, make_state
 from weft.sim.vector.step import read_outcomes
 from weft.sim.view import Decision, View
@@ -24,6 +27,7 @@ from weft.sim.view import Decision, View
 class UnitPolicy:
     """A policy that chooses kinds for all idle units at once, then commits one task at a time."""
 
+    reads_arrivals = True  # from the workload of each view: jobs may be added between decisions
     name: str
     _kind: IntArray  # of each instance
     _batch: IntArray  # largest batch of each unit
@@ -37,6 +41,14 @@ class UnitPolicy:
         self._batch = np.asarray(workload.cluster.batch, np.int64).copy()
         self._members = [[] for _ in range(workload.cluster.p)]
         self._pending, self._moment = [], None
+
+    def state(self) -> dict[str, Any]:
+        """Return the last batch of each unit."""
+        return {"members": [list(members) for members in self._members]}
+
+    def resume(self, state: dict[str, Any], numbers: Renumbering) -> None:
+        """Go on from a state, after `begin`."""
+        self._members = [numbers.of(members) for members in state["members"]]
 
     def decide(self, view: View) -> Decision | None:
         """Commit the next chosen task, or choose if anything happened since the last choice."""
@@ -101,6 +113,25 @@ class RuleViewPolicy(UnitPolicy):
         self._reported = np.zeros(workload.instances, bool)
         self._actions = np.zeros(workload.cluster.p, np.int64)
 
+    def state(self) -> dict[str, Any]:
+        """Return the last batch of each unit, the last kinds, and the estimates."""
+        return {
+            **super().state(),
+            "last_kind": self._sim.device["last_kind"].tolist(),
+            "estimate": self._state.estimate.tolist(),
+            "seen": self._state.seen.tolist(),
+            "memory": int(self._state.counters["memory"][0]),
+            "reported": np.flatnonzero(self._reported).tolist(),
+        }
+
+    def resume(self, state: dict[str, Any], numbers: Renumbering) -> None:
+        """Go on from a state, after `begin`."""
+        super().resume(state, numbers)
+        self._sim.device["last_kind"] = state["last_kind"]
+        self._state.estimate[:], self._state.seen[:] = state["estimate"], state["seen"]
+        self._state.counters["memory"] = state["memory"]
+        self._reported[numbers.of(state["reported"])] = True
+
     def _runnable(self, view: View, kind: int, device: int) -> list[int]:
         mine = view.ready[self._kind[view.ready] == kind]
         runnable: list[int] = mine[self._runs[mine % self._tasks, device]].tolist()
@@ -125,7 +156,7 @@ class RuleViewPolicy(UnitPolicy):
             sim.inst["pool"][base : base + len(mine)] = mine  # sorted numbers are a heap
         job = sim.job
         arrived = int(np.searchsorted(view.workload.arrival, view.now, side="right"))
-        job["state"][:-1] = JOB_HERE
+        job["arrival"][:-1], job["state"][:-1] = view.workload.arrival, JOB_HERE
         job["state"][arrived:-1] = JOB_AHEAD
         sim.world["next_arrival"] = arrived
         self._write_devices(view)

@@ -14,7 +14,7 @@ task, the others wait.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from weft.sim.kernel.queues import input_arrival, task_of, transfer_time
 from weft.sim.kernel.records import record
 from weft.sim.kernel.sim_from_view import SimFromView, refuse_choices
 from weft.sim.kernel.tables import READY, Sim, Table
+from weft.sim.renumbering import Renumbering
 from weft.sim.view import Decision, View
 
 NONE = -1
@@ -224,6 +225,14 @@ class DeftPolicy:
         self._buffers = make_buffers(workload)
         self._moment: tuple[object, ...] = ()
         self._pending: list[Decision] = []
+
+    def state(self) -> dict[str, Any]:
+        """Return all that a view does not show."""
+        return self._tables.state()
+
+    def resume(self, state: dict[str, Any], numbers: Renumbering) -> None:
+        """Go on from a state, after `begin`."""
+        self._tables.resume(state, numbers)
 
     def decide(self, view: View) -> Decision | None:
         """Place all ready tasks once per moment, then return the decisions one by one."""

@@ -18,7 +18,9 @@ from weft.policies.replanning.portfolio import (
     PlanOptions,
     Portfolio,
     make_portfolio,
+    portfolio_state,
     replan,
+    resume_portfolio,
     run_by_portfolio,
 )
 from weft.policies.replanning.switch import switch_network
@@ -26,6 +28,7 @@ from weft.policies.replanning.weights import weights_of, without_job_keys
 from weft.policies.two_stage.q_network import QNetwork
 from weft.sim.kernel.sim_from_view import SimFromView, refuse_choices
 from weft.sim.kernel.tables import READY, Sim
+from weft.sim.renumbering import Renumbering
 from weft.sim.view import Decision, View
 
 
@@ -78,6 +81,21 @@ class ReplanningPolicy:
         self._portfolio: Portfolio | None = None
         self._next: list[Decision] = []
         self._moment: object = None
+
+    def state(self) -> dict[str, Any]:
+        """Return the plans, the observed durations, and the committed tasks."""
+        if self._tables is None or self._portfolio is None:
+            return {}
+        return {"tables": self._tables.state(), "plans": portfolio_state(self._portfolio)}
+
+    def resume(self, state: dict[str, Any], numbers: Renumbering) -> None:
+        """Go on from a state, after `begin`."""
+        if state:
+            tables = SimFromView(self._workload)
+            portfolio = self.portfolio(tables.sim)
+            tables.resume(state["tables"], numbers)
+            resume_portfolio(portfolio, state["plans"], numbers, state["tables"]["recorded"])
+            self._tables, self._portfolio = tables, portfolio
 
     def live(self, sim: Sim) -> int:
         """Make all decisions of a simulation in compiled code."""

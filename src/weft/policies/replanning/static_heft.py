@@ -8,6 +8,7 @@ planned at every event see `policies/replanning/policy.py`.
 from __future__ import annotations
 
 from collections import deque
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from weft.sim.kernel.jit import njit_noalloc
 from weft.sim.kernel.ranks import upward_rank
 from weft.sim.kernel.sim_from_view import refuse_choices
 from weft.sim.kernel.tables import Sim, make_sim
+from weft.sim.renumbering import Renumbering
 from weft.sim.view import Decision, View
 
 
@@ -52,6 +54,24 @@ class StaticHeft:
         self._committed = np.zeros(workload.instances, bool)
         self._planned = np.zeros(workload.jobs, bool)
         self._queues: list[deque[int]] = [deque() for _ in range(workload.cluster.p)]
+
+    def state(self) -> dict[str, Any]:
+        """Return the plans of the jobs, and the tasks that are not committed yet."""
+        return {
+            "plan": [self._inst[key].tolist() for key in ("start", "finish", "device")],
+            "committed": np.flatnonzero(self._committed).tolist(),
+            "planned": self._planned.tolist(),
+            "queues": [list(queue) for queue in self._queues],
+        }
+
+    def resume(self, state: dict[str, Any], numbers: Renumbering) -> None:
+        """Go on from a state, after `begin`."""
+        stay = np.flatnonzero(numbers.instances >= 0)
+        for key, column in zip(("start", "finish", "device"), state["plan"], strict=True):
+            self._inst[key][: len(stay)] = np.asarray(column)[stay]
+        self._committed[numbers.of(state["committed"])] = True
+        self._planned[: len(numbers.jobs)] = np.asarray(state["planned"], bool)[numbers.jobs]
+        self._queues = [deque(numbers.of(queue)) for queue in state["queues"]]
 
     def decide(self, view: View) -> Decision | None:
         """Plan the jobs that have arrived, then commit ready tasks in planned order."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from weft.errors import Unsupported
@@ -18,6 +20,7 @@ from weft.sim.kernel.tables import (
     WAITING,
     make_sim,
 )
+from weft.sim.renumbering import Renumbering
 from weft.sim.view import Decision, View
 
 _SUCCESS, _COPY = 0, 1
@@ -52,7 +55,24 @@ class SimFromView:
         self._committed: BoolArray = np.zeros(len(self.sim.inst), bool)
         self._recorded: BoolArray = np.zeros(len(self.sim.inst), bool)
         self._copies = 0
+        self._known: list[int] | None = None  # results to write at the next update
         self.batches = bool((workload.cluster.batch > 1).any())
+
+    def state(self) -> dict[str, Any]:
+        """Return all that a view does not show."""
+        written = int(self.sim.world["executions"][0])
+        return {
+            "committed": np.flatnonzero(self._committed).tolist(),
+            "recorded": self._known or np.array(self.sim.execution["instance"][:written]),
+            "waiting": self._waiting.tolist(),
+        }
+
+    def resume(self, state: dict[str, Any], numbers: Renumbering) -> None:
+        """Go on from a state of the tables of an older workload."""
+        self._committed[numbers.of(state["committed"])] = True
+        self._known = numbers.of(state["recorded"])
+        waiting = [numbers.of([i]) if i >= 0 else [] for i in state["waiting"]]
+        self._waiting = np.array([new[0] if new else -1 for new in waiting])
 
     def moment(self, view: View) -> object:
         """Return a value that changes with the state, but not with own decisions."""
@@ -81,6 +101,9 @@ class SimFromView:
         sim.inst["done_at"], sim.device["pace"] = view.finished_at, view.pace
         world = sim.world
         world["now"], world["ready"], world["eager"] = view.now, len(view.ready), view.eager
+        if self._known is not None:
+            self._add_results(view, np.array(self._known, np.int64))
+            self._known = None
         self._add_results(view, np.flatnonzero(done & ~self._recorded))
         self._add_copies(view)
         # A lost instance may wait for another device by now.

@@ -39,7 +39,7 @@ from weft.runtime.backends.protocol import (
 )
 from weft.runtime.backends.ray.actor import DeviceActor, Packed, machine, packed, pickling, unpacked
 from weft.runtime.backends.ray.plan import WholeCalls
-from weft.runtime.backends.ray.session import Devices, Session
+from weft.runtime.backends.ray.session import Devices, RaySession
 from weft.runtime.backends.ray.slots import ActorSlot, SentCall, TransferEstimator
 from weft.runtime.backends.real import RealBackend
 from weft.runtime.backends.result_file import load, save
@@ -81,7 +81,7 @@ class RayBackend(RealBackend):
         whole: bool | None = None,
     ) -> None:
         self.whole = whole
-        self._session = Session(devices, address, processors)
+        self._session = RaySession(devices, address, processors)
         self._ray = self._session.ray
         self.specs = self._session.specs
         self._cluster = Cluster(

@@ -73,7 +73,7 @@ def import_ray() -> Any:
         raise MissingExtra("ray", "ray") from None
 
 
-class Session:
+class RaySession:
     """A connection to Ray; `own`: `close` ends it.
 
     Parameters

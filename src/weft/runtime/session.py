@@ -1,0 +1,495 @@
+"""`weft.Session`: decisions of a policy in any program, without a simulator or future jobs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from weft.errors import InvalidInput
+from weft.formats.native.stream_toml import load_stream
+from weft.model import Cluster, Problem, Workflow, Workload
+from weft.model.columns import frozen
+from weft.model.conditional_stream import ConditionalStream
+from weft.policies.load import load_policy
+from weft.registry import closest
+from weft.runtime.deciders.policy import PolicyDecider, adaptive, batch_keys
+from weft.runtime.engine.resumable import ResumableLifecycle
+from weft.runtime.session_file import encoded, read_session, write_session
+from weft.sim.device_state import Group, Wake
+from weft.sim.renumbering import Renumbering
+from weft.sim.view import Block, Decision, Policy, ResumablePolicy
+
+SPARE = 64
+"""Least number of jobs to make room for, and of ended jobs to drop, at a time."""
+FAR = 1e300
+"""Arrival of a job that may come, in seconds: policies wait for such jobs until `close`."""
+
+Branch = str | int
+Where = ConditionalStream | Cluster | str | PathLike[str]
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """Tasks that a device runs together, behind what it was assigned before.
+
+    Attributes
+    ----------
+    tasks : (job, name of the task) of each
+    copy : whether the task ran elsewhere already and runs again to have its data here
+    """
+
+    device: str
+    tasks: tuple[tuple[int, str], ...]
+    copy: bool = False
+
+
+class Session:
+    """A policy that decides for a real system, from the events the caller reports.
+
+    Parameters
+    ----------
+    where : a conditional stream (by name, path or object), or a cluster
+    policy : of `weft.list_policies()`, the path of a trained one, or an object
+    workflows : that jobs of a cluster are known to run; others may come
+    clock : gives the time in seconds where an event has none; by default seconds since the start
+
+    Examples
+    --------
+    >>> problem = Problem.from_arrays([[2.0, 1.0], [3.0, 1.0]], [[0, 1]])
+    >>> session = Session(problem.cluster, "eft", workflows=[problem])
+    >>> session.arrived(at=0.0)
+    0
+    >>> (first,) = session.decide(at=0.0)
+    >>> first.device, first.tasks
+    ('d1', ((0, 't0'),))
+    >>> session.finished(first, at=1.5)
+    >>> [a.tasks for a in session.decide(at=1.5)]
+    [((0, 't1'),)]
+    """
+
+    def __init__(
+        self,
+        where: Where,
+        policy: str | PathLike[str] | Policy,
+        *,
+        workflows: Sequence[Workflow | Problem] = (),
+        seed: int = 0,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        if isinstance(where, str | PathLike):
+            where = load_stream(where)
+        if isinstance(where, ConditionalStream):
+            self.cluster, workflows = where.problem.cluster, (where.problem, *workflows)
+        elif isinstance(where, Cluster):
+            self.cluster = where
+        else:
+            raise InvalidInput(
+                f"a session is for a stream or a cluster; got {type(where).__name__}"
+            )
+        self.policy = load_policy(policy)
+        self._seed, start = seed, time.monotonic()
+        self._clock = clock or (lambda: time.monotonic() - start)
+        self.problems = [self._bound(workflow) for workflow in workflows]
+        self._ids: list[int] = []
+        self._slots: dict[int, int] = {}
+        self._next_id = 0
+        self._closed = False
+        self._unseen: set[int] = set()
+        self._due: set[int] = set()
+        self._wakes = [inf] * self.cluster.p
+        self.now = 0.0
+        if self.problems:
+            self._columns = _columns(self._room(0))
+            self._begin()
+
+    # -- events -------------------------------------------------------------
+
+    def arrived(
+        self,
+        workflow: Workflow | Problem | None = None,
+        *,
+        at: float | None = None,
+        deadline: float = inf,
+        priority: float = 0.0,
+    ) -> int:
+        """Report a job; return its number. Without a workflow it runs the first one."""
+        if self._closed:
+            raise InvalidInput("the session is closed: no job may arrive")
+        if workflow is None and not self.problems:
+            raise InvalidInput("the session has no workflow; give the one the job runs")
+        now = self._tick(at)
+        template = 0 if workflow is None else self._template(workflow)
+        row = {"template": template, "arrival": now, "deadline": deadline, "priority": priority}
+        if not self._fits(template):
+            self._rebuild(row)
+        slot = len(self._ids)
+        for name, value in row.items():
+            self._columns[name][slot] = value
+        self._ids.append(self._next_id)
+        self._slots[self._next_id] = slot
+        self._next_id += 1
+        self._life.arrive(slot, now)
+        return self._next_id - 1
+
+    def started(self, assignment: Assignment, *, at: float | None = None) -> None:
+        """Correct the start of an assignment; without it, it starts as soon as it can."""
+        now = self._tick(at)
+        device, life = self._device(assignment.device), self._life
+        machine = life.machines[device]
+        if machine.running is None and machine.queue and self._is(machine.queue[0], assignment):
+            life.begin(device, now)
+            self._wakes[device] = inf
+            return
+        group = self._running(assignment)
+        group.expected += now - group.start
+        group.start = now
+
+    def finished(
+        self,
+        assignment: Assignment,
+        outcome: Branch | Sequence[Branch | None] | Mapping[int, Branch] | None = None,
+        *,
+        at: float | None = None,
+    ) -> None:
+        """Report the end of an assignment, with the branch of each task that chooses.
+
+        `outcome` is the branch (name or number) of a single task, a list with an entry per task,
+        or a mapping from job to branch.
+        """
+        now = self._tick(at)
+        group, device = self._running(assignment), self._device(assignment.device)
+        self._life.finish(device, now, self._outcomes(group, assignment, outcome))
+        self._ended(device, {self._life.place[i][0] for i in group.members})
+
+    def failed(self, assignment: Assignment, *, at: float | None = None) -> None:
+        """Report that an assignment was lost; its tasks are ready again."""
+        now = self._tick(at)
+        self._running(assignment)
+        device = self._device(assignment.device)
+        self._life.lose(device, now)
+        self._due.add(device)
+
+    def cancelled(self, job: int, *, at: float | None = None) -> None:
+        """Report that a job is not wanted any more; what it runs is over."""
+        now = self._tick(at)
+        slot = self._slot(job)
+        self._due.update(self._life.cancel(slot, now))
+        self._unseen.add(slot)
+
+    def device_lost(self, device: str, *, at: float | None = None) -> None:
+        """Report that a device is down; all that it runs and has queued is ready again."""
+        self.slowed(device, inf, at=at)
+
+    def slowed(self, device: str, slowdown: float = 1.0, *, at: float | None = None) -> None:
+        """Report that a device takes `slowdown` times as long from now on; 1: it is back."""
+        if not slowdown > 0:
+            raise InvalidInput(f"slowdown of '{device}' is {slowdown}; it must be above zero")
+        now = self._tick(at)
+        self._life.change_pace(self._device(device), slowdown, now)
+        self._due.add(self._device(device))
+
+    def close(self) -> None:
+        """Report that no more jobs come, so that no policy waits for one."""
+        self._closed = True
+        if self.problems:
+            self._rebuild()
+
+    # -- decisions ----------------------------------------------------------
+
+    @property
+    def wake(self) -> float:
+        """When to call `decide` even if nothing happens; inf: never."""
+        return min(self._wakes)
+
+    def decide(self, *, at: float | None = None) -> list[Assignment]:
+        """Return what to run now; empty: wait for the next event."""
+        now = self._tick(at)
+        self._start_due()
+        made: list[Assignment] = []
+        if not self.problems or not self._life.ready:
+            return made
+        if any(self._life.idle(d, now) for d in range(self.cluster.p)):
+            self._unseen.clear()
+        while self._life.ready:
+            said = self._decider.decide(self._life, now)
+            if said is None:
+                break
+            self._check(said)
+            if isinstance(said, Block):
+                self._life.block(said.device, said.until)
+            else:
+                made += self._commit(said, now)
+            self._look(said.device, now)
+        return made
+
+    # -- state --------------------------------------------------------------
+
+    def save(self, path: str | PathLike[str]) -> Path:
+        """Write all that the session knows to a JSON file; return its path."""
+        known = self.problems != []
+        state = {
+            "policy": self.policy.name,
+            "seed": self._seed,
+            "now": self.now,
+            "next_id": self._next_id,
+            "ids": self._ids,
+            "closed": self._closed,
+            "unseen": sorted(self._unseen),
+            "due": sorted(self._due),
+            "wakes": self._wakes,
+            "columns": self._columns if known else {},
+            "life": self._life.state() if known else {},
+            "memory": self._memory() if known else None,
+        }
+        return write_session(Path(path), self.cluster, self.problems, state)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | PathLike[str],
+        policy: str | PathLike[str] | Policy | None = None,
+        *,
+        clock: Callable[[], float] | None = None,
+    ) -> Session:
+        """Return a saved session; it goes on with the same decisions.
+
+        A policy that is not of `weft.list_policies()` must be given. Another policy than the saved
+        one begins without a memory. Without a clock, time goes on from the time of saving.
+        """
+        cluster, problems, state = read_session(Path(path))
+        start = time.monotonic() - state["now"]
+        session = cls(
+            cluster,
+            state["policy"] if policy is None else policy,
+            workflows=problems,
+            seed=state["seed"],
+            clock=clock or (lambda: time.monotonic() - start),
+        )
+        try:
+            session._restore(state)
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise InvalidInput(f"{path}: is damaged ({error!r})") from None
+        return session
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        self.now, self._next_id, self._closed = state["now"], state["next_id"], state["closed"]
+        self._ids, self._wakes = state["ids"], state["wakes"]
+        self._slots = {number: slot for slot, number in enumerate(self._ids)}
+        self._unseen, self._due = set(state["unseen"]), set(state["due"])
+        if state["columns"]:
+            old = Workload(tuple(self.problems), *_frozen(state["columns"]))
+            everything = Renumbering.keep(old, range(old.jobs), arrived=len(self._ids))
+            self._columns = state["columns"]
+            memory = state["memory"] if state["policy"] == self.policy.name else None
+            self._begin((state["life"], old, everything), memory)
+
+    # -- inside -------------------------------------------------------------
+
+    def _room(self, jobs: int) -> int:
+        """Return for how many jobs to make room ahead."""
+        known = getattr(self.policy, "reads_arrivals", False) or hasattr(self.policy, "rule")
+        return max(SPARE, jobs) if known and not self._closed else 0
+
+    def _begin(
+        self,
+        resumed: tuple[dict[str, Any], Workload, Renumbering] | None = None,
+        memory: dict[str, Any] | None = None,
+    ) -> None:
+        shown = Workload(tuple(self.problems), *_frozen(self._columns))
+        life = ResumableLifecycle(shown, modelled=True, keys=batch_keys(self.policy, shown))
+        if resumed is not None:
+            life.resume(*resumed)
+        self._life = life
+        self._decider = adaptive(self.policy, seed=self._seed)
+        self._decider.begin(life)
+        if memory is not None and resumed is not None and isinstance(self.policy, ResumablePolicy):
+            self.policy.resume(memory, resumed[2])
+
+    def _memory(self) -> dict[str, Any] | None:
+        resumable = isinstance(self._decider, PolicyDecider) and isinstance(
+            self.policy, ResumablePolicy
+        )
+        return self.policy.state() if resumable else None  # type: ignore[attr-defined]
+
+    def _fits(self, template: int) -> bool:
+        """Return whether the next slot is for a job of a problem."""
+        slot = len(self._ids)
+        return (
+            hasattr(self, "_life")
+            and template < len(self._life.workload.problems)
+            and slot < len(self._columns["template"])
+            and int(self._columns["template"][slot]) == template
+        )
+
+    def _rebuild(self, job: dict[str, float] | None = None) -> None:
+        """Drop ended jobs if there are many, add a job and room for more."""
+        if not hasattr(self, "_life"):
+            self._columns = _columns(self._room(0), job)
+            self._begin()
+            return
+        old, life = self._life.workload, self._life
+        slots = range(len(self._ids))
+        over = {j for j in slots[:-1] if life.ended(j) and j not in self._unseen}
+        if len(over) < max(SPARE, len(slots) - len(over)):
+            over = set()
+        keep = [j for j in slots if j not in over]
+        numbers = Renumbering.keep(old, keep, arrived=len(slots))
+        memory, state = self._memory(), life.state()
+        added = _columns(self._room(len(keep)), job)
+        self._columns = {
+            name: np.concatenate((self._columns[name][keep], more)) for name, more in added.items()
+        }
+        self._begin((state, old, numbers), memory)
+        self._ids = [self._ids[j] for j in keep]
+        self._slots = {number: slot for slot, number in enumerate(self._ids)}
+        new = {j: slot for slot, j in enumerate(keep)}
+        self._unseen = {new[j] for j in self._unseen}
+
+    def _tick(self, at: float | None) -> float:
+        """Move the clock, which never runs back, and start what is due meanwhile."""
+        now = self._clock() if at is None else float(at)
+        if not now < inf:
+            raise InvalidInput(f"the time of the event is {now}; it must be a finite number")
+        if now > self.now:
+            self._start_due()
+            while self.wake <= now:
+                when = self.wake
+                self._look(self._wakes.index(when), when)
+            self.now = now
+        return self.now
+
+    def _start_due(self) -> None:
+        for device in sorted(self._due):
+            self._look(device, self.now)
+        self._due.clear()
+
+    def _look(self, device: int, now: float) -> None:
+        due = self._life.start_due(device, now)
+        self._wakes[device] = due.at if isinstance(due, Wake) else inf
+
+    def _ended(self, device: int, slots: set[int]) -> None:
+        self._due.add(device)
+        self._unseen.update(slot for slot in slots if self._life.ended(slot))
+
+    def _check(self, said: object) -> None:
+        life = self._life
+        if not isinstance(said, Decision | Block) or not 0 <= said.device < self.cluster.p:
+            raise InvalidInput(f"policy '{self.policy.name}' returned {said!r}")
+        if isinstance(said, Decision):
+            known = 0 <= said.instance < life.workload.instances
+            why = life.refusal(said.instance, said.device) if known else "there is no such task"
+            if not why and said.copy >= 0:
+                why = life.copy_refusal(said.copy, said.instance, said.device)
+            if why:
+                raise InvalidInput(f"policy '{self.policy.name}' returned {said!r}: {why}")
+
+    def _commit(self, said: Decision, now: float) -> list[Assignment]:
+        group = self._life.batch(said.instance, said.device)
+        made = [Assignment(self.cluster.names[said.device], self._tasks(group))]
+        if said.copy < 0:
+            self._life.commit(group, said.device, now)
+            return made
+        self._life.commit_with_copy(group, said.device, now, said.copy)
+        return [Assignment(made[0].device, self._tasks([said.copy]), copy=True), *made]
+
+    def _tasks(self, instances: Sequence[int]) -> tuple[tuple[int, str], ...]:
+        places = [self._life.place[i] for i in instances]
+        return tuple((self._ids[j], self._workflow(j).task_name(t)) for j, t in places)
+
+    def _workflow(self, slot: int) -> Workflow:
+        return self._life.workload.problem_of(slot).workflow
+
+    def _is(self, group: Group, assignment: Assignment) -> bool:
+        same = group.copy == assignment.copy
+        return same and self._tasks(group.members) == assignment.tasks
+
+    def _running(self, assignment: Assignment) -> Group:
+        device = self._device(assignment.device)
+        group = self._life.machines[device].running if self.problems else None
+        if group is None or not self._is(group, assignment):
+            runs = "nothing" if group is None else str(self._tasks(group.members))
+            raise InvalidInput(f"device '{assignment.device}' runs {runs}, not {assignment.tasks}")
+        return group
+
+    def _outcomes(self, group: Group, assignment: Assignment, outcome: Any) -> dict[int, int]:
+        if isinstance(outcome, Mapping):
+            given = [outcome.get(job) for job, _ in assignment.tasks]
+        elif outcome is None or isinstance(outcome, str | int):
+            given = [outcome] * len(group.members)
+        else:
+            given = list(outcome)
+        if len(given) != len(group.members):
+            raise InvalidInput(f"{len(given)} outcomes are given for {len(group.members)} tasks")
+        found: dict[int, int] = {}
+        for i, branch in zip(group.members, given, strict=True):
+            choices = self._life.choices_of(i)
+            each = list(branch) if isinstance(branch, tuple) else [branch] * len(choices)
+            for c, one in zip(choices, each, strict=False):
+                found[c] = self._branch(i, c, one)
+        return found
+
+    def _branch(self, instance: int, choice: int, given: Branch | None) -> int:
+        slot, task = self._life.place[instance]
+        w, first = self._workflow(slot), int(self._life.workload.first_choice[slot])
+        span = w.choices.branches(choice - first)
+        labels = w.choices.labels[span.start : span.stop]
+        if given in labels:
+            return labels.index(given)  # type: ignore[arg-type]
+        if isinstance(given, int) and 0 <= given < len(labels):
+            return given
+        raise InvalidInput(
+            f"task '{w.task_name(task)}' of job {self._ids[slot]} ended with {given!r}; "
+            f"its branches are {', '.join(labels)}"
+        )
+
+    def _device(self, name: str) -> int:
+        if name not in self.cluster.names:
+            raise InvalidInput(f"unknown device '{name}'{closest(name, self.cluster.names)}")
+        return self.cluster.names.index(name)
+
+    def _slot(self, job: int) -> int:
+        if job not in self._slots:
+            raise InvalidInput(f"job {job} is unknown, or ended long ago")
+        return self._slots[job]
+
+    def _bound(self, workflow: Workflow | Problem) -> Problem:
+        return workflow if isinstance(workflow, Problem) else Problem.bind(workflow, self.cluster)
+
+    def _template(self, workflow: Workflow | Problem) -> int:
+        graph = workflow if isinstance(workflow, Workflow) else workflow.workflow
+        for number, known in enumerate(self.problems):
+            if graph is known.workflow:
+                return number
+        same = [encoded(graph) == encoded(known.workflow) for known in self.problems]
+        if any(same):
+            return same.index(True)
+        self.problems.append(self._bound(workflow))
+        return len(self.problems) - 1
+
+
+_COLUMNS = ("template", "arrival", "deadline", "priority")
+
+
+def _columns(room: int, job: dict[str, float] | None = None) -> dict[str, Any]:
+    """Return the columns of a job, and of room for more jobs of its problem."""
+    spare = {"template": 0, "arrival": FAR, "deadline": inf, "priority": 0.0}
+    if job is not None:
+        spare["template"] = job["template"]
+    rows = ([] if job is None else [job]) + [spare] * room
+    kinds = (np.int64, float, float, float)
+    return {
+        name: np.array([row[name] for row in rows], kind)
+        for name, kind in zip(_COLUMNS, kinds, strict=True)
+    }
+
+
+def _frozen(columns: dict[str, Any]) -> list[Any]:
+    """Return read-only columns of a workload; the session writes arrivals into its own."""
+    return [frozen(columns[name]) for name in _COLUMNS]

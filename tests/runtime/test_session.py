@@ -1,0 +1,234 @@
+"""`weft.Session`: the decisions of a simulation from its events alone, saved and restored."""
+
+import json
+from itertools import groupby
+
+import numpy as np
+import pytest
+
+import weft
+from tests.policies.test_policies import topcuoglu
+from weft.errors import InvalidInput
+from weft.formats.native.stream_toml import load_stream
+from weft.model.trace import DONE
+from weft.runtime import session as session_module
+
+DISTURBED = {"noise": 0.3, "slowdowns": 0.7, "failures": 0.7, "cancellations": 0.2}
+
+
+def workflows():
+    """Two workflows on three unlike devices, ten jobs."""
+    one = topcuoglu()
+    other = weft.Problem.from_arrays(
+        [[4.0, 9.0, 7.0], [6.0, 5.0, 8.0], [3.0, 3.0, 9.0], [8.0, 2.0, 4.0]],
+        [[0, 1], [0, 2], [1, 3], [2, 3]],
+        [6.0, 2.0, 9.0, 4.0],
+        bandwidth=1.0,
+    )
+    arrival = np.cumsum([0, 11, 3, 40, 5, 0.5, 60, 8, 7, 30])
+    return weft.Workload.of([one, other], arrival=arrival, template=[0, 1, 1, 0, 0, 1, 0, 1, 0, 1])
+
+
+class Feed:
+    """The events of a simulated run, reported to a session moment by moment."""
+
+    def __init__(self, trace, session, *, save=None):
+        self.trace, self.session, self.save = trace, session, save
+        self.workload, self.scenario = trace.workload, trace.scenario
+        self.names = self.workload.cluster.names
+        self.jobs, self.made = {}, []
+        order = np.argsort(trace.batch, kind="stable")
+        self.groups = [list(rows) for _, rows in groupby(order, key=lambda r: trace.batch[r])]
+
+    def run(self):
+        t, s = self.trace, self.scenario
+        ends = [t.finish[rows[0]] for rows in self.groups]
+        times = {*ends, *self.workload.arrival, *s.change_time, *s.cancel[np.isfinite(s.cancel)]}
+        times = sorted(times)
+        while times:
+            now = min(times[0], self.session.wake)
+            times = [x for x in times if x > now]
+            self._finishes(now)
+            for at, device, pace in zip(s.change_time, s.change_device, s.change_pace, strict=True):
+                if at == now:
+                    self.session.slowed(self.names[device], pace, at=now)
+            for job in np.flatnonzero(s.cancel == now).tolist():
+                if job in self.jobs and not self._over(job, now):
+                    self.session.cancelled(self.jobs[job], at=now)
+            for job in np.flatnonzero(self.workload.arrival == now).tolist():
+                if s.cancel[job] > now:
+                    problem = self.workload.problem_of(job)
+                    self.jobs[job] = self.session.arrived(problem, at=now)
+            if now == self.workload.arrival[-1]:
+                self.session.close()
+            self._decide(now)
+            if self.save is not None and len(self.made) % 5 == 4:
+                self.session.save(self.save)
+                self.session = weft.Session.load(self.save, self.session.policy)
+        return self.made
+
+    def _over(self, job, now):
+        return self.trace.job_finish[job] <= now
+
+    def _finishes(self, now):
+        t = self.trace
+        ended = [r for r in self.groups if t.finish[r[0]] == now and t.status[r[0]] == DONE]
+        for rows in sorted(ended, key=lambda r: t.device[r[0]]):
+            _, device, tasks, copy = self._row(rows)
+            outcomes = [self._branch(t.job[r], t.task[r]) for r in rows]
+            self.session.finished(weft.Assignment(device, tasks, copy), outcomes, at=now)
+
+    def _branch(self, job, task):
+        owned = np.flatnonzero(self.workload.problem_of(job).workflow.choices.task == task)
+        first = self.workload.first_choice[job]
+        return tuple(int(self.scenario.outcome[first + c]) for c in owned) or None
+
+    def _decide(self, now):
+        made = self.session.decide(at=now)
+        self.made += [(now, a.device, a.tasks, a.copy) for a in made]
+
+    def _row(self, rows):
+        t = self.trace
+        names = [self.workload.problem_of(t.job[r]).workflow.task_name(t.task[r]) for r in rows]
+        tasks = tuple((self.jobs[t.job[r]], name) for r, name in zip(rows, names, strict=True))
+        first = rows[0]
+        return t.decided[first], self.names[t.device[first]], tasks, bool(t.copy[first])
+
+    def expected(self):
+        """Return what the simulation decided and started."""
+        return sorted(map(self._row, self.groups))
+
+
+def same_decisions(workload, name, session, *, save=None, **options):
+    trace = weft.simulate(workload, name, **options)
+    feed = Feed(trace, session, save=save)
+    made, expected = feed.run(), feed.expected()
+    if len(trace.scenario.change_time) == 0:
+        assert sorted(made) == expected
+    else:  # what is lost before its start is in no trace
+        assert set(expected) <= set(made)
+
+
+def stream():
+    return load_stream("conditional-paper").with_jobs(30)
+
+
+def policies(workload):
+    return [name for name in weft.list_policies() if name.supports(workload)]
+
+
+@pytest.mark.parametrize("name", policies(workflows()))
+def test_workflows(name, tmp_path):
+    workload = workflows()
+    for save, options in ((tmp_path / "s.json", {"noise": 0.3}), (None, DISTURBED)):
+        session = weft.Session(workload.cluster, name, workflows=workload.problems)
+        same_decisions(workload, name, session, save=save, seed=4, **options)
+
+
+@pytest.mark.parametrize("name", policies(stream().draw(0)[0]))
+def test_streams(name, tmp_path, monkeypatch):
+    workload, scenario = stream().draw(1)
+    same_decisions(workload, name, weft.Session(stream(), name), scenario=scenario)
+    monkeypatch.setattr(session_module, "SPARE", 4)  # jobs leave and join all the time
+    session = weft.Session(stream(), name)
+    same_decisions(workload, name, session, save=tmp_path / "s.json", scenario=scenario)
+
+
+def test_ended_jobs_leave():
+    session = weft.Session(problem().cluster, "eft", workflows=[problem()])
+    for k in range(1000):
+        session.arrived(at=float(k))
+        for assignment in session.decide(at=float(k)):
+            session.finished(assignment, at=k + 0.5)
+    assert len(session.problems) == 1
+    assert len(json.dumps(session._life.state())) < 100_000
+    with pytest.raises(InvalidInput, match="job 3 is unknown, or ended long ago"):
+        session.cancelled(3)
+
+
+def problem():
+    return weft.Problem.from_arrays([[1.0, 1.5]], names=["only"], devices=["fast", "slow"])
+
+
+def cascade():
+    b = weft.WorkflowBuilder()
+    small, large = b.task("small"), b.task("large")
+    b.choice(small, {"unsure": 0.2, "sure": 0.8})
+    b.edge(small, large, when="unsure")
+    cluster = weft.Cluster(speed=[1.0], names=("gpu",), batch=[4])
+    return weft.Problem.bind(b.build(), cluster)
+
+
+def test_a_batch_with_an_outcome_for_each_task():
+    session = weft.Session(cascade().cluster, "conditional-any", workflows=[cascade()])
+    jobs = [session.arrived(at=0.0) for _ in range(3)]
+    session.close()
+    (batch,) = session.decide(at=0.0)
+    assert batch == weft.Assignment("gpu", tuple((job, "small") for job in jobs))
+    with pytest.raises(InvalidInput, match="ended with 'mabe'; its branches are unsure, sure"):
+        session.finished(batch, ["sure", "mabe", "sure"], at=1.0)
+    session.finished(batch, {0: "sure", 1: 0, 2: "sure"}, at=1.0)
+    assert session.decide(at=1.0) == [weft.Assignment("gpu", ((1, "large"),))]
+
+
+def test_a_lost_device_gives_its_tasks_back():
+    session = weft.Session(problem().cluster, "eft", workflows=[problem()])
+    session.arrived(at=0.0)
+    (first,) = session.decide(at=0.0)
+    assert first.device == "fast"
+    session.device_lost("fast", at=0.5)
+    (again,) = session.decide(at=0.5)
+    assert again == weft.Assignment("slow", first.tasks)
+    session.slowed("fast", at=1.0)
+    session.failed(again, at=1.0)
+    assert [a.device for a in session.decide(at=1.0)] == ["fast"]
+
+
+def test_a_later_start_is_a_later_end():
+    for start, chosen in ((0.0, "fast"), (1.0, "slow")):
+        session = weft.Session(problem().cluster, "eft", workflows=[problem()])
+        session.arrived(at=0.0)
+        (first,) = session.decide(at=0.0)
+        session.started(first, at=start)
+        session.arrived(at=1.0)
+        assert [a.device for a in session.decide(at=1.0)] == [chosen]
+
+
+def test_a_new_workflow_and_a_clock():
+    now = [0.0]
+    session = weft.Session(problem().cluster, "heft-replanned", clock=lambda: now[0])
+    assert session.decide() == []
+    with pytest.raises(InvalidInput, match="has no workflow"):
+        session.arrived()
+    session.arrived(problem().workflow)
+    session.arrived(problem().workflow)  # equal: the same one
+    assert len(session.problems) == 1
+    now[0] = 2.0
+    assert {a.device for a in session.decide()} == {"fast", "slow"}
+    assert session.now == 2.0
+
+
+def test_bad_reports_are_refused(tmp_path):
+    session = weft.Session(problem().cluster, "eft", workflows=[problem()])
+    session.arrived(at=0.0)
+    (first,) = session.decide(at=0.0)
+    stranger = weft.Assignment("fast", ((7, "only"),))
+    for call, words in (
+        (lambda: session.finished(stranger), "device 'fast' runs"),
+        (lambda: session.finished(weft.Assignment("slow", first.tasks)), "'slow' runs nothing"),
+        (lambda: session.device_lost("fats"), "unknown device 'fats'; did you mean 'fast'"),
+        (lambda: session.arrived(at=np.nan), "finite"),
+        (lambda: session.slowed("fast", 0.0), "above zero"),
+        (lambda: weft.Session(3, "eft"), "a stream or a cluster"),
+    ):
+        with pytest.raises(InvalidInput, match=words):
+            call()
+    session.finished(first, at=1.0)
+    session.close()
+    with pytest.raises(InvalidInput, match="closed"):
+        session.arrived()
+    path = session.save(tmp_path / "s.json")
+    for text in ("{}", "[", path.read_text().replace('"ids"', '"idz"')):
+        (tmp_path / "bad.json").write_text(text)
+        with pytest.raises(InvalidInput):
+            weft.Session.load(tmp_path / "bad.json")
