@@ -16,7 +16,7 @@ from weft.cli.train.trainable import Trainable
 __all__ = ["EXAMPLE", "SUMMARY", "TRAINABLES", "add_arguments", "run"]
 
 SUMMARY = "train a policy or a planner's network; keep the best of several seeds"
-EXAMPLE = """  weft train conditional --stream mine.toml --policy own --samples 2e6 --out trained
+EXAMPLE = """  weft train conditional --stream mine.toml --out trained
   weft evaluate trained/own fifo --stream mine.toml            # every verb takes the result
   weft train tuned-list --seconds 900
   weft train deepsched --batches 3000"""

@@ -1,6 +1,7 @@
 """Learning for streams of conditional jobs.
 
 - `env`: Gymnasium environments
+- `fitting`: the best policy for one stream
 - `index`: tuning of the index rule by CMA-ES
 - `online`: PPO during the run that is evaluated
 - `pair_network`: the policy for any graph, by CMA-ES
@@ -12,6 +13,7 @@
 
 __all__ = [
     "env",
+    "fitting",
     "index",
     "online",
     "pair_network",

@@ -9,8 +9,10 @@ zero output weight.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from math import inf
 from typing import ClassVar
 
 import numpy as np
@@ -20,8 +22,9 @@ from weft.generators.conditional_streams import random_conditional_stream
 from weft.learn.cma import SeparableCma
 from weft.learn.settings import Progress, require, silent
 from weft.model.columns import FloatArray
+from weft.model.conditional_stream import ConditionalStream
 from weft.policies.conditional.evaluate import WINDOW
-from weft.policies.conditional.networks import network_of
+from weft.policies.conditional.networks import Network, arrays_of, network_of
 from weft.policies.conditional.pair_network import OBSERVATION, PAIR_FEATURES, PairPolicy
 from weft.policies.conditional.trained_network import TrainedNetwork
 from weft.rng import generator
@@ -113,6 +116,23 @@ def policy_of(parameters: FloatArray, hidden: int) -> PairPolicy:
     return PairPolicy(network_of(arrays, units=1, actions=1))
 
 
+def parameters_of(network: Network) -> FloatArray:
+    """Return the flat array of a network with at most one hidden layer, as `policy_of` takes it.
+
+    Examples
+    --------
+    >>> flat = first_parameters()
+    >>> bool((abs(parameters_of(policy_of(flat, 0).network) - flat) < 1e-6).all())
+    True
+    """
+    arrays = arrays_of(network)
+    if len(network.sizes) == 2:
+        return np.concatenate((arrays["0.weight"].ravel(), arrays["0.bias"])).astype(float)
+    first = np.column_stack((arrays["0.weight"], arrays["0.bias"]))
+    parts = (first.ravel(), arrays["1.weight"].ravel(), arrays["1.bias"])
+    return np.concatenate(parts).astype(float)
+
+
 def first_parameters() -> FloatArray:
     """Return a linear score to start from: short, full batches on their fastest unit first."""
     parameters = np.zeros(len(PAIR_FEATURES) + 1)
@@ -138,10 +158,17 @@ def widened(linear: FloatArray, hidden: int, rng: np.random.Generator) -> FloatA
 
 
 class PairEvaluator:
-    """Random streams with one draw each, on which candidates are compared."""
+    """Streams with one draw each, on which candidates are compared: random ones, or a given one."""
 
-    def __init__(self, seeds: Sequence[int], jobs: int, options: StepOptions) -> None:
-        streams = [(seed, random_conditional_stream(seed, jobs=jobs)) for seed in seeds]
+    def __init__(
+        self,
+        seeds: Sequence[int],
+        jobs: int,
+        options: StepOptions,
+        stream: ConditionalStream | None = None,
+    ) -> None:
+        own = None if stream is None else stream.with_jobs(jobs)
+        streams = [(seed, own or random_conditional_stream(seed, jobs=jobs)) for seed in seeds]
         self.batches = [(StepBatch(s, 1, options), *s.draw_ticks(seed)) for seed, s in streams]
 
     def score(self, policy: PairPolicy) -> float:
@@ -203,25 +230,33 @@ def tune_pairs(
     *,
     start: FloatArray | None = None,
     options: StepOptions | None = None,
+    stream: ConditionalStream | None = None,
+    seconds: float = inf,
     progress: Progress[dict[str, float]] = silent,
 ) -> TunedPairs:
-    """Tune the policy for any graph; the same seed gives the same parameters."""
+    """Tune the policy for any graph, or for one stream; equal seeds give equal parameters.
+
+    With a limit of processor time it may end before the last generation.
+    """
     s, options = settings or PairSettings(), options or StepOptions(idle="event", window=WINDOW)
-    rng = generator(s.seed, "pair_search")
+    rng, end = generator(s.seed, "pair_search"), time.process_time() + seconds
     mean = first_parameters() if start is None else start
     if s.hidden and len(mean) == len(PAIR_FEATURES) + 1:
         mean = widened(mean, s.hidden, rng)
-    validation = PairEvaluator(range(VALIDATION, VALIDATION + s.validation), s.jobs * 2, options)
+    validation = PairEvaluator(
+        range(VALIDATION, VALIDATION + s.validation), s.jobs * 2, options, stream
+    )
     best = TunedPairs(mean, validation.score(policy_of(mean, s.hidden)), [], s)
     progress({"generation": 0.0, "validation": best.score})
     cma = SeparableCma(mean, s.sigma, population=s.population, rng=rng, guarded=True)
     for generation in range(1, s.generations + 1):
         base = 1_000_000 + (s.seed * s.generations + generation) * s.streams
-        training = PairEvaluator(range(base, base + s.streams), s.jobs, options)
+        training = PairEvaluator(range(base, base + s.streams), s.jobs, options, stream)
         candidates = cma.ask()
         scores = np.array([training.score(policy_of(c, s.hidden)) for c in candidates])
         cma.tell(candidates, scores)
-        if generation % s.every == 0 or generation == s.generations:
+        late = time.process_time() >= end
+        if generation % s.every == 0 or generation == s.generations or late:
             value = validation.score(policy_of(cma.mean, s.hidden))
             row = {
                 "generation": float(generation),
@@ -232,4 +267,6 @@ def tune_pairs(
             progress(row)
             if value < best.score:
                 best.parameters, best.score = cma.mean.copy(), value
+        if late:
+            break
     return best

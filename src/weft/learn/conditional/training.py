@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from math import inf
 from typing import Any, Literal
 
 import numpy as np
@@ -23,6 +25,7 @@ from weft.policies.conditional.evaluate import (
 )
 from weft.policies.conditional.index import index_for
 from weft.policies.conditional.networks import Numbers, arrays_of, network_of
+from weft.policies.conditional.pair_network import PairPolicy
 from weft.policies.conditional.rules import ConditionalRule
 from weft.policies.conditional.trained_network import TrainedNetwork
 from weft.policies.conditional.waiting import forbid_standstills, shorten_all_waits
@@ -68,12 +71,18 @@ class BatchEnv:
         self.span = longest_path(stream)
         self.relative = relative
         self._blocking = options.idle == "block"
+        self.end = inf
         self._never = np.zeros(envs, np.bool_)
         self._weight = np.ones(envs)
         self._last = np.zeros((envs, self.observation_size), np.float32)
         if relative:
             self._choice = stream.watched[0]
             self._reference = reference_times(stream, options)
+
+    @property
+    def finished(self) -> bool:
+        """Whether the processor time of the training is used up."""
+        return time.process_time() >= self.end
 
     @property
     def remaining(self) -> IntArray:
@@ -216,8 +225,10 @@ def train_policy(
     envs: int = ENVS,
     progress: Progress[ppo.PpoProgress] = silent,
     start: TrainedNetwork | None = None,
+    teacher: ConditionalRule | PairPolicy | None = None,
+    seconds: float = inf,
 ) -> tuple[TrainedNetwork, ppo.PpoProgress]:
-    """Train one policy with one seed.
+    """Train one policy with one seed, by default with the teacher of `teacher_of`.
 
     Checkpoints are compared by the mean log of the job completion time on validation draws. With
     `start`, continue from a policy of the same recipe (trained with the other waiting, for
@@ -241,6 +252,7 @@ def train_policy(
     size = StepBatch(short, 1, options).observation_size
     relative = recipe.probability == "random"
     env = BatchEnv(_training_stream(short, recipe), envs, whole, visible=size, relative=relative)
+    env.end = time.process_time() + seconds
     validation = _validation_streams(short, recipe)
     seeds = [VALIDATION, VALIDATION + 1]
 
@@ -259,7 +271,7 @@ def train_policy(
         seed=seed,
         evaluate=evaluate,
         progress=progress,
-        teacher=_teacher(env),
+        teacher=_teacher(env, teacher or teacher_of(stream)),
         start=None if start is None else arrays_of(start.network),
     )
     network = network_of(training.weights, units=env.units, actions=env.actions)
@@ -276,7 +288,7 @@ def train_policy(
         "probability": recipe.probability,
         "jobs": short.jobs,
     }
-    card = record(training, envs, teacher_of(stream).name)
+    card = record(training, envs, (teacher or teacher_of(stream)).name)
     if start is not None:
         card["start"] = {"name": start.name, "idle": start.environment.get("idle")}
         card["start"] |= {
@@ -299,8 +311,7 @@ def teacher_of(stream: ConditionalStream) -> ConditionalRule:
     return index_for(stream.name) or ConditionalRule(REFERENCE)
 
 
-def _teacher(env: BatchEnv) -> Callable[[], IntArray]:
-    rule = teacher_of(env.batch.stream)
+def _teacher(env: BatchEnv, rule: ConditionalRule | PairPolicy) -> Callable[[], IntArray]:
     actions = np.zeros((env.envs, env.units), np.int64)
 
     def choose() -> IntArray:

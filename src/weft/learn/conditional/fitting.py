@@ -1,0 +1,235 @@
+"""Training for one stream: measure what exists, tune, learn from the best, keep the best.
+
+1. Every rule and shipped policy that supports the stream is measured on held-back draws.
+2. The 24 numbers of a linear score over pairs of unit and kind are tuned on the stream, in seconds.
+3. A small network that starts from the better of that score and `conditional-any` is tuned.
+4. PPO imitates the best so far and improves on it.
+
+The policy with the least mean completion time on the held-back draws is kept.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from weft.errors import Unsupported, WeftError
+from weft.learn.conditional.pair_network import PairSettings, TunedPairs, parameters_of, tune_pairs
+from weft.learn.conditional.scores import completion_times
+from weft.learn.settings import Progress, silent
+from weft.model.columns import FloatArray
+from weft.model.conditional_stream import ConditionalStream
+from weft.policies.conditional.network_policy import NetworkPolicy, PairNetworkPolicy
+from weft.policies.conditional.pair_network import OBSERVATION, PairPolicy
+from weft.policies.conditional.rules import ConditionalRule
+from weft.policies.conditional.trained_network import TrainedNetwork
+from weft.policies.load import list_policies, load_policy
+from weft.sim.view import Policy
+
+HELD_BACK = 60_000_000
+"""First seed of the draws that choose between policies."""
+FRESH = 70_000_000
+"""First seed of the draws of the final table: used for nothing else."""
+JOBS = 1000
+"""Jobs per draw, at most."""
+DRAWS = 10
+LINEAR = PairSettings(generations=120, population=16, streams=4, jobs=300, every=5, validation=8)
+WIDE = replace(LINEAR, hidden=12, sigma=0.1, population=20)
+SHARES = {"linear": 0.2, "wide": 0.3, "ppo": 0.4}
+"""Parts of the processor time."""
+SAMPLES_PER_SECOND = 30_000
+"""Steps of PPO per second of processor time, roughly; its schedules need their number."""
+
+
+@dataclass
+class Fitted:
+    """The best policy for a stream.
+
+    Attributes
+    ----------
+    policy : the best that was trained
+    origin : how it was made: "linear", "wide", "ppo" or "start"
+    held_back : mean completion time on the held-back draws of all policies, in seconds
+    """
+
+    policy: NetworkPolicy
+    origin: str
+    held_back: dict[str, float]
+    interrupted: bool = False
+
+    def compare(self, stream: ConditionalStream, draws: int = DRAWS) -> dict[str, FloatArray]:
+        """Return the completion times of all policies on fresh draws, the best first."""
+        seeds = range(FRESH, FRESH + draws)
+        everyone: dict[str, Policy] = {self.policy.name: self.policy, **contenders(stream)}
+        found = {name: measure(policy, stream, seeds) for name, policy in everyone.items()}
+        return dict(sorted(found.items(), key=lambda item: float(item[1].mean())))
+
+
+def contenders(stream: ConditionalStream) -> dict[str, Policy]:
+    """Return every rule and shipped policy that supports a stream, by name."""
+    return {str(e): load_policy(str(e)) for e in list_policies() if e.supports(stream)}
+
+
+def measure(policy: Policy, stream: ConditionalStream, seeds: range) -> FloatArray:
+    """Return mean completion times in seconds; inf for a policy that cannot go on."""
+    try:
+        return completion_times(policy, [stream.with_jobs(min(JOBS, stream.jobs))], seeds)[0]
+    except WeftError:
+        return np.full(len(seeds), inf)
+
+
+def fit_stream(
+    stream: ConditionalStream,
+    *,
+    name: str = "own",
+    seconds: float = 240.0,
+    seed: int = 0,
+    start: Policy | None = None,
+    progress: Progress[str] = silent,
+) -> Fitted:
+    """Train the best policy for a stream within about so much processor time.
+
+    `start` is a policy to begin from: a score over pairs is tuned on, a network is trained on by
+    PPO, and any other policy that chooses in steps is imitated.
+    """
+    return _Fit(stream, name, seconds, seed, start, progress).run()
+
+
+class _Fit:
+    def __init__(
+        self,
+        stream: ConditionalStream,
+        name: str,
+        seconds: float,
+        seed: int,
+        start: Policy | None,
+        progress: Progress[str],
+    ) -> None:
+        self.stream, self.name, self.seconds, self.seed = stream, name, seconds, seed
+        self.start, self.progress = start, progress
+        self.begun = time.process_time()
+        self.held_back: dict[str, float] = {}
+        self.made: dict[str, NetworkPolicy] = {}
+        self.others: dict[str, Policy] = {}
+
+    def run(self) -> Fitted:
+        self._measure_all()
+        interrupted = False
+        try:
+            linear = self._tune("linear", LINEAR, self._start_parameters(linear=True))
+            self._tune("wide", WIDE, self._better_start(linear))
+            self._learn()
+        except KeyboardInterrupt:
+            if not self.made:
+                raise
+            interrupted = True
+        best = min(self.made, key=lambda origin: self.held_back[origin])
+        self.progress(f"kept: {best}")
+        return Fitted(self.made[best], best, self.held_back, interrupted)
+
+    def _enter(self, origin: str, policy: Policy) -> None:
+        seeds = range(HELD_BACK, HELD_BACK + DRAWS)
+        value = float(measure(policy, self.stream, seeds).mean())
+        self.held_back[origin] = value
+        self.progress(f"{origin}: {value * 1000:.2f} ms on held-back draws")
+
+    def _measure_all(self) -> None:
+        self.others = contenders(self.stream)
+        if self.start is not None:
+            self.start.begin(self.stream.draw(0)[0])  # refuses a policy that does not fit
+            self.others["start"] = self.start
+            if isinstance(self.start, NetworkPolicy):
+                self.made["start"] = _renamed(self.start, self.name)
+        for name, policy in self.others.items():
+            self._enter(name, policy)
+
+    def _start_parameters(self, *, linear: bool) -> FloatArray | None:
+        if not isinstance(self.start, PairNetworkPolicy):
+            return None
+        found = parameters_of(self.start.network)
+        return found if (len(self.start.network.sizes) == 2) == linear else None
+
+    def _better_start(self, linear: TunedPairs) -> FloatArray:
+        """Return where the wide network starts: the best score over pairs so far."""
+        given = self._start_parameters(linear=False)
+        if given is not None:
+            return given
+        shipped = self.others.get("conditional-any")
+        if (
+            isinstance(shipped, PairNetworkPolicy)
+            and self.held_back["conditional-any"] < self.held_back["linear"]
+        ):
+            return parameters_of(shipped.network)
+        return linear.parameters
+
+    def _tune(self, origin: str, settings: PairSettings, start: FloatArray | None) -> TunedPairs:
+        settings = replace(settings, seed=self.seed)
+        found = tune_pairs(
+            settings,
+            start=start,
+            stream=self.stream,
+            seconds=SHARES[origin] * self.seconds,
+            progress=lambda row: self.progress(
+                f"{origin}: generation {row['generation']:.0f}, "
+                f"{np.exp(row['validation']) * 1000:.2f} ms"
+            ),
+        )
+        about = f"A score over pairs of unit and kind, tuned for {self.stream.name}."
+        environment = {"stream": self.stream.name, "idle": "event", "jobs": settings.jobs}
+        training = {
+            "algorithm": "separable CMA-ES (weft.learn.conditional.fitting)",
+            "seed": self.seed,
+            **found.record(),
+        }
+        learned = TrainedNetwork(
+            self.name, found.policy.network, OBSERVATION, environment, training, about
+        )
+        self.made[origin] = PairNetworkPolicy(learned)
+        self._enter(origin, self.made[origin])
+        return found
+
+    def _learn(self) -> None:
+        """Improve on the best so far by PPO, if torch is installed and time is left."""
+        left = self.seconds * 0.95 - (time.process_time() - self.begun)
+        if find_spec("torch") is None or left < SHARES["ppo"] * self.seconds * 0.5:
+            return
+        from weft.learn.conditional.training import DEFAULT, train_policy
+
+        everyone = {**self.others, **self.made}
+        order = sorted(everyone, key=lambda name: self.held_back[name])
+        steps: list[Any] = [getattr(everyone[name], "stepwise", None) for name in order]
+        teachers = [step for step in steps if isinstance(step, ConditionalRule | PairPolicy)]
+        samples = int(left * SAMPLES_PER_SECOND)
+        settings = replace(DEFAULT, samples=samples, imitation=samples // 8, evaluations=10)
+        start = _plain_network(self.start)
+        try:
+            network, _ = train_policy(
+                self.stream,
+                "own",
+                settings=settings,
+                seed=self.seed,
+                start=start,
+                teacher=teachers[0],
+                seconds=left,
+                progress=lambda p: self.progress(f"ppo: {p.samples:,} of {samples:,} samples"),
+            )
+        except Unsupported:
+            return
+        self.made["ppo"] = NetworkPolicy(replace(network, name=self.name))
+        self._enter("ppo", self.made["ppo"])
+
+
+def _plain_network(policy: Policy | None) -> TrainedNetwork | None:
+    """Return the network of a policy for one stream, if it is one."""
+    if isinstance(policy, NetworkPolicy) and not isinstance(policy, PairNetworkPolicy):
+        return policy.learned
+    return None
+
+
+def _renamed(policy: NetworkPolicy, name: str) -> NetworkPolicy:
+    return type(policy)(replace(policy.learned, name=name))
