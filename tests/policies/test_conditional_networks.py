@@ -11,7 +11,6 @@ import pytest
 
 from weft.errors import InvalidInput
 from weft.policies.conditional import networks
-from weft.policies.conditional.onnx_export import export_onnx
 from weft.policies.conditional.trained_network import TrainedNetwork, read_network, save_network
 from weft.policies.load import load_policy
 
@@ -131,20 +130,6 @@ def test_networks_that_cannot_be(policy):
         networks.network_of({k: v for k, v in arrays.items() if k != "0.bias"}, units=2, actions=3)
     with pytest.raises(InvalidInput, match="observation has shape"):
         networks.logits(policy.network, np.zeros(3))
-
-
-def test_onnxruntime_computes_the_same(policy, tmp_path):
-    runtime = pytest.importorskip(
-        "onnxruntime", reason="the peer is not installed: pip install 'weft-scheduling[learn]'"
-    )
-    path = tmp_path / "mine.onnx"
-    export_onnx(policy.network, path)
-    session = runtime.InferenceSession(str(path))
-    x = np.random.default_rng(1).normal(size=(7, 5)).astype(np.float32)
-    (found,) = session.run(None, {"observation": x})
-    assert found.shape == (7, 2, 3)
-    for row, one in zip(x, found, strict=True):
-        assert networks.logits(policy.network, row) == pytest.approx(one, rel=1e-5, abs=1e-5)
 
 
 def test_a_learned_policy_is_frozen(policy):

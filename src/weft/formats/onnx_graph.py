@@ -55,6 +55,7 @@ def write_model(
     inputs: Mapping[str, Sequence[int | str]],
     outputs: Mapping[str, Sequence[int | str]],
     name: str,
+    metadata: Mapping[str, str] | None = None,
 ) -> None:
     """Write a model: float32 or int64 constants; named dimensions may have any size."""
     graph = b"".join(
@@ -67,7 +68,11 @@ def write_model(
         ]
     )
     sets = _part(8, _whole(2, 13)) + _part(8, _part(1, LEARNING.encode()) + _whole(2, 3))
-    path.write_bytes(_whole(1, 8) + _part(2, b"weft") + _part(7, graph) + sets)
+    notes = b"".join(
+        _part(14, _part(1, key.encode()) + _part(2, text.encode()))
+        for key, text in (metadata or {}).items()
+    )
+    path.write_bytes(_whole(1, 8) + _part(2, b"weft") + _part(7, graph) + sets + notes)
 
 
 def _varint(value: int) -> bytes:

@@ -1,4 +1,4 @@
-"""`weft train` for conditional streams: the best for one stream, PPO, pairs, rollouts, the index."""
+"""`weft train` for conditional streams: the best for one stream, PPO, pairs, rollouts, index."""
 
 from __future__ import annotations
 
@@ -134,8 +134,7 @@ def _comparison(times: dict[str, FloatArray], stream: str, path: str) -> str:
     own = Path(path).name
     draws = len(times[own])
     lines = [
-        f"{stream}: mean job completion time in ms on {draws} fresh draws, "
-        "with half the 95 % interval"
+        f"{stream}: mean job completion time in ms, {draws} fresh draws, half the 95 % interval"
     ]
     for row in _comparison_rows(times):
         label = path if row["policy"] == own else row["policy"]

@@ -156,7 +156,7 @@ def decision(stream: ConditionalStream, name: str, *, times: int) -> BenchMeasur
     }
     spent["torch"] = _with(with_torch(policy.network), cases, times // 4)
     if find_spec("onnxruntime") is not None:
-        spent["onnxruntime"] = _with(with_onnxruntime(policy.network), cases, times // 4)
+        spent["onnxruntime"] = _with(with_onnxruntime(policy), cases, times // 4)
     micro = {how: seconds * 1e6 for how, seconds in spent.items()}
     called = micro["compiled, called from Python"]
     text = f"{micro['compiled loop']:.2f} us; called from Python {called:.2f} us"

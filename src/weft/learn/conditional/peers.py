@@ -15,8 +15,9 @@ from weft.learn.onnx_session import onnx_session
 from weft.learn.ppo import PpoSettings
 from weft.model.columns import BoolArray, IntArray
 from weft.model.conditional_stream import ConditionalStream
+from weft.policies.conditional.network_policy import NetworkPolicy
 from weft.policies.conditional.networks import Network, Numbers, arrays_of
-from weft.policies.conditional.onnx_export import export_onnx
+from weft.policies.onnx_export import export_onnx
 from weft.sim.vector.batch import StepBatch, StepOptions
 
 
@@ -117,11 +118,11 @@ def with_torch(network: Network) -> Callable[[Numbers], Numbers]:
     return prefer
 
 
-def with_onnxruntime(network: Network) -> Callable[[Numbers], Numbers]:
+def with_onnxruntime(policy: NetworkPolicy) -> Callable[[Numbers], Numbers]:
     """Return the network in onnxruntime, from the file weft exports."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "policy.onnx"
-        export_onnx(network, file)
+        export_onnx(policy, file)
         session = onnx_session(file)
 
     def prefer(observation: Numbers) -> Numbers:

@@ -5,7 +5,6 @@
 - `index`: the index as a model
 - `networks`: small networks, with a compiled forward pass
 - `trained_network`: a network with its card
-- `onnx_export`: a network as ONNX
 - `pair_network`: network over pairs of unit and kind, for any stream
 - `rollout`: one-step look-ahead by simulation
 - `sampled_future`: sampled futures for rollouts
@@ -20,7 +19,6 @@ __all__ = [
     "index",
     "network_policy",
     "networks",
-    "onnx_export",
     "pair_network",
     "rollout",
     "rules",
