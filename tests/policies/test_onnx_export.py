@@ -40,7 +40,8 @@ def test_onnxruntime_computes_the_same(name, tmp_path):
     session = runtime.InferenceSession(path)
     notes = session.get_modelmeta().custom_metadata_map
     features = json.loads(notes["features"])
-    assert notes["policy"] == name and len(notes["use"]) > 20
+    assert notes["policy"] == name
+    assert len(notes["use"]) > 20
     rng, pairs = (
         np.random.default_rng(1),
         zip(session.get_inputs(), session.get_outputs(), strict=True),
@@ -52,17 +53,17 @@ def test_onnxruntime_computes_the_same(name, tmp_path):
         (found,) = session.run([made.name], rows)
         for row, one in zip(rows[given.name], found, strict=True):
             own = own_outputs(policy, given.name, row)
-            assert one.ravel() == pytest.approx(own, rel=1e-5, abs=1e-5)
+            scale = max(1.0, float(abs(own).max()))  # sums of numbers of that size, in float32
+            assert one.ravel() / scale == pytest.approx(own / scale, abs=1e-5)
 
 
 def test_every_network_policy_is_exported(tmp_path):
     for name in weft.list_policies():
-        try:
-            weft.export_onnx(str(name), tmp_path / "x.onnx")
-        except Unsupported as error:
-            assert name not in NETWORKS and "has no network" in str(error)
+        if name in NETWORKS:
+            assert weft.export_onnx(str(name), tmp_path / "x.onnx").is_file()
         else:
-            assert name in NETWORKS
+            with pytest.raises(Unsupported, match="has no network"):
+                weft.export_onnx(str(name), tmp_path / "x.onnx")
 
 
 def test_features_have_the_order_of_the_observation(tmp_path):
