@@ -61,6 +61,8 @@ from .runtime.inputs.functions import task as task
 from .runtime.service.service import Service as Service
 from .runtime.session import Assignment as Assignment
 from .runtime.session import Session as Session
+from .runtime.session.jobs import Assignment as Assignment
+from .runtime.session.session import Session as Session
 from .sim.view import Decision as Decision
 from .sim.view import Policy as Policy
 from .sim.view import View as View

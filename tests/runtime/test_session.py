@@ -11,7 +11,7 @@ from tests.policies.test_policies import topcuoglu
 from weft.errors import InvalidInput
 from weft.formats.native.stream_toml import load_stream
 from weft.model.trace import DONE
-from weft.runtime import session as session_module
+from weft.runtime.session import session as session_module
 
 DISTURBED = {"noise": 0.3, "slowdowns": 0.7, "failures": 0.7, "cancellations": 0.2}
 
@@ -228,7 +228,7 @@ def test_bad_reports_are_refused(tmp_path):
     with pytest.raises(InvalidInput, match="closed"):
         session.arrived()
     path = session.save(tmp_path / "s.json")
-    for text in ("{}", "[", path.read_text().replace('"ids"', '"idz"')):
+    for text in ("{}", "[", path.read_text().replace('"numbers"', '"numberz"')):
         (tmp_path / "bad.json").write_text(text)
         with pytest.raises(InvalidInput):
             weft.Session.load(tmp_path / "bad.json")

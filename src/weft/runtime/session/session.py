@@ -3,51 +3,30 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from math import inf
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from weft.errors import InvalidInput
 from weft.formats.native.stream_toml import load_stream
 from weft.model import Cluster, Problem, Workflow, Workload
-from weft.model.columns import frozen
 from weft.model.conditional_stream import ConditionalStream
 from weft.policies.load import load_policy
 from weft.registry import closest
 from weft.runtime.deciders.policy import PolicyDecider, adaptive, batch_keys
 from weft.runtime.engine.resumable import ResumableLifecycle
-from weft.runtime.session_file import encoded, read_session, write_session
+from weft.runtime.session.file import encoded, read_session, write_session
+from weft.runtime.session.jobs import Assignment, SessionJobs
+from weft.runtime.session.outcomes import Outcome, read_outcomes
 from weft.sim.device_state import Group, Wake
 from weft.sim.renumbering import Renumbering
 from weft.sim.view import Block, Decision, Policy, ResumablePolicy
 
 SPARE = 64
 """Least number of jobs to make room for, and of ended jobs to drop, at a time."""
-FAR = 1e300
-"""Arrival of a job that may come, in seconds: policies wait for such jobs until `close`."""
-
-Branch = str | int
 Where = ConditionalStream | Cluster | str | PathLike[str]
-
-
-@dataclass(frozen=True)
-class Assignment:
-    """Tasks that a device runs together, behind what it was assigned before.
-
-    Attributes
-    ----------
-    tasks : (job, name of the task) of each
-    copy : whether the task ran elsewhere already and runs again to have its data here
-    """
-
-    device: str
-    tasks: tuple[tuple[int, str], ...]
-    copy: bool = False
 
 
 class Session:
@@ -97,16 +76,13 @@ class Session:
         self._seed, start = seed, time.monotonic()
         self._clock = clock or (lambda: time.monotonic() - start)
         self.problems = [self._bound(workflow) for workflow in workflows]
-        self._ids: list[int] = []
-        self._slots: dict[int, int] = {}
-        self._next_id = 0
         self._closed = False
         self._unseen: set[int] = set()
         self._due: set[int] = set()
         self._wakes = [inf] * self.cluster.p
         self.now = 0.0
+        self._jobs = SessionJobs.none(self._room(0))
         if self.problems:
-            self._columns = _columns(self._room(0))
             self._begin()
 
     # -- events -------------------------------------------------------------
@@ -126,17 +102,16 @@ class Session:
             raise InvalidInput("the session has no workflow; give the one the job runs")
         now = self._tick(at)
         template = 0 if workflow is None else self._template(workflow)
-        row = {"template": template, "arrival": now, "deadline": deadline, "priority": priority}
-        if not self._fits(template):
-            self._rebuild(row)
-        slot = len(self._ids)
-        for name, value in row.items():
-            self._columns[name][slot] = value
-        self._ids.append(self._next_id)
-        self._slots[self._next_id] = slot
-        self._next_id += 1
-        self._life.arrive(slot, now)
-        return self._next_id - 1
+        job = {"template": template, "arrival": now, "deadline": deadline, "priority": priority}
+        if (
+            not self._begun
+            or template >= len(self._life.workload.problems)
+            or not self._jobs.fits(template)
+        ):
+            self._rebuild(job)
+        number = self._jobs.enter(job)
+        self._life.arrive(len(self._jobs) - 1, now)
+        return number
 
     def started(self, assignment: Assignment, *, at: float | None = None) -> None:
         """Correct the start of an assignment; without it, it starts as soon as it can."""
@@ -152,11 +127,7 @@ class Session:
         group.start = now
 
     def finished(
-        self,
-        assignment: Assignment,
-        outcome: Branch | Sequence[Branch | None] | Mapping[int, Branch] | None = None,
-        *,
-        at: float | None = None,
+        self, assignment: Assignment, outcome: Outcome = None, *, at: float | None = None
     ) -> None:
         """Report the end of an assignment, with the branch of each task that chooses.
 
@@ -165,7 +136,9 @@ class Session:
         """
         now = self._tick(at)
         group, device = self._running(assignment), self._device(assignment.device)
-        self._life.finish(device, now, self._outcomes(group, assignment, outcome))
+        numbers = [job for job, _ in assignment.tasks]
+        branches = read_outcomes(self._life, group.members, numbers, outcome)
+        self._life.finish(device, now, branches)
         self._ended(device, {self._life.place[i][0] for i in group.members})
 
     def failed(self, assignment: Assignment, *, at: float | None = None) -> None:
@@ -179,7 +152,7 @@ class Session:
     def cancelled(self, job: int, *, at: float | None = None) -> None:
         """Report that a job is not wanted any more; what it runs is over."""
         now = self._tick(at)
-        slot = self._slot(job)
+        slot = self._jobs.slot(job)
         self._due.update(self._life.cancel(slot, now))
         self._unseen.add(slot)
 
@@ -238,13 +211,13 @@ class Session:
             "policy": self.policy.name,
             "seed": self._seed,
             "now": self.now,
-            "next_id": self._next_id,
-            "ids": self._ids,
+            "following": self._jobs.following,
+            "numbers": self._jobs.numbers,
             "closed": self._closed,
             "unseen": sorted(self._unseen),
             "due": sorted(self._due),
             "wakes": self._wakes,
-            "columns": self._columns if known else {},
+            "columns": self._jobs.columns if known else {},
             "life": self._life.state() if known else {},
             "memory": self._memory() if known else None,
         }
@@ -279,18 +252,20 @@ class Session:
         return session
 
     def _restore(self, state: dict[str, Any]) -> None:
-        self.now, self._next_id, self._closed = state["now"], state["next_id"], state["closed"]
-        self._ids, self._wakes = state["ids"], state["wakes"]
-        self._slots = {number: slot for slot, number in enumerate(self._ids)}
+        self.now, self._closed, self._wakes = state["now"], state["closed"], state["wakes"]
         self._unseen, self._due = set(state["unseen"]), set(state["due"])
         if state["columns"]:
-            old = Workload(tuple(self.problems), *_frozen(state["columns"]))
-            everything = Renumbering.keep(old, range(old.jobs), arrived=len(self._ids))
-            self._columns = state["columns"]
+            self._jobs = SessionJobs(state["columns"], state["numbers"], state["following"])
+            old = self._jobs.workload(self.problems)
+            everything = Renumbering.keep(old, range(old.jobs), arrived=len(self._jobs))
             memory = state["memory"] if state["policy"] == self.policy.name else None
             self._begin((state["life"], old, everything), memory)
 
     # -- inside -------------------------------------------------------------
+
+    @property
+    def _begun(self) -> bool:
+        return hasattr(self, "_life")
 
     def _room(self, jobs: int) -> int:
         """Return for how many jobs to make room ahead."""
@@ -302,7 +277,7 @@ class Session:
         resumed: tuple[dict[str, Any], Workload, Renumbering] | None = None,
         memory: dict[str, Any] | None = None,
     ) -> None:
-        shown = Workload(tuple(self.problems), *_frozen(self._columns))
+        shown = self._jobs.workload(self.problems)
         life = ResumableLifecycle(shown, modelled=True, keys=batch_keys(self.policy, shown))
         if resumed is not None:
             life.resume(*resumed)
@@ -318,37 +293,22 @@ class Session:
         )
         return self.policy.state() if resumable else None  # type: ignore[attr-defined]
 
-    def _fits(self, template: int) -> bool:
-        """Return whether the next slot is for a job of a problem."""
-        slot = len(self._ids)
-        return (
-            hasattr(self, "_life")
-            and template < len(self._life.workload.problems)
-            and slot < len(self._columns["template"])
-            and int(self._columns["template"][slot]) == template
-        )
-
     def _rebuild(self, job: dict[str, float] | None = None) -> None:
         """Drop ended jobs if there are many, add a job and room for more."""
-        if not hasattr(self, "_life"):
-            self._columns = _columns(self._room(0), job)
+        if not self._begun:
+            self._jobs = self._jobs.kept([], job, self._room(0))
             self._begin()
             return
         old, life = self._life.workload, self._life
-        slots = range(len(self._ids))
+        slots = range(len(self._jobs))
         over = {j for j in slots[:-1] if life.ended(j) and j not in self._unseen}
         if len(over) < max(SPARE, len(slots) - len(over)):
             over = set()
         keep = [j for j in slots if j not in over]
         numbers = Renumbering.keep(old, keep, arrived=len(slots))
         memory, state = self._memory(), life.state()
-        added = _columns(self._room(len(keep)), job)
-        self._columns = {
-            name: np.concatenate((self._columns[name][keep], more)) for name, more in added.items()
-        }
+        self._jobs = self._jobs.kept(keep, job, self._room(len(keep)))
         self._begin((state, old, numbers), memory)
-        self._ids = [self._ids[j] for j in keep]
-        self._slots = {number: slot for slot, number in enumerate(self._ids)}
         new = {j: slot for slot, j in enumerate(keep)}
         self._unseen = {new[j] for j in self._unseen}
 
@@ -401,10 +361,8 @@ class Session:
 
     def _tasks(self, instances: Sequence[int]) -> tuple[tuple[int, str], ...]:
         places = [self._life.place[i] for i in instances]
-        return tuple((self._ids[j], self._workflow(j).task_name(t)) for j, t in places)
-
-    def _workflow(self, slot: int) -> Workflow:
-        return self._life.workload.problem_of(slot).workflow
+        numbers, workload = self._jobs.numbers, self._life.workload
+        return tuple((numbers[j], workload.problem_of(j).workflow.task_name(t)) for j, t in places)
 
     def _is(self, group: Group, assignment: Assignment) -> bool:
         same = group.copy == assignment.copy
@@ -412,52 +370,16 @@ class Session:
 
     def _running(self, assignment: Assignment) -> Group:
         device = self._device(assignment.device)
-        group = self._life.machines[device].running if self.problems else None
+        group = self._life.machines[device].running if self._begun else None
         if group is None or not self._is(group, assignment):
             runs = "nothing" if group is None else str(self._tasks(group.members))
             raise InvalidInput(f"device '{assignment.device}' runs {runs}, not {assignment.tasks}")
         return group
 
-    def _outcomes(self, group: Group, assignment: Assignment, outcome: Any) -> dict[int, int]:
-        if isinstance(outcome, Mapping):
-            given = [outcome.get(job) for job, _ in assignment.tasks]
-        elif outcome is None or isinstance(outcome, str | int):
-            given = [outcome] * len(group.members)
-        else:
-            given = list(outcome)
-        if len(given) != len(group.members):
-            raise InvalidInput(f"{len(given)} outcomes are given for {len(group.members)} tasks")
-        found: dict[int, int] = {}
-        for i, branch in zip(group.members, given, strict=True):
-            choices = self._life.choices_of(i)
-            each = list(branch) if isinstance(branch, tuple) else [branch] * len(choices)
-            for c, one in zip(choices, each, strict=False):
-                found[c] = self._branch(i, c, one)
-        return found
-
-    def _branch(self, instance: int, choice: int, given: Branch | None) -> int:
-        slot, task = self._life.place[instance]
-        w, first = self._workflow(slot), int(self._life.workload.first_choice[slot])
-        span = w.choices.branches(choice - first)
-        labels = w.choices.labels[span.start : span.stop]
-        if given in labels:
-            return labels.index(given)  # type: ignore[arg-type]
-        if isinstance(given, int) and 0 <= given < len(labels):
-            return given
-        raise InvalidInput(
-            f"task '{w.task_name(task)}' of job {self._ids[slot]} ended with {given!r}; "
-            f"its branches are {', '.join(labels)}"
-        )
-
     def _device(self, name: str) -> int:
         if name not in self.cluster.names:
             raise InvalidInput(f"unknown device '{name}'{closest(name, self.cluster.names)}")
         return self.cluster.names.index(name)
-
-    def _slot(self, job: int) -> int:
-        if job not in self._slots:
-            raise InvalidInput(f"job {job} is unknown, or ended long ago")
-        return self._slots[job]
 
     def _bound(self, workflow: Workflow | Problem) -> Problem:
         return workflow if isinstance(workflow, Problem) else Problem.bind(workflow, self.cluster)
@@ -472,24 +394,3 @@ class Session:
             return same.index(True)
         self.problems.append(self._bound(workflow))
         return len(self.problems) - 1
-
-
-_COLUMNS = ("template", "arrival", "deadline", "priority")
-
-
-def _columns(room: int, job: dict[str, float] | None = None) -> dict[str, Any]:
-    """Return the columns of a job, and of room for more jobs of its problem."""
-    spare = {"template": 0, "arrival": FAR, "deadline": inf, "priority": 0.0}
-    if job is not None:
-        spare["template"] = job["template"]
-    rows = ([] if job is None else [job]) + [spare] * room
-    kinds = (np.int64, float, float, float)
-    return {
-        name: np.array([row[name] for row in rows], kind)
-        for name, kind in zip(_COLUMNS, kinds, strict=True)
-    }
-
-
-def _frozen(columns: dict[str, Any]) -> list[Any]:
-    """Return read-only columns of a workload; the session writes arrivals into its own."""
-    return [frozen(columns[name]) for name in _COLUMNS]

@@ -1,0 +1,9 @@
+"""`weft.Session`: decisions of a policy in any program.
+
+- `session`: events in, assignments out
+- `jobs`: the jobs that a session knows, with room for more
+- `outcomes`: the branches that tasks took, as callers name them
+- `file`: a saved session
+"""
+
+__all__ = ["file", "jobs", "outcomes", "session"]
