@@ -1,6 +1,7 @@
 """`weft train WHAT`: one subcommand per trainable, each with its own options only.
 
 - `conditional`: policies for conditional streams: PPO networks, pairs, rollouts, index
+- `own_workflow`: a re-planning policy for own workflows
 - `workflow`: policies for workflows: tuned-list, portfolio, replan-switch, dqn, decima, lachesis
 - `imitation`: networks of planners: deepsched, amortised
 - `trainable`: what a subcommand offers, the progress bar, the loop over seeds
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 
-from weft.cli.train import conditional, imitation, workflow
+from weft.cli.train import conditional, imitation, own_workflow, workflow
 from weft.cli.train.trainable import Trainable
 
 __all__ = ["EXAMPLE", "SUMMARY", "TRAINABLES", "add_arguments", "run"]
@@ -23,6 +24,7 @@ EXAMPLE = """  weft train conditional --stream mine.toml --out trained
 
 TRAINABLES: dict[str, Trainable] = {
     **conditional.TRAINABLES,
+    **own_workflow.TRAINABLES,
     **workflow.TRAINABLES,
     **imitation.TRAINABLES,
 }

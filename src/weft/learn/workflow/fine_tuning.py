@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from weft.errors import InvalidInput, Unsupported
+from weft.errors import InvalidInput, UnknownName, Unsupported
+from weft.formats.model_file import Model
 from weft.generators import Instance
 from weft.learn.cma import SeparableCma
+from weft.learn.settings import Progress, silent
 from weft.learn.workflow.tuned_list import TUNED, clip_ratio, copy_sim, start_sim
 from weft.model.columns import BoolArray, FloatArray
+from weft.model.metrics import energy
 from weft.policies.load import load_policy
 from weft.policies.replanning.policy import ReplanningPolicy
+from weft.policies.replanning.trained import SWITCH, TWO_STAGE, replanning_model
 from weft.policies.replanning.weights import WEIGHTS
+from weft.policies.two_stage.policy import TwoStageDqn
+from weft.policies.two_stage.q_network import ARRAYS
+from weft.registry import closest
 from weft.rng import generator
 from weft.sim.kernel.events import ENDED
 from weft.sim.kernel.tables import Sim
@@ -24,8 +32,18 @@ HELD_BACK = 3
 """Every third sample is held out for validation."""
 
 
+AIMS = ("completion", "makespan", "energy")
+"""What a policy may be tuned for: mean completion of jobs, makespan of all, joules."""
+
+
 def fine_tune(
-    policy: str | ReplanningPolicy, cases: Sequence[Instance], seconds: float = 60.0, seed: int = 0
+    policy: str | ReplanningPolicy,
+    cases: Sequence[Instance],
+    seconds: float = 60.0,
+    seed: int = 0,
+    *,
+    reward: Mapping[str, float] | None = None,
+    progress: Progress[float] = silent,
 ) -> ReplanningPolicy:
     """Return the policy with weights that suit the samples better, if any.
 
@@ -37,7 +55,11 @@ def fine_tune(
     policy : "tuned-list", "portfolio", "replan-switch", or an own one
     cases : samples of the instances it is meant for, at least three
     seconds : of processor time
+    reward : weights of `AIMS`; by default the aim of the policy alone. One per cent of an aim of
+        weight 2 counts like two per cent of one of weight 1
+    progress : receives the mean change of the logarithm so far, on samples held back
     """
+    share = _shares(reward)
     if len(cases) < HELD_BACK:
         raise InvalidInput(f"fine-tuning needs at least {HELD_BACK} cases; got {len(cases)}")
     given = load_policy(policy)
@@ -63,7 +85,7 @@ def fine_tune(
             trial.begin(cases[k].workload)
             sim = copy_sim(blank[k])
             ended = trial.live(sim) == ENDED
-            found.append(np.log(_objective(sim, given.options.aim)) if ended else np.inf)
+            found.append(log_cost(sim, cases[k], share or given.options.aim) if ended else np.inf)
         return np.array(found)
 
     began = time.process_time()
@@ -82,13 +104,56 @@ def fine_tune(
         second = _mean_change(times(evolution.mean, held_out), validated)
         if max(change, second) < 0.0 and change + second < least:
             best, least = evolution.mean.copy(), change + second
+        progress(second)
     return moved(best)
 
 
-def _objective(sim: Sim, aim: str) -> float:
-    """Return the aim of the policy: the mean completion time of jobs, or the makespan."""
+def _shares(reward: Mapping[str, float] | None) -> dict[str, float]:
+    for name, weight in (reward or {}).items():
+        if name not in AIMS:
+            raise UnknownName(f"unknown reward '{name}'{closest(name, AIMS)}")
+        if not 0 <= weight < np.inf:
+            raise InvalidInput(f"reward '{name}' has weight {weight}; it must not be negative")
+    total = sum((reward or {}).values())
+    if reward is not None and total == 0:
+        raise InvalidInput("all weights of the reward are 0; give one above 0")
+    return {name: weight / total for name, weight in (reward or {}).items()}
+
+
+def log_cost(sim: Sim, case: Instance, aims: Mapping[str, float] | str) -> float:
+    """Return the weighted mean of the logarithms of the aims of a simulation that ended."""
     finish, arrival = sim.job["finish"][:-1], sim.job["arrival"][:-1]
-    return float((finish - arrival).mean() if aim == "completion" else finish.max() - arrival.min())
+    shares = {aims: 1.0} if isinstance(aims, str) else aims
+    span = float(finish.max() - arrival.min())
+    values = {"completion": float((finish - arrival).mean()), "makespan": span}
+    if "energy" in shares:
+        problem = case.workload.problems[0]
+        values["energy"] = energy(problem, _busy_seconds(sim), span)
+    if values.get("energy") == 0:
+        raise InvalidInput("the devices have no power; give it to reward energy")
+    return float(sum(share * np.log(values[name]) for name, share in shares.items()))
+
+
+def _busy_seconds(sim: Sim) -> FloatArray:
+    """(p,) seconds in which each device ran; the members of a batch count once."""
+    rows = sim.execution[: int(sim.world["executions"][0])]
+    rows = rows[np.unique(rows["batch"], return_index=True)[1]]
+    return np.bincount(rows["device"], rows["finish"] - rows["start"], minlength=len(sim.device))
+
+
+def tuned_model(policy: ReplanningPolicy, name: str, training: Mapping[str, Any]) -> Model:
+    """Return a fine-tuned policy as a model to be written."""
+    o, network = policy.options, policy.switch_network
+    own: dict[str, Any] = {"window": o.window, "contenders": o.contenders, "affinity": o.affinity}
+    if network is not None:
+        own |= {"kind": SWITCH, "margin": policy.margin, "moves": list(o.moves)}
+        own["arrays"] = {part: getattr(network, part) for part in ARRAYS}
+    elif isinstance(policy, TwoStageDqn):
+        own["kind"] = TWO_STAGE
+        own["arrays"] = {part: getattr(policy.network, part) for part in ARRAYS}
+    sets = [dict(zip(WEIGHTS, map(float, weights), strict=True)) for weights in policy.sets]
+    about = f"{policy.name}, tuned on own workflows."
+    return replanning_model(name, about, sets, training=training, **own)
 
 
 def _mean_change(found: FloatArray, before: FloatArray) -> float:
