@@ -14,6 +14,8 @@ Examples
 
 from __future__ import annotations
 
+import sys
+from importlib import import_module
 from typing import Any
 
 import lazy_loader
@@ -22,6 +24,10 @@ __version__ = "0.1.0"
 
 _load, _names, _public = lazy_loader.attach_stub(__name__, __file__)
 __all__ = sorted([*_public, "__version__"])  # noqa: PLE0605 (read from the stub)
+
+
+if "gymnasium" in sys.modules:  # which finds environments by imports only, since its version 1.0
+    import_module("weft.learn")
 
 
 def __getattr__(name: str) -> Any:

@@ -3,13 +3,15 @@
 - `cma`: separable CMA-ES
 - `ppo`: proximal policy optimisation with masked actions
 - `onnx_session`: onnxruntime on one thread, for timings
+- `rendering`: the state of a simulation as text
 - `settings`: checks of settings, the type of progress callbacks
 - `conditional`: streams of conditional jobs
 - `durations`: task durations and choices by them
 - `imitation`: networks for planners
 - `workflow`: policies for workflows
 
-Importing this package registers `weft/Conditional-v0` and `weft/Workflow-v0` with Gymnasium.
+Importing this package registers `weft/Conditional-v0` and `weft/Workflow-v0` with Gymnasium; so
+does `import weft` after `import gymnasium`.
 """
 
 from importlib.util import find_spec
@@ -21,16 +23,28 @@ __all__ = [
     "imitation",
     "onnx_session",
     "ppo",
+    "rendering",
     "settings",
     "workflow",
 ]
 
-if find_spec("gymnasium") is not None:
+ENVIRONMENTS = {
+    "weft/Conditional-v0": {
+        "entry_point": "weft.learn.conditional.env:ConditionalEnv",
+        "vector_entry_point": "weft.learn.conditional.env:ConditionalVectorEnv",
+    },
+    "weft/Workflow-v0": {"entry_point": "weft.learn.workflow.env:WorkflowEnv"},
+}
+
+
+def register_environments() -> None:
+    """Register the environments with Gymnasium, once."""
     import gymnasium
 
-    gymnasium.register(
-        "weft/Conditional-v0",
-        entry_point="weft.learn.conditional.env:ConditionalEnv",
-        vector_entry_point="weft.learn.conditional.env:ConditionalVectorEnv",
-    )
-    gymnasium.register("weft/Workflow-v0", entry_point="weft.learn.workflow.env:WorkflowEnv")
+    for name, options in ENVIRONMENTS.items():
+        if name not in gymnasium.registry:
+            gymnasium.register(name, **options)
+
+
+if find_spec("gymnasium") is not None:
+    register_environments()

@@ -1,6 +1,6 @@
 """Streams of conditional jobs as Gymnasium environments.
 
-Call ``gymnasium.make("weft/Conditional-v0")`` after ``import weft.learn``. Observations, actions
+Call ``gymnasium.make("weft/Conditional-v0")``. Observations, actions
 and rewards are those of Debner, Krahn and Hirvisalo (2024), for any stream; see
 `weft.sim.vector.batch`. Learners that need no layer in between step a `StepBatch` themselves.
 """
@@ -14,6 +14,7 @@ import numpy as np
 
 from weft.errors import MissingExtra
 from weft.formats.native.stream_toml import load_stream
+from weft.learn.rendering import MODES, check_render_mode, render_text
 from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.model.conditional_stream import ConditionalStream
 from weft.sim.vector.batch import StepBatch, StepOptions
@@ -56,7 +57,7 @@ class ConditionalEnv(gymnasium.Env[Observation, IntArray]):
     options : `StepOptions`: semantics of waiting, contents of observations
     """
 
-    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 (declared so by Gymnasium)
+    metadata: dict[str, Any] = {"render_modes": MODES, "render_fps": 4}  # noqa: RUF012 (declared so by Gymnasium)
 
     def __init__(
         self,
@@ -67,7 +68,7 @@ class ConditionalEnv(gymnasium.Env[Observation, IntArray]):
         render_mode: str | None = None,
     ) -> None:
         self.batch = _batch(stream, 1, jobs, options)
-        self.render_mode = render_mode
+        self.render_mode = check_render_mode(render_mode)
         self.observation_space, self.action_space = _spaces(self.batch)
         self._mask: BoolArray = np.zeros(self.batch.units * (self.batch.kinds + 1), np.bool_)
 
@@ -88,6 +89,15 @@ class ConditionalEnv(gymnasium.Env[Observation, IntArray]):
         if steps.done[0]:
             info["jct"] = float(self.batch.jct(0).mean())
         return steps.observation[0].copy(), float(steps.reward[0]), bool(steps.done[0]), False, info
+
+    def render(self) -> str | None:  # type: ignore[override]
+        """Return queues and units as text, in the mode "ansi"."""
+        if self.render_mode is None:
+            return None
+        sim, cluster = self.batch.tables.sim, self.batch.stream.problem.cluster
+        now = float(sim.world["now"][0, 0]) * self.batch.stream.tick
+        names = self.batch.kind_names
+        return render_text(now, sim.kind[0], sim.device[0], names, cluster.names)
 
     def action_masks(self) -> BoolArray:
         """Return the allowed actions, unit by unit."""

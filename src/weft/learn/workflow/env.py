@@ -1,6 +1,6 @@
 """Gymnasium environment of workflows: ``gymnasium.make("weft/Workflow-v0")``.
 
-`import weft.learn` registers it. An action is one of the candidates: a ready task or to wait, then
+An action is one of the candidates: a ready task or to wait, then
 a device or to hold the task; see `weft.policies.two_stage.candidates`. Gymnasium needs observations
 of one shape, so the candidates are in a table of `width` rows, padded with zeros; the policies of
 weft have no such limit.
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from weft.errors import InvalidInput, MissingExtra, UnknownName
 from weft.generators import Instance, draw_instance
+from weft.learn.rendering import MODES, check_render_mode, render_text
 from weft.model.columns import BoolArray, FloatArray
 from weft.policies.replanning.portfolio import WINDOW, PlanOptions, Portfolio, make_portfolio
 from weft.policies.replanning.weights import weights_of
@@ -68,7 +69,7 @@ class WorkflowEnv(gymnasium.Env[Observation, np.int64]):
     show the valid ones.
     """
 
-    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 (declared so by Gymnasium)
+    metadata: dict[str, Any] = {"render_modes": MODES, "render_fps": 4}  # noqa: RUF012 (declared so by Gymnasium)
 
     def __init__(
         self,
@@ -88,7 +89,8 @@ class WorkflowEnv(gymnasium.Env[Observation, np.int64]):
             raise InvalidInput(f"width is {width}; it must be 2 or more")
         self._draw = draw or (lambda seed: draw_instance(condition, seed=seed, **options))
         self._reward = np.array([(reward or {"promise": 1.0}).get(name, 0.0) for name in REWARDS])
-        self._weights, self.width, self.render_mode = weights_of(weights or {}), width, render_mode
+        self._weights, self.width = weights_of(weights or {}), width
+        self.render_mode = check_render_mode(render_mode)
         self.observation_space = spaces.Dict(
             {
                 "candidates": spaces.Box(-5.0, 8.0, (width, FEATURES), np.float32),
@@ -142,6 +144,14 @@ class WorkflowEnv(gymnasium.Env[Observation, np.int64]):
         if not 0 <= row < self.width:
             raise InvalidInput(f"action is {action!s}; it must be from 0 to {self.width - 1}")
         return row
+
+    def render(self) -> str | None:  # type: ignore[override]
+        """Return ready tasks and devices as text, in the mode "ansi"."""
+        if self.render_mode is None:
+            return None
+        sim, workload = self._sim, self.case.workload
+        now = float(sim.world["now"][0])
+        return render_text(now, sim.kind, sim.device, workload.kinds, workload.cluster.names)
 
     def action_masks(self) -> BoolArray:
         """Return which rows are candidates."""
