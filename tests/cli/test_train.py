@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+import weft
 from weft.cli.main import BAD_INPUT, DONE, INTERRUPTED, main
 
 
@@ -108,3 +109,39 @@ def test_bad_input_is_one_clear_line(line, words, capsys):
     assert main(line.split()) == BAD_INPUT
     err = capsys.readouterr().err.strip().splitlines()
     assert words in err[-1]
+
+
+def test_the_best_policy_for_a_stream(small, tmp_path, capsys):
+    out = tmp_path / "trained"
+    line = ["train", "conditional", "--stream", str(small), "--seconds", "2", "--out", str(out)]
+    assert main([*line, "--json"]) == DONE
+    shown = capsys.readouterr()
+    assert "measuring rules and policies on 'small'" in shown.err
+    found = json.loads(shown.out)
+    means = {row["policy"]: row["mean"] for row in found["rows"]}
+    assert {"own", "fifo", "unit-fifo", "shortest-remaining", "conditional-any"} <= set(means)
+    trained = {"linear", "wide", "ppo"} & set(found["held_back"])
+    assert found["held_back"][found["origin"]] == min(found["held_back"][k] for k in trained)
+    assert found["held_back"]["linear"] < found["held_back"]["fifo"]
+    for start in (str(out / "own"), "shortest-remaining"):
+        assert main([*line, "--start", start]) == DONE
+        assert "fresh draws" in capsys.readouterr().out
+    evaluate = ["evaluate", str(out / "own"), "--stream", str(small), "--own", "--seeds", "2"]
+    assert main(evaluate) == DONE
+    assert main([*line, "--start", "conditional-pi4"]) == BAD_INPUT
+    assert "conditional-pi4" in capsys.readouterr().err.strip().splitlines()[-1]
+
+
+def test_a_policy_for_own_workflows(tmp_path, capsys):
+    workflow, out = tmp_path / "w.json", tmp_path / "trained"
+    weft.save(weft.generate("montage", images=4), workflow)
+    machines = [str(workflow), "--gpus", "1xV100+1xT4"]
+    line = ["train", "workflow", *machines, "--policy", "tuned-list", "--seconds", "0.2"]
+    line += ["--jobs", "2", "--noise", "0.3", "--out", str(out)]
+    assert main([*line, "--reward", "completion=1,energy=0.5", "--json"]) == DONE
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert {"fifo", "heft", "tuned-list", str(out / "workflow")} <= {row["policy"] for row in rows}
+    assert all(row["energy"] > 0 and row["completion"] <= row["makespan"] for row in rows)
+    assert main(["simulate", *machines, "--policy", str(out / "workflow")]) == DONE
+    assert main([*line, "--reward", "speed=1"]) == BAD_INPUT
+    assert "unknown reward 'speed'" in capsys.readouterr().err.strip().splitlines()[-1]

@@ -26,7 +26,7 @@ CASES = 9
 """Draws to tune on; a third of them is held back."""
 FRESH = 1_000_000
 """First seed of the draws of the final table."""
-FAMILIES = ("rules", "replanning", "two-stage")
+FAMILIES = ("rules", "replanning")
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
