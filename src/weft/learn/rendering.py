@@ -7,12 +7,13 @@ from typing import Any
 
 from weft.errors import InvalidInput
 
-MODES = ["ansi"]
+RENDERING: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 4}
+"""What Gymnasium asks of an environment."""
 
 
 def check_render_mode(mode: str | None) -> str | None:
     """Return a render mode, or refuse one that is not offered."""
-    if mode is not None and mode not in MODES:
+    if mode is not None and mode not in RENDERING["render_modes"]:
         raise InvalidInput(f"render_mode is '{mode}'; it must be None or 'ansi'")
     return mode
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from weft.errors import MissingExtra
 from weft.formats.native.stream_toml import load_stream
-from weft.learn.rendering import MODES, check_render_mode, render_text
+from weft.learn.rendering import RENDERING, check_render_mode, render_text
 from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.model.conditional_stream import ConditionalStream
 from weft.sim.vector.batch import StepBatch, StepOptions
@@ -57,7 +57,7 @@ class ConditionalEnv(gymnasium.Env[Observation, IntArray]):
     options : `StepOptions`: semantics of waiting, contents of observations
     """
 
-    metadata: dict[str, Any] = {"render_modes": MODES, "render_fps": 4}  # noqa: RUF012 (declared so by Gymnasium)
+    metadata: dict[str, Any] = RENDERING
 
     def __init__(
         self,

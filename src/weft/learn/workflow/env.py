@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from weft.errors import InvalidInput, MissingExtra, UnknownName
 from weft.generators import Instance, draw_instance
-from weft.learn.rendering import MODES, check_render_mode, render_text
+from weft.learn.rendering import RENDERING, check_render_mode, render_text
 from weft.model.columns import BoolArray, FloatArray
 from weft.policies.replanning.portfolio import WINDOW, PlanOptions, Portfolio, make_portfolio
 from weft.policies.replanning.weights import weights_of
@@ -69,7 +69,7 @@ class WorkflowEnv(gymnasium.Env[Observation, np.int64]):
     show the valid ones.
     """
 
-    metadata: dict[str, Any] = {"render_modes": MODES, "render_fps": 4}  # noqa: RUF012 (declared so by Gymnasium)
+    metadata: dict[str, Any] = RENDERING
 
     def __init__(
         self,

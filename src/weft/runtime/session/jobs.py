@@ -56,7 +56,8 @@ class SessionJobs:
 
     def workload(self, problems: list[Problem]) -> Workload:
         """Return the workload of these slots; later arrivals show in it."""
-        return Workload(tuple(problems), *(frozen(self.columns[name]) for name in COLUMNS))
+        shown: dict[str, Any] = {name: frozen(self.columns[name]) for name in COLUMNS}
+        return Workload(tuple(problems), **shown)
 
     def fits(self, template: int) -> bool:
         """Return whether the next slot is for a job of a problem."""
