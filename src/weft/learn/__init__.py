@@ -15,6 +15,7 @@ does `import weft` after `import gymnasium`.
 """
 
 from importlib.util import find_spec
+from typing import Any
 
 __all__ = [
     "cma",
@@ -28,7 +29,7 @@ __all__ = [
     "workflow",
 ]
 
-ENVIRONMENTS = {
+ENVIRONMENTS: dict[str, dict[str, Any]] = {
     "weft/Conditional-v0": {
         "entry_point": "weft.learn.conditional.env:ConditionalEnv",
         "vector_entry_point": "weft.learn.conditional.env:ConditionalVectorEnv",
