@@ -167,7 +167,7 @@ def _add_network(part: OnnxPart, nodes: list[bytes], constants: dict[str, Array]
     here = part.input
     if f"{part.input}.input.mean" in own:
         low, high = f"{part.input}.low", f"{part.input}.high"
-        constants |= {low: np.float32(-CLIP), high: np.float32(CLIP)}
+        constants |= {low: np.asarray(-CLIP), high: np.asarray(CLIP)}
         nodes.append(node("Sub", [here, f"{part.input}.input.mean"], f"{part.input}.centred"))
         scale = [f"{part.input}.centred", f"{part.input}.input.scale"]
         nodes.append(node("Mul", scale, f"{part.input}.scaled"))

@@ -90,7 +90,7 @@ class ConditionalEnv(gymnasium.Env[Observation, IntArray]):
             info["jct"] = float(self.batch.jct(0).mean())
         return steps.observation[0].copy(), float(steps.reward[0]), bool(steps.done[0]), False, info
 
-    def render(self) -> str | None:  # type: ignore[override]
+    def render(self) -> str | None:
         """Return queues and units as text, in the mode "ansi"."""
         if self.render_mode is None:
             return None

@@ -78,9 +78,11 @@ def contenders(stream: ConditionalStream) -> dict[str, Policy]:
 def measure(policy: Policy, stream: ConditionalStream, seeds: range) -> FloatArray:
     """Return mean completion times in seconds; inf for a policy that cannot go on."""
     try:
-        return completion_times(policy, [stream.with_jobs(min(JOBS, stream.jobs))], seeds)[0]
+        short = stream.with_jobs(min(JOBS, stream.jobs))
+        times: FloatArray = completion_times(policy, [short], seeds)[0]
     except WeftError:
         return np.full(len(seeds), inf)
+    return times
 
 
 def fit_stream(

@@ -145,7 +145,7 @@ class WorkflowEnv(gymnasium.Env[Observation, np.int64]):
             raise InvalidInput(f"action is {action!s}; it must be from 0 to {self.width - 1}")
         return row
 
-    def render(self) -> str | None:  # type: ignore[override]
+    def render(self) -> str | None:
         """Return ready tasks and devices as text, in the mode "ansi"."""
         if self.render_mode is None:
             return None

@@ -138,7 +138,10 @@ def _busy_seconds(sim: Sim) -> FloatArray:
     """(p,) seconds in which each device ran; the members of a batch count once."""
     rows = sim.execution[: int(sim.world["executions"][0])]
     rows = rows[np.unique(rows["batch"], return_index=True)[1]]
-    return np.bincount(rows["device"], rows["finish"] - rows["start"], minlength=len(sim.device))
+    seconds = np.ascontiguousarray(rows["finish"] - rows["start"], float)
+    busy = np.zeros(len(sim.device))
+    np.add.at(busy, rows["device"], seconds)
+    return busy
 
 
 def tuned_model(policy: ReplanningPolicy, name: str, training: Mapping[str, Any]) -> Model:
