@@ -120,7 +120,6 @@ def _rows(args: argparse.Namespace, tuned: Any, path: str) -> list[dict[str, Any
     """Return the tuned policy and all others on fresh draws, the best completion first."""
     import numpy as np
 
-    from weft.model.metrics import energy
     from weft.policies.load import list_policies
     from weft.policies.simulate import simulate
 
@@ -129,9 +128,7 @@ def _rows(args: argparse.Namespace, tuned: Any, path: str) -> list[dict[str, Any
     rows = []
     for label, policy in ((path, tuned), *((str(name), str(name)) for name in names)):
         traces = [simulate(case.workload, policy, scenario=case.scenario) for case in cases]
-        values = [
-            (t.jct, t.makespan, energy(t.workload.problems[0], t.busy, t.makespan)) for t in traces
-        ]
+        values = [(t.jct, t.makespan, t.energy) for t in traces]
         means = np.mean(values, axis=0).tolist()
         aims = ("completion", "makespan", "energy")
         rows.append({"policy": label, **dict(zip(aims, means, strict=True))})

@@ -16,7 +16,6 @@ from weft.learn.cma import SeparableCma
 from weft.learn.settings import Progress, silent
 from weft.learn.workflow.tuned_list import TUNED, clip_ratio, copy_sim, start_sim
 from weft.model.columns import BoolArray, FloatArray
-from weft.model.metrics import energy
 from weft.policies.load import load_policy
 from weft.policies.replanning.policy import ReplanningPolicy
 from weft.policies.replanning.trained import SWITCH, TWO_STAGE, replanning_model
@@ -127,8 +126,7 @@ def log_cost(sim: Sim, case: Instance, aims: Mapping[str, float] | str) -> float
     span = float(finish.max() - arrival.min())
     values = {"completion": float((finish - arrival).mean()), "makespan": span}
     if "energy" in shares:
-        problem = case.workload.problems[0]
-        values["energy"] = energy(problem, _busy_seconds(sim), span)
+        values["energy"] = case.workload.cluster.energy(_busy_seconds(sim), span)
     if values.get("energy") == 0:
         raise InvalidInput("the devices have no power; give it to reward energy")
     return float(sum(share * np.log(values[name]) for name, share in shares.items()))
