@@ -59,8 +59,6 @@ from .runtime.api import run as run
 from .runtime.costs.forecast import forecast as forecast
 from .runtime.inputs.functions import task as task
 from .runtime.service.service import Service as Service
-from .runtime.session import Assignment as Assignment
-from .runtime.session import Session as Session
 from .runtime.session.jobs import Assignment as Assignment
 from .runtime.session.session import Session as Session
 from .sim.view import Decision as Decision
