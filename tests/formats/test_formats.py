@@ -283,9 +283,9 @@ def test_save_refuses(folder):
     problem = Problem.from_arrays([[1.0]])
     with pytest.raises(
         InvalidInput,
-        match=r"a Problem cannot be saved as '\.xml'; known: \.json, \.npz, \.dot, \.gv",
+        match=r"a Problem cannot be saved as '\.yaml'; known: \.json, \.npz, \.dot, \.gv",
     ):
-        formats.save(problem, folder / "x.xml")
+        formats.save(problem, folder / "x.yaml")
     with pytest.raises(InvalidInput, match="cannot be written"):
         formats.save(problem, folder / "no" / "such" / "x.json")
     with pytest.raises(InvalidInput, match="a dict cannot be saved"):

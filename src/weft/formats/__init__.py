@@ -5,6 +5,7 @@
 - `binding`: a workflow from a file on a cluster
 - `native`: weft's own JSON, NPZ and TOML
 - `graphs`: DOT, STG, WfFormat, taskgraph-v1, static graphs and call graphs
+- `traces`: records of other engines
 - `chrome_trace`: schedules and traces for Perfetto
 - `onnx_graph`: networks as ONNX files
 - `model_file`: the one format of trained models
@@ -16,6 +17,7 @@ from weft.formats.loading import (
     list_formats,
     load,
     load_cluster,
+    load_recording,
     load_result,
     load_schedule,
     load_trace,
@@ -24,14 +26,18 @@ from weft.formats.loading import (
 )
 from weft.formats.saving import save, save_chrome_trace, to_text
 from weft.formats.table import FORMATS, Format
+from weft.formats.traces.recording import MeasuredExecution, Recording
 
 __all__ = [
     "FORMATS",
     "Format",
+    "MeasuredExecution",
+    "Recording",
     "chrome_trace",
     "list_formats",
     "load",
     "load_cluster",
+    "load_recording",
     "load_result",
     "load_schedule",
     "load_trace",

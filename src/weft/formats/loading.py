@@ -15,6 +15,7 @@ from weft.formats.graphs.taskgraph import FORMAT
 from weft.formats.parsing.record import shown
 from weft.formats.parsing.source import naming
 from weft.formats.table import FORMATS, NOUNS, File, Format
+from weft.formats.traces.recording import Recording
 from weft.model import Cluster, Problem, Schedule, Trace, Workflow, Workload
 from weft.registry import closest
 
@@ -35,8 +36,9 @@ def load(
     ----------
     path : a file of one of `weft.list_formats()`
     cluster : a `Cluster` or a path to one, for files that hold only a workflow. It replaces the
-        cluster of a complete problem. If it is missing and the workflow has durations per device
-        kind, the problem gets one device of each kind and free links.
+        cluster of a complete problem. If it is missing, the problem gets the machines that the
+        file names beside its workflow (WfFormat, recordings), or one device of each kind if the
+        workflow has durations per device kind; both with free links.
     tile_bytes : bytes of one tile, for graphs that count their data in tiles (default: free moves)
 
     Raises
@@ -52,26 +54,48 @@ def load(
         file = File(Path(path), tile_bytes=tile_bytes)
         row = _format_of(file)
         found = row.read(file) if row.read is not None else None
-        if isinstance(found, Problem):
-            return found if machines is None else bind(found.workflow, machines)
-        workflow = _expect(found, Workflow)
+        if isinstance(found, Recording):
+            found.warn_of_dependencies(where)
+            found = found.workflow() if machines is not None else found.problem()
+        if isinstance(found, Problem) and machines is None:
+            return found
+        workflow = _workflow(found)
         if row.seconds and machines is not None:
             _warn_of_speeds(workflow, machines, where)
-        return bind(workflow, own_cluster(workflow) if machines is None else machines)
+        if machines is None:
+            machines = row.machines(file, workflow) or own_cluster(workflow)
+        return bind(workflow, machines)
 
 
 def load_workflow(path: PathLike, *, tile_bytes: float = 0.0) -> Workflow:
-    """Load a workflow, or the workflow of a problem."""
+    """Load a workflow, or the workflow of a problem or a recording."""
     with naming(os.fspath(path)):
-        found = _read(path, tile_bytes)
-        return found.workflow if isinstance(found, Problem) else _expect(found, Workflow)
+        return _workflow(_read(path, tile_bytes))
 
 
 def load_cluster(path: PathLike) -> Cluster:
     """Load a cluster (TOML, or weft JSON or NPZ), or the cluster of a problem or workload."""
     with naming(os.fspath(path)):
-        found = _read(path)
+        file = File(Path(path))
+        row = _format_of(file)
+        found = row.read(file) if row.read is not None else None
+        if isinstance(found, Recording):
+            return found.cluster()
+        if isinstance(found, Workflow) and (machines := row.machines(file, found)) is not None:
+            return machines
         return found.cluster if isinstance(found, (Problem, Workload)) else _expect(found, Cluster)
+
+
+def load_recording(path: PathLike) -> Recording:
+    """Load what another engine measured: Nextflow, Snakemake, Slurm, Dask, Chrome or OTLP traces.
+
+    `Recording.executions` has a record per execution; `problem()` makes a problem of them.
+    """
+    with naming(os.fspath(path)):
+        found = _read(path)
+        if not isinstance(found, Recording):
+            raise InvalidInput(f"holds a {NOUNS[type(found)]}, not the record of an engine")
+        return found
 
 
 def load_workload(path: PathLike) -> Workload:
@@ -100,9 +124,17 @@ def load_result(path: PathLike) -> Schedule | Trace:
         return found if isinstance(found, Trace) else _expect(found, Schedule)
 
 
+def _workflow(found: object) -> Workflow:
+    if isinstance(found, Recording):
+        return found.workflow()
+    return found.workflow if isinstance(found, Problem) else _expect(found, Workflow)
+
+
 def _expect(found: object, kind: type[T]) -> T:
     if isinstance(found, kind):
         return found
+    if isinstance(found, Recording):
+        raise InvalidInput(f"holds a record of {found.engine}, not a {NOUNS[kind]}")
     noun = NOUNS[type(found)]
     reader = "load" if noun == "problem" else f"load_{noun}"
     hint = (

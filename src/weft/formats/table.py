@@ -13,18 +13,31 @@ from pathlib import Path
 from typing import Any
 
 from weft.formats.chrome_trace import refuse_strangers, write_chrome_trace
+from weft.formats.graphs.dax import read_dax, write_dax
 from weft.formats.graphs.dot import read_dot, write_dot
 from weft.formats.graphs.static_graph import is_static_graph, read_static_graph
 from weft.formats.graphs.stg import read_stg
 from weft.formats.graphs.task_table import read_task_table
 from weft.formats.graphs.taskgraph import FORMAT, read_taskgraph
-from weft.formats.graphs.wfformat import is_wfformat, read_wfformat
+from weft.formats.graphs.wfformat import is_wfformat, machines_of, read_wfformat, write_wfformat
 from weft.formats.native.cluster_toml import read_cluster_toml, write_cluster_toml
 from weft.formats.native.weft_json import write_json
 from weft.formats.native.weft_npz import ZIP_MAGIC, read_npz, write_npz
 from weft.formats.native.weft_schema import decode, encode
 from weft.formats.parsing.record import Record
 from weft.formats.parsing.source import decode_text, parse_json, read_bytes, suffix_of
+from weft.formats.traces.chrome_events import is_chrome, read_chrome
+from weft.formats.traces.dask_stream import is_task_stream, read_report, read_task_stream
+from weft.formats.traces.nextflow import is_nextflow, read_nextflow
+from weft.formats.traces.otlp import is_otlp, is_otlp_lines, read_otlp, read_otlp_lines
+from weft.formats.traces.recording import Recording
+from weft.formats.traces.slurm import is_sacct, is_sacct_json, read_sacct, read_sacct_json
+from weft.formats.traces.snakemake import (
+    is_benchmark,
+    metadata_folder,
+    read_benchmark,
+    read_metadata,
+)
 from weft.model import Cluster, Problem, Schedule, Trace, Workflow, Workload
 
 Savable = Problem | Workflow | Cluster | Workload | Schedule | Trace
@@ -37,12 +50,32 @@ NOUNS: dict[type, str] = {
     Schedule: "schedule",
     Trace: "trace",
 }
+"""Objects that weft saves, and what they are called."""
+
+SYNTAX = {
+    ".toml": "toml",
+    ".stg": "stg",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".html": "html",
+    ".htm": "html",
+    ".jsonl": "jsonl",
+    ".dax": "xml",
+    ".xml": "xml",
+    ".dot": "dot",
+    ".gv": "dot",
+}
+"""Suffix -> syntax; the syntax of other files is found by their content."""
+
+MOST_HEADER = 10_000
+"""The most characters of a first line that names columns."""
 
 _DOT = re.compile(
     # Possessive and atomic, so that the time is linear in the length of the text.
     r"\s*+(?:(?://[^\n]*+|(?>/\*.*?\*/)|#[^\n]*+)\s*+)*+(?:strict\s++)?(?:di)?graph\b",
     re.DOTALL | re.IGNORECASE,
 )
+_XML = re.compile(r"\s*+<(?:\?xml|adag)\b")
 _STG = re.compile(r"\s*+\d++[^\S\n]*+\n\s*+0\s")
 
 
@@ -50,7 +83,9 @@ class File:
     """The content of a file whose format is not known yet."""
 
     def __init__(self, path: Path, *, tile_bytes: float = 0.0) -> None:
-        self.content, self.tile_bytes = read_bytes(path), tile_bytes
+        self.folder = path if metadata_folder(path) is not None else None
+        self.content = b"" if self.folder is not None else read_bytes(path)
+        self.tile_bytes = tile_bytes
         plain = path.name.removesuffix(".gz")
         self.name = plain.removesuffix(Path(plain).suffix)
         self.zipped = self.content.startswith(ZIP_MAGIC)
@@ -63,39 +98,54 @@ class File:
 
     @cached_property
     def syntax(self) -> str | None:
-        """One of `record` (JSON or NPZ), `toml`, `stg`, `csv` and `dot`; None if unknown."""
-        if self.zipped:
-            return "record"
-        if self.suffix in {".toml", ".stg"}:
-            return self.suffix[1:]
-        if self.suffix in {".csv", ".tsv"}:
-            return "csv"
-        if self.suffix in {".dot", ".gv"} or _DOT.match(self.text):
+        """One of `record` (JSON or NPZ), `toml`, `xml` and so on; None if unknown."""
+        if self.zipped or self.folder is not None:
+            return "record" if self.zipped else "folder"
+        if self.suffix in SYNTAX:
+            return SYNTAX[self.suffix]
+        if _XML.match(self.text):
+            return "xml"
+        if _DOT.match(self.text):
             return "dot"
         if self.suffix == ".json" or self.text.lstrip()[:1] in {"{", "["}:
             return "record"
         return "stg" if _STG.match(self.text) else None
 
     @cached_property
+    def header(self) -> str:
+        """The first line of a text, which may name columns; empty: there is none."""
+        plain = self.syntax in {None, "csv", "jsonl"} and self.folder is None
+        return self.text[:MOST_HEADER].lstrip().split("\n", 1)[0].rstrip("\r") if plain else ""
+
+    @cached_property
+    def document(self) -> Any:
+        """The content of a JSON or NPZ file; None for all others."""
+        if self.syntax != "record":
+            return None
+        return read_npz(self.content) if self.zipped else parse_json(self.text)
+
+    @cached_property
     def record(self) -> Record:
         """The content as keys and values."""
-        return Record(read_npz(self.content) if self.zipped else parse_json(self.text))
+        return Record(self.document)
 
     def tagged(self, tag: str) -> bool:
         """Whether the value of the key `format` begins with a tag."""
-        record = self.syntax == "record" and "format" in self.record
+        record = isinstance(self.document, dict) and "format" in self.record
         return record and self.record.text("format").startswith(tag)
 
     def untagged(self, test: Callable[[Record], bool]) -> bool:
         """Whether a record without the key `format` passes a test."""
-        return self.syntax == "record" and "format" not in self.record and test(self.record)
+        record = isinstance(self.document, dict) and "format" not in self.record
+        return record and test(self.record)
 
 
 @dataclass(frozen=True)
 class Format:
     """One file format; without `read` it is only written, without `write` only read.
 
-    `seconds`: its work is in seconds on the machine of the record, which has speed 1.
+    `seconds`: its work is in seconds on the machine of the record, which has speed 1. `machines`
+    returns those that the file names beside its workflow.
     """
 
     name: str
@@ -105,6 +155,7 @@ class Format:
     recognise: Callable[[File], bool] = lambda file: False  # noqa: ARG005
     read: Callable[[File], object] | None = None
     write: Callable[[Any, Problem | None], bytes] | None = None
+    machines: Callable[[File, Workflow], Cluster | None] = lambda file, workflow: None  # noqa: ARG005
     seconds: bool = False
 
 
@@ -168,6 +219,67 @@ _ROWS = (
         read=lambda file: read_stg(file.text, name=file.name),
     ),
     Format(
+        "nextflow-trace",
+        (".txt", ".tsv"),
+        (Recording,),
+        "Nextflow's trace.txt (-with-trace), readable or raw; read.",
+        recognise=lambda file: is_nextflow(file.header),
+        read=lambda file: read_nextflow(file.text, name=file.name),
+        seconds=True,
+    ),
+    Format(
+        "slurm-sacct",
+        (".txt", ".csv", ".json"),
+        (Recording,),
+        "Slurm's accounts: sacct --parsable2 or sacct --json; read.",
+        recognise=lambda file: is_sacct(file.header) or file.untagged(is_sacct_json),
+        read=lambda file: (
+            read_sacct(file.text, name=file.name)
+            if file.document is None
+            else read_sacct_json(file.record, name=file.name)
+        ),
+        seconds=True,
+    ),
+    Format(
+        "snakemake",
+        (".tsv", ".txt", ".jsonl"),
+        (Recording,),
+        "Snakemake's benchmark files, and a folder .snakemake with its records; read.",
+        recognise=lambda file: file.folder is not None or is_benchmark(file.header),
+        read=lambda file: (
+            read_benchmark(file.text, name=file.name)
+            if file.folder is None
+            else read_metadata(file.folder)
+        ),
+        seconds=True,
+    ),
+    Format(
+        "dask-stream",
+        (".json", ".html"),
+        (Recording,),
+        "Dask's task stream: get_task_stream() as JSON, or a performance report; read.",
+        recognise=lambda file: file.syntax == "html" or is_task_stream(file.document),
+        read=lambda file: (
+            read_report(file.text, name=file.name)
+            if file.document is None
+            else read_task_stream(file.document, name=file.name)
+        ),
+        seconds=True,
+    ),
+    Format(
+        "otlp",
+        (".json", ".jsonl"),
+        (Recording,),
+        "OpenTelemetry spans in OTLP JSON, in one document or one per line; read.",
+        recognise=lambda file: is_otlp_lines(file.header) or file.untagged(is_otlp),
+        read=lambda file: (
+            read_otlp_lines(file.text, name=file.name)
+            if file.document is None
+            else read_otlp([file.record], name=file.name)
+        ),
+        seconds=True,
+    ),
+    Format(
         "task-table",
         (".csv", ".tsv"),
         (Workflow,),
@@ -186,11 +298,30 @@ _ROWS = (
     ),
     Format(
         "wfformat",
-        (".json",),
-        (Workflow,),
-        "Workflows of WfCommons (WfFormat 1.5); read.",
+        (".wfformat.json",),
+        (Workflow, Problem),
+        "Workflows of WfCommons, with machines: WfFormat 1.5 and 1.6 read; 1.5 read and written.",
         recognise=lambda file: file.untagged(is_wfformat),
         read=lambda file: read_wfformat(file.record, name=file.name),
+        write=lambda thing, _: write_wfformat(thing),
+        machines=lambda file, workflow: machines_of(file.record, workflow),
+        seconds=True,
+    ),
+    Format(
+        "wfformat-1.6",
+        (".wfformat-1.6.json",),
+        (Workflow, Problem),
+        "WfFormat 1.6, which has the keys of 1.5; written.",
+        write=lambda thing, _: write_wfformat(thing, version="1.6"),
+    ),
+    Format(
+        "dax",
+        (".dax", ".xml"),
+        (Workflow, Problem),
+        "Workflows of Pegasus (DAX, XML) with run times; read and written.",
+        recognise=lambda file: file.syntax == "xml",
+        read=lambda file: read_dax(file.content, name=file.name),
+        write=lambda thing, _: write_dax(_workflow_of(thing)),
         seconds=True,
     ),
     Format(
@@ -205,8 +336,11 @@ _ROWS = (
         "chrome-trace",
         (".chrome.json",),
         (Schedule, Trace),
-        "Schedules and traces for ui.perfetto.dev and chrome://tracing; written.",
+        "Trace events of ui.perfetto.dev and chrome://tracing; read as a recording, and written.",
+        recognise=lambda file: is_chrome(file.document),
+        read=lambda file: read_chrome(file.document, name=file.name),
         write=write_chrome_trace,
+        seconds=True,
     ),
 )
 FORMATS: dict[str, Format] = {row.name: row for row in _ROWS}

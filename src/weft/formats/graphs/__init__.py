@@ -1,9 +1,9 @@
 """Graph formats of others.
 
-- `dot`: Graphviz; `stg`: Standard Task Graph Set; `wfformat`: WfCommons
+- `dot`: Graphviz; `stg`: Standard Task Graph Set; `wfformat`: WfCommons; `dax`: Pegasus
 - `task_table`: CSV with one row per task
 - `taskgraph`, `static_graph`: tasks in columns; cost matrices
 - `callgraph`: conditional call graphs
 """
 
-__all__ = ["callgraph", "dot", "static_graph", "stg", "task_table", "taskgraph", "wfformat"]
+__all__ = ["callgraph", "dax", "dot", "static_graph", "stg", "task_table", "taskgraph", "wfformat"]

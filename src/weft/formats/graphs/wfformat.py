@@ -1,17 +1,24 @@
-"""WfFormat 1.5 of WfCommons: recorded executions of scientific workflows (wfcommons.org/format)."""
+"""WfFormat 1.5 and 1.6 of WfCommons: recorded executions of workflows (wfcommons.org/format).
+
+Both versions have the same keys; 1.6 adds summaries, which are not read.
+"""
 
 from __future__ import annotations
 
+import json
+import math
 import re
+from typing import Any
 
 import numpy as np
 
 from weft.errors import InvalidInput, UnknownName
 from weft.formats.graphs.taskgraph import number_kinds, whole_cores
-from weft.formats.parsing.limits import check_cells, check_graph
+from weft.formats.parsing.limits import check_cells, check_devices, check_graph
 from weft.formats.parsing.quantity import quantity
 from weft.formats.parsing.record import Record
-from weft.model import Workflow
+from weft.formats.traces.recording import distinct
+from weft.model import Cluster, Device, Problem, Workflow
 from weft.model.columns import refuse_negative, unique_names
 from weft.registry import closest
 
@@ -36,8 +43,8 @@ def read_wfformat(record: Record, *, name: str) -> Workflow:
     if "specification" not in workflow:
         version = record.text("schemaVersion", "unknown")
         raise InvalidInput(
-            f"is WfFormat {version}; only 1.5 with workflow.specification is read (wfcommons "
-            "converts older files)"
+            f"is WfFormat {version}; only 1.5 and 1.6 with workflow.specification are read "
+            "(wfcommons converts older files)"
         )
     specification = workflow.child("specification")
     tasks = specification.children("tasks")
@@ -126,10 +133,20 @@ def _shared_bytes(
     if sizes is None:
         return np.zeros(len(pairs))
     written = [_files(task, "outputFiles", sizes) for task in tasks]
-    read = [set(_files(task, "inputFiles", sizes)) for task in tasks]
+    return shared_bytes(pairs, written, [_files(t, "inputFiles", sizes) for t in tasks], sizes)
+
+
+def shared_bytes(
+    pairs: list[tuple[int, int]],
+    written: list[list[str]],
+    read: list[list[str]],
+    sizes: dict[str, float],
+) -> np.ndarray:
+    """Return the bytes of each edge: the files that its source writes and its target reads."""
+    needed = [set(files) for files in read]
     steps = sum(len(written[s]) for s, _ in pairs)
     check_cells(steps, f"the output files of {len(pairs)} edges, {steps} in all,")
-    return np.array([sum(sizes[f] for f in written[s] if f in read[d]) for s, d in pairs], float)
+    return np.array([sum(sizes[f] for f in written[s] if f in needed[d]) for s, d in pairs], float)
 
 
 def _files(task: Record, key: str, sizes: dict[str, float]) -> list[str]:
@@ -141,3 +158,112 @@ def _files(task: Record, key: str, sizes: dict[str, float]) -> list[str]:
                 f"'{file}'{closest(file, sizes)}"
             )
     return files
+
+
+def machines_of(record: Record, workflow: Workflow) -> Cluster | None:
+    """Return the machines of the record as devices, or None.
+
+    A device is a slot of as many cores as the largest task needs, so that slots never share a
+    core. All have speed 1: run times were measured on these machines, and the recorded clock rates
+    are readings of a moment. A task may use all the memory of its machine.
+    """
+    execution = record.child("workflow").child("execution")
+    if "machines" not in execution:
+        return None
+    rows = execution.children("machines")
+    wanted = max(1, int(workflow.cores.max(initial=1)))
+    devices: list[Device] = []
+    for row in rows:
+        node = row.text("nodeName")
+        cores = _cores(row) if "cpu" in row else wanted
+        slots = max(1, cores // wanted)
+        check_devices(len(devices) + slots)
+        memory = quantity(row.raw("memoryInBytes", np.inf), "bytes", row.path("memoryInBytes"))
+        devices += [
+            Device(f"{node}/{i}", node=node, kind="cpu", cores=min(cores, wanted), memory=memory)
+            for i in range(slots)
+        ]
+    noun = "machine" if len(rows) == 1 else "machines"
+    return Cluster.of(devices, name=f"{len(rows)} {noun} of the file") if devices else None
+
+
+def _cores(machine: Record) -> int:
+    cores = machine.child("cpu").integers("coreCount", 1)
+    if cores.shape or int(cores) < 1:
+        raise InvalidInput(f"{machine.path('cpu.coreCount')} must be a whole number, 1 or more")
+    return int(cores)
+
+
+_ID = re.compile(r"[^0-9a-zA-Z_.#:/-]")
+
+
+def write_wfformat(thing: Workflow | Problem, *, version: str = "1.5") -> bytes:
+    """Return the text of a workflow, with the machines of its problem.
+
+    Characters that WfFormat does not allow in names become ``_``. Every edge with data is a file.
+    """
+    workflow = thing if isinstance(thing, Workflow) else thing.workflow
+    if workflow.durations or workflow.conditional:
+        what = "durations by device" if workflow.durations else "choices"
+        raise InvalidInput(f"workflow '{workflow.name}' has {what}, which WfFormat cannot hold")
+    ids = distinct(_ID.sub("_", name) or "task" for name in workflow.task_names)
+    edges = [
+        (ids[s], ids[d], data)
+        for s, d, data in zip(
+            workflow.src.tolist(), workflow.dst.tolist(), workflow.data.tolist(), strict=True
+        )
+    ]
+    parents, children, inputs, outputs = ({i: [] for i in ids} for _ in range(4))  # type: ignore[var-annotated]
+    files = []
+    for source, target, data in edges:
+        children[source].append(target)
+        parents[target].append(source)
+        if data > 0:
+            file = f"{source}.to.{target}"
+            outputs[source].append(file)
+            inputs[target].append(file)
+            files.append({"id": file, "sizeInBytes": math.ceil(data)})
+    kinds = [workflow.kinds[k] for k in workflow.kind.tolist()]
+    specified = [
+        {
+            "name": kind,
+            "id": i,
+            "parents": parents[i],
+            "children": children[i],
+            "inputFiles": inputs[i],
+            "outputFiles": outputs[i],
+        }
+        for i, kind in zip(ids, kinds, strict=True)
+    ]
+    columns = (workflow.work.tolist(), workflow.memory.tolist(), workflow.cores.tolist())
+    executed = [
+        {"id": i, "runtimeInSeconds": work, "memoryInBytes": math.ceil(memory), "coreCount": cores}
+        for i, work, memory, cores in zip(ids, *columns, strict=True)
+    ]
+    execution: dict[str, Any] = {
+        "makespanInSeconds": float(workflow.work.sum()),  # as if one task ran after the other
+        "executedAt": "1970-01-01T00:00:00+00:00",
+        "tasks": executed,
+    }
+    if isinstance(thing, Problem):
+        execution["machines"] = _machines(thing.cluster)
+    document = {
+        "name": workflow.name,
+        "schemaVersion": version,
+        "workflow": {"specification": {"tasks": specified, "files": files}, "execution": execution},
+    }
+    return json.dumps(document, indent=1, allow_nan=False).encode("ascii")
+
+
+def _machines(cluster: Cluster) -> list[dict[str, Any]]:
+    made = []
+    for node in dict.fromkeys(cluster.nodes):
+        own = [d for d in range(cluster.p) if cluster.nodes[d] == node]
+        machine: dict[str, Any] = {
+            "nodeName": node,
+            "cpu": {"coreCount": int(cluster.cores[own].sum())},
+        }
+        if math.isfinite(memory := float(cluster.memory[own].max())):
+            machine["memoryInBytes"] = int(memory)
+        made.append(machine)
+    return made

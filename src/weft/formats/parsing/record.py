@@ -89,7 +89,7 @@ class Record:
             value = _unicode(value, self.path(key))
         if not isinstance(value, str):
             raise InvalidInput(f"{self.path(key)} is {shown(value)}; it must be a string")
-        return _valid_text(value, self.path(key))
+        return valid_text(value, self.path(key))
 
     def flag(self, key: str, *, default: bool) -> bool:
         """Return a true or a false."""
@@ -110,7 +110,7 @@ class Record:
         if set(map(type, value)) - {str}:
             i, entry = next((i, e) for i, e in enumerate(value) if not isinstance(e, str))
             raise InvalidInput(f"{self.path(key)}[{i}] is {shown(entry)}; it must be a string")
-        _valid_text("".join(value), self.path(key))
+        valid_text("".join(value), self.path(key))
         return list(value)
 
     def floats(self, key: str, default: object = _REQUIRED, *, rank: int = 1) -> FloatArray:
@@ -280,7 +280,8 @@ def _unicode(value: NDArray[Any], where: str) -> Any:
         raise InvalidInput(f"{where} holds text that is not valid Unicode") from None
 
 
-def _valid_text(value: str, where: str) -> str:
+def valid_text(value: str, where: str) -> str:
+    """Return a string; refuse one that cannot be written."""
     try:
         value.encode("utf-8")
     except UnicodeEncodeError:
