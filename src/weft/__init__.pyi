@@ -10,6 +10,7 @@ from .errors import WeftError as WeftError
 from .formats.loading import list_formats as list_formats
 from .formats.loading import load as load
 from .formats.loading import load_cluster as load_cluster
+from .formats.loading import load_recording as load_recording
 from .formats.loading import load_workload as load_workload
 from .formats.saving import save as save
 from .generators.clusters import gpu_cluster as gpu_cluster
@@ -34,7 +35,6 @@ from .model.workload import Workload as Workload
 from .planners.planner import Plan as Plan
 from .planners.planner import Planner as Planner
 from .planners.planner import list_planners as list_planners
-from .planners.planner import plan as plan
 from .planners.sizing import Sizing as Sizing
 from .planners.sizing import size as size
 from .planners.whatif import AddDevice as AddDevice
@@ -58,6 +58,7 @@ from .report.gantt_static import save_gantt as save_gantt
 from .runtime.api import run as run
 from .runtime.costs.forecast import forecast as forecast
 from .runtime.inputs.functions import task as task
+from .runtime.planning import plan as plan
 from .runtime.service.service import Service as Service
 from .runtime.session.jobs import Assignment as Assignment
 from .runtime.session.session import Session as Session

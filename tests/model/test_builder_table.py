@@ -136,3 +136,33 @@ def test_a_networkx_graph_becomes_a_workflow():
 def test_an_unknown_column_is_named():
     with pytest.raises(UnknownName, match="known: task, after, seconds"):
         Problem.from_table({"task": ["a"], "seconds": [1], "owner": ["me"]})
+
+
+def _held(protocol, frame):
+    """Return an object that offers a frame through one protocol only."""
+
+    class Held:
+        pass
+
+    setattr(Held, protocol, lambda self, *args, **kwargs: getattr(frame, protocol)(*args, **kwargs))
+    return Held()
+
+
+ROWS = {"task": ["a", "b"], "after": ["", "a"], "seconds": [2.0, 3.0], "bytes": [8.0, None]}
+
+
+def test_data_frames_of_other_libraries():
+    polars = pytest.importorskip("polars")
+    pandas = pytest.importorskip("pandas")
+    machines = Cluster(speed=[1.0])
+    frame = polars.DataFrame(ROWS)
+    frames = [frame, frame.lazy(), _held("__arrow_c_stream__", frame), pandas.DataFrame(ROWS)]
+    if hasattr(pandas.DataFrame, "__dataframe__"):
+        frames.append(_held("__dataframe__", pandas.DataFrame(ROWS)))
+    for table in frames:
+        problem = Problem.from_table(table, machines)
+        assert problem.workflow.names == ("a", "b")
+        assert problem.workflow.work.tolist() == [2.0, 3.0]
+        assert problem.workflow.data.tolist() == [8.0]
+    with pytest.raises(InvalidInput, match="the table is of type int"):
+        Problem.from_table(5, machines)

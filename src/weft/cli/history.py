@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 SUMMARY = "show measurements of real runs: durations by task kind and device, links, drift"
-EXAMPLE = "  weft history\n  weft history --file runs.sqlite --json"
+EXAMPLE = """\
+  weft history
+  weft history --file runs.sqlite --json
+  weft history --trace trace.txt"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -15,6 +19,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--file", type=Path, metavar="FILE", help="the history (default: the user's own)"
     )
     parser.add_argument("--clear", action="store_true", help="forget everything")
+    parser.add_argument(
+        "--trace",
+        type=Path,
+        metavar="FILE",
+        help="add the durations of a trace of another engine (see: weft list formats)",
+    )
+    parser.add_argument(
+        "--device", metavar="KIND", help="with --trace: the kind of device (default: cpu or gpu)"
+    )
 
 
 def run(args: argparse.Namespace) -> None:
@@ -31,6 +44,11 @@ def run(args: argparse.Namespace) -> None:
     history = History(args.file)
     if args.clear:
         history.clear()
+    if args.trace is not None:
+        from weft.runtime.costs.recorded import import_recording
+
+        count = import_recording(history, args.trace, device=args.device)
+        print(f"read {args.trace}: {count} measurements", file=sys.stderr)
     known, links = history.durations(), history.links()
     if args.json:
         emit(

@@ -141,8 +141,10 @@ def text(made: Plan, args: argparse.Namespace) -> str:
     if made.schedule.copies:
         verdict += f", {made.schedule.copies} copies"
     limit = f"bound {format_seconds(made.bound)}"
+    given = args.gpus is not None or args.cluster is not None
+    own = "" if given or problem.cluster.name == problem.name else f" ({problem.cluster.name})"
     lines = [
-        f"{problem.name}: {problem.n} tasks, {problem.m} edges, {problem.p} devices",
+        f"{problem.name}: {problem.n} tasks, {problem.m} edges, {problem.p} devices{own}",
         f"{made.planner}: makespan {format_seconds(made.makespan)}, {limit} ({verdict})",
         *expenses(made.problem.cluster, made.energy, made.cost),
         f"planned in {format_seconds(made.seconds)}",

@@ -155,7 +155,7 @@ class Format:
     recognise: Callable[[File], bool] = lambda file: False  # noqa: ARG005
     read: Callable[[File], object] | None = None
     write: Callable[[Any, Problem | None], bytes] | None = None
-    machines: Callable[[File, Workflow], Cluster | None] = lambda file, workflow: None  # noqa: ARG005
+    machines: Callable[[File, Workflow], Cluster | None] = lambda *_: None
     seconds: bool = False
 
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import csv
 import io
 import re
+import warnings
 from collections.abc import Callable, Mapping
+from importlib import import_module
+from importlib.util import find_spec
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
-from weft.errors import InvalidInput, UnknownName
+from weft.errors import InvalidInput, MissingExtra, UnknownName
 from weft.model.columns import frozen, unique_names
 from weft.model.workflow import ALWAYS, Choices, Workflow
 from weft.registry import closest
@@ -225,16 +229,40 @@ def workflow_from_table(
     return build.build()
 
 
+_CONVERTERS = (
+    ("__arrow_c_stream__", "polars", "from_dataframe"),
+    ("__arrow_c_stream__", "pyarrow", "table"),
+    ("__dataframe__", "pandas", "api.interchange.from_dataframe"),
+)
+"""Protocols of data frames, and the functions that read them: whichever is installed."""
+
+
+def _converted(table: Any) -> Any:
+    """Return a data frame of another library as one whose columns can be read."""
+    offered = [row for row in _CONVERTERS if hasattr(table, row[0])]
+    for _, library, function in offered:
+        if find_spec(library) is not None:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", Warning)  # pandas is to drop the older protocol
+                return attrgetter(function)(import_module(library))(table)
+    if offered:
+        known = " or ".join(dict.fromkeys(row[1] for row in offered))
+        raise MissingExtra(known, known.split(" ")[0])
+    raise InvalidInput(
+        f"the table is of type {type(table).__name__}; it must be a path of a CSV file, a data "
+        "frame or a dict of columns"
+    )
+
+
 def _columns_of(table: Any) -> dict[str, list[Any]]:
+    if type(table).__name__ == "LazyFrame":  # of polars
+        table = table.collect()
+    if not isinstance(table, Mapping) and not hasattr(table, "columns"):
+        table = _converted(table)
     if isinstance(table, Mapping):
         names = list(table)
-    elif hasattr(table, "columns") and hasattr(table, "__getitem__"):
-        names = list(getattr(table, "column_names", table.columns))  # pyarrow has both
     else:
-        raise InvalidInput(
-            f"the table is of type {type(table).__name__}; it must be a path of a CSV file, a data "
-            "frame or a dict of columns"
-        )
+        names = list(getattr(table, "column_names", table.columns))  # pyarrow has both
     columns = {str(name).strip(): _cells(table[name], str(name)) for name in names}
     lengths = {name: len(cells) for name, cells in columns.items()}
     for name, length in lengths.items():

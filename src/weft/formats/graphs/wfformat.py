@@ -213,7 +213,8 @@ def write_wfformat(thing: Workflow | Problem, *, version: str = "1.5") -> bytes:
             workflow.src.tolist(), workflow.dst.tolist(), workflow.data.tolist(), strict=True
         )
     ]
-    parents, children, inputs, outputs = ({i: [] for i in ids} for _ in range(4))  # type: ignore[var-annotated]
+    lists: list[dict[str, list[str]]] = [{i: [] for i in ids} for _ in range(4)]
+    parents, children, inputs, outputs = lists
     files = []
     for source, target, data in edges:
         children[source].append(target)

@@ -149,7 +149,8 @@ def _edges(
 
 
 def _lane(event: Record) -> Lane:
-    return tuple(_label(event.content.get(key, 0), event.path(key)) for key in ("pid", "tid"))  # type: ignore[return-value]
+    pid, tid = (_label(event.content.get(key, 0), event.path(key)) for key in ("pid", "tid"))
+    return pid, tid
 
 
 def _label(value: object, where: str) -> str:

@@ -158,7 +158,7 @@ def _list(column: Any, name: str) -> list[Any]:
             kind = np.dtype(column["dtype"])
             kind = kind.newbyteorder(">" if column.get("order") == "big" else "<")
             try:
-                return np.frombuffer(base64.b64decode(packed, validate=True), kind).tolist()  # type: ignore[no-any-return]
+                return list(np.frombuffer(base64.b64decode(packed, validate=True), kind).tolist())
             except (binascii.Error, ValueError):
                 pass
     raise InvalidInput(f"column '{name}' of the task stream is {shown(column)}; it must be a list")

@@ -129,7 +129,7 @@ class Recording:
             check_devices(len(devices) + len(lanes))
             cores = max(e.cores for e in found)
             devices += [Device(f"{node}/{x}", kind=kind, node=node, cores=cores) for x in lanes]
-        return Cluster.of(devices, name=self.name)
+        return Cluster.of(devices, name="the recorded devices")
 
     def problem(self) -> Problem:
         """Return the workflow on the machines of the recording, with free links."""

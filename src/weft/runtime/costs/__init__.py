@@ -5,6 +5,7 @@
 - `forecast`: when a run will end
 - `history`: the file of measurements
 - `profiler`: devices of this machine and micro-benchmarks
+- `recorded`: traces of other engines as measurements
 """
 
-__all__ = ["drift", "estimates", "forecast", "history", "profiler"]
+__all__ = ["drift", "estimates", "forecast", "history", "profiler", "recorded"]

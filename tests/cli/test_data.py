@@ -1,0 +1,37 @@
+"""Data of others on the command line: traces, machines of a file, the history."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from weft.cli.main import main
+
+SAMPLES = Path(__file__).parents[1] / "formats" / "samples"
+
+
+def test_plan_uses_and_names_the_machines_of_the_file(capsys):
+    assert main(["plan", str(SAMPLES / "wfformat-1.6.json")]) == 0
+    assert "3 devices (2 machines of the file)" in capsys.readouterr().out
+
+
+@pytest.mark.filterwarnings("default")
+def test_plan_of_a_trace_says_that_it_has_no_dependencies(capsys):
+    assert main(["plan", str(SAMPLES / "nextflow.txt")]) == 0
+    out, err = capsys.readouterr()
+    assert "ALIGN (gut)" in out
+    assert "Nextflow records no dependencies" in err
+
+
+def test_history_takes_a_trace(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("WEFT_HISTORY", str(tmp_path / "h.sqlite"))
+    trace = str(SAMPLES / "snakemake")
+    assert main(["history", "--trace", trace, "--device", "big", "--json"]) == 0
+    out, err = capsys.readouterr()
+    found = {row["kind"]: (row["device"], row["count"]) for row in json.loads(out)["durations"]}
+    assert found == {"count": ("big", 2), "split": ("big", 1), "sum": ("big", 1)}
+    assert "4 measurements" in err
+    assert main(["history", "--trace", str(tmp_path / "none.txt")]) == 2
+    assert "there is no such file" in capsys.readouterr().err
