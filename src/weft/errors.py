@@ -6,8 +6,27 @@ DISTRIBUTION = "weft-scheduling"
 """The name of this package on PyPI, where `weft` is another project."""
 
 
+def visible(text: str) -> str:
+    r"""Escape what a terminal would obey or cannot show; ends of lines and tabs stay.
+
+    Names from files go through here on their way to a terminal: messages, tables, verbs.
+
+    Examples
+    --------
+    >>> visible("red: \x1b[31m"), visible("plain")
+    ('red: \\x1b[31m', 'plain')
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
+
+
 class WeftError(Exception):
     """Root of the tree; its text names the user's object, the value and the remedy."""
+
+    def __str__(self) -> str:
+        """Return the text, in characters that a terminal shows."""
+        return visible(super().__str__())
 
 
 class InvalidInput(WeftError, ValueError):

@@ -7,11 +7,13 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 from importlib import import_module
-from typing import NoReturn, Protocol, cast
+from typing import NoReturn, Protocol, TextIO, cast
 
 from weft import __version__
-from weft.errors import InvalidInput, UnknownName, WeftError
+from weft.cli.output import PlainOutput
+from weft.errors import InvalidInput, UnknownName, WeftError, visible
 from weft.registry import closest
 
 VERBS = (
@@ -65,7 +67,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
     warnings.formatwarning = _one_line
     try:
-        _dispatch(list(sys.argv[1:] if argv is None else argv))
+        with redirect_stdout(cast("TextIO", PlainOutput(sys.stdout))):
+            _dispatch(list(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()
     except KeyboardInterrupt:
         return _fail("interrupted", INTERRUPTED)
@@ -88,7 +91,7 @@ def _one_line(
     line: str | None = None,  # noqa: ARG001
 ) -> str:
     """Print a warning without its place in the program."""
-    return f"weft: warning: {message}\n"
+    return f"weft: warning: {visible(str(message))}\n"
 
 
 def build_parser(verb: str | None = None) -> Parser:
@@ -180,5 +183,5 @@ def _file_trouble(error: OSError) -> str:
 
 
 def _fail(message: str, code: int) -> int:
-    print(f"weft: {' '.join(message.split())}", file=sys.stderr)
+    print(f"weft: {visible(' '.join(message.split()))}", file=sys.stderr)
     return code

@@ -8,7 +8,9 @@ import math
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from typing import Any, TypeVar
+from typing import Any, TextIO, TypeVar
+
+from weft.errors import visible
 
 T = TypeVar("T")
 
@@ -39,6 +41,21 @@ def emit(document: Any) -> None:
     """Print one JSON document on stdout."""
     json.dump(plain(document), sys.stdout, indent=2, allow_nan=False)
     print()
+
+
+class PlainOutput:
+    """The stream that verbs print to: names in it cannot command the terminal."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write the text in characters that a terminal shows."""
+        self._stream.write(visible(text))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 @contextlib.contextmanager

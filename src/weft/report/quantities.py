@@ -6,6 +6,8 @@ import html
 import math
 import re
 
+from weft.errors import visible
+
 _BYTES = ("B", "kB", "MB", "GB", "TB", "PB")
 MISSING = "\N{EN DASH}"
 """Stands where there is no value."""
@@ -102,13 +104,14 @@ def escaped(text: object) -> str:
 
 
 def shortened(text: str, size: int) -> str:
-    """Shorten text to `size` characters, with an ellipsis in the middle.
+    """Shorten a label to `size` characters in one line, with an ellipsis in the middle.
 
     Examples
     --------
     >>> shortened("mProject_00000042", 11)
     'mProj…00042'
     """
+    text = visible(" ".join(text.split()))
     if len(text) <= size:
         return text
     tail = (size - 1) // 2

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from weft.errors import InvalidInput, UnknownName
+from weft.errors import InvalidInput, UnknownName, visible
 from weft.registry import closest
 from weft.report.quantities import (
     MISSING,
@@ -224,7 +224,7 @@ def _aligned(line: list[str], widths: list[int], numeric: list[bool]) -> str:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.splitlines()) if "\n" in text or "\r" in text else text
+    return text if text.isprintable() else visible(" ".join(text.splitlines()))
 
 
 def _number(numeric: bool) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from math import inf
 from typing import TYPE_CHECKING, TextIO
 
+from weft.errors import visible
 from weft.runtime.backends.protocol import Finished, Started
 from weft.runtime.engine.events import Observer
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
@@ -182,7 +183,8 @@ def summary(
 
 def device_lines(life: LiveLifecycle, width: int, rows: int = ROWS) -> list[str]:
     """Return the current task of every device in columns; the last cell counts the rest."""
-    cells = [f"{name} {_doing(life, d)}" for d, name in enumerate(life.workload.cluster.names)]
+    names = enumerate(life.workload.cluster.names)
+    cells = [visible(" ".join(f"{name} {_doing(life, d)}".split())) for d, name in names]
     columns = max(1, (width - 1) // (min(max(map(len, cells)), 24) + 2))
     room = rows * columns
     if len(cells) > room:

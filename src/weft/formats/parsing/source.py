@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from weft.errors import InvalidInput, WeftError
+from weft.errors import InvalidInput, WeftError, visible
 from weft.formats.parsing import limits
 
 GZIP_MAGIC = b"\x1f\x8b"
@@ -46,8 +46,7 @@ def one_line(text: str) -> str:
     ('two lines', 'red: \\x1b[31m')
     """
     flat = " ".join(text[: 4 * LONGEST_LINE].split())
-    if not flat.isprintable():  # controls, terminal escapes, lone surrogates, marks of direction
-        flat = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in flat)
+    flat = visible(flat)  # controls, terminal escapes, lone surrogates, marks of direction
     cut = len(flat) > LONGEST_LINE or len(text) > 4 * LONGEST_LINE
     return f"{flat[: LONGEST_LINE - 4]} ..." if cut else flat
 
