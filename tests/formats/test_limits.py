@@ -8,12 +8,12 @@ import json
 import os
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.fuzz.bombs import npz_of_zeros
 from weft import formats
 from weft.errors import InvalidInput
 from weft.formats.graphs.callgraph import load_callgraph
@@ -60,22 +60,6 @@ def _gzipped(pieces) -> bytes:
     return made.getvalue()
 
 
-def _npz_of_zeros(count: int) -> bytes:
-    made, header = io.BytesIO(), io.BytesIO()
-    np.lib.format.write_array_header_1_0(
-        header, {"descr": "<f8", "fortran_order": False, "shape": (count,)}
-    )
-    chunk = bytes(8 * 2**20)
-    with (
-        zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
-        archive.open("work.npy", "w") as member,
-    ):
-        member.write(header.getvalue())
-        for _ in range(8 * count // len(chunk)):
-            member.write(chunk)
-    return made.getvalue()
-
-
 def _nested(levels: int) -> str:
     opened = "".join(f"subgraph {{ node [a{i}=1] " for i in range(levels))
     return f"digraph {{ {opened} x {'}' * levels} }}"
@@ -85,7 +69,7 @@ BOMBS = {
     "spaces.json.gz": lambda: _gzipped([(b"{", 1), (b" " * 2**20, 400), (b"}", 1)]),
     "zeros.json.gz": lambda: _gzipped([(b"[", 1), (b"0," * 2**19, 100), (b"0]", 1)]),
     "lists.json.gz": lambda: _gzipped([(b"[", 1), (b"[]," * 2**18, 100), (b"0]", 1)]),
-    "zeros.npz": lambda: _npz_of_zeros(50 * 2**20),
+    "zeros.npz": lambda: npz_of_zeros(50 * 2**20),
     "cluster.json": lambda: json.dumps({"format": "weft-cluster-1", "speed": [1] * 15_000}),
     "cluster.toml": lambda: "[[devices]]\ncount = 5000",
     "kinds.json": lambda: json.dumps(

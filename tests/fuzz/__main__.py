@@ -1,39 +1,60 @@
-"""Run ``python -m tests.fuzz N [NAME]``: N mutated files for each reader, or for one.
+"""Run ``python -m tests.fuzz N``: N mutated files for each reader, in two processes.
 
-The name ``http`` sends N changed requests to a server.
+``--reader NAME`` reads one format only, ``--keep FOLDER`` stores the files that fail. The reader
+``http`` is a server that gets N changed requests.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 import tempfile
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 
 from tests.fuzz.corpus import seeds
-from tests.fuzz.harness import failures
+from tests.fuzz.harness import piece_of_work
 from tests.fuzz.http import http_failures
+
+PART = 500
+"""Files of one piece of work."""
 
 
 def main(arguments: list[str]) -> int:
     """Print every failure; return 1 if there is one."""
-    count = int(arguments[0]) if arguments else 1000
-    bad = 0
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    parser.add_argument("count", type=int, nargs="?", default=1000)
+    parser.add_argument("--first", type=int, default=0, help="number of the first file")
+    parser.add_argument("--reader", metavar="NAME")
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--keep", type=Path, metavar="FOLDER")
+    args = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as place:
-        if arguments[1:] in ([], ["http"]):
-            found = http_failures(count, Path(place) / "serve")
-            bad += len(found)
-            sys.stdout.write(f"http: {count} requests, {len(found)} failures\n")
-            sys.stdout.writelines(f"  {line!a}\n" for line in found[:10])
-        for name, seed in seeds(Path(place)).items():
-            if len(arguments) > 1 and arguments[1] != name:
-                continue
-            found = failures(name, seed, count, Path(place))
-            bad += len(found)
-            sys.stdout.write(f"{name}: {count} files, {len(found)} failures\n")
+        shares = {name: seed.share for name, seed in seeds(Path(place)).items()}
+    names = [name for name in shares if args.reader in (None, name)]
+    pieces = [
+        (name, args.first + start, min(PART, args.count - start))
+        for start in range(0, args.count, PART)
+        for name in names
+    ]
+    total, found = 0, 0
+    with get_context("spawn").Pool(args.processes, maxtasksperchild=50) as pool:
+        for name, read, lines in pool.imap_unordered(
+            partial(piece_of_work, keep=args.keep), pieces
+        ):
+            total, found = total + read, found + len(lines)
+            for line in lines:
+                sys.stdout.write(f"{name}: {line!a}\n")
             sys.stdout.flush()
-            for line in found[:10]:
-                sys.stdout.write(f"  {line!a}\n")
-    return int(bad > 0)
+    if args.reader in (None, "http"):
+        with tempfile.TemporaryDirectory() as place:
+            lines = http_failures(args.count, Path(place) / "serve")
+        found += len(lines)
+        sys.stdout.writelines(f"http: {line!a}\n" for line in lines)
+        sys.stdout.write(f"http: {args.count} requests, {len(lines)} failures\n")
+    sys.stdout.write(f"{len(names)} readers, {total} files, {found} failures\n")
+    return int(found > 0)
 
 
 if __name__ == "__main__":

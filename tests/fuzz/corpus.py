@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
+import shutil
 from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from weft import formats
+from weft.cli.main import main
+from weft.errors import InvalidInput
 from weft.formats.graphs.callgraph import load_callgraph
 from weft.formats.model_file import Model, read_model, save_model
 from weft.formats.native.stream_toml import load_stream
@@ -23,15 +28,37 @@ from weft.model import (
     WorkflowBuilder,
     Workload,
 )
+from weft.runtime.costs.recorded import measurements
 
 
 class Seed(NamedTuple):
-    """A file and how to read it; `beside` are files that must be next to it."""
+    """A file and how to read it; `beside` are files that must be next to it.
+
+    `share` of the files are made where reading takes long.
+    """
 
     suffix: str
     content: bytes
     read: Callable[[Path], object]
     beside: tuple[tuple[str, bytes], ...] = ()
+    share: float = 1.0
+
+
+FILES = Path(__file__).parents[1] / "formats" / "samples"
+
+
+def _recorded(path: Path) -> object:
+    recording = formats.load_recording(path)
+    return recording.problem(), measurements(recording)
+
+
+def _in_metadata(path: Path) -> object:
+    """Read a record beside those of the sample."""
+    folder = path.parent / "records" / "metadata"
+    if not folder.exists():
+        shutil.copytree(FILES / "snakemake" / "metadata", folder)
+    (folder / "YS5jb3VudA==").write_bytes(path.read_bytes())
+    return _recorded(folder)
 
 
 def problem() -> Problem:
@@ -209,7 +236,80 @@ def seeds(folder: Path) -> dict[str, Seed]:
         ("callgraph", CALLS, load_callgraph),
     ):
         made[name] = Seed(".json", json.dumps(document).encode(), read)
-    return made | _model_seeds(folder)
+    made |= {name: _sample(file, read) for name, (file, read) in SAMPLES.items()}
+    return made | _model_seeds(folder) | _command_seeds()
+
+
+SAMPLES: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "wfformat 1.6": ("wfformat-1.6.json", formats.load),
+    "dax": ("diamond.dax", formats.load_workflow),
+    "nextflow-trace": ("nextflow.txt", _recorded),
+    "slurm-sacct": ("sacct.txt", _recorded),
+    "slurm-sacct json": ("sacct.json", _recorded),
+    "snakemake": ("benchmark.tsv", _recorded),
+    "snakemake jsonl": ("benchmark.jsonl", _recorded),
+    "snakemake records": ("snakemake/metadata/YS5jb3VudA==", _in_metadata),
+    "dask-stream": ("dask_stream.json", _recorded),
+    "dask-stream report": ("dask_report.html", _recorded),
+    "otlp": ("spans.json", _recorded),
+    "chrome-trace": ("chrome.json", _recorded),
+}
+"""Files of other engines, and how they are read."""
+
+
+def _sample(file: str, read: Callable[[Path], object]) -> Seed:
+    path = FILES / file
+    suffix = path.suffix if path.suffix.isascii() and "=" not in path.suffix else ".json"
+    return Seed(suffix or ".json", path.read_bytes(), read)
+
+
+def _command_seeds() -> dict[str, Seed]:
+    problem_text = formats.to_text(problem()).encode()
+    return {
+        "cli plan": Seed(
+            ".json", problem_text, lambda path: run_verb("plan", str(path)), share=0.1
+        ),
+        "cli arguments": Seed(".words", ARGUMENTS.encode(), _run_words, share=0.02),
+    }
+
+
+ARGUMENTS = """list formats --json
+plan FILE --planner heft --seconds 1 --seed 3
+plan FILE --planner cpop --json --all
+plan FILE --gpus 2xV100+1xT4
+explain FILE --task small
+generate gauss --size 4 --seed 2
+simulate FILE --policy eft --noise 0.3 --failures 0.1 --seed 1
+history --file FILE
+compare FILE --planners heft,cpop --scenarios 2
+"""
+
+
+def _run_words(path: Path) -> None:
+    """Run the command lines of a file; FILE stands for a sound problem."""
+    sound = path.with_name("sound.json")
+    if not sound.exists():
+        formats.save(problem(), sound)
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines()[:12]:
+        words = [str(sound) if word == "FILE" else word for word in line.split(" ") if word]
+        if words and not {"--out", "--gantt", "--report", "--chrome"} & set(words):
+            with suppress(InvalidInput):
+                run_verb(*words)
+
+
+def run_verb(*words: str) -> None:
+    """Run a verb; raise its one line if it refuses, and an AssertionError for any other ending."""
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        try:
+            code = main(list(words))
+        except SystemExit as leaving:  # --help and --version
+            code = int(leaving.code or 0)
+    unseen = [x for x in (out.getvalue() + err.getvalue()).split("\n") if not x.isprintable()]
+    assert not unseen, f"prints {unseen[0]!r}"
+    assert code in (0, 2), f"ends with {code}"
+    if code:
+        raise InvalidInput(err.getvalue().strip().rpartition("\n")[2])
 
 
 def _gzipped(folder: Path) -> Seed:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.fuzz.corpus import seeds
+from tests.fuzz.bombs import BOMBS, cost_of
+from tests.fuzz.corpus import SAMPLES, seeds
 from tests.fuzz.harness import attempt, failures
 from tests.fuzz.http import http_failures
 from weft.formats import FORMATS
@@ -35,7 +38,12 @@ NAMES = (
     "callgraph",
     "model card",
     "model numbers",
+    *SAMPLES,
+    "cli plan",
+    "cli arguments",
 )
+FOUND = Path(__file__).parent / "found"
+"""Inputs that once failed, as READER--NUMBER.SUFFIX."""
 
 
 def test_every_reader_of_the_table_is_covered(corpus):
@@ -65,3 +73,22 @@ def test_the_harness_finds_what_is_no_clear_line(corpus, tmp_path):
 
 def test_bad_requests_get_clear_answers(tmp_path):
     assert http_failures(FILES, tmp_path) == []
+
+
+def test_inputs_that_once_failed(corpus, tmp_path):
+    found = sorted(FOUND.iterdir())
+    assert found
+    for file in found:
+        name = file.name.split("--")[0].replace("_", " ")
+        seed = corpus[name]
+        path = tmp_path / f"x{seed.suffix}"
+        for suffix, content in seed.beside:
+            path.with_suffix(suffix).write_bytes(content)
+        path.write_bytes(file.read_bytes())
+        assert attempt(seed, path) is None, file.name
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_bombs_take_little_memory(name, tmp_path):
+    cost = cost_of(BOMBS[name], tmp_path)
+    assert not cost.failed, cost.said

@@ -80,7 +80,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 class _Meter:
-    """Count the bytes of a content and, where it looks like JSON, the cells of its lists."""
+    """Count the bytes of a content, and the cells of its lists (JSON) or of its lines (others)."""
 
     def __init__(self) -> None:
         self._bytes = self._cells = 0
@@ -96,6 +96,9 @@ class _Meter:
             opened = chunk.count(b"[") + chunk.count(b"{")
             self._cells += chunk.count(b",") + limits.CONTAINER_CELLS * opened
             limits.check_cells(self._cells, "a text of so many list entries")
+        else:
+            self._cells += limits.TASK_CELLS * chunk.count(b"\n")
+            limits.check_cells(self._cells, "a text of so many lines")
 
 
 def _read(stream: BinaryIO) -> bytes:

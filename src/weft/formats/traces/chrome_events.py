@@ -133,7 +133,7 @@ def _edges(
 
     for event in events:
         phase = event.content.get("ph")
-        if phase not in {"s", "f"}:
+        if phase not in ("s", "f"):
             continue
         flow, lane, time = shown(event.raw("id", "")), _lane(event), _seconds(event, "ts")
         if phase == "s":
