@@ -95,7 +95,7 @@ def _capacity(problem: Problem, visits: FloatArray) -> float:
     busy = np.flatnonzero((visits > 0) & (seconds.min(axis=1) > 0))
     if not len(busy):
         return np.inf
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # tiny memory: a full batch
         size = np.minimum(
             problem.cluster.batch[None, :],
             np.where(memory > 0, np.floor(problem.cluster.memory[None, :] / memory), np.inf),
