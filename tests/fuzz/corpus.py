@@ -8,10 +8,11 @@ import shutil
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
+from tests.fuzz.seed import Seed
+from tests.fuzz.state import state_seeds
 from weft import formats
 from weft.cli.main import main
 from weft.errors import InvalidInput
@@ -29,20 +30,6 @@ from weft.model import (
     Workload,
 )
 from weft.runtime.costs.recorded import measurements
-
-
-class Seed(NamedTuple):
-    """A file and how to read it; `beside` are files that must be next to it.
-
-    `share` of the files are made where reading takes long.
-    """
-
-    suffix: str
-    content: bytes
-    read: Callable[[Path], object]
-    beside: tuple[tuple[str, bytes], ...] = ()
-    share: float = 1.0
-
 
 FILES = Path(__file__).parents[1] / "formats" / "samples"
 
@@ -237,7 +224,7 @@ def seeds(folder: Path) -> dict[str, Seed]:
     ):
         made[name] = Seed(".json", json.dumps(document).encode(), read)
     made |= {name: _sample(file, read) for name, (file, read) in SAMPLES.items()}
-    return made | _model_seeds(folder) | _command_seeds()
+    return made | _model_seeds(folder) | _command_seeds() | state_seeds(folder)
 
 
 SAMPLES: dict[str, tuple[str, Callable[[Path], object]]] = {
@@ -263,8 +250,18 @@ def _sample(file: str, read: Callable[[Path], object]) -> Seed:
     return Seed(suffix or ".json", path.read_bytes(), read)
 
 
+def _diamond() -> Problem:
+    return Problem.from_arrays(
+        [[2.0, 1.0], [3.0, 4.0], [1.0, 1.0], [2.0, 2.0]],
+        [[0, 1], [0, 2], [1, 3], [2, 3]],
+        [10.0, 20.0, 5.0, 0.0],
+        bandwidth=5.0,
+        names=["small", "b", "c", "d"],
+    )
+
+
 def _command_seeds() -> dict[str, Seed]:
-    problem_text = formats.to_text(problem()).encode()
+    problem_text = formats.to_text(_diamond()).encode()
     return {
         "cli plan": Seed(
             ".json", problem_text, lambda path: run_verb("plan", str(path)), share=0.1
@@ -289,7 +286,7 @@ def _run_words(path: Path) -> None:
     """Run the command lines of a file; FILE stands for a sound problem."""
     sound = path.with_name("sound.json")
     if not sound.exists():
-        formats.save(problem(), sound)
+        formats.save(_diamond(), sound)
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines()[:12]:
         words = [str(sound) if word == "FILE" else word for word in line.split(" ") if word]
         if words and not {"--out", "--gantt", "--report", "--chrome"} & set(words):

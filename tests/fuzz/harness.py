@@ -10,8 +10,9 @@ import traceback
 import warnings
 from pathlib import Path
 
-from tests.fuzz.corpus import Seed, seeds
+from tests.fuzz.corpus import seeds
 from tests.fuzz.mutations import mutated
+from tests.fuzz.seed import Seed
 from weft.errors import WeftError
 
 LONGEST = 600

@@ -10,6 +10,7 @@ from tests.fuzz.bombs import BOMBS, cost_of
 from tests.fuzz.corpus import SAMPLES, seeds
 from tests.fuzz.harness import attempt, failures
 from tests.fuzz.http import http_failures
+from tests.fuzz.state import STATE
 from weft.formats import FORMATS
 
 FILES = 300
@@ -41,6 +42,7 @@ NAMES = (
     *SAMPLES,
     "cli plan",
     "cli arguments",
+    *(name for name, survives in STATE.items() if survives),
 )
 FOUND = Path(__file__).parent / "found"
 """Inputs that once failed, as READER--NUMBER.SUFFIX."""

@@ -180,7 +180,7 @@ def run(
     app = application_of(what, functions)
     options = RunOptions(window, retries, backoff, crashes, timeout, on_error)
     chosen = load_contender(policy)
-    known = history_of(history)
+    known = _history(history)
     place, own = _backend(backend, devices)
     try:
         problem = estimated_problem(app.workflow, place.devices(), known)
@@ -339,8 +339,7 @@ def _live(chosen: Any, *, window: int, adapt: bool, seconds: float | None, seed:
     )
 
 
-def history_of(history: History | str | Path | bool) -> History | None:
-    """Return the history of an option of `run`; None: there is none."""
+def _history(history: History | str | Path | bool) -> History | None:
     if history is False:
         return None
     if isinstance(history, History):

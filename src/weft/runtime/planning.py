@@ -110,12 +110,11 @@ def _estimated(
     history: History | str | Path | bool,
     durations: Mapping[str, float] | None,
 ) -> Problem:
-    from weft.runtime.api import history_of
     from weft.runtime.backends.local.device import local_cluster, local_devices
     from weft.runtime.costs.estimates import estimated_problem
 
     workflow = _with_durations(app.workflow, durations)
-    known = history_of(history)
+    known = _history(history)
     measured = {row.kind for row in known.durations()} if known is not None else set()
     kinds = [workflow.kinds[k] for k in workflow.kind.tolist()]
     unknown = [
@@ -133,6 +132,14 @@ def _estimated(
         )
     machines = local_cluster(local_devices(None)) if cluster is None else cluster
     return estimated_problem(workflow, machines, known)
+
+
+def _history(history: History | str | Path | bool) -> History | None:
+    from weft.runtime.costs.history import History
+
+    if history is False or isinstance(history, History):
+        return history or None
+    return History() if history is True else History(history)
 
 
 def _with_durations(workflow: Workflow, durations: Mapping[str, float] | None) -> Workflow:
