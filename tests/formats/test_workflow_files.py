@@ -113,7 +113,7 @@ JOB = '<adag><job id="a" runtime="{}"/></adag>'
 BAD = {
     "entities": (BOMB, "has a document type"),
     "an external entity": (OUTSIDE, "has a document type"),
-    "broken": ("<adag><job></adag>", "is not valid XML"),
+    "broken": ("<adag><a></adag>", "is not valid XML"),
     "other XML": ("<svg/>", "its root is 'svg', not 'adag'"),
     "no run time": ('<adag><job id="a"/></adag>', "job 'a' has no run time"),
     "bad run time": (JOB.format("soon"), "runtime of job 'a' is 'soon'"),
