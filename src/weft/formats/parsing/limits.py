@@ -24,6 +24,8 @@ LINK_TABLES = 4
 """(p, p) tables of a cluster: bandwidth, latency, seconds per byte and one in the making."""
 TASK_CELLS = 8
 EDGE_CELLS = 2
+LINE_CELLS = 4
+"""Cells that one line of a text counts for."""
 CONTAINER_CELLS = 8
 """Cells that one list or object of a JSON text counts for; an empty list takes 64 bytes."""
 

@@ -97,7 +97,7 @@ class _Meter:
             self._cells += chunk.count(b",") + limits.CONTAINER_CELLS * opened
             limits.check_cells(self._cells, "a text of so many list entries")
         else:
-            self._cells += limits.TASK_CELLS * chunk.count(b"\n")
+            self._cells += limits.LINE_CELLS * chunk.count(b"\n")
             limits.check_cells(self._cells, "a text of so many lines")
 
 
