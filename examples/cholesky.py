@@ -23,7 +23,8 @@ import weft
 from weft.report.tables import Column, table_text
 from weft.runtime import Application, History, LocalBackend, LocalDevice, current_device
 from weft.runtime.backends.protocol import Backend
-from weft.runtime.inputs.functions import Promise, application_of
+from weft.runtime.inputs.functions import application_of
+from weft.runtime.inputs.promises import Promise
 
 TILES, SIZE = 9, int(os.environ.get("CHOLESKY_SIZE", "160"))  # 165 tasks
 DIFFERENT = {

@@ -48,6 +48,7 @@ DOORS = {
     "starlette": ("runtime/web/app.py",),
     "uvicorn": ("runtime/web/server.py",),
     "tqdm": ("learn/", "experiments/", "cli/"),
+    "joblib": ("runtime/executors/joblib_backend.py",),
     "cloudpickle": ("runtime/backends/payload.py",),
     "lazy_loader": ("__init__.py", "runtime/__init__.py"),
     "numpy": ("",),

@@ -16,7 +16,7 @@ from typing import Any
 from snakemake_interface_scheduler_plugins.base import SchedulerBase
 from snakemake_interface_scheduler_plugins.settings import SchedulerSettingsBase
 
-from weft.runtime.costs.history import History
+from weft.runtime.costs.history import history_for_run
 from weft.runtime.inputs.snakemake import estimate, fitting, learn, seconds_by_rule, upward_ranks
 
 __all__ = ["Scheduler", "SchedulerSettings"]
@@ -29,8 +29,8 @@ class SchedulerSettings(SchedulerSettingsBase):  # type: ignore[misc]  # of a pa
     history: str | None = field(
         default=None,
         metadata={
-            "help": "File of weft's history. Default: that of weft itself ($WEFT_HISTORY, or the "
-            "user's data folder).",
+            "help": "File of weft's history. Default: $WEFT_HISTORY, or that of the project of "
+            "this folder.",
             "type": str,
         },
     )
@@ -50,16 +50,18 @@ class Scheduler(SchedulerBase):  # type: ignore[misc]
         settings = (
             self.settings if isinstance(self.settings, SchedulerSettings) else SchedulerSettings()
         )
-        self.history = History(settings.history)
+        self.history = history_for_run(settings.history or True)
         self.folder = Path(".snakemake").absolute()
         self.ranks: dict[Any, float] = {}
         if not settings.learn_nothing:
             self.learn()
             atexit.register(self.learn)  # the last jobs end when nothing is asked any more
-        self.seconds = seconds_by_rule(self.history)
+        self.seconds = seconds_by_rule(self.history) if self.history is not None else {}
 
     def learn(self) -> None:
         """Add finished jobs to the history; a failure to write only warns."""
+        if self.history is None:
+            return
         try:
             learn(self.folder, self.history)
         except Exception as error:  # noqa: BLE001

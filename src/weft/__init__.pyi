@@ -57,7 +57,10 @@ from .report.compare import compare as compare
 from .report.gantt_static import save_gantt as save_gantt
 from .runtime.api import run as run
 from .runtime.costs.forecast import forecast as forecast
-from .runtime.inputs.functions import task as task
+from .runtime.executors.dask_scheduler import get as get
+from .runtime.executors.executor import Executor as Executor
+from .runtime.executors.joblib_backend import register_joblib as register_joblib
+from .runtime.inputs.promises import task as task
 from .runtime.planning import plan as plan
 from .runtime.service.service import Service as Service
 from .runtime.session.jobs import Assignment as Assignment

@@ -59,6 +59,7 @@ def _tables_stay():
 def test_the_code_of_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("WEFT_HOME", str(tmp_path))
+    monkeypatch.setenv("WEFT_HISTORY", str(tmp_path / "history.sqlite"))
     module = types.ModuleType("documentation")
     monkeypatch.setitem(sys.modules, module.__name__, module)  # dataclasses look their module up
     for code in _blocks(page):

@@ -367,7 +367,7 @@ def test_a_fitting_device_is_missing(folder):
     )
     with pytest.raises(
         InvalidInput,
-        match=r"big\.json: task 'big' fits no device of 'small' \(kind 'task', memory 8e\+09 bytes",
+        match=r"big\.json: task 'big' fits no device of 'small': it needs 8e\+09 bytes of memory",
     ):
         formats.load(folder / "big.json", cluster=Cluster(speed=[1.0], memory=[4e9], name="small"))
 

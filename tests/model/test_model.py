@@ -109,8 +109,8 @@ def flow(n: int, edges: list[tuple[int, int]], **options: object) -> Workflow:
         (
             lambda: Problem.from_arrays([[1.0]], memory=[9.0], device_memory=8.0),
             (
-                "task 't0' fits no device of 'cluster' (kind 'task', memory 9 bytes, 1 cores; "
-                "largest device: 8 bytes, 1 cores)"
+                "task 't0' fits no device of 'cluster': it needs 9 bytes of memory, the largest "
+                "device has 8"
             ),
         ),
         (lambda: Workload.of([]), "needs at least one problem"),

@@ -73,7 +73,7 @@ def test_a_task_is_pickled_by_name_only_where_it_is_found():
     assert pickle.loads(pickle.dumps(f.square)) is f.square
     again = pickle.loads(pickle.dumps(weft.task(f.add, kind="sum")))
     assert again.function is f.add
-    assert again.options == {"kind": "sum"}
+    assert again.settings == {"kind": "sum"}
 
 
 def test_a_task_may_refer_to_itself():

@@ -16,7 +16,8 @@ from weft.model import Cluster, Workflow
 from weft.runtime import History
 from weft.runtime.costs.drift import filled
 from weft.runtime.costs.estimates import estimated_problem
-from weft.runtime.costs.history import KEPT, VERSION, Measurement, drift_of, fit_link
+from weft.runtime.costs.history import KEPT, VERSION, Measurement
+from weft.runtime.costs.summaries import drift_of, fit_link
 
 
 @pytest.fixture

@@ -9,14 +9,33 @@ from pathlib import Path
 SUMMARY = "show measurements of real runs: durations by task kind and device, links, drift"
 EXAMPLE = """\
   weft history
-  weft history --file runs.sqlite --json
-  weft history --trace trace.txt"""
+  weft history --project ../other --export other.csv
+  weft history --import other.csv
+  weft history --trace trace.txt
+
+  The history belongs to the project of the current folder: the nearest folder upwards with a
+  pyproject.toml, setup.py, .git or .hg, else the folder itself. $WEFT_HISTORY names one file for
+  all projects."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        "--file", type=Path, metavar="FILE", help="the history (default: that of the project)"
+    )
+    which.add_argument(
+        "--project", type=Path, metavar="FOLDER", help="the history of the project of this folder"
+    )
     parser.add_argument(
-        "--file", type=Path, metavar="FILE", help="the history (default: the user's own)"
+        "--import",
+        type=Path,
+        dest="source",
+        metavar="FILE",
+        help="add the measurements of a .csv, .json or .sqlite file",
+    )
+    parser.add_argument(
+        "--export", type=Path, metavar="FILE", help="write all measurements, as .csv or .json"
     )
     parser.add_argument("--clear", action="store_true", help="forget everything")
     parser.add_argument(
@@ -38,17 +57,28 @@ def run(args: argparse.Namespace) -> None:
     from weft.errors import InvalidInput
     from weft.report.tables import Column, table_text
     from weft.runtime.costs.history import History
+    from weft.runtime.costs.project import default_path
 
     if args.file is not None and not args.file.is_file():
         raise InvalidInput(f"{args.file}: there is no such history")
-    history = History(args.file)
+    if args.project is not None and not args.project.is_dir():
+        raise InvalidInput(f"{args.project}: there is no such folder")
+    history = History(default_path(args.project) if args.project is not None else args.file)
     if args.clear:
         history.clear()
+    if args.source is not None:
+        new = history.import_from(args.source)
+        print(f"read {args.source}: {new} new measurements", file=sys.stderr)
     if args.trace is not None:
         from weft.runtime.costs.recorded import import_recording
 
         count = import_recording(history, args.trace, device=args.device)
         print(f"read {args.trace}: {count} measurements", file=sys.stderr)
+    if args.export is not None:
+        count = history.export_to(args.export)
+        print(f"wrote {args.export}: {count} measurements", file=sys.stderr)
+        if not args.json:
+            return
     known, links = history.durations(), history.links()
     if args.json:
         emit(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from contextlib import nullcontext
 from importlib import import_module
@@ -66,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--history",
         type=Path,
         metavar="FILE",
-        help="file of earlier measurements (default: the user's own)",
+        help="file of earlier measurements (default: that of the script's project)",
     )
     memory.add_argument("--no-history", action="store_true", help="neither read nor write it")
     memory.add_argument(
@@ -140,7 +141,7 @@ def _run(args: argparse.Namespace) -> RunTrace:
         policy=args.policy,
         backend=args.backend,
         devices=devices,
-        history=False if args.no_history else args.history or True,
+        history=False if args.no_history else args.history or _history_of(args.script),
         run_id=args.run_id,
         retries=args.retries,
         timeout=args.timeout,
@@ -150,6 +151,13 @@ def _run(args: argparse.Namespace) -> RunTrace:
         progress=not args.json,
         seed=args.seed,
     )
+
+
+def _history_of(script: Path) -> Path:
+    """Return the history of the script's project, unless $WEFT_HISTORY names one."""
+    from weft.runtime.costs.project import default_path
+
+    return default_path(None if os.environ.get("WEFT_HISTORY") else script.resolve().parent)
 
 
 def _load(path: Path) -> ModuleType:

@@ -459,11 +459,28 @@ def _forbid_misfits(
     stranded = np.isinf(pace.min(axis=1, initial=np.inf))[row]
     if stranded.any():
         t = int(np.flatnonzero(stranded)[0])
-        kind, memory = workflow.kinds[workflow.kind[t]], workflow.memory[t]
-        needs = f"kind '{kind}', memory {memory:g} bytes, {workflow.cores[t]} cores"
-        largest = f"{cluster.memory.max():g} bytes, {cluster.cores.max()} cores"
         raise InvalidInput(
-            f"task '{workflow.task_name(t)}' fits no device of '{cluster.name}' ({needs}; largest "
-            f"device: {largest})"
+            f"task '{workflow.task_name(t)}' fits no device of '{cluster.name}': "
+            f"{_why_none(workflow, cluster, t)}"
         )
     return row, pace
+
+
+def _why_none(workflow: Workflow, cluster: Cluster, task: int) -> str:
+    """Return why a task can run on no device."""
+    known = [device for device, seconds in workflow.durations.items() if seconds[task] >= 0]
+    if known and not any(x in known for x in (*cluster.names, *cluster.kinds)):
+        kinds = ", ".join(dict.fromkeys(cluster.kinds))
+        return f"no duration for device kind {kinds}; known: {', '.join(known)}"
+    memory, cores = float(workflow.memory[task]), int(workflow.cores[task])
+    if memory > cluster.memory.max():
+        return (
+            f"it needs {memory:g} bytes of memory, the largest device has {cluster.memory.max():g}"
+        )
+    if cores > cluster.cores.max():
+        return f"it needs {cores} cores, the largest device has {cluster.cores.max()}"
+    kind = workflow.kinds[workflow.kind[task]]
+    return (
+        f"none has {memory:g} bytes of memory, {cores} cores and a finite duration of kind "
+        f"'{kind}' at once"
+    )

@@ -1,4 +1,4 @@
-"""Real execution: the engine, deciders, costs, inputs, backends, service and server.
+"""Real execution: engine, deciders, costs, inputs, backends, executors, service and server.
 
 `weft.run` is `weft.runtime.api.run`. The public names below are listed in `__init__.pyi` and
 load when they are used: every worker process imports this package too.

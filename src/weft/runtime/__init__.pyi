@@ -6,6 +6,7 @@ from .backends.dask.backend import DaskBackend as DaskBackend
 from .backends.fake import FakeBackend as FakeBackend
 from .backends.local.backend import LocalBackend as LocalBackend
 from .backends.local.device import LocalDevice as LocalDevice
+from .backends.local.pool import end_idle_processes as end_idle_processes
 from .backends.local.worker import Chosen as Chosen
 from .backends.local.worker import current_device as current_device
 from .backends.ray.backend import RayBackend as RayBackend
@@ -16,7 +17,7 @@ from .engine.failure import Failure as Failure
 from .engine.failure import PolicyReplaced as PolicyReplaced
 from .engine.failure import TaskFailed as TaskFailed
 from .inputs.functions import Application as Application
-from .inputs.functions import task as task
+from .inputs.promises import task as task
 from .options import RunOptions as RunOptions
 from .service.budgets import Budget as Budget
 from .service.queue import QueueFull as QueueFull

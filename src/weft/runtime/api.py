@@ -6,7 +6,9 @@ import logging
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,14 +18,15 @@ from weft.planners import Planner
 from weft.policies import Policy
 from weft.policies.load import load_policy
 from weft.registry import closest
-from weft.runtime.backends.local.backend import LocalBackend
 from weft.runtime.backends.local.device import LocalDevice
+from weft.runtime.backends.local.pool import shared_backend
 from weft.runtime.backends.protocol import Backend
 from weft.runtime.backends.ray.backend import RayBackend
 from weft.runtime.backends.ray.session import RayDevice
 from weft.runtime.costs.drift import DriftDetector
 from weft.runtime.costs.estimates import Recorder, estimated_problem
-from weft.runtime.costs.history import History
+from weft.runtime.costs.history import History, HistoryUnusable, history_for_run
+from weft.runtime.costs.keys import CostKey
 from weft.runtime.deciders.contender import load_contender
 from weft.runtime.deciders.plan import PlanDecider, ReplayDecider
 from weft.runtime.deciders.policy import Decider, adaptive, batch_keys
@@ -52,7 +55,7 @@ def _dask(where: Any) -> Backend:
 
 
 BACKENDS: dict[str, Callable[..., Backend]] = {
-    "local": LocalBackend,
+    "local": shared_backend,
     "dask": _dask,
     "ray": RayBackend,
 }
@@ -131,7 +134,7 @@ def run(
         "ray") or one `RayDevice` each ("ray"). Default: one per processor core and per GPU.
     history
         The measurements of earlier runs, used for estimates and extended by this run: True for
-        the user's own, a path or a `History`; False for none.
+        that of the project, a path or a `History`; False for none.
     run_id, folder, keep
         Write a journal under this name in `folder` (default: $WEFT_RUNS or the user's state
         folder). A run with the same name continues after a crash; finished tasks run again only
@@ -180,10 +183,13 @@ def run(
     app = application_of(what, functions)
     options = RunOptions(window, retries, backoff, crashes, timeout, on_error)
     chosen = load_contender(policy)
-    known = _history(history)
+    known = history_for_run(history)
     place, own = _backend(backend, devices)
     try:
-        problem = estimated_problem(app.workflow, place.devices(), known)
+        estimated = partial(
+            estimated_problem, app.workflow, history=known, keys=app.keys, devices=app.devices
+        )
+        problem = estimated(place.devices())
         workload = Workload.of(problem)
         decider = _live(chosen, window=window, adapt=adapt, seconds=seconds, seed=seed)
         shadowed = (
@@ -196,9 +202,7 @@ def run(
             keys=batch_keys(chosen, workload),
         )
         promise = resume_promise(run_id, keep=keep, schedule=isinstance(chosen, Schedule))
-        logging.getLogger(__name__).info(promise)
-        if progress:
-            sys.stderr.write(f"{promise}\n")
+        _say(promise, shown=progress)
         journal = None
         if run_id is not None:
             root = default_folder() if folder is None else Path(folder)
@@ -207,7 +211,7 @@ def run(
         display = Progress()
         observers: list[Observer] = [
             *([journal] if journal else ()),
-            *([Recorder(known, [app.workflow])] if known else ()),
+            *([Recorder(known, [app.workflow], [app.keys])] if known else ()),
             *([display] if progress else ()),
         ]
         driver = Driver(
@@ -218,15 +222,13 @@ def run(
             drift=DriftDetector(workload) if adapt and not place.modelled else None,
             wanted=frozenset(app.wanted),
             observers=observers,
-            grown=None
-            if place.modelled
-            else lambda cluster: Workload.of(estimated_problem(app.workflow, cluster, known)),
+            grown=None if place.modelled else lambda cluster: Workload.of(estimated(cluster)),
         )
         driver.prepare()
         forecaster = None
         if isinstance(decider, PlanDecider) and not driver.replaced:
             display.predicted = decider.predicted
-            forecaster = _forecaster(decider, problem, known)
+            forecaster = _forecaster(decider, problem, known, app.keys)
             display.forecaster = forecaster
             if progress and forecaster is not None:
                 display.announce(f"weft: {problem.name} {forecaster.first}")
@@ -259,7 +261,7 @@ def run(
             forecast=None if forecaster is None else forecaster.first,
         )
         if forecaster is not None and known is not None and not (driver.failures or journal):
-            known.add_score(problem.name, forecaster.first.score(trace.makespan))
+            _keep_score(known, problem.name, forecaster.first.score(trace.makespan))
     finally:
         if own:
             place.close()
@@ -268,19 +270,37 @@ def run(
     return trace
 
 
+def _say(promise: str, *, shown: bool) -> None:
+    """Tell what happens if the run is killed: in the log, and on stderr if asked for."""
+    logging.getLogger(__name__).info(promise)
+    if shown:
+        sys.stderr.write(f"{promise}\n")
+
+
+def _keep_score(history: History, name: str, score: float) -> None:
+    with suppress(HistoryUnusable):  # the run matters more
+        history.add_score(name, score)
+
+
 def _forecaster(
-    decider: PlanDecider, problem: Problem, history: History | None
+    decider: PlanDecider, problem: Problem, history: History | None, keys: Sequence[CostKey]
 ) -> Forecaster | None:
     """Return the forecaster of a run; None where none of its tasks was measured before."""
     if history is None or problem.workflow.conditional:
         return None
-    measured = history.residuals()
+    kinds = problem.workflow.kinds
+    names = {
+        key.kind: kinds[k] for key, k in zip(keys, problem.workflow.kind.tolist(), strict=True)
+    }
+    measured = [(names.get(kind, kind), run, r) for kind, run, r in history.residuals()]
     if not {kind for kind, _, _ in measured} & set(problem.workflow.kinds):
         return None
     from weft.learn.durations.spread import Spread
     from weft.runtime.costs.forecast import Forecaster
 
-    rows, scores = decider.first_plan(), history.scores(problem.name)
+    rows, scores = decider.first_plan(), list[float]()
+    with suppress(HistoryUnusable):
+        scores = history.scores(problem.name)
     return Forecaster(problem, rows, Spread.of(measured), scores)
 
 
@@ -337,14 +357,6 @@ def _live(chosen: Any, *, window: int, adapt: bool, seconds: float | None, seed:
     raise InvalidInput(
         f"policy is a {type(chosen).__name__}; give a planner, a policy, a Schedule or a name"
     )
-
-
-def _history(history: History | str | Path | bool) -> History | None:
-    if history is False:
-        return None
-    if isinstance(history, History):
-        return history
-    return History() if history is True else History(history)
 
 
 def _backend(backend: Any, devices: Any) -> tuple[Backend, bool]:

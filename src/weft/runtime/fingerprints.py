@@ -21,7 +21,7 @@ import numpy as np
 
 from weft.model import Workflow
 from weft.runtime.backends.protocol import Call, Input
-from weft.runtime.inputs.functions import Body, Task
+from weft.runtime.inputs.promises import Body, Task
 
 LIMIT = 1 << 30
 """Bytes of arguments of one task that are read; a task with more has a new fingerprint each run."""

@@ -119,8 +119,8 @@ def _estimated(
     kinds = [workflow.kinds[k] for k in workflow.kind.tolist()]
     unknown = [
         kind
-        for kind, work in zip(kinds, workflow.work.tolist(), strict=True)
-        if not work and kind not in measured
+        for kind, key, work in zip(kinds, app.keys, workflow.work.tolist(), strict=True)
+        if not work and key.kind not in measured
     ]
     if unknown:
         names = list(dict.fromkeys(unknown))
@@ -131,7 +131,7 @@ def _estimated(
             f"or give seconds: {example}"
         )
     machines = local_cluster(local_devices(None)) if cluster is None else cluster
-    return estimated_problem(workflow, machines, known)
+    return estimated_problem(workflow, machines, known, keys=app.keys, devices=app.devices)
 
 
 def _history(history: History | str | Path | bool) -> History | None:

@@ -6,9 +6,9 @@ for each result of another task. Each backend supplies its own way of pickling.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from weft.errors import InvalidInput
 from weft.model import Workload
@@ -32,6 +32,28 @@ KNOWN_FUNCTIONS = 1000
 """Functions that the table keeps alive beyond two per task, before it drops unused ones."""
 
 P = TypeVar("P")
+
+
+class CallTable(Protocol):
+    """Functions and packed arguments by the number of an instance."""
+
+    @property
+    def functions(self) -> Sequence[bytes] | Mapping[int, bytes]:
+        """Return the pickles by number of a function."""
+        ...
+
+    @property
+    def function(self) -> Sequence[int] | Mapping[int, int]:
+        """Return the number of the function of each instance."""
+        ...
+
+    def preload(self) -> list[bytes]:
+        """Return the functions to load before the clock starts."""
+        ...
+
+    def arguments(self, instance: int) -> Any:
+        """Return the packed arguments of an instance."""
+        ...
 
 
 class Calls(Generic[P]):

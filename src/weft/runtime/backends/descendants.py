@@ -50,6 +50,18 @@ def end_descendants(token: str, keep: Container[int] = (), seconds: float = 5.0)
         time.sleep(0.005)
 
 
+def leaders_with_others(leaders: Container[int]) -> set[int]:
+    """Return those leaders whose process groups hold other processes, too."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError, ValueError):  # gone meanwhile
+            # The name in parentheses may hold anything; state, parent and group follow it.
+            group = int(path.read_text(errors="replace").rpartition(")")[2].split()[2])
+            if group in leaders and int(path.parent.name) != group:
+                found.add(group)
+    return found
+
+
 def end_group(leader: int) -> None:
     """Kill a process group; its leader must not have been waited for, so that its id is kept."""
     with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -1,11 +1,28 @@
 """Costs: measured durations and transfers, and the estimates made of them.
 
+- `cost_model`: predicted seconds by kind and size
 - `drift`: correction of estimates during a run
 - `estimates`: problems with estimated durations
 - `forecast`: when a run will end
 - `history`: the file of measurements
+- `history_files`: measurements as CSV and JSON
+- `keys`: functions and sizes of arguments, by which measurements go
 - `profiler`: devices of this machine and micro-benchmarks
+- `project`: the place of a project's history
 - `recorded`: traces of other engines as measurements
+- `summaries`: quartiles, drift and links
 """
 
-__all__ = ["drift", "estimates", "forecast", "history", "profiler", "recorded"]
+__all__ = [
+    "cost_model",
+    "drift",
+    "estimates",
+    "forecast",
+    "history",
+    "history_files",
+    "keys",
+    "profiler",
+    "project",
+    "recorded",
+    "summaries",
+]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -10,20 +9,23 @@ from math import log
 
 import numpy as np
 
+from weft.errors import InvalidInput
 from weft.model import Cluster, Problem, Workflow
 from weft.model.columns import FloatArray, frozen
 from weft.runtime.backends.protocol import Finished
+from weft.runtime.costs.cost_model import CostModel, Point
 from weft.runtime.costs.drift import filled
-from weft.runtime.costs.history import Durations, History, Measurement
+from weft.runtime.costs.history import History, HistoryUnusable, Measurement, TaskRow, set_aside
+from weft.runtime.costs.keys import GPU, CostKey
 from weft.runtime.engine.events import Observer
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
 from weft.sim.device_state import Group
 
-SIZES = 3
-"""Measured sizes of a task kind required to fit a model."""
-
 TRANSFERS = 3
 """Measured transfers between two kinds of devices required to use them."""
+
+_Rows = Sequence[TaskRow]
+_Keys = Sequence[CostKey]
 
 
 def incoming_bytes(workflow: Workflow) -> FloatArray:
@@ -31,39 +33,97 @@ def incoming_bytes(workflow: Workflow) -> FloatArray:
     return np.bincount(workflow.dst, weights=workflow.data, minlength=workflow.n).astype(float)
 
 
-def estimated_problem(workflow: Workflow, cluster: Cluster, history: History | None) -> Problem:
+def estimated_problem(
+    workflow: Workflow,
+    cluster: Cluster,
+    history: History | None,
+    *,
+    keys: Sequence[CostKey] | None = None,
+    devices: Sequence[str] = (),
+) -> Problem:
     """Bind a workflow to the devices of a backend, with durations from the history.
 
-    A task kind measured on some devices only is scaled alike on the others; one never measured
+    A task measured on some devices only is scaled alike on the others; a kind never measured
     follows the other kinds; without measurements the workflow's own estimates count, and if it has
     none, all tasks are equal. Measured links and result sizes are used too.
+
+    Parameters
+    ----------
+    keys : keys of the tasks in the history; None: their kinds
+    devices : name or kind of the device each task needs, empty: any; `GPU` for any GPU
     """
     sized = workflow if workflow.durations or workflow.work.any() else _with_work(workflow)
     if history is not None:
         cluster = with_measured_links(cluster, history)
-    known = [] if history is None else history.durations()
-    problem = Problem.bind(with_measured_data(sized, known), cluster)
-    if history is None or not known:
+    rows = [] if history is None else history.tasks
+    keys = keys_of(workflow) if keys is None else keys
+    bound = Problem.bind(with_measured_data(sized, rows, keys), cluster)
+    problem = restricted(bound, devices) if any(devices) else bound
+    if not rows:
         return problem
     prior = problem.durations()
-    measured = _measured(sized, cluster, history)
-    logs = np.full((len(workflow.kinds), cluster.p), np.nan)
-    both = np.isfinite(measured) & np.isfinite(prior) & (prior > 0) & (measured > 0)
-    for kind in range(len(workflow.kinds)):
-        for device in range(cluster.p):
-            rows = both[:, device] & (workflow.kind == kind)
-            if rows.any():
-                logs[kind, device] = float(
-                    np.median(np.log(measured[rows, device] / prior[rows, device]))
-                )
-    scaled = prior * np.exp(filled(logs))[workflow.kind]
+    measured = _measured(sized, cluster, rows, keys)
+    with np.errstate(all="ignore"):
+        ratio = np.log(measured / prior)
+    ratio[~np.isfinite(ratio)] = np.nan
+    scaled = prior * np.exp(_filled_ratios(ratio, workflow))
     seconds = np.where(np.isfinite(measured) & np.isfinite(prior), measured, scaled)
-    rows = frozen(np.arange(workflow.n))
+    return _by_task(problem, seconds)
+
+
+def _filled_ratios(ratio: FloatArray, workflow: Workflow) -> FloatArray:
+    """Fill the gaps of an (n, p) matrix of logarithms: by kind, then by how a task differs."""
+    logs = np.full((len(workflow.kinds), ratio.shape[1]), np.nan)
+    known = ~np.isnan(ratio)
+    for kind in range(len(workflow.kinds)):
+        rows = workflow.kind == kind
+        for device in range(ratio.shape[1]):
+            if (use := rows & known[:, device]).any():
+                logs[kind, device] = float(np.median(ratio[use, device]))
+    typical = filled(logs)[workflow.kind]
+    own = np.where(known, ratio - typical, 0.0).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
+    return np.asarray(typical + own[:, None])
+
+
+def restricted(problem: Problem, devices: Sequence[str]) -> Problem:
+    """Return the problem with tasks kept to the devices they need, by name or kind."""
+    cluster, seconds = problem.cluster, problem.durations()
+    fits = {
+        need: np.array([_is_one(cluster, d, need) for d in range(cluster.p)])
+        for need in dict.fromkeys(devices)
+    }
+    for task, need in enumerate(devices):
+        if not fits[need].any():
+            kinds = ", ".join(dict.fromkeys(cluster.kinds))
+            what = "a GPU" if need == GPU else f"device '{need}'"
+            raise InvalidInput(
+                f"task '{problem.workflow.task_name(task)}' needs {what}, but the devices are "
+                f"{', '.join(cluster.names)} (kinds: {kinds})"
+            )
+        seconds[task, ~fits[need]] = np.inf
+        if np.isinf(seconds[task]).all():
+            w = problem.workflow
+            raise InvalidInput(
+                f"task '{w.task_name(task)}' fits no device '{need}': it needs "
+                f"{w.memory[task]:g} bytes of memory and {w.cores[task]} cores"
+            )
+    return _by_task(problem, seconds)
+
+
+def _is_one(cluster: Cluster, device: int, need: str) -> bool:
+    name, kind = cluster.names[device], cluster.kinds[device]
+    if need == GPU:
+        return any(word in text.lower() for word in ("gpu", "cuda") for text in (name, kind))
+    return need in ("", name, kind)
+
+
+def _by_task(problem: Problem, seconds: FloatArray) -> Problem:
+    n = problem.workflow.n
     return Problem(
         problem.workflow,
-        cluster,
-        frozen(np.ones(workflow.n)),
-        rows,
+        problem.cluster,
+        frozen(np.ones(n)),
+        frozen(np.arange(n)),
         frozen(np.ascontiguousarray(seconds)),
     )
 
@@ -85,23 +145,23 @@ def with_measured_links(cluster: Cluster, history: History) -> Cluster:
     return replace(cluster, bandwidth=bandwidth, latency=latency) if known else cluster
 
 
-def with_measured_data(workflow: Workflow, known: Sequence[Durations]) -> Workflow:
+def with_measured_data(workflow: Workflow, rows: _Rows, keys: _Keys) -> Workflow:
     """Return the workflow with measured result sizes on edges without data."""
-    outputs: dict[str, list[tuple[float, float]]] = {}
-    for row in known:
-        outputs.setdefault(row.kind, []).append((row.work, row.output))
-    sizes, member = np.unique(
-        np.stack([workflow.kind.astype(float), workflow.work], axis=1), axis=0, return_inverse=True
-    )
-    typical = np.array(
-        [
-            _nearest(outputs.get(workflow.kinds[int(kind)], ()), work)
-            for kind, work in sizes.tolist()
-        ]
-    )
-    if not typical.any():
+    outputs: dict[str, dict[float, list[float]]] = {}
+    for row in rows:
+        outputs.setdefault(row.kind, {}).setdefault(row.work, []).append(row.output)
+    typical = {
+        kind: [(work, float(np.median(values))) for work, values in by_work.items()]
+        for kind, by_work in outputs.items()
+    }
+    known: dict[tuple[str, float], float] = {}
+    for key, work in zip(keys, workflow.work.tolist(), strict=True):
+        if (key.kind, work) not in known:
+            known[key.kind, work] = _nearest(typical.get(key.kind, ()), work)
+    if not any(known.values()):
         return workflow
-    returned = typical[np.asarray(member, np.int64).reshape(-1)]
+    pairs = zip(keys, workflow.work.tolist(), strict=True)
+    returned = np.array([known[key.kind, work] for key, work in pairs])
     return replace(
         workflow, data=np.where(workflow.data == 0, returned[workflow.src], workflow.data)
     )
@@ -112,40 +172,26 @@ def _nearest(rows: Sequence[tuple[float, float]], work: float) -> float:
     return min(rows, key=lambda row: abs(log((row[0] + 1.0) / (work + 1.0))), default=(0.0, 0.0))[1]
 
 
-def _measured(workflow: Workflow, cluster: Cluster, history: History) -> FloatArray:
-    """Return (n, p) predictions of the history, NaN if unknown; one lookup per kind and size."""
-    sizes = np.stack([workflow.kind.astype(float), workflow.work, incoming_bytes(workflow)], axis=1)
-    unique, member = np.unique(sizes, axis=0, return_inverse=True)
-    table = np.full((len(unique), cluster.p), np.nan)
-    for row, (kind, work, data) in enumerate(unique.tolist()):
-        for device, name in enumerate(cluster.kinds):
-            seconds = predicted_seconds(history, workflow.kinds[int(kind)], name, work, data)
-            table[row, device] = np.nan if seconds is None else max(seconds, 1e-9)
-    return np.asarray(table[np.asarray(member, np.int64).reshape(-1)], float)
+def _measured(workflow: Workflow, cluster: Cluster, rows: _Rows, keys: _Keys) -> FloatArray:
+    """Return (n, p) predictions from measurements, NaN if unknown; one per kind and size."""
+    model = CostModel(rows)
+    kinds = list(dict.fromkeys(cluster.kinds))
+    column = np.array([kinds.index(kind) for kind in cluster.kinds])
+    known: dict[tuple[str, Point], list[float]] = {}
+    table = np.full((workflow.n, len(kinds)), np.nan)
+    sizes = zip(workflow.work.tolist(), incoming_bytes(workflow).tolist(), strict=True)
+    for task, ((kind, arguments), (work, data)) in enumerate(zip(keys, sizes, strict=True)):
+        key = (kind, (work, data, arguments))
+        if key not in known:
+            found = [model.seconds(kind, device, key[1]) for device in kinds]
+            known[key] = [np.nan if s is None else max(s, 1e-9) for s in found]
+        table[task] = known[key]
+    return np.asarray(table[:, column], float)
 
 
-def predicted_seconds(
-    history: History, kind: str, device: str, work: float, data: float
-) -> float | None:
-    """Predict the seconds of a task kind at a size.
-
-    The median if that size was measured; else a model over at least `SIZES` sizes, or the nearest
-    size scaled by the work.
-    """
-    known = history.samples(kind, device)
-    sizes = np.unique(known[:, :2], axis=0)
-    if len(sizes) < SIZES or bool((sizes == (work, data)).all(axis=1).any()):
-        return history.predict(kind, device, work=work, data=data)
-    from weft.learn.durations.model import DurationModel
-
-    # Only varying columns can explain anything; sizes enter by logarithm and may be zero.
-    varied = np.ptp(known[:, :2], axis=0) > 0
-    names = tuple(name for name, use in zip(("work", "bytes"), varied.tolist(), strict=True) if use)
-    model = DurationModel(names, logs=names)
-    shift = np.array([known[:, 0].max() * 1e-6, 1.0])[varied]
-    for row in known:
-        model.observe(row[:2][varied] + shift, float(row[2]))
-    return model.predict(np.array([work, data])[varied] + shift).median
+def keys_of(workflow: Workflow) -> list[CostKey]:
+    """Return the keys of tasks whose functions and arguments are unknown: their kinds."""
+    return [CostKey(workflow.kinds[k]) for k in workflow.kind.tolist()]
 
 
 def _with_work(workflow: Workflow) -> Workflow:
@@ -158,14 +204,18 @@ class Recorder(Observer):
     Parameters
     ----------
     workflows : workflow of each problem as the user gave it: its sizes are the keys of the history
+    keys : keys of the tasks of each workflow; where there are none, their kinds
     """
 
-    def __init__(self, history: History, workflows: Sequence[Workflow]) -> None:
+    def __init__(
+        self, history: History, workflows: Sequence[Workflow], keys: Sequence[_Keys] = ()
+    ) -> None:
         self.history = history
         self.workflows = list(workflows)
         self._samples: list[Measurement] = []
         self._links: list[tuple[str, str, float, float]] = []
         self._bytes: dict[int, FloatArray] = {}
+        self._keys: dict[int, _Keys] = dict(enumerate(keys))
 
     def replace(self, problem: int, workflow: Workflow) -> None:
         """Set the workflow of a problem: a new one, or in the place of another."""
@@ -183,11 +233,14 @@ class Recorder(Observer):
             w = life.problem(i).workflow
             if template not in self._bytes:
                 self._bytes[template] = incoming_bytes(self.workflows[template])
+                self._keys.setdefault(template, keys_of(self.workflows[template]))
             output = event.data[k] if k < len(event.data) else 0.0
             work, data = float(w.work[task]), float(self._bytes[template][task])
-            kind, device = w.kinds[w.kind[task]], cluster.kinds[event.device]
+            key, device = self._keys[template][task], cluster.kinds[event.device]
             self._samples.append(
-                Measurement(kind, device, event.finish - event.start, work, data, output)
+                Measurement(
+                    key.kind, device, event.finish - event.start, work, data, output, key.sizes
+                )
             )
         for moved in event.transfers:
             source = cluster.kinds[moved.source] if moved.source >= 0 else "disk"
@@ -195,12 +248,23 @@ class Recorder(Observer):
 
     def ended(self, life: LiveLifecycle, now: float) -> None:
         """Write all measurements at once."""
-        try:
-            if self._samples or self._links:
-                self.history.add(self._samples, self._links)
-        except (sqlite3.Error, OSError) as error:  # the run matters more than its measurements
-            warnings.warn(
-                f"{self.history.path}: the measurements of this run could not be kept ({error})",
-                stacklevel=2,
-            )
+        samples, links = self._samples, self._links
         self._samples, self._links = [], []
+        if samples or links:
+            keep_measurements(self.history, samples, links)
+
+
+def keep_measurements(
+    history: History,
+    samples: Sequence[Measurement],
+    links: Sequence[tuple[str, str, float, float]] = (),
+) -> None:
+    """Add measurements to a history; if that fails, warn: the run matters more."""
+    try:
+        history.add(samples, links)
+    except HistoryUnusable as error:
+        aside = set_aside(history.path) if error.damaged else None
+        rest = "" if aside is None else f", which was set aside as {aside}"
+        warnings.warn(
+            f"the measurements of this run could not be kept in {error}{rest}", stacklevel=2
+        )

@@ -1,39 +1,50 @@
-"""The history: measured durations, result sizes, transfer times and forecasts of all runs.
+"""The history of a project: durations, result sizes, transfers and forecasts of its runs.
 
 One SQLite file in WAL mode, so that several processes may use it at once. A measurement is a row;
 only the newest per task kind, device and size are kept, so that quantiles follow the machine. Sizes
-are the workflow's own: work, and incoming bytes.
+are the workflow's own (work, incoming bytes) and those of arguments.
 """
 
 from __future__ import annotations
 
-import os
+import json
 import sqlite3
 import time
-from collections.abc import Iterable, Sequence
-from contextlib import closing
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
-from math import exp, log
+from math import isfinite, log
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from weft.errors import InvalidInput
+from weft.runtime.costs.keys import Sizes
+from weft.runtime.costs.project import default_path
+from weft.runtime.costs.summaries import Durations, LinkCost, apart, fit_link, summary
 
-VERSION = 2
-"""Version of the schema; files of newer versions are refused."""
+VERSION = 3
+"""Version of the schema; files of newer versions are refused, older ones are upgraded."""
+
+WAIT = 2.0
+"""Seconds an operation waits for other processes that use the file."""
 
 KEPT = 200
-"""Measurements kept per task kind, device kind and size."""
+"""Measurements kept per task kind, device kind, work and incoming bytes."""
 
-RECENT = 10
-"""Newest measurements that are compared with the older ones to detect drift."""
+KEPT_SIZES = 2000
+"""Measurements kept of those with sizes of arguments, which differ from call to call."""
+
+_FOREIGN = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+"""Error codes of SQLite for files that are damaged, or no history at all."""
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS task (
   id INTEGER PRIMARY KEY, kind TEXT NOT NULL, device TEXT NOT NULL,
   work REAL NOT NULL, data REAL NOT NULL, seconds REAL NOT NULL, output REAL NOT NULL, at REAL NOT
-  NULL);
+  NULL, sizes TEXT NOT NULL DEFAULT '');
 CREATE INDEX IF NOT EXISTS task_key ON task (kind, device, work, data, id);
 CREATE TABLE IF NOT EXISTS link (
   id INTEGER PRIMARY KEY, source TEXT NOT NULL, target TEXT NOT NULL,
@@ -42,6 +53,16 @@ CREATE INDEX IF NOT EXISTS link_key ON link (source, target, id);
 CREATE TABLE IF NOT EXISTS forecast (
   id INTEGER PRIMARY KEY, workflow TEXT NOT NULL, score REAL NOT NULL, at REAL NOT NULL);
 """
+
+_DROP = "DELETE FROM {0} WHERE {1} AND id <= (SELECT id FROM {0} WHERE {1} ORDER BY id DESC"
+_OFFSET = " LIMIT 1 OFFSET ?)"
+_DROP_SIZED = _DROP.format("task", "kind = ? AND device = ? AND sizes != ''") + _OFFSET
+_DROP_PLAIN = (
+    _DROP.format("task", "kind = ? AND device = ? AND work = ? AND data = ? AND sizes = ''")
+    + _OFFSET
+)
+_DROP_SCORE = _DROP.format("forecast", "workflow = ?") + _OFFSET
+_DROP_LINK = _DROP.format("link", "source = ? AND target = ?") + _OFFSET
 
 
 @dataclass(frozen=True)
@@ -54,38 +75,47 @@ class Measurement:
     work: float = 0.0
     data: float = 0.0
     output: float = 0.0
+    sizes: Sizes = ()
 
 
-@dataclass(frozen=True)
-class Durations:
-    """Durations of a task kind on a device kind at one size.
-
-    `drift` is the recent over the older median, 1 if they agree.
-    """
+class TaskRow(NamedTuple):
+    """A measured task in the file; `at` is the time of writing, seconds since 1970."""
 
     kind: str
     device: str
     work: float
     data: float
-    count: int
-    quartiles: tuple[float, float, float]
+    seconds: float
     output: float
-    drift: float
+    at: float
+    sizes: Sizes
 
 
-@dataclass(frozen=True)
-class LinkCost:
-    """Cost of transfers from one device kind to another."""
+class LinkRow(NamedTuple):
+    """A measured transfer in the file."""
 
     source: str
     target: str
-    count: int
-    bandwidth: float
-    latency: float
+    data: float
+    seconds: float
+    at: float
+
+
+class HistoryUnusable(InvalidInput):
+    """A history that cannot be read or written; `damaged`: whatever happens later."""
+
+    def __init__(self, text: str, *, damaged: bool = False) -> None:
+        super().__init__(text)
+        self.damaged = damaged
 
 
 class History:
-    """The file of measurements.
+    """The file of measurements, read when it is opened and after each `add`.
+
+    Parameters
+    ----------
+    path : the file; None: that of the project, see `weft.runtime.costs.project`
+    wait : seconds an operation waits for other processes that use the file
 
     Examples
     --------
@@ -98,12 +128,12 @@ class History:
     >>> folder.cleanup()
     """
 
-    def __init__(self, path: str | Path | None = None) -> None:
+    def __init__(self, path: str | Path | None = None, *, wait: float = WAIT) -> None:
         self.path = Path(path) if path is not None else default_path()
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with closing(self._open()) as db:
-            self._migrate(db)
-        self._known: dict[tuple[str, str], list[Durations]] | None = None
+        self.wait = wait
+        with self._errors():
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.refresh()
 
     # -- writing ------------------------------------------------------------
 
@@ -112,82 +142,97 @@ class History:
     ) -> None:
         """Add tasks and (source, target, bytes, seconds) of transfers; drop the oldest."""
         now = time.time()
-        rows = [(s.kind, s.device, s.work, s.data, s.seconds, s.output, now) for s in samples]
-        estimator = [
-            (source, target, data, seconds, now) for source, target, data, seconds in links
-        ]
-        with closing(self._open()) as db, db:
-            db.execute("BEGIN IMMEDIATE")
+        self.add_rows(
+            [
+                TaskRow(s.kind, s.device, s.work, s.data, s.seconds, s.output, now, s.sizes)
+                for s in samples
+            ],
+            [LinkRow(*link, now) for link in links],
+        )
+
+    def add_rows(self, tasks: Sequence[TaskRow], links: Sequence[LinkRow]) -> None:
+        """Add rows with their own times; drop the oldest."""
+        with self._transaction(write=True) as db:
             db.executemany(
-                "INSERT INTO task (kind, device, work, data, seconds, output, at) VALUES (?, ?, "
-                "?, ?, ?, ?, ?)",
-                rows,
+                "INSERT INTO task (kind, device, work, data, seconds, output, at, sizes)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                [(*row[:7], sizes_text(row.sizes)) for row in tasks],
             )
             db.executemany(
-                "INSERT INTO link (source, target, data, seconds, at) VALUES (?, ?, ?, ?, ?)",
-                estimator,
+                "INSERT INTO link (source, target, data, seconds, at) VALUES (?, ?, ?, ?, ?)", links
             )
-            for key in dict.fromkeys(row[:4] for row in rows):
-                db.execute(
-                    "DELETE FROM task WHERE kind = ?1 AND device = ?2 AND work = ?3 AND data = "
-                    "?4 AND id <= (SELECT id FROM task"
-                    " WHERE kind = ?1 AND device = ?2 AND work = ?3 AND data = ?4 ORDER BY id "
-                    "DESC LIMIT 1 OFFSET ?5)",
-                    (*key, KEPT),
-                )
-            for pair in dict.fromkeys(move[:2] for move in estimator):
-                db.execute(
-                    "DELETE FROM link WHERE source = ?1 AND target = ?2 AND id <= (SELECT id "
-                    "FROM link"
-                    " WHERE source = ?1 AND target = ?2 ORDER BY id DESC LIMIT 1 OFFSET ?3)",
-                    (*pair, KEPT),
-                )
-        self._known = None
+            for pair in dict.fromkeys(row[:2] for row in tasks if row.sizes):
+                db.execute(_DROP_SIZED, (*pair, *pair, KEPT_SIZES))
+            for key in dict.fromkeys(row[:4] for row in tasks if not row.sizes):
+                db.execute(_DROP_PLAIN, (*key, *key, KEPT))
+            for ends in dict.fromkeys(row[:2] for row in links):
+                db.execute(_DROP_LINK, (*ends, *ends, KEPT))
+        self._stale = True
 
     def add_score(self, workflow: str, score: float) -> None:
         """Add how far off the forecast of a run was, in predicted widths; drop the oldest."""
-        with closing(self._open()) as db, db:
+        with self._transaction(write=True) as db:
             db.execute(
                 "INSERT INTO forecast (workflow, score, at) VALUES (?, ?, ?)",
                 (workflow, score, time.time()),
             )
-            db.execute(
-                "DELETE FROM forecast WHERE workflow = ?1 AND id <= (SELECT id FROM forecast "
-                "WHERE workflow = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)",
-                (workflow, KEPT),
-            )
+            db.execute(_DROP_SCORE, (workflow, workflow, KEPT))
+
+    def export_to(self, path: str | Path) -> int:
+        """Write all measurements to a .csv or .json file; return their number."""
+        from weft.runtime.costs.history_files import export_history
+
+        return export_history(self, path)
+
+    def import_from(self, path: str | Path) -> int:
+        """Add the measurements of a .csv, .json or .sqlite file; return the number of new ones."""
+        from weft.runtime.costs.history_files import import_history
+
+        return import_history(self, path)
 
     def clear(self) -> None:
         """Delete all measurements."""
-        with closing(self._open()) as db, db:
+        with self._transaction(write=True) as db:
             db.execute("DELETE FROM task")
             db.execute("DELETE FROM link")
             db.execute("DELETE FROM forecast")
-        self._known = None
+        self._stale = True
 
     # -- reading ------------------------------------------------------------
 
+    def refresh(self) -> None:
+        """Read the file again, also what other processes wrote."""
+        with self._transaction() as db:
+            self._read(db)
+        self._stale = False
+
+    @property
+    def tasks(self) -> list[TaskRow]:
+        """Return the measured tasks, the oldest first."""
+        if self._stale:
+            self._stale = False
+            with suppress(HistoryUnusable):  # the rows of before will do
+                self.refresh()
+        return self._tasks
+
+    @property
+    def transfers(self) -> list[LinkRow]:
+        """Return the measured transfers, the oldest first."""
+        _ = self.tasks  # reads the file again after an `add`
+        return self._transfers
+
     def durations(self) -> list[Durations]:
-        """Return the durations by kind, device and size."""
-        with closing(self._open()) as db:
-            rows = db.execute(
-                "SELECT kind, device, work, data, seconds, output FROM task ORDER BY kind, "
-                "device, work, data, id"
-            ).fetchall()
+        """Return the durations by kind, device, work and incoming bytes."""
         groups: dict[tuple[str, str, float, float], list[tuple[float, float]]] = {}
-        for kind, device, work, data, seconds, output in rows:
-            groups.setdefault((kind, device, work, data), []).append((seconds, output))
-        return [_summary(key, values) for key, values in groups.items()]
+        for row in sorted(self.tasks, key=lambda row: row[:4]):
+            groups.setdefault(row[:4], []).append((row.seconds, row.output))
+        return [summary(key, values) for key, values in groups.items()]
 
     def links(self) -> list[LinkCost]:
         """Return the link costs: a line through the measurements, never negative."""
-        with closing(self._open()) as db:
-            rows = db.execute(
-                "SELECT source, target, data, seconds FROM link ORDER BY source, target, id"
-            ).fetchall()
         groups: dict[tuple[str, str], list[tuple[float, float]]] = {}
-        for source, target, data, seconds in rows:
-            groups.setdefault((source, target), []).append((data, seconds))
+        for row in sorted(self.transfers, key=lambda row: row[:2]):
+            groups.setdefault(row[:2], []).append((row.data, row.seconds))
         return [
             LinkCost(source, target, len(v), *fit_link(np.array(v)))
             for (source, target), v in groups.items()
@@ -200,13 +245,9 @@ class History:
 
         For an unmeasured size, that of the nearest one, in proportion to the work.
         """
-        if self._known is None:
-            self._known = {}
-            for d in self.durations():
-                self._known.setdefault((d.kind, d.device), []).append(d)
         near = min(
-            self._known.get((kind, device), ()),
-            key=lambda d: (_apart(d.work, work), _apart(d.data, data)),
+            (d for d in self.durations() if (d.kind, d.device) == (kind, device)),
+            key=lambda d: (apart(d.work, work), apart(d.data, data)),
             default=None,
         )
         if near is None:
@@ -216,34 +257,32 @@ class History:
 
     def samples(self, kind: str, device: str) -> np.ndarray:
         """Return (n, 3) work, incoming bytes and seconds of all measurements, the oldest first."""
-        with closing(self._open()) as db:
-            rows = db.execute(
-                "SELECT work, data, seconds FROM task WHERE kind = ? AND device = ? ORDER BY id",
-                (kind, device),
-            ).fetchall()
+        rows = [
+            (row.work, row.data, row.seconds)
+            for row in self.tasks
+            if (row.kind, row.device) == (kind, device)
+        ]
         return np.array(rows, float).reshape(-1, 3)
 
     def residuals(self) -> list[tuple[str, int, float]]:
         """Return task kind, run and log(seconds / median of that kind, device and size)."""
-        with closing(self._open()) as db:
-            rows = db.execute(
-                "SELECT kind, device, work, data, seconds, at FROM task WHERE seconds > 0"
-            ).fetchall()
-        groups: dict[tuple[str, str, float, float], list[tuple[float, float]]] = {}
-        for kind, device, work, data, seconds, at in rows:
-            groups.setdefault((kind, device, work, data), []).append((seconds, at))
-        runs = {at: run for run, at in enumerate(dict.fromkeys(sorted(row[-1] for row in rows)))}
+        groups: dict[tuple[Any, ...], list[TaskRow]] = {}
+        for row in self.tasks:
+            if row.seconds > 0:
+                groups.setdefault((*row[:4], row.sizes), []).append(row)
+        times = sorted(row.at for rows in groups.values() for row in rows)
+        runs = {at: run for run, at in enumerate(dict.fromkeys(times))}
         return [
-            (key[0], runs[at], log(seconds / middle))
-            for key, values in groups.items()
-            for middle in [float(np.median([seconds for seconds, _ in values]))]
-            for seconds, at in values
-            if len(values) > 1  # a single one is its own median
+            (row.kind, runs[row.at], log(row.seconds / middle))
+            for rows in groups.values()
+            for middle in [float(np.median([row.seconds for row in rows]))]
+            for row in rows
+            if len(rows) > 1  # a single one is its own median
         ]
 
     def scores(self, workflow: str) -> list[float]:
         """Return the scores of the forecasts of a workflow, the oldest first."""
-        with closing(self._open()) as db:
+        with self._transaction() as db:
             rows = db.execute(
                 "SELECT score FROM forecast WHERE workflow = ? ORDER BY id", (workflow,)
             ).fetchall()
@@ -251,92 +290,149 @@ class History:
 
     # -- inside -------------------------------------------------------------
 
-    def _open(self) -> sqlite3.Connection:
-        db = sqlite3.connect(self.path, timeout=30.0, isolation_level=None)
-        db.execute("PRAGMA busy_timeout = 30000")
-        return db
+    def _read(self, db: sqlite3.Connection) -> None:
+        """Read all rows, the oldest first; refuse values that no run can have written."""
+        tasks = db.execute(
+            "SELECT kind, device, work, data, seconds, output, at, sizes FROM task ORDER BY id"
+        ).fetchall()
+        links = db.execute(
+            "SELECT source, target, data, seconds, at FROM link ORDER BY id"
+        ).fetchall()
+        parsed = {text: parse_sizes(text) for text in {row[7]: None for row in tasks}}
+        self._tasks: list[TaskRow] = [
+            checked(TaskRow._make((*row[:7], parsed[row[7]]))) for row in tasks
+        ]
+        self._transfers: list[LinkRow] = [checked(LinkRow(*row)) for row in links]
 
-    def _migrate(self, db: sqlite3.Connection) -> None:
-        try:
+    @contextmanager
+    def _transaction(self, *, write: bool = False) -> Iterator[sqlite3.Connection]:
+        """Open the file, upgrade its schema if need be, and begin; all waits end at one time."""
+        deadline = time.monotonic() + self.wait
+        with (
+            self._errors(),
+            closing(sqlite3.connect(self.path, timeout=self.wait, isolation_level=None)) as db,
+        ):
             found = int(db.execute("PRAGMA user_version").fetchone()[0])
-        except sqlite3.DatabaseError as error:
-            raise InvalidInput(
-                f"{self.path}: is no history of weft ({error}); move it away and run again"
-            ) from None
-        if found > VERSION:
-            raise InvalidInput(
-                f"{self.path}: was written by a newer weft (schema {found}, this one reads "
-                f"{VERSION}); update weft"
-            )
+            if found > VERSION:
+                raise HistoryUnusable(
+                    f"{self.path}: was written by a newer weft (schema {found}, this one reads "
+                    f"{VERSION}); update weft"
+                )
+            if found < VERSION:
+                self._upgrade(db, deadline)
+            _limit(db, deadline)
+            db.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+            yield db
+            db.execute("COMMIT")
+
+    def _upgrade(self, db: sqlite3.Connection, deadline: float) -> None:
+        _limit(db, deadline)
+        db.execute("PRAGMA journal_mode = WAL")
+        _limit(db, deadline)
+        db.execute("BEGIN IMMEDIATE")
+        found = int(db.execute("PRAGMA user_version").fetchone()[0])  # another process may have
+        columns = [row[1] for row in db.execute("PRAGMA table_info(task)")]
+        if columns and "sizes" not in columns:
+            db.execute("ALTER TABLE task ADD COLUMN sizes TEXT NOT NULL DEFAULT ''")
         if found < VERSION:
-            db.execute("PRAGMA journal_mode = WAL")
-            db.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {VERSION}; COMMIT;")
+            for statement in _SCHEMA.split(";"):
+                db.execute(statement)
+            db.execute(f"PRAGMA user_version = {VERSION}")
+        db.execute("COMMIT")
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Turn the errors of SQLite and of the file system into one line."""
+        try:
+            yield
+        except HistoryUnusable:
+            raise
+        except (sqlite3.Error, OSError, ValueError, TypeError, OverflowError) as error:
+            code = getattr(error, "sqlite_errorcode", None)
+            code = None if code is None else code & 0xFF
+            if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                text = f"another process has locked it for more than {self.wait:g} s"
+                raise HistoryUnusable(f"{self.path}: {text}") from None
+            if isinstance(error, OSError) or code not in (None, *_FOREIGN):
+                raise HistoryUnusable(f"{self.path}: {error}") from None
+            raise HistoryUnusable(
+                f"{self.path}: is no history of weft ({error}); move it away and run again",
+                damaged=True,
+            ) from None
 
 
-def default_path() -> Path:
-    """Return $WEFT_HISTORY, or the user's data folder."""
-    given = os.environ.get("WEFT_HISTORY")
-    if given:
-        return Path(given)
-    return (
-        Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
-        / "weft"
-        / "history.sqlite"
-    )
+def history_for_run(history: History | str | Path | bool) -> History | None:
+    """Return the history of a run: None, and one warning, if it cannot be used.
 
-
-def drift_of(seconds: Sequence[float]) -> float:
-    """Return the newest over the older median; 1 if the difference is within the spread.
-
-    Examples
-    --------
-    >>> drift_of([1.0] * 20 + [2.0] * 10), drift_of([1.0, 1.1, 0.9] * 10), drift_of([1.0, 5.0])
-    (2.0, 1.0, 1.0)
+    A damaged file is set aside and replaced. The run waits half of `WAIT` for a locked file, and
+    half at its end.
     """
-    if len(seconds) < 2 * RECENT:
-        return 1.0
-    logs = np.log(np.maximum(np.asarray(seconds, float), 1e-9))
-    older, newest = logs[:-RECENT], logs[-RECENT:]
-    shift = float(np.median(newest) - np.median(older))
-    # Three standard errors of the difference of medians (spread from the median absolute
-    # deviation), at least 20 %.
-    spread = 1.4826 * float(np.median(np.abs(older - np.median(older))))
-    bound = max(log(1.2), 3.0 * 1.2533 * spread * float(np.sqrt(1 / len(older) + 1 / RECENT)))
-    return round(exp(shift), 12) if abs(shift) > bound else 1.0
+    if history is False:
+        return None
+    path = None if history is True or isinstance(history, History) else Path(history)
+    try:
+        if isinstance(history, History):
+            history.refresh()
+            return history
+        return History(path, wait=WAIT / 2)
+    except HistoryUnusable as error:
+        where = history.path if isinstance(history, History) else path or default_path()
+        aside = set_aside(where) if error.damaged else None
+        rest = "the run goes on without a history" if aside is None else f"set aside as {aside}"
+        warnings.warn(f"{error}; {rest}", stacklevel=3)
+        if aside is None:
+            return None
+    with suppress(HistoryUnusable):
+        return History(where, wait=WAIT / 2)
+    return None
 
 
-def fit_link(rows: np.ndarray) -> tuple[float, float]:
-    """Fit (bandwidth, latency) to (bytes, seconds), robustly: medians of two halves.
-
-    Examples
-    --------
-    >>> fit_link(np.array([[1000.0, 1.1], [1000.0, 1.1], [9000.0, 1.9], [9000.0, 1.9]]))
-    (10000.0, 1.0)
-    """
-    order = np.argsort(rows[:, 0], kind="stable")
-    small, large = (
-        np.median(half, axis=0)
-        for half in (rows[order][: (len(rows) + 1) // 2], rows[order][len(rows) // 2 :])
-    )
-    slope = (large[1] - small[1]) / (large[0] - small[0]) if large[0] > small[0] else 0.0
-    if slope <= 0:
-        typical = np.median(rows[:, 1] / np.maximum(rows[:, 0], 1.0))
-        return (float(1 / typical) if typical > 0 else float("inf")), 0.0
-    return round(float(1 / slope), 6), round(max(float(small[1] - small[0] * slope), 0.0), 12)
+def set_aside(path: Path) -> Path | None:
+    """Rename a damaged history, with the files SQLite keeps beside it; None if that fails."""
+    mark = f".damaged-{time.strftime('%Y%m%d-%H%M%S')}-{time.time_ns() % 1_000_000:06d}"
+    try:
+        if not path.is_file() or path.is_symlink():
+            return None
+        aside = path.rename(path.with_name(path.name + mark))
+        for suffix in ("-wal", "-shm"):
+            beside = path.with_name(path.name + suffix)
+            if beside.exists():
+                beside.rename(aside.with_name(aside.name + suffix))
+    except OSError:
+        return None
+    return aside
 
 
-def _summary(key: tuple[str, str, float, float], values: list[tuple[float, float]]) -> Durations:
-    seconds = [s for s, _ in values]
-    quartiles = np.quantile(seconds, (0.25, 0.5, 0.75))
-    output = float(np.median([o for _, o in values]))
-    return Durations(
-        *key,
-        len(seconds),
-        (float(quartiles[0]), float(quartiles[1]), float(quartiles[2])),
-        output,
-        drift_of(seconds),
-    )
+def sizes_text(sizes: Sizes) -> str:
+    """Return sizes as text, empty if there are none."""
+    return json.dumps(dict(sizes)) if sizes else ""
 
 
-def _apart(a: float, b: float) -> float:
-    return abs(log((a + 1.0) / (b + 1.0)))
+def parse_sizes(text: str) -> Sizes:
+    """Return the sizes in a text written by `sizes_text`; `ValueError` if it is none."""
+    if not text:
+        return ()
+    values = json.loads(text)
+    if not isinstance(values, dict) or not all(
+        type(v) in (int, float) and isfinite(v) for v in values.values()
+    ):
+        raise ValueError(f"sizes must be an object of numbers, not {text[:80]!r}")
+    return tuple((name, float(value)) for name, value in values.items())
+
+
+def checked(row: Any) -> Any:
+    """Return a row; `ValueError` if one of its values is of another type or out of range."""
+    for name, value in zip(row._fields, row, strict=True):
+        if name == "sizes":
+            continue
+        if name in ("kind", "device", "source", "target"):
+            if type(value) is not str:
+                raise ValueError(f"{name} must be a text, not {value!r}")
+        elif type(value) not in (int, float) or not 0 <= value < float("inf"):
+            raise ValueError(f"{name} must be a finite number, zero or more, not {value!r}")
+    return row
+
+
+def _limit(db: sqlite3.Connection, deadline: float) -> None:
+    left = max(0.0, deadline - time.monotonic())
+    db.execute(f"PRAGMA busy_timeout = {round(1000 * left)}")

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.runtime.costs.history import default_path
+from weft.runtime.costs.project import data_folder
 
 MATRICES = (256, 512, 1024)
 COPIES = (4_096, 1_000_000, 64_000_000)
@@ -291,7 +291,7 @@ def _summary(device: FoundDevice, what: str, unit: str, values: list[float]) -> 
 
 def profile_path() -> Path:
     """Return the path beside the history."""
-    return default_path().with_name("profile.json")
+    return data_folder() / "profile.json"
 
 
 def save_profile(

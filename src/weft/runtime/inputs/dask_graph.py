@@ -17,6 +17,9 @@ from weft.runtime.inputs.functions import Application
 
 Key = Hashable
 
+Part = tuple[str, Any, Any, tuple[Any, ...]]
+"""Name of a result, its keys (nested lists), and the function that makes it, with arguments."""
+
 
 class Node:
     """A node of a Dask graph, pickled as Dask does it (with lambdas)."""
@@ -46,9 +49,7 @@ def evaluate(node: Node, *values: Any) -> Any:
 class Ending:
     """Assembles the values of collections from the results of their keys."""
 
-    def __init__(
-        self, parts: Sequence[tuple[str, Any, Any, tuple[Any, ...]]], names: Mapping[Key, str]
-    ) -> None:
+    def __init__(self, parts: Sequence[Part], names: Mapping[Key, str]) -> None:
         self._parts = parts
         self._names = names
 
@@ -79,16 +80,54 @@ def from_collections(collections: Sequence[Any]) -> Application:
     >>> app.workflow.n, app.collect({app.workflow.task_name(app.wanted[0]): 3})
     (2, {'result': 3})
     """
-    try:
-        import dask
-        from dask._task_spec import Alias, DataNode, convert_legacy_graph
-        from dask.utils import key_split
-    except ImportError as error:
-        raise MissingExtra("dask 2025.1 or newer", "dask") from error
+    dask = _dask()
     optimised = dask.optimize(*collections)
     graph: dict[Key, Any] = {}
     for collection in optimised:
         graph.update(dict(collection.__dask_graph__()))
+    single = len(optimised) == 1
+    parts = [
+        (
+            "result" if single else f"result-{k}",
+            collection.__dask_keys__(),
+            *collection.__dask_postcompute__(),
+        )
+        for k, collection in enumerate(optimised)
+    ]
+    return _application(graph, parts)
+
+
+def from_graph(graph: Any, keys: Any) -> Application:
+    """Make an application of a Dask graph; its result is named "result", as tuples like `keys`.
+
+    Examples
+    --------
+    >>> app = from_graph({"x": 1, "y": (max, "x", 2)}, ["y"])
+    >>> app.workflow.n, app.collect({"y": 2})
+    (1, {'result': (2,)})
+    """
+    _dask()
+    graph = graph.__dask_graph__() if hasattr(graph, "__dask_graph__") else graph
+    return _application(dict(graph), [("result", keys, _as_tuples, ())])
+
+
+def _as_tuples(nested: Any) -> Any:
+    return tuple(_as_tuples(x) for x in nested) if type(nested) is list else nested
+
+
+def _dask() -> Any:
+    try:
+        import dask
+        import dask._task_spec
+    except ImportError as error:
+        raise MissingExtra("dask 2025.1 or newer", "dask") from error
+    return dask
+
+
+def _application(graph: Mapping[Key, Any], parts: Sequence[Part]) -> Application:
+    from dask._task_spec import Alias, DataNode, convert_legacy_graph
+    from dask.utils import key_split
+
     nodes = convert_legacy_graph(graph)
     _refuse_futures(nodes)
     meant = {key: _meant(key, nodes, Alias) for key in nodes}
@@ -97,7 +136,7 @@ def from_collections(collections: Sequence[Any]) -> Application:
         for key, node in nodes.items()
         if meant[key] == key
     }
-    asked = [key for collection in optimised for key in _flat(collection.__dask_keys__())]
+    asked = [key for _, keys, _, _ in parts for key in _flat(keys)]
     inline = _inlined(nodes, needs, {meant[key] for key in asked}, DataNode)
     order = [key for key in _in_order(needs, [meant[key] for key in asked]) if key not in inline]
     if not order:
@@ -116,15 +155,6 @@ def from_collections(collections: Sequence[Any]) -> Application:
         values = [slot[meant[k]] if meant[k] in slot else nodes[meant[k]]({}) for k in reads]
         calls.append(Call(evaluate, (Node(nodes[key], reads), *values)))
     names = {key: _name(meant[key]) for key in asked}
-    single = len(optimised) == 1
-    parts = [
-        (
-            "result" if single else f"result-{k}",
-            collection.__dask_keys__(),
-            *collection.__dask_postcompute__(),
-        )
-        for k, collection in enumerate(optimised)
-    ]
     wanted = tuple(dict.fromkeys(number[meant[key]] for key in asked))
     return Application(builder.build(), tuple(calls), wanted, Ending(parts, names))
 

@@ -119,7 +119,7 @@ class ServiceSession(Observer):
         """(tasks, choices) -> ended jobs in whose place a submission may start."""
         self._unused = 0
         """Instances of ended jobs."""
-        self._problems: dict[int, tuple[Workflow, Problem]] = {}
+        self._problems: dict[int, tuple[Workflow, object, Problem]] = {}
         """Identity of a workflow -> itself and its problem, with the present estimates."""
         self._written = 0.0
         """Time of the last write to the history."""
@@ -230,17 +230,21 @@ class ServiceSession(Observer):
 
     def _problem(self, waiting: Waiting[Submission], cluster: Cluster) -> Problem:
         """Return the estimated problem; a workflow that is submitted again is not bound again."""
-        workflow = waiting.item.app.workflow
-        known = self._problems.get(id(workflow))
-        if known is not None and known[0] is workflow and known[1].cluster is cluster:
-            return known[1]
+        app = waiting.item.app
+        known = self._problems.get(id(app.workflow))
+        if (
+            known is not None
+            and known[0] is app.workflow
+            and known[1] == app.devices
+            and known[2].cluster is cluster
+        ):
+            return known[2]
         # With the links as they were when the session began: all jobs are on the same cluster.
-        problem = replace(
-            estimated_problem(workflow, cluster, self.config.history), cluster=cluster
-        )
+        found = estimated_problem(app.workflow, cluster, self.config.history, devices=app.devices)
+        problem = replace(found, cluster=cluster)
         if len(self._problems) >= KNOWN_WORKFLOWS:
             self._problems.clear()
-        self._problems[id(workflow)] = (workflow, problem)
+        self._problems[id(app.workflow)] = (app.workflow, app.devices, problem)
         return problem
 
     def _measured(self, cluster: Cluster) -> Cluster:

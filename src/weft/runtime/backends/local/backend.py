@@ -3,6 +3,7 @@
 # ruff: noqa: S301  # pickles of this run's own processes, and of the user's own results
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import select
@@ -16,8 +17,19 @@ from typing import Any
 
 from weft.errors import WeftError
 from weft.model import Cluster, Workload
-from weft.runtime.backends.calls import MAX_KILLED_STARTS, MAX_STARTS, Calls, pickled_function
-from weft.runtime.backends.descendants import descendants, end_descendants, new_token
+from weft.runtime.backends.calls import (
+    MAX_KILLED_STARTS,
+    MAX_STARTS,
+    Calls,
+    CallTable,
+    pickled_function,
+)
+from weft.runtime.backends.descendants import (
+    descendants,
+    end_descendants,
+    leaders_with_others,
+    new_token,
+)
 from weft.runtime.backends.local import worker
 from weft.runtime.backends.local.device import LocalDevice, local_cluster, local_devices
 from weft.runtime.backends.local.process import WorkerProcess, cause_of
@@ -77,6 +89,9 @@ class LocalBackend(RealBackend):
         """Workers with unsent messages."""
         self._orders: dict[int, tuple[Order, WorkerProcess]] = {}
         self._runs = 0
+        self._waker: tuple[int, int] | None = None
+        """Ends of the pipe of `wake`; None: there is no other thread."""
+        self._woken = False
         self._origin = time.perf_counter()
 
     def devices(self) -> Cluster:
@@ -89,17 +104,46 @@ class LocalBackend(RealBackend):
         self, workload: Workload, calls: Sequence[Call] | None, *, since: float = 0.0
     ) -> None:
         """Start the processes, or reuse those of the run before; then start the clock."""
+        self._new_run()
+        self._start(
+            Calls(workload, calls, pickle_function=pickled_function, pack=self.packed), since
+        )
+
+    def start(self, calls: CallTable) -> None:
+        """Begin without a workload: calls are looked up in a table; `wake` ends a `wait`."""
+        self._new_run()
+        if self._waker is None:
+            self._waker = os.pipe()
+            for end in self._waker:
+                os.set_blocking(end, False)
+            self._poll.register(self._waker[0], select.POLLIN)
+        self._start(calls, 0.0)
+
+    def wake(self) -> None:
+        """End a `wait` of another thread, now or as soon as it begins."""
+        if self._waker is not None:
+            with contextlib.suppress(BlockingIOError):
+                os.write(self._waker[1], b"\0")
+
+    def replace_function(self, number: int) -> None:
+        """Send a function again to workers that have another one under its number."""
+        for w in self._workers:
+            if w is not None:
+                w.loaded_functions.discard(number)
+
+    def _new_run(self) -> None:
         if self._folder is None:
             self._folder = make_folder()
         self._runs += 1
         self._prefix = f"{self._folder}/{self._runs}-"
         self._arguments: dict[int, Payload] = {}
-        self._calls: Calls[Payload] = Calls(
-            workload, calls, pickle_function=pickled_function, pack=self._pack
-        )
         self._runs_on: dict[int, int] = {}
         self._cancelled: set[int] = set()
+        self._events = []
         self._starts = [0] * len(self.specs)
+
+    def _start(self, calls: CallTable, since: float) -> None:
+        self._calls = calls
         for device, known in enumerate(self._workers):
             if known is None:
                 self._spawn(device)
@@ -110,6 +154,7 @@ class LocalBackend(RealBackend):
 
     def extend(self, workload: Workload, calls: Sequence[Call] | None, first: int) -> None:
         """Set the calls of a job; a worker receives a function with its first call."""
+        assert isinstance(self._calls, Calls)
         self._calls.extend(workload, calls, first)
 
     def submit(self, order: Order, device: int, priority: float) -> None:
@@ -165,11 +210,13 @@ class LocalBackend(RealBackend):
             timeout = inf if until == inf else max(0.0, until - self.clock())
             if (
                 timeout == inf
+                and self._waker is None
                 and not self._orders
                 and all(w is None or w.ready for w in self._workers)
             ):
                 break  # idle workers are watched too: a dead one is replaced before it is needed
-            if not self._receive_all(timeout) and self.clock() >= until:
+            if (not self._receive_all(timeout) and self.clock() >= until) or self._woken:
+                self._woken = False
                 break
         news, self._events = self._events, []
         return news
@@ -180,9 +227,11 @@ class LocalBackend(RealBackend):
 
     def forget(self, instance: int) -> None:
         """Drop a result and its file."""
-        payload = self._results.pop(instance, None)
-        if payload is not None and payload.path is not None:
-            drop(payload)
+        for table in (self._results, self._arguments):
+            payload = table.pop(instance, None)
+            if payload is not None and payload.path is not None:
+                drop(payload)
+        self._runs_on.pop(instance, None)
 
     def store(self, instance: int, path: Path) -> None:
         """Write a result to disk."""
@@ -198,6 +247,7 @@ class LocalBackend(RealBackend):
         for w in self._workers:
             if w is not None and (w.orders or self._cancelled):  # a cancelled order may still run
                 self._dismiss(w)
+        self._close_waker()
         self._end_children()
         self._results.clear()
         self._orders.clear()
@@ -216,6 +266,23 @@ class LocalBackend(RealBackend):
         if self._folder is not None and os.getpid() == self._owner:
             remove_folder(self._folder)
             self._folder = None
+        self._close_waker()
+
+    def abandon(self) -> None:
+        """Close this process's ends of all pipes; in a forked child, whose parent has the rest."""
+        for w in self._workers:
+            if w is not None:
+                w.box.close()
+        self._workers = [None] * len(self.specs)
+        self._folder = None
+        self._close_waker()
+
+    def _close_waker(self) -> None:
+        if self._waker is not None:
+            self._poll.unregister(self._waker[0])
+            for end in self._waker:
+                os.close(end)
+        self._waker, self._woken = None, False
 
     # -- processes ----------------------------------------------------------
 
@@ -249,8 +316,9 @@ class LocalBackend(RealBackend):
         """Kill the processes that tasks left behind, and their workers with them."""
         own = {w.process.pid: w for w in self._workers if w is not None}
         left = {token for pid, token in descendants(self._token).items() if pid not in own}
-        for w in own.values():
-            if w.token in left:
+        crowded = leaders_with_others(own)
+        for pid, w in own.items():
+            if w.token in left or pid in crowded:
                 self._dismiss(w)
         if left:
             end_descendants(self._token, keep=[w.process.pid for w in self._workers if w])
@@ -305,8 +373,11 @@ class LocalBackend(RealBackend):
     def _receive_all(self, seconds: float) -> bool:
         """Receive messages for at most `seconds`; return whether there were any."""
         found = self._poll.poll(None if seconds == inf else ceil(1000.0 * seconds))
+        if self._waker is not None and any(file == self._waker[0] for file, _ in found):
+            os.read(self._waker[0], 4096)
+            self._woken = True
         heard = [
-            (self._at[file], file, what) for file, what in found
+            (self._at[file], file, what) for file, what in found if file in self._at
         ]  # before a replacement reuses file descriptors
         for w, file, what in sorted(heard, key=lambda news: news[1] == news[0].watch):
             if not w.ended and what & ~select.POLLOUT:
@@ -351,7 +422,7 @@ class LocalBackend(RealBackend):
         if w.orders:
             self._events.append(Started(w.orders[0].number, w.device, finish))
 
-    def _pack(self, value: Any, instance: int | None) -> Payload:
+    def packed(self, value: Any, instance: int | None) -> Payload:
         """Pack arguments; once per instance, however often it runs."""
         if instance is None:
             return pack(value, "never-written", shared_from=sys.maxsize)

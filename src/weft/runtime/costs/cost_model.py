@@ -1,0 +1,139 @@
+"""Predicted seconds of tasks, from measurements: by size, or by a model through other sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import log
+from statistics import median
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from weft.model.columns import FloatArray
+from weft.runtime.costs.history import KEPT, TaskRow
+from weft.runtime.costs.keys import Sizes
+from weft.runtime.costs.summaries import apart
+
+if TYPE_CHECKING:
+    from weft.learn.durations.model import DurationModel
+
+SIZES = 3
+"""Measured sizes of a task kind required to fit a model."""
+
+FITTED = 500
+"""Newest measurements that a model is fitted to."""
+
+Point = tuple[float, float, Sizes]
+"""Work, incoming bytes and sizes of arguments."""
+
+
+class CostModel:
+    """Seconds by task kind, device kind and size.
+
+    Examples
+    --------
+    >>> rows = [TaskRow("f", "cpu", 0, 0, s, 0, 0, (("0", s / 2),)) for s in (1.0, 2.0, 4.0)]
+    >>> model = CostModel(rows)
+    >>> model.seconds("f", "cpu", (0, 0, (("0", 1.0),))), model.seconds("g", "cpu", (0, 0, ()))
+    (2.0, None)
+    >>> round(model.seconds("f", "cpu", (0, 0, (("0", 8.0),))))
+    16
+    """
+
+    def __init__(self, rows: Iterable[TaskRow]) -> None:
+        self._rows: dict[tuple[str, str], list[TaskRow]] = {}
+        for row in rows:
+            self._rows.setdefault((row.kind, row.device), []).append(row)
+        self._curves: dict[tuple[str, str], _Curve] = {}
+
+    def seconds(self, kind: str, device: str, at: Point) -> float | None:
+        """Return the predicted seconds; None if the kind was never measured on the device.
+
+        The median if that size was measured; else a model over at least `SIZES` sizes, or the
+        nearest size scaled by the work.
+        """
+        key = (kind, device)
+        if key not in self._rows:
+            return None
+        if key not in self._curves:
+            self._curves[key] = _Curve(self._rows[key])
+        return self._curves[key].at(at)
+
+
+class _Curve:
+    """The measurements of one task kind on one device kind."""
+
+    def __init__(self, rows: Sequence[TaskRow]) -> None:
+        groups: dict[Point, list[float]] = {}
+        for row in rows:
+            groups.setdefault((row.work, row.data, row.sizes), []).append(row.seconds)
+        self._medians = {point: median(values[-KEPT:]) for point, values in groups.items()}
+        self._rows = rows[-FITTED:]
+        self._model: DurationModel | None = None
+
+    def at(self, point: Point) -> float:
+        known = self._medians.get(point)
+        if known is not None:
+            return known
+        if len(self._medians) < SIZES:
+            return self._nearest(point)
+        if self._model is None:
+            self._fit()
+        assert self._model is not None
+        return self._model.predict(self._features(point)).median if self._names else self._level
+
+    def _nearest(self, point: Point) -> float:
+        near = min(self._medians, key=lambda other: _distance(point, other))
+        scale = point[0] / near[0] if point[0] > 0 and near[0] > 0 else 1.0
+        return self._medians[near] * scale
+
+    def _fit(self) -> None:
+        """Fit the logarithm of the seconds; only columns that vary can explain anything."""
+        from weft.learn.durations.model import DurationModel
+
+        points = [_columns((row.work, row.data, row.sizes)) for row in self._rows]
+        names = list(dict.fromkeys(name for point in points for name in point))
+        table = np.array([[point.get(name, 0.0) for name in names] for point in points])
+        varied = np.ptp(table, axis=0) > 0
+        self._names = [name for name, use in zip(names, varied.tolist(), strict=True) if use]
+        table = table[:, varied]
+        self._least = np.array([_least_positive(column) for column in table.T])
+        self._shift = np.where((table == 0).any(axis=0), self._least, 0.0)
+        self._by_log = np.asarray((table >= 0).all(axis=0))
+        logs = tuple(n for n, use in zip(self._names, self._by_log.tolist(), strict=True) if use)
+        seconds = [row.seconds for row in self._rows]
+        self._level = median(seconds)
+        self._model = DurationModel(tuple(self._names), logs=logs)
+        if self._names:
+            self._model.fit(np.where(self._by_log, table + self._shift, table), seconds)
+
+    def _features(self, point: Point) -> FloatArray:
+        columns = _columns(point)
+        given = np.array([columns.get(name, 0.0) for name in self._names])
+        positive = np.maximum(given, np.where(self._shift > 0, 0.0, self._least)) + self._shift
+        return np.where(self._by_log, positive, given)
+
+
+def _columns(point: Point) -> dict[str, float]:
+    """Return a point by name; names of sizes differ from the two others."""
+    work, data, sizes = point
+    return {" work": work, " bytes": data, **dict(sizes)}
+
+
+def _least_positive(column: FloatArray) -> float:
+    return float(column[column > 0].min(initial=np.inf)) if (column > 0).any() else 1.0
+
+
+def _distance(a: Point, b: Point) -> tuple[float, float, float]:
+    here, there = dict(a[2]), dict(b[2])
+    names = dict.fromkeys([*here, *there])
+    apart_by = sum(_signed_apart(here.get(n, 0.0), there.get(n, 0.0)) for n in names)
+    return apart(a[0], b[0]), apart(a[1], b[1]), apart_by
+
+
+def _signed_apart(a: float, b: float) -> float:
+    return abs(_signed_log(a) - _signed_log(b))
+
+
+def _signed_log(x: float) -> float:
+    return log(1.0 + x) if x >= 0 else -log(1.0 - x)

@@ -1,0 +1,18 @@
+"""Executors on weft's processes: concurrent.futures, joblib and Dask's scheduler function.
+
+- `executor`: `weft.Executor`
+- `dask_scheduler`: `weft.get`, for `dask.config.set(scheduler=weft.get)`
+- `dispatcher`: the thread that sends calls to devices
+- `function_table`: functions that workers hold
+- `placement`: predicted seconds of calls, and the device of each
+- `joblib_backend`: `joblib.parallel_config(backend="weft")`
+"""
+
+__all__ = [
+    "dask_scheduler",
+    "dispatcher",
+    "executor",
+    "function_table",
+    "joblib_backend",
+    "placement",
+]

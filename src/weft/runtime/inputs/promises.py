@@ -1,0 +1,223 @@
+"""`weft.task`: a decorator whose calls are promises, which build the graph."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import update_wrapper
+from operator import attrgetter
+from typing import Any
+
+from weft.errors import InvalidInput, UnknownName
+from weft.registry import closest
+from weft.runtime.backends.calls import name_of
+from weft.runtime.backends.local.worker import current_device
+from weft.runtime.costs.keys import GPU
+
+OPTIONS = ("kind", "work", "memory", "cores", "device", "gpu", "choices")
+"""Options of a task."""
+
+
+class Task:
+    """A decorated function: its calls are promises; inside a running task it is plain."""
+
+    function: Callable[..., Any]
+    settings: dict[str, Any]
+    __name__: str
+
+    def __init__(self, function: Callable[..., Any], options: Mapping[str, Any]) -> None:
+        self.__setstate__((function, dict(options)))
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Return a promise of the result."""
+        return self.function(*args, **kwargs) if current_device() else Promise(self, args, kwargs)
+
+    def options(self, **options: Any) -> Task:
+        """Return the same task with other options, for single calls: see `task`.
+
+        Examples
+        --------
+        >>> area = task(lambda a, b: a * b, work=1.0)
+        >>> area.options(work=30.0, memory=8e9)(5, 6)
+        <promise of lambda>
+        """
+        return _task(self, options)
+
+    def __reduce__(self) -> Any:
+        """Pickle by name if other processes find this task under it; otherwise by value.
+
+        The state comes after the object, because a function may refer to its own task.
+        """
+        name = getattr(self.function, "__qualname__", "")
+        if _imported(getattr(self.function, "__module__", None), name) is self:
+            return name
+        return new_task, (), (self.function, self.settings)
+
+    def __setstate__(self, state: tuple[Callable[..., Any], dict[str, Any]]) -> None:
+        """Take function and options."""
+        update_wrapper(self, state[0])
+        self.function, self.settings = state
+        self.__name__ = name_of(self.function)
+
+
+def new_task() -> Task:
+    """Return a task whose state follows."""
+    return Task.__new__(Task)
+
+
+def _imported(module: str | None, name: str) -> Any:
+    """Return what other processes import under a name; None: nothing."""
+    if module is None or module == "__main__":
+        return None
+    try:
+        return attrgetter(name)(sys.modules[module])
+    except (AttributeError, KeyError):
+        return None
+
+
+class Body:
+    """The function of a `Task`, as workers call it."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.__name__ = task.__name__
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Call it."""
+        return self.task.function(*args, **kwargs)
+
+
+class Promise:
+    """The future result of a call of a `Task`, for other tasks and for `weft.run`."""
+
+    def __init__(self, task: Task, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.task = task
+        self.args = args
+        self.kwargs = kwargs
+        self.outcome: tuple[Any, ...] = ()
+        """The result, after a run that was given this promise; empty: there is none."""
+
+    def result(self) -> Any:
+        """Return the result, after a `weft.run` that was given this promise."""
+        if not self.outcome:
+            raise InvalidInput(
+                f"{self!r} has no result: give it to weft.run first; results of failed tasks, and "
+                "of tasks that only other tasks need, are not kept"
+            )
+        return self.outcome[0]
+
+    def __bool__(self) -> bool:
+        """Refuse: the result is not known while the graph is built."""
+        raise InvalidInput(
+            f"{self!r} is neither true nor false before the run; test its result in a task, or use "
+            "choices"
+        )
+
+    def when(self, branch: str) -> ConditionalPromise:
+        """Return the promise for one branch; if it is not taken, the reader gets None."""
+        return ConditionalPromise(self, branch)
+
+    def __repr__(self) -> str:
+        return f"<promise of {self.task.__name__}>"
+
+
+@dataclass(frozen=True, eq=False)
+class ConditionalPromise:
+    """A promise that holds if the task takes a branch."""
+
+    promise: Promise
+    branch: str
+
+
+def task(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Decorate a function: its calls build a graph that `weft.run` executes.
+
+    Anything that can be called will do: `weft.task(np.linalg.norm)`, a method, a lambda, a partial.
+
+    Parameters
+    ----------
+    function : anything that can be called
+    kind : calls of one kind share their measurements; by default those of one function
+    work : units of work, until the function has been measured
+    memory : bytes the task needs on its device
+    cores : processor cores the task needs on its device
+    device : name or kind of the device the task must run on
+    gpu : True: it must run on a device with "gpu" or "cuda" in its name or kind
+    choices : label -> probability; the function returns the label of the branch it takes, or
+        `Chosen(label, value)`
+
+    `f.options(work=3, device="gpu")(x)` sets them for one call.
+
+    Examples
+    --------
+    >>> @task
+    ... def double(x):
+    ...     return 2 * x
+    >>> double(double(3))
+    <promise of double>
+    """
+    return _task(function, options) if function is not None else lambda f: _task(f, options)
+
+
+def _task(function: Any, options: Mapping[str, Any]) -> Task:
+    for name in options:
+        if name not in OPTIONS:
+            raise UnknownName(f"unknown option '{name}' of a task{closest(name, OPTIONS)}")
+    if isinstance(function, Task):
+        return Task(function.function, {**function.settings, **options})
+    if not callable(function):
+        raise InvalidInput(f"weft.task needs a function; not a {type(function).__name__}")
+    return Task(function, options)
+
+
+def number_of(options: Mapping[str, Any], name: str, task: str, default: float) -> float:
+    """Return an option that is a number; refuse other values."""
+    value = options.get(name, default)
+    least = 1 if name == "cores" else 0
+    whole = name != "cores" or value == int(value) if type(value) in (int, float) else False
+    if not whole or not least <= value < float("inf"):
+        rule = "a whole number, 1 or more" if name == "cores" else "a finite number, zero or more"
+        raise InvalidInput(f"{name} of task '{task}' is {value!r}; it must be {rule}")
+    return float(value)
+
+
+def device_of(options: Mapping[str, Any], task: str) -> str:
+    """Return the device a task needs; empty: any."""
+    device, gpu = options.get("device", ""), options.get("gpu", False)
+    if not isinstance(device, str) or not isinstance(gpu, bool | int):
+        raise InvalidInput(
+            f"task '{task}' has device={device!r} and gpu={gpu!r}; they must be the name or kind "
+            "of a device, and True or False"
+        )
+    return device or (GPU if gpu else "")
+
+
+def only_promises(what: Any) -> bool:
+    """Return whether a value consists of promises, alone or in lists, tuples and dicts."""
+    if type(what) in (list, tuple, dict):
+        return all(only_promises(x) for x in (what.values() if type(what) is dict else what))
+    return isinstance(what, Promise)
+
+
+def outcomes_in(shape: Any) -> Any:
+    """Return the results of promises in their shape, None where there is none."""
+    if type(shape) in (list, tuple):
+        return type(shape)(outcomes_in(x) for x in shape)
+    if type(shape) is dict:
+        return {key: outcomes_in(x) for key, x in shape.items()}
+    return shape.outcome[0] if shape.outcome else None
+
+
+def promised_in(value: Any) -> Iterator[tuple[Promise, str | None]]:
+    """Return the promises in a value, each with its branch, if it has one."""
+    if isinstance(value, Promise):
+        yield value, None
+    elif isinstance(value, ConditionalPromise):
+        yield value.promise, value.branch
+    elif type(value) in (list, tuple):
+        for v in value:
+            yield from promised_in(v)
+    elif type(value) is dict:
+        for v in value.values():
+            yield from promised_in(v)
