@@ -17,7 +17,7 @@ TESTS = Path(__file__).parent
 
 LAYERS = (
     ("errors",),
-    ("registry", "rng"),
+    ("display", "registry", "rng"),
     ("model",),
     ("formats", "generators"),
     ("sim",),
@@ -39,6 +39,7 @@ DOORS = {
     "onnxruntime": ("learn/", "policies/"),
     "sklearn": ("learn/",),
     "matplotlib": ("report/",),
+    "pandas": ("report/causes/notebook.py",),
     "distributed": ("runtime/",),
     "dask": ("runtime/",),
     "ray": ("runtime/",),

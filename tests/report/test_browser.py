@@ -1,17 +1,17 @@
-"""Charts and pages in a real browser: drawing, interaction, and names that are no code."""
+"""Charts and pages in a real browser, with real mouse, wheel, touch and keys."""
 
 from __future__ import annotations
 
-import html
-import json
-import re
+import os
 import shutil
-import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+import weft
 from tests.report.test_chart import evil_page
 from tests.support.report_examples import EVIL, diamond, eventful, in_order, layered
 from weft.model import Problem, Schedule
@@ -21,283 +21,409 @@ from weft.report.page import Dag, Facts, Gantts, Section, Table, Text, report_ht
 CHROMIUM = (
     shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 )
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on PATH")
+playwright = pytest.importorskip("playwright.sync_api")
+if CHROMIUM is None and "CI" not in os.environ:
+    pytest.skip("no chromium on PATH", allow_module_level=True)
 
-QUIET = (
-    "--no-first-run",
-    "--disable-sync",
-    "--disable-quic",
-    "--disable-background-networking",
-    "--disable-component-update",
-)
-FLAGS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-dev-shm-usage",
-    "--enable-logging=stderr",
-    *QUIET,
-)
-WAIT = ("--virtual-time-budget=4000", "--dump-dom")
-
-HANDS = """
-const root = document.querySelector("section.gantt"), chart = root.chart;
-const canvas = root.querySelector("canvas.bars");
-const press = (type, x, y, more) => {
-  const box = canvas.getBoundingClientRect();
-  canvas.dispatchEvent(new PointerEvent(type, {
-    pointerId: 1, clientX: box.left + x, clientY: box.top + y, bubbles: true, ...more }));
-};
-const row = (name) => [...Array(chart.model.n).keys()].find((r) => chart.model.name(r) === name);
-const middle = (name) => {
-  const b = chart.painter.box(row(name), chart.view); return [(b.x0 + b.x1) / 2, b.y + b.h / 2]; };
-const click = (name) => {
-  press("pointerdown", ...middle(name)); press("pointerup", ...middle(name)); };
-const frame = () => new Promise((go) => setTimeout(go, 60));
-"""
-"""What a reader's hands do, for the scripts of the tests."""
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+CHART = 'document.querySelector("section.gantt").chart'
+Opener = Callable[..., Any]
 
 
-def dom(page: str, folder: Path, *, size: str = "1200,800") -> tuple[str, str]:
-    """The page's elements after its scripts ran, and what it said on the console."""
-    file = folder / "page.html"
-    file.write_text(page, encoding="utf-8")
-    command = [
-        str(CHROMIUM),
-        *FLAGS,
-        *WAIT,
-        f"--window-size={size}",
-        f"--user-data-dir={folder / 'profile'}",
-        file.as_uri(),
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as p:
+        started = p.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def opened(browser, tmp_path) -> Iterator[Opener]:
+    """Open a page and collect its console; at the end it must have said nothing."""
+    contexts, said = [], []
+
+    def open_page(html: str, *, width=1200, height=800, dark=False, touch=False, quiet=True) -> Any:
+        file = Path(tmp_path) / f"page{len(contexts)}.html"
+        file.write_text(html, encoding="utf-8")
+        context = browser.new_context(
+            viewport={"width": width, "height": height},
+            color_scheme="dark" if dark else "light",
+            has_touch=touch,
+            is_mobile=touch,
+        )
+        contexts.append(context)
+        page = context.new_page()
+        page.said = []
+        log = said if quiet else page.said
+        page.on("console", lambda message: log.append(message.text))
+        page.on("pageerror", lambda error: log.append(str(error)))
+        page.goto(file.as_uri())
+        page.wait_for_selector("html[data-ready=true]")
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert said == []
+
+
+def spot(page: Any, task: str) -> tuple[float, float]:
+    """Return the middle of a task's bar on the screen; the chart is scrolled into sight."""
+    canvas = page.locator("canvas.bars").first
+    canvas.scroll_into_view_if_needed()
+    box = canvas.bounding_box()
+    x, y = page.evaluate(
+        f"""(name) => {{ const c = {CHART}, m = c.model;
+          const r = [...Array(m.n).keys()].find((k) => m.name(k) === name);
+          const b = c.painter.box(r, c.view); return [(b.x0 + b.x1) / 2, b.y + b.h / 2]; }}""",
+        task,
+    )
+    return box["x"] + x, box["y"] + y
+
+
+def ask(page: Any, expression: str) -> Any:
+    """Evaluate an expression about the first chart, called `chart`."""
+    page.wait_for_timeout(60)
+    return page.evaluate(f"(() => {{ const chart = {CHART}; return {expression}; }})()")
+
+
+def compared() -> str:
+    """A page with tables, answers, charts in tabs and a workflow."""
+    problem = layered(40, 4)
+    comparison = weft.compare(problem, ["heft", "cpop", "round-robin"], scenarios=3, noise=0.2)
+    sections = [comparison._page_section(w) for w in comparison.workloads]
+    wide = {f"column {k}": 1.5 * k for k in range(14)}
+    return report_html(title="Comparison", sections=[*sections, Section("T", [Table([wide])])])
+
+
+def test_a_small_schedule_is_drawn(opened):
+    problem, schedule = diamond()
+    page = opened(gantt_html(schedule, problem))
+    root = page.locator("section.gantt")
+    assert [root.get_attribute(f"data-{k}") for k in ("ready", "rows", "bars")] == [
+        "true",
+        "4",
+        "4",
     ]
-    done = subprocess.run(command, capture_output=True, timeout=120, check=True)
-    said = [line for line in done.stderr.decode(errors="replace").splitlines() if "CONSOLE" in line]
-    return done.stdout.decode(), "\n".join(said)
+    assert page.locator("html").get_attribute("data-error") is None
 
 
-def ask(page: str, script: str, folder: Path, *, size: str = "1200,800") -> dict:
-    """Run a script on the page's chart, without the policy that would refuse the script."""
-    bare = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page)
-    assert bare != page
-    # Frames by the clock: a browser without a screen draws when it likes.
-    bare = bare.replace(
-        "<head>", "<head><script>window.requestAnimationFrame = (f) => setTimeout(f, 8);</script>"
+def test_a_click_says_why(opened):
+    problem, schedule = diamond()
+    page = opened(gantt_html(schedule, problem))
+    page.mouse.click(*spot(page, "c"))
+    # 4 bytes at 1 byte a second from a's end at 2: there at 6. c ends at 7, 1 byte back: 8.
+    told = ask(page, "{ from: chart.look.parents[0].arrival, to: chart.look.children[0].arrival }")
+    assert told == {"from": 6, "to": 8}
+    details = page.locator(".details").inner_text()
+    assert "c starts on d1 at 6 s: 4 B from a on d0 arrive after 4 s" in details
+    assert "4 B in 4 s" in details
+    # On d0 c would have run after b, from 5 to 6.
+    assert page.locator(".others tr").first.inner_text().split() == ["d0", "6", "s", "\u22121", "s"]
+    page.mouse.click(*spot(page, "c"))
+    assert ask(page, "chart.look.chosen") == -1
+
+
+def test_keys_walk_the_critical_chain(opened):
+    problem, schedule = diamond()
+    page = opened(gantt_html(schedule, problem))
+    assert ask(page, "chart.look.chain")
+    assert ask(page, "chart.model.chain.map((r) => chart.model.name(r))") == ["a", "c", "d"]
+    page.locator("canvas.bars").focus()
+    chosen = []
+    for key in ("p", "p", "p", "c"):
+        page.keyboard.press(key)
+        chosen.append(page.locator("section.gantt").get_attribute("data-chosen"))
+    assert chosen == ["d", "c", "a", "c"]
+    page.keyboard.press("k")
+    assert not ask(page, "chart.look.chain")
+
+
+def test_choosing_keeps_its_cause_in_view(opened):
+    problem = Problem.from_arrays(
+        [[1.0, 1.0], [1.0, 1.0], [900.0, 900.0]], [[0, 1]], [50.0], bandwidth=1.0
     )
-    run = f"setTimeout(async () => {{ {HANDS} const answer = await (async () => {{ {script} }})();"
-    run += "document.documentElement.dataset.answer = JSON.stringify(answer); }, 200);"
-    shown, said = dom(bare.replace("</body>", f"<script>{run}</script></body>"), folder, size=size)
-    assert not said
-    root = re.search(r"<html[^>]*>", shown)
-    assert root is not None
-    assert "data-hacked" not in root[0]
-    found = re.search(r'data-answer="([^"]*)"', root[0])
-    assert found is not None, root[0]
-    return json.loads(html.unescape(found[1]))
+    schedule = Schedule.of(device=[0, 1, 0], start=[0, 51, 1], finish=[1, 52, 901])
+    page = opened(gantt_html(schedule, problem))
+    page.get_by_placeholder("Find a task").fill("t1")
+    page.keyboard.press("Enter")
+    view = ask(page, "chart.view")
+    assert view["t0"] <= 1
+    assert view["t1"] >= 52
+    assert view["t1"] - view["t0"] < 500
 
 
-def test_a_small_schedule_is_drawn(tmp_path):
+def test_moving_about(opened):
     problem, schedule = diamond()
-    shown, said = dom(gantt_html(schedule, problem), tmp_path)
-    assert not said
-    assert 'data-ready="true"' in shown
-    assert 'data-rows="4"' in shown
-    assert 'data-bars="4"' in shown
-    assert "data-error" not in shown
+    page = opened(gantt_html(schedule, problem))
+    x, y = spot(page, "b")
+    whole, at = ask(page, "chart.view"), ask(page, f"chart.painter.time({x}, chart.view)")
+    page.mouse.move(x, y)
+    for _ in range(8):
+        page.mouse.wheel(0, -120)
+    near = ask(page, "chart.view")
+    assert near["t1"] - near["t0"] < 0.2 * (whole["t1"] - whole["t0"])
+    assert near["t0"] < at < near["t1"]
+    page.mouse.down()
+    page.mouse.move(x + 50, y, steps=3)
+    page.mouse.up()
+    dragged = ask(page, "chart.view")
+    assert dragged["t0"] < near["t0"]
+    page.keyboard.press("ArrowRight")
+    assert ask(page, "chart.view")["t0"] > dragged["t0"]
+    page.keyboard.press("0")
+    assert ask(page, "chart.view") == whole
+    rows = []
+    for key in ("n", "n", "b", "Escape"):
+        page.keyboard.press(key)
+        rows.append(ask(page, "chart.look.chosen"))
+    assert rows == [0, 1, 0, -1]
 
 
-def test_a_click_shows_parents_children_and_transfers(tmp_path):
+def test_fingers_pan_and_choose(opened):
     problem, schedule = diamond()
-    script = """
-      click("c");
-      const [p] = chart.look.parents, [k] = chart.look.children, name = (r) => chart.model.name(r);
-      const said = root.querySelector(".details").textContent;
-      click("c");
-      return { parent: name(p.from), arrival: p.arrival, child: name(k.to),
-        back: k.arrival, said, after: chart.look.chosen };
-    """
-    answer = ask(gantt_html(schedule, problem), script, tmp_path)
-    # 4 bytes at 1 byte a second from a's end at 2: there at 6. c ends at 7, 1 byte back: 8. A
-    # second click clears.
-    assert (
-        answer["parent"],
-        answer["arrival"],
-        answer["child"],
-        answer["back"],
-        answer["after"],
-    ) == ("a", 6, "d", 8, -1)
-    assert "4 B in 4 s" in answer["said"]
+    page = opened(gantt_html(schedule, problem), width=390, touch=True)
+    page.touchscreen.tap(*spot(page, "b"))
+    assert page.locator("section.gantt").get_attribute("data-chosen") == "b"
 
 
-def test_moving_about(tmp_path):
-    problem, schedule = diamond()
-    script = """
-      const whole = { ...chart.view }, x = 500;
-      const at = chart.painter.time(x, chart.view), box = canvas.getBoundingClientRect();
-      const at60 = { clientX: box.left + x, clientY: box.top + 60, cancelable: true };
-      const wheel = (deltaY) => canvas.dispatchEvent(new WheelEvent("wheel", { deltaY, ...at60 }));
-      for (let k = 0; k < 8; k++) wheel(-100);
-      const near = { ...chart.view }, still = chart.painter.time(x, chart.view);
-      press("pointerdown", 400, 60); press("pointermove", 450, 60); press("pointerup", 450, 60);
-      const dragged = { ...chart.view };
-      const key = (name) => canvas.dispatchEvent(
-        new KeyboardEvent("keydown", { key: name, cancelable: true }));
-      key("ArrowRight"); const right = { ...chart.view };
-      key("0"); const reset = { ...chart.view };
-      key("n"); const first = chart.look.chosen;
-      key("n"); const second = chart.look.chosen; key("Escape");
-      for (let k = 0; k < 500; k++) wheel(100);
-      return { whole, near, at, still, dragged, right, reset, first, second,
-        cleared: chart.look.chosen, far: chart.view };
-    """
-    a = ask(gantt_html(schedule, problem), script, tmp_path)
-    assert abs(a["at"] - a["still"]) < 1e-9
-    assert a["near"]["t1"] - a["near"]["t0"] < 0.2 * (a["whole"]["t1"] - a["whole"]["t0"])
-    assert a["dragged"]["t0"] < a["near"]["t0"] < a["right"]["t0"]
-    assert a["reset"] == a["whole"] == a["far"]
-    assert (a["first"], a["second"], a["cleared"]) == (0, 1, -1)
-
-
-def test_pointing_shows_what_a_bar_is(tmp_path):
-    script = """
-      press("pointermove", ...middle("small"));
-      await frame();
-      const tip = root.querySelector(".tip");
-      const counts = { down: root.querySelectorAll(".swatch.down").length,
-        lost: root.querySelectorAll(".swatch.lost").length };
-      const { lanes, n } = chart.model;
-      return { hidden: tip.hidden, text: tip.innerText, lanes, rows: n,
-        bars: +root.dataset.bars, ...counts };
-    """
-    a = ask(gantt_html(eventful()), script, tmp_path)
-    assert not a["hidden"]
+def test_pointing_shows_a_bar_or_why_nothing_runs(opened):
+    page = opened(gantt_html(eventful()))
+    page.mouse.move(*spot(page, "small"))
+    text = page.locator(".tip").inner_text()
     for word in ("small", "g0", "n0", "0 (cascade)", "0 s", "2 s", "2 together"):
-        assert word in a["text"], word
-    assert (a["rows"], a["bars"], a["lanes"], a["down"], a["lost"]) == (7, 7, [0, 2, 1], 1, 1)
-
-
-def test_a_branch_not_taken_is_told_apart(tmp_path):
-    trace = eventful()
-    script = "return [0, 1, 2].map((job) => chart.model.taken(job, 0));"
-    assert ask(gantt_html(trace), script, tmp_path) == [True, True, False]
-
-
-def test_names_do_not_become_code(tmp_path):
-    # With the page's policy, and again without it: escaping alone must hold.
-    shown, said = dom(evil_page(), tmp_path)
-    assert not said
-    assert "data-hacked" not in shown
-    assert 'data-bars="2"' in shown
-    script = """
-      click(chart.model.name(0)); press("pointermove", ...middle("b"));
-      const search = root.querySelector("input"); search.value = "<" + "/SCRIPT>";
-      search.dispatchEvent(new Event("input"));
-      await frame();
-      const heading = root.querySelector(".details h3").textContent;
-      return { name: chart.model.name(0), heading, found: chart.found.length,
-        images: document.images.length };
-    """
-    other = tmp_path / "bare"
-    other.mkdir()
-    a = ask(evil_page(), script, other)
-    assert a == {"name": EVIL, "heading": EVIL, "found": 1, "images": 0}
-
-
-def test_the_policy_refuses_foreign_scripts(tmp_path):
+        assert word in text, word
+    rows = ask(page, "[chart.model.n, +chart.root.dataset.bars, chart.model.lanes]")
+    assert rows == [7, 7, [0, 2, 1]]
+    for style in ("down", "lost"):
+        assert page.locator(f".swatch.{style}").count() == 1
+    assert ask(page, "[0, 1, 2].map((job) => chart.model.taken(job, 0))") == [True, True, False]
     problem, schedule = diamond()
-    page = gantt_html(schedule, problem).replace(
-        "</body>", "<script>document.documentElement.dataset.hacked = 1</script></body>"
-    )
-    shown, said = dom(page, tmp_path)
-    assert "data-hacked" not in shown
-    assert "Content Security Policy" in said
+    page = opened(gantt_html(schedule, problem))
+    x, y = spot(page, "c")
+    page.mouse.move(x - 200, y)
+    assert "idle for 6 s" in page.locator(".tip").inner_text()
+    assert "data of a" in page.locator(".tip").inner_text()
 
 
-def test_thousands_of_tasks(tmp_path):
+def test_lanes_are_sorted_and_folded(opened):
+    problem = layered(60, 4)
+    page = opened(gantt_html(weft.plan(problem, "heft")))
+    busy = ask(page, "chart.painter.shown.map((lane) => chart.model.busy[lane])")
+    page.get_by_label("Order of lanes").select_option("busy")
+    by_busy = ask(page, "chart.painter.shown.map((lane) => chart.model.busy[lane])")
+    assert by_busy == sorted(busy, reverse=True)
+    page.get_by_label("Order of lanes").select_option("node")
+    box = page.locator("canvas.bars").bounding_box()
+    page.mouse.click(box["x"] + 20, box["y"] + 52)
+    assert ask(page, "[...chart.painter.collapsed]") == ["n0"]
+    assert ask(page, "chart.painter.shown.length") == 2
+
+
+def test_names_do_not_become_code(opened):
+    page = opened(evil_page())
+    assert page.locator("html").get_attribute("data-hacked") is None
+    assert page.locator("section.gantt").get_attribute("data-bars") == "2"
+    page.mouse.click(*spot(page, EVIL))
+    page.mouse.move(*spot(page, "b"))
+    assert page.locator(".details h3").first.inner_text() == EVIL
+    page.get_by_placeholder("Find a task").fill("</SCRIPT>")
+    assert ask(page, "chart.found.length") == 1
+    assert page.locator("img").count() == 0
+    assert page.locator("html").get_attribute("data-hacked") is None
+
+
+def test_the_policy_refuses_foreign_scripts(opened):
+    problem, schedule = diamond()
+    foreign = "<script>document.documentElement.dataset.hacked = 1</script></body>"
+    page = opened(gantt_html(schedule, problem).replace("</body>", foreign), quiet=False)
+    assert page.locator("html").get_attribute("data-hacked") is None
+    assert any("Content Security Policy" in text for text in page.said)
+
+
+def test_thousands_of_tasks(opened):
     problem = layered(5000, 16)
     rng = np.random.default_rng(1)
-    device = np.arange(5000) % 16
-    length = rng.lognormal(0, 0.5, 5000)
+    device, length = np.arange(5000) % 16, rng.lognormal(0, 0.5, 5000)
     finish = np.zeros(5000)
     for d in range(16):
         finish[device == d] = np.cumsum(length[device == d])
-    page = gantt_html(Schedule.of(device=device, start=finish - length, finish=finish), problem)
-    script = """
-      const whole = +root.dataset.bars;
-      chart.go("t4321"); await frame();
-      const hit = chart.hit(...middle("t4321"));
-      return { whole, near: +root.dataset.bars,
-        found: chart.model.name(hit), chosen: root.dataset.chosen };
-    """
-    a = ask(page, script, tmp_path)
-    assert 4000 < a["whole"] <= 5000
-    assert 0 < a["near"] < a["whole"]
-    assert (a["found"], a["chosen"]) == ("t4321", "t4321")
+    page = opened(
+        gantt_html(Schedule.of(device=device, start=finish - length, finish=finish), problem)
+    )
+    whole = ask(page, "+chart.root.dataset.bars")
+    assert 4000 < whole <= 5000
+    page.get_by_placeholder("Find a task").fill("t4321")
+    page.keyboard.press("Enter")
+    assert ask(page, "chart.root.dataset.chosen") == "t4321"
+    assert 0 < ask(page, "+chart.root.dataset.bars") < whole
+    page.keyboard.press("Escape")
+    ask(page, "chart.choose(-1)")
+    page.mouse.click(*spot(page, "t4321"))
+    assert ask(page, "chart.root.dataset.chosen") == "t4321"
 
 
-def test_bars_below_a_pixel_are_gathered(tmp_path):
+def test_bars_below_a_pixel_are_gathered(opened):
     n = 100_000
     at = np.repeat(np.arange(n // 2, dtype=float), 2)
-    page = gantt_html(
-        Schedule.of(device=np.arange(n) % 2, start=at, finish=at + 0.9),
-        Problem.from_arrays(work=np.ones(n), speed=[1.0, 1.0]),
+    page = opened(
+        gantt_html(
+            Schedule.of(device=np.arange(n) % 2, start=at, finish=at + 0.9),
+            Problem.from_arrays(work=np.ones(n), speed=[1.0, 1.0]),
+        )
     )
-    a = ask(
-        page,
-        "return { rows: chart.model.n, bars: +root.dataset.bars, width: chart.painter.plot };",
-        tmp_path,
-    )
-    assert a["rows"] == n
-    assert 0 < a["bars"] <= 2 * (a["width"] + 1)
+    rows, bars, width = ask(page, "[chart.model.n, +chart.root.dataset.bars, chart.painter.plot]")
+    assert rows == n
+    assert 0 < bars <= 2 * (width + 1)
 
 
-def test_searching(tmp_path):
+def test_searching(opened):
     problem = layered(60, 4)
-    script = """
-      const search = root.querySelector("input");
-      search.value = "T5"; search.dispatchEvent(new Event("input"));
-      const said = root.querySelector(".found").textContent;
-      search.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter" }));
-      return { said, chosen: root.dataset.chosen,
-        all: chart.found.map((r) => chart.model.name(r)).sort() };
-    """
-    a = ask(gantt_html(in_order(problem), problem), script, tmp_path)
-    assert a["said"] == "11 found"
-    assert a["all"] == sorted(["t5", *(f"t5{k}" for k in range(10))])
-    assert a["chosen"] in a["all"]
+    page = opened(gantt_html(in_order(problem), problem))
+    page.get_by_placeholder("Find a task").fill("T5")
+    assert page.locator(".found").inner_text() == "11 found"
+    found = ask(page, "chart.found.map((r) => chart.model.name(r)).sort()")
+    assert found == sorted(["t5", *(f"t5{k}" for k in range(10))])
+    page.keyboard.press("Enter")
+    assert page.locator("section.gantt").get_attribute("data-chosen") in found
 
 
-def test_a_phone_does_not_scroll_sideways(tmp_path):
+def test_tabs_share_zoom_and_selection_and_compare(opened):
     problem, schedule = diamond()
-    script = "return { page: document.documentElement.scrollWidth, room: innerWidth };"
-    a = ask(gantt_html(schedule, problem), script, tmp_path, size="500,800")
-    assert a["page"] <= a["room"]
-
-
-def test_a_report_with_tabs(tmp_path):
-    problem, schedule = diamond()
-    slow = Schedule.of(device=[0, 0, 0, 0], start=[0, 2, 5, 16], finish=[2, 5, 6, 20])
+    slow = Schedule.of(device=[0, 0, 0, 0], start=[0, 2, 5, 16], finish=[2, 5, 6, 17])
     sections = [
         Section("One", [Facts({"a": EVIL}), Text(EVIL), Table([{"x": EVIL, "y": 1.0}])]),
         Section("Two", [Gantts({EVIL: schedule, "slow": slow}, problem)]),
         Section("Three", [Dag(problem.workflow)]),
     ]
-    page = report_html(title=EVIL, sections=sections)
-    shown, said = dom(page, tmp_path)
-    assert not said
-    assert "data-hacked" not in shown
-    script = """
-      const tabs = [...document.querySelectorAll("[role=tab]")];
-      const charts = [...document.querySelectorAll("section.gantt")];
-      const before = charts.map((c) => c.dataset.bars || null);
-      tabs[1].click(); await frame();
-      const panels = [...document.querySelectorAll("[role=tabpanel]")].map((p) => p.hidden);
-      const ends = charts.map((c) => c.chart.model.end), labels = tabs.map((t) => t.textContent);
-      return { before, after: charts[1].dataset.bars, labels, panels, ends,
-        wide: document.documentElement.scrollWidth <= innerWidth };
-    """
-    other = tmp_path / "bare"
-    other.mkdir()
-    a = ask(page, script, other, size="500,900")
-    assert (a["before"], a["after"]) == (["4", None], "4")
-    assert (a["labels"], a["panels"], a["wide"]) == ([EVIL, "slow"], [True, False], True)
-    assert a["ends"] == [20, 20]  # one time axis for all
+    page = opened(report_html(title=EVIL, sections=sections), width=500, height=900)
+    assert page.locator("html").get_attribute("data-hacked") is None
+    tabs = page.get_by_role("tab")
+    assert tabs.all_inner_texts() == [EVIL, "slow"]
+    page.mouse.click(*spot(page, "b"))
+    page.keyboard.press("+")
+    view = ask(page, "chart.view")
+    tabs.nth(1).click()
+    second = page.locator("section.gantt").nth(1)
+    state = second.evaluate("(s) => [s.dataset.bars, s.dataset.chosen, s.chart.view]")
+    assert (int(state[0]) > 0, state[1]) == (True, "b")
+    assert (state[2]["t0"], state[2]["t1"]) == (view["t0"], view["t1"])
+    second.get_by_label("Compare with").select_option("0")
+    told = second.locator(".difference").inner_text()
+    assert "1 of 4 tasks run elsewhere" in told
+    assert "8 s longer" in told
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_the_workflow_and_the_chart_show_the_same_task(opened):
+    problem, schedule = diamond()
+    sections = [Section("s", [Gantts({"x": schedule}, problem), Dag(problem.workflow)])]
+    page = opened(report_html(title="t", sections=sections))
+    nodes = page.locator(".dag [data-task]")
+    chain = nodes.evaluate_all("(n) => n.map((e) => e.classList.contains('chain'))")
+    assert chain == [True, False, True, True]
+    nodes.nth(1).click()
+    assert page.locator("section.gantt").get_attribute("data-chosen") == "b"
+    page.mouse.click(*spot(page, "c"))
+    chosen = nodes.evaluate_all("(n) => n.map((e) => e.classList.contains('chosen'))")
+    assert chosen == [False, False, True, False]
+
+
+OVERLAPS = """() => {
+  const shown = [...document.querySelectorAll(
+    "h1, h2, h3, p, dt, dd, td, th, button, .value, .at, figcaption")]
+    .filter((e) => e.checkVisibility() && e.getClientRects().length && !e.closest(".unseen, .tip"));
+  const boxes = shown.map((e) => [e, e.getBoundingClientRect()]), bad = [];
+  boxes.forEach(([a, p], i) => boxes.slice(i + 1).forEach(([b, q]) => {
+    if (a.contains(b) || b.contains(a) || a.closest(".wide") !== b.closest(".wide")) return;
+    if ([a, b].some((e) => getComputedStyle(e).position === "sticky")) return;
+    const x = Math.min(p.right, q.right) - Math.max(p.left, q.left);
+    const y = Math.min(p.bottom, q.bottom) - Math.max(p.top, q.top);
+    if (x > 2 && y > 3) bad.push([a.textContent.slice(0, 30), b.textContent.slice(0, 30)]);
+  }));
+  return bad;
+}"""
+CLIPPED = """() => [...document.querySelectorAll("h1, h2, h3, p, dd, td, th, .value, .at, button")]
+  .filter((e) => e.checkVisibility() && !e.closest(".wide, .unseen, .tip"))
+  .filter((e) => e.getBoundingClientRect().right > innerWidth + 1
+    || (e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).overflow === "hidden"))
+  .map((e) => e.textContent.slice(0, 40))"""
+BLANK = """() => [...document.querySelectorAll("canvas.bars")].filter((c) => c.offsetWidth)
+  .map((c) => {
+    const { width, height } = c, seen = new Set();
+    const copy = new OffscreenCanvas(width, height).getContext("2d", { willReadFrequently: true });
+    copy.drawImage(c, 0, 0);
+    const { data } = copy.getImageData(0, 0, width, height);
+    for (let k = 0; k < data.length; k += 388) seen.add(data.slice(k, k + 3).join());
+    return seen.size;
+  })"""
+UNNAMED = """() => [
+  ...document.querySelectorAll("button, select, input, canvas:not([aria-hidden])")]
+  .filter((e) => !(e.getAttribute("aria-label") || e.textContent.trim()))
+  .concat([...document.querySelectorAll("[aria-label]")].filter((e) => e.matches("button")
+    && e.textContent.trim() && /[a-z]{3}/i.test(e.textContent)
+    && !e.getAttribute("aria-label").toLowerCase().includes(e.textContent.trim().toLowerCase())))
+  .map((e) => e.outerHTML.slice(0, 80))"""
+
+PAGES = {
+    "solo": lambda: gantt_html(weft.plan(layered(60, 4), "heft")),
+    "eventful": lambda: gantt_html(eventful()),
+    "compared": compared,
+}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_page_in_every_form(opened, name):
+    html = PAGES[name]()
+    for width, dark in ((1400, False), (1400, True), (390, False), (390, True)):
+        page = opened(html, width=width, dark=dark, touch=width == 390)
+        for media in ("screen", "print"):
+            page.emulate_media(media=media)
+            page.wait_for_timeout(80)
+            where = (name, width, dark, media)
+            assert page.evaluate(OVERLAPS) == [], where
+            assert page.evaluate(CLIPPED) == [], where
+            assert min(page.evaluate(BLANK)) > 3, where
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth + 1"), where
+        page.emulate_media(media="screen")
+        assert page.evaluate(UNNAMED) == []
+        assert page.locator("h1").count() == page.locator("main").count() == 1
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_pages_are_accessible(opened, name):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    html = PAGES[name]()
+    for width, dark in ((1400, False), (390, True)):
+        page = opened(html, width=width, dark=dark)
+        found = axe.run(page).response["violations"]
+        told = [(v["id"], v["impact"], [n["html"][:90] for n in v["nodes"][:2]]) for v in found]
+        assert told == [], (name, width, dark)
+
+
+def test_print_shows_every_chart_and_screens_only_the_open_one(opened):
+    page = opened(compared())
+    assert len(page.evaluate(BLANK)) == 1
+    page.emulate_media(media="print")
+    page.wait_for_timeout(80)
+    assert len(page.evaluate(BLANK)) == 3
+    assert not page.locator(".tools").first.is_visible()
+    assert len(page.pdf()) > 20_000
+    page.emulate_media(media="screen")
+    page.wait_for_timeout(80)
+    assert len(page.evaluate(BLANK)) == 1
+
+
+def test_a_wide_table_keeps_its_first_column_and_shows_that_it_scrolls(opened):
+    rows = [{"policy": "heft", **{f"column {k}": 1.167 * k for k in range(14)}}]
+    page = opened(report_html(title="t", sections=[Section("s", [Table(rows)])]), width=390)
+    box = page.locator(".wide")
+    assert "more-right" in box.get_attribute("class")
+    box.evaluate("(e) => { e.scrollLeft = 300; }")
+    page.wait_for_timeout(60)
+    assert "more-left" in box.get_attribute("class")
+    first, outer = page.locator("td").first.bounding_box(), box.bounding_box()
+    assert abs(first["x"] - outer["x"]) < 1
+    assert first["width"] > 60
+    assert first["height"] < 60  # names are not broken letter by letter

@@ -19,7 +19,7 @@ from weft.report.chart import Chart
 from weft.report.document import SCRIPTS, compact, embedded_json
 from weft.report.gantt_html import chart_data, gantt_html
 from weft.report.gantt_static import save_gantt
-from weft.report.palette import CATEGORIES, DARK, LIGHT, brighter, contrast, text_on
+from weft.report.palette import CATEGORIES, DARK, DARK_CATEGORIES, LIGHT, contrast, text_on
 from weft.report.quantities import escaped
 
 
@@ -225,13 +225,42 @@ def test_dollar_signs_are_no_mathematics(tmp_path):
 
 
 def test_colours_are_legible():
-    for color in CATEGORIES:
-        for shown in (color, brighter(color)):
-            assert contrast(shown, text_on(shown)) >= 4.5
-    for page in (LIGHT, DARK):
+    for color in (*CATEGORIES, *DARK_CATEGORIES):
+        assert contrast(color, text_on(color)) >= 4.5
+    for page, colors in ((LIGHT, CATEGORIES), (DARK, DARK_CATEGORIES)):
         for ink in ("ink", "muted", "accent", "bad", "good"):
             assert contrast(page[ink], page["paper"]) >= 4.5
-    assert len(set(CATEGORIES)) == len(CATEGORIES)
+        assert min(contrast(color, page["paper"]) for color in colors[:8]) >= 3.0
+        assert len(set(colors)) == len(colors)
+
+
+DEFICIENCIES = {
+    "none": np.eye(3),
+    "protanopia": [[0.1523, 1.0526, -0.2049], [0.1145, 0.7863, 0.0992], [-0.0039, -0.0481, 1.052]],
+    "deuteranopia": [[0.3673, 0.8606, -0.228], [0.2801, 0.6725, 0.0474], [-0.0118, 0.0429, 0.9689]],
+    "tritanopia": [[1.2555, -0.0767, -0.1788], [-0.0784, 0.9308, 0.1476], [0.0047, 0.6914, 0.3039]],
+}
+"""Linear RGB as seen (Machado, Oliveira and Fernandes 2009, table 1, severity 1)."""
+
+XYZ = [[0.4125, 0.3576, 0.1804], [0.2127, 0.7152, 0.0722], [0.0193, 0.1192, 0.9503]]
+
+
+def seen_as_lab(color, deficiency):
+    """CIELAB of a colour as a reader with a deficiency sees it (white: D65)."""
+    rgb = np.array([int(color[k : k + 2], 16) / 255 for k in (1, 3, 5)])
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    seen = np.clip(np.array(DEFICIENCIES[deficiency]) @ linear, 0, 1)
+    x = np.array(XYZ) @ seen / [0.9505, 1.0, 1.0888]
+    f = np.where(x > (6 / 29) ** 3, np.cbrt(x), x / (3 * (6 / 29) ** 2) + 4 / 29)
+    return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
+
+
+@pytest.mark.parametrize("deficiency", DEFICIENCIES)
+@pytest.mark.parametrize("colors", [CATEGORIES, DARK_CATEGORIES], ids=["light", "dark"])
+def test_the_first_eight_colours_differ_for_colour_blind_readers(deficiency, colors):
+    labs = [seen_as_lab(color, deficiency) for color in colors[:8]]
+    nearest = min(float(np.linalg.norm(a - b)) for i, a in enumerate(labs) for b in labs[i + 1 :])
+    assert nearest >= 15
 
 
 def test_scripts_never_write_markup():

@@ -59,7 +59,7 @@ def test_figures_are_inline_deterministic_and_follow_the_page(name):
 
 
 def test_figures_use_the_palette_of_the_page():
-    assert "var(--c0,#4477aa)" in FIGURES["line"]()
+    assert "var(--c0,#5165a7)" in FIGURES["line"]()
 
 
 def test_pareto_front():
@@ -115,7 +115,7 @@ def test_a_whole_page(tmp_path):
     path = write_report(tmp_path / "r.html", title=EVIL, lead=EVIL, sections=sections, footer=EVIL)
     text = path.read_text(encoding="utf-8")
     page = Page(text)
-    assert page.tags.count("script") == 4  # three charts and the page's own
+    assert page.tags.count("script") == 6  # three charts, two groups of tabs, the page's own
     assert page.tags.count("h2") == 3
     assert page.tags.count("nav") == 1
     assert "img" not in page.tags

@@ -28,10 +28,42 @@ def test_text():
     assert made.splitlines() == [
         "planner  makespan    gap  exact",
         "-------  --------  -----  -----",
-        "heft       80 s *    0 %  yes",
+        "heft       80 s *  0.0 %  yes",
         "cpop       86 s    7.5 %  no",
         f"milp          {MISSING}        {MISSING}  yes",
     ]
+
+
+def test_a_column_has_one_unit_and_aligned_decimals():
+    rows = [{"x": 2.01, "s": 0.0005, "p": 0.24}, {"x": 2.573, "s": 0.955, "p": 0.249}]
+    rows += [{"x": 2.4, "s": 0.0002, "p": 0.00364}]
+    columns = [Column("x"), Column("s", unit="s", digits=3), Column("p", unit="%", digits=3)]
+    lines = [line.split("  ") for line in table_text(rows, columns).splitlines()[2:]]
+    cells = [[cell.strip() for cell in line if cell.strip()] for line in lines]
+    assert cells == [
+        ["2.010", "500 µs", "24.0 %"],
+        ["2.573", "955,000 µs", "24.9 %"],
+        ["2.400", "200 µs", "0.4 %"],
+    ]
+
+
+def test_small_and_odd_values_keep_their_own_form():
+    column = Column("x", digits=3)
+    assert column.texts([1234.5, 0.00012, None, np.nan, np.inf]) == [
+        "1,234",
+        "0.00012",
+        MISSING,
+        MISSING,
+        "∞",
+    ]
+    assert Column("x", unit="s").texts([5400.0, 3.0]) == ["1 h 30 min", "3 s"]
+    assert Column("x").texts([1, 2000]) == ["1", "2,000"]
+
+
+def test_numbers_in_texts_are_aligned_right():
+    made = table_html([{"policy": "a", "time": "76.00"}, {"policy": "b", "time": "1135.49"}])
+    assert made.count('<td class="number">') == 2
+    assert 'class="number"' not in table_html([{"name": "2 tasks more"}])
 
 
 def test_html():

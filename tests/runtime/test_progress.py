@@ -94,7 +94,7 @@ def test_pictures_replace_each_other_and_leave_nothing():
     for now in (1.0, 2.0):
         watcher.draw(life, now)
     screen = Terminal(stream.getvalue())
-    assert screen.rows[0] == "[..........] 0/40 tasks, 2.0 s, about 6.0 s left"
+    assert screen.rows[0] == "[....................] 0/40 tasks, 2.0 s, about 6.0 s left"
     assert len(screen.rows) == 1 + len(device_lines(life, 60))
     watcher.close()
     assert Terminal(stream.getvalue()).rows == [""]
@@ -172,7 +172,7 @@ def test_a_run_on_a_terminal(tmp_path):
         for line in re.sub(r"\x1b\[\d*[AKJ]", "", drawn).replace("\r", "\n").split("\n")
     )
     after = Terminal(text.replace("\r\n", "\n")).rows
-    assert not any(re.match(r"\[[#.]{10}\]", line) for line in after)  # no picture is left
+    assert not any(re.match(r"\[[#.]{20}\]", line) for line in after)  # no picture is left
     assert any("tasks 12 of 12" in line for line in after)
 
 
@@ -180,7 +180,7 @@ def test_ctrl_c_leaves_a_clean_terminal_and_no_process(tmp_path):
     text, process = watched(tmp_path, "range(8)", interrupt=True)
     assert process.returncode != 0
     rows = Terminal(text.replace("\r\n", "\n")).rows
-    assert not any(re.match(r"\[[#.]{10}\]", line) for line in rows)
+    assert not any(re.match(r"\[[#.]{20}\]", line) for line in rows)
     deadline = time.monotonic() + 120
     while (left := _of_session(process.pid)) and time.monotonic() < deadline:
         time.sleep(0.05)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from weft.cli.arguments import (
     add_cluster,
@@ -14,6 +15,9 @@ from weft.cli.arguments import (
     uncertainty,
     whole,
 )
+
+if TYPE_CHECKING:
+    from weft.report.compare import Comparison
 
 SUMMARY = "compare planners and policies on the same problems and scenarios"
 EXAMPLE = """\
@@ -59,8 +63,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Compare, write and print."""
+    from weft.cli.output import emit, notice
+
+    with notice("comparing"):
+        table = _compared(args)
+    if args.report is not None:
+        table.to_html(args.report)
+    if args.json:
+        emit(table.document())
+    else:
+        print(table)
+        if args.report is not None:
+            print(f"\nwrote {args.report}")
+
+
+def _compared(args: argparse.Namespace) -> Comparison:
     from weft.cli.arguments import read_problem
-    from weft.cli.output import emit, progress
+    from weft.cli.output import progress
     from weft.planners import PLANNERS
     from weft.policies.load import load_policy
     from weft.report.compare import compare
@@ -73,7 +92,7 @@ def run(args: argparse.Namespace) -> None:
     contenders = [PLANNERS.create(name) for name in chosen] + [
         load_policy(name) for name in args.policies or []
     ]
-    table = compare(
+    return compare(
         [read_problem(path, args) for path in args.file],
         contenders,
         scenarios=args.scenarios,
@@ -84,11 +103,3 @@ def run(args: argparse.Namespace) -> None:
         ),
         **uncertainty(args),
     )
-    if args.report is not None:
-        table.to_html(args.report)
-    if args.json:
-        emit(table.document())
-    else:
-        print(table)
-        if args.report is not None:
-            print(f"\nwrote {args.report}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import Any
 
 SUMMARY = "show measurements of real runs: durations by task kind and device, links, drift"
 EXAMPLE = """\
@@ -111,13 +112,21 @@ def run(args: argparse.Namespace) -> None:
         Column("device"),
         Column("work"),
         Column("runs"),
-        Column("low", "quartile", unit="s", digits=3),
+        Column("low", "lower quartile", unit="s", digits=3),
         Column("median", unit="s", digits=3),
-        Column("high", "quartile", unit="s", digits=3),
-        Column("output", "bytes out"),
+        Column("high", "upper quartile", unit="s", digits=3),
+        Column("output", unit="B"),
         Column("drift"),
     )
     print(table_text(rows, columns))
     if links:
         print()
-        print(table_text([asdict(link) for link in links]))
+        shown = ("source", "target", Column("count", "transfers"), "bandwidth")
+        rows = [_link(asdict(link)) for link in links]
+        print(table_text(rows, (*shown, Column("latency", unit="s"))))
+
+
+def _link(link: dict[str, Any]) -> dict[str, Any]:
+    from weft.report.quantities import format_bytes
+
+    return {**link, "bandwidth": f"{format_bytes(float(link['bandwidth']))}/s"}

@@ -37,7 +37,18 @@ def run(args: argparse.Namespace) -> None:
         print(f"{'' if number == 0 else chr(10)}{topic}:")
         width = max((len(name) for name in found[topic]), default=0)
         for name, text in found[topic].items():
-            print(f"  {name:<{width}}  {text}".rstrip())
+            print(_entry(name, text, width))
+
+
+def _entry(name: str, text: str, width: int) -> str:
+    """Return a name and its sentence, wrapped beside it."""
+    import textwrap
+
+    from weft.cli.output import WIDTH
+
+    lines = textwrap.wrap(text, max(30, WIDTH - width - 4)) or [""]
+    beside = f"\n{'':<{width + 4}}".join(lines)
+    return f"  {name:<{width}}  {beside}".rstrip()
 
 
 def _described(entries: Iterable[Entry]) -> dict[str, str]:

@@ -26,6 +26,7 @@ VERBS = (
     "run",
     "serve",
     "explain",
+    "view",
     "whatif",
     "size",
     "profile",
@@ -35,7 +36,7 @@ VERBS = (
     "reproduce",
 )
 
-FOLDERS = {"explain": "answers", "whatif": "answers", "size": "answers"}
+FOLDERS = dict.fromkeys(("explain", "whatif", "size", "view"), "answers")
 """Folder of the modules that are not in `weft.cli` itself."""
 
 DONE, BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 0, 2, 130, 141

@@ -14,6 +14,15 @@ from weft.errors import visible
 
 T = TypeVar("T")
 
+WIDTH = 100
+"""Columns of the widest output."""
+
+BAR: dict[str, Any] = {
+    "ascii": ".#",
+    "bar_format": "[{bar:20}] {desc}: {n_fmt}/{total_fmt}, {elapsed}, {remaining} left{postfix}",
+}
+"""The one style of progress bars, as options of tqdm."""
+
 
 def plain(value: Any) -> Any:
     """Return a value JSON can hold: arrays become lists, NaN and infinity become null.
@@ -73,6 +82,22 @@ def stdout_aside() -> Iterator[None]:
         os.close(kept)
 
 
+@contextlib.contextmanager
+def notice(text: str, stream: TextIO | None = None) -> Iterator[None]:
+    """Show what is going on at once, on a terminal; later output replaces it."""
+    stream = stream or sys.stderr
+    shown = stream.isatty()
+    if shown:
+        stream.write(f"weft: {text} ...\r")
+        stream.flush()
+    try:
+        yield
+    finally:
+        if shown:
+            stream.write("\r\x1b[K")
+            stream.flush()
+
+
 def progress(items: Iterable[T], *, total: int | None = None, what: str = "") -> Iterator[T]:
     """Pass items on, with a progress bar on stderr when a person looks at it."""
     if not sys.stderr.isatty():
@@ -80,4 +105,4 @@ def progress(items: Iterable[T], *, total: int | None = None, what: str = "") ->
         return
     from tqdm import tqdm
 
-    yield from tqdm(items, total=total, desc=what, file=sys.stderr, leave=False)
+    yield from tqdm(items, total=total, desc=what, file=sys.stderr, leave=False, **BAR)

@@ -55,13 +55,15 @@ def add_outputs(parser: argparse.ArgumentParser, what: str) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Plan, write and print."""
-    from weft.cli.arguments import read_problem
-    from weft.cli.output import emit
-    from weft.formats import save, save_chrome_trace
-    from weft.planners import plan
+    from weft.cli.output import emit, notice
 
-    problem = read_problem(args.file, args)
-    made = plan(problem, args.planner, seconds=args.seconds, seed=args.seed)
+    with notice(f"planning {args.file.name}"):
+        from weft.cli.arguments import read_problem
+        from weft.formats import save, save_chrome_trace
+        from weft.planners.planner import timed_plan
+
+        problem = read_problem(args.file, args)
+        made = timed_plan(problem, args.planner, seconds=args.seconds, seed=args.seed)
     if args.out is not None:
         save(made.schedule, args.out)
     if args.gantt is not None:

@@ -91,17 +91,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Run, write and print."""
-    from weft.cli.output import emit, stdout_aside
+    from weft.cli.output import emit, notice, stdout_aside
     from weft.errors import WeftError
-    from weft.formats import save
-    from weft.report.run_report import accuracy, run_text, write_run_report
-    from weft.runtime.engine.failure import TaskFailed
-    from weft.runtime.journal import resume_promise
+
+    with notice(f"reading {args.script.name}"):
+        from weft.formats import save
+        from weft.report.run_report import accuracy, run_text, write_run_report
+        from weft.runtime.engine.failure import TaskFailed
+        from weft.runtime.journal import resume_promise
 
     if args.json:  # otherwise the run itself says so
         print(resume_promise(args.run_id, keep=True), file=sys.stderr)
     try:
-        with stdout_aside() if args.json else nullcontext():
+        with stdout_aside() if args.json else nullcontext(), notice("starting devices"):
             trace = _run(args)
     except TaskFailed as error:
         print(error.failure.traceback, end="", file=sys.stderr)
@@ -114,11 +116,11 @@ def run(args: argparse.Namespace) -> None:
 
         save_gantt(trace, args.gantt)
     if args.report is not None:
-        write_run_report(trace, args.report, predicted)
+        write_run_report(trace, args.report, predicted, name=args.script.stem)
     if args.json:
         emit({**_figures(trace, predicted), "accuracy": accuracy(trace)})
     else:
-        print(run_text(trace, predicted))
+        print(run_text(trace, predicted, name=args.script.stem))
         for path in (args.out, args.gantt, args.report):
             if path is not None:
                 print(f"wrote {path}")

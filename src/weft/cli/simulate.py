@@ -80,23 +80,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Simulate, write and print."""
-    from weft.cli.output import emit
+    from weft.cli.output import emit, notice
+
+    with notice("simulating"):
+        trace = _simulated(args)
     from weft.formats import save, save_chrome_trace
 
-    workload = _workload(args)  # bad files are refused before heavy imports
-    from weft.policies import simulate
-
-    trace = simulate(
-        workload,
-        args.policy,
-        seed=args.seed,
-        eager=not args.lazy,
-        noise=args.noise,
-        bias=args.bias,
-        slowdowns=args.slowdowns,
-        failures=args.failures,
-        cancellations=args.cancellations,
-    )
     if args.out is not None:
         save(trace, args.out)
     if args.gantt is not None:
@@ -166,6 +155,23 @@ def _shown(key: str, value: float) -> str:
         return f"{format_number(100 * float(value))} %"
     units = {"bytes_moved": format_bytes, "energy": format_energy, "cost": format_money}
     return units.get(key, format_number)(float(value))
+
+
+def _simulated(args: argparse.Namespace) -> Trace:
+    workload = _workload(args)  # bad files are refused before heavy imports
+    from weft.policies import simulate
+
+    return simulate(
+        workload,
+        args.policy,
+        seed=args.seed,
+        eager=not args.lazy,
+        noise=args.noise,
+        bias=args.bias,
+        slowdowns=args.slowdowns,
+        failures=args.failures,
+        cancellations=args.cancellations,
+    )
 
 
 def _workload(args: argparse.Namespace) -> Workload:

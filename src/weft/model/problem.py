@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from weft.display import Displayed
 from weft.errors import InvalidInput
 from weft.model.cluster import Cluster
 from weft.model.columns import FloatArray, IntArray, floats, frozen, refuse
@@ -48,7 +49,7 @@ class ProblemArrays(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class Problem(Displayed):
     """A workflow on a cluster. Make one with `Problem.bind`, `Problem.from_arrays` or `weft.load`.
 
     Durations and transfers are zero or at least 1e-150 seconds. All of them together, each task on

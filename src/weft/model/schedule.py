@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike
 
+from weft.display import Displayed
 from weft.errors import InvalidInput
 from weft.model.columns import BoolArray, FloatArray, IntArray, floats, frozen, integers
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Schedule:
+class Schedule(Displayed):
     """Where and when each task runs, sorted by task, the original before its copies.
 
     Examples

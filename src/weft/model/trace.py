@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
+from weft.display import Displayed
 from weft.model.columns import BoolArray, FloatArray, IntArray, frozen
 from weft.model.scenario import Scenario
 from weft.model.workload import Workload
@@ -17,7 +18,7 @@ STATUS = ("done", "lost", "cancelled")
 
 
 @dataclass(frozen=True, eq=False)
-class Trace:
+class Trace(Displayed):
     """Executions in order of (start, device, job, task), and when each job ended.
 
     Attributes

@@ -5,10 +5,12 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, Protocol
 
+from weft.display import Displayed
 from weft.errors import InvalidInput, UnknownName, Unsupported
 from weft.model import Problem, Schedule
 from weft.planners.bounds import lower_bound
@@ -37,10 +39,14 @@ QUICK = frozenset({"limits", "links"})
 
 @dataclass(frozen=True)
 class Solution:
-    """A schedule and a proven lower bound on the makespan without copies (0: none)."""
+    """A schedule and a proven lower bound on the makespan without copies (0: none).
+
+    `history` holds the improvements of a search: seconds since its start, and the makespan.
+    """
 
     schedule: Schedule
     bound: float = 0.0
+    history: tuple[tuple[float, float], ...] = ()
 
 
 class Planner(Protocol):
@@ -68,7 +74,7 @@ PLANNERS: Registry[Planner] = Registry("planner")
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class Plan(Displayed):
     """A schedule with its certificate: no valid schedule has a makespan below `bound`.
 
     The bound holds for schedules without copies, and for those with copies if this one has some.
@@ -80,6 +86,8 @@ class Plan:
     planner: str
     seconds: float
     proved: float = 0.0
+    history: tuple[tuple[float, float], ...] = field(default=(), repr=False)
+    """Improvements of a search: seconds since its start, and the makespan."""
 
     @cached_property
     def bound(self) -> float:
@@ -148,7 +156,7 @@ def plan(
     begin = time.perf_counter()
     solution = chosen.solve(problem, seconds=seconds, seed=seed)
     took = time.perf_counter() - begin
-    return Plan(problem, solution.schedule, chosen.name, took, solution.bound)
+    return Plan(problem, solution.schedule, chosen.name, took, solution.bound, solution.history)
 
 
 def planner_options(name: str) -> list[str]:
@@ -160,6 +168,29 @@ def planner_options(name: str) -> list[str]:
     (['rank', 'placement'], ['threads'])
     """
     return [o for o in inspect.signature(PLANNERS.factory(name)).parameters if o != "name"]
+
+
+def timed_plan(
+    problem: Problem, planner: str | Planner, *, seconds: float | None = None, seed: int = 0
+) -> Plan:
+    """Plan so that `plan.seconds` holds no compilation.
+
+    The first call in a process compiles kernels or reads them from the cache. A quick planner is
+    called twice and the second call is timed; one that searches plans a small problem first.
+    """
+    chosen = PLANNERS.create(planner) if isinstance(planner, str) else planner
+    if "seconds" not in chosen.supports:
+        first = plan(problem, chosen, seconds=seconds, seed=seed)
+        slow = first.seconds > TIMED_AGAIN
+        return first if slow else plan(problem, chosen, seconds=seconds, seed=seed)
+    with suppress(Unsupported):
+        small = Problem.from_arrays([[1.0, 1.0], [1.0, 1.0]], [[0, 1]], [1.0], bandwidth=1.0)
+        plan(small, chosen, seconds=0.01)
+    return plan(problem, chosen, seconds=seconds, seed=seed)
+
+
+TIMED_AGAIN = 30.0
+"""Seconds above which compilation no longer matters."""
 
 
 def _check_options(name: str, options: Iterable[str]) -> None:

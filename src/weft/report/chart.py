@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -11,9 +11,10 @@ import numpy as np
 from weft.errors import InvalidInput
 from weft.model import Problem, Schedule, Trace, Workload
 from weft.model.columns import BoolArray, FloatArray, IntArray
+from weft.model.explain import Explanation, explain
 from weft.model.schedule import Planned
 from weft.model.trace import CANCELLED, DONE, LOST
-from weft.report.quantities import format_number, format_seconds
+from weft.report.quantities import format_seconds, format_share
 
 Drawable = Schedule | Trace | Planned
 """Sources of a Gantt chart; a bare schedule needs its problem beside it."""
@@ -31,9 +32,13 @@ class Chart:
     outcome : (choices,) which branches were taken; None before anything happened
     pauses : (k, 4) device, from, to and pace of the times a device was slower (or, at pace inf,
         down)
+    order : (x,) the row of the schedule or trace behind each row
+    source, problem : what the chart is made of
     """
 
     title: str
+    source: Drawable
+    problem: Problem | None
     workload: Workload
     job: IntArray
     task: IntArray
@@ -45,14 +50,23 @@ class Chart:
     copy: BoolArray
     decided: FloatArray | None
     lanes: IntArray
+    order: IntArray
     outcome: IntArray | None
     pauses: FloatArray
+    given_bound: float | None = None
 
     @classmethod
     def of(
-        cls, result: Drawable, problem: Problem | None = None, *, title: str | None = None
+        cls,
+        result: Drawable,
+        problem: Problem | None = None,
+        *,
+        title: str | None = None,
+        bound: float | None = None,
     ) -> Chart:
         """Make the chart of a plan, of a schedule with its problem, or of a trace.
+
+        A plan has its own `bound`.
 
         Examples
         --------
@@ -61,6 +75,11 @@ class Chart:
         >>> Chart.of(schedule, problem).span
         (0.0, 5.0)
         """
+        made = cls._of(result, problem, title)
+        return made if bound is None else replace(made, given_bound=bound)
+
+    @classmethod
+    def _of(cls, result: Drawable, problem: Problem | None, title: str | None) -> Chart:
         if isinstance(result, Trace):
             return _of_trace(result, title or result.policy or result.workload.name)
         if isinstance(result, Schedule):
@@ -69,9 +88,10 @@ class Chart:
                     "a Schedule does not know its tasks' names; give its problem too: "
                     "gantt_html(schedule, problem)"
                 )
-            return _of_schedule(result, problem, title or problem.name)
+            return _of_schedule(result, result, problem, title or problem.name)
         if isinstance(result, Planned):
             return _of_schedule(
+                result,
                 result.schedule,
                 result.problem,
                 title or f"{result.problem.name}: {getattr(result, 'planner', 'plan')}",
@@ -92,6 +112,19 @@ class Chart:
         )
         begin = begin if np.isfinite(begin) else 0.0
         return begin, max(begin, float(self.finish.max(initial=begin)))
+
+    @cached_property
+    def explanation(self) -> Explanation:
+        """Why it takes as long as it does."""
+        found = explain(self.source, self.problem)
+        return replace(found, name=found.name or self.title)
+
+    @cached_property
+    def bound(self) -> float:
+        """The proven lower bound of the makespan; 0 where none is known."""
+        if self.given_bound is not None:
+            return self.given_bound
+        return float(getattr(self.source, "bound", 0.0))
 
     @cached_property
     def kind(self) -> IntArray:
@@ -128,12 +161,13 @@ class Chart:
         share = busy / ((end - begin) * len(self.lanes)) if end > begin else 0.0
         facts = [
             ("makespan", format_seconds(end - begin)),
+            *self._certificate(end - begin),
             (
                 "executions" if self.decided is not None or self.outcome is not None else "tasks",
                 f"{len(self) - int(self.copy.sum()):,}",
             ),
             ("devices", f"{len(self.lanes):,}"),
-            ("busy", f"{format_number(100 * share, digits=3)} %"),
+            ("busy", format_share(share)),
         ]
         counts = [
             ("jobs", self.workload.jobs if self.workload.jobs > 1 else 0),
@@ -143,8 +177,14 @@ class Chart:
         ]
         return facts + [(label, f"{count:,}") for label, count in counts if count]
 
+    def _certificate(self, makespan: float) -> list[tuple[str, str]]:
+        if self.bound <= 0:
+            return []
+        gap = format_share(max(0.0, makespan / self.bound - 1.0))
+        return [("bound", format_seconds(self.bound)), ("above the bound", gap)]
 
-def _of_schedule(schedule: Schedule, problem: Problem, title: str) -> Chart:
+
+def _of_schedule(source: Drawable, schedule: Schedule, problem: Problem, title: str) -> Chart:
     for what, column, limit in (
         ("task", schedule.task, problem.n),
         ("device", schedule.device, problem.p),
@@ -169,7 +209,13 @@ def _of_schedule(schedule: Schedule, problem: Problem, title: str) -> Chart:
     }
     workload = Workload.of(problem)
     return Chart(
-        title, workload, **_sorted(columns, workload), outcome=None, pauses=np.zeros((0, 4))
+        title,
+        source,
+        problem,
+        workload,
+        **_sorted(columns, workload),
+        outcome=None,
+        pauses=np.zeros((0, 4)),
     )
 
 
@@ -180,6 +226,8 @@ def _of_trace(trace: Trace, title: str) -> Chart:
     pauses = _pauses(trace)
     return Chart(
         title,
+        trace,
+        None,
         trace.workload,
         **_sorted(columns, trace.workload),
         outcome=trace.scenario.outcome,
@@ -205,7 +253,7 @@ def _sorted(columns: dict[str, np.ndarray], workload: Workload) -> dict[str, Any
         )
     )
     made: dict[str, Any] = {key: column[order] for key, column in columns.items()}
-    return {"decided": None, **made, "lanes": lanes}
+    return {"decided": None, **made, "lanes": lanes, "order": order}
 
 
 def _pauses(trace: Trace) -> np.ndarray:

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from weft.display import Displayed
 from weft.errors import InvalidInput, Unsupported
 from weft.model import Problem, Scenario, Trace, Workload
+from weft.model.columns import FloatArray
+from weft.model.explain import PARTS, Explanation, compare_explanations, explain
+from weft.model.explain.words import list_text
 from weft.model.metrics import trace_metrics
-from weft.planners import Plan, plan
+from weft.planners import Plan
 from weft.planners.bounds import lower_bound
-from weft.planners.planner import EXACT
+from weft.planners.planner import EXACT, timed_plan
 from weft.policies import simulate
 from weft.registry import reject_unknown
+from weft.report.causes.contenders import Answer, ContenderBar, difference_sentences
+from weft.report.causes.crown import standings
 from weft.report.page import Dag, Facts, Gantts, PageBlock, Section, Table, Text, write_report
-from weft.report.quantities import format_seconds
+from weft.report.quantities import format_seconds, format_share
 from weft.report.tables import Column, table_text
 from weft.runtime.deciders.contender import load_contender
 
@@ -45,7 +51,10 @@ class Row:
     gap : makespan / bound - 1, where the bound is proven for the estimated durations (NaN for
         conditional workflows)
     energy, cost : joules, and money for the rent of all devices, until the last task ends
-    seconds : time to plan (NaN for a policy)
+    seconds : time to plan, without compilation (NaN for a policy)
+    low, high : bootstrap interval (95 %) of the mean makespan; wins : scenarios with the smallest
+        makespan
+    best : the smallest mean makespan, or not to be told apart from it in paired comparisons
     refusal : why there are no figures: the unsupported feature
     """
 
@@ -60,18 +69,28 @@ class Row:
     gap: float = np.nan
     seconds: float = np.nan
     utilisation: float = np.nan
+    low: float = np.nan
+    high: float = np.nan
+    wins: int | None = None
+    best: bool = False
     energy: float = np.nan
     cost: float = np.nan
     refusal: str = ""
 
+    @property
+    def half(self) -> float:
+        """Half the interval of the mean makespan."""
+        return (self.high - self.low) / 2
+
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class Comparison(Displayed):
     """A table of rows, by problem and makespan; prints as aligned text.
 
     Attributes
     ----------
     traces : (problem, contender) -> the trace under the first scenario
+    samples : (problem, contender) -> traces under the first scenarios, as many as fit
     bounds : problem -> proven lower bound without copies
     """
 
@@ -81,6 +100,7 @@ class Comparison:
     seed: int
     traces: dict[tuple[str, str], Trace] = field(repr=False, default_factory=dict)
     bounds: dict[str, float] = field(repr=False, default_factory=dict)
+    samples: dict[tuple[str, str], tuple[Trace, ...]] = field(repr=False, default_factory=dict)
 
     def __str__(self) -> str:
         """The table as text."""
@@ -92,7 +112,14 @@ class Comparison:
             {key: None if _is_nan(value) else value for key, value in asdict(row).items()}
             for row in self.rows
         ]
-        return {"scenarios": self.scenarios, "seed": self.seed, "bounds": self.bounds, "rows": rows}
+        answers = {w.name: {**self.answer(w).document(), "jobs": w.jobs} for w in self.workloads}
+        return {
+            "scenarios": self.scenarios,
+            "seed": self.seed,
+            "bounds": self.bounds,
+            "rows": rows,
+            "answers": answers,
+        }
 
     def to_html(self, path: str | Path) -> None:
         """Write a self-contained page: the table, the DAGs and the Gantt charts."""
@@ -112,8 +139,9 @@ class Comparison:
     def _page_section(self, workload: Workload) -> Section:
         rows = self.of(workload.name)
         blocks: list[PageBlock] = [
+            self.answer(workload),
             Facts(dict(self._facts(workload))),
-            Table([asdict(row) for row in rows], _columns(workload)),
+            self.table(workload),
         ]
         blocks += [Text(f"{row.contender}: {row.refusal}") for row in rows if row.refusal]
         charts = {
@@ -128,11 +156,41 @@ class Comparison:
                 if len(shown) == len(charts)
                 else f"the best {len(shown)} of {len(charts)}"
             )
-            blocks.append(Gantts(shown, caption=f"Traces in the first scenario: {which}."))
+            about = "in the first scenario" if self.scenarios > 1 else "as planned or decided"
+            blocks.append(
+                Gantts(
+                    shown,
+                    caption=f"Executions {about}: {which}.",
+                    bound=self.bounds[workload.name] if self.scenarios == 1 else None,
+                )
+            )
         dags = [
-            Dag(p.workflow, caption=f"Workflow {p.name}.") for p in workload.problems[:MOST_DAGS]
+            Dag(p.workflow, caption=f"Workflow {p.name}.", template=k)
+            for k, p in enumerate(workload.problems[:MOST_DAGS])
         ]
         return Section(workload.name, [*blocks, *dags])
+
+    def answer(self, workload: Workload) -> Answer:
+        """The sentences and bars about one problem: what the best gains, and where time goes."""
+        rows = [row for row in self.of(workload.name) if not row.refusal]
+        found = {row.contender: self._explained(workload, row) for row in rows}
+        bound = self.bounds[workload.name]
+        first = {name: some[0] for name, some in found.items()}
+        sentences = [_headline(workload, rows, bound)] if rows else []
+        sentences += difference_sentences(first) if len(first) > 1 else []
+        best = next(iter(first.values()), None)
+        bars = [_bar(row, found[row.contender], best) for row in rows]
+        return Answer(bars, bound, sentences, self.scenarios)
+
+    def table(self, workload: Workload) -> Table:
+        """The rows of one problem."""
+        rows = [_cells(row) for row in self.of(workload.name)]
+        return Table(rows, _columns(workload, self.scenarios))
+
+    def _explained(self, workload: Workload, row: Row) -> list[Explanation]:
+        key = workload.name, row.contender
+        traces = self.samples.get(key, (self.traces[key],))
+        return [replace(explain(trace), name=row.contender) for trace in traces]
 
     def _facts(self, workload: Workload) -> list[tuple[str, str]]:
         facts = [("jobs", f"{workload.jobs:,}")] if workload.jobs > 1 else []
@@ -150,9 +208,9 @@ class Comparison:
         head = f"{name}: " + ", ".join(f"{label} {value}" for label, value in self._facts(workload))
         if self.scenarios > 1:
             head += f", scenarios {self.scenarios}"
-        rows = [asdict(row) for row in self.of(name)]
+        rows = [_cells(row) for row in self.of(name)]
         notes = [f"{row.contender}: {row.refusal}" for row in self.of(name) if row.refusal]
-        return "\n".join([head, "", table_text(rows, _columns(workload)), *notes])
+        return "\n".join([head, "", table_text(rows, _columns(workload, self.scenarios)), *notes])
 
 
 MOST_CHARTS, MOST_DAGS = 12, 4
@@ -161,8 +219,7 @@ MOST_CHARTS, MOST_DAGS = 12, 4
 COLUMNS = (
     Column("contender"),
     Column("kind"),
-    Column("makespan", unit="s", best="min"),
-    Column("slr", "SLR"),
+    Column("makespan", unit="s", marked="best"),
     Column("speedup", digits=3),
     Column("gap", unit="%", digits=3),
     Column("utilisation", "utilised", unit="%", digits=3),
@@ -174,13 +231,73 @@ ENERGY = Column("energy", unit="J", best="min")
 COST = Column("cost", "rent", unit="money", best="min")
 
 
-def _columns(workload: Workload) -> tuple[Column, ...]:
+SLR = Column("slr", "SLR")
+SPREAD = (Column("half", "± 95 %", unit="s", digits=2), Column("wins", "won"))
+"""Columns of a comparison over several scenarios."""
+
+SAMPLED_ROWS = 20_000
+"""Executions of a contender that are kept, beyond the trace of its first scenario."""
+
+
+def columns_of(
+    *, jobs: int, scenarios: int, energy: bool = False, cost: bool = False
+) -> tuple[Column, ...]:
+    """Return the columns; several jobs have a mean JCT, several scenarios a spread."""
+    jct = (JCT,) if jobs > 1 else ()
+    spread = SPREAD if scenarios > 1 else (SLR,)
+    money = (*((ENERGY,) if energy else ()), *((COST,) if cost else ()))
+    return (*COLUMNS[:3], *jct, *spread, *COLUMNS[3:-1], *money, COLUMNS[-1])
+
+
+def _columns(workload: Workload, scenarios: int) -> tuple[Column, ...]:
     """Return the columns; energy and cost only where devices have power and prices."""
     cluster = workload.cluster
-    jct = (JCT,) if workload.jobs > 1 else ()
-    energy = (ENERGY,) if cluster.power.any() or cluster.idle_power.any() else ()
-    cost = (COST,) if cluster.price.any() else ()
-    return (*COLUMNS[:3], *jct, *COLUMNS[3:-1], *energy, *cost, COLUMNS[-1])
+    return columns_of(
+        jobs=workload.jobs,
+        scenarios=scenarios,
+        energy=bool(cluster.power.any() or cluster.idle_power.any()),
+        cost=bool(cluster.price.any()),
+    )
+
+
+def _cells(row: Row) -> dict[str, Any]:
+    return {**asdict(row), "half": row.half}
+
+
+def _headline(workload: Workload, rows: Sequence[Row], bound: float) -> str:
+    """Name the best contenders, their makespan and their distance to the bound."""
+    best = [row for row in rows if row.best] or list(rows[:1])
+    names = list_text([row.contender for row in best[:4]])
+    if len(best) > 4:
+        names += f" and {len(best) - 4} more"
+    where = f"{workload.name} on {_devices_text(workload)}"
+    text = f"{where}: {names}, {format_seconds(rows[0].makespan)}"
+    if len(best) > 1 and best[-1].makespan > rows[0].makespan * (1 + EXACT):
+        text = f"{where}: {names} cannot be told apart, {format_seconds(rows[0].makespan)}"
+        text += f" to {format_seconds(best[-1].makespan)}"
+    gap = rows[0].gap
+    if bound > 0 and not math.isnan(gap) and gap >= 0:
+        text += ", optimal" if gap == 0 else f", at most {format_share(gap)} above the optimum"
+    return f"{text}."
+
+
+def _devices_text(workload: Workload) -> str:
+    """Count the devices by kind, if they have few kinds."""
+    count = Counter(workload.cluster.kinds)
+    if len(count) > 4 or set(count) <= {"device", *workload.cluster.names}:
+        return f"{workload.cluster.p} devices"
+    return ", ".join(f"{n} {kind}" for kind, n in count.items())
+
+
+def _bar(row: Row, found: Sequence[Explanation], best: Explanation | None) -> ContenderBar:
+    total = sum(one.makespan for one in found) or 1.0
+    parts = {part: row.makespan * sum(one.parts[part] for one in found) / total for part in PARTS}
+    about = found[0].sentence
+    if best is not None and best.name != row.contender:
+        about = compare_explanations(best, found[0]).sentence
+    return ContenderBar(
+        row.contender, row.makespan, parts, row.low, row.high, row.wins, row.best, about
+    )
 
 
 def compare(
@@ -223,11 +340,11 @@ def compare(
     bounds = {w.name: _lower_bound(w) for w in workloads}
     rows: list[Row] = []
     traces: dict[tuple[str, str], Trace] = {}
-    for contender in chosen:
-        _warm(contender)
+    samples: dict[tuple[str, str], tuple[Trace, ...]] = {}
+    measured: dict[tuple[str, str], FloatArray] = {}
     labels = _labels(chosen)
     for workload, contender in progress([(w, c) for w in workloads for c in chosen]):
-        row, trace = _measure(
+        row, kept, measured[workload.name, labels[id(contender)]] = _measure(
             workload,
             contender,
             labels[id(contender)],
@@ -237,11 +354,13 @@ def compare(
             seed=seed,
         )
         rows.append(row)
-        if trace is not None:
-            traces[workload.name, row.contender] = trace
+        if kept:
+            traces[workload.name, row.contender] = kept[0]
+            samples[workload.name, row.contender] = kept
+    rows = _ranked(rows, measured)
     place = {w.name: i for i, w in enumerate(workloads)}
     rows.sort(key=lambda row: (place[row.problem], math.isnan(row.makespan), row.makespan))
-    return Comparison(tuple(rows), workloads, scenarios, seed, traces, bounds)
+    return Comparison(tuple(rows), workloads, scenarios, seed, traces, bounds, samples)
 
 
 UNCERTAINTY = ("noise", "bias", "slowdowns", "failures", "cancellations")
@@ -276,21 +395,21 @@ def _measure(
     *,
     seconds: float | None,
     seed: int,
-) -> tuple[Row, Trace | None]:
+) -> tuple[Row, tuple[Trace, ...], FloatArray]:
     kind = _kind(contender)
     made: list[Plan] = []
     try:
         if kind == "planner":
-            made = [plan(p, contender, seconds=seconds, seed=seed) for p in workload.problems]
+            made = [timed_plan(p, contender, seconds=seconds, seed=seed) for p in workload.problems]
         decider = [p.schedule for p in made] or contender
         traces = [simulate(workload, decider, scenario=future, seed=seed) for future in futures]
     except Unsupported as error:
-        return Row(workload.name, name, kind, refusal=str(error)), None
+        return Row(workload.name, name, kind, refusal=str(error)), (), np.zeros(0)
     figures = [trace_metrics(trace) for trace in traces]
     makespan = _mean([f.makespan for f in figures])
     single = made[0] if len(made) == 1 and workload.jobs == 1 else None
     bound = _bound_for(single, bound)
-    return Row(
+    row = Row(
         problem=workload.name,
         contender=name,
         kind=kind,
@@ -304,7 +423,30 @@ def _measure(
         utilisation=_mean([f.utilisation for f in figures]),
         energy=_mean([f.energy for f in figures]),
         cost=_mean([f.cost for f in figures]),
-    ), traces[0].named(name)
+    )
+    keep = max(1, SAMPLED_ROWS // max(1, len(traces[0])))
+    kept = tuple(trace.named(name) for trace in traces[:keep])
+    return row, kept, np.array([f.makespan for f in figures])
+
+
+def _ranked(rows: Sequence[Row], measured: dict[tuple[str, str], FloatArray]) -> list[Row]:
+    """Add intervals, wins and the shared crown to the rows of each problem."""
+    found = {}
+    for problem in dict.fromkeys(row.problem for row in rows):
+        known = {c: m for (p, c), m in measured.items() if p == problem and len(m)}
+        found[problem] = standings(known)
+    return [
+        row
+        if row.refusal
+        else replace(
+            row,
+            low=found[row.problem][row.contender].low,
+            high=found[row.problem][row.contender].high,
+            wins=found[row.problem][row.contender].wins,
+            best=found[row.problem][row.contender].best and len(found[row.problem]) > 1,
+        )
+        for row in rows
+    ]
 
 
 def _gap(makespan: float, bound: float) -> float:
@@ -312,17 +454,6 @@ def _gap(makespan: float, bound: float) -> float:
     if bound <= 0:
         return np.nan
     return 0.0 if abs(makespan / bound - 1.0) < EXACT else makespan / bound - 1.0
-
-
-def _warm(contender: Contender) -> None:
-    """Compile a planner, or read it from the cache, before the clock runs."""
-    if hasattr(contender, "solve"):
-        with suppress(Unsupported):
-            plan(
-                Problem.from_arrays([[1.0, 1.0], [1.0, 1.0]], [[0, 1]], [1.0], bandwidth=1.0),
-                contender,
-                seconds=0.01,
-            )
 
 
 def _bound_for(made: Plan | None, bound: float) -> float:

@@ -19,7 +19,7 @@ EDGES_UP_TO = 2500
 BANDS, KINDS = 30, 8
 NODE, ROW, GAP = 24, 34, 64
 """Pixels: height of a node, distance of rows, width between levels."""
-LETTER = 6.7
+LETTER = 7.2
 TIMES = "\N{MULTIPLICATION SIGN}"
 
 
@@ -29,6 +29,7 @@ class _Node:
     about: str
     kind: int
     level: int
+    task: int = -1  # -1: several tasks
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,19 @@ class _Picture:
     note: str
 
 
-def dag_svg(workflow: Workflow) -> str:
+def dag_legend(workflow: Workflow) -> str:
+    """Return the kinds of a workflow and their colours as HTML, and the note of a summary."""
+    picture = _picture(workflow)
+    keys = "".join(
+        f'<span><i class="swatch" style="background:{variable(f"c{kind % len(CATEGORIES)}")}"></i>'
+        f"{escaped(shortened(name, 32))}</span>"
+        for kind, name in (picture.kinds if len(picture.kinds) > 1 else [])
+    )
+    note = f"<span>{escaped(picture.note)}</span>" if picture.note else ""
+    return f'<p class="keys">{keys}{note}</p>' if keys or note else ""
+
+
+def dag_svg(workflow: Workflow, *, legend: bool = True) -> str:
     """Draw a workflow by levels, coloured by kind; edges of a choice are dashed.
 
     Examples
@@ -58,12 +71,16 @@ def dag_svg(workflow: Workflow) -> str:
     >>> dag_svg(w).count('class="node"')
     2
     """
-    large = workflow.n > TASKS_UP_TO or workflow.m > EDGES_UP_TO
-    picture = _summary(workflow) if large else _tasks(workflow)
+    picture = _picture(workflow)
     layout = lay_out(
         [node.level for node in picture.nodes], [(e.src, e.dst) for e in picture.edges]
     )
-    return _drawn(workflow, picture, layout)
+    return _drawn(workflow, picture, layout, legend)
+
+
+def _picture(workflow: Workflow) -> _Picture:
+    large = workflow.n > TASKS_UP_TO or workflow.m > EDGES_UP_TO
+    return _summary(workflow) if large else _tasks(workflow)
 
 
 def _tasks(workflow: Workflow) -> _Picture:
@@ -73,6 +90,7 @@ def _tasks(workflow: Workflow) -> _Picture:
             _about(workflow, t),
             int(workflow.kind[t]),
             int(workflow.level[t]),
+            t,
         )
         for t in range(workflow.n)
     ]
@@ -161,11 +179,13 @@ def _summed_edges(
 # -- drawing ----------------------------------------------------------------------
 
 
-def _drawn(workflow: Workflow, picture: _Picture, layout: Layout) -> str:
+def _drawn(workflow: Workflow, picture: _Picture, layout: Layout, with_legend: bool) -> str:
     left, wide, width = _columns(picture, layout)
     low = float(layout.place.min(initial=0.0))
     y = (layout.place - low + 0.5) * ROW + 8
-    legend, foot = _legend(picture, width, layout.height * ROW + 28)
+    legend, foot = "", layout.height * ROW + 14
+    if with_legend:
+        legend, foot = _legend(picture, width, layout.height * ROW + 28)
     width = max(width, 320.0)
     body = [
         _edge(picture.edges[e], path, left, wide, y, layout) for e, path in enumerate(layout.paths)
@@ -205,7 +225,8 @@ def _node(node: _Node, x: float, width: float, y: float) -> str:
     )
     place = f'x="{x + width / 2:.1f}" y="{y + 4:.1f}" text-anchor="middle"'
     text = f'<text {place} style="fill:{variable(f"i{number}")}">{escaped(node.label)}</text>'
-    return f'<g class="node"><title>{escaped(node.about)}</title>{box}{text}</g>'
+    task = f' data-task="{node.task}"' if node.task >= 0 else ""
+    return f'<g class="node"{task}><title>{escaped(node.about)}</title>{box}{text}</g>'
 
 
 def _edge(

@@ -24,7 +24,7 @@ SCRIPTS = (
     "tabs.js",
     "start.js",
 )
-STYLES = ("page.css", "gantt.css")
+STYLES = ("page.css", "answers.css", "gantt.css")
 
 
 @cache

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,14 +11,11 @@ from numpy.typing import ArrayLike
 
 from weft.errors import InvalidInput
 from weft.report.matplot import drawing, inline_svg
-from weft.report.palette import LIGHT, category
+from weft.report.palette import LIGHT, category, numbers_of
 from weft.report.quantities import format_number, shortened
 
 WIDTH, HEIGHT = 6.4, 3.8
 """Inches of a figure, by default."""
-
-MOST_INSIDE = 5
-"""Names a legend has at most inside the axes."""
 
 _MARKERS = "osD^vPX*<>hp"
 _DASHES = ("-", "--", "-.", ":")
@@ -26,12 +23,16 @@ _DASHES = ("-", "--", "-.", ":")
 
 @dataclass(frozen=True, eq=False)
 class Series:
-    """One line: points and, where known, the band between `low` and `high` around them."""
+    """One line: points and, where known, the band between `low` and `high` around them.
+
+    With `steps`, a value holds until the next one.
+    """
 
     x: ArrayLike
     y: ArrayLike
     low: ArrayLike | None = None
     high: ArrayLike | None = None
+    steps: bool = field(default=False, kw_only=True)
 
 
 def line_figure(
@@ -46,7 +47,7 @@ def line_figure(
 ) -> str:
     """Lines with confidence bands; lines differ by dash and marker too, not by colour alone."""
     with drawing(*size) as (figure, axes):
-        for k, (name, line) in enumerate(series.items()):
+        for k, (name, line) in zip(numbers_of(list(series)), series.items(), strict=True):
             x, y = np.asarray(line.x, float), np.asarray(line.y, float)
             if x.shape != y.shape:
                 raise InvalidInput(f"line '{name}' has {x.size} x values and {y.size} y values")
@@ -58,6 +59,7 @@ def line_figure(
                 marker=marker,
                 ms=5,
                 ls=_DASHES[(k // 4) % 4],
+                drawstyle="steps-post" if line.steps else "default",
                 label=shortened(name, 32),
             )
             if line.low is not None and line.high is not None:
@@ -93,7 +95,8 @@ def bar_figure(
     labels = list(dict.fromkeys(label for values in groups.values() for label in values))
     width = 0.8 / max(1, len(groups))
     with drawing(*size) as (figure, axes):
-        for k, (name, values) in enumerate(groups.items()):
+        numbers = numbers_of(list(groups))
+        for k, (number, (name, values)) in enumerate(zip(numbers, groups.items(), strict=True)):
             at = np.arange(len(labels)) + (k - (len(groups) - 1) / 2) * width
             heights = [values.get(label, np.nan) for label in labels]
             spread = (
@@ -103,7 +106,7 @@ def bar_figure(
                 at,
                 heights,
                 width * 0.92,
-                color=category(k),
+                color=category(number),
                 label=shortened(name, 32),
                 yerr=spread,
                 ecolor=LIGHT["ink"],
@@ -212,14 +215,18 @@ def _finished(
 
 
 def _name_lines(figure: Any, axes: Any) -> None:
-    """A legend: of few names in a free corner, of many below the figure, where it hides nothing."""
-    _, names = axes.get_legend_handles_labels()
-    if len(names) <= MOST_INSIDE:
-        axes.legend(fontsize=9)
-    else:
-        figure.legend(
-            fontsize=8, loc="outside lower center", ncols=3, columnspacing=1.2, handlelength=2.4
-        )
+    """Write a legend below the figure, where it hides nothing."""
+    handles, names = axes.get_legend_handles_labels()
+    longest = max(map(len, names), default=1)
+    figure.legend(
+        handles,
+        names,
+        fontsize=9 if len(names) <= 4 else 8,
+        loc="outside lower center",
+        ncols=max(1, min(len(names), 4, int(11 * figure.get_figwidth()) // (longest + 6))),
+        columnspacing=1.2,
+        handlelength=2.4,
+    )
 
 
 def _short(labels: Sequence[str]) -> list[str]:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from weft.model import Cluster, Problem, Workload
+from weft.report.causes.cause_data import cause_data
+from weft.report.causes.contenders import Answer, ContenderBar
+from weft.report.causes.search_curve import SearchCurve
 from weft.report.chart import Chart, Drawable
 from weft.report.document import compact, document, embedded_json
-from weft.report.palette import CATEGORIES, brighter
+from weft.report.palette import CATEGORIES, DARK_CATEGORIES
 from weft.report.quantities import escaped
 
 LINK_LIMIT = 256
@@ -34,7 +37,12 @@ def gantt_html(
     )
     title = f"<h1>{escaped(chart.title)}</h1>"
     header = f'<header class="bar">{title}<dl class="facts">{facts}</dl></header>'
-    return document(title=chart.title, body=header + gantt_fragment(chart), page_class="solo")
+    answer = Answer((ContenderBar.of(chart),), bound=chart.bound).html("answer")
+    history = getattr(result, "history", ())
+    if len(history) > 1:
+        answer += SearchCurve(history, float(getattr(result, "seconds", 0)), chart.bound).html("t")
+    body = f"{header}<main>{answer}{gantt_fragment(chart)}</main>"
+    return document(title=chart.title, body=body, page_class="solo")
 
 
 def gantt_fragment(chart: Chart, *, until: float | None = None) -> str:
@@ -68,7 +76,9 @@ def chart_data(chart: Chart, *, until: float | None = None) -> dict[str, object]
             for d, a, b, pace in chart.pauses.tolist()
         ],
         "rows": _rows(chart),
-        "palette": {"light": list(CATEGORIES), "dark": [brighter(c) for c in CATEGORIES]},
+        "bound": chart.bound or None,
+        "why": cause_data(chart),
+        "palette": {"light": list(CATEGORIES), "dark": list(DARK_CATEGORIES)},
     }
 
 

@@ -88,13 +88,35 @@ def _draw(chart: Chart, figure: Any, axes: Any) -> None:
             alpha=0.35,
             hatch="///",
             lw=0,
+            zorder=3,
         )
     # One call for each look, not for each bar: a hundred thousand bars stay possible.
     for look in _looks(chart):
         _bars(axes, chart, bottom, height, look)
     if len(chart) <= NAMES_UP_TO:
         _names(axes, chart, bottom + height / 2, height)
+    _limits(axes, chart, lane)
     _dress(figure, axes, chart)
+
+
+def _limits(axes: Any, chart: Chart, lane: np.ndarray) -> None:
+    """Draw the transfers of the critical chain in the lane that waits, and the proven bound."""
+    t = chart.explanation.table
+    for s in chart.explanation.segments:
+        if s.part == "moving data":
+            axes.barh(
+                lane[int(t.device[s.row])],
+                s.seconds,
+                left=s.start,
+                height=0.3,
+                color=LIGHT["paper"],
+                edgecolor=LIGHT["bad"],
+                hatch="//////",
+                lw=0.8,
+                zorder=4,
+            )
+    if chart.bound > 0:
+        axes.axvline(chart.bound, color=LIGHT["ink"], lw=1.2, ls="--", zorder=4)
 
 
 Look = tuple[int, int, bool]
@@ -128,11 +150,18 @@ def _bars(axes: Any, chart: Chart, bottom: np.ndarray, height: np.ndarray, look:
         facecolors=color,
         edgecolors=edge,
         hatch=hatch,
-        linewidths=0.6 if len(chart) < 2000 else 0.0,
+        linewidths=_edges(chart, x1 - x0) if status == DONE else 0.6,
     )
     bars.set_alpha(1.0 if status == DONE else 0.5)
     bars.set_linestyle("--" if status == CANCELLED else "-")
     axes.add_collection(bars, autolim=False)
+
+
+def _edges(chart: Chart, seconds: np.ndarray) -> np.ndarray:
+    """Return the widths of edges: none around thin bars, which they would hide."""
+    begin, end = chart.span
+    points = 72 * (_size(chart)[0] - 1.6) * seconds / max(end - begin, 1e-300)
+    return np.where(points > 3, 0.6, 0.0)
 
 
 def _names(axes: Any, chart: Chart, middle: np.ndarray, height: np.ndarray) -> None:
@@ -141,7 +170,7 @@ def _names(axes: Any, chart: Chart, middle: np.ndarray, height: np.ndarray) -> N
     for r in range(len(chart)):
         room = (chart.finish[r] - chart.start[r]) * inches
         letters, name = int((room - 0.08) / 0.066), chart.task_name(r)
-        if letters < min(6, len(name)) or height[r] < 0.4:
+        if letters < min(10, len(name)) or height[r] < 0.4:
             continue
         ink = text_on(category(int(chart.kind[r]))) if chart.status[r] == DONE else LIGHT["ink"]
         x, text = (chart.start[r] + chart.finish[r]) / 2, shortened(name, letters)
@@ -164,8 +193,6 @@ def _names(axes: Any, chart: Chart, middle: np.ndarray, height: np.ndarray) -> N
 
 
 def _dress(figure: Any, axes: Any, chart: Chart) -> None:
-    from matplotlib.patches import Patch
-
     begin, end = chart.span
     names, nodes = chart.workload.cluster.names, chart.workload.cluster.nodes
     axes.set_xlim(begin, end + (end - begin) * 0.01 if end > begin else begin + 1)
@@ -178,11 +205,37 @@ def _dress(figure: Any, axes: Any, chart: Chart) -> None:
     axes.set_xlabel("seconds")
     facts = ", ".join(f"{label} {value}" for label, value in chart.facts()[:4])
     axes.set_title(f"{shortened(chart.title, 60)}   ({facts})")
-    kinds = np.unique(chart.kind).tolist()[:12]
-    if len(kinds) > 1:
-        handles = [
-            Patch(color=category(k), label=shortened(chart.workload.kinds[k], 20)) for k in kinds
-        ]
+    handles = _legend(chart)
+    if len(handles) > 1:
         figure.legend(
-            handles=handles, loc="outside lower left", ncols=min(6, len(kinds)), fontsize=9
+            handles=handles, loc="outside lower left", ncols=min(6, len(handles)), fontsize=9
         )
+
+
+def _legend(chart: Chart) -> list[Any]:
+    """Kinds of tasks, then all other marks that the chart has."""
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    kinds = np.unique(chart.kind).tolist()[:12]
+    handles: list[Any] = [
+        Patch(color=category(k), label=shortened(chart.workload.kinds[k], 20)) for k in kinds
+    ]
+    down = bool(len(chart.pauses)) and bool(np.isinf(chart.pauses[:, 3]).any())
+    slow = bool(len(chart.pauses)) and bool(np.isfinite(chart.pauses[:, 3]).any())
+    moves = any(s.part == "moving data" for s in chart.explanation.segments)
+    marks = (
+        (bool(chart.copy.any()), "copy", LIGHT["paper"], category(0), "////"),
+        (bool((chart.status == LOST).any()), "lost", LIGHT["bad"], "none", "xxxx"),
+        (down, "device down", LIGHT["bad"], "none", "///"),
+        (slow, "device slower", LIGHT["muted"], "none", "///"),
+        (moves, "data moves (critical chain)", LIGHT["bad"], LIGHT["paper"], "//////"),
+    )
+    handles += [
+        Patch(facecolor=face, edgecolor=edge, hatch=hatch, label=label)
+        for present, label, edge, face, hatch in marks
+        if present
+    ]
+    if chart.bound > 0:
+        handles.append(Line2D([], [], color=LIGHT["ink"], ls="--", label="proven bound"))
+    return handles

@@ -59,16 +59,16 @@ def drawing(width: float, height: float) -> Iterator[tuple[Any, Any]]:
         yield figure, figure.subplots()
 
 
-def svg_bytes(figure: Any) -> bytes:
-    """Return the figure as an element that follows the page's colours and has a label."""
+def svg_bytes(figure: Any, *, paper: str = LIGHT["paper"]) -> bytes:
+    """Return the figure as an SVG file on white, legible on dark pages too."""
     out = io.BytesIO()
-    figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
+    figure.savefig(out, format="svg", facecolor=paper, metadata={"Date": None, "Creator": None})
     return out.getvalue()
 
 
 def inline_svg(figure: Any, *, label: str) -> str:
     """Return the figure as an element that follows the page's colours and has a label."""
-    text = svg_bytes(figure).decode()
+    text = svg_bytes(figure, paper="none").decode()
     text = _COLOR.sub(lambda found: _THEMED[found.group(1)], text[text.index("<svg") :])
     return text.replace("<svg ", f'<svg role="img" aria-label="{escaped(label)}" ', 1).strip()
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import combinations
 from pathlib import Path
 from typing import Protocol
 
 from weft.model import Problem, Workflow
+from weft.model.explain import compare_explanations
+from weft.report.causes.contenders import CLIPPED
 from weft.report.chart import Chart, Drawable
-from weft.report.dag_svg import dag_svg
-from weft.report.document import document
+from weft.report.dag_svg import dag_legend, dag_svg
+from weft.report.document import document, embedded_json
 from weft.report.gantt_html import gantt_fragment
 from weft.report.quantities import escaped
 from weft.report.tables import Columns, Row, table_html
@@ -71,15 +74,20 @@ class Table:
 
 @dataclass(frozen=True, eq=False)
 class Dag:
-    """The picture of a workflow."""
+    """The picture of a workflow, linked with the charts of its section.
+
+    `template` is its number among the problems of their workload.
+    """
 
     workflow: Workflow
     caption: str = ""
+    template: int = 0
 
     def html(self, mark: str) -> str:
-        """The picture in a box that scrolls sideways."""
-        picture = f'<div class="wide" tabindex="0">{dag_svg(self.workflow)}</div>'
-        return f"<figure>{picture}{_caption(self.caption)}</figure>"
+        """The legend, and the picture in a box that scrolls."""
+        picture = dag_svg(self.workflow, legend=False)
+        box = f'<div class="wide dag" tabindex="0" data-template="{self.template}">{picture}</div>'
+        return f"<figure>{dag_legend(self.workflow)}{box}{_caption(self.caption)}</figure>"
 
 
 @dataclass(frozen=True)
@@ -109,26 +117,46 @@ class Figures:
 
 @dataclass(frozen=True, eq=False)
 class Gantts:
-    """Interactive charts in tabs, name -> schedule, plan or trace, on one time axis."""
+    """Interactive charts in tabs, name -> schedule, plan or trace.
+
+    They share their time axis, except charts more than twice as long as the shortest. `beside`
+    names the one that is drawn below the bars of the others at first; `bound` is a line in each.
+    """
 
     results: Mapping[str, Drawable]
     problem: Problem | None = None
     caption: str = ""
+    beside: str = ""
+    bound: float | None = None
 
     def html(self, mark: str) -> str:
         """The tabs and their panels."""
         charts = {
-            name: Chart.of(result, self.problem, title=name)
+            name: Chart.of(result, self.problem, title=name, bound=self.bound)
             for name, result in self.results.items()
         }
-        until = max((chart.span[1] for chart in charts.values()), default=0.0)
+        ends = [chart.span[1] for chart in charts.values()]
+        until = max((end for end in ends if end <= CLIPPED * min(ends)), default=0.0)
         panels = "".join(
             f'<div class="panel" id="{mark}-{k}" data-label="{escaped(name)}">'
             f"{_facts(chart.facts())}{gantt_fragment(chart, until=until)}</div>"
             for k, (name, chart) in enumerate(charts.items())
         )
         bar = '<div class="tablist"></div>'
-        return f'<figure class="tabs">{bar}{panels}{_caption(self.caption)}</figure>'
+        pairs = f'<script type="application/json">{embedded_json(_differences(charts))}</script>'
+        return (
+            f'<figure class="tabs" data-beside="{escaped(self.beside)}">{bar}{panels}{pairs}'
+            f"{_caption(self.caption)}</figure>"
+        )
+
+
+def _differences(charts: Mapping[str, Chart]) -> dict[str, str]:
+    """Return a sentence for each pair of charts."""
+    found = {name: replace(chart.explanation, name=name) for name, chart in charts.items()}
+    return {
+        f"{a}\n{b}": compare_explanations(found[a], found[b]).sentence
+        for a, b in combinations(found, 2)
+    }
 
 
 @dataclass(frozen=True)

@@ -69,6 +69,36 @@ def format_bytes(value: float) -> str:
     return f"{format_number(value)} {_BYTES[power]}"
 
 
+def unit_of(size: float, unit: str) -> tuple[float, str]:
+    """Return the factor and the text of the unit that fits a size: "s", "B", "%" or none.
+
+    Examples
+    --------
+    >>> unit_of(0.002, "s"), unit_of(0.5, "%"), unit_of(3.0, "")
+    ((1000.0, ' ms'), (100.0, ' %'), (1.0, ''))
+    """
+    if unit == "%":
+        return 100.0, " %"
+    if unit == "s":
+        known = ((1.0, " s"), (1e3, " ms"), (1e6, " µs"), (1e9, " ns"))
+        return next((pair for pair in known if size * pair[0] >= 1), known[-1])
+    if unit == "B":
+        power = min(max(int(math.log10(size) // 3), 0), len(_BYTES) - 1) if size > 0 else 0
+        return 1000.0**-power, f" {_BYTES[power]}"
+    return 1.0, ""
+
+
+def format_share(value: float) -> str:
+    """A share as percent with one decimal place.
+
+    Examples
+    --------
+    >>> format_share(0.231), format_share(1.0)
+    ('23.1 %', '100.0 %')
+    """
+    return MISSING if math.isnan(value) else f"{100 * value:.1f} %"
+
+
 def format_energy(joules: float) -> str:
     """An amount of energy in joules, or in kilowatt hours from a tenth of one on.
 

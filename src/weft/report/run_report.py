@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,10 +11,15 @@ import numpy as np
 
 from weft.learn.durations.end_time import Forecast
 from weft.model import Schedule, Trace
+from weft.model.columns import FloatArray
+from weft.model.explain import compare_explanations, explain
 from weft.model.trace import DONE
 from weft.policies import simulate
+from weft.report.causes.contenders import Answer, ContenderBar
+from weft.report.causes.waterfall import Waterfall
+from weft.report.chart import Chart
 from weft.report.page import Dag, Facts, Gantts, PageBlock, Section, Table, Text, write_report
-from weft.report.quantities import format_seconds
+from weft.report.quantities import format_seconds, format_share
 from weft.report.tables import Column, table_text
 from weft.runtime.api import RunTrace
 
@@ -26,6 +30,7 @@ COLUMNS = (
     Column("predicted", unit="s"),
     Column("measured", unit="s"),
     Column("ratio", "measured / predicted", digits=3),
+    Column("lost", "lost in all", unit="s"),
 )
 
 
@@ -46,7 +51,7 @@ def predicted_trace(trace: Trace, decider: Any) -> Trace:
 
 
 def accuracy(trace: Trace) -> list[dict[str, Any]]:
-    """Return median predicted and measured seconds and their ratio by kind and device."""
+    """Return median seconds, their ratio and the seconds lost by kind and device, most first."""
     problem = trace.workload.problems[0]
     done = trace.status == DONE
     task, device = trace.task[done], trace.device[done]
@@ -60,16 +65,19 @@ def accuracy(trace: Trace) -> list[dict[str, Any]]:
         for d, place in enumerate(problem.cluster.names):
             mine = (kinds == kind) & (device == d)
             if mine.any():
-                ratio = float(np.median(measured[mine] / np.maximum(predicted[mine], 1e-12)))
-                row = {"kind": name, "device": place, "tasks": int(mine.sum()), "ratio": ratio}
+                guess, real = predicted[mine], measured[mine]
                 rows.append(
                     {
-                        **row,
-                        "predicted": float(np.median(predicted[mine])),
-                        "measured": float(np.median(measured[mine])),
+                        "kind": name,
+                        "device": place,
+                        "tasks": int(mine.sum()),
+                        "ratio": float(np.median(real / np.maximum(guess, 1e-12))),
+                        "predicted": float(np.median(guess)),
+                        "measured": float(np.median(real)),
+                        "lost": float((real - guess).sum()),
                     }
                 )
-    return rows
+    return sorted(rows, key=lambda row: -row["lost"])
 
 
 def facts(trace: RunTrace, predicted: Trace | None = None) -> dict[str, str]:
@@ -78,7 +86,7 @@ def facts(trace: RunTrace, predicted: Trace | None = None) -> dict[str, str]:
     found = {
         "tasks": f"{done:,} of {trace.workload.instances:,}",
         "makespan": format_seconds(trace.makespan),
-        "utilisation": f"{trace.utilisation:.1%}",
+        "utilisation": format_share(trace.utilisation),
     }
     if trace.forecast is not None:
         found["forecast"] = forecast_text(trace.forecast)
@@ -99,64 +107,112 @@ def forecast_text(forecast: Forecast) -> str:
 
 
 def gantt_text(trace: Trace, *, width: int = 72) -> str:
-    """Return a chart in letters: a line per device, a letter per task kind, a dot for idle.
+    """Return a chart in letters: a line per device, a letter per task kind, a time axis.
+
+    A capital letter is a cell that is busy for three quarters or more, a small one for a quarter or
+    more, a dot for less.
 
     Examples
     --------
     >>> from weft.model import Problem, Workload
     >>> problem = Problem.from_arrays([[2.0, 2.0], [1.0, 1.0]], [[0, 1]])
     >>> print(gantt_text(simulate(problem, "eft"), width=6))
-    d0 |aaaaaa|
+    d0 |AAAAAA|
     d1 |......|
-    a = task
+       0    3 s
+    A = task; small letters: partly busy
     """
-    names = trace.workload.cluster.names
-    kinds = trace.workload.kinds
-    letters = (string.ascii_lowercase + string.ascii_uppercase) * (len(kinds) // 52 + 1)
-    begin = float(trace.workload.arrival.min(initial=0.0))
-    span = max(trace.makespan, 1e-12)
+    names, kinds = trace.workload.cluster.names, trace.workload.kinds
+    letters = (string.ascii_uppercase * (len(kinds) // 26 + 1))[: len(kinds)] + "!"
     wide = max(len(n) for n in names)
-    lanes = [["."] * width for _ in names]
-    number = [[kinds.index(k) for k in p.workflow.kinds] for p in trace.workload.problems]
-    for r in range(len(trace)):
-        template = int(trace.workload.template[trace.job[r]])
-        kind = number[template][int(trace.workload.problems[template].workflow.kind[trace.task[r]])]
-        first = int((trace.start[r] - begin) / span * width)
-        last = max(first + 1, round((trace.finish[r] - begin) / span * width))
-        mark = letters[kind] if trace.status[r] == DONE else "!"
-        lanes[int(trace.device[r])][first:last] = [mark] * (min(last, width) - min(first, width))
+    shares = _cell_shares(trace, width)
+    lines = [
+        f"{name:<{wide}} |{''.join(_cell(cell, letters) for cell in lane)}|"
+        for name, lane in zip(names, shares, strict=True)
+    ]
+    end = format_seconds(trace.makespan)
+    axis = f"{'':<{wide + 1}}0{end:>{max(width, len(end)) + 1}}"
     legend = ", ".join(f"{letters[k]} = {kind}" for k, kind in enumerate(kinds))
-    return "\n".join(
-        [*(f"{n:<{wide}} |{''.join(lane)}|" for n, lane in zip(names, lanes, strict=True)), legend]
-    )
+    lost = "; ! = lost" if (trace.status != DONE).any() else ""
+    return "\n".join([*lines, axis, f"{legend}; small letters: partly busy{lost}"])
 
 
-def run_text(trace: RunTrace, predicted: Trace | None = None) -> str:
+def _cell_shares(trace: Trace, width: int) -> FloatArray:
+    """(devices, width, kinds + 1) share of each cell by kind; the last is lost work."""
+    w, kinds = trace.workload, trace.workload.kinds
+    begin, span = float(w.arrival.min(initial=0.0)), max(trace.makespan, 1e-12)
+    number = [[kinds.index(k) for k in p.workflow.kinds] for p in w.problems]
+    shares = np.zeros((w.cluster.p, width, len(kinds) + 1))
+    edges = np.arange(width + 1)
+    for r in range(len(trace)):
+        template = int(w.template[trace.job[r]])
+        kind = number[template][int(w.problems[template].workflow.kind[trace.task[r]])]
+        a, b = ((t - begin) / span * width for t in (trace.start[r], trace.finish[r]))
+        inside = np.clip(np.minimum(edges[1:], b) - np.maximum(edges[:-1], a), 0.0, 1.0)
+        shares[int(trace.device[r]), :, kind if trace.status[r] == DONE else -1] += inside
+    return shares
+
+
+def _cell(share: FloatArray, letters: str) -> str:
+    busy = float(share.sum())
+    if busy < 0.25:
+        return "."
+    letter = letters[int(share.argmax())]
+    return letter if busy >= 0.75 else letter.lower()
+
+
+def run_text(trace: RunTrace, predicted: Trace | None = None, *, name: str = "") -> str:
     """A run, for people at a terminal."""
     head = (
-        f"{trace.workload.name}: "
+        f"{name or trace.workload.name}: "
         + ", ".join(f"{k} {v}" for k, v in facts(trace, predicted).items())
         + f", policy {trace.policy}"
     )
-    parts = [head, gantt_text(trace), table_text(accuracy(trace), COLUMNS)]
+    said = explain(trace).sentence
+    parts = [head, said, gantt_text(trace), table_text(accuracy(trace), COLUMNS)]
     if trace.shadow is not None:
         parts.append(str(trace.shadow))
     parts += [str(failure) for failure in trace.failures]
     return "\n\n".join(parts)
 
 
-def write_run_report(trace: RunTrace, path: str | Path, predicted: Trace | None = None) -> Path:
-    """Write a page: figures, charts of the run and of the prediction, and their difference."""
+def write_run_report(
+    trace: RunTrace, path: str | Path, predicted: Trace | None = None, *, name: str = ""
+) -> Path:
+    """Write a page: why the run took as long as it did, its chart over the predicted one."""
     charts = {"measured": trace, **({"predicted": predicted} if predicted is not None else {})}
-    blocks: Sequence[PageBlock] = [Facts(facts(trace, predicted)), Gantts(charts)]
     notes = [*([str(trace.shadow)] if trace.shadow else ()), *(str(f) for f in trace.failures)]
     if trace.replaced:
         notes.append(f"Greedy earliest finish time took over: {trace.replaced}.")
     sections = [
-        Section("The run", [*blocks, *(Text(note) for note in notes)]),
-        Section("Predicted against measured", [Table(accuracy(trace), COLUMNS)]),
+        Section(
+            "The run",
+            [
+                _run_answer(trace, predicted),
+                Facts(facts(trace, predicted)),
+                Gantts(charts, beside="predicted"),
+                *(Text(note) for note in notes),
+            ],
+        ),
+        Section("Predicted against measured", _differences(trace, predicted)),
         Section("The workflow", [Dag(trace.workload.problems[0].workflow)]),
     ]
-    return write_report(
-        path, title=f"{trace.workload.name}, run with {trace.policy}", sections=sections
-    )
+    title = f"{name or trace.workload.name}, run with {trace.policy}"
+    return write_report(path, title=title, sections=sections)
+
+
+def _run_answer(trace: Trace, predicted: Trace | None) -> Answer:
+    shown = {"measured": trace} | ({} if predicted is None else {"predicted": predicted})
+    charts = [Chart.of(one, title=name) for name, one in shown.items()]
+    found = [replace(chart.explanation, name=chart.title) for chart in charts]
+    sentences = [found[0].sentence]
+    if len(found) > 1:
+        sentences.append(compare_explanations(found[1], found[0]).sentence)
+    return Answer([ContenderBar.of(chart) for chart in charts], sentences=sentences)
+
+
+def _differences(trace: Trace, predicted: Trace | None) -> list[PageBlock]:
+    table = Table(accuracy(trace), COLUMNS)
+    if predicted is None:
+        return [table]
+    return [Waterfall(explain(predicted), explain(trace), ("predicted", "measured")), table]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from weft.report.quantities import (
     format_money,
     format_number,
     format_seconds,
+    unit_of,
 )
 
 Row = Mapping[str, object]
@@ -31,10 +33,11 @@ class Column:
     Parameters
     ----------
     key : of the rows; `title` : above the column, the key by default
-    unit : "s", "B" and "J" choose a fitting unit for each value, "%" shows shares as percent,
-        "money" shows amounts, anything else stands beside the title
-    digits : significant digits; `places` : decimal places instead
+    unit : "s", "B" and "J" choose a fitting unit, "%" shows shares as percent, "money" shows
+        amounts, anything else stands beside the title
+    digits : significant digits of the median; `places` : decimal places instead
     best : mark the smallest ("min") or largest ("max") value
+    marked : key of the rows that says which values are marked, instead of `best`
     """
 
     key: str
@@ -43,6 +46,7 @@ class Column:
     digits: int = 4
     best: Best | None = None
     places: int | None = None
+    marked: str = ""
 
     @property
     def heading(self) -> str:
@@ -64,6 +68,37 @@ class Column:
         if self.unit == "%":
             return f"{self._figure(100 * number)} %"
         return _FORMATS[self.unit](number) if self.unit in _FORMATS else self._figure(number)
+
+    def texts(self, values: Sequence[object]) -> list[str]:
+        """All values of a column, with one unit and one number of decimal places.
+
+        Values that would read as 0 or need another unit keep their own.
+        """
+        known: list[Any] = [v for v in values if _is_number(v)]
+        sizes = sorted(abs(float(v)) for v in known if v and np.isfinite(float(v)))
+        own = self.places is not None or self.unit in {"J", "money"} or not sizes
+        shared = None if own else self._shared(sizes)
+        return [self.text(v) if shared is None else self._aligned(v, *shared) for v in values]
+
+    def _shared(self, sizes: Sequence[float]) -> tuple[float, int, str] | None:
+        """Return scale, decimal places and unit for values of these sizes; None: one by one."""
+        middle, largest = sizes[len(sizes) // 2], sizes[-1]
+        scale, unit = unit_of(middle, self.unit)
+        if largest >= 1e15 or (self.unit == "s" and largest >= 600) or middle * scale < 1e-4:
+            return None
+        if all(abs(n * scale - round(n * scale)) < 1e-9 * max(1.0, n * scale) for n in sizes):
+            return scale, 0, unit
+        places = min(max(self.digits - 1 - int(np.floor(np.log10(middle * scale))), 0), 9)
+        while places and all(f"{n * scale:.{places}f}".endswith("0") for n in sizes):
+            places -= 1  # zeros at the end of every value say nothing
+        return scale, places, unit
+
+    def _aligned(self, value: object, scale: float, places: int, unit: str) -> str:
+        number = float(value) if _is_number(value) else np.nan  # type: ignore[arg-type]
+        shown = abs(number) * scale
+        if not np.isfinite(number) or (shown and shown < 0.5 * 10.0**-places):
+            return self.text(value)
+        return f"{number * scale:,.{places}f}{unit}"
 
     def _figure(self, number: float) -> str:
         return (
@@ -163,15 +198,15 @@ def _table(
     if sort is not None:
         rows = _sorted(rows, sort, descending)
     values = [[row.get(c.key) for c in made] for row in rows]
+    columned = [c.texts([line[j] for line in values]) for j, c in enumerate(made)]
     return _Table(
         headings=[c.heading for c in made],
-        cells=[[c.text(v) for c, v in zip(made, line, strict=True)] for line in values],
+        cells=[list(line) for line in zip(*columned, strict=True)] if values else [],
         numeric=[_numeric([line[j] for line in values]) for j in range(len(made))],
         best={
             (i, j)
             for j, c in enumerate(made)
-            if c.best
-            for i in _best_rows([line[j] for line in values], c.best)
+            for i in _marked_rows(c, rows, [line[j] for line in values])
         },
     )
 
@@ -192,6 +227,12 @@ def _sorted(rows: list[Row], key: str, descending: bool) -> list[Row]:
     return [*numbers, *texts, *(row for row in rows if not _present(row.get(key)))]
 
 
+def _marked_rows(column: Column, rows: Sequence[Row], values: list[object]) -> list[int]:
+    if column.marked:
+        return [i for i, row in enumerate(rows) if row.get(column.marked)]
+    return _best_rows(values, column.best) if column.best else []
+
+
 def _best_rows(values: list[object], best: Best) -> list[int]:
     numbers = [float(v) if _is_number(v) else np.nan for v in values]  # type: ignore[arg-type]
     known = [v for v in numbers if not np.isnan(v)]
@@ -201,9 +242,15 @@ def _best_rows(values: list[object], best: Best) -> list[int]:
     return [i for i, v in enumerate(numbers) if v == target]
 
 
+_NUMBER = re.compile(r"∞|[-+±\u2212]?\d[\d,]*(\.\d+)?( ?(%|[kMGT]?B|[mµn]?s))?( ± \d[\d.,]*)?")
+"""A number that was formatted already, with its unit or interval."""
+
+
 def _numeric(values: list[object]) -> bool:
-    present = [v for v in values if v is not None]
-    return bool(present) and all(_is_number(v) for v in present)
+    present = [v for v in values if v not in (None, "", MISSING)]
+    return bool(present) and all(
+        _is_number(v) or (isinstance(v, str) and _NUMBER.fullmatch(v)) for v in present
+    )
 
 
 def _is_number(value: object) -> bool:

@@ -168,13 +168,13 @@ def summary(
     >>> life.commit([0], 0, 0.0)
     >>> _ = life.begin(0, 0.0)
     >>> summary(life, 1.0, 4.0)
-    '[..........] 0/2 tasks, 1.0 s, about 4.0 s left'
+    '[....................] 0/2 tasks, 1.0 s, about 4.0 s left'
     >>> device_lines(life, 80)
     ['d0 t0']
     """
     total = len(life.place)
     over = sum(life.over(job) for job in range(life.workload.jobs))
-    bar = ("#" * (10 * over // total if total else 10)).ljust(10, ".")
+    bar = ("#" * (20 * over // total if total else 20)).ljust(20, ".")
     rest = f", about {left:.1f} s left" if left is not None and over < total else ""
     if band is not None and over < total:
         rest = f", {band[0]:.1f} to {band[1]:.1f} s left (90 %)"

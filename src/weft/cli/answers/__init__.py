@@ -1,3 +1,3 @@
-"""Verbs that answer questions: why (`explain`), what if (`whatif`), which machines (`size`)."""
+"""Verbs that answer questions: why (`explain`, `view`), what if (`whatif`), how many (`size`)."""
 
-__all__ = ["explain", "size", "whatif"]
+__all__ = ["explain", "size", "view", "whatif"]

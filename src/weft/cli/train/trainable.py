@@ -68,6 +68,8 @@ class Bar:
         if sys.stderr.isatty():
             from tqdm import tqdm
 
+            from weft.cli.output import BAR
+
             self._bar = tqdm(
                 total=total,
                 desc=f"{name}, seed {seed}",
@@ -75,6 +77,7 @@ class Bar:
                 unit_scale=True,
                 file=sys.stderr,
                 leave=False,
+                **BAR,
             )
 
     def __enter__(self) -> Self:

@@ -13,12 +13,14 @@ from weft.experiments.conditional.report_sections import SEMANTICS, SIZE, Docume
 from weft.experiments.harness import footer, line
 from weft.report.figures import Series
 from weft.report.page import Facts, Figure, Figures, PageBlock, Section, Table, Text, write_report
+from weft.report.palette import colors_by_name
 from weft.report.tables import Column, Columns, Row
 
 FAR = 2.2
 """Rules this many times slower are named below Figure 3 and not drawn."""
 
 
+@colors_by_name()
 def write(path: Path, document: Document) -> Path:
     """Write the report from the results."""
     sections = [
@@ -223,6 +225,7 @@ def _panel(
     if far:
         above = [f"{n}, up to {np.nanmax(_relative(rows, n).y):.1f}" for n in far]
         caption += f" Not drawn: {', '.join(above)}."
+    title = f"{title}, waiting: {waiting}"
     return line(lines, title, "p(c)", f"completion time / {reference}", caption, size=SIZE)
 
 

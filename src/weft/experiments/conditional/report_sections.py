@@ -14,7 +14,7 @@ from weft.report.page import Figure, Figures, PageBlock, Table, Text
 from weft.report.tables import Column, Columns, Row
 
 Document = Mapping[str, Any]
-SIZE = (5.4, 3.7)
+SIZE = (4.8, 3.5)
 SEMANTICS = {"event": "waiting until the next event", "block": "waiting as in the paper, 10 ms"}
 
 WAITING = """\
@@ -88,16 +88,14 @@ def adaptation(document: Document) -> list[PageBlock]:
 
 def _change_figures(time: Sequence[float], kind: str, result: Mapping[str, Any]) -> list[Figure]:
     hidden = {"unit-fifo", "pi1"}
-    lines = {
-        name: Series(time, column(line))
-        for name, line in result["curves"].items()
-        if name not in hidden
-    }
+    curves = {n: column(curve) for n, curve in result["curves"].items() if n not in hidden}
+    best = np.fmin.reduce(list(curves.values())) if curves else np.ones(len(time))
+    lines = {name: Series(time, curve / best) for name, curve in curves.items()}
     name = kind.capitalize()
     of = "mean over seeds" if kind == "steps" else "one draw"
-    path = {"p(c)": Series(time, column(result["probability"]))}
+    path = {"p(c)": Series(time, column(result["probability"]), steps=kind == "steps")}
     return [
-        line(lines, f"{name}: completion time, {of}", "seconds", "ms", size=SIZE),
+        line(lines, f"{name}: completion time / best, {of}", "seconds", "ratio", size=SIZE),
         line(path, f"{name}: p(c)", "seconds", "p(c)", size=SIZE),
     ]
 

@@ -17,6 +17,7 @@ from weft.experiments.gpu_cluster.statistics import hardest_comparison
 from weft.experiments.gpu_cluster.verdict import CONFIRMED, NOT_CONFIRMED, NOT_MEASURED
 from weft.experiments.harness import footer
 from weft.report.page import Facts, PageBlock, Section, Table, Text, write_report
+from weft.report.palette import colors_by_name
 from weft.report.tables import Column, Columns, Row
 
 Results = Mapping[str, Any]
@@ -30,6 +31,7 @@ CONDITIONS = {
 }
 
 
+@colors_by_name()
 def write(path: Path, results: Results) -> Path:
     """Write the report from the results."""
     sections = [

@@ -11,6 +11,7 @@ from weft.experiments.imitation import amortised
 from weft.model import Problem, Schedule
 from weft.report.figures import Series, bar_figure
 from weft.report.page import Facts, Figure, Figures, Gantts, Section, Table, Text, write_report
+from weft.report.palette import colors_by_name
 from weft.report.quantities import format_seconds
 from weft.report.tables import Column, Columns
 
@@ -156,6 +157,7 @@ def verdict(document: Mapping[str, Any]) -> list[str]:
     return [quality, speed]
 
 
+@colors_by_name()
 def write(
     path: Path, document: Mapping[str, Any], problem: Problem, schedules: Mapping[str, Schedule]
 ) -> Path:

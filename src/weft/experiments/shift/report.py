@@ -15,6 +15,7 @@ from weft.experiments.shift.tasks import CPU, GPU, Tasks, TaskSequence
 from weft.model.columns import FloatArray
 from weft.report.figures import Series, bar_figure
 from weft.report.page import Facts, Figure, Figures, Gantts, Section, Table, Text, write_report
+from weft.report.palette import colors_by_name
 from weft.report.quantities import format_number
 from weft.report.tables import Column, Columns
 
@@ -28,6 +29,7 @@ GOAL_COLUMNS: Columns = [
 ]
 
 
+@colors_by_name()
 def write(path: Path, found: ShiftResults) -> Path:
     """Write the report."""
     document = found.document

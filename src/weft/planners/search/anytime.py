@@ -118,7 +118,8 @@ class Anytime:
         best = min(
             found, key=lambda s: s.makespan if objective.plain else objective.value(problem, s)
         )
-        return Solution(best, bound if objective.plain and not self.duplicate else 0.0)
+        proved = bound if objective.plain and not self.duplicate else 0.0
+        return Solution(best, proved, tuple(progress.points) if objective.plain else ())
 
 
 def search_clock(seconds: float | None, iterations: int | None) -> Clock:

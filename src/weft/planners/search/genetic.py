@@ -111,7 +111,9 @@ class Genetic:
         limit = self.generations or (GENERATIONS if seconds is None else sys.maxsize)
         with reporting(self.progress, clock, 0.0) as progress:
             search.run(clock, limit, progress)
-        return Solution(search.schedule())
+        return Solution(
+            search.schedule(), history=tuple(progress.points) if objective.plain else ()
+        )
 
 
 PLANNERS.register("genetic")(Genetic)

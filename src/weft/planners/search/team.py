@@ -277,20 +277,35 @@ def _part(progress: Progress, used: float, share: float, part: float, best: floa
     progress(used + part * share, best)
 
 
+@dataclass
+class SearchHistory:
+    """A progress callback that records improvements: seconds since the start, and the value."""
+
+    clock: Clock
+    show: Progress
+    points: list[tuple[float, float]] = field(default_factory=list)
+
+    def __call__(self, share: float, value: float) -> None:
+        """Record the value if it is better, and pass it on."""
+        if not self.points or value < self.points[-1][1]:
+            self.points.append((self.clock.elapsed(), value))
+        self.show(share, value)
+
+
 @contextmanager
-def reporting(progress: Progress | None, clock: Clock, bound: float) -> Iterator[Progress]:
+def reporting(progress: Progress | None, clock: Clock, bound: float) -> Iterator[SearchHistory]:
     """Yield the progress callback: the caller's, a bar on a terminal for long runs, or none."""
     if progress is not None:
-        yield progress
+        yield SearchHistory(clock, progress)
     elif sys.stderr.isatty() and clock.seconds is not None and clock.seconds >= BAR_SECONDS:
-        yield partial(_show, bound)
+        yield SearchHistory(clock, partial(_show, bound))
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
     else:
-        yield lambda _share, _value: None
+        yield SearchHistory(clock, lambda _share, _value: None)
 
 
 def _show(bound: float, share: float, value: float) -> None:
     done = round(20 * min(1.0, share))
     above = f", at most {100 * (value / bound - 1):.1f} % above the optimum" if bound > 0 else ""
-    bar = f"[{'=' * done}{' ' * (20 - done)}]"
-    print(f"\r\x1b[K{bar} best {value:.6g}{above}", end="", file=sys.stderr, flush=True)
+    bar = f"[{'#' * done}{'.' * (20 - done)}]"
+    print(f"\r\x1b[K{bar} best {value:.4g} s{above}", end="", file=sys.stderr, flush=True)

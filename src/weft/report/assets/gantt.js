@@ -6,16 +6,18 @@ class Gantt {
     this.solo = document.body.classList.contains("solo");
     this.parts = buildPanel(root, this);
     this.painter = new Painter(this.model, this.parts.canvas);
-    this.look = { chosen: -1, hovered: -1, parents: [], children: [], colors: new Uint8Array(this.model.n) };
+    this.look = { chosen: -1, hovered: -1, parents: [], children: [], binding: null, chain: false, fade: FADE, colors: new Uint8Array(this.model.n) };
+    this.model.colors = this.look.colors;
     this.only = null;
     this.matches = null;
     this.kin = null;
     this.stretched = 1;
     this.load = this.model.load(480);
     this.view = { ...this.whole(), y: 0 };
-    this.look.dims = () => this.kin !== null || this.only !== null || this.matches !== null;
+    this.look.dims = () => this.kin !== null || this.only !== null || this.matches !== null || this.look.chain;
     this.look.dimmed = (r) => this.dimmed(r);
     this.recolour();
+    this.showChain(this.model.chain.length > 0);
     this.listen();
     root.dataset.rows = this.model.n;
     // In the next frame: the observer may not change the size of what it observes.
@@ -28,18 +30,19 @@ class Gantt {
   // -- the view ---------------------------------------------------------------
 
   whole() {
-    const { begin, end } = this.model, span = end - begin || 1;
+    const { begin } = this.model, end = Math.max(this.model.end, this.until || 0), span = end - begin || 1;
     return { t0: begin, t1: begin + span * 1.01 };
   }
 
   resize() {
     const width = this.parts.frame.clientWidth;
     if (!width) return;
-    const { lanes, data, grouped } = this.model, nodes = grouped ? new Set(data.devices.nodes).size : 0;
+    const { data } = this.model, { headed, collapsed } = this.painter, nodes = headed ? new Set(data.devices.nodes).size : 0;
+    const lanes = this.model.lanes.filter((d) => !headed || !collapsed.has(data.devices.nodes[d]));
     const around = this.solo ? this.root.offsetTop + 220 : 0;
-    const room = Math.max(280, this.solo ? innerHeight - around : Math.min(520, innerHeight * 0.7)) - AXIS;
-    const fair = Math.min(this.model.batch ? 64 : 40, Math.max(9, (room - nodes * NODE_ROW) / lanes.length));
-    const lane = Math.min(80, Math.max(2, fair * this.stretched));
+    const room = Math.max(280, this.solo ? innerHeight - around : Math.min(560, innerHeight * 0.75)) - AXIS;
+    const fair = Math.min(this.model.batch || this.painter.beside ? 64 : 40, Math.max(9, (room - nodes * NODE_ROW) / Math.max(1, lanes.length)));
+    const lane = Math.min(80, Math.max(2, Math.max(fair, this.painter.beside ? 24 : 0) * this.stretched));
     const height = Math.round(Math.min(room, lanes.length * lane + nodes * NODE_ROW) + AXIS);
     this.parts.canvas.style.height = height + "px";
     this.painter.layout(width, height, lane);
@@ -69,16 +72,18 @@ class Gantt {
   }
 
   move(view) { this.view = view; this.clamp(); this.redraw(); }
-  reset() { this.stretched = 1; this.view = { ...this.whole(), y: 0 }; this.only = null; fillLegend(this); this.choose(-1); this.resize(); }
+  reset() { this.stretched = 1; this.painter.collapsed.clear(); this.view = { ...this.whole(), y: 0 }; this.only = null; fillLegend(this); this.choose(-1); this.resize(); }
   stretch(factor) { this.stretched = Math.min(12, Math.max(0.1, this.stretched * factor)); this.resize(); }
 
-  // Bring a row into sight; zoom in when it would be too small to see.
+  // Bring a row and what it waited for into sight; zoom in when it would be too small to see.
   reveal(r) {
     const { model, painter } = this, length = Math.max(model.finish[r] - model.start[r], (model.end - model.begin) * 1e-6);
-    const middle = (model.start[r] + model.finish[r]) / 2, span = Math.min(this.view.t1 - this.view.t0, length * 60);
-    const y = painter.laneTop[model.laneOf[model.device[r]]] - painter.room / 2;
-    const seen = span === this.view.t1 - this.view.t0 && model.start[r] >= this.view.t0 && model.finish[r] <= this.view.t1;
-    this.move(seen ? { ...this.view, y: painter.content > painter.room ? y : 0 } : { t0: middle - span / 2, t1: middle + span / 2, y });
+    const source = model.bindingParent(r), since = source < 0 ? model.start[r] : Math.min(model.finish[source], model.start[r]);
+    const from = Math.min(since, model.start[r]), to = model.finish[r], now = this.view.t1 - this.view.t0;
+    const span = Math.min(now, Math.max(length * 60, (to - from) * 1.3)), middle = (from + to) / 2;
+    const y = painter.laneTop[model.laneOf[model.device[r]]] - painter.room / 2, deep = painter.content > painter.room && y === y ? y : 0;
+    const seen = span === now && from >= this.view.t0 && to <= this.view.t1;
+    this.move(seen ? { ...this.view, y: deep } : { t0: middle - Math.max(span, (to - from) * 1.1) / 2, t1: middle + Math.max(span, (to - from) * 1.1) / 2, y: deep });
   }
 
   redraw() {
@@ -89,7 +94,7 @@ class Gantt {
   draw() {
     if (!this.painter.width) return;
     this.root.dataset.bars = this.painter.paint(this.view, this.look);
-    paintOverview(this.parts.overview, this.painter, this.load, this.view);
+    paintOverview(this.parts.overview, this.painter, this.load, this.view, this.whole());
     this.root.dataset.ready = "true";
   }
 
@@ -118,7 +123,46 @@ class Gantt {
 
   dimmed(r) {
     if (this.kin) return !this.kin.has(r);
-    return (this.only !== null && this.group(r) !== this.only) || (this.matches !== null && !this.matches[r]);
+    if (this.only !== null || this.matches !== null) return (this.only !== null && this.group(r) !== this.only) || (this.matches !== null && !this.matches[r]);
+    return this.look.chain && !this.model.onChain[r];
+  }
+
+  // -- lanes, the chain and a second plan ----------------------------------------
+
+  showChain(on) {
+    this.look.chain = on && this.model.chain.length > 0;
+    this.parts.chain.setAttribute("aria-pressed", String(this.look.chain));
+    this.fades();
+    this.redraw();
+  }
+  fades() { this.look.fade = this.kin === null && this.only === null && this.matches === null ? CHAIN_FADE : FADE; }
+
+  sortLanes(byBusy) { this.painter.byBusy = byBusy; this.view.y = 0; this.resize(); }
+  toggleNode(node) {
+    const { collapsed } = this.painter;
+    if (!collapsed.delete(node)) collapsed.add(node);
+    this.resize();
+  }
+
+  // A second plan of the same problem, below each lane, on the same time axis.
+  compareWith(other) {
+    this.painter.beside = other ? other.model : null;
+    this.until = other ? other.model.data.end : 0;
+    showDifference(this, other);
+    this.resize();
+  }
+
+  // What another chart of the same problem shows: the same time, the same task.
+  follow(other) {
+    const all = other.whole(), zoomed = other.view.t1 - other.view.t0 < 0.999 * (all.t1 - all.t0);
+    this.stretched = other.stretched;
+    this.painter.byBusy = other.painter.byBusy;
+    this.parts.order.value = other.parts.order.value;
+    this.showChain(other.look.chain);
+    if (zoomed) this.view = { ...other.view };
+    const chosen = other.look.chosen, rows = chosen < 0 ? [] : this.model.executions(other.model.job[chosen], other.model.task[chosen]);
+    this.choose(rows.length ? rows[0] : -1);
+    this.resize();
   }
 
   // -- choosing and finding -----------------------------------------------------
@@ -129,12 +173,24 @@ class Gantt {
     look.parents = r < 0 ? [] : model.parents(r);
     look.children = r < 0 ? [] : model.children(r);
     this.kin = r < 0 ? null : new Set([r, ...look.parents.map((d) => d.from), ...look.children.map((d) => d.to)]);
+    look.binding = r < 0 ? null : this.bindingTransfer(r);
+    this.fades();
     showDetails(this);
+    document.dispatchEvent(new CustomEvent("weft-chosen", { detail: this }));
     root.dataset.chosen = r < 0 ? "" : model.name(r);
     root.dataset.parents = look.parents.length;
     root.dataset.children = look.children.length;
     this.redraw();
   }
+
+  // The transfer a row waited for, if data of another device was its binding cause.
+  bindingTransfer(r) {
+    const { model, look } = this, source = model.bindingParent(r);
+    const found = model.cause(r) === "input" && look.parents.find((d) => d.from === source);
+    return found && found.seconds > 0 ? { start: found.sent, finish: Math.min(found.arrival, model.start[r]), row: r, bytes: found.bytes, source } : null;
+  }
+
+  walk(r) { if (r >= 0) { this.choose(r); this.reveal(r); } }
 
   find(text) {
     const { model, parts } = this, wanted = text.trim().toLowerCase();
@@ -146,6 +202,7 @@ class Gantt {
     }
     this.at = -1;
     parts.found.textContent = wanted ? `${this.found.length} found` : "";
+    this.fades();
     this.redraw();
   }
 
@@ -173,11 +230,22 @@ class Gantt {
     if (model.n) { this.choose(r); this.reveal(r); }
   }
 
+  laneAt(x, y) {
+    const { painter, view } = this, depth = y - AXIS + view.y;
+    if (x < painter.gutter || x > painter.right || y < AXIS) return -1;
+    return painter.laneTop.findIndex((top) => depth >= top && depth < top + painter.laneHeight);
+  }
+
+  nodeAt(x, y) {
+    const { painter, view } = this, depth = y - AXIS + view.y;
+    const found = y >= AXIS && painter.nodeTop.find(([top]) => depth >= top && depth < top + NODE_ROW);
+    return found ? found[1] : null;
+  }
+
   // The row under a point: the innermost bar, or a small one no more than three pixels away.
   hit(x, y) {
     const { model, painter, view } = this;
-    if (x < painter.gutter || y < AXIS) return -1;
-    const depth = y - AXIS + view.y, lane = painter.laneTop.findIndex((top) => depth >= top && depth < top + painter.laneHeight);
+    const lane = this.laneAt(x, y);
     if (lane < 0) return -1;
     const slack = (3 / painter.plot) * (view.t1 - view.t0), time = painter.time(x, view);
     let best = -1, nearest = slack;
@@ -192,7 +260,8 @@ class Gantt {
   // -- input --------------------------------------------------------------------
 
   listen() {
-    const { canvas, overview, search, mode } = this.parts;
+    const { canvas, overview, search, mode, order } = this.parts;
+    order.addEventListener("change", () => this.sortLanes(order.value === "busy"));
     canvas.addEventListener("wheel", (e) => this.wheel(e), { passive: false });
     canvas.addEventListener("keydown", (e) => this.key(e));
     canvas.addEventListener("dblclick", (e) => this.zoom(0.5, e.offsetX));
@@ -226,14 +295,19 @@ class Gantt {
     const step = this.painter.plot * 0.15, actions = {
       ArrowLeft: () => this.pan(step, 0), ArrowRight: () => this.pan(-step, 0), ArrowUp: () => this.pan(0, 60), ArrowDown: () => this.pan(0, -60),
       "+": () => this.zoom(0.7), "=": () => this.zoom(0.7), "-": () => this.zoom(1 / 0.7), 0: () => this.reset(), Home: () => this.reset(),
-      "[": () => this.stretch(1 / 1.25), "]": () => this.stretch(1.25), n: () => this.neighbour(1), p: () => this.neighbour(-1),
+      "[": () => this.stretch(1 / 1.25), "]": () => this.stretch(1.25), n: () => this.neighbour(1), b: () => this.neighbour(-1),
+      p: () => this.walk(this.look.chosen < 0 ? this.model.chain[this.model.chain.length - 1] ?? -1 : this.model.bindingParent(this.look.chosen)),
+      c: () => this.walk(this.look.chosen < 0 ? this.model.chain[0] ?? -1 : this.model.bindingChild(this.look.chosen)),
+      k: () => { this.choose(-1); this.showChain(!this.look.chain); },
       Escape: () => { this.choose(-1); this.parts.search.value = ""; this.find(""); }, "/": () => this.parts.search.focus(),
     };
-    if (actions[e.key]) { e.preventDefault(); actions[e.key](); }
+    const action = actions[e.key] || actions[e.key.toLowerCase()];
+    if (action) { e.preventDefault(); action(); }
   }
 
-  hover(r, x, y) {
-    showTip(this, r, x, y);
+  hover(r, x, y, below) {
+    const lane = r < 0 && x !== undefined ? this.laneAt(x, below) : -1;
+    showTip(this, r, x, y, lane < 0 ? null : this.model.gapAt(lane, this.painter.time(x, this.view)));
     this.parts.canvas.classList.toggle("on-bar", r >= 0);
     if (r !== this.look.hovered) { this.look.hovered = r; this.redraw(); }
   }
@@ -258,7 +332,7 @@ class Pointers {
 
   drag(e) {
     const old = this.down.get(e.pointerId), now = { x: e.offsetX, y: e.offsetY }, { gantt } = this;
-    if (!old) { gantt.hover(gantt.hit(now.x, now.y), now.x, now.y + gantt.parts.overview.offsetHeight); return; }
+    if (!old) { gantt.hover(gantt.hit(now.x, now.y), now.x, now.y + gantt.parts.overview.offsetHeight, now.y); return; }
     this.down.set(e.pointerId, now);
     this.moved += Math.abs(now.x - old.x) + Math.abs(now.y - old.y);
     if (this.moved <= 4) return;
@@ -274,6 +348,8 @@ class Pointers {
     if (!this.down.delete(e.pointerId)) return;
     this.canvas.classList.remove("dragged");
     if (this.moved > 4) return;
+    const node = this.gantt.nodeAt(e.offsetX, e.offsetY);
+    if (node !== null) { this.gantt.toggleNode(node); return; }
     const row = this.gantt.hit(e.offsetX, e.offsetY);
     this.gantt.choose(row === this.gantt.look.chosen ? -1 : row);
   }

@@ -18,6 +18,30 @@ class Model {
     this.indexLanes(data.devices);
     this.indexBatches();
     this.indexTasks(data);
+    this.indexCauses(data.why);
+  }
+
+  // Causes as written by Python: the binding event of each row, and the critical chain in segments.
+  indexCauses(why) {
+    this.why = why;
+    this.onChain = new Uint8Array(this.n);
+    this.chain = why ? why.chain : [];
+    for (const r of this.chain) this.onChain[r] = 1;
+    this.segments = why ? why.segments.map(([part, start, finish, row, bytes, source]) => ({ part: why.parts[part], start, finish, row, bytes, source })) : [];
+    this.source = why ? Int32Array.from(why.source) : new Int32Array(this.n).fill(-1);
+  }
+  cause(r) { return this.why ? this.why.kinds[this.why.kind[r]] : ""; }
+  told(r) { const known = this.why && this.why.tasks[r]; return known ? { sentence: known[0], slack: known[1], others: known[2] } : null; }
+
+  // The row a row waited for, and the row that waited for it: the one on the chain, else the first to start.
+  bindingParent(r) { return this.source[r]; }
+  bindingChild(r) {
+    let best = -1;
+    for (let k = 0; k < this.n; k++) {
+      if (this.source[k] !== r || k === r) continue;
+      if (best < 0 || this.onChain[k] > this.onChain[best] || (this.onChain[k] === this.onChain[best] && this.start[k] < this.start[best])) best = k;
+    }
+    return best;
   }
 
   indexLanes(devices) {
@@ -33,6 +57,7 @@ class Model {
       let latest = -Infinity;
       for (let r = this.lanePtr[l]; r < this.lanePtr[l + 1]; r++) this.latest[r] = latest = Math.max(latest, this.finish[r]);
     }
+    this.busy = new Float64Array(this.lanes.length);
     this.grouped = new Set(devices.nodes).size > 1;
     this.failures = this.lanes.map(() => []);
     for (const [device, from, to, pace] of this.data.pauses) this.failures[this.laneOf[device]].push({ from, to, pace });
@@ -41,6 +66,12 @@ class Model {
   indexBatches() {
     this.slot = new Int32Array(this.n);
     this.size = new Int32Array(this.n).fill(1);
+    this.indexBatched();
+    const span = this.data.end - this.begin || 1;
+    for (let r = 0; r < this.n; r++) if (this.slot[r] === 0) this.busy[this.laneOf[this.device[r]]] += (this.finish[r] - this.start[r]) / span;
+  }
+
+  indexBatched() {
     if (!this.batch) return;
     for (let r = 0, e; r < this.n; r = e) {
       for (e = r + 1; e < this.n && this.batch[e] === this.batch[r] && this.device[e] === this.device[r];) e++;
@@ -158,6 +189,26 @@ class Model {
     return low;
   }
 
+  // The time before a row in which its device runs nothing, or null.
+  gapAt(lane, time) {
+    let free = this.begin;
+    for (let r = this.lanePtr[lane]; r < this.lanePtr[lane + 1]; r++) {
+      if (this.start[r] > time) return time >= free ? { from: free, to: this.start[r], row: r } : null;
+      free = Math.max(free, this.finish[r]);
+    }
+    return time >= free && time <= this.data.end ? { from: free, to: this.data.end, row: -1 } : null;
+  }
+
+  // Where the time before a row went: its parents ran, its data moved, it waited, it runs.
+  phases(r, parents) {
+    const start = this.start[r], first = r > this.lanePtr[this.laneOf[this.device[r]]] ? this.latest[r - 1] : this.begin;
+    const free = this.laneOf[this.device[Math.max(0, r - 1)]] === this.laneOf[this.device[r]] ? first : this.begin;
+    const ended = Math.min(start, Math.max(this.begin, ...parents.filter((d) => d.taken).map((d) => this.finish[d.from])));
+    const there = Math.min(start, Math.max(ended, ...parents.filter((d) => d.taken).map((d) => d.arrival)));
+    const queue = free > there ? "the device is busy" : "it waits";
+    return [["parents run", this.begin, ended], ["data moves", ended, there], [queue, there, start], ["it runs", start, this.finish[r]]].filter(([, a, b]) => b > a);
+  }
+
   // Busy devices over time, in bins: the picture above the chart.
   load(bins) {
     const busy = new Float64Array(bins), width = (this.end - this.begin) / bins || 1;
@@ -170,12 +221,18 @@ class Model {
     return busy.map((x) => x / this.lanes.length);
   }
 
+  waited(r) {
+    const kind = this.cause(r), source = this.source[r];
+    return source < 0 || kind === "decision" ? kind : `${kind === "input" ? "data of" : kind === "device" ? "its device, after" : kind} ${this.name(source)}`;
+  }
+
   facts(r) {
     const facts = [["kind", this.kinds[this.kind[r]]], ["device", this.deviceName(this.device[r])]];
     if (this.grouped) facts.push(["node", this.data.devices.nodes[this.device[r]]]);
     if (this.template.length > 1) facts.push(["job", `${this.job[r]} (${this.templates[this.template[this.job[r]]].name})`]);
     facts.push(["start", formatTime(this.start[r])], ["finish", formatTime(this.finish[r])]);
     facts.push(["duration", formatTime(this.finish[r] - this.start[r])]);
+    if (this.why && this.why.kind[r] !== undefined) facts.push(["waited for", this.waited(r)]);
     if (this.size[r] > 1) facts.push(["batch", `${this.size[r]} together (no. ${this.batch[r]})`]);
     if (this.copy[r]) facts.push(["copy", "yes, runs elsewhere too"]);
     if (this.status[r] !== DONE) facts.push(["status", STATUS[this.status[r]]]);

@@ -15,12 +15,12 @@ function shortened(text, size) {
 
 const UNITS = [[1e-9, "ns"], [1e-6, "µs"], [1e-3, "ms"], [1, "s"]];
 
-function formatTime(seconds) {
+function formatTime(seconds, digits = 4) {
   const size = Math.abs(seconds);
   if (size >= 600) return clock(seconds);
   if (size === 0) return "0 s";
   const [scale, unit] = UNITS.findLast(([s]) => size >= s) || UNITS[0];
-  return trimmed(seconds / scale, 5) + " " + unit;
+  return trimmed(seconds / scale, digits) + " " + unit;
 }
 
 function clock(seconds) {
@@ -30,11 +30,11 @@ function clock(seconds) {
   return (seconds < 0 ? "-" : "") + parts.map(([x, unit]) => `${x} ${unit}`).join(" ");
 }
 
-function formatBytes(bytes) {
+function formatBytes(bytes, digits = 4) {
   const units = ["B", "kB", "MB", "GB", "TB", "PB"];
   let k = 0;
   while (bytes >= 1000 && k < units.length - 1) { bytes /= 1000; k++; }
-  return trimmed(bytes, 4) + " " + units[k];
+  return trimmed(bytes, digits) + " " + units[k];
 }
 
 const ROUND_STEPS = [60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800, 604800];

@@ -1,0 +1,95 @@
+"""`weft view`: a page that answers why a plan, a run or a comparison is as it is."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from weft.cli.arguments import add_cluster
+
+if TYPE_CHECKING:
+    from weft.model import Problem, Schedule, Trace
+
+SUMMARY = "write one offline page about plans, traces, runs or a comparison"
+EXAMPLE = """\
+  weft plan montage.json --gpus 4xV100+2xT4 --planner heft --out heft.json
+  weft plan montage.json --gpus 4xV100+2xT4 --planner peft --out peft.json
+  weft view heft.json peft.json --problem montage.json --gpus 4xV100+2xT4 --out page.html
+
+  weft compare montage.json --gpus 4xV100+2xT4 --json > comparison.json
+  weft view comparison.json"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument(
+        "file",
+        type=Path,
+        nargs="+",
+        metavar="FILE",
+        help="schedules and traces saved by weft, or the JSON of one comparison",
+    )
+    parser.add_argument(
+        "--problem",
+        type=Path,
+        metavar="FILE",
+        help="the problem or workflow of schedules; traces hold their own",
+    )
+    add_cluster(parser)
+    parser.add_argument(
+        "--out", type=Path, metavar="HTML", help="the page (default: the first file, as .html)"
+    )
+
+
+def run(args: argparse.Namespace) -> None:
+    """Read the files and write the page."""
+    from weft.cli.output import emit, notice
+    from weft.report.causes.view import comparison_page, results_page
+
+    out = args.out or args.file[0].with_suffix(".html")
+    with notice(f"reading {args.file[0].name}"):
+        document = _comparison(args.file)
+        if document is not None:
+            page = comparison_page(document, title=args.file[0].stem)
+        else:
+            page = results_page(_results(args))
+        out.write_text(page, encoding="utf-8")
+    if args.json:
+        emit({"page": str(out)})
+    else:
+        print(f"wrote {out}")
+
+
+def _comparison(files: list[Path]) -> dict[str, Any] | None:
+    """Return the document of a comparison, if that is what a single JSON file holds."""
+    import json
+
+    if len(files) != 1 or files[0].suffix != ".json":
+        return None
+    try:
+        found = json.loads(files[0].read_text(encoding="utf-8"))
+    except ValueError:
+        return None  # the readers of weft say what is wrong with it
+    return found if isinstance(found, dict) and "answers" in found else None
+
+
+def _results(args: argparse.Namespace) -> dict[str, tuple[Schedule | Trace, Problem | None]]:
+    from weft.cli.arguments import read_problem
+    from weft.errors import InvalidInput
+    from weft.formats import load_result
+    from weft.model import Trace
+
+    found: dict[str, tuple[Schedule | Trace, Problem | None]] = {}
+    problem = None
+    for path in args.file:
+        result = load_result(path)
+        if not isinstance(result, Trace):
+            if args.problem is None:
+                raise InvalidInput(
+                    f"{path}: holds a schedule; add --problem FILE, the problem it is for"
+                )
+            problem = problem or read_problem(args.problem, args)
+        name = path.stem if path.stem not in found else str(path)
+        found[name] = result, None if isinstance(result, Trace) else problem
+    return found

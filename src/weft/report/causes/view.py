@@ -1,0 +1,64 @@
+"""Pages about saved results: plans, traces, runs and comparisons."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from weft.errors import InvalidInput
+from weft.model import Problem, Schedule, Trace
+from weft.report.causes.contenders import Answer, ContenderBar, difference_sentences
+from weft.report.chart import Chart
+from weft.report.compare import columns_of
+from weft.report.page import Dag, Facts, Gantts, PageBlock, Section, Table, report_html
+from weft.report.quantities import format_seconds
+
+MOST_DAGS = 4
+
+
+def results_page(found: Mapping[str, tuple[Schedule | Trace, Problem | None]]) -> str:
+    """Return a page about one or several schedules and traces, the shortest first."""
+    charts = {name: Chart.of(one, problem, title=name) for name, (one, problem) in found.items()}
+    order = sorted(charts, key=lambda name: charts[name].explanation.makespan)
+    told = {name: replace(charts[name].explanation, name=name) for name in order}
+    sentences = [told[order[0]].sentence]
+    if len(order) > 1:
+        sentences += difference_sentences(told)
+    answer = Answer([ContenderBar.of(charts[name]) for name in order], sentences=sentences)
+    groups: dict[int, dict[str, Schedule | Trace]] = {}
+    for name in order:
+        groups.setdefault(id(found[name][1]), {})[name] = found[name][0]
+    blocks: list[PageBlock] = [answer]
+    blocks += [Gantts(group, found[next(iter(group))][1]) for group in groups.values()]
+    workload = charts[order[0]].workload
+    dags = [Dag(p.workflow, template=k) for k, p in enumerate(workload.problems[:MOST_DAGS])]
+    title = f"{workload.name}: {order[0]}" if len(order) == 1 else workload.name
+    sections = [Section("Why it takes as long as it does", [*blocks, *dags])]
+    return report_html(title=title, sections=sections)
+
+
+def comparison_page(document: Mapping[str, Any], *, title: str) -> str:
+    """Return a page about the JSON document of a comparison, as `weft compare --json` prints it."""
+    try:
+        return report_html(
+            title=title,
+            lead=f"{document['scenarios']} drawn futures, seed {document['seed']}.",
+            sections=[_section(document, name) for name in document["answers"]],
+        )
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise InvalidInput(f"{title}: not a comparison of weft ({error!r})") from None
+
+
+def _section(document: Mapping[str, Any], name: str) -> Section:
+    answer, rows = document["answers"][name], []
+    for row in document["rows"]:
+        if row["problem"] == name:
+            spread = None if row["low"] is None else (row["high"] - row["low"]) / 2
+            rows.append({**row, "half": spread})
+    bars = [ContenderBar(**bar) for bar in answer["bars"]]
+    bound = float(document["bounds"][name])
+    made = Answer(bars, bound, answer["sentences"], int(document["scenarios"]))
+    facts = Facts({"bound": format_seconds(bound)} if bound > 0 else {})
+    columns = columns_of(jobs=int(answer["jobs"]), scenarios=int(document["scenarios"]))
+    return Section(name, [made, facts, Table(rows, columns)])

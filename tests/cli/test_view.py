@@ -1,0 +1,134 @@
+"""`weft view` and the output of verbs: pages from files, widths, and a first sign of life."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+
+import weft
+from weft.cli.main import main
+from weft.cli.output import WIDTH, notice
+from weft.planners.planner import timed_plan
+from weft.report.gantt_html import gantt_html
+
+
+@pytest.fixture
+def files(tmp_path):
+    """A problem of two tasks, a plan that moves data (6 s), one that does not (5 s), a trace."""
+    problem = weft.Problem.from_arrays(
+        [[2.0, 1.0], [3.0, 9.0]], [[0, 1]], [10.0], bandwidth=5.0, name="two"
+    )
+    made = {
+        "problem": problem,
+        "move": weft.Schedule.of(device=[1, 0], start=[0.0, 3.0], finish=[1.0, 6.0]),
+        "stay": weft.Schedule.of(device=[0, 0], start=[0.0, 2.0], finish=[2.0, 5.0]),
+        "trace": weft.simulate(problem, "fifo"),
+    }
+    for name, thing in made.items():
+        weft.save(thing, tmp_path / f"{name}.json")
+    return {name: tmp_path / f"{name}.json" for name in made}
+
+
+def test_two_schedules_on_one_page(files, capsys, tmp_path):
+    page = tmp_path / "page.html"
+    given = [files["move"], files["stay"], "--problem", files["problem"], "--out", page]
+    assert main(["view", *map(str, given)]) == 0
+    assert capsys.readouterr().out == f"wrote {page}\n"
+    text = page.read_text(encoding="utf-8")
+    assert "move takes 1 s longer than stay: 2 s more moving data, 1 s less computing." in text
+    assert text.count('class="panel"') == 2
+    assert "https://" not in text.replace("http://www.w3.org", "")
+
+
+def test_a_trace_is_written_beside_its_file(files, capsys):
+    assert main(["view", str(files["trace"]), "--json"]) == 0
+    page = json.loads(capsys.readouterr().out)["page"]
+    assert page == str(files["trace"].with_suffix(".html"))
+    assert "fifo takes" in files["trace"].with_suffix(".html").read_text(encoding="utf-8")
+
+
+def test_a_comparison_from_its_json(files, capsys, tmp_path):
+    flags = ["--planners", "heft,round-robin", "--scenarios", "3", "--noise", "0.1", "--json"]
+    assert main(["compare", str(files["problem"]), *flags]) == 0
+    document = capsys.readouterr().out
+    saved = tmp_path / "c.json"
+    saved.write_text(document, encoding="utf-8")
+    assert main(["view", str(saved)]) == 0
+    text = (tmp_path / "c.html").read_text(encoding="utf-8")
+    sentence = json.loads(document)["answers"]["two"]["sentences"][0]
+    assert sentence in text
+    assert "won 3 of 3" in text
+    saved.write_text('{"answers": {"x": 1}}', encoding="utf-8")
+    assert main(["view", str(saved)]) == 2
+    assert "not a comparison of weft" in capsys.readouterr().err
+
+
+def test_a_schedule_needs_its_problem(files, capsys):
+    assert main(["view", str(files["move"])]) == 2
+    assert "add --problem FILE" in capsys.readouterr().err
+    assert not files["move"].with_suffix(".html").exists()
+
+
+@pytest.mark.parametrize("topic", ["planners", "policies", "generators", "formats", "devices"])
+def test_lists_fit_the_terminal(topic, capsys):
+    assert main(["list", topic]) == 0
+    assert max(len(line) for line in capsys.readouterr().out.splitlines()) <= WIDTH
+
+
+def test_a_comparison_fits_the_terminal():
+    problem = weft.Problem.from_arrays([[200.0, 123.456], [301.5, 987.1]], [[0, 1]], [10.0])
+    table = str(weft.compare(problem, ["heft", "heft-replanned"], scenarios=3, noise=0.3))
+    assert max(map(len, table.splitlines())) <= WIDTH
+    assert "± 95 %" in table
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_notice_comes_first_and_leaves_nothing():
+    stream = Terminal()
+    with notice("planning x", stream):
+        assert stream.getvalue() == "weft: planning x ...\r"
+    assert stream.getvalue().endswith("\r\x1b[K")
+    quiet = io.StringIO()
+    with notice("planning x", quiet):
+        pass
+    assert quiet.getvalue() == ""
+
+
+def test_planning_time_has_no_compilation(monkeypatch):
+    problem = weft.Problem.from_arrays([[2.0, 1.0], [3.0, 9.0]], [[0, 1]], [10.0], bandwidth=5.0)
+    calls = []
+
+    class Slow:
+        name, supports = "slow", frozenset({"links"})
+
+        def solve(self, problem, *, seconds=None, seed=0):
+            calls.append(problem)
+            return weft.planners.planner.PLANNERS.create("heft").solve(problem)
+
+    assert timed_plan(problem, Slow()).makespan == weft.plan(problem, "heft").makespan
+    assert calls == [problem, problem]
+    made = timed_plan(problem, "anytime", seconds=0.05)
+    assert made.seconds < 60
+
+
+def test_a_search_records_its_improvements():
+    problem = weft.Problem.bind(
+        weft.generate("cholesky", tiles=6, seed=1), weft.gpu_cluster("2xV100+2xT4")
+    )
+    plan = weft.plan(problem, "anytime", iterations=4000)
+    values = [value for _, value in plan.history]
+    assert values == sorted(values, reverse=True)
+    assert values[-1] == pytest.approx(plan.makespan)
+    assert weft.plan(problem, "heft").history == ()
+    grown = weft.plan(problem, "genetic", generations=20)
+    assert grown.history[-1][1] == pytest.approx(grown.makespan)
+    if len(plan.history) > 1:
+        assert "over the time of the search" in gantt_html(plan)
