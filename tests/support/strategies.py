@@ -41,6 +41,7 @@ def clusters(
         )
         rate[able] = np.nan
         throughput[kind] = rate
+    batch = np.array(draw(st.lists(st.integers(1, 3), min_size=p, max_size=p))) if batches else 1
     return Cluster(
         speed=np.array(draw(column)),
         bandwidth=draw(links(p, [0.5, 1.0, 4.0, np.inf])),
@@ -48,10 +49,22 @@ def clusters(
         throughput=throughput,
         memory=memory,
         cores=cores,
-        batch=np.array(draw(st.lists(st.integers(1, 3), min_size=p, max_size=p))) if batches else 1,
+        batch=batch,
+        batch_curve=draw(curves(p, int(np.max(batch)))) if batches else {},
         power=np.array(draw(column)) * 100,
         idle_power=10.0,
     )
+
+
+@st.composite
+def curves(draw: Any, p: int, most: int) -> dict[str, np.ndarray]:
+    """Draw batch curves of a few kinds: constant, slower when fuller, or no gain at all."""
+    made = {}
+    for kind in draw(st.lists(st.sampled_from((*KINDS, "*")), unique=True)):
+        growth = st.sampled_from([0.0, 0.1, 0.5, 1.0, 1.7])
+        rows = draw(st.lists(growth, min_size=p, max_size=p))
+        made[kind] = np.array([1.0 + g * np.arange(most) for g in rows])
+    return made
 
 
 @st.composite

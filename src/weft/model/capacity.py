@@ -1,8 +1,9 @@
 """Capacity: the highest rate of jobs that devices can keep up with, and the load of a stream.
 
-The bound is fluid: devices share their time among task types in any proportion, every batch is
-full, and no device waits for data. The highest rate of jobs is then a linear program over the time
-that each device spends on each type. Above a load of 1, queues grow without end under any policy.
+The bound is fluid: devices share their time among task types in any proportion, every batch has
+the size with the least time per task, and no device waits for data. The highest rate of jobs is
+then a linear program over the time that each device spends on each type. Above a load of 1, queues
+grow without end under any policy.
 """
 
 from __future__ import annotations
@@ -100,10 +101,21 @@ def _capacity(problem: Problem, visits: FloatArray) -> float:
             problem.cluster.batch[None, :],
             np.where(memory > 0, np.floor(problem.cluster.memory[None, :] / memory), np.inf),
         )
+    if problem.cluster.batch_curve:
+        size = _tasks_per_batch_time(problem, size)
     unit = float((visits * seconds.min(axis=1))[busy].sum())
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused below
         supply = size[busy] * unit / seconds[busy]
     return _highest_rate(visits[busy], supply) / unit
+
+
+def _tasks_per_batch_time(problem: Problem, size: FloatArray) -> FloatArray:
+    """(n, p) tasks done in the seconds of one task, by the best batch of at most `size` tasks."""
+    growth = problem.cluster.batch_growth(problem.workflow.kinds)[problem.workflow.kind]
+    sizes = np.arange(1.0, growth.shape[2] + 1.0)
+    rate = np.where(sizes <= np.maximum(size, 1.0)[:, :, None], sizes / growth, 0.0)
+    best: FloatArray = rate.max(axis=2)
+    return best
 
 
 def fluid_capacity(pace: FloatArray, demand: FloatArray) -> float:

@@ -280,8 +280,9 @@ def _batches(rows: _Rows, groups: _Groups) -> Iterator[Violation]:
         yield Violation("batch", f"{rows.name(r)} is in batch {rows.batch[r]} twice")
     c = rows.workload.cluster
     size = np.bincount(groups.of_row, minlength=len(groups.first))
-    for g in np.flatnonzero(size > c.batch[groups.device]).tolist():
-        most = f"{rows.place(groups.first[g])} takes at most {c.batch[groups.device[g]]}"
+    most_tasks = rows.workload.batch_limit[rows.kind[groups.first], groups.device]
+    for g in np.flatnonzero(size > most_tasks).tolist():
+        most = f"{rows.place(groups.first[g])} takes at most {most_tasks[g]}"
         yield Violation("capacity", f"batch {groups.batch[g]} holds {size[g]} tasks, but {most}")
     need = np.bincount(groups.of_row, weights=_memory(rows), minlength=len(groups.first)).astype(
         float
@@ -414,6 +415,9 @@ def _ends(rows: _Rows, groups: _Groups) -> Iterator[Violation]:
     seconds, can = _true_seconds(rows)
     longest = np.zeros(len(groups.first))
     np.maximum.at(longest, groups.of_row, seconds)
+    size = np.bincount(groups.of_row, minlength=len(groups.first))
+    growth = rows.workload.batch_growth
+    longest *= growth[rows.kind[groups.first], groups.device, np.minimum(size, growth.shape[2]) - 1]
     end, lost = run_ends(scenario, groups.device, groups.start, longest)
     cancel = rows.cancel_at[rows.instance]
     called_off = cancel < end[groups.of_row]

@@ -23,6 +23,16 @@ from weft.model.columns import (
     unique_names,
 )
 
+Curve = float | Sequence[float]
+"""How the seconds of a batch grow: those of 1, 2, ... tasks over those of one; or one number, the
+share of one task's seconds that each further task adds."""
+
+LARGEST_CURVE = 10_000
+"""Largest batch of a device with a batch curve."""
+
+ANY_KIND = "*"
+"""The kind of a batch curve that holds for every task kind without its own."""
+
 
 @dataclass(frozen=True)
 class Device:
@@ -36,6 +46,7 @@ class Device:
     memory: float = np.inf
     cores: int = 1
     batch: int = 1
+    batch_curve: Mapping[str, Curve] = field(default_factory=dict)
     power: float = 0.0
     idle_power: float = 0.0
     price: float = 0.0
@@ -70,6 +81,9 @@ class Cluster:
     names, kinds, nodes : names of devices, their kind and node, one entry per device
     throughput : task kind -> (p,) work per second on that kind; NaN: `speed` holds; 0: cannot run
     memory : (p,) bytes; cores : (p,); batch : (p,) the most tasks of one kind run together
+    batch_curve : task kind, or "*" for all others -> (p, largest batch) seconds of a batch of 1, 2,
+        ... tasks over those of a batch of one; NaN beyond `batch`. Without: a full batch takes as
+        long as its longest task
     power, idle_power : (p,) watts, busy and idle
     price : (p,) money per hour of rent, of any currency
 
@@ -90,6 +104,7 @@ class Cluster:
     memory: FloatArray = np.inf  # type: ignore[assignment]
     cores: IntArray = 1  # type: ignore[assignment]
     batch: IntArray = 1  # type: ignore[assignment]
+    batch_curve: Mapping[str, FloatArray] = field(default_factory=dict)
     power: FloatArray = 0.0  # type: ignore[assignment]
     idle_power: FloatArray = 0.0  # type: ignore[assignment]
     price: FloatArray = 0.0  # type: ignore[assignment]
@@ -115,8 +130,21 @@ class Cluster:
                 for k, v in self.throughput.items()
             },
         )
+        most = int(self.batch.max())
+        if self.batch_curve and most > LARGEST_CURVE:
+            raise InvalidInput(
+                f"a batch curve has at most {LARGEST_CURVE} sizes; the largest batch is {most}"
+            )
+        assign(
+            self,
+            batch_curve={
+                str(k): self._within_batch(floats(v, f"batch curve of '{k}'", shape=(p, most)))
+                for k, v in self.batch_curve.items()
+            },
+        )
         unique_names(self.names, "device")
         self._check_devices()
+        self._check_curves()
         assign(
             self,
             bandwidth=self._matrix(self.bandwidth, "bandwidth", np.inf),
@@ -157,6 +185,7 @@ class Cluster:
             memory=np.array([d.memory for d in devices], float),
             cores=np.array([d.cores for d in devices]),
             batch=np.array([d.batch for d in devices]),
+            batch_curve=_curves(devices),
             power=np.array([d.power for d in devices], float),
             idle_power=np.array([d.idle_power for d in devices], float),
             price=np.array([d.price for d in devices], float),
@@ -207,6 +236,21 @@ class Cluster:
         2.0
         """
         return float(self.price.sum()) * seconds / 3600.0
+    def batch_growth(self, kinds: Sequence[str]) -> FloatArray:
+        """(kinds, p, largest batch) seconds of a batch over those of one task.
+
+        Without any curve the last axis has length 1: batches of every size take as long as one.
+
+        Examples
+        --------
+        >>> c = Cluster.of([Device("gpu", batch=3, batch_curve={"detect": 0.5})])
+        >>> c.batch_growth(["detect", "read"]).tolist()
+        [[[1.0, 1.5, 2.0]], [[1.0, 1.0, 1.0]]]
+        """
+        flat = np.ones((self.p, int(self.batch.max()) if self.batch_curve else 1))
+        other = self.batch_curve.get(ANY_KIND, flat)
+        growth = np.array([self.batch_curve.get(k, other) for k in kinds]).reshape(-1, *flat.shape)
+        return frozen(np.where(np.isnan(growth), 1.0, growth))
 
     def _labels(
         self, given: Sequence[str] | None, default: list[str], what: str
@@ -244,6 +288,52 @@ class Cluster:
                 name,
             )
 
+    def _within_batch(self, curve: FloatArray) -> FloatArray:
+        """Return a curve with NaN beyond the largest batch of each device."""
+        inside = np.arange(curve.shape[1])[None, :] < self.batch[:, None]
+        return frozen(np.where(inside, curve, np.nan))
+
+    def _check_curves(self) -> None:
+        if not self.batch_curve:
+            return
+        sizes = np.arange(int(self.batch.max()))[None, :]
+        for kind, curve in self.batch_curve.items():
+            inside = sizes < self.batch[:, None]
+            bad = inside & ~((curve > 0.0) & np.isfinite(curve))
+            bad[:, 0] |= np.abs(curve[:, 0] - 1.0) > 1e-9
+            if bad.any():
+                d, size = (int(x) for x in np.argwhere(bad)[0])
+                rule = "it must be 1" if size == 0 else "it must be a finite number above zero"
+                raise InvalidInput(
+                    f"the batch curve of '{kind}' on device '{self.names[d]}' is "
+                    f"{curve[d, size]:g} for {size + 1} tasks; {rule}"
+                )
+
     def _pair(self, flat: int) -> str:
         i, j = divmod(flat, self.p)
         return f"link '{self.names[i]}' -> '{self.names[j]}'"
+
+
+def _curves(devices: Sequence[Device]) -> dict[str, FloatArray]:
+    """Gather the batch curves of devices; a device without one has a constant curve."""
+    kinds = dict.fromkeys(k for d in devices for k in d.batch_curve)
+    most = min(max((d.batch for d in devices), default=1), LARGEST_CURVE + 1)
+    table = {k: np.full((len(devices), most), np.nan) for k in kinds}
+    for row, device in enumerate(devices):
+        for kind in kinds:
+            curve = device.batch_curve.get(kind, device.batch_curve.get(ANY_KIND, 0.0))
+            table[kind][row, : device.batch] = _curve_of(device, kind, curve)[:most]
+    return table
+
+
+def _curve_of(device: Device, kind: str, curve: Curve) -> FloatArray:
+    if np.ndim(curve) == 0:
+        sizes = np.arange(float(min(device.batch, LARGEST_CURVE + 1)))
+        return np.asarray(1.0 + float(np.asarray(curve)) * sizes)
+    values = np.asarray(curve, float)
+    if values.shape != (device.batch,):
+        raise InvalidInput(
+            f"the batch curve of '{kind}' on device '{device.name}' has {values.size} numbers; "
+            f"give one for each batch size from 1 to {device.batch}, or a single number"
+        )
+    return values

@@ -173,6 +173,21 @@ class Workload:
         """Names of the task kinds over all problems, in order of first appearance."""
         return tuple(dict.fromkeys(k for p in self.problems for k in p.workflow.kinds))
 
+    @cached_property
+    def batch_growth(self) -> FloatArray:
+        """(kinds, p, largest batch) seconds of a batch over those of one task of that kind."""
+        return self.cluster.batch_growth(self.kinds)
+
+    @cached_property
+    def batch_limit(self) -> IntArray:
+        """(kinds, p) the most tasks a batch takes: those with the least time per task."""
+        if not self.cluster.batch_curve:
+            return frozen(np.tile(self.cluster.batch, (len(self.kinds), 1)))
+        most = self.batch_growth.shape[2]
+        per_task = self.batch_growth / np.arange(1.0, most + 1.0)
+        beyond = np.arange(most)[None, None, :] >= self.cluster.batch[None, :, None]
+        return frozen(np.where(beyond, np.inf, per_task).argmin(axis=2) + 1)
+
     def problem_of(self, job: int) -> Problem:
         """The problem a job runs."""
         return self.problems[int(self.template[job])]
@@ -186,6 +201,12 @@ class Workload:
 def _alike(one: Cluster, other: Cluster) -> bool:
     """Whether a simulation sees the same machines: speeds are in the problems already."""
     columns = ("latency", "bandwidth", "memory", "batch")
-    return one.names == other.names and all(
-        np.array_equal(getattr(one, c), getattr(other, c)) for c in columns
+    return (
+        one.names == other.names
+        and all(np.array_equal(getattr(one, c), getattr(other, c)) for c in columns)
+        and one.batch_curve.keys() == other.batch_curve.keys()
+        and all(
+            np.array_equal(curve, other.batch_curve[kind], equal_nan=True)
+            for kind, curve in one.batch_curve.items()
+        )
     )

@@ -291,7 +291,7 @@ class Lifecycle:
     def batch(self, instance: int, device: int) -> list[int]:
         """Return the instance and the ready ones of its kind that fit beside it on the device."""
         cluster = self.workload.cluster
-        group, room = [instance], int(cluster.batch[device])
+        group, room = [instance], int(self.workload.batch_limit[self.kind[instance], device])
         memory = self._memory(instance)
         others = [
             i
@@ -328,7 +328,13 @@ class Lifecycle:
     def expected(self, members: Sequence[int], device: int) -> float:
         """Expected seconds of a group on a device that is up, at its present pace."""
         pace = self.machines[device].pace
-        return max(self.problem(i).duration(self.place[i][1], device) * pace for i in members)
+        longest = max(self.problem(i).duration(self.place[i][1], device) * pace for i in members)
+        return longest * self.growth(members, device)
+
+    def growth(self, members: Sequence[int], device: int) -> float:
+        """Seconds of a batch over those of its longest member alone."""
+        growth = self.workload.batch_growth[self.kind[members[0]], device]
+        return float(growth[min(len(members), len(growth)) - 1])
 
     def idle(self, device: int, now: float) -> bool:
         """Whether a device is up, not blocked, and has nothing running or queued."""

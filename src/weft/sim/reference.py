@@ -201,7 +201,7 @@ class Simulation:
                 * float(self.scenario.bias[self.life.kind[i], d])
             )
             longest = max(longest, seconds * self.life.machines[d].pace)
-        return longest
+        return longest * self.life.growth(group.members, d)
 
     def _checked_device(self, said: Decision | Block) -> int:
         if not isinstance(said, Decision | Block):

@@ -19,7 +19,8 @@ Example::
     throughput = {conv = 20.0}      # by task kind, where it differs; 0: cannot run it
     memory = "40 GB"
     cores = 1
-    batch = 8
+    batch = 8                       # the most tasks of one kind at once
+    batch_curve = {conv = 0.4}      # what each further task adds, or [1, 1.2, ...] by batch size
     power = "400 W"
     idle_power = 50
     price = 3.5                     # money per hour of each device, busy or not
@@ -45,6 +46,7 @@ from weft.formats.parsing.limits import MAX_DEPTH, check_cells, check_devices
 from weft.formats.parsing.quantity import quantity
 from weft.formats.parsing.record import Record, shown
 from weft.model import Cluster, Device, Links
+from weft.model.cluster import ANY_KIND, Curve
 from weft.model.columns import FloatArray
 
 QUANTITIES = {
@@ -114,7 +116,7 @@ def _devices(record: Record) -> Iterator[Device]:
     numbered: dict[str, int] = {}
     total = 0
     for r in record.children("devices"):
-        r.only(("name", "kind", "node", "throughput", *QUANTITIES, *COUNTS))
+        r.only(("name", "kind", "node", "throughput", "batch_curve", *QUANTITIES, *COUNTS))
         kind = r.text("kind", "device")
         given = {
             key: quantity(r.raw(key), unit, r.path(key))
@@ -138,6 +140,7 @@ def _devices(record: Record) -> Iterator[Device]:
                 kind=kind,
                 node=r.text("node", "node0"),
                 throughput=throughput,
+                batch_curve=read_batch_curve(r),
                 **given,  # type: ignore[arg-type]
             )
 
@@ -152,6 +155,25 @@ def _with_node_prices(nodes: Record, devices: list[Device]) -> list[Device]:
         r.only(("price",))
         share[node] = quantity(r.raw("price", 0.0), "money per hour", r.path("price")) / count[node]
     return [replace(d, price=d.price + share.get(d.node, 0.0)) for d in devices]
+def read_batch_curve(r: Record) -> dict[str, Curve]:
+    """Return the batch curves of a device: by task kind, or one for all kinds."""
+    if "batch_curve" not in r:
+        return {}
+    given = r.raw("batch_curve")
+    path = r.path("batch_curve")
+    if not isinstance(given, dict):
+        return {ANY_KIND: _curve(given, path)}
+    return {kind: _curve(value, f"{path}.{kind}") for kind, value in given.items()}
+
+
+def _curve(value: object, path: str) -> Curve:
+    if isinstance(value, list):
+        check_cells(len(value), f"{path} of {len(value)} numbers")
+        return [quantity(x, "work per second", f"{path}[{i}]") for i, x in enumerate(value)]
+    number = quantity(value, "work per second", path)  # a dimension without units
+    if not 0.0 <= number < np.inf:
+        raise InvalidInput(f"{path} is {number:g}; it must be a finite number, zero or more")
+    return number
 
 
 def _throughput(r: Record) -> dict[str, Any]:
@@ -232,7 +254,10 @@ def _device_lines(c: Cluster, d: int) -> list[str]:
     rates = [
         f"{_quoted(k)} = {float(v[d])!r}" for k, v in c.throughput.items() if not np.isnan(v[d])
     ]
-    return lines + ([f"throughput = {{{', '.join(rates)}}}"] if rates else [])
+    lines += [f"throughput = {{{', '.join(rates)}}}"] if rates else []
+    size = int(c.batch[d])
+    curves = [f"{_quoted(k)} = {v[d, :size].tolist()!r}" for k, v in c.batch_curve.items()]
+    return lines + ([f"batch_curve = {{{', '.join(curves)}}}"] if curves else [])
 
 
 def _quoted(text: str) -> str:

@@ -32,6 +32,7 @@ Example::
     count = 2
     coefficient = 1.0                   # time is multiplied by it
     batch = 8                           # the most tasks of one kind at once
+    batch_curve = {classify = 0.4}      # what each further task adds, or [1, 1.2, ...] by size
     memory = "16 GB"
 """
 
@@ -47,7 +48,7 @@ from typing import Any
 import numpy as np
 
 from weft.errors import InvalidInput, UnknownName
-from weft.formats.native.cluster_toml import parse_toml
+from weft.formats.native.cluster_toml import parse_toml, read_batch_curve
 from weft.formats.parsing.limits import check_cells, check_devices
 from weft.formats.parsing.quantity import quantity
 from weft.formats.parsing.record import Record, shown
@@ -293,7 +294,7 @@ def _unit_rows(record: Record) -> dict[str, float]:
 def _units(record: Record, title: str) -> Cluster:
     devices: list[Device] = []
     for r in record.children("units"):
-        r.only(("name", "count", "coefficient", "batch", "memory"))
+        r.only(("name", "count", "coefficient", "batch", "batch_curve", "memory"))
         name, count = r.text("name"), _count(r, "count", 1)
         if "batch" not in r:
             raise InvalidInput(
@@ -303,10 +304,11 @@ def _units(record: Record, title: str) -> Cluster:
         memory = quantity(r.raw("memory", np.inf), "bytes", r.path("memory"))
         speed = 1.0 / _number(r.raw("coefficient", 1.0), r.path("coefficient"))
         check_devices(len(devices) + count)
+        curve, batch = read_batch_curve(r), _count(r, "batch")
         for i in range(count):
             label = f"{name}{i}" if count > 1 else name
             devices.append(
-                Device(label, kind=name, speed=speed, batch=_count(r, "batch"), memory=memory)
+                Device(label, kind=name, speed=speed, batch=batch, batch_curve=curve, memory=memory)
             )
     return Cluster.of(devices, name=title)
 

@@ -11,7 +11,7 @@ number. In JSON, null stands for NaN and "inf" for infinity; in NPZ, a nested ke
   edge_choice, edge_branch)
 - cluster: name, names, kinds, nodes, speed, memory, cores, batch, power, idle_power, price,
   bandwidth, latency (a number, or one row per device), throughput_kinds + throughput (one row per
-  task kind)
+  task kind), curve_kinds + curves (one row per task kind: the batch curve of each device in turn)
 - weft-problem-1: workflow, cluster
 - weft-workload-1: name, clusters, workflows, cluster_of (one entry per workflow), template,
   arrival, deadline, priority
@@ -33,7 +33,7 @@ from weft.formats.binding import bind
 from weft.formats.parsing.limits import TASK_CELLS, check_cells, check_devices, check_graph
 from weft.formats.parsing.record import Record
 from weft.model import Choices, Cluster, Problem, Scenario, Schedule, Trace, Workflow, Workload
-from weft.model.columns import floats, frozen, integers, unique_names
+from weft.model.columns import FloatArray, floats, frozen, integers, unique_names
 
 CHOICE_COLUMNS = ("task", "first", "probability", "labels", "edge_choice", "edge_branch")
 CLUSTER_FLOATS = ("memory", "power", "idle_power", "price")
@@ -90,6 +90,11 @@ def _encode_cluster(c: Cluster) -> dict[str, Any]:
         made |= {
             "throughput_kinds": list(c.throughput),
             "throughput": np.stack(list(c.throughput.values())),
+        }
+    if c.batch_curve:
+        made |= {
+            "curve_kinds": list(c.batch_curve),
+            "curves": np.stack([v.reshape(-1) for v in c.batch_curve.values()]),
         }
     return made
 
@@ -262,6 +267,8 @@ def _decode_cluster(r: Record) -> Cluster:
             "latency",
             "throughput_kinds",
             "throughput",
+            "curve_kinds",
+            "curves",
         )
     )
     given: dict[str, Any] = {key: tuple(r.strings(key)) for key in columns if key in r}
@@ -275,8 +282,19 @@ def _decode_cluster(r: Record) -> Cluster:
         throughput=r.table("throughput_kinds", "throughput"),
         bandwidth=r.floats("bandwidth", "inf", rank=2),
         latency=r.floats("latency", 0.0, rank=2),
+        batch_curve={
+            kind: _curve_rows(curve, len(speed), r.path("curves"))
+            for kind, curve in r.table("curve_kinds", "curves").items()
+        },
         **given,
     )
+
+
+def _curve_rows(curve: FloatArray, devices: int, path: str) -> FloatArray:
+    """Return a batch curve as one row per device."""
+    if len(curve) % devices:
+        raise InvalidInput(f"{path} has rows of {len(curve)} numbers for {devices} devices")
+    return np.asarray(curve).reshape(devices, -1)
 
 
 def _decode_problem(r: Record) -> Problem:

@@ -262,9 +262,7 @@ class PairNetworkPolicy(NetworkPolicy):
         super().begin(workload, seed=seed)
         tasks = [problem.n for problem in workload.problems]
         self._first_task = np.concatenate(([0], np.cumsum(tasks))).astype(np.int64)
-        self._pairs = make_pair_state(
-            int(self._first_task[-1]), len(workload.kinds), workload.cluster.p
-        )
+        self._pairs = make_pair_state(workload)
         self._seconds = np.concatenate(
             [
                 np.zeros((0, workload.cluster.p)),
@@ -302,7 +300,7 @@ class PairNetworkPolicy(NetworkPolicy):
         if self._known is None or not np.array_equal(self._known, self._estimate):
             self._known = self._estimate.copy()
             self._look_ahead(view)
-        pairs.idle[:], pairs.batch[:] = view.idle, self._batch
+        pairs.idle[:] = view.idle
         pairs.busy[:] = np.where(
             np.isfinite(view.free_at), np.maximum(view.free_at - view.now, 0.0), np.inf
         )

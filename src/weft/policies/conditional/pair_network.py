@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from weft.errors import InvalidInput
+from weft.model import Workload
 from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.policies.conditional.networks import Network, Numbers, forward, working_space
 from weft.policies.conditional.waiting import shorten_waits, stuck
@@ -96,7 +97,8 @@ class PairState(NamedTuple):
     flow: FloatArray  # (kinds,) tasks expected per time
     idle: BoolArray  # (units,)
     busy: FloatArray  # (units,) time until it is free
-    batch: IntArray  # (units,) largest batch
+    batch: IntArray  # (kinds, units) most tasks of a batch
+    growth: FloatArray  # (kinds, units, largest batch) seconds of a batch over those of one task
     running: IntArray  # (units,) the kind it runs, or -1
     context: Table  # (1,)
     visit: FloatArray  # (tasks,) how often a job runs each task
@@ -104,8 +106,10 @@ class PairState(NamedTuple):
     least: FloatArray  # (units,) buffer: least time per task of any kind
 
 
-def make_pair_state(tasks: int, kinds: int, units: int) -> PairState:
+def make_pair_state(workload: Workload) -> PairState:
     """Allocate a state."""
+    kinds, units = len(workload.kinds), workload.cluster.p
+    tasks = sum(problem.n for problem in workload.problems)
     return PairState(
         left=np.zeros(kinds, np.int64),
         age=np.zeros(kinds),
@@ -115,7 +119,8 @@ def make_pair_state(tasks: int, kinds: int, units: int) -> PairState:
         flow=np.zeros(kinds),
         idle=np.zeros(units, np.bool_),
         busy=np.zeros(units),
-        batch=np.zeros(units, np.int64),
+        batch=np.array(workload.batch_limit),
+        growth=np.array(workload.batch_growth),
         running=np.zeros(units, np.int64),
         context=np.zeros(1, CONTEXT),
         visit=np.zeros(tasks),
@@ -144,14 +149,14 @@ class PairPolicy:
     def run(self, batch: StepBatch) -> IntArray:
         """Run all simulations, as laid out by `batch.place`, to the end; return their steps."""
         steps, actions = np.zeros(batch.size, np.int64), np.zeros(batch.units, np.int64)
-        pairs = make_pair_state(batch.stream.problem.n, batch.kinds, batch.units)
+        pairs = make_pair_state(batch.workload)
         if run_pairs(batch.tables, pairs, self.network, self._space, actions, steps) >= 0:
             raise stuck(self.name, batch.stream)
         return steps
 
     def choose(self, batch: StepBatch, actions: IntArray) -> None:
         """Write the actions of all simulations, (size, units), in their present state."""
-        pairs = make_pair_state(batch.stream.problem.n, batch.kinds, batch.units)
+        pairs = make_pair_state(batch.workload)
         choose_pairs_many(batch.tables, pairs, self.network, self._space, actions)
 
 
@@ -224,7 +229,6 @@ def read_simulation(sim: Sim, state: StepState, pairs: PairState) -> None:
     for d in range(units):
         pairs.idle[d] = is_idle(sim, d)
         pairs.busy[d] = busy_for(sim, d)
-        pairs.batch[d] = sim.device[d].batch
         pairs.running[d] = sim.device[d].last_kind if sim.device[d].running >= 0 else -1
     for k in range(kinds):
         pairs.left[k] = sim.kind[k].ready
@@ -292,11 +296,18 @@ def choose_pairs(pairs: PairState, network: Network, space: Numbers, actions: In
         if unit < 0 or (best <= 0.0 and (chosen > 0 or pairs.context[0].may_wait == 1)):
             return
         actions[unit] = kind
-        pairs.left[kind] -= min(pairs.left[kind], pairs.batch[unit])
+        pairs.busy[unit] = pairs.duration[kind, unit] * _growth(pairs, kind, unit)
+        pairs.left[kind] -= min(pairs.left[kind], pairs.batch[kind, unit])
         pairs.idle[unit] = False
-        pairs.busy[unit] = pairs.duration[kind, unit]
         pairs.running[unit] = kind
         chosen += 1
+
+
+@njit_inline
+def _growth(pairs: PairState, k: int, d: int) -> float:
+    """Seconds of the batch that a unit would take now, over those of one task."""
+    taken = min(pairs.left[k], pairs.batch[k, d])
+    return float(pairs.growth[k, d, min(taken, pairs.growth.shape[2]) - 1])
 
 
 @njit_inline
@@ -306,9 +317,9 @@ def _update_least(pairs: PairState) -> None:
         pairs.least[d] = np.inf
         for k in range(len(pairs.left)):
             if pairs.left[k] > 0 and pairs.duration[k, d] < np.inf:
-                pairs.least[d] = min(
-                    pairs.least[d], pairs.duration[k, d] / min(pairs.left[k], pairs.batch[d])
-                )
+                taken = min(pairs.left[k], pairs.batch[k, d])
+                whole = pairs.duration[k, d] * _growth(pairs, k, d)
+                pairs.least[d] = min(pairs.least[d], whole / taken)
 
 
 @njit_inline
@@ -323,12 +334,13 @@ def _log(x: float, most: float) -> float:
 def _describe(pairs: PairState, d: int, k: int) -> None:
     """Fill in the features of a pair."""
     units, span, f = len(pairs.idle), pairs.context[0].span, pairs.feature
-    here, left, batch = pairs.duration[k, d], pairs.left[k], pairs.batch[d]
+    left, batch = pairs.left[k], pairs.batch[k, d]
     taken = min(left, batch)
+    here = pairs.duration[k, d] * _growth(pairs, k, d)
     best, idle_best, soonest = here, np.inf, np.inf
     idle, locked, same, best_units, crowd = 0, 0, 0, 0, 0
     for o in range(units):
-        there = pairs.duration[k, o]
+        there = pairs.duration[k, o] * _growth(pairs, k, o)
         best = min(best, there)
         locked += 1 if pairs.busy[o] > LONG * span else 0
         same += 1 if pairs.running[o] == k else 0
@@ -340,7 +352,8 @@ def _describe(pairs: PairState, d: int, k: int) -> None:
         else:
             soonest = min(soonest, pairs.busy[o] + there)
     for o in range(units):
-        best_units += 1 if pairs.duration[k, o] <= best * 1.1 else 0
+        there = pairs.duration[k, o] * _growth(pairs, k, o)
+        best_units += 1 if there <= best * 1.1 else 0
     for other in range(len(pairs.left)):
         crowd += pairs.left[other]
     f[FEATURE.fill] = taken / batch

@@ -20,7 +20,7 @@ from weft.registry import closest
 from weft.sim.kernel.commit import can_run, is_idle
 from weft.sim.kernel.events import ENDED, MOMENT, STUCK, next_time
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
-from weft.sim.kernel.queues import task_of
+from weft.sim.kernel.queues import batch_growth, batch_limit, task_of
 from weft.sim.kernel.ready_heap import pool_top
 from weft.sim.kernel.rules import first_runnable
 from weft.sim.kernel.tables import Sim
@@ -179,7 +179,7 @@ def choose_one(
         kind = _choose_kind(sim, state, rule, d)
         if kind >= 0:
             actions[d] = kind
-            left[kind] -= min(left[kind], sim.device[d].batch)
+            left[kind] -= min(left[kind], batch_limit(sim, kind, d))
         elif rule > DEPTH_FIRST or state.config[0].blocking == 0:
             actions[d] = _wait(sim, state, actions, d)
 
@@ -249,13 +249,13 @@ def _choose_kind(sim: Sim, state: StepState, rule: int, d: int) -> int:
 def _cost(sim: Sim, state: StepState, rule: int, d: int, kind: int) -> float:
     left = state.scratch[kind]
     task = task_of(sim, pool_top(sim, kind))
-    taken = min(left, sim.device[d].batch)
+    taken = min(left, batch_limit(sim, kind, d))
     if rule == FIFO:
         return _arrival_after(sim, kind, sim.kind[kind].ready - left)
     if rule == LONGEST_QUEUE:
         return -float(left)
     if rule == BATCH_AWARE:
-        return float(state.duration[task, d] / taken)
+        return float(state.duration[task, d] * batch_growth(sim, kind, d, taken) / taken)
     if rule == SHORTEST_REMAINING:
         return float(state.remaining[task] / taken)
     return _reserved(sim, state, d, task, taken)
@@ -284,7 +284,8 @@ def _reserved(sim: Sim, state: StepState, d: int, task: int, taken: int) -> floa
         batch = max(batch, sim.device[other].batch)
     slow = state.duration[task, d] > SLOW * state.config[0].span
     wrong = slow != (sim.device[d].batch > 1) and batch > 1
-    return float(state.duration[task, d] / taken * (10.0 if wrong else 1.0))
+    growth = batch_growth(sim, sim.task[task].kind, d, taken)
+    return float(state.duration[task, d] * growth / taken * (10.0 if wrong else 1.0))
 
 
 # -- best pair of unit and kind first ----------------------------------------
@@ -324,8 +325,9 @@ def _choose_pairs(
         chosen = 1
         actions[given_unit] = given_kind
         if given_kind < kinds:
-            crowd -= min(left[given_kind], sim.device[given_unit].batch)
-            left[given_kind] -= min(left[given_kind], sim.device[given_unit].batch)
+            taken = min(left[given_kind], batch_limit(sim, given_kind, given_unit))
+            crowd -= taken
+            left[given_kind] -= taken
             left[kinds + given_kind] += 1
     while chosen < idle:
         unit, kind, best = -1, -1, -np.inf
@@ -350,7 +352,7 @@ def _choose_pairs(
         if unit < 0 or (best <= 0.0 and (chosen > 0 or next_time(sim) < np.inf)):
             break
         actions[unit] = kind
-        taken = min(left[kind], sim.device[unit].batch)
+        taken = min(left[kind], batch_limit(sim, kind, unit))
         left[kind] -= taken
         left[kinds + kind] += 1
         crowd -= taken
@@ -374,7 +376,7 @@ def _index(
 ) -> float:
     """Return the index of a pair; times are relative to `span`, that of a typical task."""
     units = len(sim.device)
-    left, batch = state.scratch[kind], sim.device[d].batch
+    left, batch = state.scratch[kind], batch_limit(sim, kind, d)
     fill, queue = min(left, batch) / batch, min(left, 20) / 10.0
     age = (sim.world[0].now - sim.job[sim.inst[pool_top(sim, kind)].job].arrival) / (
         10.0 * state.config[0].span

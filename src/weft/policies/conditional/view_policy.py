@@ -31,6 +31,7 @@ class UnitPolicy:
     name: str
     _kind: IntArray  # of each instance
     _batch: IntArray  # largest batch of each unit
+    _limit: IntArray  # (kinds, units) the most tasks of a batch
     _members: list[list[int]]  # instances of the last batch of each unit
     _pending: list[tuple[int, int]]  # units and kinds that are chosen and not committed
     _moment: object  # of the last choice
@@ -39,6 +40,7 @@ class UnitPolicy:
         kinds = task_kinds(workload)
         self._kind = np.concatenate([np.zeros(0, np.int64), *(kinds[t] for t in workload.template)])
         self._batch = np.asarray(workload.cluster.batch, np.int64).copy()
+        self._limit = workload.batch_limit
         self._members = [[] for _ in range(workload.cluster.p)]
         self._pending, self._moment = [], None
 
@@ -59,7 +61,7 @@ class UnitPolicy:
             device, kind = self._pending.pop(0)
             ready = self._runnable(view, kind, device)
             if ready:
-                self._members[device] = ready[: int(self._batch[device])]
+                self._members[device] = ready[: int(self._limit[kind, device])]
                 return Decision(ready[0], device)
         return None
 

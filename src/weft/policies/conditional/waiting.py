@@ -10,6 +10,7 @@ from weft.model.conditional_stream import ConditionalStream
 from weft.sim.kernel.commit import is_idle
 from weft.sim.kernel.events import next_time
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
+from weft.sim.kernel.queues import batch_limit
 from weft.sim.kernel.tables import Sim
 from weft.sim.vector.step import BatchTables, StepState, sim_of, state_of
 
@@ -51,7 +52,7 @@ def shorten_waits(sim: Sim, state: StepState, actions: IntArray) -> None:
             continue
         kind = actions[d]
         if kind < kinds:
-            left[kind] -= min(left[kind], sim.device[d].batch)
+            left[kind] -= min(left[kind], batch_limit(sim, kind, d))
             continue
         for k in range(kinds):
             if sim.kind[k].ready > 0 and left[k] == 0:

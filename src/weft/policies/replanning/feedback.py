@@ -7,7 +7,7 @@ import numpy as np
 from weft.policies.replanning.state import PlanState
 from weft.sim.kernel.commit import free_at
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
-from weft.sim.kernel.queues import task_of
+from weft.sim.kernel.queues import batch_growth, task_of
 from weft.sim.kernel.tables import Sim
 
 _PRIOR = 3.0
@@ -107,10 +107,11 @@ def expect_ends(sim: Sim, plan: PlanState, overdue: float) -> bool:
 @njit_inline
 def _group_seconds(sim: Sim, plan: PlanState, i: int, d: int) -> float:
     """Return the expected duration of a batch: that of its longest member."""
-    longest = 0.0
+    longest, size, first = 0.0, 0, sim.task[task_of(sim, i)].kind
     while i >= 0:
+        size += 1
         g = task_of(sim, i)
         rate = plan.rate[sim.task[g].kind, d]
         longest = max(longest, sim.task[g].work * sim.grid[sim.task[g].row, d] * rate)
         i = sim.inst[i].partner
-    return longest
+    return longest * batch_growth(sim, first, d, size)

@@ -8,7 +8,15 @@ from __future__ import annotations
 import numpy as np
 
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
-from weft.sim.kernel.queues import enqueue, expected_arrival, input_arrival, task_of, try_start
+from weft.sim.kernel.queues import (
+    batch_growth,
+    batch_limit,
+    enqueue,
+    expected_arrival,
+    input_arrival,
+    task_of,
+    try_start,
+)
 from weft.sim.kernel.ready_heap import pool_add, pool_remove, pool_top
 from weft.sim.kernel.tables import COMMITTED, Sim
 
@@ -70,12 +78,14 @@ def free_at(sim: Sim, d: int) -> float:
 
 @njit_inline
 def _group_seconds(sim: Sim, entry: int, d: int) -> float:
-    longest = 0.0
+    longest, size = 0.0, 0
     instance = sim.entry[entry].instance
+    kind = sim.task[task_of(sim, instance)].kind
     while instance >= 0:
         longest = max(longest, expected_seconds(sim, instance, d))
         instance = sim.inst[instance].partner
-    return longest
+        size += 1
+    return longest * batch_growth(sim, kind, d, size)
 
 
 @njit_inline
@@ -140,7 +150,8 @@ def _claim(sim: Sim, kind: int, instance: int) -> None:
 def _fill_batch(sim: Sim, kind: int, instance: int, d: int) -> None:
     room = sim.device[d].memory - sim.task[task_of(sim, instance)].memory
     size, last, put_aside = 1, instance, 0
-    while size < sim.device[d].batch and sim.kind[kind].ready > 0:
+    most = batch_limit(sim, kind, d)
+    while size < most and sim.kind[kind].ready > 0:
         other = pool_top(sim, kind)
         if not can_run(sim, other, d):
             pool_remove(sim, kind, other)

@@ -71,7 +71,7 @@ def try_start(sim: Sim, d: int) -> None:
 @njit_inline
 def _start(sim: Sim, entry: int, d: int) -> None:
     now, pace = sim.world[0].now, sim.device[d].pace
-    longest, expected = 0.0, 0.0
+    longest, expected, size = 0.0, 0.0, 0
     instance = sim.entry[entry].instance
     sim.device[d].last_kind = sim.task[task_of(sim, instance)].kind
     while instance >= 0:
@@ -88,12 +88,31 @@ def _start(sim: Sim, entry: int, d: int) -> None:
         if sim.inst[instance].status != DONE:
             sim.inst[instance].status = RUNNING
         instance = sim.inst[instance].partner
+        size += 1
+    growth = batch_growth(sim, sim.device[d].last_kind, d, size)
+    longest, expected = longest * growth, expected * growth
     sim.device[d].running = entry
     sim.device[d].start = now
     sim.due[d] = now + longest
     sim.device[d].expected = now + expected
     sim.device[d].group = sim.world[0].groups
     sim.world[0].groups += 1
+
+
+@njit_inline
+def batch_growth(sim: Sim, kind: int, d: int, size: int) -> float:
+    """Seconds of a batch of tasks over those of one."""
+    if size <= 1 or sim.world[0].curve < 0:
+        return 1.0
+    return float(sim.grid[sim.world[0].curve + kind * (sim.world[0].sizes + 1) + size, d])
+
+
+@njit_inline
+def batch_limit(sim: Sim, kind: int, d: int) -> int:
+    """Return the most tasks of a kind that a device runs together."""
+    if sim.world[0].curve < 0:
+        return int(sim.device[d].batch)
+    return int(sim.grid[sim.world[0].curve + kind * (sim.world[0].sizes + 1), d])
 
 
 @njit_inline

@@ -49,10 +49,11 @@ DEVICE = _record(
 )
 EXECUTION = _record("decided start finish", "instance device status batch copy before")
 CHANGE = _record("time pace", "device")
+# curve: first row of the batch curves in `grid`, or -1; sizes: their largest batch
 WORLD = _record(
     "now",
     "next_arrival next_change next_cancel open_jobs executions groups ready decisions "
-    "mode eager copies",
+    "mode eager copies curve sizes",
 )
 
 
@@ -60,7 +61,9 @@ class Sim(NamedTuple):
     """One simulation.
 
     `grid` has one column per device: p rows of latency, p rows of seconds per byte, one row of bias
-    per kind, then the rows of seconds per unit of work (`task.row` points there).
+    per kind, then the rows of seconds per unit of work (`task.row` points there). If batches take
+    longer when fuller, a block of rows per kind follows: the most tasks of a batch, then its
+    seconds over those of one task, for 1, 2, ... tasks.
     """
 
     world: Table  # (1,)
@@ -117,6 +120,12 @@ def make_sim(
         else REPLAY
     )
     world["copies"] = copies
+    curves = _batch_curves(workload)
+    rows = (
+        2 * workload.cluster.p + len(workload.kinds) + sum(len(p.pace) for p in workload.problems)
+    )
+    world["curve"] = rows if len(curves) else -1
+    world["sizes"] = workload.cluster.batch.max()
     return Sim(
         world=world,
         task=task,
@@ -132,7 +141,7 @@ def make_sim(
             len(entry) + int(workload.cluster.batch[down].sum()) + copies * len(down), EXECUTION
         ),
         change=change,
-        grid=_grid(workload, scenario),
+        grid=np.concatenate([_grid(workload, scenario), curves]),
         outcome=np.array(scenario.outcome),
     )
 
@@ -229,6 +238,15 @@ def _grid(workload: Workload, scenario: Scenario) -> FloatArray:
     return np.concatenate(
         [c.latency, c.per_byte, scenario.bias, *(p.pace for p in workload.problems)]
     )
+
+
+def _batch_curves(workload: Workload) -> FloatArray:
+    """Return the rows of batch curves; none if every batch takes as long as its longest task."""
+    if not workload.cluster.batch_curve:
+        return np.zeros((0, workload.cluster.p))
+    limit = workload.batch_limit[:, None, :].astype(np.float64)
+    growth = workload.batch_growth.transpose(0, 2, 1)
+    return np.concatenate((limit, growth), axis=1).reshape(-1, workload.cluster.p)
 
 
 def replay_order(problem: Problem, schedule: Schedule) -> IntArray:

@@ -116,6 +116,7 @@ class StepBatch:
             template=np.zeros(stream.jobs, np.int64),
             name=stream.name,
         )
+        self.workload = workload
         self._blank = make_sim(workload, Scenario.of(workload), None, eager=True)
         self.units, self.kinds = problem.p, len(workload.kinds)
         self.kind_names = workload.kinds
@@ -307,11 +308,13 @@ def _depth_order(stream: ConditionalStream, blank: Sim) -> IntArray:
 
 def _unit_groups(stream: ConditionalStream) -> IntArray:
     problem = stream.problem
+    growth = problem.cluster.batch_growth(problem.workflow.kinds)
     columns = [
         (
             tuple(problem.durations()[:, d]),
             int(problem.cluster.batch[d]),
             float(problem.cluster.memory[d]),
+            growth[:, d].tobytes(),
         )
         for d in range(problem.p)
     ]
