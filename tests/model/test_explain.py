@@ -265,7 +265,7 @@ def _pushed(problem, s, row, delay):
 @pytest.mark.parametrize("eager", [True, False])
 @pytest.mark.parametrize("policy", POLICIES)
 @settings(max_examples=8, deadline=None)
-@given(future=futures())
+@given(future=futures(shared=False))
 def test_every_trace_is_explained(policy, eager, future):
     workload, scenario = future
     try:
@@ -281,7 +281,7 @@ def test_every_trace_is_explained(policy, eager, future):
 
 
 @settings(max_examples=8, deadline=None)
-@given(future=futures(max_templates=1, choices=False))
+@given(future=futures(max_templates=1, choices=False, shared=False))
 def test_every_replay_is_explained(future):
     workload, scenario = future
     plan = weft.plan(workload.problems[0], "heft-deft")

@@ -15,6 +15,8 @@ from weft.model import Cluster, Problem, Scenario, Workflow, WorkflowBuilder, Wo
 
 KINDS = ("a", "b", "c")
 CAPACITY = 8.0
+ENOUGH = {"cores": 4.0, "memory": CAPACITY, "licence": 2.0}
+"""Capacities of a node that can run every task."""
 
 amounts = st.one_of(st.sampled_from([0.0, 1.0, 2.0, 3.0]), st.floats(0.01, 20.0))
 """Work, data or seconds: often equal, sometimes zero, sometimes hard to round."""
@@ -22,9 +24,17 @@ amounts = st.one_of(st.sampled_from([0.0, 1.0, 2.0, 3.0]), st.floats(0.01, 20.0)
 
 @st.composite
 def clusters(
-    draw: Any, *, max_devices: int = 4, batches: bool = False, limits: bool = True
+    draw: Any,
+    *,
+    max_devices: int = 4,
+    batches: bool = False,
+    limits: bool = True,
+    shared: bool = False,
 ) -> Cluster:
-    """Draw up to `max_devices` devices; `limits` restricts memory, cores and kinds."""
+    """Draw up to `max_devices` devices; `limits` restricts memory, cores and kinds.
+
+    With `shared`, devices are on two nodes, whose capacities their tasks share.
+    """
     p = draw(st.integers(1, max_devices))
     able = draw(st.integers(0, p - 1))  # this one can run everything
     column = st.lists(st.sampled_from([0.5, 1.0, 2.0, 3.0]), min_size=p, max_size=p)
@@ -53,7 +63,24 @@ def clusters(
         batch_curve=draw(curves(p, int(np.max(batch)))) if batches else {},
         power=np.array(draw(column)) * 100,
         idle_power=10.0,
+        **(draw(node_capacities(p, able)) if shared else {}),
     )
+
+
+@st.composite
+def node_capacities(draw: Any, p: int, able: int) -> dict[str, Any]:
+    """Draw nodes and their capacities; the node of device `able` has enough for every task."""
+    nodes = draw(st.lists(st.sampled_from(["x", "y"]), min_size=p, max_size=p))
+    capacity: dict[str, dict[str, float]] = {}
+    for name, enough in ENOUGH.items():
+        low = {"licence": 0.5}.get(name, 1.0)
+        for node in dict.fromkeys(nodes):
+            most = enough if node == nodes[able] else low
+            amount = draw(st.sampled_from([np.inf, most, most * 1.5, enough * 2.5]))
+            capacity.setdefault(name, {})[node] = amount
+    if not np.isfinite(list(capacity["licence"].values())).any():
+        capacity["licence"][nodes[able]] = 2.0
+    return {"nodes": tuple(nodes), "capacity": capacity}
 
 
 @st.composite
@@ -97,6 +124,11 @@ def workflows(
             kind=draw(st.sampled_from(KINDS)),
             memory=draw(st.sampled_from([0.0, 1.0, 1.5, 3.0, CAPACITY])),
             cores=draw(st.integers(1, 4)) if limited else 1,
+            needs=(
+                {"licence": draw(st.sampled_from([0.0, 0.3, 1.0, 2.0]))}
+                if "licence" in cluster.capacity
+                else {}
+            ),
             durations=durations,
         )
     pairs = draw(_pairs(n))
@@ -117,9 +149,10 @@ def problems(
     choices: bool = False,
     limits: bool = True,
     batches: bool = False,
+    shared: bool = False,
 ) -> Problem:
     """Draw DAG problems: zero work or data, no edges or tasks, one device, limits, latency."""
-    cluster = draw(clusters(max_devices=max_devices, batches=batches, limits=limits))
+    cluster = draw(clusters(max_devices=max_devices, batches=batches, limits=limits, shared=shared))
     return Problem.bind(
         draw(workflows(cluster, min_tasks=min_tasks, max_tasks=max_tasks, choices=choices)), cluster
     )
@@ -137,9 +170,10 @@ def workloads(
     choices: bool = True,
     batches: bool = True,
     limits: bool = True,
+    shared: bool = False,
 ) -> Workload:
     """Draw a stream of jobs of a few problems, some together, some with deadlines."""
-    cluster = draw(clusters(max_devices=max_devices, batches=batches, limits=limits))
+    cluster = draw(clusters(max_devices=max_devices, batches=batches, limits=limits, shared=shared))
     shapes = draw(
         st.lists(
             workflows(cluster, min_tasks=min_tasks, max_tasks=max_tasks, choices=choices),
@@ -216,8 +250,8 @@ def scenarios(
 
 @st.composite
 def futures(draw: Any, **options: Any) -> tuple[Workload, Scenario]:
-    """A workload and one future of it; options go to `workloads`."""
-    workload = draw(workloads(**options))
+    """A workload and one future of it; options go to `workloads`, half share capacities."""
+    workload = draw(workloads(**{"shared": draw(st.booleans()), **options}))
     return workload, draw(scenarios(workload))
 
 
@@ -228,6 +262,11 @@ def _able(cluster: Cluster) -> int:
     )
     for rate in cluster.throughput.values():
         fits &= ~(rate == 0)
+    for name, enough in ENOUGH.items():
+        fits &= (
+            cluster.capacity.get(name, np.full(len(cluster.node_names), np.inf))[cluster.node]
+            >= enough
+        )
     return int(np.flatnonzero(fits)[0])
 
 

@@ -57,9 +57,10 @@ class WorkflowBuilder:
         kind: str = "task",
         memory: float = 0.0,
         cores: int = 1,
+        needs: Mapping[str, float] | None = None,
         durations: Mapping[str, float] | None = None,
     ) -> str:
-        """Add a task and return its name, for use in `edge`."""
+        """Add a task and return its name, for use in `edge`; `needs` are amounts of capacities."""
         if name in self._tasks:
             raise InvalidInput(f"task '{name}' is given twice")
         self._tasks[name] = {
@@ -67,6 +68,7 @@ class WorkflowBuilder:
             "kind": kind,
             "memory": memory,
             "cores": cores,
+            "needs": dict(needs or {}),
             "durations": dict(durations or {}),
         }
         return name
@@ -102,7 +104,8 @@ class WorkflowBuilder:
             kinds=kinds,
             memory=np.array([r["memory"] for r in rows], float),
             cores=np.array([r["cores"] for r in rows]),
-            durations=self._durations(rows),
+            needs=self._columns(rows, "needs", 0.0),
+            durations=self._columns(rows, "durations", np.nan),
             src=np.array([index[e[0]] for e in self._edges], np.int64),
             dst=np.array([index[e[1]] for e in self._edges], np.int64),
             data=np.array([e[2] for e in self._edges], float),
@@ -110,13 +113,14 @@ class WorkflowBuilder:
         )
 
     @staticmethod
-    def _durations(rows: list[dict[str, object]]) -> dict[str, np.ndarray]:
+    def _columns(rows: list[dict[str, object]], key: str, empty: float) -> dict[str, np.ndarray]:
+        """Gather the dicts under a key of each row into one column per name."""
         columns: dict[str, np.ndarray] = {}
         for i, row in enumerate(rows):
-            durations = row["durations"]
-            assert isinstance(durations, dict)
-            for device, seconds in durations.items():
-                columns.setdefault(str(device), np.full(len(rows), np.nan))[i] = seconds
+            given = row[key]
+            assert isinstance(given, dict)
+            for name, number in given.items():
+                columns.setdefault(str(name), np.full(len(rows), empty))[i] = number
         return columns
 
     def _choice_columns(self, index: dict[str, int]) -> Choices:

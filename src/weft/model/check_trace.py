@@ -19,7 +19,16 @@ from weft.model.scenario import (
     taken_edges,
 )
 from weft.model.trace import CANCELLED, DONE, LOST, STATUS, Trace
-from weft.model.violation import Executions, Violation, differs, exceeds, inputs, misfits, overlaps
+from weft.model.violation import (
+    Executions,
+    Violation,
+    differs,
+    exceeds,
+    excesses,
+    inputs,
+    misfits,
+    overlaps,
+)
 from weft.model.workload import Workload
 
 
@@ -40,6 +49,7 @@ def trace_violations(workload: Workload, trace: Trace) -> Iterator[Violation]:
     yield from _begins(rows)
     yield from _after_cancellation(rows)
     yield from _batches(rows, groups)
+    yield from _excesses(rows)
     yield from _overlaps(rows, groups)
     yield from _inputs(rows)
     yield from _job_finishes(rows)
@@ -293,6 +303,23 @@ def _batches(rows: _Rows, groups: _Groups) -> Iterator[Violation]:
             "memory",
             f"batch {groups.batch[g]} needs {need[g]:g} bytes, {rows.place(groups.first[g])} has "
             f"{room[g]:g}",
+        )
+
+
+def _excesses(rows: _Rows) -> Iterator[Violation]:
+    c = rows.workload.cluster
+    if not c.capacity:
+        return
+    need = np.zeros((len(rows), len(c.capacity)))
+    for here, problem in rows.by_problem():
+        need[here] = problem.needs[rows.task[here]]
+    room = np.array(list(c.capacity.values())).T
+    for r, k, used in excesses(c.node[rows.device], rows.start, rows.finish, need, room):
+        name, node = list(c.capacity)[k], int(c.node[rows.device[r]])
+        yield Violation(
+            "capacity",
+            f"{rows.name(r)} starts at {rows.start[r]:.9g} on node '{c.node_names[node]}', where "
+            f"tasks then use {used:g} {name} of {room[node, k]:g}",
         )
 
 

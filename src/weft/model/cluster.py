@@ -22,6 +22,7 @@ from weft.model.columns import (
     refuse_not_positive,
     unique_names,
 )
+from weft.registry import closest
 
 Curve = float | Sequence[float]
 """How the seconds of a batch grow: those of 1, 2, ... tasks over those of one; or one number, the
@@ -86,6 +87,9 @@ class Cluster:
         long as its longest task
     power, idle_power : (p,) watts, busy and idle
     price : (p,) money per hour of rent, of any currency
+    capacity : name -> amount per node, as {node: amount} or one number for each of `node_names`;
+        tasks that run at the same time on devices of a node share it. Left out: without limit.
+        On a node with the capacity "cores", `cores` of its devices do not count
 
     Examples
     --------
@@ -108,6 +112,7 @@ class Cluster:
     power: FloatArray = 0.0  # type: ignore[assignment]
     idle_power: FloatArray = 0.0  # type: ignore[assignment]
     price: FloatArray = 0.0  # type: ignore[assignment]
+    capacity: Mapping[str, FloatArray] = field(default_factory=dict)
     name: str = "cluster"
 
     def __post_init__(self) -> None:
@@ -142,6 +147,8 @@ class Cluster:
                 for k, v in self.batch_curve.items()
             },
         )
+        amounts = {str(k): self._amounts(str(k), v) for k, v in self.capacity.items()}
+        assign(self, capacity={k: v for k, v in amounts.items() if np.isfinite(v).any()})
         unique_names(self.names, "device")
         self._check_devices()
         self._check_curves()
@@ -155,9 +162,14 @@ class Cluster:
 
     @classmethod
     def of(
-        cls, devices: Sequence[Device], links: Links | None = None, *, name: str = "cluster"
+        cls,
+        devices: Sequence[Device],
+        links: Links | None = None,
+        *,
+        capacity: Mapping[str, Mapping[str, float]] | None = None,
+        name: str = "cluster",
     ) -> Cluster:
-        """Gather devices and node-level links into a cluster.
+        """Gather devices, node-level links and capacities of nodes into a cluster.
 
         Examples
         --------
@@ -191,12 +203,24 @@ class Cluster:
             price=np.array([d.price for d in devices], float),
             bandwidth=bandwidth,
             latency=latency,
+            capacity=dict(capacity or {}),  # type: ignore[arg-type]  # amounts by node
         )
 
     @property
     def p(self) -> int:
         """Number of devices."""
         return len(self.speed)
+
+    @cached_property
+    def node_names(self) -> tuple[str, ...]:
+        """Names of the nodes, in the order of their first device."""
+        return tuple(dict.fromkeys(self.nodes))
+
+    @cached_property
+    def node(self) -> IntArray:
+        """(p,) number of each device's node among `node_names`."""
+        number = {name: i for i, name in enumerate(self.node_names)}
+        return frozen(np.array([number[name] for name in self.nodes], np.int64))
 
     @cached_property
     def per_byte(self) -> FloatArray:
@@ -287,6 +311,22 @@ class Cluster:
                 "a finite number, zero or more",
                 name,
             )
+
+    def _amounts(self, what: str, given: Mapping[str, float] | ArrayLike) -> FloatArray:
+        """Return the capacity of each node; inf where none is given."""
+        if isinstance(given, Mapping):
+            for node in given:
+                if node not in self.node_names:
+                    raise InvalidInput(
+                        f"capacity '{what}' names the unknown node '{node}'"
+                        f"{closest(node, self.node_names)}"
+                    )
+            given = [given.get(node, np.inf) for node in self.node_names]
+        amounts = floats(given, f"capacity '{what}'", shape=(len(self.node_names),))
+        refuse_not_positive(
+            amounts, f"capacity '{what}'", lambda i: f"node '{self.node_names[i]}'", finite=False
+        )
+        return amounts
 
     def _within_batch(self, curve: FloatArray) -> FloatArray:
         """Return a curve with NaN beyond the largest batch of each device."""

@@ -23,12 +23,17 @@ from weft.errors import InvalidInput
 from weft.model.cluster import Cluster
 from weft.model.columns import FloatArray, IntArray, floats, frozen, refuse
 from weft.model.workflow import Workflow
+from weft.registry import closest
 
 SHORTEST = 1e-150
 """Least seconds of a duration or a transfer that is not zero. Smaller ones lose their digits in
 products and quotients of times."""
 PLENTY = 1e300
 """Sums of seconds below this leave room for every other sum of times."""
+
+
+ROUNDING = 1e-9
+"""Share of a capacity that sums of amounts may miss by rounding."""
 
 
 class ProblemArrays(NamedTuple):
@@ -81,6 +86,7 @@ class Problem(Displayed):
         with np.errstate(over="ignore"):  # infinite seconds are refused
             work, row, pace = _costs(workflow, cluster)
         row, pace = _forbid_misfits(workflow, cluster, row, pace)
+        row, pace = _forbid_excess(workflow, cluster, row, pace)
         return cls(workflow, cluster, frozen(work), frozen(row), frozen(np.ascontiguousarray(pace)))
 
     @classmethod
@@ -233,6 +239,21 @@ class Problem(Displayed):
     def transfer(self, edge: int, source: int, target: int) -> float:
         """Seconds to move an edge's data between two devices."""
         return self.cluster.transfer_time(source, target, float(self.workflow.data[edge]))
+
+    @property
+    def shared(self) -> bool:
+        """Whether tasks on the devices of a node share capacities."""
+        return len(self.cluster.capacity) > 0
+
+    @cached_property
+    def needs(self) -> FloatArray:
+        """(n, capacities) amounts that each task takes of the capacities of its node."""
+        return frozen(_needs(self.workflow, self.cluster))
+
+    @cached_property
+    def room(self) -> FloatArray:
+        """(nodes, capacities) amounts of each node, raised by what rounding may take."""
+        return frozen(_amounts(self.cluster) * (1.0 + ROUNDING))
 
     @cached_property
     def mean_pace(self) -> FloatArray:
@@ -447,13 +468,17 @@ def _forbid_misfits(
     """Split rows so that memory and cores become infinite paces; refuse misfits."""
     # Tasks whose needs lie between the same two capacities fit the same devices: few classes.
     room = np.searchsorted(np.unique(cluster.memory), workflow.memory)
-    seats = np.searchsorted(np.unique(cluster.cores), workflow.cores)
+    cores = cluster.cores
+    if "cores" in cluster.capacity:  # then the node limits them, not the device
+        shared = np.isfinite(cluster.capacity["cores"])[cluster.node]
+        cores = np.where(shared, max(1, int(workflow.cores.max(initial=1))), cores)
+    seats = np.searchsorted(np.unique(cores), workflow.cores)
     if room.any() or seats.any():
         classes, first, member = np.unique(
             np.stack([row, room, seats], axis=1), axis=0, return_index=True, return_inverse=True
         )
         fits = (workflow.memory[first, None] <= cluster.memory) & (
-            workflow.cores[first, None] <= cluster.cores
+            workflow.cores[first, None] <= cores
         )
         pace = np.where(fits, pace[classes[:, 0]], np.inf)
         row = member.reshape(-1).astype(np.int64)
@@ -485,3 +510,49 @@ def _why_none(workflow: Workflow, cluster: Cluster, task: int) -> str:
         f"none has {memory:g} bytes of memory, {cores} cores and a finite duration of kind "
         f"'{kind}' at once"
     )
+
+
+def _amounts(cluster: Cluster) -> FloatArray:
+    """(nodes, capacities) amount of each capacity."""
+    columns = list(cluster.capacity.values())
+    return np.array(columns).reshape(len(columns), len(cluster.node_names)).T
+
+
+def _needs(workflow: Workflow, cluster: Cluster) -> FloatArray:
+    """(n, capacities) need of each task."""
+    own = {"cores": workflow.cores.astype(float), "memory": workflow.memory} | dict(workflow.needs)
+    columns = [own.get(name, np.zeros(workflow.n)) for name in cluster.capacity]
+    return np.ascontiguousarray(np.array(columns).reshape(len(columns), workflow.n).T)
+
+
+def _forbid_excess(
+    workflow: Workflow, cluster: Cluster, row: IntArray, pace: FloatArray
+) -> tuple[IntArray, FloatArray]:
+    """Split rows so that needs beyond a node's capacity become infinite paces; refuse misfits."""
+    for name in workflow.needs:
+        if name not in cluster.capacity:
+            raise InvalidInput(
+                f"workflow '{workflow.name}' needs '{name}', but no node of '{cluster.name}' has "
+                f"it{closest(name, cluster.capacity)}; give it as capacity of the nodes"
+            )
+    if not cluster.capacity or workflow.n == 0:
+        return row, pace
+    needs, group = np.unique(_needs(workflow, cluster), axis=0, return_inverse=True)
+    room = _amounts(cluster)[cluster.node] * (1.0 + ROUNDING)
+    fits = (needs[:, None, :] <= room[None, :, :]).all(axis=2)
+    if fits.all():
+        return row, pace
+    both, first, member = np.unique(
+        np.stack([row, group.reshape(-1)], axis=1), axis=0, return_index=True, return_inverse=True
+    )
+    pace = np.where(fits[both[:, 1]], pace[both[:, 0]], np.inf)
+    stranded = np.flatnonzero(np.isinf(pace.min(axis=1)))
+    if len(stranded):
+        t = int(first[stranded[0]])
+        own = _needs(workflow, cluster)[t]
+        needed = ", ".join(f"{x:g} {k}" for k, x in zip(cluster.capacity, own, strict=True) if x)
+        raise InvalidInput(
+            f"task '{workflow.task_name(t)}' needs {needed}: no node of '{cluster.name}' whose "
+            "devices can run it has that much"
+        )
+    return member.reshape(-1).astype(np.int64), pace

@@ -106,6 +106,27 @@ def overlaps(device: IntArray, start: FloatArray, finish: FloatArray) -> Iterato
     yield from zip(earlier[bad].tolist(), later[bad].tolist(), strict=True)
 
 
+def excesses(
+    node: IntArray, start: FloatArray, finish: FloatArray, need: FloatArray, room: FloatArray
+) -> Iterator[tuple[int, int, float]]:
+    """Yield (row, capacity, amount in use) of rows whose start exceeds a capacity of their node.
+
+    Rows hold their needs from start to finish; what ends at an instant is free at it. `need` is
+    (rows, capacities), `room` (nodes, capacities).
+    """
+    slack = TOLERANCE * np.maximum(np.abs(start), np.abs(finish))
+    for n in range(len(room)):
+        here = np.flatnonzero((node == n) & (finish - start > slack))
+        for row in here.tolist():
+            # Running at the start of this row; rounding may let a row end just after it.
+            at = start[row]
+            with_it = here[(start[here] <= at) & (finish[here] - slack[here] > at)]
+            used = need[with_it].sum(axis=0)
+            for c in np.flatnonzero(exceeds(used, room[n])).tolist():
+                if need[row, c] > 0:
+                    yield row, c, float(used[c])
+
+
 def inputs(
     problem: Problem,
     executions: Executions,
@@ -159,7 +180,8 @@ def misfits(problem: Problem, task: IntArray, device: IntArray) -> Iterator[Viol
             f"{task_name(problem, task[r])} needs {need:g} bytes, "
             f"{device_name(problem, device[r])} has {room:g}",
         )
-    narrow = w.cores[task] > c.cores[device]
+    own = np.isinf(c.capacity["cores"])[c.node] if "cores" in c.capacity else np.ones(c.p, bool)
+    narrow = (w.cores[task] > c.cores[device]) & own[device]  # elsewhere the node has the cores
     for r in np.flatnonzero(narrow).tolist():
         need, room = w.cores[task[r]], c.cores[device[r]]
         yield Violation(

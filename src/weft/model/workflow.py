@@ -100,6 +100,8 @@ class Workflow:
     src, dst, data : (m,) edges and the bytes they carry
     kinds : names of the task kinds; `kind` : (n,) the kind of each task
     memory : (n,) bytes a task needs on its device; `cores` : (n,) cores it needs there
+    needs : capacity of a node -> (n,) amount that a task takes while it runs. For the capacities
+        "cores" and "memory", tasks need their `cores` and `memory` unless it is given here
     durations : device kind or device name -> (n,) seconds; NaN where the task cannot run there.
         Where given, it wins over work / speed.
     choices : exclusive branches; see `Choices`
@@ -120,6 +122,7 @@ class Workflow:
     kinds: tuple[str, ...] = ("task",)
     memory: FloatArray = 0.0  # type: ignore[assignment]
     cores: IntArray = 1  # type: ignore[assignment]
+    needs: Mapping[str, FloatArray] = field(default_factory=dict)
     durations: Mapping[str, FloatArray] = field(default_factory=dict)
     choices: Choices = None  # type: ignore[assignment]  # no choices
     names: tuple[str, ...] | None = None
@@ -140,6 +143,7 @@ class Workflow:
             memory=floats(self.memory, "memory", shape=(n,)),
             cores=integers(self.cores, "cores", shape=(n,)),
             kind=integers(self.kind, "kind", shape=(n,)),
+            needs={str(k): floats(v, f"needs of '{k}'", shape=(n,)) for k, v in self.needs.items()},
             durations={
                 str(k): floats(v, f"durations on '{k}'", shape=(n,))
                 for k, v in self.durations.items()
@@ -245,6 +249,8 @@ class Workflow:
         refuse_negative(self.work, "work", name)
         refuse_negative(self.memory, "memory", name)
         refuse(self.cores < 1, self.cores, "cores", "1 or more", name)
+        for capacity, amount in self.needs.items():
+            refuse_negative(amount, f"need of '{capacity}'", name)
         refuse(
             (self.kind < 0) | (self.kind >= len(self.kinds)),
             self.kind,

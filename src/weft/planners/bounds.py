@@ -21,6 +21,7 @@ import numpy as np
 
 from weft.model import Problem
 from weft.model.columns import FloatArray, IntArray, frozen
+from weft.planners.packing import capacity_bound
 from weft.sim.kernel.jit import njit
 
 PAIR_LIMIT = 100_000_000
@@ -72,7 +73,7 @@ def lower_bound(problem: Problem, *, copies: bool = False) -> float:
     between = _between(problem, heads, tails)
     # Sums in another order than a schedule's differ by rounding: subtract more than that.
     slack = 1.0 - 4.0 * np.finfo(float).eps * (problem.n + 2)
-    return max(path, max(pinned, area, between) * slack)
+    return max(path, max(pinned, area, between, capacity_bound(problem)) * slack)
 
 
 def path_bound(problem: Problem) -> float:

@@ -14,9 +14,13 @@ from weft.display import Displayed
 from weft.errors import InvalidInput, UnknownName, Unsupported
 from weft.model import Problem, Schedule
 from weft.planners.bounds import lower_bound
+from weft.planners.packing import improve, pack
 from weft.registry import Entry, Registry, reject_unknown
 
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]
+
+RELAXED_SHARE = 0.3
+"""Share of the time limit in which a search plans without the capacities of nodes."""
 
 EXACT = 1e-9
 """Relative distance below which a makespan counts as equal to its bound."""
@@ -28,6 +32,7 @@ FEATURES = {
     "choices": "conditional branches",
     "copies": "may run a task on several devices to save transfers",
     "seconds": "finds better plans in more time",
+    "capacities": "plans with the capacities that tasks on a node share, not only around them",
     "proof": "may prove its plan optimal",
     "objectives": "energy, cost, job completion and waiting as well as the makespan",
 }
@@ -154,9 +159,24 @@ def plan(
         reject_unknown(options, (), f"planner object '{planner.name}'")
         chosen = planner
     begin = time.perf_counter()
-    solution = chosen.solve(problem, seconds=seconds, seed=seed)
+    solution = _solve(chosen, problem, seconds, seed)
     took = time.perf_counter() - begin
     return Plan(problem, solution.schedule, chosen.name, took, solution.bound, solution.history)
+
+
+def _solve(planner: Planner, problem: Problem, seconds: float | None, seed: int) -> Solution:
+    """Plan a problem; a planner that does not know capacities plans without, then it is packed."""
+    if not problem.shared or "capacities" in planner.supports:
+        return planner.solve(problem, seconds=seconds, seed=seed)
+    searches = "seconds" in planner.supports
+    first = seconds if seconds is None or not searches else RELAXED_SHARE * seconds
+    begin = time.perf_counter()
+    relaxed = planner.solve(problem, seconds=first, seed=seed)
+    schedule = pack(problem, relaxed.schedule)
+    if searches:
+        left = None if seconds is None else seconds - (time.perf_counter() - begin)
+        schedule = improve(problem, schedule, seconds=left, seed=seed)
+    return Solution(schedule, relaxed.bound)  # a bound without capacities holds with them
 
 
 def planner_options(name: str) -> list[str]:

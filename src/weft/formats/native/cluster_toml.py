@@ -27,6 +27,7 @@ Example::
 
     [nodes.n0]
     price = 4.0                     # per hour of the node, shared by its devices
+    capacity = {cores = 32, memory = "256 GB", licence = 2}  # shared by tasks while they run
 """
 
 from __future__ import annotations
@@ -84,7 +85,9 @@ def read_cluster_toml(text: str, *, name: str) -> Cluster:
     check_cells(
         len(kinds) * len(devices), f"throughput of {len(kinds)} kinds on {len(devices)} devices"
     )
-    cluster = Cluster.of(devices, links, name=record.text("name", name))
+    cluster = Cluster.of(
+        devices, links, capacity=_capacities(record), name=record.text("name", name)
+    )
     if not matrices:
         return cluster
     columns = {key: getattr(cluster, key) for key in Cluster.__dataclass_fields__}
@@ -152,9 +155,22 @@ def _with_node_prices(nodes: Record, devices: list[Device]) -> list[Device]:
     share = {}
     for node in nodes.content:
         r = nodes.child(node)
-        r.only(("price",))
+        r.only(("price", "capacity"))
         share[node] = quantity(r.raw("price", 0.0), "money per hour", r.path("price")) / count[node]
     return [replace(d, price=d.price + share.get(d.node, 0.0)) for d in devices]
+def _capacities(record: Record) -> dict[str, dict[str, float]]:
+    """Return capacity -> node -> amount."""
+    found: dict[str, dict[str, float]] = {}
+    nodes = record.child("nodes") if "nodes" in record else None
+    for node in nodes.content if nodes is not None else ():
+        r = nodes.child(node)
+        for what, amount in r.child("capacity").content.items() if "capacity" in r else ():
+            unit = "bytes" if what == "memory" else "work per second"  # without units
+            path = f"{r.path('capacity')}.{what}"
+            found.setdefault(what, {})[node] = quantity(amount, unit, path)
+    return found
+
+
 def read_batch_curve(r: Record) -> dict[str, Curve]:
     """Return the batch curves of a device: by task kind, or one for all kinds."""
     if "batch_curve" not in r:
@@ -231,6 +247,12 @@ def write_cluster_toml(cluster: Cluster) -> bytes:
         )
     for d in range(cluster.p):
         lines += ["", "[[devices]]", *_device_lines(cluster, d)]
+    for i, node in enumerate(cluster.node_names):
+        limits = [
+            f"{_quoted(k)} = {float(v[i])!r}" for k, v in cluster.capacity.items() if v[i] < np.inf
+        ]
+        if limits:
+            lines += ["", f"[nodes.{_quoted(node)}]", f"capacity = {{{', '.join(limits)}}}"]
     return ("\n".join(lines) + "\n").encode("utf-8")
 
 

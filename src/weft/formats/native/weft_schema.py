@@ -6,12 +6,13 @@ the fields of the classes in `weft.model`. A column whose entries are all equal 
 number. In JSON, null stands for NaN and "inf" for infinity; in NPZ, a nested key is a path
 (``workflow/work``). Round trips are exact to the last bit.
 
-- workflow: name, names, work, kinds, kind, memory, cores, src, dst, data, duration_devices +
-  durations (one row per device or device kind), choices (task, first, probability, labels,
-  edge_choice, edge_branch)
+- workflow: name, names, work, kinds, kind, memory, cores, need_names + needs (one row per
+  capacity), src, dst, data, duration_devices + durations (one row per device or device kind),
+  choices (task, first, probability, labels, edge_choice, edge_branch)
 - cluster: name, names, kinds, nodes, speed, memory, cores, batch, power, idle_power, price,
   bandwidth, latency (a number, or one row per device), throughput_kinds + throughput (one row per
-  task kind), curve_kinds + curves (one row per task kind: the batch curve of each device in turn)
+  task kind), curve_kinds + curves (one row per task kind: the batch curve of each device in turn),
+  capacity_names + capacity (one row per capacity: the amount of each node)
 - weft-problem-1: workflow, cluster
 - weft-workload-1: name, clusters, workflows, cluster_of (one entry per workflow), template,
   arrival, deadline, priority
@@ -64,6 +65,8 @@ def _encode_workflow(w: Workflow) -> dict[str, Any]:
         "cores": _compact(w.cores),
     }
     made |= {"src": w.src, "dst": w.dst, "data": _compact(w.data)}
+    if w.needs:
+        made |= {"need_names": list(w.needs), "needs": np.stack(list(w.needs.values()))}
     if w.durations:
         made |= {
             "duration_devices": list(w.durations),
@@ -90,6 +93,11 @@ def _encode_cluster(c: Cluster) -> dict[str, Any]:
         made |= {
             "throughput_kinds": list(c.throughput),
             "throughput": np.stack(list(c.throughput.values())),
+        }
+    if c.capacity:
+        made |= {
+            "capacity_names": list(c.capacity),
+            "capacity": np.stack(list(c.capacity.values())),
         }
     if c.batch_curve:
         made |= {
@@ -196,6 +204,8 @@ def _decode_workflow(r: Record) -> Workflow:
             "src",
             "dst",
             "data",
+            "need_names",
+            "needs",
             "duration_devices",
             "durations",
             "choices",
@@ -214,6 +224,7 @@ def _decode_workflow(r: Record) -> Workflow:
         src=src,
         dst=np.atleast_1d(r.integers("dst", [])),
         data=r.floats("data", 0.0),
+        needs=r.table("need_names", "needs"),
         durations=r.table("duration_devices", "durations"),
         choices=_choices(r),
     )
@@ -269,6 +280,8 @@ def _decode_cluster(r: Record) -> Cluster:
             "throughput",
             "curve_kinds",
             "curves",
+            "capacity_names",
+            "capacity",
         )
     )
     given: dict[str, Any] = {key: tuple(r.strings(key)) for key in columns if key in r}
@@ -282,6 +295,7 @@ def _decode_cluster(r: Record) -> Cluster:
         throughput=r.table("throughput_kinds", "throughput"),
         bandwidth=r.floats("bandwidth", "inf", rank=2),
         latency=r.floats("latency", 0.0, rank=2),
+        capacity=r.table("capacity_names", "capacity"),
         batch_curve={
             kind: _curve_rows(curve, len(speed), r.path("curves"))
             for kind, curve in r.table("curve_kinds", "curves").items()

@@ -21,6 +21,7 @@ from weft.model import Problem, Schedule
 from weft.model.columns import FloatArray, IntArray
 from weft.planners.bounds import device_heads, device_tails, lower_bound
 from weft.planners.objective import Objective
+from weft.planners.packing import improve, pack
 from weft.planners.planner import EXACT, PLANNERS, QUICK, Solution, refuse_choices
 from weft.planners.search.anytime import Anytime
 from weft.planners.search.clock import Clock
@@ -34,6 +35,9 @@ WARM_SHARE, WARM_SECONDS = 0.15, 3.0
 
 INTERLEAVED = 8
 """Strategies that the solver interleaves if it must be deterministic."""
+
+SHARES = 10**9
+"""A capacity in whole numbers; needs are rounded down to shares of it."""
 
 TICK_BITS = 40
 """The warm start's makespan is about 2^TICK_BITS ticks."""
@@ -67,7 +71,7 @@ class Exact:
     @property
     def supports(self) -> frozenset[str]:
         """Names of `FEATURES`."""
-        return QUICK | {"seconds", "proof"}
+        return QUICK | {"seconds", "proof", "capacities"}
 
     def solve(self, problem: Problem, *, seconds: float | None = None, seed: int = 0) -> Solution:
         """Plan the problem."""
@@ -79,6 +83,8 @@ class Exact:
         first = None if seconds is None else min(WARM_SHARE * seconds, WARM_SECONDS)
         start = Anytime(threads=self.threads if seconds else None)
         warm = start.solve(problem, seconds=first, seed=seed).schedule
+        if problem.shared:
+            warm = improve(problem, pack(problem, warm), seconds=first, seed=seed)
         bound = lower_bound(problem)
         small = problem.m * problem.p * problem.p + problem.n * problem.p <= MODEL_CELLS
         if warm.makespan <= bound * (1 + EXACT) or not small or clock.left() <= 0:
@@ -136,15 +142,14 @@ class ConstraintModel:
     def _add_tasks(self) -> None:
         problem, model = self.problem, self.model
         heads, tails = device_heads(problem), device_tails(problem)
-        intervals: list[list[Any]] = [[] for _ in range(problem.p)]
+        intervals: list[list[tuple[int, Any]]] = [[] for _ in range(problem.p)]
         for t in range(problem.n):
             model.add_exactly_one(self.on[t].values())
             for d, here in self.on[t].items():
-                intervals[d].append(
-                    model.new_optional_fixed_size_interval_var(
-                        self.start[t], self.ticks(problem.duration(t, d)), here, ""
-                    )
+                interval = model.new_optional_fixed_size_interval_var(
+                    self.start[t], self.ticks(problem.duration(t, d)), here, ""
                 )
+                intervals[d].append((t, interval))
             rest = {
                 d: self.ticks(problem.duration(t, d) + float(tails[t, min(d, tails.shape[1] - 1)]))
                 for d in self.on[t]
@@ -157,8 +162,9 @@ class ConstraintModel:
                 self.start[t]
                 >= sum(self.ticks(float(heads[t, d])) * here for d, here in self.on[t].items())
             )
+        self._add_capacities(intervals)
         for d in range(problem.p):
-            model.add_no_overlap(intervals[d])
+            model.add_no_overlap([interval for _, interval in intervals[d]])
             model.add(
                 self.makespan
                 >= sum(
@@ -167,6 +173,16 @@ class ConstraintModel:
                     if d in self.on[t]
                 )
             )
+
+    def _add_capacities(self, intervals: list[list[tuple[int, Any]]]) -> None:
+        """Limit what runs on a node at any time; shares of a capacity are rounded down."""
+        problem = self.problem
+        for (n, c), room in np.ndenumerate(problem.room):
+            if np.isinf(room):
+                continue
+            here = [x for d in np.flatnonzero(problem.cluster.node == n) for x in intervals[d]]
+            shares = [math.floor(problem.needs[t, c] / room * SHARES) for t, _ in here]
+            self.model.add_cumulative([interval for _, interval in here], shares, SHARES)
 
     def _add_edges(self) -> None:
         problem, model = self.problem, self.model
@@ -238,6 +254,9 @@ class ConstraintModel:
     def _rebuild(self, ticks: IntArray, device: IntArray) -> Schedule:
         """Decode the order and devices of the solution with exact times."""
         problem = self.problem
+        if problem.shared:
+            seconds = ticks / self.scale
+            return pack(problem, Schedule.of(device=device, start=seconds, finish=seconds))
         place = np.empty(problem.n, np.int64)
         place[problem.workflow.order] = np.arange(problem.n)
         order = np.lexsort((place, ticks)).astype(np.int64)

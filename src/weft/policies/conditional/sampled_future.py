@@ -104,6 +104,8 @@ def with_first_jobs(sim: Sim, jobs: int) -> Sim:
         sim.change,
         sim.grid,
         sim.outcome,
+        sim.need,
+        sim.room,
     )
 
 

@@ -159,7 +159,7 @@ def _fill_batch(sim: Sim, kind: int, instance: int, d: int) -> None:
             put_aside += 1
             continue
         need = sim.task[task_of(sim, other)].memory
-        if need > room:
+        if need > room or not _leaves_room(sim, instance, other, d):
             break
         room -= need
         _claim(sim, kind, other)
@@ -168,6 +168,19 @@ def _fill_batch(sim: Sim, kind: int, instance: int, d: int) -> None:
         size += 1
     for k in range(put_aside):
         pool_add(sim, kind, sim.inst[k].aside)
+
+
+@njit_noalloc
+def _leaves_room(sim: Sim, first: int, other: int, d: int) -> bool:
+    """Return whether a batch that begins with `first` and takes `other` too fits the node."""
+    for c in range(sim.need.shape[1]):
+        left, instance = sim.room[len(sim.room) // 2 + sim.device[d].node, c], first
+        while instance >= 0:
+            left -= sim.need[task_of(sim, instance), c]
+            instance = sim.inst[instance].partner
+        if left - sim.need[task_of(sim, other), c] < 0.0:
+            return False
+    return True
 
 
 @njit_noalloc

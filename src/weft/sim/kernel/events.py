@@ -106,6 +106,8 @@ def _finish(sim: Sim, d: int) -> None:
 
 @njit_inline
 def _record(sim: Sim, entry: int, instance: int, d: int, status: int) -> int:
+    if sim.need.shape[1] > 0:
+        _release(sim, instance, d)
     x = sim.world[0].executions
     sim.world[0].executions = x + 1
     sim.execution[x].instance = instance
@@ -118,6 +120,18 @@ def _record(sim: Sim, entry: int, instance: int, d: int, status: int) -> int:
     sim.execution[x].copy = sim.entry[entry].copy
     sim.execution[x].before = -1
     return int(x)
+
+
+@njit_noalloc
+def _release(sim: Sim, instance: int, d: int) -> None:
+    """Give back what an execution took of its node; devices there look at their queues again."""
+    node, g = sim.device[d].node, task_of(sim, instance)
+    for c in range(sim.need.shape[1]):
+        sim.room[node, c] += sim.need[g, c]
+    for other in range(len(sim.device)):
+        device = sim.device[other]
+        if device.node == node and device.running < 0 and device.head >= 0:
+            sim.due[other] = sim.world[0].now
 
 
 @njit_inline

@@ -61,7 +61,8 @@ def try_start(sim: Sim, d: int) -> None:
     ready_at = group_arrival(sim, entry, d)
     if ready_at > now:
         sim.due[d] = ready_at
-        return
+    if ready_at > now or not _group_has_room(sim, entry, d):
+        return  # without room, until something ends on the node
     sim.device[d].head = sim.entry[entry].next
     if sim.device[d].head < 0:
         sim.device[d].tail = -1
@@ -87,6 +88,8 @@ def _start(sim: Sim, entry: int, d: int) -> None:
         )
         if sim.inst[instance].status != DONE:
             sim.inst[instance].status = RUNNING
+        for c in range(sim.need.shape[1]):
+            sim.room[sim.device[d].node, c] -= sim.need[g, c]
         instance = sim.inst[instance].partner
         size += 1
     growth = batch_growth(sim, sim.device[d].last_kind, d, size)
@@ -97,6 +100,28 @@ def _start(sim: Sim, entry: int, d: int) -> None:
     sim.device[d].expected = now + expected
     sim.device[d].group = sim.world[0].groups
     sim.world[0].groups += 1
+
+
+@njit_inline
+def has_room(sim: Sim, instance: int, d: int) -> bool:
+    """Whether the node of a device has what an instance needs left of every capacity."""
+    g = task_of(sim, instance)
+    for c in range(sim.need.shape[1]):
+        if sim.room[sim.device[d].node, c] - sim.need[g, c] < 0.0:
+            return False
+    return True
+
+
+@njit_inline
+def _group_has_room(sim: Sim, entry: int, d: int) -> bool:
+    for c in range(sim.need.shape[1]):
+        left, instance = sim.room[sim.device[d].node, c], sim.entry[entry].instance
+        while instance >= 0:
+            left -= sim.need[task_of(sim, instance), c]
+            instance = sim.inst[instance].partner
+        if left < 0.0:
+            return False
+    return True
 
 
 @njit_inline

@@ -15,7 +15,7 @@ from weft.sim.kernel.commit import (
 )
 from weft.sim.kernel.events import MOMENT, advance
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
-from weft.sim.kernel.queues import task_of
+from weft.sim.kernel.queues import has_room, task_of
 from weft.sim.kernel.ready_heap import before, pool_add, pool_first, pool_remove
 from weft.sim.kernel.tables import OUTSIDE, REPLAY, Sim
 from weft.sim.rule import PLACEMENTS
@@ -73,7 +73,7 @@ def _place(sim: Sim, instance: int, placement: int) -> int:
     for d in range(len(sim.device)):
         if not can_run(sim, instance, d) or sim.device[d].pace == np.inf:
             continue
-        if placement != EFT and not is_idle(sim, d):
+        if placement != EFT and not (is_idle(sim, d) and has_room(sim, instance, d)):
             continue
         if placement == FIRST:
             return d
@@ -114,7 +114,8 @@ def first_runnable(sim: Sim, kind: int, d: int) -> int:
     base, size = sim.kind[kind].pool, sim.kind[kind].ready
     for k in range(size):
         instance = sim.inst[base + k].pool
-        if can_run(sim, instance, d) and (best < 0 or before(sim.inst, instance, best)):
+        able = can_run(sim, instance, d) and has_room(sim, instance, d)
+        if able and (best < 0 or before(sim.inst, instance, best)):
             best = instance
             if k == 0:
                 break

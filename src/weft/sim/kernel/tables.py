@@ -45,7 +45,8 @@ ENTRY = _record("", "instance device copy next")
 # entry `instances + i` is the copy ahead of instance i, or -1.
 KIND = _record("", "pool ready")  # where the heap of the kind begins, and its size
 DEVICE = _record(
-    "memory pace blocked_until start expected free", "batch running head tail stale last_kind group"
+    "memory pace blocked_until start expected free",
+    "batch running head tail stale last_kind group node",
 )
 EXECUTION = _record("decided start finish", "instance device status batch copy before")
 CHANGE = _record("time pace", "device")
@@ -79,6 +80,8 @@ class Sim(NamedTuple):
     change: Table
     grid: FloatArray
     outcome: IntArray
+    need: FloatArray  # (tasks, capacities) amounts that tasks take of the capacities of their node
+    room: FloatArray  # (nodes, capacities) what is left, then what there is in all
 
 
 def make_sim(
@@ -143,6 +146,8 @@ def make_sim(
         change=change,
         grid=np.concatenate([_grid(workload, scenario), curves]),
         outcome=np.array(scenario.outcome),
+        need=np.concatenate([p.needs for p in workload.problems]),
+        room=np.tile(workload.problems[0].room, (2, 1)),
     )
 
 
@@ -228,6 +233,7 @@ def _devices(workload: Workload) -> Table:
     table = np.zeros(workload.cluster.p, DEVICE)
     table["memory"], table["batch"] = workload.cluster.memory, workload.cluster.batch
     table["pace"], table["blocked_until"], table["expected"] = 1.0, -np.inf, -np.inf
+    table["node"] = workload.cluster.node
     table["running"] = table["head"] = table["tail"] = table["last_kind"] = -1
     table["stale"] = 1
     return table

@@ -212,7 +212,7 @@ class StepBatch:
         self._next[s] += self.size
 
 
-_OWN = ("world", "job", "inst", "entry", "kind", "device", "due")
+_OWN = ("world", "job", "inst", "entry", "kind", "device", "due", "room")
 _OWN_STATE = ("estimate", "seen", "counters")
 
 

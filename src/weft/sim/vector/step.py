@@ -87,6 +87,8 @@ def sim_of(batch: BatchTables, s: int) -> Sim:
         f.change,
         f.grid,
         f.outcome[s],
+        f.need,
+        f.room[s],
     )
 
 

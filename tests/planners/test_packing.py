@@ -1,0 +1,200 @@
+"""Capacities that tasks on a node share: known answers, every planner, brute force."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import weft
+from tests.support.strategies import problems
+from weft.model.workflow import Workflow
+from weft.planners.packing import capacity_bound, improve, pack, pool_of_devices
+
+
+def _node(slots: int, capacity: dict[str, float], **tasks: object) -> weft.Problem:
+    """Return independent tasks on one node with equal devices."""
+    devices = [weft.Device(f"slot{i}", node="host") for i in range(slots)]
+    limits = {name: {"host": amount} for name, amount in capacity.items()}
+    workflow = Workflow(src=[], dst=[], data=[], **tasks)
+    return weft.Problem.bind(workflow, weft.Cluster.of(devices, capacity=limits))
+
+
+def test_tasks_share_the_cores_of_their_node():
+    # 4 cores; three tasks of 2 cores and 1 s: two at once, then the third.
+    problem = _node(4, {"cores": 4}, work=[1.0, 1.0, 1.0], cores=[2, 2, 2])
+    plan = weft.plan(problem, "heft")
+    assert plan.makespan == 2.0
+    assert weft.check(problem, plan) == []
+    assert weft.plan(_node(4, {}, work=[1.0] * 3), "heft").makespan == 1.0
+
+
+def test_each_capacity_counts_on_its_own():
+    # Licences allow one of the first two at a time; memory one of the last two.
+    problem = _node(
+        4,
+        {"memory": 10.0, "licence": 1.0},
+        work=[1.0, 1.0, 1.0, 1.0],
+        memory=[0.0, 0.0, 6.0, 6.0],
+        needs={"licence": [1.0, 1.0, 0.0, 0.0]},
+    )
+    assert weft.plan(problem, "heft").makespan == 2.0
+
+
+def test_simulations_wait_for_room_and_fill_it():
+    problem = _node(3, {"cores": 4}, work=[2.0, 1.0, 1.0, 1.0], cores=[3, 1, 2, 1])
+    trace = weft.simulate(problem, "fifo")
+    # 0 and 1 start at 0 (4 cores); 3 fits beside 0 at 1; 2 waits until 0 ends at 2.
+    assert trace.makespan == 3.0
+    assert weft.check(problem, trace) == []
+    for policy in ("eft", "heft-replanned"):
+        assert weft.check(problem, weft.simulate(problem, policy)) == []
+
+
+def test_the_oracle_refuses_tasks_that_exceed_a_capacity():
+    problem = _node(4, {"cores": 4}, work=[1.0, 1.0], cores=[3, 2])
+    together = weft.Schedule.of(device=[0, 1], start=[0.0, 0.0], finish=[1.0, 1.0])
+    apart = weft.Schedule.of(device=[0, 1], start=[0.0, 1.0], finish=[1.0, 2.0])
+    assert {v.rule for v in weft.check(problem, together)} == {"capacity"}
+    assert "use 5 cores of 4" in str(weft.check(problem, together)[0])
+    assert weft.check(problem, apart) == []
+
+
+def test_a_task_larger_than_every_node_is_refused():
+    cluster = weft.Cluster.of([weft.Device("a")], capacity={"cores": {"node0": 8.0}})
+    workflow = Workflow(work=[1.0, 1.0], src=[], dst=[], data=[], cores=[1, 9])
+    with pytest.raises(weft.InvalidInput, match="task 't1' needs 9 cores: no node"):
+        weft.Problem.bind(workflow, cluster)
+
+
+def test_a_need_that_no_node_has_is_refused():
+    with pytest.raises(weft.InvalidInput, match=r"needs 'licenses'.*did you mean 'licences'"):
+        _node(1, {"licences": 1.0}, work=[1.0], needs={"licenses": [1.0]})
+
+
+def test_a_capacity_of_an_unknown_node_is_refused():
+    devices = [weft.Device("a", node="host")]
+    with pytest.raises(weft.InvalidInput, match=r"unknown node 'hots'.*did you mean 'host'"):
+        weft.Cluster.of(devices, capacity={"cores": {"hots": 4.0}})
+
+
+def test_capacities_and_needs_survive_files(tmp_path):
+    problem = _node(2, {"cores": 4, "licence": 1.5}, work=[1.0], needs={"licence": [0.5]})
+    for name in ("p.json", "p.npz"):
+        weft.save(problem, tmp_path / name)
+        again = weft.load(tmp_path / name)
+        assert np.array_equal(again.needs, problem.needs)
+        assert np.array_equal(again.room, problem.room)
+    weft.save(problem.cluster, tmp_path / "c.toml")
+    cluster = weft.load_cluster(tmp_path / "c.toml")
+    assert {k: v.tolist() for k, v in cluster.capacity.items()} == {
+        "cores": [4.0],
+        "licence": [1.5],
+    }
+
+
+@settings(max_examples=60, deadline=None)
+@given(problems(shared=True, max_tasks=7), st.sampled_from(["heft", "peft", "tdca", "min-min"]))
+def test_plans_of_every_planner_are_packed(problem, planner):
+    plan = weft.plan(problem, planner)
+    assert weft.check(problem, plan) == []
+    assert plan.bound <= plan.makespan * (1 + 1e-9)
+    assert weft.check(problem, weft.simulate(problem, plan)) == []
+
+
+@settings(max_examples=25, deadline=None)
+@given(problems(shared=True, max_tasks=7), st.integers(0, 3))
+def test_improving_is_valid_and_never_worse(problem, seed):
+    first = pack(problem, weft.plan(problem, "heft").schedule)
+    better = improve(problem, first, seed=seed)
+    assert better.makespan <= first.makespan
+    assert weft.check(problem, better) == []
+
+
+def _shortest(problem: weft.Problem) -> float:
+    """Try every order of the tasks on every device: the serial scheme reaches an optimum."""
+    best = np.inf
+    n, order = problem.n, problem.workflow.order
+    for permutation in itertools.permutations(order.tolist()):
+        position = {t: i for i, t in enumerate(permutation)}
+        edges = zip(problem.workflow.src.tolist(), problem.workflow.dst.tolist(), strict=True)
+        if any(position[u] > position[v] for u, v in edges):
+            continue
+        for devices in itertools.product(range(problem.p), repeat=n):
+            best = min(best, _serial(problem, permutation, devices))
+    return best
+
+
+def _serial(problem: weft.Problem, order: tuple[int, ...], devices: tuple[int, ...]) -> float:
+    """Time tasks in order, each as early as possible; times are tried one after another."""
+    w, c, rows = problem.workflow, problem.cluster, {}
+    for t in order:
+        d = devices[t]
+        seconds = problem.duration(t, d)
+        if seconds == np.inf:
+            return np.inf
+        ready = 0.0
+        for e in np.flatnonzero(w.dst == t).tolist():
+            u = int(w.src[e])
+            ready = max(ready, rows[u][2] + problem.transfer(e, rows[u][0], d))
+        for start in sorted({ready, *(end for _, _, end in rows.values() if end > ready)}):
+            trial = {**rows, t: (d, start, start + seconds)}
+            if _feasible(problem, trial, c.node):
+                rows = trial
+                break
+    return max((end for _, _, end in rows.values()), default=0.0)
+
+
+def _feasible(problem: weft.Problem, rows: dict, node: np.ndarray) -> bool:
+    for _, at, _ in rows.values():
+        for n in range(len(problem.room)):
+            running = [
+                t for t, (d, begin, end) in rows.items() if begin <= at < end and node[d] == n
+            ]
+            if (problem.needs[running].sum(axis=0) > problem.room[n]).any():
+                return False
+        busy = [d for d, begin, end in rows.values() if begin <= at < end]
+        if len(set(busy)) < len(busy):
+            return False
+    return True
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_exact_agrees_with_brute_force(seed):
+    rng = np.random.default_rng(seed)
+    speed = rng.integers(1, 3, 3).astype(float)
+    devices = [weft.Device(f"d{i}", node=f"n{i // 2}", speed=speed[i], cores=4) for i in range(3)]
+    limits = {"cores": {"n0": 4.0}, "gas": {"n1": 2.0}}
+    links = weft.Links(bandwidth=2.0, node_bandwidth=8.0)
+    cluster = weft.Cluster.of(devices, links, capacity=limits)
+    workflow = Workflow(
+        work=rng.integers(1, 6, 5).astype(float),
+        src=[0, 1],
+        dst=[3, 4],
+        data=[2.0, 4.0],
+        cores=rng.integers(1, 4, 5),
+        needs={"gas": rng.integers(0, 3, 5).astype(float)},
+    )
+    problem = weft.Problem.bind(workflow, cluster)
+    plan = weft.plan(problem, "exact", threads=1)
+    assert plan.status == "optimal"
+    assert weft.check(problem, plan) == []
+    assert plan.makespan == pytest.approx(_shortest(problem), rel=1e-9)
+
+
+def test_equal_devices_of_a_node_are_one_pool():
+    devices = [weft.Device(f"d{i}", node=f"n{i // 3}", speed=1.0 + (i == 2)) for i in range(6)]
+    workflow = Workflow(work=[1.0], src=[], dst=[], data=[])
+    links = weft.Links(bandwidth=1.0, node_bandwidth=4.0)
+    problem = weft.Problem.bind(workflow, weft.Cluster.of(devices, links))
+    assert pool_of_devices(problem).tolist() == [0, 0, 1, 2, 2, 2]
+
+
+def test_the_bound_counts_capacities():
+    # 6 tasks of 2 cores and 1 s on 4 cores: 12 core seconds / 4.
+    problem = _node(6, {"cores": 4}, work=[1.0] * 6, cores=[2] * 6)
+    assert capacity_bound(problem) == pytest.approx(3.0, rel=1e-8)
+    assert weft.plan(problem, "heft").status == "optimal"
