@@ -318,7 +318,7 @@ def _move(a: ProblemArrays, order: IntArray, i: int, target: int) -> int:
 
 @njit
 def _is_parent(a: ProblemArrays, parent: int, child: int) -> bool:
-    for k in range(a.pred_ptr[child], a.pred_ptr[child + 1]):
+    for k in range(a.pred_ptr[child], a.pred_ptr[child + 1]):  # noqa: SIM110 (compiled)
         if a.pred[k] == parent:
             return True
     return False

@@ -147,7 +147,7 @@ def make_sim(
         grid=np.concatenate([_grid(workload, scenario), curves]),
         outcome=np.array(scenario.outcome),
         need=np.concatenate([p.needs for p in workload.problems]),
-        room=np.tile(workload.problems[0].room, (2, 1)),
+        room=np.concatenate([workload.problems[0].room] * 2),
     )
 
 
