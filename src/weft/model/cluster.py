@@ -260,6 +260,7 @@ class Cluster:
         2.0
         """
         return float(self.price.sum()) * seconds / 3600.0
+
     def batch_growth(self, kinds: Sequence[str]) -> FloatArray:
         """(kinds, p, largest batch) seconds of a batch over those of one task.
 

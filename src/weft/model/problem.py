@@ -32,7 +32,7 @@ PLENTY = 1e300
 """Sums of seconds below this leave room for every other sum of times."""
 
 
-ROUNDING = 1e-9
+ROUNDING = 1e-12
 """Share of a capacity that sums of amounts may miss by rounding."""
 
 

@@ -125,22 +125,37 @@ def _between_pools(table: FloatArray, pool: IntArray, first: IntArray) -> FloatA
 def pack(problem: Problem, schedule: Schedule) -> Schedule:
     """Return a schedule that respects the capacities of nodes, made of one that may not.
 
-    The best of three: tasks in the order of their starts, on devices like theirs or on the best
-    ones, and tasks by upward rank on the best ones. Copies are left out.
+    The best of a few: tasks in the order of their starts, on their devices, on devices like theirs
+    or on the best ones, and tasks by upward rank on the best ones. Copies are left out.
     """
     if problem.n == 0:
         return schedule
-    pool = pool_of_devices(problem)
-    pools = make_pools(problem, pool)
     device, by_start = _devices_and_order(problem, schedule)
     by_rank = np.lexsort((_places(problem), -upward_rank(problem))).astype(np.int64)
     free = np.full(problem.n, ANYWHERE)
-    found = (
-        pack_in_order(problem.arrays, pools, order, pin)
-        for order, pin in ((by_start, pool[device]), (by_start, free), (by_rank, free))
-    )
-    best = min(found, key=lambda rows: float((rows[1] + rows[2]).max(initial=0.0)))
-    return as_schedule(problem, pool, *best)
+    pool = pool_of_devices(problem)
+    tries = [(pool, by_start, pool[device]), (pool, by_start, free), (pool, by_rank, free)]
+    alone = _each_alone(problem, pool)
+    if alone is not pool:
+        tries.append((alone, by_start, alone[device]))
+    found = [
+        as_schedule(
+            problem, into, *pack_in_order(problem.arrays, make_pools(problem, into), order, pin)
+        )
+        for into, order, pin in tries
+    ]
+    return min(found, key=lambda packed: packed.makespan)
+
+
+def _each_alone(problem: Problem, pool: IntArray) -> IntArray:
+    """Return pools of one device each, unless data moves freely within the pools.
+
+    A pool does not know which of its devices has the data of a task, so it counts the link between
+    two of them.
+    """
+    c, same = problem.cluster, pool[:, None] == pool[None, :]
+    free = not (c.latency[same].any() or c.per_byte[same].any())
+    return pool if free else np.arange(problem.p)
 
 
 def improve(
@@ -154,7 +169,7 @@ def improve(
     if problem.n == 0:
         return schedule
     clock = Clock(seconds)
-    pool = pool_of_devices(problem)
+    pool = _each_alone(problem, pool_of_devices(problem))
     pools = make_pools(problem, pool)
     device, order = _devices_and_order(problem, schedule)
     pin = pool[device]

@@ -158,6 +158,8 @@ def _with_node_prices(nodes: Record, devices: list[Device]) -> list[Device]:
         r.only(("price", "capacity"))
         share[node] = quantity(r.raw("price", 0.0), "money per hour", r.path("price")) / count[node]
     return [replace(d, price=d.price + share.get(d.node, 0.0)) for d in devices]
+
+
 def _capacities(record: Record) -> dict[str, dict[str, float]]:
     """Return capacity -> node -> amount."""
     found: dict[str, dict[str, float]] = {}
