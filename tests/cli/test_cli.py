@@ -88,6 +88,20 @@ def test_plan_prints_what_it_found(problem, capsys):
     assert "heft: makespan" in out
 
 
+def test_plan_passes_the_options_of_a_search(problem, capsys):
+    options = ("--planner", "anytime", "--iterations", "200", "--threads", "1")
+    found = run_json(capsys, "plan", problem, *options, "--objective", "makespan=1,waiting=2")
+    assert found["planner"] == "anytime"
+    again = run_json(capsys, "plan", problem, *options, "--duplicate")
+    assert again["makespan"] <= run_json(capsys, "plan", problem)["makespan"]
+    code, _, error = run(capsys, "plan", problem, *options, "--objective", "makespan=much")
+    assert code == 2
+    assert "--objective has 'makespan=much'" in error
+    code, _, error = run(capsys, "plan", problem, "--threads", "2")
+    assert code == 2
+    assert "planner 'heft' has no option 'threads'" in error
+
+
 def test_plan_as_json_is_the_plan(problem, capsys):
     found = run_json(capsys, "plan", problem, "--planner", "cpop")
     expected = weft.plan(weft.load(problem), "cpop")

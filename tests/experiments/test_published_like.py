@@ -7,19 +7,9 @@ import json
 import numpy as np
 import pytest
 
-from weft.experiments.benchmarks.quality import QualityCase
-from weft.experiments.imitation.amortised import (
-    AmortisedRun,
-    differences,
-    possible_gain,
-    published_like_cases,
-    table_of,
-    wide_cases,
-)
-from weft.experiments.imitation.published_like import RECIPES, draw_graph
+from weft.experiments.benchmarks.published_like import RECIPES, draw_graph
 from weft.formats import load
 from weft.generators import measure_ccr
-from weft.model import Problem
 from weft.planners.search.clock import Clock, processor_time
 
 
@@ -58,35 +48,6 @@ def test_edges_are_as_many_as_in_the_published_graphs(data) -> None:
     ]
     edges = [np.mean([p.m / p.n for p in some]) for some in (published, drawn)]
     assert edges[1] == pytest.approx(edges[0], rel=0.1)
-
-
-def test_sets_hold_three_ratios() -> None:
-    for cases in (published_like_cases(1), wide_cases(1)):
-        assert {case.ccr for case in cases} == {0.1, 1.0, 5.0}
-
-
-def test_tables_by_hand() -> None:
-    """HEFT 10 everywhere, one graph per CCR: a has 9, b has 8: 10 % and 20 % below, log(8 / 9)."""
-    runs = [
-        AmortisedRun(f"g{c}", c, name, 0.1, 0, value, 10.0, 0.1)
-        for c in (0.1, 1.0, 5.0)
-        for name, value in (("a", 9.0), ("b", 8.0))
-    ]
-    rows = {row["contender"]: row for row in table_of(runs)}
-    assert rows["a"]["0.1"] == pytest.approx(0.1)
-    assert rows["b"]["5"] == pytest.approx(0.2)
-    row = differences(runs, "b", "a", 0.1)
-    assert row["all"] == pytest.approx(np.log(8 / 9))
-    assert row["all error"] == pytest.approx(0.0)
-    assert row["1 error"] is None
-
-
-def test_no_gain_is_possible_where_heft_is_the_best() -> None:
-    chain = Problem.from_arrays(
-        [[1.0, 2.0], [1.0, 2.0]], [[0, 1]], [1.0], bandwidth=1.0
-    )  # 2 s on the first device: the bound
-    rows = possible_gain([QualityCase("chain", chain, 0.1)], seconds=(0.02,))
-    assert [row["below"] for row in rows] == pytest.approx([0.0, 0.0])
 
 
 def test_processor_time_does_not_count_waiting() -> None:

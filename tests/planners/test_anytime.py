@@ -19,10 +19,12 @@ from weft.model.check import check
 from weft.planners import PLANNERS, plan
 from weft.planners.objective import Objective, union
 from weft.planners.search.anytime import Anytime
+from weft.planners.search.clock import Clock
+from weft.planners.search.enumeration import best_assignment
 from weft.planners.search.warm_start import FRONTS, LISTS, REST
 
 SEARCHES = {"anytime", "genetic", "genetic-waiting", "exact"}
-LEARNED = ("amortised", "deepsched")
+LEARNED = ("deepsched",)
 """Planners that learned from others: they lean on the searches, not the other way round."""
 
 
@@ -330,3 +332,57 @@ def test_no_kernel_is_compiled_on_the_clock():
     command = [sys.executable, "-c", SCRIPT]
     made = subprocess.run(command, capture_output=True, text=True, check=True)
     assert made.stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    "objective", [{"makespan": 1.0, "energy": 0.01}, {"makespan": 1.0, "waiting": 1.0}, "waiting"]
+)
+def test_other_objectives_are_no_worse_than_the_short_plan(objective):
+    for seed in range(3):
+        drawn = layered(40, ccr=2.0, seed=seed)
+        power = Cluster(speed=drawn.cluster.speed, power=[90.0, 10.0, 40.0, 20.0])
+        problem = Problem(drawn.workflow, power, drawn.work, drawn.row, drawn.pace)
+        value = Objective.of(objective).value
+        options = {"iterations": 3000, "threads": 1, "seed": seed}
+        short = plan(problem, "anytime", **options)
+        found = plan(problem, "anytime", objective=objective, **options)
+        assert check(problem, found.schedule) == []
+        assert value(problem, found.schedule) <= value(problem, short.schedule)
+
+
+def test_a_plan_of_the_same_structure_is_a_start():
+    problem = layered(40, ccr=5.0)
+    good = plan(problem, "anytime", iterations=40_000)
+    again = plan(problem, "anytime", iterations=1, start=good)
+    assert again.makespan <= good.makespan
+    scratch = plan(problem, "anytime", iterations=1)
+    assert again.makespan < scratch.makespan
+    slower = Problem(
+        problem.workflow, problem.cluster, problem.work * 1.1, problem.row, problem.pace
+    )
+    found = plan(slower, "anytime", iterations=1, start=good.schedule)
+    assert check(slower, found.schedule) == []
+    assert found.makespan <= plan(slower, "heft").makespan
+
+
+def test_a_start_of_another_structure_is_refused():
+    good = plan(layered(6), "heft")
+    with pytest.raises(
+        InvalidInput, match=r"has 6 tasks .* but 'problem' has 5 tasks on 4 devices"
+    ):
+        plan(layered(5), "anytime", start=good, iterations=1)
+    with pytest.raises(InvalidInput, match="takes a plan or a schedule, not a str"):
+        plan(layered(5), "anytime", start="heft", iterations=1)
+
+
+def test_every_assignment_of_a_small_problem_is_tried():
+    """A chain whose optimum needs all tasks on the device that is slowest for each but one."""
+    # Tasks of 10 s on device 0 and 11 s on device 1; only the last one can run on device 1 alone,
+    # and transfers take 100 s: all on device 1, 4 x 11 + 1.
+    durations = [[10.0, 11.0, 30.0]] * 4 + [[np.inf, 1.0, np.inf]]
+    problem = Problem.from_arrays(durations, [[t, t + 1] for t in range(4)], 100.0, bandwidth=1.0)
+    made = best_assignment(problem, Objective.of("makespan"), Clock(None))
+    assert made is not None
+    assert made.makespan == 45.0
+    assert check(problem, made) == []
+    assert best_assignment(layered(17), Objective.of("makespan"), Clock(None)) is None

@@ -14,6 +14,7 @@ from weft.formats import load
 from weft.model import Problem
 from weft.planners import PLANNERS, bounds, plan
 from weft.planners.bounds import lower_bound
+from weft.planners.glue import glue_bound, refutes
 
 ROUNDING = 1 + 1e-12
 
@@ -112,6 +113,56 @@ def test_the_ways_for_large_problems_are_weaker(problem):
     assert (chain <= rough.min(axis=1) * ROUNDING + 1e-12).all()
 
 
+def small_problem(seed: int) -> Problem:
+    """Two to five tasks on two or three devices, with transfers of any length."""
+    rng = np.random.default_rng(seed)
+    n, p = int(rng.integers(2, 6)), int(rng.integers(2, 4))
+    pairs = [(u, v) for v in range(n) for u in range(v) if rng.random() < 0.5]
+    return Problem.from_arrays(
+        rng.integers(1, 10, (n, p)).astype(float),
+        pairs,
+        rng.integers(0, 30, len(pairs)).astype(float),
+        bandwidth=float(rng.choice([0.5, 1.0, 4.0])),
+    )
+
+
+def test_glue_is_never_above_the_optimum():
+    better = 0
+    for seed in range(300):
+        problem = small_problem(seed)
+        known = lower_bound(problem)
+        bound, best = glue_bound(problem, known), plan(problem, "heft").makespan
+        if bound > best * 0.999:  # else it is below any schedule anyway
+            best = shortest(problem)
+        assert known <= bound <= best * ROUNDING, seed
+        better += bound > known * 1.02
+    assert better > 15
+
+
+def test_glue_by_hand():
+    # A fork of 2 s and six children of 3 s on two devices; transfers take 100 s. Within less than
+    # 20 s no child can leave its parent's device, and one device needs 2 + 6 x 3 s. The bound by
+    # paths sees only LOCAL_PARENTS of a join; here both agree.
+    durations = np.array([[2.0, 2.0]] + [[3.0, 3.0]] * 6)
+    p = Problem.from_arrays(durations, [[0, t] for t in range(1, 7)], 100.0, bandwidth=1.0)
+    heads, tails = bounds.device_heads(p), bounds.device_tails(p)
+    assert refutes(p.arrays, heads, tails, 19.9)
+    assert not refutes(p.arrays, heads, tails, 20.0)
+    # Two such forks joined at the root by a chain: 2 x 18 s of children, all glued to one device.
+    two = np.array([[2.0, 2.0]] * 2 + [[3.0, 3.0]] * 12)
+    edges = [[0, 1]] + [[t % 2, t] for t in range(2, 14)]
+    p = Problem.from_arrays(two, edges, 100.0, bandwidth=1.0)
+    assert lower_bound(p) < 39.0
+    assert glue_bound(p, lower_bound(p)) == pytest.approx(40.0, rel=0.02)
+
+
+def test_glue_is_not_for_copies():
+    p = Problem.from_arrays(
+        np.array([[1.0] * 3] + [[4.0] * 3] * 3), [[0, 1], [0, 2], [0, 3]], 100.0, bandwidth=1.0
+    )
+    assert plan(p, "anytime", iterations=2000, duplicate=True).bound == pytest.approx(5.0)
+
+
 def test_scales_with_time():
     p = Problem.from_arrays([[1.5, 2.0], [3.0, 1.0]], [[0, 1]], 4.0, bandwidth=1.0)
     double = Problem.from_arrays([[3.0, 4.0], [6.0, 2.0]], [[0, 1]], 8.0, bandwidth=1.0)
@@ -126,3 +177,4 @@ def test_not_above_best_known(data):
         assert bound <= row["best"] * ROUNDING, name
         assert bound >= 0.5 * row["best"], name  # worth printing
         assert lower_bound(problem, copies=True) <= bound * ROUNDING, name
+        assert glue_bound(problem, bound) <= row["best"] * ROUNDING, name

@@ -6,7 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from weft.cli.arguments import add_cluster, add_seed, number
+from weft.cli.arguments import add_cluster, add_seed, number, whole
+from weft.errors import InvalidInput
 
 if TYPE_CHECKING:
     from weft.model import Cluster
@@ -33,6 +34,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--seconds", type=number(above=0), metavar="S", help="time limit, for planners that search"
+    )
+    search = parser.add_argument_group("for planners that search (see docs: Planners)")
+    search.add_argument(
+        "--objective",
+        metavar="NAME",
+        help="makespan (default), energy or waiting, or weights: makespan=1,energy=0.01",
+    )
+    search.add_argument(
+        "--duplicate", action="store_true", help="let a task run on several devices"
+    )
+    search.add_argument(
+        "--iterations", type=whole(1), metavar="N", help="moves instead of a time limit"
+    )
+    search.add_argument(
+        "--threads", type=whole(1), metavar="N", help="threads (default: one per core)"
     )
     parser.add_argument(
         "--all", action="store_true", help=f"print all tasks (default: the first {ROWS})"
@@ -63,7 +79,9 @@ def run(args: argparse.Namespace) -> None:
         from weft.planners.planner import timed_plan
 
         problem = read_problem(args.file, args)
-        made = timed_plan(problem, args.planner, seconds=args.seconds, seed=args.seed)
+        made = timed_plan(
+            problem, args.planner, seconds=args.seconds, seed=args.seed, **search_options(args)
+        )
     if args.out is not None:
         save(made.schedule, args.out)
     if args.gantt is not None:
@@ -76,6 +94,39 @@ def run(args: argparse.Namespace) -> None:
         emit({**figures(made), "schedule": named_arrays(made)})
     else:
         print(text(made, args))
+
+
+def search_options(args: argparse.Namespace) -> dict[str, object]:
+    """Return the given options of planners that search; the planner refuses those it lacks."""
+    given: dict[str, object] = {
+        "objective": None if args.objective is None else read_objective(args.objective),
+        "duplicate": args.duplicate or None,
+        "iterations": args.iterations,
+        "threads": args.threads,
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def read_objective(text: str) -> str | dict[str, float]:
+    """Read the name of a quantity, or weights.
+
+    Examples
+    --------
+    >>> read_objective("energy"), read_objective("makespan=1,energy=0.01")
+    ('energy', {'makespan': 1.0, 'energy': 0.01})
+    """
+    if "=" not in text:
+        return text
+    weights = {}
+    for part in text.split(","):
+        name, _, weight = part.partition("=")
+        try:
+            weights[name.strip()] = float(weight)
+        except ValueError:
+            raise InvalidInput(
+                f"--objective has '{part}'; give weights like makespan=1,energy=0.01"
+            ) from None
+    return weights
 
 
 def figures(made: Plan) -> dict[str, object]:

@@ -2,14 +2,14 @@
 
 - `planner`: the protocol, the table of planners, `plan` and its certificate
 - `bounds`: proven lower bounds on the makespan
+- `glue`: a stronger bound for schedules without copies
 - `objective`: makespan, energy, cost, completion and waiting
 - `lists`: list scheduling (HEFT and others): a rank times a placement
 - `search`: planners that use a time budget: `anytime`, `exact`, `genetic`
-- `imitation`: networks that imitate planners: `amortised`, `deepsched`
+- `imitation`: networks that imitate planners: `deepsched`
 - `whatif`: changed machines and tasks, planned again; `sizing`: which machines to rent
 """
 
-from weft.planners.imitation.amortised import planner as _amortised  # noqa: F401 (registers)
 from weft.planners.imitation.deepsched import planner as _deepsched  # noqa: F401 (registers)
 from weft.planners.lists import clustering as _clustering  # noqa: F401 (registers)
 from weft.planners.lists import dynamic as _dynamic  # noqa: F401 (registers)

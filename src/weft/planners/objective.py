@@ -26,7 +26,8 @@ class Goal(NamedTuple):
 
     plain: bool  # the makespan only
     makespan: float
-    longest: float  # a value up to a limit needs a makespan up to limit x longest
+    longest: float  # a value up to a limit needs a makespan up to (limit - least) x longest
+    least: float  # no schedule has less than this beside the makespan
     rate: FloatArray  # (p,) per second of work on a device
     job: IntArray  # (n,) the job of each task
     job_end: FloatArray  # (jobs,) scratch memory
@@ -131,6 +132,7 @@ class Objective:
             plain=self.plain,
             makespan=weight,
             longest=1.0 / weight if bounded else np.inf,
+            least=self._least(problem, rate) if bounded else 0.0,
             rate=rate,
             job=job,
             job_end=np.zeros(jobs),
@@ -142,6 +144,12 @@ class Objective:
         """Return the weighted sum for a schedule without copies."""
         s = schedule
         return float(score(self.goal(problem), s.makespan, s.device, s.start, s.finish))
+
+    def _least(self, problem: Problem, rate: FloatArray) -> float:
+        """Return the value of all tasks on the devices that are cheapest for them."""
+        cheapest = np.where(np.isfinite(problem.pace), problem.pace, 0.0) * rate
+        cheapest = np.where(np.isfinite(problem.pace), cheapest, np.inf).min(axis=1)
+        return float((problem.work * cheapest[problem.row]).sum()) * (1.0 - 1e-9)
 
     def _prices(self, problem: Problem) -> FloatArray:
         """(p,) money per second of work."""

@@ -14,6 +14,7 @@ from weft.display import Displayed
 from weft.errors import InvalidInput, UnknownName, Unsupported
 from weft.model import Problem, Schedule
 from weft.planners.bounds import lower_bound
+from weft.planners.glue import glue_bound
 from weft.planners.packing import improve, pack
 from weft.registry import Entry, Registry, reject_unknown
 
@@ -75,7 +76,7 @@ class Planner(Protocol):
         ...
 
 
-PLANNERS: Registry[Planner] = Registry("planner")
+PLANNERS: Registry[Planner] = Registry("planner", renamed={"amortised": "anytime"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,8 +98,10 @@ class Plan(Displayed):
     @cached_property
     def bound(self) -> float:
         """A proven lower bound on the makespan."""
-        copies = self.schedule.copies > 0
-        return max(lower_bound(self.problem, copies=copies), 0.0 if copies else self.proved)
+        if self.schedule.copies:
+            return lower_bound(self.problem, copies=True)
+        known = max(lower_bound(self.problem), self.proved)
+        return known if known >= self.makespan else glue_bound(self.problem, known)
 
     @property
     def makespan(self) -> float:
@@ -191,14 +194,22 @@ def planner_options(name: str) -> list[str]:
 
 
 def timed_plan(
-    problem: Problem, planner: str | Planner, *, seconds: float | None = None, seed: int = 0
+    problem: Problem,
+    planner: str | Planner,
+    *,
+    seconds: float | None = None,
+    seed: int = 0,
+    **options: object,
 ) -> Plan:
     """Plan so that `plan.seconds` holds no compilation.
 
     The first call in a process compiles kernels or reads them from the cache. A quick planner is
     called twice and the second call is timed; one that searches plans a small problem first.
     """
-    chosen = PLANNERS.create(planner) if isinstance(planner, str) else planner
+    if isinstance(planner, str):
+        _check_options(planner, options)
+        planner = PLANNERS.create(planner, **options)
+    chosen = planner
     if "seconds" not in chosen.supports:
         first = plan(problem, chosen, seconds=seconds, seed=seed)
         slow = first.seconds > TIMED_AGAIN

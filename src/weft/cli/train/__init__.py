@@ -3,7 +3,7 @@
 - `conditional`: policies for conditional streams: PPO networks, pairs, rollouts, index
 - `own_workflow`: a re-planning policy for own workflows
 - `workflow`: policies for workflows: tuned-list, portfolio, replan-switch, dqn, decima, lachesis
-- `imitation`: networks of planners: deepsched, amortised
+- `imitation`: networks of planners: deepsched
 - `trainable`: what a subcommand offers, the progress bar, the loop over seeds
 """
 

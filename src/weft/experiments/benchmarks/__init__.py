@@ -1,10 +1,12 @@
 """Benchmarks behind `weft bench`.
 
-speed        planning, simulation and start-up times
-large        one large plan in its own process
-peer         HEFT of the package anrg-saga on the same problem
-quality      gap to the best known makespan at equal time limits
-conditional  training and decision speed for streams of conditional jobs
+speed           planning, simulation and start-up times
+large           one large plan in its own process
+peer            HEFT of the package anrg-saga on the same problem
+quality         gap to the best known makespan at equal time limits
+search          `anytime` in processor time of one thread
+published_like  random graphs like those with published best makespans
+conditional     training and decision speed for streams of conditional jobs
 """
 
-__all__ = ["conditional", "large", "peer", "quality", "speed"]
+__all__ = ["conditional", "large", "peer", "published_like", "quality", "search", "speed"]

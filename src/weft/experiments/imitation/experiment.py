@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from weft.errors import MissingExtra
-from weft.experiments.harness import Progress, data_folder, describe_machine, write_results
-from weft.experiments.imitation import amortised, report
+from weft.experiments.harness import Progress, describe_machine, write_results
+from weft.experiments.imitation import report
 from weft.experiments.imitation.contenders import Contender, contenders
 from weft.experiments.imitation.runs import (
     TurnaroundCase,
@@ -48,36 +48,10 @@ class ImitationPlan:
     shapes: int
     lists: int
     seconds: float  # per problem for a GA
-    draws: int  # per graph recipe for `amortised`
-    wide: int
-    seeds: int
-    long: tuple[float, ...]  # seconds of the searches that show the possible gain
 
 
-QUICK = ImitationPlan(
-    problems=4,
-    samples=48,
-    epochs=20,
-    shapes=8,
-    lists=4,
-    seconds=0.3,
-    draws=1,
-    wide=2,
-    seeds=1,
-    long=(1.0,),
-)
-FULL = ImitationPlan(
-    problems=24,
-    samples=240,
-    epochs=50,
-    shapes=32,
-    lists=24,
-    seconds=2.0,
-    draws=2,
-    wide=12,
-    seeds=2,
-    long=(1.0, 10.0),
-)
+QUICK = ImitationPlan(problems=4, samples=48, epochs=20, shapes=8, lists=4, seconds=0.3)
+FULL = ImitationPlan(problems=24, samples=240, epochs=50, shapes=32, lists=24, seconds=2.0)
 
 
 @dataclass(eq=False)
@@ -116,14 +90,7 @@ def reproduce(
         speed.warm_up()
         found.document["speed"] += list(speed.measure(tasks))
 
-    steps = [
-        _paper,
-        _streams,
-        _shapes,
-        _lists,
-        _amortised,
-        *(partial(time_of, tasks) for tasks in speed.SIZES),
-    ]
+    steps = [_paper, _streams, _shapes, _lists, *(partial(time_of, tasks) for tasks in speed.SIZES)]
     for step in progress(steps):
         step(found)
     found.document["table_one"] = {
@@ -162,9 +129,7 @@ def table(document: Mapping[str, Any]) -> str:
         *(Column(str(n), f"{n} tasks", unit="s") for n in report.sizes(document)),
     ]
     tables = [table_text(rows, quality), table_text(report.time_rows(document), times)]
-    return "\n\n".join(
-        [*tables, *report.verdict(document), *report.amortised_verdict(document["amortised"])]
-    )
+    return "\n\n".join([*tables, *report.verdict(document)])
 
 
 def _add(
@@ -249,18 +214,6 @@ def _lists(found: ImitationResults) -> None:
     every = contenders(seconds=found.effort.seconds / 4)
     _add(found, "lists", cases, {name: every[name] for name in FEW}, by_size=False)
     found.document["lists_from_repository"] = real
-
-
-def _amortised(found: ImitationResults) -> None:
-    """Evaluate a network that imitates a slow but better planner."""
-    effort = found.effort
-    found.document["amortised"] = amortised.findings(
-        data_folder("static_graphs"),
-        draws=effort.draws,
-        wide=effort.wide,
-        seeds=effort.seeds,
-        long=effort.long,
-    )
 
 
 def _need_torch() -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from weft.experiments.harness import footer, line
-from weft.experiments.imitation import amortised
 from weft.model import Problem, Schedule
 from weft.report.figures import Series, bar_figure
 from weft.report.page import Facts, Figure, Figures, Gantts, Section, Table, Text, write_report
@@ -46,16 +45,6 @@ Processor seconds on one thread from problem to schedule, 188 processors. The do
 has the size of each problem here; padded to 84,654 tasks, as in the document, every size costs \
 as much as the largest. It is untrained, because weights do not change the time. The GA runs a \
 few generations (see the note below the table); its time is proportional to them."""
-
-AMORTISED = """\
-"amortised" imitates the search planner "anytime" with the moves of one second. One pass of its \
-network, eight samples around it and a few fast planners compete; the best plan is annealed with \
-moves along the critical path. "moves alone" is the same without the network: the difference is \
-the value of the network. "one pass" is the network without search. The planners take turns on \
-every graph; every schedule is checked. Below HEFT: mean over graphs of 1 - makespan / makespan \
-of HEFT."""
-
-POSSIBLE_GAIN = "Possible gain at the lowest CCR: long searches, and a bound on any schedule."
 
 
 def sizes(document: Mapping[str, Any]) -> list[int]:
@@ -173,7 +162,6 @@ def write(
         Section("By size", [Figures(_size_figures(document)), _size_table(document)]),
         Section("Time to schedule", [Text(TIMES), *_times(document)]),
         Section("Why", [Text(HOW), charts]),
-        Section("Imitating a slow but better planner", list(_amortised(document["amortised"]))),
         Section("Training", _training(document)),
     ]
     return write_report(
@@ -321,89 +309,3 @@ def _training(document: Mapping[str, Any]) -> list[Any]:
             ]
         ),
     ]
-
-
-# -- amortised -------------------------------------------------------------------------
-
-
-def _row(part: Mapping[str, Any], contender: str, limit: float) -> dict[str, Any]:
-    """Return the row of a contender with a limit."""
-    return dict(
-        next(row for row in part["rows"] if (row["contender"], row["limit"]) == (contender, limit))
-    )
-
-
-def amortised_verdict(found: Mapping[str, Any]) -> list[str]:
-    """Describe the results of `amortised`, one text per set."""
-    return [_describe_set(name, part, str(found["clock"])) for name, part in found["sets"].items()]
-
-
-def _describe_set(name: str, part: Mapping[str, Any], clock: str) -> str:
-    row = _row(part, "amortised", 0.025)
-    shares = " / ".join(f"{100 * row[f'{c:g}']:.2f}" for c in amortised.RATIOS)
-    wanted = " / ".join(f"{100 * amortised.GOALS[c]:.1f}" for c in amortised.RATIOS)
-    missed = [c for c in amortised.RATIOS if row[f"{c:g}"] <= amortised.GOALS[c]]
-    goal = (
-        "exceeded at all three"
-        if not missed
-        else "missed at CCR " + ", ".join(f"{c:g}" for c in missed)
-    )
-    text = (
-        f"{part['graphs']} {name}: with 25 ms ({clock}) amortised is {shares} % below HEFT at CCR "
-        f"0.1 / 1 / 5 (goal {wanted}: {goal})."
-    )
-    if 0.1 in missed and part["possible_gain"]:
-        most = max(
-            (r for r in part["possible_gain"] if r["limit"] is not None), key=lambda r: r["limit"]
-        )
-        bound = next(r for r in part["possible_gain"] if r["limit"] is None)
-        reach, limit = 100 * most["below"], 100 * bound["below"]
-        text += (
-            f" At CCR 0.1, {most['limit']:g} s of search reach {reach:.2f} %, and no schedule "
-            f"reaches more than {limit:.2f} %."
-        )
-    for other in ("anytime", "moves alone"):
-        change = next(
-            r
-            for r in part["differences"]
-            if r["comparison"] == f"amortised over {other}" and r["limit"] == 0.1
-        )
-        text += f" With 100 ms it is {_compared(change, other)}."
-    return text
-
-
-def _compared(change: Mapping[str, Any], other: str) -> str:
-    mean, error = 100 * change["all"], 100 * (change["all error"] or 0.0)
-    word = "shorter than" if mean < 0 else "longer than"
-    certain = "" if abs(mean) > 2 * error else ", which is not significant"
-    return f"{abs(mean):.2f} \u00b1 {error:.2f} % {word} {other}{certain}"
-
-
-def _amortised(found: Mapping[str, Any]) -> Iterator[Any]:
-    """Yield the blocks of the section."""
-    yield Text(AMORTISED)
-    yield from (Text(text) for text in amortised_verdict(found))
-    yield Figures([Figure(_picture(name, part)) for name, part in found["sets"].items()])
-    for name, part in found["sets"].items():
-        yield Table(
-            part["rows"],
-            amortised.columns(),
-            caption=f"{part['graphs']} {name}, {found['seeds']} seeds; {found['clock']}.",
-        )
-        rows = amortised.difference_rows(part["differences"])
-        caption = "Mean log(ratio) over graphs ± standard error; negative: the first is shorter."
-        yield Table(rows, amortised.difference_columns(), caption=caption)
-        if part["possible_gain"]:
-            yield Table(part["possible_gain"], amortised.GAIN_COLUMNS, caption=POSSIBLE_GAIN)
-
-
-def _picture(name: str, part: Mapping[str, Any]) -> str:
-    bars: dict[str, dict[str, float]] = {}
-    for row in part["rows"]:
-        label = (
-            row["contender"]
-            if row["limit"] is None
-            else f"{row['contender']}, {1000 * row['limit']:.0f} ms"
-        )
-        bars[label] = {f"CCR {c:g}": 100 * row[f"{c:g}"] for c in amortised.RATIOS}
-    return bar_figure(bars, title=f"{name[0].upper()}{name[1:]}", y_label="% below HEFT")

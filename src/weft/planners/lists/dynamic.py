@@ -13,13 +13,14 @@ devices only fill up, a proposal changes only when its device receives a task.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
-from weft.model import Problem, ProblemArrays
+from weft.model import Problem, ProblemArrays, Schedule
 from weft.model.columns import FloatArray, IntArray
 from weft.planners.lists.insertion import Rows, arrivals, as_schedule, durations_of, empty_rows
 from weft.planners.planner import PLANNERS, QUICK, Solution, refuse_choices
@@ -37,6 +38,9 @@ RULES = {
     "etf": (ETF, "ETF: the task with the earliest start first, then the higher static level."),
 }
 """Name of a planner -> its rule and its description."""
+
+STEP = 50_000
+"""Comparisons after which a planner can stop: about a millisecond."""
 
 
 class Proposals(NamedTuple):
@@ -63,11 +67,22 @@ class DynamicList:
     def solve(self, problem: Problem, *, seconds: float | None = None, seed: int = 0) -> Solution:
         """Plan the problem."""
         refuse_choices(problem, self.name)
-        typical = typical_durations(problem)
-        level = _static_levels(problem.arrays, typical)
-        code = RULES[self.name][0]
-        bonus = level + typical if code == DLS else level
-        return Solution(as_schedule(_choose_in_turn(problem.arrays, code, bonus)))
+        made = choose_in_turn(problem, self.name, lambda: True)
+        assert made is not None
+        return Solution(made)
+
+
+def choose_in_turn(problem: Problem, name: str, more: Callable[[], bool]) -> Schedule | None:
+    """Plan by the rule of a name; None if `more`, asked every `STEP` comparisons, is False."""
+    typical = typical_durations(problem)
+    level = _static_levels(problem.arrays, typical)
+    code = RULES[name][0]
+    bonus = level + typical if code == DLS else level
+    state = begin_turns(problem.arrays, code, bonus)
+    while not take_turns(problem.arrays, code, bonus, state, STEP):
+        if not more():
+            return None
+    return as_schedule(state.rows)
 
 
 for _name, (_, _summary) in RULES.items():
@@ -138,8 +153,20 @@ def _propose(
         best.key[task] = start
 
 
+class Turns(NamedTuple):
+    """State of a planner between two steps, so that it can stop and go on."""
+
+    rows: Rows
+    free_from: FloatArray  # (p,)
+    best: Proposals
+    waiting: IntArray  # (n,) parents that are not placed
+    free: IntArray  # (n,) the first `free_count` are the free tasks
+    free_count: IntArray  # (1,)
+
+
 @njit
-def _choose_in_turn(a: ProblemArrays, code: int, bonus: FloatArray) -> Rows:
+def begin_turns(a: ProblemArrays, code: int, bonus: FloatArray) -> Turns:
+    """Return the state before the first step."""
     n, p = len(a.work), a.pace.shape[1]
     rows, free_from = empty_rows(n), np.zeros(p)
     best = Proposals(np.full(n, -1), np.full(n, -1), np.empty(n), np.empty(n), np.empty(n))
@@ -150,7 +177,18 @@ def _choose_in_turn(a: ProblemArrays, code: int, bonus: FloatArray) -> Rows:
             _propose(a, task, rows, free_from, code, bonus, best)
             free[count] = task
             count += 1
-    while count > 0:
+    return Turns(rows, free_from, best, waiting, free, np.full(1, count))
+
+
+@njit
+def take_turns(a: ProblemArrays, code: int, bonus: FloatArray, state: Turns, work: int) -> bool:
+    """Place tasks until all are placed or about `work` comparisons are done.
+
+    Returns whether all tasks are placed.
+    """
+    p = len(state.free_from)
+    best, free, waiting, count = state.best, state.free, state.waiting, state.free_count[0]
+    while count > 0 and work > 0:
         at = 0
         for i in range(1, count):
             if _goes_before(free[i], free[at], best.key, bonus, code):
@@ -158,22 +196,26 @@ def _choose_in_turn(a: ProblemArrays, code: int, bonus: FloatArray) -> Rows:
         task = free[at]
         count -= 1
         free[at] = free[count]
+        work -= count + p
         device = best.device[task]
-        rows.device[task] = device
-        rows.start[task], rows.finish[task] = best.start[task], best.finish[task]
-        free_from[device] = best.finish[task]
+        state.rows.device[task] = device
+        state.rows.start[task], state.rows.finish[task] = best.start[task], best.finish[task]
+        state.free_from[device] = best.finish[task]
         for i in range(count):
             if best.device[free[i]] == device or (
                 code == SUFFERAGE and best.second[free[i]] == device
             ):
-                _propose(a, free[i], rows, free_from, code, bonus, best)
+                _propose(a, free[i], state.rows, state.free_from, code, bonus, best)
+                work -= (1 + a.pred_ptr[free[i] + 1] - a.pred_ptr[free[i]]) * p
         for e in range(a.succ_ptr[task], a.succ_ptr[task + 1]):
             waiting[a.succ[e]] -= 1
             if waiting[a.succ[e]] == 0:
-                _propose(a, a.succ[e], rows, free_from, code, bonus, best)
+                _propose(a, a.succ[e], state.rows, state.free_from, code, bonus, best)
+                work -= (1 + a.pred_ptr[a.succ[e] + 1] - a.pred_ptr[a.succ[e]]) * p
                 free[count] = a.succ[e]
                 count += 1
-    return rows
+    state.free_count[0] = count
+    return bool(count == 0)
 
 
 @njit

@@ -8,6 +8,9 @@
 - `duplicating`: decoder and annealing for schedules with copies
 - `team`: annealing chains on several threads
 - `warm_start`: the best schedule of the quick planners
+- `forward_backward`: list scheduling in turns from both ends of the graph
+- `enumeration`: all assignments of devices of small problems
+- `effort`: expected times of the parts of a search
 - `clock`: the time budget
 """
 
@@ -17,7 +20,10 @@ __all__ = [
     "clock",
     "decoder",
     "duplicating",
+    "effort",
+    "enumeration",
     "exact",
+    "forward_backward",
     "genetic",
     "team",
     "warm_start",

@@ -1,10 +1,17 @@
 """Simulated annealing over orders of tasks and choices of devices, compiled.
 
 A move takes one task to another place in the order, between its parents and its children, or
-changes its device: to the device of its earliest finish, to that of a neighbour in the graph, or to
-any. The acceptance limit is drawn before a move is decoded: the current value plus an exponential
-variate times the temperature. This equals the rule of Metropolis et al. (1953), and decoding can
-stop as soon as it exceeds the limit.
+changes devices: to that of the earliest finish, to that of a neighbour in the graph, or to any. The
+acceptance limit is drawn before a move is decoded: the current value plus an exponential variate
+times the temperature. This equals the rule of Metropolis et al. (1953), and decoding can stop as
+soon as it exceeds the limit.
+
+Some moves follow a critical path of the current schedule: from the last task back to one that
+starts at time 0, each waiting either for a task on its device or for data. They take a task from
+the path and remove its wait: the task goes to the device of the sender or the sender to its device;
+or the task goes before the task it waits for, or that one behind it (critical blocks: Grabowski,
+Nowicki and Zdrzalka 1986). Others put a task and a neighbour in the graph on one device together,
+which single moves rarely achieve if transfers are long.
 """
 
 from __future__ import annotations
@@ -17,10 +24,15 @@ from weft.model import ProblemArrays
 from weft.model.columns import FloatArray, IntArray
 from weft.planners.objective import Goal
 from weft.planners.search.decoder import ANY, Decoder, decode, decode_from
+from weft.sim.kernel.gaps import NONE
 from weft.sim.kernel.jit import njit
 
+CRITICAL, DIRECT = 0.3, 0.8
+"""Share of moves that take a task from the critical path, and the share of these that remove its
+wait; the others are as for any task."""
+
 DEVICE_MOVES = 0.5
-"""Share of moves that change a device; the others change the order."""
+"""Share of the other moves that change devices; the rest change the order."""
 
 ANY_SHARE, NEIGHBOUR_SHARE = 0.7, 0.15
 """Shares of device moves to the earliest finish and to a neighbour's device; the rest: to any."""
@@ -28,10 +40,26 @@ ANY_SHARE, NEIGHBOUR_SHARE = 0.7, 0.15
 OTHER_ANY_SHARE = 0.2
 """`ANY_SHARE` for objectives other than the makespan: an early finish is worth less for them."""
 
+TOGETHER, GROUP = 0.3, 2
+"""Share of device moves that move a task and a neighbour together, and the tasks of such a move."""
+
 REACH = 50
 """Most places that a task moves in the order."""
 
 CURRENT, BEST = 0, 1
+
+
+class Path(NamedTuple):
+    """A critical path, last task first."""
+
+    task: IntArray  # (n,)
+    wait: IntArray  # (n,) the task that each one waits for, or NONE
+    size: IntArray  # (1,)
+
+
+def make_path(n: int) -> Path:
+    """Make an empty path with memory for n tasks."""
+    return Path(np.zeros(n, np.int64), np.full(n, NONE), np.zeros(1, np.int64))
 
 
 class Chain(NamedTuple):
@@ -44,13 +72,19 @@ class Chain(NamedTuple):
     best_choice: IntArray
     value: FloatArray  # current, best
     random: np.ndarray  # (1,) uint64
+    path: Path
+    group: IntArray  # (GROUP,) scratch memory: tasks that move together
+    old: IntArray  # (GROUP,) their choices before the move
 
 
 def make_chain(n: int, seed: int) -> Chain:
     """Make the chain of n tasks; `begin` fills it."""
     order, place, choice, best_order, best_choice = (np.zeros(n, np.int64) for _ in range(5))
     value, random = np.full(2, np.inf), np.array([seed | 1], np.uint64)
-    return Chain(order, place, choice, best_order, best_choice, value, random)
+    group, old = np.zeros(GROUP, np.int64), np.zeros(GROUP, np.int64)
+    return Chain(
+        order, place, choice, best_order, best_choice, value, random, make_path(n), group, old
+    )
 
 
 @njit
@@ -99,6 +133,7 @@ def begin(
     """Start a chain at an order and choices; its best state stays if it is better."""
     set_state(c, order, choice)
     c.value[CURRENT] = decode(a, goal, c.order, c.choice, tail, w)
+    trace_path(a, w, c.path)
     if c.value[CURRENT] < c.value[BEST]:
         keep(c)
     return float(c.value[CURRENT])
@@ -139,22 +174,118 @@ def another_place(
 
 
 @njit
+def trace_path(a: ProblemArrays, w: Decoder, path: Path) -> None:
+    """Find a critical path of the schedule in the decoder."""
+    t = int(np.argmax(w.finish))
+    size = 0
+    while t != NONE:
+        wait = NONE
+        if w.start[t] > 0.0:
+            k = w.before[t]
+            if k != NONE and w.finish[k] == w.start[t]:
+                wait = k
+            else:
+                for e in range(a.pred_ptr[t], a.pred_ptr[t + 1]):
+                    u = a.pred[e]
+                    here, there = w.device[u], w.device[t]
+                    if (
+                        w.finish[u]
+                        + (a.latency[here, there] + a.pred_data[e] * a.per_byte[here, there])
+                        == w.start[t]
+                    ):
+                        wait = u
+                        break
+        path.task[size], path.wait[size] = t, wait
+        size += 1
+        # Tasks of no duration may wait for one another at the same time.
+        t = wait if size < len(path.task) else NONE
+    path.size[0] = size
+
+
+@njit
+def neighbour(a: ProblemArrays, t: int, random: np.ndarray) -> int:
+    """Draw a parent or child of a task; NONE if it has neither."""
+    parents, children = a.pred_ptr[t + 1] - a.pred_ptr[t], a.succ_ptr[t + 1] - a.succ_ptr[t]
+    if parents + children == 0:
+        return NONE
+    k = below(random, parents + children)
+    return int(a.pred[a.pred_ptr[t] + k] if k < parents else a.succ[a.succ_ptr[t] + k - parents])
+
+
+@njit
+def before_wait(a: ProblemArrays, place: IntArray, t: int, wait: int) -> int:
+    """Return the place of the task waited for, or the first place behind the parents."""
+    there = place[wait]
+    for e in range(a.pred_ptr[t], a.pred_ptr[t + 1]):
+        there = max(there, place[a.pred[e]] + 1)
+    return int(there)
+
+
+@njit
+def behind_waiting(a: ProblemArrays, place: IntArray, wait: int, t: int) -> int:
+    """Return, for the task waited for, the place of the waiting one or the last before children."""
+    there = place[t]
+    for e in range(a.succ_ptr[wait], a.succ_ptr[wait + 1]):
+        there = min(there, place[a.succ[e]] - 1)
+    return int(there)
+
+
+@njit
 def another_device(
     a: ProblemArrays, device: IntArray, t: int, random: np.ndarray, anywhere: float
 ) -> int:
     """Draw a choice for a task: `ANY` with probability `anywhere`; the device may be unable."""
     kind = uniform(random)
-    parents, children = a.pred_ptr[t + 1] - a.pred_ptr[t], a.succ_ptr[t + 1] - a.succ_ptr[t]
-    if kind < anywhere or (kind < anywhere + NEIGHBOUR_SHARE and parents + children == 0):
+    if kind < anywhere:
         return ANY
     if kind < anywhere + NEIGHBOUR_SHARE:
-        k = below(random, parents + children)
-        return int(
-            device[a.pred[a.pred_ptr[t] + k]]
-            if k < parents
-            else device[a.succ[a.succ_ptr[t] + k - parents]]
-        )
+        other = neighbour(a, t, random)
+        return ANY if other == NONE else int(device[other])
     return below(random, a.pace.shape[1])
+
+
+@njit
+def choose(a: ProblemArrays, c: Chain, w: Decoder, size: int, new: int) -> tuple[int, int]:
+    """Set the choice of a group; return the first and last changed place, or NONE and NONE.
+
+    Tasks that cannot run on the device keep their choice.
+    """
+    first, last = len(c.order), NONE
+    for i in range(size):
+        t = c.group[i]
+        c.old[i] = c.choice[t]
+        if new != ANY and a.pace[a.row[t], new] == np.inf:
+            continue
+        c.choice[t] = new
+        if new != c.old[i] and new != w.device[t]:  # else it runs there already
+            first, last = min(first, c.place[t]), max(last, c.place[t])
+    return (first, last) if last != NONE else (NONE, NONE)
+
+
+@njit
+def undo_choices(c: Chain, size: int) -> None:
+    """Give a group its former choices."""
+    for i in range(size):
+        c.choice[c.group[i]] = c.old[i]
+
+
+@njit
+def unblock(a: ProblemArrays, c: Chain, w: Decoder, i: int) -> tuple[int, int, int]:
+    """Return the task, new device and new place that remove the i-th wait of the critical path.
+
+    A device or a place is NONE; both are if the wait cannot be removed by one move.
+    """
+    t, wait = c.path.task[i], c.path.wait[i]
+    if wait == NONE:
+        return t, NONE, NONE
+    waiting_one = uniform(c.random) < 0.5
+    if w.device[wait] != w.device[t]:
+        return (t, w.device[wait], NONE) if waiting_one else (wait, w.device[t], NONE)
+    if c.place[wait] > c.place[t]:
+        return t, NONE, NONE
+    if waiting_one:
+        return t, NONE, before_wait(a, c.place, t, wait)
+    return wait, NONE, behind_waiting(a, c.place, wait, t)
 
 
 @njit
@@ -173,29 +304,41 @@ def anneal(
     for _ in range(moves):
         now = c.value[CURRENT]
         limit = now * (1.0 + 1e-12) - temperature * np.log(1.0 - uniform(c.random))
-        t = below(c.random, n)
-        here = there = c.place[t]
-        old = c.choice[t]
-        if uniform(c.random) < DEVICE_MOVES:
-            new = another_device(a, w.device, t, c.random, anywhere)
-            if new == old or (new >= 0 and a.pace[a.row[t], new] == np.inf):
-                continue
-            c.choice[t] = new
-            if new == w.device[t]:  # the task runs there already
-                continue
-        else:
-            there = another_place(a, c.order, c.place, t, c.random)
+        t, new, there, size = below(c.random, n), NONE, NONE, 1
+        if uniform(c.random) < CRITICAL:
+            i = below(c.random, c.path.size[0])
+            t = c.path.task[i]
+            if uniform(c.random) < DIRECT:
+                t, new, there = unblock(a, c, w, i)
+        c.group[0] = t
+        if new == NONE and there == NONE:
+            if uniform(c.random) < DEVICE_MOVES:
+                if uniform(c.random) < TOGETHER:
+                    c.group[1] = neighbour(a, t, c.random)
+                    size = 1 if c.group[1] == NONE else 2
+                new = another_device(a, w.device, t, c.random, anywhere)
+            else:
+                there = another_place(a, c.order, c.place, t, c.random)
+        here = c.place[t]
+        if there != NONE:
             if there == here:
                 continue
             shift(c.order, c.place, here, there)
-        first, last = min(here, there), max(here, there)
+            first, last = min(here, there), max(here, there)
+        else:
+            first, last = choose(a, c, w, size, new)
+            if last == NONE:
+                continue
         value = decode_from(a, goal, c.order, c.choice, tail, limit, w, first, last, now)
         if value == np.inf:
-            c.choice[t] = old
-            if there != here:
+            if there != NONE:
                 shift(c.order, c.place, there, here)
+            else:
+                undo_choices(c, size)
             continue
         c.value[CURRENT] = value
+        if value != now:  # then all tasks were placed, and the chains are complete
+            trace_path(a, w, c.path)
         if value < c.value[BEST]:
             keep(c)
             if value <= target:

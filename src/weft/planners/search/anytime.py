@@ -11,13 +11,21 @@ import numpy as np
 
 from weft.errors import InvalidInput, Unsupported
 from weft.model import Cluster, Device, Links, Problem, Schedule, Workflow
-from weft.planners.bounds import lower_bound
 from weft.planners.lists.ranks import rank_order
 from weft.planners.objective import Objective, Prices
-from weft.planners.planner import EXACT, PLANNERS, QUICK, Solution, refuse_choices
+from weft.planners.planner import EXACT, PLANNERS, QUICK, Plan, Solution, refuse_choices
 from weft.planners.search.clock import Clock
+from weft.planners.search.effort import affordable_bound, affordable_tails, can_anneal, fits
+from weft.planners.search.forward_backward import pass_until_end
 from weft.planners.search.team import Progress, Team, reporting
-from weft.planners.search.warm_start import quick_copies, quick_start
+from weft.planners.search.warm_start import (
+    COPY_COST,
+    WarmStart,
+    fit,
+    quick_copies,
+    quick_start,
+    start_at,
+)
 
 DEFAULT_MOVES, DEFAULT_CELLS = 400_000, 150_000_000
 """Most moves, and most moves x tasks x devices, of a run without any limit: about a second."""
@@ -31,8 +39,11 @@ PLAIN_SHARE = 0.25
 COPY_CELLS = 1_000_000
 """Most tasks x devices for a search with copies; above it, only quick planners make copies."""
 
-BOUND_CELLS = 2_000_000
-"""Most tasks x devices for a bound before the search, which stops when it meets the bound."""
+MAKESPAN = Objective.of("makespan")
+
+SHORT_SHARE, REFINING_HEAT = 0.7, 0.1
+"""Share of the time for a short schedule, where a search for another objective then starts, and
+the factor of its temperature: it must not lose what it starts from."""
 
 
 @PLANNERS.register("anytime")
@@ -45,8 +56,11 @@ class Anytime:
 
     Parameters
     ----------
-    iterations : total moves instead of a time limit: the same result for a seed on any machine
+    iterations : moves instead of a time limit: the same result for a seed on any machine; for
+        other objectives than the makespan, as many again after a search for a short schedule
     threads : chains that run at once; None: one per core
+    start : a plan of this problem, or of one of the same structure (as many tasks, the same
+        devices), where the search starts
     duplicate : whether a task may run on several devices to save transfers
     objective : "makespan", another one, or several with weights; see `Objective`, also for `price`
         and `jobs`
@@ -62,6 +76,7 @@ class Anytime:
 
     iterations: int | None = None
     threads: int | None = None
+    start: Plan | Schedule | None = field(default=None, compare=False)
     duplicate: bool = False
     objective: str | Mapping[str, float] | Objective = "makespan"
     price: Prices = ()
@@ -96,30 +111,77 @@ class Anytime:
         return self._search(problem, objective, search_clock(seconds, self.iterations), seed)
 
     def _search(self, problem: Problem, objective: Objective, clock: Clock, seed: int) -> Solution:
-        start = quick_start(problem, objective, clock, seed=seed)
+        given = None if self.start is None else fit(problem, _schedule_of(self.start))
+        start = quick_start(problem, MAKESPAN, clock, seed=seed, first=given)
         found = [start.schedule]
-        if self.duplicate and (copied := quick_copies(problem, clock, seed=seed)) is not None:
+        points: tuple[tuple[float, float], ...] = ()
+        if self.duplicate and (
+            (copied := quick_copies(problem, clock, start.heft, seed=seed)) is not None
+        ):
             found.append(copied)
-        bound, cells = 0.0, problem.n * problem.p
-        if objective.plain and cells <= BOUND_CELLS:
-            bound = lower_bound(problem, copies=self.duplicate)
-        target = bound * (1 + EXACT)
-        moves, chains = search_size(problem, clock, self.iterations, self.threads)
-        team = Team.of(problem, objective, start, chains=chains, seed=seed)
-        with reporting(self.progress, clock, bound) as progress:
-            if self.duplicate:
-                plain = round(moves * PLAIN_SHARE)
-                team.search(clock, plain, target, progress, until=PLAIN_SHARE)
-                found.append(team.schedule())
-                if cells <= COPY_CELLS:
-                    team = team.copying(problem, clock, seed=seed)
-            team.search(clock, moves, target, progress)
-        found.append(team.schedule())
+        bound = affordable_bound(problem, clock, start.heft, copies=self.duplicate)
+        if can_anneal(problem, start.schedule, clock, start.heft):
+            with reporting(self.progress, clock, bound if objective.plain else 0.0) as progress:
+                found += self._anneal(problem, objective, clock, start, seed, bound, progress)
+                points = tuple(progress.points)
+        else:
+            found.append(
+                pass_until_end(problem, start.schedule, clock, 2.5 * start.heft, seed=seed)
+            )
         best = min(
             found, key=lambda s: s.makespan if objective.plain else objective.value(problem, s)
         )
         proved = bound if objective.plain and not self.duplicate else 0.0
-        return Solution(best, proved, tuple(progress.points) if objective.plain else ())
+        return Solution(best, proved, points if objective.plain else ())
+
+    def _anneal(
+        self,
+        problem: Problem,
+        objective: Objective,
+        clock: Clock,
+        start: WarmStart,
+        seed: int,
+        bound: float,
+        progress: Progress,
+    ) -> list[Schedule]:
+        """Return the schedules of the phases of the search.
+
+        For schedules with copies, and for objectives other than the makespan, the first phase
+        searches a short schedule without copies.
+        """
+        moves, chains = search_size(problem, clock, self.iterations, self.threads)
+        target, tail = bound * (1 + EXACT), affordable_tails(problem, clock, start.heft)
+        team = Team.of(problem, MAKESPAN, start, tail, chains=chains, seed=seed)
+        if self.duplicate:
+            team.search(clock, round(moves * PLAIN_SHARE), target, progress, until=PLAIN_SHARE)
+        else:
+            until = 1.0 if objective.plain else SHORT_SHARE
+            team.search(clock, moves, target, progress, until=until)
+        found = [team.schedule()]
+        if self.duplicate:
+            if problem.n * problem.p <= COPY_CELLS and fits(clock, COPY_COST * start.heft, 0.1):
+                team = team.copying(problem, clock, seed=seed)
+            team.search(clock, moves, target, progress)
+            found.append(team.schedule())
+        elif not objective.plain:
+            quick = quick_start(problem, objective, clock, seed=seed)
+            value = objective.value(problem, found[0])
+            if value < quick.value:
+                quick = start_at(problem, found[0], value, start.heft)
+            team = Team.of(problem, objective, quick, tail, chains=chains, seed=seed)
+            for worker in team.workers:
+                worker.scale *= REFINING_HEAT
+            team.search(clock, moves, 0.0, progress)
+            found.append(team.schedule())
+        return found
+
+
+def _schedule_of(start: Schedule | Plan) -> Schedule:
+    if isinstance(start, Plan):
+        return start.schedule
+    if isinstance(start, Schedule):
+        return start
+    raise InvalidInput(f"option 'start' takes a plan or a schedule, not a {type(start).__name__}")
 
 
 def search_clock(seconds: float | None, iterations: int | None) -> Clock:

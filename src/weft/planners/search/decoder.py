@@ -75,12 +75,10 @@ def decode_from(
     first: int,
     last: int,
     current: float,
-    handicap: FloatArray | None = None,
 ) -> float:
     """Place the tasks from place `first` on; order and choices are new between `first` and `last`.
 
     `current` is the stored value; it is returned if the tasks up to `last` keep their places.
-    `handicap` is None or (n, p): seconds added to a task's finish when devices are compared.
     Returns inf, with the stored placement restored, as soon as the value must exceed `limit`.
     Otherwise stores the new placement.
     """
@@ -90,7 +88,7 @@ def decode_from(
     pred_ptr, pred, pred_data = a.pred_ptr, a.pred, a.pred_data
     on, begin, end, latest, before, ready = w.device, w.start, w.finish, w.latest, w.before, w.ready
     n, p, wide = len(order), pace.shape[1], tail.shape[1] > 1
-    cut = limit * goal.longest  # no makespan above this can have a value within the limit
+    cut = (limit - goal.least) * goal.longest  # a longer makespan has a value above it
     makespan, same = _restore_before(order, first, on, begin, end, latest, before), True
     for j in range(first, n):
         t = order[j]
@@ -103,16 +101,14 @@ def decode_from(
             wait, slow = latency[on[pred[e]]], per_byte[on[pred[e]]]
             for d in range(low, high):
                 ready[d] = max(ready[d], done + (wait[d] + data * slow[d]))
-        least, device, start, finish, after = np.inf, NONE, 0.0, np.inf, NONE
+        device, start, finish, after = NONE, 0.0, np.inf, NONE
         for d in range(low, high):
             seconds = units * costs[d] if costs[d] < np.inf else np.inf
-            extra = 0.0 if handicap is None else handicap[t, d]
-            if ready[d] + seconds + extra >= least:
+            if ready[d] + seconds >= finish:
                 continue
             soonest, behind = gap_in_chain(latest[d], before, begin, end, ready[d], seconds)
-            if soonest + seconds + extra < least:
-                least, device, start, after = soonest + seconds + extra, d, soonest, behind
-                finish = soonest + seconds
+            if soonest + seconds < finish:
+                finish, device, start, after = soonest + seconds, d, soonest, behind
         if finish + tail[t, device if wide else 0] > cut:
             _restore(order, first, j, w)
             return np.inf

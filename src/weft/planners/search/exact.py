@@ -20,6 +20,7 @@ from weft.errors import MissingExtra
 from weft.model import Problem, Schedule
 from weft.model.columns import FloatArray, IntArray
 from weft.planners.bounds import device_heads, device_tails, lower_bound
+from weft.planners.glue import glue_bound
 from weft.planners.objective import Objective
 from weft.planners.packing import improve, pack
 from weft.planners.planner import EXACT, PLANNERS, QUICK, Solution, refuse_choices
@@ -44,6 +45,11 @@ TICK_BITS = 40
 
 MODEL_CELLS = 200_000
 """Most edges x devices x devices of a model; above it, the warm start is the result."""
+
+
+CELL_SECONDS, BUILD_SHARE = 1e-5, 0.5
+"""Seconds to build the model per edge and pair of devices, rounded up, and the largest share of the
+remaining time for that."""
 
 
 @PLANNERS.register("exact")
@@ -86,8 +92,11 @@ class Exact:
         if problem.shared:
             warm = improve(problem, pack(problem, warm), seconds=first, seed=seed)
         bound = lower_bound(problem)
-        small = problem.m * problem.p * problem.p + problem.n * problem.p <= MODEL_CELLS
-        if warm.makespan <= bound * (1 + EXACT) or not small or clock.left() <= 0:
+        if warm.makespan > bound * (1 + EXACT):
+            bound = glue_bound(problem, bound)
+        cells = problem.m * problem.p * problem.p + problem.n * problem.p
+        small = cells <= MODEL_CELLS and cells * CELL_SECONDS < BUILD_SHARE * clock.left()
+        if warm.makespan <= bound * (1 + EXACT) or not small:
             return Solution(warm, bound)
         model = ConstraintModel.of(solver_module, problem, warm, bound)
         return model.solve(clock, threads=self.threads or os.cpu_count() or 1, seed=seed)
@@ -232,7 +241,7 @@ class ConstraintModel:
             solver.parameters.interleave_search = True
             solver.parameters.num_workers = INTERLEAVED
         else:
-            solver.parameters.max_time_in_seconds = max(0.01, clock.left())
+            solver.parameters.max_time_in_seconds = max(0.01, 0.95 * clock.left())
             solver.parameters.num_workers = threads
         solver.parameters.random_seed = seed % 2**31
         status = solver.solve(self.model)

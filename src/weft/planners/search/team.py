@@ -13,7 +13,7 @@ import numpy as np
 
 from weft.model import Problem, Schedule
 from weft.model.columns import FloatArray, IntArray
-from weft.planners.bounds import chain_tails, device_tails
+from weft.planners.bounds import chain_tails
 from weft.planners.objective import Goal, Objective
 from weft.planners.search import duplicating
 from weft.planners.search.annealing import BEST, Chain, anneal, begin, make_chain
@@ -63,6 +63,16 @@ class Worker:
     def begin(self, order: IntArray, choice: IntArray) -> None:
         """Start a run at this state; the best state so far stays."""
         begin(self.problem.arrays, self.goal, self.tail, self.chain, self.decoder, order, choice)
+
+    def copy_state(self, other: Worker) -> None:
+        """Continue from the state of another worker, without decoding it again."""
+        mine, its = self.chain, other.chain
+        pairs = [*zip(self.decoder, other.decoder, strict=True)]
+        pairs += [*zip(mine.path, its.path, strict=True), (mine.value, its.value)]
+        pairs += [(mine.order, its.order), (mine.place, its.place), (mine.choice, its.choice)]
+        pairs += [(mine.best_order, its.best_order), (mine.best_choice, its.best_choice)]
+        for to, source in pairs:
+            to[:] = source
 
     def anneal(self, count: int, share: float, target: float) -> None:
         """Try a number of moves at the temperature for a share of the run."""
@@ -139,10 +149,16 @@ class Team:
 
     @classmethod
     def of(
-        cls, problem: Problem, objective: Objective, start: WarmStart, *, chains: int, seed: int
+        cls,
+        problem: Problem,
+        objective: Objective,
+        start: WarmStart,
+        tail: FloatArray,
+        *,
+        chains: int,
+        seed: int,
     ) -> Team:
-        """Make one worker per chain, all at the warm start."""
-        tail = device_tails(problem)
+        """Make one worker per chain, all at the warm start; `tail` as for `decode`."""
         workers = [
             Worker(
                 problem,
@@ -159,10 +175,12 @@ class Team:
     @classmethod
     def starting(cls, workers: Sequence[Worker], order: IntArray, choice: IntArray) -> Team:
         """Make a team whose workers all start at one state."""
-        begun = now()
-        for worker in workers:
-            worker.begin(order, choice)
-        return cls(list(workers), 0.0005 + 2.0 * (now() - begun) / len(workers))
+        begun, first = now(), workers[0]
+        first.begin(order, choice)
+        took = now() - begun
+        for worker in workers[1:]:
+            worker.copy_state(first)
+        return cls(list(workers), 0.0005 + 2.0 * took)
 
     def copying(self, problem: Problem, clock: Clock, *, seed: int) -> Team:
         """Make a team for schedules with copies, of as many workers.

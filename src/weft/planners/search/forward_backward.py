@@ -1,0 +1,104 @@
+"""Forward and backward passes: list scheduling in turns from both ends of the graph.
+
+A backward pass schedules the reversed graph, latest task of the last schedule first; a forward pass
+takes the tasks in the order of start of that schedule. Each pass removes idle time that the other
+one left (for projects with limited resources: Li and Willis 1992; here on unlike devices with
+transfers). A pass takes about as long as HEFT and uses the same timeline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from weft.model import Problem, ProblemArrays, Schedule
+from weft.model.columns import frozen
+from weft.planners.lists.insertion import ANYWHERE, Rows, as_schedule, insert_in_order
+from weft.planners.lists.ranks import rank_order
+from weft.planners.search.clock import Clock
+from weft.rng import generator
+
+PATIENCE = 2
+"""Passes in both directions without progress after which a way of choosing devices ends."""
+
+
+def reverse(a: ProblemArrays) -> ProblemArrays:
+    """Return the graph with all edges and links turned around."""
+    order = frozen(np.ascontiguousarray(a.order[::-1]))  # frozen as the others: one signature
+    latency, per_byte = (frozen(np.ascontiguousarray(x.T)) for x in (a.latency, a.per_byte))
+    return a._replace(
+        order=order,
+        latency=latency,
+        per_byte=per_byte,
+        succ_ptr=a.pred_ptr,
+        succ=a.pred,
+        succ_data=a.pred_data,
+        pred_ptr=a.succ_ptr,
+        pred=a.succ,
+        pred_data=a.succ_data,
+    )
+
+
+DISTURBANCE = 0.02
+"""Standard deviation of the logarithm of disturbed ranks."""
+
+
+class Passes:
+    """Passes over one problem."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.ahead, self.back = problem.arrays, reverse(problem.arrays)
+        self.place = np.empty(problem.n, np.int64)
+        self.place[problem.workflow.order] = np.arange(problem.n)
+        self.free = np.full(problem.n, ANYWHERE)
+
+    def both(self, rows: Rows, *, keep_devices: bool) -> Rows:
+        """Schedule backward, then forward; on the devices of `rows`, or on any."""
+        order = np.lexsort((-self.place, -rows.start, -rows.finish)).astype(np.int64)
+        turned = insert_in_order(self.back, order, rows.device if keep_devices else self.free)
+        order = np.lexsort((self.place, -turned.start, -turned.finish)).astype(np.int64)
+        return insert_in_order(self.ahead, order, turned.device if keep_devices else self.free)
+
+
+def improve(problem: Problem, rows: Rows, more: Callable[[], bool]) -> Rows:
+    """Return the shortest schedule of passes from `rows`, as long as `more` allows them."""
+    passes = Passes(problem)
+    best, least = rows, float(rows.finish.max())
+    for keep_devices in (False, True, False):
+        now, idle = best, 0
+        while idle < PATIENCE and more():
+            now = passes.both(now, keep_devices=keep_devices)
+            length = float(now.finish.max())
+            idle += 1
+            if length < least:
+                best, least, idle = now, length, 0
+    return best
+
+
+def pass_until_end(
+    problem: Problem, schedule: Schedule, clock: Clock, seconds: float, *, seed: int = 0
+) -> Schedule:
+    """Improve a schedule by passes from disturbed orders of it until the time is used.
+
+    `seconds` is the expected time of passes in both directions.
+    """
+    passes, random = Passes(problem), generator(seed, "passes")
+    best, least, size = _rows(schedule), schedule.makespan, DISTURBANCE
+    while clock.seconds is not None and clock.left() > 3.0 * seconds:
+        rank = least - best.start
+        rank *= np.exp(size * random.standard_normal(problem.n))
+        order = rank_order(problem, rank)
+        now = insert_in_order(passes.ahead, order, passes.free)
+        for _ in range(2):
+            if float(now.finish.max()) < least:
+                best, least = now, float(now.finish.max())
+            if clock.left() > 1.5 * seconds:
+                now = passes.both(now, keep_devices=False)
+        if float(now.finish.max()) < least:
+            best, least = now, float(now.finish.max())
+    return as_schedule(best)
+
+
+def _rows(schedule: Schedule) -> Rows:
+    return Rows(schedule.device, schedule.start, schedule.finish)
