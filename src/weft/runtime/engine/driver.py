@@ -175,7 +175,15 @@ class Driver:
         """Cancel all jobs now."""
         for job in range(self.workload.jobs):
             if not self.life.ended(job):
-                self._cancel(job)
+                self.cancel(job)
+
+    def cancel(self, job: int) -> None:
+        """Cancel a job now; its running tasks are stopped."""
+        self.instances.cancels[job] = self.now
+        self.life.cancel(job, self.now)
+        for i in self.life.instances(job):
+            self.instances.held.pop(i, None)
+        self._cancel_strays()
 
     def trace(self) -> Trace:
         """Return the trace so far; its scenario holds the branches that were taken."""
@@ -215,7 +223,7 @@ class Driver:
         if self.instances.timed:
             self._overdue()
         for job in self.instances.cancellations(self.now):
-            self._cancel(job)
+            self.cancel(job)
         for job in self._take_arrivals():
             self.decider.current.arrived(self.life, job, self.now)
         if self.instances.held:
@@ -414,7 +422,7 @@ class Driver:
         )
         self.life.give_up(instance, self.now, text)
         if self.options.on_error == "stop" and self.intake is not None:
-            self._cancel(self.life.place[instance][0])
+            self.cancel(self.life.place[instance][0])
         elif self.options.on_error == "stop":
             self.stop()
         else:
@@ -427,13 +435,6 @@ class Driver:
             self.life.hold(instance)
             self.instances.held[instance] = until
         self._changed()
-
-    def _cancel(self, job: int) -> None:
-        self.instances.cancels[job] = self.now
-        self.life.cancel(job, self.now)
-        for i in self.life.instances(job):
-            self.instances.held.pop(i, None)
-        self._cancel_strays()
 
     def _cancel_strays(self) -> None:
         """Cancel every order whose group is no longer on its device."""

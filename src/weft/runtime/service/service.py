@@ -120,6 +120,15 @@ class Service:
         )
         return future
 
+    def cancel(self, future: Future[dict[str, Any]]) -> None:
+        """Cancel a submission that waits or runs; running tasks of it are stopped.
+
+        Its future raises `concurrent.futures.CancelledError`.
+        """
+        if not future.cancel():
+            self._config.cancelled.add(future)
+            future.add_done_callback(self._config.cancelled.discard)
+
     def _serve(self) -> None:
         while True:
             try:

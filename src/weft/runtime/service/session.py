@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from concurrent.futures import CancelledError, Future
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, Literal
 
@@ -86,6 +86,8 @@ class ServiceConfig:
     shares: Shares
     reservations: Reservations | None
     history: History | None
+    cancelled: set[Future[dict[str, Any]]] = field(default_factory=set)
+    """Futures of running submissions that are to end."""
 
 
 class ServiceSession(Observer):
@@ -178,6 +180,9 @@ class ServiceSession(Observer):
 
     def take(self, driver: Driver) -> bool:
         """Deliver ended submissions and start others."""
+        for job in self._running if self.config.cancelled else ():
+            if self._jobs[job].item.future in self.config.cancelled and not driver.life.ended(job):
+                driver.cancel(job)
         for job in [job for job in self._running if driver.life.ended(job)]:
             self._deliver(driver, job)
         new = False
@@ -314,6 +319,9 @@ class ServiceSession(Observer):
         failure = next((failure for failure in driver.failures if failure.job == job), None)
         if failure is not None:
             driver.failures = [other for other in driver.failures if other.job != job]
+        if future in self.config.cancelled and driver.instances.cancels[job] < inf:
+            future.set_exception(CancelledError())
+        elif failure is not None:
             future.set_exception(TaskFailed(failure))
         else:
             wanted = [t for t in app.wanted if driver.life.results[first + t]]

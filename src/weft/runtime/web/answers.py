@@ -1,8 +1,8 @@
-"""Answers without a run: plan, simulate, explain. A new question is a new row of `ANSWERS`."""
+"""Answers without a run: plan, simulate, explain, what if. A new one is a row of `ANSWERS`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
 from typing import Any
 
@@ -14,6 +14,7 @@ from weft.model import Cluster, Problem, Schedule, Trace
 from weft.model.check import check
 from weft.model.explain import explain
 from weft.planners.planner import PLANNERS, Plan, plan
+from weft.planners.whatif.answer import whatif
 from weft.policies import POLICIES
 from weft.policies.simulate import simulate
 from weft.registry import closest
@@ -24,6 +25,9 @@ MAX_CELLS = 2_000_000
 
 MAX_SECONDS = 10.0
 """Time limit of planners that search."""
+
+MAX_CHANGES = 20
+"""Changes in one what-if question."""
 
 SMALL = 64
 """Tasks up to which a list planner answers within a millisecond."""
@@ -166,6 +170,24 @@ def _explain(question: Question) -> dict[str, Any]:
     return explain(question.plan()).as_dict()
 
 
+def _whatif(question: Question) -> dict[str, Any]:
+    r = question.record
+    r.only(("problem", "workflow", "cluster", "planner", "seconds", "seed", "changes"))
+    before = question.plan()
+    return answer_changes(before, r.strings("changes"), question)
+
+
+def answer_changes(before: Plan, changes: Sequence[str], question: Question) -> dict[str, Any]:
+    """Return what changes, as texts such as "add 1xA100", would do to a plan."""
+    if len(changes) > MAX_CHANGES:
+        raise InvalidInput(f"{len(changes)} changes; at most {MAX_CHANGES} are answered")
+    seconds = question.number("seconds", 2.0, 0.01, MAX_SECONDS)
+    seed = int(question.number("seed", 0, 0, 2**31))
+    return whatif(
+        before.problem, changes, planner=before.planner, seconds=seconds, seed=seed, before=before
+    ).as_dict()
+
+
 def _refuse_violations(found: Any, what: str) -> None:
     if found:
         raise InvalidInput(f"the {what} is not valid: {found[0]}")
@@ -175,6 +197,7 @@ ANSWERS: Mapping[str, Callable[[Question], dict[str, Any]]] = {
     "plan": _plan,
     "simulate": _simulate,
     "explain": _explain,
+    "whatif": _whatif,
 }
 """Name of a question -> its answer."""
 

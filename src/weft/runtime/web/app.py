@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from dataclasses import asdict, dataclass, field
 from math import isfinite
-from typing import Any
+from typing import Any, cast
 
 from weft.errors import InvalidInput, MissingExtra, WeftError
 from weft.formats.parsing.source import decode_text, one_line, parse_json
@@ -70,6 +71,8 @@ class ServerState:
     max_body: int = 4 << 20
     rate: float = 5000.0
     max_streams: int = 200
+    patience: float = 30.0
+    """Seconds a client may take to send a body, or to take a part of a stream."""
     questions: int = 4
     """Questions that are answered in threads at once."""
     asked: int = field(default=0, init=False)
@@ -113,13 +116,18 @@ class Entrance:
         async def counted(message: Message) -> None:
             if message["type"] == "http.response.start":
                 self.state.metrics.count("weft_requests_total", status=str(message["status"]))
-            await send(message)
+            if not message.get("more_body"):
+                await send(message)
+                return
+            async with asyncio.timeout(self.state.patience):  # for clients that stop reading
+                await send(message)
 
         refusal = self._refusal(scope)
         if refusal is not None:
             await _answer_refusal(refusal)(scope, receive, counted)
             return
-        await self.app(scope, receive, counted)
+        with contextlib.suppress(TimeoutError):  # the connection ends with its stream
+            await self.app(scope, receive, counted)
 
     def _refusal(self, scope: Scope) -> Refused | None:
         headers = dict(scope["headers"])
@@ -132,6 +140,15 @@ class Entrance:
             self.state.metrics.count("weft_refused_total", reason="token")
             return Refused(401, "the bearer token is missing or wrong")
         return None
+
+
+class EventStream(StreamingResponse):
+    """A stream that frees its place at once when its client leaves or stops reading."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the stream, then close its generator."""
+        async with contextlib.aclosing(cast("AsyncGenerator[str]", self.body_iterator)):
+            await super().__call__(scope, receive, send)
 
 
 class Handlers:
@@ -186,11 +203,12 @@ class Handlers:
         return _json(self._run(request))
 
     async def cancel_run(self, request: Request) -> Response:
-        """Cancel a run that waits."""
+        """Cancel a run that waits, or end one that runs: its running tasks are stopped."""
         run = self._run(request)
-        if not self.state.runs.cancel(run["id"]):
-            raise Refused(409, f"run '{run['id']}' is {run['state']}; only what waits is cancelled")
-        return _json({"id": run["id"], "state": "cancelled"})
+        state = self.state.runs.cancel(run["id"])
+        if state is None:
+            raise Refused(409, f"run '{run['id']}' is {run['state']} already")
+        return _json({"id": run["id"], "state": state}, 200 if state == "cancelled" else 202)
 
     async def stream_events(self, request: Request) -> Response:
         """Stream events as they are committed, from the one after Last-Event-ID."""
@@ -203,7 +221,7 @@ class Handlers:
         streams = self.state.runs.gauges()[-1][2]
         if streams >= self.state.max_streams:
             raise Refused(429, f"{self.state.max_streams} streams are open", retry_after=5.0)
-        return StreamingResponse(
+        return EventStream(
             self._events(number, int(after)),
             media_type="text/event-stream",
             headers={"cache-control": "no-store"},
@@ -248,6 +266,10 @@ class Handlers:
     async def explain(self, request: Request) -> Response:
         """Explain."""
         return await self._answer("explain", request)
+
+    async def whatif(self, request: Request) -> Response:
+        """Say what changes would do."""
+        return await self._answer("whatif", request)
 
     async def _answer(self, name: str, request: Request) -> Response:
         """Answer one question, or a list of them in the same order."""
@@ -314,11 +336,16 @@ class Handlers:
         announced = request.headers.get("content-length", "0")
         if announced.isascii() and announced.isdigit() and int(announced[:18]) > limit:
             raise Refused(413, f"the body is larger than {limit} bytes")
-        async for part in request.stream():
-            size += len(part)
-            if size > limit:
-                raise Refused(413, f"the body is larger than {limit} bytes")
-            parts.append(part)
+        try:
+            async with asyncio.timeout(self.state.patience):
+                async for part in request.stream():
+                    size += len(part)
+                    if size > limit:
+                        raise Refused(413, f"the body is larger than {limit} bytes")
+                    parts.append(part)
+        except TimeoutError:
+            text = f"the body did not arrive within {self.state.patience:g} s"
+            raise Refused(408, text) from None
         if not size:
             raise InvalidInput("the body is empty; give a JSON document")
         return b"".join(parts)

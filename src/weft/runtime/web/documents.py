@@ -27,7 +27,8 @@ from weft.formats.parsing.source import decode_text, parse_json
 from weft.model import Problem, Workflow
 from weft.registry import closest
 from weft.runtime.backends.protocol import Call, Input
-from weft.runtime.inputs.functions import Application, Task
+from weft.runtime.inputs.functions import Application
+from weft.runtime.inputs.promises import Task
 from weft.runtime.web.work import JsonFunction, kept, run_command
 
 MAX_BATCH = 1000

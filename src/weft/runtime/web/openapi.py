@@ -38,7 +38,7 @@ ROUTES = (
         query=("application", "state", "limit"),
     ),
     Route("GET", "/v1/runs/{id}", "show_run", "Show a run, with its results once it is done"),
-    Route("DELETE", "/v1/runs/{id}", "cancel_run", "Cancel a run that waits"),
+    Route("DELETE", "/v1/runs/{id}", "cancel_run", "Cancel a run that waits or runs"),
     Route(
         "GET",
         "/v1/runs/{id}/events",
@@ -54,6 +54,13 @@ ROUTES = (
     Route(
         "POST", "/v1/explain", "explain", "Explain a plan, a schedule or a trace", body="Question"
     ),
+    Route(
+        "POST",
+        "/v1/whatif",
+        "whatif",
+        "Say what other machines, links or faster tasks would change",
+        body="Question",
+    ),
     Route("GET", "/v1/applications", "list_applications", "List applications, shares and budgets"),
     Route("GET", "/v1/history", "show_history", "Show the measured durations of task kinds"),
     Route("GET", "/v1/openapi.json", "show_openapi", "Show this document"),
@@ -65,6 +72,7 @@ _ERRORS = {
     "400": "The request is not valid.",
     "401": "The bearer token is missing or wrong.",
     "404": "There is no such run.",
+    "408": "The body did not arrive in time.",
     "413": "The body is too large.",
     "429": "The rate or the queue is at its limit; Retry-After says when to come again.",
 }
@@ -103,6 +111,7 @@ _SCHEMAS: dict[str, Any] = {
             "policy": {"type": "string"},
             "schedule": {"type": "object"},
             "trace": {"type": "object"},
+            "changes": {"type": "array", "items": {"type": "string"}},
             "seconds": {"type": "number"},
             "seed": {"type": "integer"},
         },

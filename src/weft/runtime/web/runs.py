@@ -258,10 +258,15 @@ class RunTable:
         found = self.store.find(run_id)
         return None if found is None else found[0]
 
-    def cancel(self, run_id: str) -> bool:
-        """Cancel a run that waits; return whether it did."""
+    def cancel(self, run_id: str) -> str | None:
+        """Cancel a run: "cancelled" if it waits, "cancelling" if it runs, None if it has ended."""
         active = self.active.get(run_id)
-        return active is not None and active.future is not None and active.future.cancel()
+        if active is None or active.future is None:
+            return None
+        if active.future.cancel():
+            return "cancelled"
+        self.service.cancel(active.future)
+        return "cancelling"
 
     def listen(self, run: int) -> asyncio.Event:
         """Return an event that is set whenever the run has news on disk."""
