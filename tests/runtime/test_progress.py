@@ -20,7 +20,8 @@ import pytest
 
 from weft.model import Problem, Workload
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
-from weft.runtime.progress import ROWS, Progress, device_lines, summary
+from weft.runtime.progress import ROWS, Progress, device_lines, status_lines, summary
+from weft.runtime.status import StatusReader
 
 
 def busy(devices, tasks=40, down=()):
@@ -40,9 +41,11 @@ def busy(devices, tasks=40, down=()):
 @pytest.mark.parametrize("devices", [1, 2, 16, 100])
 def test_it_fits_the_terminal(devices, width):
     life = busy(devices, tasks=120)
+    status = StatusReader().read(life, 123.4)
     lines = [summary(life, 123.4, 5.6, width), *device_lines(life, width)]
-    assert all(len(line) < width for line in lines)
-    assert len(lines) <= 1 + ROWS
+    lines += status_lines(status, "a task\x1b[31m\nfailed " * 9, width)
+    assert all(len(line) < width and line.isprintable() for line in lines)
+    assert len(lines) <= 1 + ROWS + 3 == 8
 
 
 def test_sixteen_devices_in_eighty_columns_are_all_there():
@@ -95,7 +98,11 @@ def test_pictures_replace_each_other_and_leave_nothing():
         watcher.draw(life, now)
     screen = Terminal(stream.getvalue())
     assert screen.rows[0] == "[....................] 0/40 tasks, 2.0 s, about 6.0 s left"
-    assert len(screen.rows) == 1 + len(device_lines(life, 60))
+    assert screen.rows[1 : 1 + len(device_lines(life, 60))] == device_lines(life, 60)
+    assert screen.rows[-2:] == [
+        "busy 100 %: d0 100, d1 100, d2 100, d3 100, d4 100, d5 100,",
+        "waiting: 32 for a device",
+    ]
     watcher.close()
     assert Terminal(stream.getvalue()).rows == [""]
 

@@ -15,10 +15,12 @@ from weft.cli.arguments import add_seed, number, whole
 
 if TYPE_CHECKING:
     from weft.runtime.api import RunTrace
+    from weft.runtime.web.board import LiveBoard
 
 SUMMARY = "run a task graph of Python functions on real devices"
 EXAMPLE = """\
   weft run examples/cholesky.py --backend local --policy heft --report run.html
+  weft run examples/cholesky.py --live
 
   The script has a function build() that returns the task graph: calls of functions decorated
   with @weft.task, a networkx graph, or (workflow, functions). It may have a function devices()
@@ -76,6 +78,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="keep a journal and results, and continue the run of this name",
     )
     add_seed(parser)
+    shown = parser.add_argument_group("watching")
+    shown.add_argument(
+        "--live", action="store_true", help="serve a page on this machine that shows the run"
+    )
+    shown.add_argument(
+        "--port", type=whole(0), default=0, metavar="N", help="port of --live (default: a free one)"
+    )
     files = parser.add_argument_group("files to write")
     files.add_argument("--out", type=Path, metavar="FILE", help="the trace, as JSON or NPZ")
     files.add_argument(
@@ -104,7 +113,7 @@ def run(args: argparse.Namespace) -> None:
         print(resume_promise(args.run_id, keep=True), file=sys.stderr)
     try:
         with stdout_aside() if args.json else nullcontext(), notice("starting devices"):
-            trace = _run(args)
+            trace = _run_live(args) if args.live else _run(args, None)
     except TaskFailed as error:
         print(error.failure.traceback, end="", file=sys.stderr)
         raise WeftError(str(error).split("\n", maxsplit=1)[0]) from None
@@ -126,7 +135,26 @@ def run(args: argparse.Namespace) -> None:
                 print(f"wrote {path}")
 
 
-def _run(args: argparse.Namespace) -> RunTrace:
+def _run_live(args: argparse.Namespace) -> RunTrace:
+    """Run while a page shows it."""
+    from weft.report.live import draw_live, live_page
+    from weft.runtime.engine.failure import TaskFailed
+    from weft.runtime.web.board import LiveBoard
+    from weft.runtime.web.live_server import LiveServer
+
+    board = LiveBoard(draw_live)
+    with LiveServer(board, live_page(), port=args.port) as server:
+        print(f"live: {server.url}", file=sys.stderr)
+        try:
+            trace = _run(args, board)
+        except TaskFailed as error:
+            board.finish("failed", error.trace, str(error).split("\n", maxsplit=1)[0])
+            raise
+        board.finish("done", trace)
+    return trace
+
+
+def _run(args: argparse.Namespace, live: LiveBoard | None) -> RunTrace:
     from weft.runtime.api import run as launch
 
     module = _load(args.script)
@@ -151,6 +179,7 @@ def _run(args: argparse.Namespace) -> RunTrace:
         adapt=not args.fixed,
         shadow=args.shadow,
         progress=not args.json,
+        live=live,
         seed=args.seed,
     )
 

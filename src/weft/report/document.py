@@ -24,6 +24,7 @@ SCRIPTS = (
     "tabs.js",
     "start.js",
 )
+LIVE_SCRIPTS = (*SCRIPTS[:-1], "live_events.js", "live.js", "start.js")
 STYLES = ("page.css", "answers.css", "gantt.css")
 
 
@@ -34,8 +35,8 @@ def asset(name: str) -> str:
 
 
 @cache
-def _script() -> str:
-    return '(() => {\n"use strict";\n' + "\n".join(asset(name) for name in SCRIPTS) + "\n})();\n"
+def _script(names: tuple[str, ...]) -> str:
+    return '(() => {\n"use strict";\n' + "\n".join(asset(name) for name in names) + "\n})();\n"
 
 
 def embedded_json(value: object) -> str:
@@ -68,18 +69,23 @@ def compact(values: FloatArray, *, digits: int = 10) -> list[float | int]:
     ]
 
 
-def document(*, title: str, body: str, page_class: str) -> str:
-    """Wrap a body into a page that runs only its own script and has no network access."""
-    script = _script()
+def document(*, title: str, body: str, page_class: str, live: bool = False) -> str:
+    """Wrap a body into a page that runs only its own script and has no network access.
+
+    A live page talks to the server it came from, and to no other.
+    """
+    script = _script(LIVE_SCRIPTS if live else SCRIPTS)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = (
         f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src "
         "data:; base-uri 'none'; form-action 'none'"
+        + ("; connect-src 'self'" if live else "")
     )
     values = {
         "policy": policy,
         "title": escaped(title),
-        "style": css_variables() + "".join(asset(name) for name in STYLES),
+        "style": css_variables()
+        + "".join(asset(name) for name in (*STYLES, *(["live.css"] if live else []))),
         "page_class": page_class,
         "body": body,
         "script": script,

@@ -45,6 +45,7 @@ from weft.runtime.progress import Progress
 if TYPE_CHECKING:
     from weft.learn.durations.end_time import Forecast
     from weft.runtime.costs.forecast import Forecaster
+    from weft.runtime.web.board import LiveBoard
 
 
 def _dask(where: Any) -> Backend:
@@ -110,6 +111,7 @@ def run(
     adapt: bool = True,
     shadow: str | Policy | None = None,
     progress: bool = False,
+    live: LiveBoard | None = None,
     seconds: float | None = None,
     seed: int = 0,
 ) -> RunTrace:
@@ -157,6 +159,8 @@ def run(
     progress
         Say on stderr what happens if the run is killed, and show the progress if that is a
         terminal.
+    live
+        Receives the events of the run for a page that shows it; `weft run --live` makes one.
     seconds
         Time limit of planners that search.
     seed
@@ -213,6 +217,7 @@ def run(
             *([journal] if journal else ()),
             *([Recorder(known, [app.workflow], [app.keys])] if known else ()),
             *([display] if progress else ()),
+            *([live] if live is not None else ()),
         ]
         driver = Driver(
             life,
@@ -232,6 +237,15 @@ def run(
             display.forecaster = forecaster
             if progress and forecaster is not None:
                 display.announce(f"weft: {problem.name} {forecaster.first}")
+        if live is not None:
+            first = decider.first_schedule if isinstance(decider, PlanDecider) else None
+            live.begin(
+                life,
+                driver.name,
+                planned=chosen if isinstance(chosen, Schedule) else first,
+                forecaster=forecaster,
+                plans=lambda: getattr(decider, "plans", 0),
+            )
         try:
             place.begin(workload, app.calls, since=journal.last if journal else 0.0)
             if journal is not None:

@@ -52,7 +52,7 @@ class JournalEntry:
 def resume_promise(run_id: str | None, *, keep: bool, schedule: bool = False) -> str:
     """Return what happens to the finished tasks of a run that is killed, in one line."""
     if run_id is None:
-        return "without a run id nothing is kept: a run that is killed starts from the beginning"
+        return "no run id, nothing is kept: a run that is killed starts from the beginning"
     if schedule or not keep:
         why = "a schedule cannot be continued" if schedule else "results are not kept"
         return f"run '{run_id}' writes a journal, but {why}: finished tasks run again"

@@ -1,4 +1,4 @@
-"""The progress display of a run: done tasks and remaining time, then the devices."""
+"""The progress display of a run in eight lines: bar, devices, busy, waiting, last event."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from math import inf
 from typing import TYPE_CHECKING, TextIO
 
 from weft.errors import visible
-from weft.runtime.backends.protocol import Finished, Started
+from weft.runtime.backends.protocol import DeviceAdded, DeviceLost, Finished, Started
 from weft.runtime.engine.events import Observer
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
+from weft.runtime.status import RunStatus, StatusReader, task_name
 from weft.sim.device_state import Group
 
 if TYPE_CHECKING:
@@ -60,6 +61,9 @@ class Progress(Observer):
         self._done = 0.0
         self._seen = (0.0, time.perf_counter())
         """A run time, and its wall-clock time."""
+        self._reader = StatusReader()
+        self._last = ""
+        """The last event, in words."""
         self._over = threading.Event()
         self._painter: threading.Thread | None = None
 
@@ -86,6 +90,22 @@ class Progress(Observer):
             self._weigh(life)
             self._done += sum(self._weights[i] for i in group.members)
             self._see(event.finish)
+            seconds = max(event.finish - group.start, 0.0)
+            self._last = f"{_first_name(life, group)} took {seconds:.1f} s on " + (
+                life.workload.cluster.names[group.device]
+            )
+
+    def failed(self, life: LiveLifecycle, instance: int, device: int, text: str) -> None:
+        """Show a failed attempt."""
+        self._last = f"{task_name(life, instance)} failed: {text}"
+
+    def lost(self, life: LiveLifecycle, event: DeviceLost) -> None:
+        """Show a lost device."""
+        self._last = f"{life.workload.cluster.names[event.device]} is lost: {event.text}"
+
+    def added(self, life: LiveLifecycle, event: DeviceAdded) -> None:
+        """Show a device that is up."""
+        self._last = f"{life.workload.cluster.names[event.device]} is up"
 
     def close(self) -> None:
         """Remove the display."""
@@ -129,7 +149,12 @@ class Progress(Observer):
             self._asked = now
             self._band = self._foresee(life, now)
         band = None if self._band is None else tuple(max(end - now, 0.0) for end in self._band)
-        lines = [summary(life, now, left, width, band), *device_lines(life, width)]
+        status = self._reader.read(life, now)
+        lines = [
+            summary(life, now, left, width, band),
+            *device_lines(life, width),
+            *status_lines(status, self._last, width),
+        ]
         blank = [""] * (self._drawn - len(lines))  # wipe lines below: the terminal may be wider now
         self.stream.write(
             _back(self._drawn) + "\n".join(f"{line}\x1b[K" for line in (*lines, *blank))
@@ -195,6 +220,31 @@ def device_lines(life: LiveLifecycle, width: int, rows: int = ROWS) -> list[str]
     ]
 
 
+def status_lines(status: RunStatus, last: str, width: int) -> list[str]:
+    """Return what is busy, what waits for what, and the last event; empty lines are left out.
+
+    Examples
+    --------
+    >>> from weft.model import Problem, Workload
+    >>> life = LiveLifecycle(Workload.of(Problem.from_arrays([[2.0], [3.0]], [[0, 1]])))
+    >>> life.arrive(0, 0.0)
+    >>> status_lines(StatusReader().read(life, 1.0), "a took 1.0 s on d0", 80)
+    ['busy 0 %: d0 0', 'waiting: 1 for a device, 1 for inputs', 'last: a took 1.0 s on d0']
+    """
+    shares = [device.busy for device in status.devices]
+    each = ", ".join(f"{device.name} {100 * device.busy:.0f}" for device in status.devices)
+    waiting = ", ".join(f"{count} {reason}" for reason, count in status.waiting.items())
+    lines = [f"busy {100 * sum(shares) / max(len(shares), 1):.0f} %: {each}"]
+    lines += [f"waiting: {waiting}"] if waiting else []
+    lines += [f"last: {last}"] if last else []
+    return [visible(" ".join(line.split()))[: width - 1] for line in lines]
+
+
+def _first_name(life: LiveLifecycle, group: Group) -> str:
+    more = f" and {len(group.members) - 1} more" if len(group.members) > 1 else ""
+    return task_name(life, group.members[0]) + more
+
+
 def _row(cells: Sequence[str], width: int) -> str:
     return "".join(cell[: width - 1].ljust(width) for cell in cells).rstrip()
 
@@ -206,8 +256,7 @@ def _doing(life: LiveLifecycle, device: int) -> str:
         return "down"
     if running is None or not running.members:
         return "idle"
-    i = running.members[0]
-    return life.problem(i).workflow.task_name(life.place[i][1])
+    return task_name(life, running.members[0])
 
 
 def _back(lines: int) -> str:

@@ -97,6 +97,11 @@ class PlanDecider:
                 return Decision(queue.popleft(), device)
         return None
 
+    @property
+    def first_schedule(self) -> Schedule:
+        """Return the first job's plan."""
+        return self._first[0]
+
     def first_plan(self) -> list[tuple[int, int]]:
         """Return (instance, device) of the first job's plan in planned order, without copies."""
         problem = self._problems[0]

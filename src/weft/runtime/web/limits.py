@@ -15,6 +15,14 @@ from pathlib import Path
 from weft.errors import WeftError
 
 
+PAGE_HEADERS = {
+    "content-security-policy": "frame-ancestors 'none'",  # the page has the rest of its policy
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+}
+"""Headers of the live page."""
+
+
 class Refused(WeftError):
     """A request that gets no answer: its status, one line, and when to come again."""
 

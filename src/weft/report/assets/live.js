@@ -1,0 +1,282 @@
+// A page that follows a run, or a service, while it goes on. Names of users enter it as text only.
+const LOG_LIMIT = 200, KIND_LIMIT = 6, REDRAW = 900;
+const byId = (id) => document.getElementById(id);
+const percent = (share) => `${Math.round(100 * share)} %`;
+
+function tellLink(state, text) {
+  const link = byId("link");
+  link.dataset.state = state;
+  link.textContent = text;
+}
+
+function section(title, ...children) {
+  return make("section", {}, make("h2", {}, title), ...children);
+}
+
+function fillTable(table, head, rows) {
+  const cell = (tag) => (value) => {
+    const shown = value instanceof Node ? value : String(value ?? "");
+    return make(tag, typeof value === "number" ? { class: "number" } : value instanceof Node && value.className === "share" ? { class: "bar" } : {}, shown);
+  };
+  table.replaceChildren(make("thead", {}, make("tr", {}, ...head.map(cell("th")))), make("tbody", {}, ...rows.map((row) => make("tr", {}, ...row.map(cell("td"))))));
+}
+
+function shareBar(share) {
+  const bar = make("i", { class: "share", "aria-hidden": "true" });
+  bar.style.width = `${Math.round(100 * Math.min(1, share))}%`;
+  return bar;
+}
+
+function fillFacts(list, facts) {
+  list.replaceChildren(...facts.filter(([, value]) => value).map(([label, value]) => make("div", {}, make("dt", {}, label), make("dd", {}, value))));
+}
+
+function deviceRows(devices, now) {
+  return devices.map((d) => {
+    const elapsed = d.since === null ? "" : formatTime(Math.max(0, now - d.since));
+    const of = d.expected === null || d.since === null ? "" : ` of ${formatTime(d.expected - d.since)}`;
+    return [d.name, d.down ? "down" : d.task || "idle", elapsed + of, d.queued, percent(d.busy)];
+  });
+}
+const DEVICE_HEAD = ["device", "now", "for", "queue", "busy"];
+
+function waitingRows(waiting) {
+  const all = Object.values(waiting).reduce((a, b) => a + b, 0);
+  return Object.entries(waiting).map(([reason, count]) => [reason, count, shareBar(count / all)]);
+}
+
+// -- one run --------------------------------------------------------------------
+
+class LiveRun {
+  constructor(id, opening) {
+    this.id = id;
+    this.opening = opening;
+    this.plan = opening.chart;
+    this.rows = [];
+    this.news = [];
+    this.status = null;
+    this.over = false;
+    const { devices, templates } = this.plan, names = templates[0].names;
+    this.deviceOf = new Map(devices.names.map((name, k) => [name, k]));
+    this.taskOf = new Map(Array.from({ length: templates[0].n }, (_, k) => [names ? names[k] : `t${k}`, k]));
+    this.build();
+  }
+
+  build() {
+    const list = (tag, attributes) => make(tag, attributes);
+    Object.assign(this, { facts: list("dl", { class: "facts" }), devices: list("table"), waiting: list("table"), log: list("ul", { class: "log" }), sentence: list("p", { class: "sentence" }) });
+    this.log.append(make("li", { class: "hint" }, "Nothing yet."));
+    this.curve = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+    this.curve.setAttribute("class", "curve");
+    this.curve.setAttribute("viewBox", "0 0 1000 100");
+    this.curve.setAttribute("preserveAspectRatio", "none");
+    this.curve.setAttribute("role", "img");
+    const root = make("section", { class: "gantt", "aria-label": "Gantt chart of the run" });
+    this.whatif = new Sliders(this);
+    byId("title").textContent = this.opening.name;
+    document.title = `${this.opening.name}, live`;
+    byId("live").replaceChildren(this.facts, this.sentence,
+      section("Progress against the plan", this.curve),
+      section("The run over the plan", root),
+      make("div", { class: "columns" }, section("Devices", make("div", { class: "wide" }, this.devices)), section("Waiting tasks", this.waiting), section("Plans, losses and failures", this.log), this.whatif.section));
+    this.ghost = new Model(this.plan);
+    this.ghost.colors = Uint8Array.from(this.ghost.kind, (k) => k % this.plan.palette.light.length);
+    this.chart = new Gantt(root, this.data());
+    root.chart = this.chart;
+    this.show();
+  }
+
+  // The chart's data as the static report writes it: rows by lane, start, batch, job and task; no constant columns.
+  data(running = []) {
+    const lane = [];
+    this.plan.devices.lanes.forEach((d, k) => { lane[d] = k; });
+    const rows = [...this.rows, ...running];
+    const keys = [(r) => lane[r.device], (r) => r.start, (r) => r.batch, (r) => r.job, (r) => r.task];
+    rows.sort((a, b) => { for (const key of keys) if (key(a) !== key(b)) return key(a) - key(b); return 0; });
+    const column = (key) => rows.map((r) => r[key]), columns = { task: column("task"), device: column("device"), start: column("start"), finish: column("finish") };
+    if (rows.some((r) => r.status)) columns.status = column("status");
+    if (rows.some((r) => r.copy)) columns.copy = column("copy");
+    if (new Set(column("batch")).size < rows.length) columns.batch = column("batch");
+    if (rows.some((r) => r.decided !== undefined) && this.plan.rows.decided) columns.decided = column("decided");
+    const end = rows.reduce((latest, r) => Math.max(latest, r.finish), this.plan.span[0]);
+    return { ...this.plan, title: "measured", rows: columns, span: [this.plan.span[0], end], end, outcome: null, pauses: [], bound: this.plan.bound, why: null };
+  }
+
+  take(kind, event) {
+    if (kind === "status") { this.status = event; this.now = event.now; } else if (kind === "report") { this.report = event.chart; } else this.happen(kind, event);
+    this.due = this.due || setTimeout(() => { this.due = 0; this.show(); }, kind === "ended" ? 0 : this.rows.length > 5000 ? 5 * REDRAW : REDRAW / 3);
+  }
+
+  happen(kind, event) {
+    if (kind === "begun") this.begun = this.begun ?? event.time;
+    const at = event.at ?? event.time - this.begun;
+    if (kind === "execution") this.rows.push(event);
+    if (event.seconds !== undefined) this.addRow(kind, event, at); // a run of the service: names and seconds
+    if (kind === "ended") { this.over = true; tellLink("ended", event.error ? `${event.state}: ${event.error}` : event.state); }
+    const text = event.text || (kind === "failed" ? `${event.task} failed on ${event.device}: ${event.error}` : "");
+    if (text) this.note(at, text);
+  }
+
+  addRow(kind, event, at) {
+    const task = this.taskOf.get(event.task), device = this.deviceOf.get(event.device);
+    if (task === undefined || device === undefined) return;
+    this.rows.push({ job: 0, task, device, start: at - event.seconds, finish: at, status: kind === "failed" ? LOST : DONE, batch: this.rows.length, copy: 0 });
+  }
+
+  note(at, text) {
+    if (!this.news.length) this.log.replaceChildren();
+    this.news.push(text);
+    this.log.prepend(make("li", {}, make("time", {}, formatTime(at)), text));
+    if (this.log.children.length > LOG_LIMIT) this.log.lastChild.remove();
+  }
+
+  running() {
+    if (!this.status || this.over) return [];
+    return this.status.devices.flatMap((d, k) => {
+      const task = d.since === null ? undefined : this.taskOf.get(d.task);
+      return task === undefined ? [] : [{ job: 0, task, device: this.deviceOf.get(d.name) ?? k, start: d.since, finish: Math.max(d.since, this.now), status: DONE, batch: -1 - k, copy: 0, decided: d.since }];
+    });
+  }
+
+  show() {
+    const final = this.over && this.report;
+    feed(this.chart, final ? this.report : this.data(this.running()), this.ghost);
+    const done = this.rows.filter((r) => r.status === DONE && !r.copy).length, all = this.plan.templates[0].n, s = this.status, end = this.plan.end;
+    const last = this.rows.reduce((t, r) => Math.max(t, r.finish), 0), forecast = s && s.forecast;
+    const range = (pair) => pair.map((x) => formatTime(x)).join(" to ");
+    fillFacts(this.facts, [["tasks done", `${s && s.done > done ? s.done : done} of ${all}`], [this.over ? "took" : "so far", formatTime(this.over || !s ? last : this.now)], [this.opening.reference, formatTime(end)],
+      ["expected end", !this.over && forecast ? formatTime(forecast.median) : ""], ["50 %", !this.over && forecast ? range(forecast.half) : ""], ["90 %", !this.over && forecast ? range(forecast.most) : ""]]);
+    if (s) { fillTable(this.devices, DEVICE_HEAD, deviceRows(s.devices, this.now)); fillTable(this.waiting, ["for", "tasks", ""], waitingRows(s.waiting)); }
+    if (s && !Object.keys(s.waiting).length) this.waiting.replaceChildren(make("caption", {}, "No task waits."));
+    this.drawCurve(Math.max(end, this.over ? last : this.now || 0, forecast && !this.over ? forecast.most[1] : 0), forecast);
+    document.documentElement.dataset.done = String(this.over);
+  }
+
+  // Share of tasks done over time: the plan dashed, the run solid, the band of 90 % for the end.
+  drawCurve(until, forecast) {
+    const x = (t) => (1000 * t) / (until || 1), all = this.plan.templates[0].n;
+    const line = (ends) => [...ends].sort((a, b) => a - b).map((t, k) => `${x(t).toFixed(1)},${(98 - (96 * (k + 1)) / all).toFixed(1)}`).join(" ");
+    const element = (tag, attributes) => {
+      const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
+      for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+      return made;
+    };
+    const parts = [element("polyline", { class: "plan", points: `0,98 ${line(this.plan.rows.finish)}` }),
+      element("polyline", { class: "done", points: `0,98 ${line(this.rows.filter((r) => r.status === DONE && !r.copy).map((r) => r.finish))}` })];
+    if (forecast && !this.over) parts.unshift(element("rect", { class: "band", x: x(forecast.most[0]), width: x(forecast.most[1] - forecast.most[0]), y: 0, height: 100 }));
+    if (this.now && !this.over) parts.push(element("line", { class: "now", x1: x(this.now), x2: x(this.now), y1: 0, y2: 100 }));
+    this.curve.replaceChildren(...parts);
+    this.curve.setAttribute("aria-label", `${this.rows.length} executions so far; the plan ends at ${formatTime(this.plan.end)}`);
+  }
+}
+
+// Give a chart other data; what the reader looks at stays in view.
+function feed(chart, data, ghost) {
+  const all = chart.whole(), zoomed = chart.view.t1 - chart.view.t0 < 0.999 * (all.t1 - all.t0), view = { ...chart.view };
+  const chosen = chart.look.chosen, kept = chosen < 0 ? null : [chart.model.job[chosen], chart.model.task[chosen]];
+  chart.model = new Model(data);
+  chart.painter.model = chart.model;
+  chart.look.colors = chart.model.colors = new Uint8Array(chart.model.n);
+  Object.assign(chart.look, { chosen: -1, hovered: -1, parents: [], children: [], binding: null });
+  Object.assign(chart, { kin: null, matches: null, load: chart.model.load(480) });
+  chart.parts.chain.hidden = chart.model.chain.length === 0;
+  const only = chart.only;
+  chart.recolour();
+  chart.only = only;
+  chart.root.dataset.rows = chart.model.n;
+  chart.compareWith({ model: ghost });
+  chart.view = zoomed ? view : { ...chart.whole(), y: view.y };
+  chart.showChain(chart.model.chain.length > 0);
+  const rows = kept ? chart.model.executions(...kept) : [];
+  if (rows.length) chart.choose(rows[0]);
+  chart.resize();
+}
+
+// -- what if --------------------------------------------------------------------
+
+class Sliders {
+  constructor(run) {
+    this.run = run;
+    this.said = make("p", { class: "said", "aria-live": "polite" }, "Move a slider: the server plans again.");
+    const box = make("div", { class: "sliders" }), { devices, kinds } = run.plan;
+    this.all = [];
+    const add = (label, least, most, shown, change) => {
+      const id = `slider-${this.all.length}`, input = make("input", { type: "range", id, min: least, max: most, step: 1, value: 0 }), out = make("output", { for: id }, shown(0));
+      input.addEventListener("input", () => { out.textContent = shown(+input.value); this.wish(); });
+      this.all.push(() => (+input.value ? change(+input.value) : null));
+      box.append(make("label", { for: id }, shortened(label, 24)), input, out);
+    };
+    const counts = new Map();
+    devices.kinds.forEach((kind) => counts.set(kind, (counts.get(kind) || 0) + 1));
+    const factor = (v) => (2 ** (v / 4)).toPrecision(3), times = (v) => `× ${factor(v)}`;
+    for (const [kind, count] of [...counts].slice(0, KIND_LIMIT)) {
+      add(`${kind} devices`, counts.size > 1 ? -count : 1 - count, 8, (v) => String(count + v), (v) => (v > 0 ? `add ${v}x${kind}` : `remove ${-v}x${kind}`));
+    }
+    add("bandwidth", -8, 8, times, (v) => `bandwidth x${factor(v)}`);
+    for (const kind of kinds.slice(0, KIND_LIMIT)) add(`${kind} faster`, -8, 8, times, (v) => `faster ${kind}=${factor(v)}`);
+    this.section = section("What if", box, this.said);
+  }
+
+  wish() { if (this.asking) this.again = true; else this.ask(); }
+
+  // One question at a time; the newest wish is answered last.
+  async ask() {
+    const changes = this.all.map((change) => change()).filter((text) => text);
+    if (!changes.length) { this.said.textContent = "As planned."; return; }
+    this.asking = true;
+    const begun = performance.now();
+    try {
+      const found = await ask("/v1/whatif", { run: this.run.id, changes });
+      this.said.textContent = found.sentence;
+      this.said.dataset.ms = String(Math.round(performance.now() - begun));
+    } catch (error) { this.said.textContent = error.message; }
+    this.asking = false;
+    if (this.again) { this.again = false; this.ask(); }
+  }
+}
+
+// -- a service --------------------------------------------------------------------
+
+class LiveService {
+  constructor() {
+    Object.assign(this, { applications: make("table"), devices: make("table"), waiting: make("table"), runs: make("table") });
+    byId("title").textContent = "weft serve";
+    const wide = (table) => make("div", { class: "wide" }, table);
+    byId("live").replaceChildren(section("Applications", wide(this.applications)), section("Runs", wide(this.runs)),
+      make("div", { class: "columns" }, section("Devices", wide(this.devices)), section("Waiting tasks", this.waiting)));
+  }
+
+  take(kind, s) {
+    if (kind !== "status") return;
+    const budget = (a) => (a.budget ? `${formatTime(Math.max(0, a.left))} of ${formatTime(a.budget.seconds)} per ${formatTime(a.budget.period)}` : "none");
+    fillTable(this.applications, ["application", "share", "budget left", "running", "waiting", "ends in about"],
+      Object.entries(s.applications).map(([name, a]) => [name, a.share, budget(a), a.running, a.waiting, a.eta === null ? "" : formatTime(a.eta)]));
+    fillTable(this.runs, ["run", "name", "application", "state", "tasks"],
+      s.runs.map((run) => [make("a", { href: `/runs/${encodeURIComponent(run.id)}` }, run.id), run.name, run.application, run.state, run.tasks]));
+    fillTable(this.devices, DEVICE_HEAD, deviceRows(s.devices, s.now));
+    fillTable(this.waiting, ["for", "tasks", ""], waitingRows(s.waiting));
+    if (!Object.keys(s.waiting).length) this.waiting.replaceChildren(make("caption", {}, "No task waits."));
+  }
+}
+
+async function startLive() {
+  const found = /^\/runs\/([^/]+)$/.exec(location.pathname), base = found && `/v1/runs/${found[1]}`;
+  if (!found) { const service = new LiveService(); follow("/v1/live", (kind, event) => service.take(kind, event), tellLink); return; }
+  for (let wait = 0.25; ; wait = Math.min(5, wait * 1.6)) {
+    try {
+      const opening = await ask(`${base}/chart`);
+      if (opening.chart) {
+        const run = new LiveRun(decodeURIComponent(found[1]), opening);
+        byId("live").run = run;
+        follow(`${base}/events?status=1`, (kind, event) => run.take(kind, event), tellLink);
+        return;
+      }
+      tellLink("live", "starting devices");
+    } catch (error) {
+      if (error.status) { tellLink("token", error.message); return; }
+      tellLink("lost", "The server does not answer; trying again …");
+    }
+    await pause(wait);
+  }
+}
+startLive();
