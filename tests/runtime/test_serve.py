@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
-import httpx
 import pytest
 
 import weft
-from tests.support.server import FUNCTIONS, TOKEN, ended, limits, serving
+from tests.support.server import FUNCTIONS, TOKEN, ended, limits, server_process, serving
 from weft.runtime.web.documents import Documents, registered
 from weft.runtime.web.limits import own_token
 from weft.runtime.web.openapi import ROUTES
@@ -341,7 +337,7 @@ def test_it_goes_on_after_sigkill(tmp_path):
             "after": call("log", path=str(log), text="after"),
         },
     }
-    with _started(tmp_path) as (process, client):
+    with server_process(tmp_path) as (process, client):
         client.post("/v1/runs?id=first", json=first).raise_for_status()
         for k in range(20):
             client.post(f"/v1/runs?id=later{k}", json=PAIR).raise_for_status()
@@ -349,7 +345,7 @@ def test_it_goes_on_after_sigkill(tmp_path):
         _until(lambda: "finished" in _events(tmp_path))
         os.kill(process.pid, signal.SIGKILL)
         assert process.wait(60) == -signal.SIGKILL
-    with _started(tmp_path) as (process, client):
+    with server_process(tmp_path) as (process, client):
         gate.touch()
         assert ended(client, "first")["results"] == {"after": "after"}
         for k in range(20):
@@ -359,33 +355,6 @@ def test_it_goes_on_after_sigkill(tmp_path):
         assert process.wait(60) == 0
     assert log.read_text().split() == ["before", "after"]  # nothing finished ran again
     assert events.count("event: finished") == 3
-
-
-@contextlib.contextmanager
-def _started(folder):
-    """Start a server of its own; yield its process and a client."""
-    command = [sys.executable, "-m", "weft", "serve", "--json", "--port", "0", "--devices", "1"]
-    options = ["--functions", FUNCTIONS, "--folder", str(folder / "serve"), "--no-history"]
-    environment = {"WEFT_SERVE_TOKEN": TOKEN, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
-    with subprocess.Popen(
-        [*command, *options],
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-        env={**os.environ, **environment},
-    ) as process:
-        try:
-            text = ""
-            while not text.endswith("}\n"):
-                line = process.stdout.readline()
-                assert line, "the server did not start"
-                text += line
-            headers = {"authorization": f"Bearer {TOKEN}"}
-            url = json.loads(text)["url"]
-            with httpx.Client(base_url=url, headers=headers, timeout=60) as client:
-                yield process, client
-        finally:
-            process.kill()
 
 
 def _events(folder):

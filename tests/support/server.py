@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import os
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 import httpx
 import uvicorn
@@ -14,6 +19,7 @@ from weft.runtime.web.server import ServerConfig, listening, opened
 
 TOKEN = "a token of the tests"
 FUNCTIONS = "tests.support.serve_functions"
+ROOT = Path(__file__).parents[2]
 
 
 @contextlib.contextmanager
@@ -39,6 +45,43 @@ def _listening(app):
         finally:
             server.should_exit = True
             thread.join()
+
+
+@contextlib.contextmanager
+def server_process(folder, port=0):
+    """Start a server of its own; yield its process and a client."""
+    command = [
+        sys.executable,
+        "-m",
+        "weft",
+        "serve",
+        "--json",
+        "--port",
+        str(port),
+        "--devices",
+        "1",
+    ]
+    options = ["--functions", FUNCTIONS, "--folder", str(folder / "serve"), "--no-history"]
+    environment = {"WEFT_SERVE_TOKEN": TOKEN, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
+    with subprocess.Popen(
+        [*command, *options],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, **environment},
+    ) as process:
+        try:
+            text = ""
+            while not text.endswith("}\n"):
+                line = process.stdout.readline()
+                assert line, "the server did not start"
+                text += line
+            headers = {"authorization": f"Bearer {TOKEN}"}
+            url = json.loads(text)["url"]
+            with httpx.Client(base_url=url, headers=headers, timeout=60) as client:
+                yield process, client
+        finally:
+            process.kill()
 
 
 def ended(client, run_id, seconds=60.0):

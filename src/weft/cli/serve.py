@@ -98,8 +98,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Serve until the process is ended."""
     from weft.cli.output import emit
+    from weft.report.live import draw_live, live_page
     from weft.runtime.costs.history import History
-    from weft.runtime.web.app import ApplicationLimits
+    from weft.runtime.web.app import ApplicationLimits, PageSource
     from weft.runtime.web.server import ServerConfig, serve
 
     def started(url: str, token: str | None, goes_on: int) -> None:
@@ -113,6 +114,7 @@ def run(args: argparse.Namespace) -> None:
         else:
             print(f"weft serves {url}; {goes_on} runs go on")
             print(f"token: {token}" if token else "token: as before")
+            print(f"live: {url}/#token={token or 'TOKEN'}")
         sys.stdout.flush()
 
     given = dict(_application(text, args.queue) for text in args.application)
@@ -133,6 +135,7 @@ def run(args: argparse.Namespace) -> None:
         rate=args.rate,
         token=os.environ.get("WEFT_SERVE_TOKEN"),
         new_token=args.new_token,
+        page=PageSource(live_page(), draw_live),
         **folder,
     )
     serve(config, started)

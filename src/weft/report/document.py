@@ -78,8 +78,7 @@ def document(*, title: str, body: str, page_class: str, live: bool = False) -> s
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = (
         f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src "
-        "data:; base-uri 'none'; form-action 'none'"
-        + ("; connect-src 'self'" if live else "")
+        "data:; base-uri 'none'; form-action 'none'" + ("; connect-src 'self'" if live else "")
     )
     values = {
         "policy": policy,

@@ -91,8 +91,9 @@ class Progress(Observer):
             self._done += sum(self._weights[i] for i in group.members)
             self._see(event.finish)
             seconds = max(event.finish - group.start, 0.0)
-            self._last = f"{_first_name(life, group)} took {seconds:.1f} s on " + (
-                life.workload.cluster.names[group.device]
+            self._last = (
+                f"{_first_name(life, group)} took {seconds:.1f} s on "
+                + (life.workload.cluster.names[group.device])
             )
 
     def failed(self, life: LiveLifecycle, instance: int, device: int, text: str) -> None:
@@ -231,8 +232,11 @@ def status_lines(status: RunStatus, last: str, width: int) -> list[str]:
     >>> status_lines(StatusReader().read(life, 1.0), "a took 1.0 s on d0", 80)
     ['busy 0 %: d0 0', 'waiting: 1 for a device, 1 for inputs', 'last: a took 1.0 s on d0']
     """
-    shares = [device.busy for device in status.devices]
-    each = ", ".join(f"{device.name} {100 * device.busy:.0f}" for device in status.devices)
+    shares = [device.busy or 0.0 for device in status.devices]
+    each = ", ".join(
+        f"{device.name} {100 * share:.0f}"
+        for device, share in zip(status.devices, shares, strict=True)
+    )
     waiting = ", ".join(f"{count} {reason}" for reason, count in status.waiting.items())
     lines = [f"busy {100 * sum(shares) / max(len(shares), 1):.0f} %: {each}"]
     lines += [f"waiting: {waiting}"] if waiting else []

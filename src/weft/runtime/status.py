@@ -23,14 +23,17 @@ REASONS = {
 
 @dataclass(frozen=True)
 class DeviceStatus:
-    """What a device does: `task` is empty while it is idle or down."""
+    """What a device does: `task` is empty while it is idle or down.
+
+    `busy` is its share of the time so far; None: it is not counted.
+    """
 
     name: str
     task: str
     since: float | None
     expected: float | None
     queued: int
-    busy: float
+    busy: float | None
     down: bool
 
 
@@ -57,6 +60,10 @@ class RunStatus:
 class StatusReader:
     """Reads the status of a run; what has ended is read only once.
 
+    Parameters
+    ----------
+    count_busy : whether devices get their share of busy time, from the executions so far
+
     Examples
     --------
     >>> from weft.model import Problem, Workload
@@ -69,7 +76,8 @@ class StatusReader:
     ({'for inputs': 1}, 't0', 1.0)
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, count_busy: bool = True) -> None:
+        self._count_busy = count_busy
         self._read = 0
         self._busy: list[float] = []
 
@@ -100,7 +108,7 @@ class StatusReader:
             since,
             group.expected if group is not None and running else None,
             sum(len(g.members) for g in list(machine.queue)),
-            min(busy / now, 1.0) if now > 0 else 0.0,
+            (min(busy / now, 1.0) if now > 0 else 0.0) if self._count_busy else None,
             machine.pace == inf,
         )
 

@@ -354,7 +354,7 @@ class Painter {
       c.textAlign = "left";
       c.fillText(text, left, 9);
     };
-    line(data.end, "makespan", t.accent, []);
+    line(data.end, data.live ? "now" : "makespan", t.accent, []);
     if (data.bound) line(this.model.begin + data.bound, "bound", t.ink, [4, 3]);
     if (this.side) { c.fillStyle = t.muted; c.textAlign = "left"; c.fillText("busy", this.right + 8, AXIS - 12); }
   }

@@ -35,7 +35,7 @@ function deviceRows(devices, now) {
   return devices.map((d) => {
     const elapsed = d.since === null ? "" : formatTime(Math.max(0, now - d.since));
     const of = d.expected === null || d.since === null ? "" : ` of ${formatTime(d.expected - d.since)}`;
-    return [d.name, d.down ? "down" : d.task || "idle", elapsed + of, d.queued, percent(d.busy)];
+    return [d.name, d.down ? "down" : d.task || "idle", elapsed + of, d.queued, d.busy === null ? "" : percent(d.busy)];
   });
 }
 const DEVICE_HEAD = ["device", "now", "for", "queue", "busy"];
@@ -99,7 +99,7 @@ class LiveRun {
     if (new Set(column("batch")).size < rows.length) columns.batch = column("batch");
     if (rows.some((r) => r.decided !== undefined) && this.plan.rows.decided) columns.decided = column("decided");
     const end = rows.reduce((latest, r) => Math.max(latest, r.finish), this.plan.span[0]);
-    return { ...this.plan, title: "measured", rows: columns, span: [this.plan.span[0], end], end, outcome: null, pauses: [], bound: this.plan.bound, why: null };
+    return { ...this.plan, live: true, title: "measured", rows: columns, span: [this.plan.span[0], end], end, outcome: null, pauses: [], bound: this.plan.bound, why: null };
   }
 
   take(kind, event) {

@@ -9,7 +9,7 @@ budget C is replenished every period T, by C and to C at most.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import floor, inf
 from typing import Literal
 
@@ -98,6 +98,12 @@ class Reservations:
     def left(self, application: str, now: float) -> float:
         """Return the remaining budget; an overdraft is negative."""
         account = self._accounts[application]
+        account.at(now)
+        return account.left
+
+    def peek(self, application: str, now: float) -> float:
+        """Return the remaining budget without an update, for other threads."""
+        account = replace(self._accounts[application])
         account.at(now)
         return account.left
 

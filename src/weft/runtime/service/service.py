@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from math import inf
 from typing import Any, Self
 
 from weft.errors import InvalidInput
@@ -78,6 +79,8 @@ class Service:
             reservations=Reservations([], budgets) if budgets else None,
             history=history,
         )
+        self.session: ServiceSession | None = None
+        """The session that goes on, or the last one."""
         self._clock = 0.0
         """End of the last session."""
         self._origin: float | None = None
@@ -129,6 +132,11 @@ class Service:
             self._config.cancelled.add(future)
             future.add_done_callback(self._config.cancelled.discard)
 
+    def budget_left(self, application: str, now: float) -> float:
+        """Return the seconds that are left of an application's budget."""
+        book = self._config.reservations
+        return inf if book is None else book.peek(application, now)
+
     def _serve(self) -> None:
         while True:
             try:
@@ -137,7 +145,7 @@ class Service:
                 return
             if self._config.reservations is not None:
                 self._config.reservations.begin()
-            period = ServiceSession(
+            self.session = period = ServiceSession(
                 self.backend,
                 self._config,
                 self._next_submission,

@@ -176,6 +176,22 @@ class ServiceSession(Observer):
         name, where = item.app.workflow.task_name(task), life.workload.cluster.names[device]
         item.tell(TaskEvent("failed", name, where, now, now, text=text))
 
+    # -- for the page of a service, in other threads --------------------------
+
+    @property
+    def driver(self) -> Driver | None:
+        """Return the driver; None before it is made."""
+        return getattr(self, "_driver", None)
+
+    def running(self) -> list[tuple[str, int]]:
+        """Return application and job of the submissions that run."""
+        return [(self._jobs[job].application, job) for job in list(self._running)]
+
+    def job_of(self, future: Future[dict[str, Any]]) -> int | None:
+        """Return the job of a submission that runs."""
+        found = (job for job in list(self._running) if self._jobs[job].item.future is future)
+        return next(found, None)
+
     # -- the intake of the driver -------------------------------------------
 
     def take(self, driver: Driver) -> bool:

@@ -2,8 +2,11 @@
 
 - `answers`: plan, simulate and explain on request
 - `app`: the routes; the only file that imports Starlette
+- `board`: the events of one run, for `weft run --live`
 - `documents`: submitted documents as applications
 - `limits`: token, rate and refusals
+- `live_server`: the server of `weft run --live`
+- `live_status`: the status of a service and its runs
 - `metrics`: counters in the text format of Prometheus
 - `openapi`: the description of the routes
 - `runs`: the runs of a server, from submission to end
@@ -16,8 +19,11 @@
 __all__ = [
     "answers",
     "app",
+    "board",
     "documents",
     "limits",
+    "live_server",
+    "live_status",
     "metrics",
     "openapi",
     "runs",

@@ -13,12 +13,16 @@ from typing import Any, cast
 from weft.errors import InvalidInput, MissingExtra, WeftError
 from weft.formats.parsing.source import decode_text, one_line, parse_json
 from weft.model import Cluster
+from weft.planners.planner import Plan
 from weft.registry import closest
+from weft.runtime.costs.estimates import estimated_problem
 from weft.runtime.costs.history import History
 from weft.runtime.service.budgets import Budget
-from weft.runtime.web.answers import ANSWERS, Question, plain
+from weft.runtime.web.answers import ANSWERS, Question, answer_changes, plain
+from weft.runtime.web.board import Drawing, describe
 from weft.runtime.web.documents import MAX_BATCH, Documents
-from weft.runtime.web.limits import Rate, Refused, Token
+from weft.runtime.web.limits import PAGE_HEADERS, Rate, Refused, Token
+from weft.runtime.web.live_status import run_status, service_status
 from weft.runtime.web.metrics import ServerMetrics, resident_bytes
 from weft.runtime.web.openapi import ROUTES, document
 from weft.runtime.web.runs import RUN_ID, RunTable
@@ -45,6 +49,12 @@ QUICK = 10
 HEARTBEAT = 15.0
 """Seconds between two signs of life on a stream without events."""
 
+TICK = 1.0
+"""Seconds between two statuses on a stream."""
+
+KEPT_CHARTS = 50
+"""Runs whose reference plans are kept."""
+
 STATES = (*OPEN, "done", "failed", "cancelled")
 
 
@@ -55,6 +65,14 @@ class ApplicationLimits:
     share: float = 1.0
     budget: Budget | None = None
     queue: int = 1000
+
+
+@dataclass(frozen=True)
+class PageSource:
+    """The live page, and the maker of the data of its charts; `weft.report` has both."""
+
+    html: bytes
+    draw: Drawing
 
 
 @dataclass(eq=False)
@@ -76,6 +94,9 @@ class ServerState:
     questions: int = 4
     """Questions that are answered in threads at once."""
     asked: int = field(default=0, init=False)
+    watched: int = field(default=0, init=False)
+    """Streams of the status of the service."""
+    page: PageSource | None = None
     warm: bool = False
     """Whether the kernels of the usual planner are compiled."""
 
@@ -86,6 +107,8 @@ def make_app(state: ServerState) -> ASGIApp:
     routes = [
         StarletteRoute(r.path, getattr(handlers, r.handler), methods=[r.method]) for r in ROUTES
     ]
+    if state.page is not None:
+        routes += [StarletteRoute(path, handlers.show_page) for path in ("/", "/runs/{id}")]
     app = Starlette(
         routes=routes,
         exception_handlers={
@@ -136,6 +159,9 @@ class Entrance:
         if wait:
             self.state.metrics.count("weft_refused_total", reason="rate")
             return Refused(429, "too many requests; come again later", retry_after=wait)
+        page = self.state.page is not None and scope["method"] in ("GET", "HEAD")
+        if page and (scope["path"] == "/" or scope["path"].startswith("/runs/")):
+            return None  # the page has no data
         if not self.state.token.fits(given):
             self.state.metrics.count("weft_refused_total", reason="token")
             return Refused(401, "the bearer token is missing or wrong")
@@ -156,6 +182,8 @@ class Handlers:
 
     def __init__(self, state: ServerState) -> None:
         self.state = state
+        self._charts: dict[str, tuple[dict[str, Any], Plan | None]] = {}
+        """Run -> opening of its live page and its reference plan."""
 
     # -- runs ---------------------------------------------------------------
 
@@ -221,14 +249,13 @@ class Handlers:
         streams = self.state.runs.gauges()[-1][2]
         if streams >= self.state.max_streams:
             raise Refused(429, f"{self.state.max_streams} streams are open", retry_after=5.0)
-        return EventStream(
-            self._events(number, int(after)),
-            media_type="text/event-stream",
-            headers={"cache-control": "no-store"},
-        )
+        shown = run["id"] if request.query_params.get("status") == "1" else None
+        return _stream(self._events(number, int(after), shown))
 
-    async def _events(self, number: int, after: int) -> AsyncIterator[str]:
+    async def _events(self, number: int, after: int, shown: str | None) -> AsyncIterator[str]:
+        """Yield events; with `shown`, the id of a run, its status in between, without numbers."""
         runs, ended = self.state.runs, False
+        seconds = HEARTBEAT if shown is None else TICK
         news = runs.listen(number)
         try:
             while not ended:
@@ -238,13 +265,64 @@ class Handlers:
                     text = json.dumps(event)
                     yield f"id: {after}\nevent: {event['kind']}\ndata: {text}\n\n"
                     news.set()  # there may be more than one page
+                active = runs.active.get(shown or "")
+                status = None if active is None else run_status(runs, active)
+                if status is not None:
+                    yield _status(status)
                 if not ended and not news.is_set():
                     try:
-                        await asyncio.wait_for(news.wait(), HEARTBEAT)
+                        await asyncio.wait_for(news.wait(), seconds)
                     except TimeoutError:
                         yield ": waiting\n\n"
         finally:
             runs.leave(number, news)
+
+    async def stream_status(self, _: Request) -> Response:
+        """Stream the status of the service."""
+        if self.state.watched >= self.state.max_streams:
+            raise Refused(429, f"{self.state.max_streams} streams are open", retry_after=5.0)
+        return _stream(self._statuses())
+
+    async def _statuses(self) -> AsyncIterator[str]:
+        state = self.state
+        shares = {name: one.share for name, one in state.applications.items()}
+        budgets = {name: one.budget for name, one in state.applications.items()}
+        state.watched += 1
+        try:
+            while True:
+                yield _status(service_status(state.runs, shares, budgets))
+                await asyncio.sleep(TICK)
+        finally:
+            state.watched -= 1
+
+    async def show_page(self, _: Request) -> Response:
+        """Show the live page; it has no data and needs no token."""
+        assert self.state.page is not None
+        headers = {"cache-control": "no-store", **PAGE_HEADERS}
+        return Response(self.state.page.html, media_type="text/html", headers=headers)
+
+    async def show_chart(self, request: Request) -> Response:
+        """Show the reference plan of a run."""
+        return _json(plain((await self._described(self._run(request)["id"]))[0]))
+
+    async def _described(self, run_id: str) -> tuple[dict[str, Any], Plan | None]:
+        """Return the opening and the plan of a run, from its document; a few are kept."""
+        state, page = self.state, self.state.page
+        if page is None:
+            raise Refused(404, "this server has no live page")
+        if run_id not in self._charts:
+            app = await run_in_threadpool(state.runs.application, run_id, state.documents)
+            if app is None:
+                raise Refused(404, f"the document of run '{run_id}' is not kept any more")
+
+            def made() -> tuple[dict[str, Any], Plan | None]:
+                problem = estimated_problem(app.workflow, state.devices, state.history)
+                return describe(problem, page.draw)
+
+            self._charts[run_id] = await run_in_threadpool(made)
+            while len(self._charts) > KEPT_CHARTS:
+                del self._charts[next(iter(self._charts))]
+        return self._charts[run_id]
 
     async def show_spans(self, request: Request) -> Response:
         """Show the spans of a run."""
@@ -268,13 +346,25 @@ class Handlers:
         return await self._answer("explain", request)
 
     async def whatif(self, request: Request) -> Response:
-        """Say what changes would do."""
-        return await self._answer("whatif", request)
-
-    async def _answer(self, name: str, request: Request) -> Response:
-        """Answer one question, or a list of them in the same order."""
-        body, state = await self._body(request), self.state
+        """Say what changes would do to a problem, or to the reference plan of a run."""
+        body = await self._body(request)
         content = parse_json(decode_text(body))
+        if not isinstance(content, dict) or "run" not in content:
+            return await self._answer("whatif", request, body)
+        question = Question(content, self.state.devices)
+        question.record.only(("run", "changes"))
+        run_id, changes = question.record.text("run"), question.record.strings("changes")
+        if self.state.runs.find(run_id) is None:
+            raise Refused(404, f"there is no run '{run_id}'")
+        _, before = await self._described(run_id)
+        if before is None:
+            raise InvalidInput("this run has no plan that could be changed")
+        return _json(plain(await run_in_threadpool(answer_changes, before, changes, question)))
+
+    async def _answer(self, name: str, request: Request, body: bytes = b"") -> Response:
+        """Answer one question, or a list of them in the same order."""
+        state = self.state
+        content = parse_json(decode_text(body or await self._body(request)))
         several = content if isinstance(content, list) else [content]
         if not 0 < len(several) <= MAX_BATCH:
             raise InvalidInput(f"a list of {len(several)} questions; give 1 to {MAX_BATCH}")
@@ -349,6 +439,16 @@ class Handlers:
         if not size:
             raise InvalidInput("the body is empty; give a JSON document")
         return b"".join(parts)
+
+
+def _stream(parts: AsyncIterator[str]) -> EventStream:
+    headers = {"cache-control": "no-store"}
+    return EventStream(parts, media_type="text/event-stream", headers=headers)
+
+
+def _status(content: dict[str, Any]) -> str:
+    """Return a status as an event without a number: a stream that resumes needs only the newest."""
+    return f"event: status\ndata: {json.dumps(plain(content))}\n\n"
 
 
 def _priority(query: Mapping[str, str]) -> float:

@@ -148,7 +148,8 @@ class LiveBoard(Observer):
     def _catch_up(self, life: LiveLifecycle, now: float) -> None:
         """Add the executions that ended and the plans that were made since the last call."""
         for row in life.executions[self._rows :]:
-            self._add("execution", now, _columns(life, row))
+            self._see(row.finish)
+            self._add("execution", row.finish, _columns(life, row))
         self._rows = len(life.executions)
         if self._count() > self._plans:
             self._plans = self._count()
@@ -157,8 +158,8 @@ class LiveBoard(Observer):
             self._why = ""
 
     def _trouble(self, kind: str, text: str, life: LiveLifecycle) -> None:
-        self._why = text
         self._catch_up(life, self._seen[0])
+        self._why = text
         self._add(kind, self._seen[0], {"text": text})
 
     def _add(self, kind: str, now: float, content: dict[str, Any]) -> None:

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from weft.errors import WeftError
 
-
 PAGE_HEADERS = {
     "content-security-policy": "frame-ancestors 'none'",  # the page has the rest of its policy
     "x-content-type-options": "nosniff",

@@ -43,11 +43,25 @@ ROUTES = (
         "GET",
         "/v1/runs/{id}/events",
         "stream_events",
-        "Stream the events of a run; Last-Event-ID resumes",
+        "Stream the events of a run; Last-Event-ID resumes, status=1 adds its status",
         content="text/event-stream",
+        query=("status",),
     ),
     Route(
         "GET", "/v1/runs/{id}/spans", "show_spans", "Show a run as OpenTelemetry spans (OTLP/JSON)"
+    ),
+    Route(
+        "GET",
+        "/v1/runs/{id}/chart",
+        "show_chart",
+        "Show the reference plan of a run, as chart data",
+    ),
+    Route(
+        "GET",
+        "/v1/live",
+        "stream_status",
+        "Stream the status of the service, once per second",
+        content="text/event-stream",
     ),
     Route("POST", "/v1/plan", "plan", "Plan a workflow", body="Question"),
     Route("POST", "/v1/simulate", "simulate", "Simulate a policy on a workflow", body="Question"),

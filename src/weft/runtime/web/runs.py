@@ -250,6 +250,14 @@ class RunTable:
         found = self.store.find(run_id)
         return None if found is None else found[1]
 
+    def application(self, run_id: str, documents: Documents) -> Application | None:
+        """Return the application of a run; None: its document is not kept any more."""
+        active = self.active.get(run_id)
+        if active is not None:
+            return active.app
+        body = self.store.document(run_id)
+        return documents.read(body)[0][1] if body else None
+
     def number(self, run_id: str) -> int | None:
         """Return the number of a run under which its events are stored."""
         active = self.active.get(run_id)

@@ -20,7 +20,7 @@ from weft.runtime.costs.history import History
 from weft.runtime.journal import default_folder
 from weft.runtime.options import RunOptions
 from weft.runtime.service.service import Service
-from weft.runtime.web.app import ApplicationLimits, ServerState, make_app
+from weft.runtime.web.app import ApplicationLimits, PageSource, ServerState, make_app
 from weft.runtime.web.documents import Documents, registered
 from weft.runtime.web.limits import own_token
 from weft.runtime.web.metrics import ServerMetrics
@@ -56,6 +56,7 @@ class ServerConfig:
     rate: float = 5000.0
     token: str | None = None
     new_token: bool = False
+    page: PageSource | None = None
 
 
 @contextlib.contextmanager
@@ -101,6 +102,7 @@ def opened(config: ServerConfig) -> Iterator[tuple[ServerState, str | None, int]
                     token=token,
                     max_body=config.max_body,
                     rate=config.rate,
+                    page=config.page,
                 ),
                 text,
                 goes_on,

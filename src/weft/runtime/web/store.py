@@ -34,6 +34,9 @@ _VERSION = 1
 _GROUP = 500
 _COLUMNS = "id, application, priority, name, tasks, state, submitted, begun, ended, error"
 
+KEPT_BYTES = 1 << 16
+"""Size of a document above which it is dropped at the end of its run."""
+
 OPEN = ("waiting", "running")
 """States of runs that have not ended."""
 
@@ -120,10 +123,11 @@ class RunStore:
         self._put(sql, (time, run), run)
 
     def end(self, run: int, time: float, state: str, error: str | None, results: Any) -> None:
-        """Write the end of a run; its document is not needed any more."""
+        """Write the end of a run; a small document stays, for its live page."""
         self._put(
-            "UPDATE runs SET state=?, ended=?, error=?, results=?, body=x'' WHERE number=?",
-            (state, time, error, json.dumps(results), run),
+            "UPDATE runs SET state=?, ended=?, error=?, results=?, body="
+            "CASE WHEN length(body) > ? THEN x'' ELSE body END WHERE number=?",
+            (state, time, error, json.dumps(results), KEPT_BYTES, run),
             run,
         )
 
@@ -203,6 +207,11 @@ class RunStore:
             return None
         number, results, *rest = row
         return number, {**_facts(rest), "results": None if results is None else json.loads(results)}
+
+    def document(self, run_id: str) -> bytes:
+        """Return the document of a run; empty: it is not kept."""
+        row = self._reader.execute("SELECT body FROM runs WHERE id=?", (run_id,)).fetchone()
+        return b"" if row is None else bytes(row[0])
 
     def listed(self, *, application: str | None, state: str | None, limit: int) -> list[Any]:
         """Return the facts of the newest runs."""
