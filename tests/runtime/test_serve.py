@@ -95,7 +95,9 @@ def test_commands_and_wfformat(client):
         "workflow": {"specification": {"tasks": tasks}, "execution": {"tasks": commands}},
     }
     run = client.post("/v1/runs", json=recorded).json()
-    assert ended(client, run["id"])["results"]["y"]["output"] == "y\n"
+    run = ended(client, run["id"])
+    assert run["error"] is None
+    assert run["results"]["y"]["output"] == "y\n"
 
 
 def test_failures_are_the_runs_own(client):

@@ -128,7 +128,8 @@ class Workload:
         priorities = self.priority.copy()
         priorities[job] = priority
         made = copy(self)
-        vars(made).pop("kinds", None)
+        for cached in ("kinds", "batch_growth", "batch_limit"):
+            vars(made).pop(cached, None)
         assign(
             made,
             problems=(*self.problems[:k], problem, *self.problems[k + 1 :]),

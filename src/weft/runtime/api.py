@@ -205,8 +205,9 @@ def run(
             planned=isinstance(decider, ReplayDecider),
             keys=batch_keys(chosen, workload),
         )
-        promise = resume_promise(run_id, keep=keep, schedule=isinstance(chosen, Schedule))
-        _say(promise, shown=progress)
+        _say(
+            resume_promise(run_id, keep=keep, schedule=isinstance(chosen, Schedule)), shown=progress
+        )
         journal = None
         if run_id is not None:
             root = default_folder() if folder is None else Path(folder)
@@ -237,15 +238,7 @@ def run(
             display.forecaster = forecaster
             if progress and forecaster is not None:
                 display.announce(f"weft: {problem.name} {forecaster.first}")
-        if live is not None:
-            first = decider.first_schedule if isinstance(decider, PlanDecider) else None
-            live.begin(
-                life,
-                driver.name,
-                planned=chosen if isinstance(chosen, Schedule) else first,
-                forecaster=forecaster,
-                plans=lambda: getattr(decider, "plans", 0),
-            )
+        _begin_live(live, life, decider, chosen, forecaster)
         try:
             place.begin(workload, app.calls, since=journal.last if journal else 0.0)
             if journal is not None:
@@ -282,6 +275,28 @@ def run(
     if driver.failures and on_error == "stop":
         raise TaskFailed(driver.failures[0], trace)
     return trace
+
+
+def _begin_live(
+    live: LiveBoard | None,
+    life: LiveLifecycle,
+    decider: Decider,
+    chosen: Any,
+    forecaster: Forecaster | None,
+) -> None:
+    """Describe the run to its board, with the plan that it will follow."""
+    if live is None:
+        return
+    planned = chosen if isinstance(chosen, Schedule) else None
+    if isinstance(decider, PlanDecider):
+        planned = decider.first_schedule
+    live.begin(
+        life,
+        decider.name,
+        planned=planned,
+        forecaster=forecaster,
+        plans=lambda: getattr(decider, "plans", 0),
+    )
 
 
 def _say(promise: str, *, shown: bool) -> None:

@@ -268,6 +268,15 @@ class LiveLifecycle(Lifecycle):
             else super().batch(instance, device)
         )
 
+    def growth(self, members: Sequence[int], device: int) -> float:
+        """Return the growth of a batch; kinds of live jobs have numbers of their own."""
+        if len(members) == 1 or not self.workload.cluster.batch_curve:
+            return 1.0
+        w, task = self.problem(members[0]).workflow, self.place[members[0]][1]
+        kind = self.workload.kinds.index(w.kinds[int(w.kind[task])])
+        growth = self.workload.batch_growth[kind, device]
+        return float(growth[min(len(members), len(growth)) - 1])
+
     def free_at(self, device: int, now: float) -> float:
         """Return when a device is free; without modelled transfers from a cached sum."""
         machine = self.machines[device]

@@ -50,12 +50,7 @@ ROUTES = (
     Route(
         "GET", "/v1/runs/{id}/spans", "show_spans", "Show a run as OpenTelemetry spans (OTLP/JSON)"
     ),
-    Route(
-        "GET",
-        "/v1/runs/{id}/chart",
-        "show_chart",
-        "Show the reference plan of a run, as chart data",
-    ),
+    Route("GET", "/v1/runs/{id}/chart", "show_chart", "Show the plan of a run, as chart data"),
     Route(
         "GET",
         "/v1/live",
