@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from math import isfinite
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from weft.errors import InvalidInput, MissingExtra, WeftError
 from weft.formats.parsing.source import decode_text, one_line, parse_json
@@ -39,6 +39,8 @@ try:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 except ImportError as error:
     raise MissingExtra("starlette", "serve") from error
+
+T = TypeVar("T")
 
 LARGE = 1 << 16
 """Bytes of a body above which it is read in a thread."""
@@ -319,7 +321,7 @@ class Handlers:
                 problem = estimated_problem(app.workflow, state.devices, state.history)
                 return describe(problem, page.draw)
 
-            self._charts[run_id] = await run_in_threadpool(made)
+            self._charts[run_id] = await self._in_thread(made)
             while len(self._charts) > KEPT_CHARTS:
                 del self._charts[next(iter(self._charts))]
         return self._charts[run_id]
@@ -359,7 +361,8 @@ class Handlers:
         _, before = await self._described(run_id)
         if before is None:
             raise InvalidInput("this run has no plan that could be changed")
-        return _json(plain(await run_in_threadpool(answer_changes, before, changes, question)))
+        found = await self._in_thread(lambda: answer_changes(before, changes, question))
+        return _json(plain(found))
 
     async def _answer(self, name: str, request: Request, body: bytes = b"") -> Response:
         """Answer one question, or a list of them in the same order."""
@@ -376,6 +379,11 @@ class Handlers:
 
         if state.warm and len(questions) <= QUICK and all(q.small() for q in questions):
             return answered()
+        return await self._in_thread(answered)
+
+    async def _in_thread(self, answered: Callable[[], T]) -> T:
+        """Answer a question in a thread, unless too many are being answered."""
+        state = self.state
         if state.asked >= state.questions:
             state.metrics.count("weft_refused_total", reason="questions")
             raise Refused(429, f"{state.questions} questions are being answered", retry_after=1.0)
