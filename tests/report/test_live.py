@@ -15,10 +15,12 @@ import pytest
 import weft
 from tests.support.server import TOKEN, server_process, serving
 from weft.model import Problem, Workload
+from weft.report.causes.live import draw_live, live_page
 from weft.report.chart import Chart
 from weft.report.gantt_html import chart_data
-from weft.report.live import draw_live, live_page
 from weft.runtime.backends.fake import FakeBackend
+from weft.runtime.backends.protocol import Started
+from weft.runtime.engine.live_lifecycle import LiveLifecycle
 from weft.runtime.web.app import PageSource
 from weft.runtime.web.board import LiveBoard
 from weft.runtime.web.live_server import LiveServer
@@ -83,6 +85,17 @@ def test_events_hold_every_row_of_the_trace():
     assert any("d1 is lost" in text for text in said)
     assert any(text.startswith("planned again: d1 is lost") for text in said)
     assert board.status()["waiting"] == {}
+
+
+def test_the_clock_of_a_run_starts_with_its_first_event():
+    board = LiveBoard(draw_live)
+    problem = Problem.from_arrays([[2.0], [3.0]], [[0, 1]])
+    life = LiveLifecycle(Workload.of(problem))
+    board.begin(life, "eft")
+    assert (board.status()["now"], board.status()["done"]) == (0.0, 0)
+    assert board.opening["reference"] == "reference: heft"
+    board.started(life, Started(0, 0, 0.5))
+    assert board.status()["now"] >= 0.5
 
 
 def request(server, path, *, token="", body=None):

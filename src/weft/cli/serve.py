@@ -98,7 +98,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Serve until the process is ended."""
     from weft.cli.output import emit
-    from weft.report.live import draw_live, live_page
+    from weft.report.causes.live import draw_live, live_page
     from weft.runtime.costs.history import History
     from weft.runtime.web.app import ApplicationLimits, PageSource
     from weft.runtime.web.server import ServerConfig, serve

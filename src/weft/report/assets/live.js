@@ -31,14 +31,15 @@ function fillFacts(list, facts) {
   list.replaceChildren(...facts.filter(([, value]) => value).map(([label, value]) => make("div", {}, make("dt", {}, label), make("dd", {}, value))));
 }
 
-function deviceRows(devices, now) {
-  return devices.map((d) => {
+// A service does not count how busy its devices were: no column then.
+function fillDevices(table, devices, now) {
+  const counted = devices.some((d) => d.busy !== null);
+  fillTable(table, ["device", "now", "for", "queue", ...(counted ? ["busy"] : [])], devices.map((d) => {
     const elapsed = d.since === null ? "" : formatTime(Math.max(0, now - d.since));
     const of = d.expected === null || d.since === null ? "" : ` of ${formatTime(d.expected - d.since)}`;
-    return [d.name, d.down ? "down" : d.task || "idle", elapsed + of, d.queued, d.busy === null ? "" : percent(d.busy)];
-  });
+    return [d.name, d.down ? "down" : d.task || "idle", elapsed + of, d.queued, ...(counted ? [percent(d.busy)] : [])];
+  }));
 }
-const DEVICE_HEAD = ["device", "now", "for", "queue", "busy"];
 
 function waitingRows(waiting) {
   const all = Object.values(waiting).reduce((a, b) => a + b, 0);
@@ -146,7 +147,7 @@ class LiveRun {
     const range = (pair) => pair.map((x) => formatTime(x)).join(" to ");
     fillFacts(this.facts, [["tasks done", `${s && s.done > done ? s.done : done} of ${all}`], [this.over ? "took" : "so far", formatTime(this.over || !s ? last : this.now)], [this.opening.reference, formatTime(end)],
       ["expected end", !this.over && forecast ? formatTime(forecast.median) : ""], ["50 %", !this.over && forecast ? range(forecast.half) : ""], ["90 %", !this.over && forecast ? range(forecast.most) : ""]]);
-    if (s) { fillTable(this.devices, DEVICE_HEAD, deviceRows(s.devices, this.now)); fillTable(this.waiting, ["for", "tasks", ""], waitingRows(s.waiting)); }
+    if (s) { fillDevices(this.devices, s.devices, this.now); fillTable(this.waiting, ["for", "tasks", ""], waitingRows(s.waiting)); }
     if (s && !Object.keys(s.waiting).length) this.waiting.replaceChildren(make("caption", {}, "No task waits."));
     this.drawCurve(Math.max(end, this.over ? last : this.now || 0, forecast && !this.over ? forecast.most[1] : 0), forecast);
     document.documentElement.dataset.done = String(this.over);
@@ -253,7 +254,7 @@ class LiveService {
       Object.entries(s.applications).map(([name, a]) => [name, a.share, budget(a), a.running, a.waiting, a.eta === null ? "" : formatTime(a.eta)]));
     fillTable(this.runs, ["run", "name", "application", "state", "tasks"],
       s.runs.map((run) => [make("a", { href: `/runs/${encodeURIComponent(run.id)}` }, run.id), run.name, run.application, run.state, run.tasks]));
-    fillTable(this.devices, DEVICE_HEAD, deviceRows(s.devices, s.now));
+    fillDevices(this.devices, s.devices, s.now);
     fillTable(this.waiting, ["for", "tasks", ""], waitingRows(s.waiting));
     if (!Object.keys(s.waiting).length) this.waiting.replaceChildren(make("caption", {}, "No task waits."));
   }

@@ -4,6 +4,7 @@
 - `contenders`: bars per contender, split by cause; `crown`: which of them are best
 - `waterfall`: from a predicted makespan to the measured one
 - `search_curve`: best makespan and bound over the time of a search
+- `live`: the page that follows a run
 - `view`: pages about saved results
 - `notebook`, `small_chart`: results in notebooks, without scripts
 """
@@ -12,6 +13,7 @@ __all__ = [
     "cause_data",
     "contenders",
     "crown",
+    "live",
     "notebook",
     "search_curve",
     "small_chart",

@@ -56,7 +56,8 @@ class LiveBoard(Observer):
         self._forecaster: Forecaster | None = None
         self._band: dict[str, Any] | None = None
         self._asked = -inf
-        self._seen = (0.0, time.perf_counter())
+        self._seen: tuple[float, float] = (0.0, inf)
+        """A run time, and its wall-clock time; inf: no event yet, the clock has not started."""
 
     # -- the run ------------------------------------------------------------
 
@@ -130,7 +131,7 @@ class LiveBoard(Observer):
             return {}
         with self._reading:
             at, when = self._seen
-            now = at if self.over else at + time.perf_counter() - when
+            now = at if self.over else at + max(time.perf_counter() - when, 0.0)
             with suppress(RuntimeError, IndexError):  # the run continues while this looks at it
                 if self._forecaster is not None and now - self._asked >= FORESEEN:
                     self._asked = now
