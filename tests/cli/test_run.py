@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import socket
 import subprocess
 import sys
 
@@ -54,6 +56,18 @@ def run(capsys, *argv):
     code = main([str(a) for a in argv])
     out, err = capsys.readouterr()
     return code, out, err
+
+
+def test_run_live_serves_a_page_and_says_where(script, capsys):
+    code, out, err = run(capsys, "run", script, "--devices", "2", "--live", "--no-history")
+    assert code == 0, err
+    assert re.search(r"^live: http://127\.0\.0\.1:\d+/runs/live#token=\S{32}$", err, re.MULTILINE)
+    assert "tasks 7 of 7" in out
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, _, err = run(capsys, "run", script, "--live", "--port", port, "--no-history")
+    assert code != 0
+    assert f"port {port} cannot be used" in err
 
 
 def test_run_prints_figures_chart_and_accuracy(script, capsys, tmp_path):
