@@ -14,7 +14,7 @@ from pathlib import Path
 
 from weft.errors import InvalidInput, MissingExtra
 from weft.model import Problem
-from weft.planners.planner import plan
+from weft.planners.whatif.answer import whatif
 from weft.runtime.backends.local.backend import LocalBackend
 from weft.runtime.costs.history import History
 from weft.runtime.journal import default_folder
@@ -165,4 +165,4 @@ def listening(host: str, port: int) -> socket.socket:
 
 def _warm_up(state: ServerState) -> None:
     """Compile the kernels of the usual planner; until then, questions are answered in threads."""
-    state.warm = plan(Problem.from_arrays([[1.0]])).bound > 0
+    state.warm = whatif(Problem.from_arrays([[1.0]]), "faster task=2").after.bound > 0
