@@ -539,14 +539,14 @@ def _forbid_excess(
         return row, pace
     needs, group = np.unique(_needs(workflow, cluster), axis=0, return_inverse=True)
     room = _amounts(cluster)[cluster.node] * (1.0 + ROUNDING)
-    fits = (needs[:, None, :] <= room[None, :, :]).all(axis=2)
+    fits = np.asarray((needs[:, None, :] <= room[None, :, :]).all(axis=2))
     if fits.all():
         return row, pace
     both, first, member = np.unique(
         np.stack([row, group.reshape(-1)], axis=1), axis=0, return_index=True, return_inverse=True
     )
-    pace = np.where(fits[both[:, 1]], pace[both[:, 0]], np.inf)
-    stranded = np.flatnonzero(np.isinf(pace.min(axis=1)))
+    allowed: FloatArray = np.where(fits[both[:, 1]], pace[both[:, 0]], np.inf)
+    stranded = np.flatnonzero(np.isinf(allowed.min(axis=1)))
     if len(stranded):
         t = int(first[stranded[0]])
         own = _needs(workflow, cluster)[t]
@@ -555,4 +555,4 @@ def _forbid_excess(
             f"task '{workflow.task_name(t)}' needs {needed}: no node of '{cluster.name}' whose "
             "devices can run it has that much"
         )
-    return member.reshape(-1).astype(np.int64), pace
+    return member.reshape(-1).astype(np.int64), allowed

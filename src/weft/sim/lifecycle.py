@@ -21,6 +21,7 @@ from weft.model.columns import FloatArray
 from weft.model.trace import CANCELLED, DONE, LOST, beside_originals
 from weft.model.workflow import ALWAYS
 from weft.sim.device_state import Execution, Group, Machine, Start, Wake
+from weft.sim.room import Room
 from weft.sim.story import OVER, POOL, ImpossibleTransition, State, Stories
 from weft.sim.view import View
 
@@ -99,8 +100,7 @@ class Lifecycle:
         }
         self._undecided = [indegree[int(workload.template[j])][t] for j, t in self.place]
         self._reserved = [False] * workload.instances
-        self.room: list[list[float]] = workload.problems[0].room.tolist()
-        """What is left of each capacity of each node."""
+        self.room = Room(workload, lambda i: self.problem(i).needs[self.place[i][1]])
         self._batches = 0
 
     # -- events -------------------------------------------------------------
@@ -167,7 +167,7 @@ class Lifecycle:
         if there > now:
             self._transfer(group, now)
             return Wake(device, there)
-        if not self.has_room(group.members, device):
+        if not self.room.fits(group.members, device):
             return None  # until something ends on the node
         machine.queue.popleft()
         self._run(group, machine, now)
@@ -297,7 +297,6 @@ class Lifecycle:
         cluster = self.workload.cluster
         group, most = [instance], int(self.workload.batch_limit[self.kind[instance], device])
         memory = self._memory(instance)
-        room = list(self._amounts(instance, device))
         others = [
             i
             for i in self.ready
@@ -306,10 +305,8 @@ class Lifecycle:
         for i in sorted(others, key=lambda i: (self.keys[i], i)):
             if len(group) == most or memory + self._memory(i) > float(cluster.memory[device]):
                 break
-            left = [have - need for have, need in zip(room, self._needs(i), strict=True)]
-            if any(amount < 0.0 for amount in left):
+            if not self.room.holds([*group, i], device):
                 break
-            room = left
             group.append(i)
             memory += self._memory(i)
         return group
@@ -339,14 +336,6 @@ class Lifecycle:
         pace = self.machines[device].pace
         longest = max(self.problem(i).duration(self.place[i][1], device) * pace for i in members)
         return longest * self.growth(members, device)
-
-    def has_room(self, members: Sequence[int], device: int) -> bool:
-        """Whether the node of a device has what a group needs left of every capacity."""
-        room = list(self.room[int(self.workload.cluster.node[device])])
-        for i in members:
-            for c, need in enumerate(self._needs(i)):
-                room[c] -= need
-        return all(left >= 0.0 for left in room)
 
     def growth(self, members: Sequence[int], device: int) -> float:
         """Seconds of a batch over those of its longest member alone."""
@@ -435,17 +424,6 @@ class Lifecycle:
             int(self.workload.first_instance[job]), int(self.workload.first_instance[job + 1])
         )
 
-    def _needs(self, instance: int) -> list[float]:
-        needs: list[float] = self.problem(instance).needs[self.place[instance][1]].tolist()
-        return needs
-
-    def _amounts(self, instance: int, device: int) -> list[float]:
-        """Return what an instance alone would leave of the capacities of a device's node."""
-        whole = self.workload.problems[0].room[int(self.workload.cluster.node[device])]
-        return [
-            have - need for have, need in zip(whole.tolist(), self._needs(instance), strict=True)
-        ]
-
     def _memory(self, instance: int) -> float:
         return float(self.problem(instance).workflow.memory[self.place[instance][1]])
 
@@ -476,7 +454,7 @@ class Lifecycle:
         machine.running, machine.last_kind = group, self.kind[group.members[0]]
         where = f"on '{self.workload.cluster.names[group.device]}'"
         for i in group.members:
-            self._occupy(i, group.device, -1.0)
+            self.room.occupy(i, group.device, -1.0)
             if self.stories.state[i] in (State.RUNNING, State.DONE):
                 self.stories.note(i, now, f"a copy runs {where}")
             else:
@@ -495,13 +473,8 @@ class Lifecycle:
         self.machines[device].running = None
         return group
 
-    def _occupy(self, instance: int, device: int, sign: float) -> None:
-        room = self.room[int(self.workload.cluster.node[device])]
-        for c, need in enumerate(self._needs(instance)):
-            room[c] += sign * need
-
     def _record(self, group: Group, instance: int, now: float, status: int) -> None:
-        self._occupy(instance, group.device, 1.0)
+        self.room.occupy(instance, group.device, 1.0)
         self.executions.append(
             Execution(
                 instance,

@@ -319,7 +319,7 @@ def _follow_rule(rule: Rule) -> Decide:
                 [
                     i
                     for i in in_order(life)
-                    if life.can_run(i, device) and life.has_room([i], device)
+                    if life.can_run(i, device) and life.room.fits([i], device)
                 ]
                 if life.idle(device, now)
                 else []
@@ -342,7 +342,7 @@ def _device_for(placement: str, life: Lifecycle, instance: int, now: float) -> i
         if life.machines[d].pace < inf and life.can_run(instance, d)
     ]
     if placement != "eft":
-        devices = [d for d in devices if life.idle(d, now) and life.has_room([instance], d)]
+        devices = [d for d in devices if life.idle(d, now) and life.room.fits([instance], d)]
 
     def finish(d: int) -> float:
         return max(life.free_at(d, now), life.arrival([instance], d, now), now) + life.expected(

@@ -163,9 +163,8 @@ def _with_node_prices(nodes: Record, devices: list[Device]) -> list[Device]:
 def _capacities(record: Record) -> dict[str, dict[str, float]]:
     """Return capacity -> node -> amount."""
     found: dict[str, dict[str, float]] = {}
-    nodes = record.child("nodes") if "nodes" in record else None
-    for node in nodes.content if nodes is not None else ():
-        r = nodes.child(node)
+    for node in record.child("nodes").content if "nodes" in record else ():
+        r = record.child("nodes").child(node)
         for what, amount in r.child("capacity").content.items() if "capacity" in r else ():
             unit = "bytes" if what == "memory" else "work per second"  # without units
             path = f"{r.path('capacity')}.{what}"

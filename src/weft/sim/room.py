@@ -1,0 +1,54 @@
+"""`Room`: what is left of the capacities that tasks on a node share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from weft.model import Workload
+from weft.model.columns import FloatArray
+
+
+class Room:
+    """Amounts of each capacity of each node, less what executions have taken.
+
+    `needs` gives what an instance takes of each capacity.
+
+    Examples
+    --------
+    >>> from weft.model import Cluster, Device, Problem, Workflow
+    >>> cluster = Cluster.of([Device("a")], capacity={"cores": {"node0": 2.0}})
+    >>> problem = Problem.bind(Workflow(work=[1.0], src=[], dst=[], data=[], cores=[2]), cluster)
+    >>> room = Room(Workload.of(problem), lambda instance: problem.needs[instance])
+    >>> room.occupy(0, 0, -1.0)
+    >>> room.fits([0], 0), room.holds([0], 0)
+    (False, True)
+    """
+
+    def __init__(self, workload: Workload, needs: Callable[[int], FloatArray]) -> None:
+        cluster, amounts = workload.cluster, workload.problems[0].room
+        self._needs = needs
+        self._node: list[int] = cluster.node.tolist()
+        self._whole: list[list[float]] = amounts.tolist() if cluster.capacity else []
+        self._left: list[list[float]] = [list(row) for row in self._whole]
+
+    def fits(self, members: Sequence[int], device: int) -> bool:
+        """Whether a group can start on a device now."""
+        return not self._left or self._within(self._left[self._node[device]], members)
+
+    def holds(self, members: Sequence[int], device: int) -> bool:
+        """Whether the node of a device could run a group if it were idle."""
+        return not self._whole or self._within(self._whole[self._node[device]], members)
+
+    def occupy(self, instance: int, device: int, sign: float) -> None:
+        """Take what an instance needs (sign -1) or give it back (sign 1)."""
+        if self._left:
+            left = self._left[self._node[device]]
+            for c, need in enumerate(self._needs(instance).tolist()):
+                left[c] += sign * need
+
+    def _within(self, amounts: Sequence[float], members: Sequence[int]) -> bool:
+        left = list(amounts)
+        for i in members:
+            for c, need in enumerate(self._needs(i).tolist()):
+                left[c] -= need
+        return all(amount >= 0.0 for amount in left)
