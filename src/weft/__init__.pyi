@@ -56,6 +56,10 @@ from .report.compare import Comparison as Comparison
 from .report.compare import compare as compare
 from .report.gantt_static import save_gantt as save_gantt
 from .runtime.api import run as run
+from .runtime.cascade.cascade import Cascade as Cascade
+from .runtime.cascade.description import CascadeDescription as CascadeDescription
+from .runtime.cascade.description import UnitProcess as UnitProcess
+from .runtime.cascade.stage import Stage as Stage
 from .runtime.costs.forecast import forecast as forecast
 from .runtime.executors.dask_scheduler import get as get
 from .runtime.executors.executor import Executor as Executor

@@ -14,7 +14,7 @@ Example::
 
     [[tasks]]
     name = "detect"
-    time = "10 ms"                      # on a unit of coefficient 1
+    time = "10 ms"                      # on a unit of coefficient 1; or {GPU = "10 ms", ...}
     then = "classify"                   # always; one task or a list
     kind = "vision"                     # tasks of one kind share a batch; default: its name
     memory = "2 GB"
@@ -163,20 +163,11 @@ def _workflow(
     check_cells(len(tasks) * len(units), f"a table of {len(tasks)} tasks x {len(units)} units")
     for r in tasks:
         r.only(("name", "time", "then", "kind", "memory"))
-        seconds = quantity(r.raw("time"), "seconds", r.path("time"))
-        if not 0 <= seconds < np.inf:
-            raise InvalidInput(
-                f"{r.path('time')} is {seconds}; it must be a finite time, zero or more"
-            )
-        # In decimal: 10 ms at a coefficient of 0.8 is the number nearest to 0.008.
-        by_unit = {
-            base: float(Decimal(repr(seconds)) * Decimal(repr(factor)))
-            for base, factor in units.items()
-        }
+        by_unit = _times(r, units)
         memory = quantity(r.raw("memory", 0.0), "bytes", r.path("memory"))
         builder.task(
             r.text("name"),
-            work=seconds,
+            work=max(by_unit.values()) if isinstance(r.raw("time"), dict) else _time(r),
             kind=r.text("kind", r.text("name")),
             memory=memory,
             durations=by_unit,
@@ -190,6 +181,24 @@ def _workflow(
         drift.append(_choice(r, builder, known))
         watched += [c] if r.flag("estimate", default=False) else []
     return builder.build(), drift, watched
+
+
+def _times(r: Record, units: dict[str, float]) -> dict[str, float]:
+    """Return the seconds of a task on each unit: given for each, or one time with coefficients."""
+    if isinstance(r.raw("time"), dict):
+        given = r.child("time")
+        given.only(units)
+        return {name: _time(given, name) for name in units}
+    # In decimal: 10 ms at a coefficient of 0.8 is the number nearest to 0.008.
+    seconds = Decimal(repr(_time(r)))
+    return {name: float(seconds * Decimal(repr(factor))) for name, factor in units.items()}
+
+
+def _time(r: Record, key: str = "time") -> float:
+    seconds = quantity(r.raw(key), "seconds", r.path(key))
+    if not 0 <= seconds < np.inf:
+        raise InvalidInput(f"{r.path(key)} is {seconds}; it must be a finite time, zero or more")
+    return seconds
 
 
 def _choice(r: Record, builder: WorkflowBuilder, known: list[str]) -> ProbabilityDrift:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +10,9 @@ import numpy as np
 from weft.runtime.deciders.policy import Decider
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
 from weft.sim.view import Block, Decision, Policy, View
+
+LOGGED = 100_000
+"""Decisions that a report covers: the last ones."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,7 @@ class ShadowedDecider:
         self.shadow = shadow
         self.seed = seed
         self.name = decider.name
-        self._log: list[tuple[Decision, object, float]] = []
+        self._log: deque[tuple[Decision, object, float]] = deque(maxlen=LOGGED)
 
     def begin(self, life: LiveLifecycle) -> None:
         """Start both; a shadow that fails stays silent."""

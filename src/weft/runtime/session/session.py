@@ -15,7 +15,8 @@ from weft.model import Cluster, Problem, Workflow, Workload
 from weft.model.conditional_stream import ConditionalStream
 from weft.policies.load import load_policy
 from weft.registry import closest
-from weft.runtime.deciders.policy import PolicyDecider, adaptive, batch_keys
+from weft.runtime.deciders.policy import Decider, adaptive, batch_keys
+from weft.runtime.deciders.shadow import ShadowedDecider, ShadowReport
 from weft.runtime.engine.resumable import ResumableLifecycle
 from weft.runtime.session.file import encoded, read_session, write_session
 from weft.runtime.session.jobs import Assignment, SessionJobs
@@ -38,6 +39,7 @@ class Session:
     policy : of `weft.list_policies()`, the path of a trained one, or an object
     workflows : that jobs of a cluster are known to run; others may come
     clock : gives the time in seconds where an event has none; by default seconds since the start
+    shadow : a policy that is asked too, but not followed; see `compared`
 
     Examples
     --------
@@ -61,6 +63,7 @@ class Session:
         workflows: Sequence[Workflow | Problem] = (),
         seed: int = 0,
         clock: Callable[[], float] | None = None,
+        shadow: str | PathLike[str] | Policy | None = None,
     ) -> None:
         if isinstance(where, str | PathLike):
             where = load_stream(where)
@@ -77,6 +80,10 @@ class Session:
         self._clock = clock or (lambda: time.monotonic() - start)
         self.problems = [self._bound(workflow) for workflow in workflows]
         self._closed = False
+        self._shadow = None
+        if shadow is not None:
+            decider = adaptive(self.policy, seed=seed)
+            self._shadow = ShadowedDecider(decider, load_policy(shadow), seed=seed)
         self._unseen: set[int] = set()
         self._due: set[int] = set()
         self._wakes = [inf] * self.cluster.p
@@ -191,16 +198,31 @@ class Session:
         if any(self._life.idle(d, now) for d in range(self.cluster.p)):
             self._unseen.clear()
         while self._life.ready:
-            said = self._decider.decide(self._life, now)
+            try:
+                said = self._decider.decide(self._life, now)
+                self._check(said)
+            except Exception:
+                if made:  # they are committed: the caller must run them; the next call raises
+                    break
+                raise
             if said is None:
                 break
-            self._check(said)
             if isinstance(said, Block):
                 self._life.block(said.device, said.until)
             else:
                 made += self._commit(said, now)
             self._look(said.device, now)
         return made
+
+    def replace_policy(self, policy: str | PathLike[str] | Policy) -> None:
+        """Let another policy decide from now on; all jobs and assignments stay."""
+        self.policy = load_policy(policy)
+        if self._begun:
+            self._rebuild(remember=False)
+
+    def compared(self) -> ShadowReport | None:
+        """Return how the decisions of the shadow differed; None without a shadow."""
+        return None if self._shadow is None else self._shadow.report()
 
     # -- state --------------------------------------------------------------
 
@@ -282,18 +304,17 @@ class Session:
         if resumed is not None:
             life.resume(*resumed)
         self._life = life
-        self._decider = adaptive(self.policy, seed=self._seed)
+        self._decider: Decider = adaptive(self.policy, seed=self._seed)
+        if self._shadow is not None:
+            self._shadow.decider, self._decider = self._decider, self._shadow
         self._decider.begin(life)
         if memory is not None and resumed is not None and isinstance(self.policy, ResumablePolicy):
             self.policy.resume(memory, resumed[2])
 
     def _memory(self) -> dict[str, Any] | None:
-        resumable = isinstance(self._decider, PolicyDecider) and isinstance(
-            self.policy, ResumablePolicy
-        )
-        return self.policy.state() if resumable else None  # type: ignore[attr-defined]
+        return self.policy.state() if isinstance(self.policy, ResumablePolicy) else None
 
-    def _rebuild(self, job: dict[str, float] | None = None) -> None:
+    def _rebuild(self, job: dict[str, float] | None = None, *, remember: bool = True) -> None:
         """Drop ended jobs if there are many, add a job and room for more."""
         if not self._begun:
             self._jobs = self._jobs.kept([], job, self._room(0))
@@ -306,7 +327,7 @@ class Session:
             over = set()
         keep = [j for j in slots if j not in over]
         numbers = Renumbering.keep(old, keep, arrived=len(slots))
-        memory, state = self._memory(), life.state()
+        memory, state = self._memory() if remember else None, life.state()
         self._jobs = self._jobs.kept(keep, job, self._room(len(keep)))
         self._begin((state, old, numbers), memory)
         new = {j: slot for slot, j in enumerate(keep)}
@@ -340,6 +361,8 @@ class Session:
 
     def _check(self, said: object) -> None:
         life = self._life
+        if said is None:
+            return
         if not isinstance(said, Decision | Block) or not 0 <= said.device < self.cluster.p:
             raise InvalidInput(f"policy '{self.policy.name}' returned {said!r}")
         if isinstance(said, Decision):

@@ -1,0 +1,11 @@
+"""`weft.Cascade`: conditional streams served for real, on the worker processes of `weft.run`.
+
+- `description`: the stages and units of a cascade file
+- `stage`: a stage in a worker process
+- `request`: an accepted request
+- `work`: batches on units
+- `cascade`: requests in, answers out
+- `measured`: times, branches and arrivals as a stream file
+"""
+
+__all__ = ["cascade", "description", "measured", "request", "stage", "work"]

@@ -1,0 +1,64 @@
+"""Batches on units: what a unit runs, and what is tried again one by one."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from math import inf
+
+from weft.runtime.cascade.request import Request
+from weft.runtime.session.jobs import Assignment
+
+
+@dataclass(eq=False)
+class Run:
+    """One call of a stage; without requests it only loads the stage."""
+
+    task: str
+    requests: list[Request]
+    number: int = -1
+    sent: float = inf
+    limit: float = inf
+    """Time at which its unit is killed."""
+    late: bool = False
+
+    def singles(self) -> list[Run]:
+        """Return a run per request."""
+        return [Run(self.task, [request]) for request in self.requests]
+
+
+@dataclass(eq=False)
+class Work:
+    """An assignment, and the runs that are left of it."""
+
+    assignment: Assignment
+    members: list[tuple[Request, str]]
+    runs: deque[Run]
+
+    @classmethod
+    def of(cls, assignment: Assignment, members: list[tuple[Request, str]]) -> Work:
+        """Return an assignment as runs: a batch per task, suspicious requests alone."""
+        due = [(r, task) for r, task in members if not r.over and task not in r.results]
+        tasks = dict.fromkeys(task for _, task in due)
+        batches = [Run(task, [r for r, t in due if t == task and not r.alone]) for task in tasks]
+        alone = [Run(task, [r]) for r, task in due if r.alone]
+        return cls(assignment, members, deque([*(b for b in batches if b.requests), *alone]))
+
+
+@dataclass(eq=False)
+class CascadeUnit:
+    """A unit: its work in order, and the run that its process has."""
+
+    name: str
+    kind: str
+    index: int
+    works: deque[Work] = field(default_factory=deque)
+    current: Run | None = None
+    loading: deque[Run] = field(default_factory=deque)
+    up: bool = False
+
+    def following(self) -> Run | None:
+        """Return the next run; None if the first work is done, or there is none."""
+        if self.loading:
+            return self.loading.popleft()
+        return self.works[0].runs.popleft() if self.works and self.works[0].runs else None

@@ -1,0 +1,326 @@
+"""`weft.Cascade`: every accepted request is answered once, or fails with a clear error."""
+
+import asyncio
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+import weft
+from weft.errors import InvalidInput, UnknownName, WeftError
+from weft.formats.native.stream_toml import load_stream
+from weft.runtime.cascade.description import load_cascade
+from weft.runtime.cascade.request import DeadlineMissed, StageFailed
+from weft.runtime.engine.failure import PolicyReplaced
+from weft.runtime.service.queue import QueueFull
+
+STAGES = """
+import os, time
+from pathlib import Path
+
+def load(setting):
+    return setting
+
+def small(setting, batch):
+    assert setting.threads == {"fast": 2, "slow": 1}[setting.name]
+    for x in batch:
+        if isinstance(x, dict):
+            while not Path(x["until"]).exists():
+                time.sleep(0.002)
+    return [(x, "unsure" if x in UNSURE or isinstance(x, int) and x % 3 == 0 else "sure")
+            for x in batch]
+
+UNSURE = ("raise", "exit", "sleep", "outcome", "pid")
+
+def large(batch):
+    if "raise" in batch:
+        raise ValueError("this is poison")
+    if "exit" in batch:
+        os._exit(3)
+    if "sleep" in batch:
+        time.sleep(60)
+    found = [(os.getpid() if x == "pid" else 10 * x, None) for x in batch if x != "outcome"]
+    return found
+"""
+
+STREAM = """
+name = "two"
+tick = "1 ms"
+[arrivals]
+process = "poisson"
+gap = "4 ms"
+[[tasks]]
+name = "small"
+time = "1 ms"
+[[tasks]]
+name = "large"
+time = "4 ms"
+[[choices]]
+task = "small"
+branches = {unsure = 0.3, sure = 0.7}
+leads_to = {unsure = ["large"], sure = []}
+[[units]]
+name = "fast"
+batch = 8
+batch_curve = 0.2
+[[units]]
+name = "slow"
+coefficient = 2.0
+batch = 4
+"""
+
+CASCADE = """
+stream = "stream.toml"
+policy = "fifo"
+queue = 40
+[stages.small]
+call = "cascade_test_stages:small"
+setup = "cascade_test_stages:load"
+[stages.large]
+call = "cascade_test_stages:large"
+timeout = "300 ms"
+[units.fast]
+threads = 2
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cascade")
+    (folder / "cascade_test_stages.py").write_text(STAGES)
+    (folder / "stream.toml").write_text(STREAM)
+    (folder / "cascade.toml").write_text(CASCADE)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def shared(folder):
+    with weft.Cascade(folder / "cascade.toml") as cascade:
+        yield cascade
+
+
+def expected(x):
+    return 10 * x if x % 3 == 0 else x
+
+
+def test_outcomes_decide_which_stages_a_request_takes(shared):
+    futures = [shared.submit(x) for x in range(30)]
+    assert [f.result(30) for f in futures] == [expected(x) for x in range(30)]
+
+
+def test_awaited_in_asyncio(shared):
+    async def both():
+        return await asyncio.gather(*(asyncio.wrap_future(shared.submit(x)) for x in (3, 4)))
+
+    assert asyncio.run(both()) == [30, 4]
+
+
+def test_poison_fails_alone(shared):
+    futures = [shared.submit(x) for x in (3, "raise", 6, 9, 12, 15)]
+    with pytest.raises(StageFailed, match="stage 'large' failed: ValueError: this is poison"):
+        futures[1].result(30)
+    good = [f.result(30) for f in futures if f is not futures[1]]
+    assert good == [30, 60, 90, 120, 150]
+
+
+def test_too_slow_request_fails_alone(shared):
+    futures = [shared.submit(x) for x in (3, "sleep", 6)]
+    with pytest.raises(DeadlineMissed, match=r"stage 'large' took longer than 0\.3 s"):
+        futures[1].result(30)
+    assert [futures[0].result(30), futures[2].result(30)] == [30, 60]
+
+
+def test_request_that_ends_processes_fails_alone(shared):
+    futures = [shared.submit(x) for x in (3, "exit", 6)]
+    with pytest.raises(StageFailed, match=r"3 units died with it: .* exit code 3"):
+        futures[1].result(60)
+    assert [futures[0].result(30), futures[2].result(30)] == [30, 60]
+
+
+def test_wrong_number_of_results_fails_one(shared):
+    futures = [shared.submit(x) for x in (3, "outcome", 6)]
+    with pytest.raises(StageFailed, match="returned 0 pairs for 1 inputs"):
+        futures[1].result(30)
+    assert [futures[0].result(30), futures[2].result(30)] == [30, 60]
+
+
+def test_killed_unit_loses_nothing(shared):
+    before = shared.counts["units lost"]
+    for _ in range(3):
+        os.kill(shared.submit("pid").result(30), signal.SIGKILL)
+        futures = [shared.submit(x) for x in range(12)]
+        assert [f.result(30) for f in futures] == [expected(x) for x in range(12)]
+    deadline = time.monotonic() + 30
+    while shared.counts["units lost"] < before + 3 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert shared.counts["units lost"] >= before + 3
+
+
+def test_deadline_passes_while_a_unit_is_busy(shared, tmp_path):
+    gate = {"until": str(tmp_path / "gate")}
+    held = shared.submit(gate, timeout=0.05)
+    with pytest.raises(DeadlineMissed, match=r"not answered within 0\.05 s"):
+        held.result(30)
+    (tmp_path / "gate").touch()
+    assert shared.submit(3).result(30) == 30
+
+
+def test_cancelled_requests_do_not_hinder_others(shared, tmp_path):
+    gate = {"until": str(tmp_path / "gate")}
+    held = [shared.submit(gate) for _ in range(12)]
+    waiting = [shared.submit(x) for x in range(6)]
+    assert all(f.cancel() for f in [held[0], held[11], *waiting[:3]])
+    (tmp_path / "gate").touch()
+    assert [f.result(30) for f in held[1:11]] == [gate] * 10
+    assert [f.result(30) for f in waiting[3:]] == [30, 4, 5]
+
+
+def test_full_queue_refuses(shared, tmp_path):
+    gate = {"until": str(tmp_path / "gate")}
+    held = [shared.submit(gate) for _ in range(40)]
+    with pytest.raises(QueueFull, match="40 requests are open"):
+        shared.submit(1)
+    (tmp_path / "gate").touch()
+    assert [f.result(30) for f in held] == [gate] * 40
+    assert shared.submit(1).result(30) == 1
+
+
+def test_bad_timeout_is_refused(shared):
+    with pytest.raises(InvalidInput, match="timeout of a request is 0"):
+        shared.submit(1, timeout=0)
+
+
+class Fails:
+    """A policy that decides as a rule does, then fails."""
+
+    name = "fails"
+
+    def __init__(self, good):
+        self.good, self.rule = good, weft.load_policy("eft")
+
+    def begin(self, workload, *, seed=0):
+        self._begun = workload
+        self.rule.begin(workload, seed=seed)
+
+    def decide(self, view):
+        self.good -= 1
+        if self.good < 0:
+            raise RuntimeError("no idea")
+        return self.rule.decide(view)
+
+
+class Waits(Fails):
+    """A policy that never decides."""
+
+    name = "waits"
+
+    def decide(self, view):
+        return None
+
+
+@pytest.mark.parametrize(
+    ("policy", "why"), [(Fails(7), "no idea"), (Waits(0), "waits, though nothing runs")]
+)
+def test_failing_policy_is_replaced_and_nothing_is_lost(folder, policy, why):
+    def served():
+        with weft.Cascade(folder / "cascade.toml", policy=policy) as cascade:
+            return [f.result(30) for f in [cascade.submit(x) for x in range(30)]]
+
+    with pytest.warns(PolicyReplaced, match=why):
+        answers = served()
+    assert answers == [expected(x) for x in range(30)]
+
+
+def test_shadow_is_asked_and_not_followed(folder):
+    with weft.Cascade(folder / "cascade.toml", shadow="eft") as cascade:
+        assert [cascade.submit(x).result(30) for x in (1, 3)] == [1, 30]
+        report = cascade.compared()
+    assert report.policy == "eft"
+    assert report.asked >= 3
+
+
+def test_all_that_was_accepted_is_answered_before_the_end(folder):
+    before = threading.active_count()
+    cascade = weft.Cascade(folder / "cascade.toml", policy="conditional-any")
+    futures = [cascade.submit(x) for x in range(40)]
+    cascade.close()
+    assert [f.result(0) for f in futures] == [expected(x) for x in range(40)]
+    with pytest.raises(WeftError, match="closed"):
+        cascade.submit(1)
+    assert threading.active_count() <= before
+
+
+def test_functions_given_in_python(folder):
+    stream = load_stream(folder / "stream.toml")
+    stages = {
+        "small": weft.Stage(lambda batch: [(x + 1, x % 2) for x in batch]),
+        "large": weft.Stage(lambda batch: [(-x, None) for x in batch]),
+    }
+    with weft.Cascade(weft.CascadeDescription(stream, stages, policy="fifo")) as cascade:
+        assert [cascade.submit(x).result(30) for x in (2, 3)] == [-3, 4]
+
+
+def test_stage_that_cannot_be_loaded_is_refused(folder):
+    stream = load_stream(folder / "stream.toml")
+    stages = {"small": weft.Stage("no_such_module:f"), "large": weft.Stage("math:sqrt")}
+    with pytest.raises(WeftError, match=r"stage 'small' cannot be loaded on unit .*no_such_module"):
+        weft.Cascade(weft.CascadeDescription(stream, stages, policy="fifo"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "kind", "message"),
+    [
+        ("[stages.large]", "[stages.larg]", UnknownName, "'larg' is no task .*'large'"),
+        ("[units.fast]", "[units.fats]", UnknownName, "'fats' is no unit .*'fast'"),
+        ("threads = 2", "threads = 0", InvalidInput, "threads is 0"),
+        ("threads = 2", "cores = [9999]", InvalidInput, "cores has 9999"),
+        ("queue = 40", "queue = 0", InvalidInput, "room for 0"),
+        ("queue = 40", "queu = 4", UnknownName, "'queu'"),
+        ("_stages:large", "_stages", InvalidInput, "write module:function"),
+        ('"300 ms"', '"0 s"', InvalidInput, "above zero"),
+    ],
+)
+def test_bad_files_are_refused_in_one_line(folder, tmp_path, old, new, kind, message):
+    (tmp_path / "stream.toml").write_text(STREAM)
+    (tmp_path / "cascade.toml").write_text(CASCADE.replace(old, new, 1))
+    with pytest.raises(kind, match=message):
+        load_cascade(tmp_path / "cascade.toml")
+
+
+def test_measured_stream_has_known_numbers(folder, tmp_path):
+    from weft.runtime.cascade.measured import Measurements
+
+    measured = Measurements(load_stream(folder / "stream.toml"))
+    for size, seconds in ((1, 0.010), (2, 0.014), (2, 0.016), (8, 0.045)):
+        measured.batch("fast", "small", size, seconds)
+    for label in ["unsure"] * 19 + ["sure"] * 80:
+        measured.branch("small", label)
+    for k in range(101):
+        measured.arrival(0.5 + 0.02 * k)
+    path = tmp_path / "measured.toml"
+    path.write_text(measured.to_toml())
+    stream = load_stream(path)
+    problem = stream.problem
+    assert problem.workflow.names == ("small", "large")
+    assert problem.duration(0, 0) == pytest.approx(0.010)
+    assert problem.duration(0, 1) == pytest.approx(0.002)  # as in the file: it was not measured
+    assert problem.duration(1, 0) == pytest.approx(0.004)
+    growth = problem.cluster.batch_growth(["small", "large"])
+    assert growth[0, 0, [0, 1, 7]] == pytest.approx([1.0, 1.5, 4.5])
+    assert growth[1, 0, 7] == pytest.approx(2.4)
+    assert stream.arrivals.process == "normal"
+    assert stream.arrivals.gap == pytest.approx(0.02)
+    assert stream.drift[0].probability[0] == pytest.approx([0.193, 0.807])
+
+
+def test_measured_while_it_runs(folder, tmp_path):
+    with weft.Cascade(folder / "cascade.toml") as cascade:
+        for x in range(30):
+            cascade.submit(x).result(30)
+    assert cascade.measured.arrivals == 30
+    assert cascade.measured.branches["small", "unsure"] == 10
+    (tmp_path / "m.toml").write_text(cascade.measured.to_toml())
+    with weft.Cascade(folder / "cascade.toml", stream=tmp_path / "m.toml") as again:
+        assert again.submit(3).result(30) == 30
