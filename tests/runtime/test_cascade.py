@@ -1,20 +1,32 @@
 """`weft.Cascade`: every accepted request is answered once, or fails with a clear error."""
 
 import asyncio
+import hashlib
+import io
+import json
 import os
+import runpy
 import signal
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
 import weft
+from weft.cli.main import main
 from weft.errors import InvalidInput, UnknownName, WeftError
 from weft.formats.native.stream_toml import load_stream
 from weft.runtime.cascade.description import load_cascade
 from weft.runtime.cascade.request import DeadlineMissed, StageFailed
 from weft.runtime.engine.failure import PolicyReplaced
 from weft.runtime.service.queue import QueueFull
+
+pytestmark = pytest.mark.filterwarnings("ignore::weft.formats.native.stream_toml.UnstableLoad")
+"""Measured streams have the arrivals of a test, which come all at once."""
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "cascade"
+SURENESS = ("sure", "unsure")
 
 STAGES = """
 import os, time
@@ -324,3 +336,86 @@ def test_measured_while_it_runs(folder, tmp_path):
     (tmp_path / "m.toml").write_text(cascade.measured.to_toml())
     with weft.Cascade(folder / "cascade.toml", stream=tmp_path / "m.toml") as again:
         assert again.submit(3).result(30) == 30
+
+
+def test_over_http_with_token_json_bytes_and_errors(folder):
+    httpx = pytest.importorskip("httpx")
+    pytest.importorskip("starlette")
+    from weft.runtime.web.app import Entrance
+    from weft.runtime.web.cascade import CascadeApp, CascadeEntry
+    from weft.runtime.web.limits import Token
+
+    stream = load_stream(folder / "stream.toml")
+    stages = {
+        "small": weft.Stage(lambda batch: [(x, "unsure" if x == 0 else "sure") for x in batch]),
+        "large": weft.Stage(lambda batch: [(1 / x, None) for x in batch]),
+    }
+    token = Token(hashlib.sha256(b"secret").hexdigest())
+
+    async def answers(cascade):
+        app = Entrance(CascadeApp(cascade, max_body=100), CascadeEntry(token))
+        head = {"authorization": "Bearer secret", "content-type": "application/json"}
+        raw = {**head, "content-type": "application/octet-stream"}
+        async with httpx.AsyncClient(
+            transport=httpx.ASGITransport(app), base_url="http://x", headers=head
+        ) as client:
+            found = [
+                await client.post("/v1/requests", content="[4, 5]"),
+                await client.post("/v1/requests", content=b"\x00\x01", headers=raw),
+                await client.post("/v1/requests", content="0"),
+                await client.post("/v1/requests", content="{"),
+                await client.post("/v1/requests?timeout=-1", content="1"),
+                await client.post("/v1/requests", content="1" * 101),
+                await client.post("/v1/other", content="1"),
+                await client.post("/v1/requests", content="1", headers={"authorization": "no"}),
+            ]
+        return [(r.status_code, r.content) for r in found]
+
+    with weft.Cascade(weft.CascadeDescription(stream, stages, policy="fifo")) as cascade:
+        found = asyncio.run(answers(cascade))
+    assert found[:2] == [(200, b'{"value": [4, 5]}'), (200, b"\x00\x01")]
+    assert [status for status, _ in found[2:]] == [422, 400, 400, 413, 404, 401]
+    assert b"ZeroDivisionError" in found[2][1]
+
+
+def test_lines_of_json(folder, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdin", io.StringIO('1\n\n3\n"raise"\nnonsense\n'))
+    measured = tmp_path / "measured.toml"
+    where = str(folder / "cascade.toml")
+    assert main(["cascade", "serve", where, "--stdin", "--measured", str(measured)]) == 0
+    answers = {a["line"]: a for a in map(json.loads, capsys.readouterr().out.splitlines())}
+    assert answers[1] == {"line": 1, "value": 1}
+    assert answers[3] == {"line": 3, "value": 30}
+    assert "this is poison" in answers[4]["error"]
+    assert "Expecting value" in answers[5]["error"]
+    assert load_stream(measured).problem.workflow.names == ("small", "large")
+
+
+def test_measuring_from_lines(folder, tmp_path, capsys):
+    lines, out = tmp_path / "lines", tmp_path / "measured.toml"
+    lines.write_text("1\n2\n3\n")
+    where = str(folder / "cascade.toml")
+    assert main(["cascade", "measure", where, str(lines), "-o", str(out), "--json"]) == 0
+    answered = json.loads(capsys.readouterr().out)["answered"]
+    assert answered == 40 * (1 + 2 + 4 + 8 + 16)
+    stream = load_stream(out)
+    assert stream.drift[0].probability[0] == pytest.approx([1 / 3, 2 / 3], abs=0.01)
+    assert stream.arrivals.gap == 0.004  # that of the file: a probe has no arrivals of its own
+    lines.write_text("nonsense\n")
+    assert main(["cascade", "measure", where, str(lines), "-o", str(out)]) == 2
+    assert "line 1 is no JSON" in capsys.readouterr().err
+
+
+def test_networks_of_the_example_answer(monkeypatch):
+    pytest.importorskip("onnxruntime", reason="not installed: pip install 'weft-scheduling[learn]'")
+    monkeypatch.syspath_prepend(str(EXAMPLE))
+    images, shape = runpy.run_path(str(EXAMPLE / "shapes.py"))["draw"](200, seed=7)
+    with weft.Cascade(EXAMPLE / "cascade.toml", policy="fifo") as cascade:
+        futures = [cascade.submit(image.tobytes()) for image in images]
+        answers = [future.result(60)["shape"] for future in futures]
+        assert cascade.submit(images[0].tolist()).result(60)["shape"] == answers[0]
+    names = ("circle", "square", "triangle", "cross")
+    right = sum(names[s] == a for s, a in zip(shape, answers, strict=True))
+    assert right >= 150
+    seen = cascade.measured.branches
+    assert all(seen[task, label] > 5 for task in ("small", "medium") for label in SURENESS)

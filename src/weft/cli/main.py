@@ -25,6 +25,7 @@ VERBS = (
     "evaluate",
     "run",
     "serve",
+    "cascade",
     "explain",
     "view",
     "whatif",
@@ -36,7 +37,7 @@ VERBS = (
     "reproduce",
 )
 
-FOLDERS = dict.fromkeys(("explain", "whatif", "size", "view"), "answers")
+FOLDERS = {**dict.fromkeys(("explain", "whatif", "size", "view"), "answers"), "cascade": "services"}
 """Folder of the modules that are not in `weft.cli` itself."""
 
 DONE, BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 0, 2, 130, 141

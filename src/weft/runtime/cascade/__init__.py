@@ -5,7 +5,8 @@
 - `request`: an accepted request
 - `work`: batches on units
 - `cascade`: requests in, answers out
+- `lines`: requests as lines of JSON
 - `measured`: times, branches and arrivals as a stream file
 """
 
-__all__ = ["cascade", "description", "measured", "request", "stage", "work"]
+__all__ = ["cascade", "description", "lines", "measured", "request", "stage", "work"]

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from math import inf, sqrt
 
 import numpy as np
+from scipy.optimize import isotonic_regression
 
 from weft.model.conditional_stream import ConditionalStream
 from weft.model.workflow import ALWAYS
@@ -48,17 +49,23 @@ class Measurements:
         self.arrivals += 1
         self._last = time
 
+    def forget_arrivals(self) -> None:
+        """Drop the arrivals, which a probe makes up."""
+        self.arrivals, self._last = 0, inf
+        self._gaps = self._squares = 0.0
+
     def curve(self, kind: str, task: str, largest: int) -> list[float]:
         """Return the seconds of batches of 1 to `largest`; empty if none was measured.
 
-        Sizes between measured ones are interpolated. Beyond them, and if there is only one size,
-        the time follows the curve of the stream.
+        A fuller batch takes no less time, so means that say otherwise are joined. Sizes between
+        measured ones are interpolated; beyond them the time follows the curve of the stream.
         """
         found = self.batches.get((kind, task), {})
         if not found:
             return []
         sizes = sorted(found)
-        seconds = [found[size][1] / found[size][0] for size in sizes]
+        means = [found[size][1] / found[size][0] for size in sizes]
+        seconds = isotonic_regression(means, weights=[found[size][0] for size in sizes]).x
         known = self._expected(kind, task, largest)
         ratio = np.interp(
             np.arange(1, largest + 1),

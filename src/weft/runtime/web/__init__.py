@@ -3,6 +3,7 @@
 - `answers`: plan, simulate and explain on request
 - `app`: the routes; the only file that imports Starlette
 - `board`: the events of one run, for `weft run --live`
+- `cascade`: a cascade over HTTP, behind `weft cascade serve`
 - `documents`: submitted documents as applications
 - `limits`: token, rate and refusals
 - `live_server`: the server of `weft run --live`
@@ -20,6 +21,7 @@ __all__ = [
     "answers",
     "app",
     "board",
+    "cascade",
     "documents",
     "limits",
     "live_server",

@@ -8,7 +8,7 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from math import isfinite
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from weft.errors import InvalidInput, MissingExtra, WeftError
 from weft.formats.parsing.source import decode_text, one_line, parse_json
@@ -103,7 +103,7 @@ class ServerState:
     """Whether the kernels of the usual planner are compiled."""
 
 
-def make_app(state: ServerState) -> ASGIApp:
+def make_app(state: ServerState) -> Entrance:
     """Return the application: token and rate first, then the routes."""
     handlers = Handlers(state)
     routes = [
@@ -123,10 +123,29 @@ def make_app(state: ServerState) -> ASGIApp:
     return Entrance(app, state)
 
 
+class EntryState(Protocol):
+    """What the entrance of a server uses."""
+
+    @property
+    def token(self) -> Token:
+        """Return the token that requests need."""
+        ...
+
+    @property
+    def rate(self) -> float:
+        """Return the requests per second."""
+        ...
+
+    @property
+    def metrics(self) -> ServerMetrics:
+        """Return the counters."""
+        ...
+
+
 class Entrance:
     """Lets in requests with the token, at the rate; counts answers by status."""
 
-    def __init__(self, app: ASGIApp, state: ServerState) -> None:
+    def __init__(self, app: ASGIApp, state: EntryState) -> None:
         self.app = app
         self.state = state
         self._rate = Rate(state.rate)

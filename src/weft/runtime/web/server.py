@@ -20,7 +20,7 @@ from weft.runtime.costs.history import History
 from weft.runtime.journal import default_folder
 from weft.runtime.options import RunOptions
 from weft.runtime.service.service import Service
-from weft.runtime.web.app import ApplicationLimits, PageSource, ServerState, make_app
+from weft.runtime.web.app import ApplicationLimits, Entrance, PageSource, ServerState, make_app
 from weft.runtime.web.documents import Documents, registered
 from weft.runtime.web.limits import own_token
 from weft.runtime.web.metrics import ServerMetrics
@@ -116,32 +116,37 @@ def serve(config: ServerConfig, started: Callable[[str, str | None, int], None])
 
     `started` receives the address, the text of a new token and the number of runs that go on.
     """
-    try:
-        import uvicorn
-    except ImportError as error:
-        raise MissingExtra("uvicorn", "serve") from error
     listener = listening(config.host, config.port)
     with opened(config) as (state, text, goes_on):
         threading.Thread(target=_warm_up, args=(state,), daemon=True).start()
-        settings = uvicorn.Config(
-            make_app(state),
-            log_level="warning",
-            ws="none",
-            lifespan="off",
-            access_log=False,
-            server_header=False,
-            limit_concurrency=1000,
-            timeout_graceful_shutdown=2,
-        )
         started(f"http://{config.host}:{listener.getsockname()[1]}", text, goes_on)
-        sys.setswitchinterval(SWITCH_SECONDS)
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, _ended)  # uvicorn ends on its own handlers, then restores these
-        uvicorn.Server(settings).run(sockets=[listener])
+        run_app(make_app(state), listener)
         if state.runs.active:
             # Tasks may take hours. Workers end with this process; the runs are on disk.
             state.runs.store.close()
             os._exit(0)
+
+
+def run_app(app: Entrance, listener: socket.socket) -> None:
+    """Answer the requests of a socket until the process is ended."""
+    try:
+        import uvicorn
+    except ImportError as error:
+        raise MissingExtra("uvicorn", "serve") from error
+    settings = uvicorn.Config(
+        app,
+        log_level="warning",
+        ws="none",
+        lifespan="off",
+        access_log=False,
+        server_header=False,
+        limit_concurrency=1000,
+        timeout_graceful_shutdown=2,
+    )
+    sys.setswitchinterval(SWITCH_SECONDS)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _ended)  # uvicorn ends on its own handlers, then restores these
+    uvicorn.Server(settings).run(sockets=[listener])
 
 
 def _ended(*_: object) -> None:

@@ -1,0 +1,143 @@
+"""`weft cascade`: serve a cascade of models, and measure it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from weft.cli.arguments import number, whole
+
+if TYPE_CHECKING:
+    from weft.runtime.cascade.cascade import Cascade
+
+SUMMARY = "serve a cascade of models that run in batches on unlike units"
+SERVE = """\
+  weft cascade serve examples/cascade/cascade.toml --measured measured.toml
+
+  curl -H "Authorization: Bearer $TOKEN" -H "Content-Type: application/octet-stream" \\
+    --data-binary @image http://127.0.0.1:8788/v1/requests?timeout=1
+
+  With --stdin, each line is the JSON of a request, and each answer a line with its number."""
+MEASURE = """\
+  weft cascade measure examples/cascade/cascade.toml images.jsonl -o measured.toml
+  weft train conditional --scenario measured.toml"""
+EXAMPLE = f"{SERVE}\n\n{MEASURE}"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the subcommands."""
+    commands = parser.add_subparsers(dest="what", metavar="WHAT", required=True)
+    serve = _command(commands, "serve", "answer requests over HTTP or from lines of input", SERVE)
+    serve.add_argument("--host", default="127.0.0.1", metavar="IP", help="default: 127.0.0.1")
+    serve.add_argument("--port", type=whole(0), default=8788, metavar="N", help="0: any free one")
+    serve.add_argument("--stdin", action="store_true", help="read lines of JSON, not HTTP")
+    serve.add_argument("--shadow", metavar="NAME", help="a policy to ask, but not to follow")
+    serve.add_argument(
+        "--timeout", type=number(above=0), metavar="S", help="of each line of --stdin, in seconds"
+    )
+    serve.add_argument(
+        "--measured", type=Path, metavar="FILE", help="write what was measured at the end"
+    )
+    measure = _command(commands, "measure", "measure batch curves and branches", MEASURE)
+    measure.add_argument("payloads", type=Path, metavar="LINES", help="a payload of JSON per line")
+    measure.add_argument(
+        "-o", "--output", type=Path, required=True, metavar="FILE", help="the measured stream"
+    )
+
+
+def _command(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+    name: str,
+    summary: str,
+    example: str,
+) -> argparse.ArgumentParser:
+    command = commands.add_parser(
+        name,
+        help=summary,
+        description=summary,
+        epilog=f"example:\n{example}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    command.add_argument("file", type=Path, metavar="CASCADE", help="a cascade file")
+    command.add_argument("--policy", metavar="NAME", help="a policy; default: that of the file")
+    command.add_argument(
+        "--stream", type=Path, metavar="FILE", help="replaces the stream of the file"
+    )
+    command.add_argument(
+        "--json",
+        action="store_true",
+        default=argparse.SUPPRESS,
+        help="print one JSON document and nothing else",
+    )
+    return command
+
+
+def run(args: argparse.Namespace) -> None:
+    """Serve until the end, or measure."""
+    if args.what == "measure":
+        _measure(args)
+    else:
+        _serve(args)
+
+
+def _serve(args: argparse.Namespace) -> None:
+    from weft.runtime.cascade.cascade import Cascade
+    from weft.runtime.cascade.lines import answer_lines
+
+    with Cascade(args.file, policy=args.policy, shadow=args.shadow, stream=args.stream) as cascade:
+        if args.stdin:
+            answer_lines(cascade, sys.stdin, _show, timeout=args.timeout)
+        else:
+            _serve_http(cascade, args)
+    if args.measured is not None:
+        args.measured.write_text(cascade.measured.to_toml(), encoding="utf-8")
+    if args.shadow is not None:
+        print(cascade.compared(), file=sys.stderr)
+
+
+def _show(line: str) -> None:
+    print(line, flush=True)
+
+
+def _serve_http(cascade: Cascade, args: argparse.Namespace) -> None:
+    import hashlib
+    import secrets
+
+    from weft.cli.output import emit
+    from weft.runtime.web.cascade import serve_cascade
+    from weft.runtime.web.limits import Token
+
+    given = os.environ.get("WEFT_SERVE_TOKEN")
+    text = given or secrets.token_urlsafe(32)
+
+    def started(url: str) -> None:
+        if args.json:
+            emit({"url": url, "token": None if given else text})
+        else:
+            print(f"weft serves '{cascade.description.stream.name}' at {url}")
+            print("token: that of WEFT_SERVE_TOKEN" if given else f"token: {text}")
+        sys.stdout.flush()
+
+    token = Token(hashlib.sha256(text.encode()).hexdigest())
+    serve_cascade(cascade, args.host, args.port, token, started)
+
+
+def _measure(args: argparse.Namespace) -> None:
+    from weft.cli.output import emit
+    from weft.formats.parsing.source import naming
+    from weft.runtime.cascade.cascade import Cascade
+    from weft.runtime.cascade.lines import probe, read_payloads
+
+    with naming(str(args.payloads)), args.payloads.open(encoding="utf-8") as file:
+        payloads = read_payloads(file)
+    with Cascade(args.file, policy=args.policy, stream=args.stream) as cascade:
+        probe(cascade, payloads)
+    args.output.write_text(cascade.measured.to_toml(), encoding="utf-8")
+    if args.json:
+        emit({"stream": str(args.output), **cascade.counts})
+    else:
+        print(f"{cascade.counts['answered']} requests measured; written: {args.output}")

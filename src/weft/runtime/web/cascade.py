@@ -1,0 +1,119 @@
+"""A cascade over HTTP: a request per POST, JSON or raw bytes; the answer is the response."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import Any
+from urllib.parse import parse_qs
+
+from weft.errors import WeftError
+from weft.formats.parsing.source import one_line
+from weft.runtime.cascade.cascade import Cascade
+from weft.runtime.cascade.request import DeadlineMissed, StageFailed
+from weft.runtime.service.queue import QueueFull
+from weft.runtime.web.app import Entrance
+from weft.runtime.web.limits import Refused, Token
+from weft.runtime.web.metrics import ServerMetrics
+from weft.runtime.web.server import listening, run_app
+
+STATUS = ((QueueFull, 429), (DeadlineMissed, 504), (StageFailed, 422), (WeftError, 503))
+JSON, BYTES = b"application/json", b"application/octet-stream"
+
+
+@dataclass(frozen=True, eq=False)
+class CascadeEntry:
+    """Token, rate and counters in front of a cascade."""
+
+    token: Token
+    rate: float = 5000.0
+    metrics: ServerMetrics = field(default_factory=ServerMetrics)
+
+
+class CascadeApp:
+    """POST /v1/requests?timeout=S&priority=P; GET /v1/status."""
+
+    def __init__(self, cascade: Cascade, *, max_body: int = 4 << 20) -> None:
+        self.cascade = cascade
+        self.max_body = max_body
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            return
+        try:
+            status, kind, body = 200, *await self._answer(scope, receive)
+        except Refused as error:
+            status, kind, body = error.status, JSON, _error(error)
+        except WeftError as error:
+            status = next(code for what, code in STATUS if isinstance(error, what))
+            kind, body = JSON, _error(error)
+        headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode())]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    async def _answer(self, scope: Any, receive: Any) -> tuple[bytes, bytes]:
+        if (scope["method"], scope["path"]) == ("GET", "/v1/status"):
+            return _encoded({**self.cascade.counts, "replaced": self.cascade.replaced})
+        if (scope["method"], scope["path"]) != ("POST", "/v1/requests"):
+            raise Refused(404, f"there is no {scope['method']} {scope['path']}")
+        query = parse_qs(scope["query_string"].decode("latin-1"))
+        timeout, priority = _number(query, "timeout"), _number(query, "priority")
+        kind = dict(scope["headers"]).get(b"content-type", JSON).split(b";")[0].strip()
+        payload: Any = await self._body(receive)
+        if kind == JSON:
+            try:
+                payload = json.loads(payload)
+            except ValueError as error:
+                raise Refused(400, f"the body is no JSON: {error}") from None
+        future = self.cascade.submit(payload, timeout=timeout, priority=priority or 0.0)
+        return _encoded(await asyncio.wrap_future(future))
+
+    async def _body(self, receive: Any) -> bytes:
+        parts, more = bytearray(), True
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise Refused(400, "the client has gone")
+            parts += message.get("body", b"")
+            more = message.get("more_body", False)
+            if len(parts) > self.max_body:
+                raise Refused(413, f"the body has more than {self.max_body} bytes")
+        return bytes(parts)
+
+
+def _number(query: dict[str, list[str]], key: str) -> float | None:
+    if key not in query:
+        return None
+    try:
+        value = float(query[key][-1])
+    except ValueError:
+        value = float("nan")
+    if not isfinite(value) or (key == "timeout" and value <= 0):
+        raise Refused(400, f"{key} is '{query[key][-1]}'; it must be a number that makes sense")
+    return value
+
+
+def _encoded(value: Any) -> tuple[bytes, bytes]:
+    if isinstance(value, bytes):
+        return BYTES, value
+    try:
+        return JSON, json.dumps({"value": value}).encode()
+    except (TypeError, ValueError) as error:
+        raise Refused(500, f"the value is no JSON: {error}") from None
+
+
+def _error(error: WeftError) -> bytes:
+    return json.dumps({"error": one_line(str(error))}).encode()
+
+
+def serve_cascade(
+    cascade: Cascade, host: str, port: int, token: Token, started: Callable[[str], None]
+) -> None:
+    """Serve until the process is ended; `started` receives the address."""
+    listener = listening(host, port)
+    started(f"http://{host}:{listener.getsockname()[1]}")
+    run_app(Entrance(CascadeApp(cascade), CascadeEntry(token)), listener)
