@@ -12,7 +12,12 @@ import numpy as np
 import onnxruntime
 
 SHAPES = ("circle", "square", "triangle", "cross")
-SURE = 0.9
+SHIFTS = sorted(
+    ((dy, dx) for dy in range(-3, 4) for dx in range(-3, 4)),
+    key=lambda shift: abs(shift[0]) + abs(shift[1]),
+)
+"""Shifts in pixels, the smallest first: larger stages look at more shifted copies of an image."""
+SURE = 0.8
 """Probability from which on an answer is final."""
 
 
@@ -32,29 +37,47 @@ def load(name: str, threads: int) -> onnxruntime.InferenceSession:
     """Load a network for a number of threads."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # cores are shared
     path = str(Path(__file__).with_name(f"{name}.onnx"))
     return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
 
-def classify(model: onnxruntime.InferenceSession, images: list[Any]) -> list[tuple[Any, str]]:
-    """Return the answer for each image, or the image itself if the network is not sure."""
+def small(model: onnxruntime.InferenceSession, images: list[Any]) -> list[tuple[Any, str | None]]:
+    return unless_unsure(images, classify(model, images, SHIFTS[:1]))
+
+
+def medium(model: onnxruntime.InferenceSession, images: list[Any]) -> list[tuple[Any, str | None]]:
+    return unless_unsure(images, classify(model, images, SHIFTS[:25]))
+
+
+def large(model: onnxruntime.InferenceSession, images: list[Any]) -> list[tuple[Any, str | None]]:
+    return [(answer, None) for answer in classify(model, images, SHIFTS, mirrored=True)]
+
+
+def classify(
+    model: onnxruntime.InferenceSession,
+    images: list[Any],
+    shifts: list[tuple[int, int]],
+    *,
+    mirrored: bool = False,
+) -> list[dict[str, Any]]:
+    """Return the answer for each image: the mean of those for the image, shifted, or mirrored."""
     pixels = np.stack([pixels_of(image) for image in images])
-    (probability,) = model.run(None, {"image": pixels})
-    best, most = probability.argmax(1).tolist(), probability.max(1).tolist()
-    answers = [
-        {"shape": SHAPES[b], "probability": round(p, 4)} for b, p in zip(best, most, strict=True)
-    ]
-    return [
-        (answer, "sure") if p >= SURE else (image, "unsure")
-        for image, answer, p in zip(images, answers, most, strict=True)
-    ]
-
-
-def decide(model: onnxruntime.InferenceSession, images: list[Any]) -> list[tuple[Any, None]]:
-    """Return the answer for each image, sure or not."""
-    (probability,) = model.run(None, {"image": np.stack([pixels_of(image) for image in images])})
+    copies = [np.roll(pixels, shift, (2, 3)) for shift in shifts]
+    if mirrored:
+        copies += [copy[..., ::-1] for copy in copies]
+    (each,) = model.run(None, {"image": np.concatenate(copies)})
+    probability = each.reshape(len(copies), len(images), -1).mean(0)
     rows = zip(probability.argmax(1).tolist(), probability.max(1).tolist(), strict=True)
-    return [({"shape": SHAPES[b], "probability": round(p, 4)}, None) for b, p in rows]
+    return [{"shape": SHAPES[best], "probability": round(most, 4)} for best, most in rows]
+
+
+def unless_unsure(images: list[Any], answers: list[dict[str, Any]]) -> list[tuple[Any, str | None]]:
+    """Return an answer that is sure, or the image for the next stage."""
+    return [
+        (answer, "sure") if answer["probability"] >= SURE else (image, "unsure")
+        for image, answer in zip(images, answers, strict=True)
+    ]
 
 
 def pixels_of(image: Any) -> np.ndarray:

@@ -23,7 +23,7 @@ SERVE = """\
   With --stdin, each line is the JSON of a request, and each answer a line with its number."""
 MEASURE = """\
   weft cascade measure examples/cascade/cascade.toml images.jsonl -o measured.toml
-  weft train conditional --scenario measured.toml"""
+  weft train conditional --stream measured.toml --out trained"""
 EXAMPLE = f"{SERVE}\n\n{MEASURE}"
 
 

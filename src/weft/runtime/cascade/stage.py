@@ -53,7 +53,8 @@ class LoadedStage:
         stage = self.stage
         if stage.folder and stage.folder not in sys.path:
             sys.path.insert(0, stage.folder)
-        self._call, self._model = function_of(stage.call), ()
+        self._call = function_of(stage.call)
+        self._model: tuple[Any, ...] = ()
         if stage.setup is not None:
             setting = UnitSetting(current_device(), int(os.environ.get("OMP_NUM_THREADS", "1")))
             self._model = (function_of(stage.setup)(setting),)
