@@ -45,15 +45,18 @@ class Request:
 
     def answer(self, value: Any) -> None:
         """Complete its future, unless it was cancelled."""
-        self.over = True
+        self._end()
         if not self.future.done() and self.future.set_running_or_notify_cancel():
             self.future.set_result(value)
 
     def fail(self, error: Exception) -> None:
         """Complete its future with an error, unless it was cancelled."""
-        self.over = True
+        self._end()
         if not self.future.done() and self.future.set_running_or_notify_cancel():
             self.future.set_exception(error)
+
+    def _end(self) -> None:
+        self.over, self.payload = True, None  # its deadline may keep the request for long
 
 
 class StageGraph:

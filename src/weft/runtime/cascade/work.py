@@ -58,7 +58,12 @@ class CascadeUnit:
     up: bool = False
 
     def following(self) -> Run | None:
-        """Return the next run; None if the first work is done, or there is none."""
+        """Return the next run, without requests that are over; None if the first work is done."""
         if self.loading:
             return self.loading.popleft()
-        return self.works[0].runs.popleft() if self.works and self.works[0].runs else None
+        while self.works and self.works[0].runs:
+            run = self.works[0].runs.popleft()
+            run.requests = [request for request in run.requests if not request.over]
+            if run.requests:
+                return run
+        return None
