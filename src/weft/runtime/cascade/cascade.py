@@ -14,6 +14,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from itertools import count
 from math import inf
 from typing import Any, Self, TypeVar
@@ -249,9 +250,8 @@ class Cascade:
             if request.future.cancelled():
                 continue
             deadline, priority = request.deadline, request.priority
-            request.job = self._ask(
-                lambda d=deadline, p=priority: self._session.arrived(deadline=d, priority=p)  # type: ignore[misc]
-            )
+            enter = partial(self._session.arrived, deadline=deadline, priority=priority)
+            request.job = self._ask(enter)
             self._jobs[request.job] = request
             self.measured.arrival(request.arrived)
             if deadline < inf:
