@@ -16,7 +16,7 @@ import pytest
 import weft
 from weft.cli.main import main
 from weft.errors import InvalidInput, UnknownName, WeftError
-from weft.formats.native.stream_toml import load_stream
+from weft.formats.native.stream_toml import load_stream, read_stream_toml
 from weft.runtime.cascade.description import load_cascade
 from weft.runtime.cascade.request import DeadlineMissed, StageFailed
 from weft.runtime.engine.failure import PolicyReplaced
@@ -325,6 +325,19 @@ def test_measured_stream_has_known_numbers(folder, tmp_path):
     assert stream.arrivals.process == "normal"
     assert stream.arrivals.gap == pytest.approx(0.02)
     assert stream.drift[0].probability[0] == pytest.approx([0.193, 0.807])
+
+
+@pytest.mark.parametrize(
+    ("time", "message"),
+    [
+        ('{fast = "1 ms"}', "key 'slow' is missing in tasks.0..time"),
+        ('{fast = "1 ms", slow = "2 ms", other = "3 ms"}', "unknown key 'other'"),
+        ('{fast = "1 ms", slow = "-2 ms"}', "finite time, zero or more"),
+    ],
+)
+def test_times_per_unit_are_complete(time, message):
+    with pytest.raises(InvalidInput, match=message):
+        read_stream_toml(STREAM.replace('"1 ms"\n[[tasks]]', f"{time}\n[[tasks]]"), name="x")
 
 
 def test_measured_while_it_runs(folder, tmp_path):
