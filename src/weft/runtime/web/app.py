@@ -141,6 +141,16 @@ class EntryState(Protocol):
         """Return the counters."""
         ...
 
+    @property
+    def patience(self) -> float:
+        """Return the seconds a client may take to take a part of a stream."""
+        ...
+
+    @property
+    def page(self) -> PageSource | None:
+        """Return the source of the page that needs no token, if there is one."""
+        ...
+
 
 class Entrance:
     """Lets in requests with the token, at the rate; counts answers by status."""

@@ -31,6 +31,8 @@ class CascadeEntry:
     token: Token
     rate: float = 5000.0
     metrics: ServerMetrics = field(default_factory=ServerMetrics)
+    patience: float = 30.0
+    page: None = None
 
 
 class CascadeApp:
