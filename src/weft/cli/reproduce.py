@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import os
 from importlib import import_module
 from pathlib import Path
 
-from weft.errors import UnknownName
+from weft.errors import InvalidInput, UnknownName
 from weft.registry import closest
 
 SUMMARY = "run the experiment of a source document; write results.json and report.html"
 EXAMPLE = """  weft reproduce conditional --quick
-  weft reproduce gpu-cluster --quick --out gpus"""
+  weft reproduce gpu-cluster --quick --out gpus
+  weft reproduce streams --data ~/data"""
 
 EXPERIMENTS = {
     "conditional": "weft.experiments.conditional.experiment",
     "gpu-cluster": "weft.experiments.gpu_cluster.experiment",
     "imitation": "weft.experiments.imitation.experiment",
     "shift": "weft.experiments.shift.experiment",
+    "streams": "weft.experiments.streams.experiment",
 }
 """Name -> module with `reproduce(folder, quick=, progress=)` and `table(results)`."""
 
@@ -31,6 +34,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", type=Path, metavar="FOLDER", help="folder to write to (default: reproduce/NAME)"
     )
+    parser.add_argument(
+        "--data",
+        type=Path,
+        metavar="FOLDER",
+        help="folder of data sets that are not part of weft (default: WEFT_DATA)",
+    )
 
 
 def run(args: argparse.Namespace) -> None:
@@ -39,6 +48,10 @@ def run(args: argparse.Namespace) -> None:
 
     if args.name not in EXPERIMENTS:
         raise UnknownName(f"unknown experiment '{args.name}'{closest(args.name, EXPERIMENTS)}")
+    if args.data is not None:
+        if not args.data.is_dir():
+            raise InvalidInput(f"--data {args.data}: there is no such folder")
+        os.environ["WEFT_DATA"] = str(args.data)  # also for the processes of the experiment
     experiment = import_module(EXPERIMENTS[args.name])
     folder = args.out if args.out is not None else Path("reproduce") / args.name
     results = experiment.reproduce(

@@ -1,0 +1,85 @@
+"""Streams experiment: a published testbed, its rules, its rivals and weft's policies.
+
+Behind `weft reproduce streams`: the 24 settings of DWS-Testbed (20,000 workflows each) in weft's
+simulator. The files are read from the data folder.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from weft.experiments.harness import (
+    Checkpoint,
+    Progress,
+    describe_machine,
+    fingerprint,
+    write_results,
+)
+from weft.experiments.streams import report
+from weft.experiments.streams.contenders import CONTENDERS
+from weft.experiments.streams.runs import FEW, PROCESSES, StreamStep, run_step, steps
+from weft.experiments.streams.statistics import page_tables, reproduced, summary, verdicts
+from weft.experiments.streams.testbed import JOBS, Setting, find_testbed
+from weft.report.tables import table_text
+
+
+def reproduce(
+    folder: str | Path, *, quick: bool = False, progress: Progress = iter
+) -> dict[str, Any]:
+    """Run all settings; write and return the results. An interrupted run resumes."""
+    begin, folder = time.perf_counter(), Path(folder)
+    published = find_testbed().settings()
+    todo = steps([setting for setting, _ in published], quick=quick)
+    names = [c.name for c in CONTENDERS]
+    checkpoint = Checkpoint(folder / "progress.jsonl", fingerprint(todo, names))
+    played = dict(checkpoint.run(run_step, todo, processes=PROCESSES, progress=progress))
+    few, rows = (_rows(published, played, n) for n in (FEW, FEW if quick else JOBS))
+    results: dict[str, Any] = {
+        "experiment": "streams",
+        "measured_with": "weft reproduce streams" + (" --quick" if quick else ""),
+        "provenance": "written by that command",
+        "quick": quick,
+        "machine": describe_machine(),
+        "jobs": FEW if quick else JOBS,
+        "few_jobs": FEW,
+        "settings": rows,
+        "summary": summary(rows),
+        "few_summary": summary(few),
+        "reproduced": reproduced(rows),
+    }
+    results["verdicts"] = verdicts(rows, results["summary"], published_length=not quick)
+    results["seconds"] = time.perf_counter() - begin
+    results["tables"] = page_tables(results)
+    write_results(folder, results)
+    report.write(folder / "report.html", results)
+    checkpoint.delete()
+    return results
+
+
+def _rows(
+    published: list[tuple[Setting, dict[str, float]]],
+    played: dict[StreamStep, dict[str, Any]],
+    jobs: int,
+) -> list[dict[str, Any]]:
+    """Return one row per setting: published and measured mean flowtimes."""
+    rows = []
+    for setting, known in published:
+        found = played[StreamStep(setting, jobs)]
+        measured = {name: each["flowtime"] for name, each in found.items()}
+        spent = {name: each["seconds"] for name, each in found.items()}
+        rows.append(
+            {"setting": setting.key, "published": known, "measured": measured, "seconds": spent}
+        )
+    return rows
+
+
+def table(results: dict[str, Any]) -> str:
+    """Return the summary, the check against the published values and the verdicts as text."""
+    parts = [
+        table_text(results["summary"], report.SUMMARY_COLUMNS),
+        table_text(results["reproduced"], report.REPRODUCED_COLUMNS),
+        *(f"{v['claim']}: {v['verdict']} ({v['measured']})" for v in results["verdicts"]),
+    ]
+    return "\n\n".join(parts)
