@@ -7,6 +7,8 @@ from .errors import Stuck as Stuck
 from .errors import UnknownName as UnknownName
 from .errors import Unsupported as Unsupported
 from .errors import WeftError as WeftError
+from .experiments.arena.attack import Attack as Attack
+from .experiments.arena.attack import attack as attack
 from .formats.loading import list_formats as list_formats
 from .formats.loading import load as load
 from .formats.loading import load_cluster as load_cluster

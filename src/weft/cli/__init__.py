@@ -5,6 +5,7 @@ A verb is a module with SUMMARY, EXAMPLE, `add_arguments` and `run`; heavy impor
 - `main`: finds the verb, runs it and turns failures into one line and an exit code
 - `arguments`: arguments that verbs share; `output`: JSON, text and progress
 - `answers`: the verbs `explain`, `whatif` and `size`
+- `contests`: the verbs `attack` and `arena`
 - `train`: one trainer per kind of policy; every other module is the verb of its name
 """
 
@@ -13,6 +14,7 @@ __all__ = [
     "arguments",
     "bench",
     "compare",
+    "contests",
     "evaluate",
     "generate",
     "history",

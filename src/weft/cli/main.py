@@ -34,10 +34,16 @@ VERBS = (
     "history",
     "list",
     "bench",
+    "attack",
+    "arena",
     "reproduce",
 )
 
-FOLDERS = {**dict.fromkeys(("explain", "whatif", "size", "view"), "answers"), "cascade": "services"}
+FOLDERS = {
+    **dict.fromkeys(("explain", "whatif", "size", "view"), "answers"),
+    **dict.fromkeys(("attack", "arena"), "contests"),
+    "cascade": "services",
+}
 """Folder of the modules that are not in `weft.cli` itself."""
 
 DONE, BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 0, 2, 130, 141

@@ -8,7 +8,18 @@ conditional  conditional task graphs on CPUs and batching GPUs
 gpu_cluster  workflows on a heterogeneous GPU cluster
 imitation    networks that imitate HEFT (DeepSched) or a search
 shift        learned device choice under a shift of the workload
+streams      a published testbed (DWS-Testbed): its rules, its rivals and weft's policies
+arena        contests of planners and policies: attacks, benchmark instances, records
 benchmarks   speed and plan quality
 """
 
-__all__ = ["benchmarks", "conditional", "gpu_cluster", "harness", "imitation", "shift"]
+__all__ = [
+    "arena",
+    "benchmarks",
+    "conditional",
+    "gpu_cluster",
+    "harness",
+    "imitation",
+    "shift",
+    "streams",
+]

@@ -46,7 +46,7 @@ CONTENDERS = (
     StreamContender("eft", WITHIN, "the testbed's HEFT with the right clock: earliest finish"),
     StreamContender("rank-eft", ORDERS, "earliest finish, highest upward rank first"),
     StreamContender("rank-first", WAITS, "highest rank first, on the best idle machine"),
-    StreamContender("heft-replanned", WAITS, "HEFT planned again at every event"),
+    StreamContender("heft-replanned", WAITS, "HEFT planned again at every event", slow=True),
     StreamContender("tuned-list", WAITS, "re-planning with tuned weights", slow=True),
     StreamContender("srpt-replanned", WAITS, "shortest remaining work first", slow=True),
     StreamContender("portfolio", WAITS, "the best of several plans at every event", slow=True),

@@ -83,7 +83,7 @@ def verdicts(rows: Rows, summaries: Rows, *, published_length: bool) -> list[dic
 def page_tables(results: Mapping[str, Any]) -> dict[str, Any]:
     """Return the tables of the documentation page."""
     names = ("GOODRL", "GPHH", "HEFT")
-    own = ("HEFT, stale clock", "eft", "rank-eft", "heft-replanned")
+    own = ("HEFT, stale clock", "eft", "rank-eft", "rank-first")
     return {
         "summary": {
             "columns": [

@@ -1,0 +1,3 @@
+"""Verbs that set contenders against each other: `attack`, `arena`."""
+
+__all__ = ["arena", "attack"]

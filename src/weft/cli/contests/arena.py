@@ -1,0 +1,172 @@
+"""`weft arena`: instances with best known makespans, a checker, and contenders at equal time."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from weft.cli.arguments import add_seed, names, number
+
+if TYPE_CHECKING:
+    from weft.experiments.arena.library import ArenaInstance
+
+SUMMARY = "benchmark instances with best known makespans; check a schedule; compare at equal time"
+EXAMPLE = """\
+  weft arena                                                 # the instances
+  weft arena --export folder                                 # as weft's JSON, one file each
+  weft arena --instance layered-60-a --check schedule.json   # the verdict on your schedule
+  weft arena --contenders heft,peft,anytime --seconds 0.1    # a table at equal time"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument(
+        "--check", type=Path, metavar="FILE", help="judge a schedule (JSON or NPZ) of --instance"
+    )
+    what.add_argument("--export", type=Path, metavar="FOLDER", help="write the instances")
+    what.add_argument(
+        "--contenders", type=names, metavar="A,B", help="planners or policies to compare"
+    )
+    what.add_argument(
+        "--improve",
+        type=Path,
+        metavar="FILE",
+        help="search better records, --seconds per planner and instance; write the library",
+    )
+    parser.add_argument("--instance", metavar="NAME", help="this instance only (default: all)")
+    parser.add_argument(
+        "--seconds",
+        type=number(above=0),
+        default=0.1,
+        metavar="S",
+        help="time limit of each plan, for planners that search (default: 0.1)",
+    )
+    add_seed(parser)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Do what was asked, and print it."""
+    from weft.cli.output import notice
+    from weft.errors import InvalidInput
+
+    with notice("reading the arena"):
+        from weft.experiments.arena.library import find_instance, load_library
+
+    if args.check is not None:
+        if args.instance is None:
+            raise InvalidInput("--check needs --instance NAME; see: weft arena")
+        _check(args, find_instance(args.instance))
+        return
+    chosen = [find_instance(args.instance)] if args.instance else [*load_library().values()]
+    if args.export is not None:
+        _export(args, chosen)
+    elif args.contenders is not None:
+        _contend(args, [i for i in chosen if i.available])
+    elif args.improve is not None:
+        _improve(args, chosen)
+    else:
+        _list(args, chosen)
+
+
+def _list(args: argparse.Namespace, chosen: Sequence[ArenaInstance]) -> None:
+    from weft.report.tables import Column
+
+    rows = [
+        {
+            "instance": i.name,
+            "origin": i.origin,
+            "best": i.best,
+            "by": i.by,
+            "bound": i.bound,
+            "proof": i.proof,
+            "gap": i.best / i.bound - 1,
+            "here": "yes" if i.available else "needs WEFT_DATA",
+        }
+        for i in chosen
+    ]
+    columns = [
+        "instance",
+        "origin",
+        Column("best", "best known (s)"),
+        "by",
+        Column("bound", "bound (s)"),
+    ]
+    _show(args, rows, [*columns, "proof", Column("gap", unit="%", places=1), "here"])
+
+
+def _show(args: argparse.Namespace, rows: Sequence[dict[str, Any]], columns: Any) -> None:
+    from weft.cli.output import emit
+    from weft.report.tables import table_text
+
+    if args.json:
+        emit(rows)
+    else:
+        print(table_text(rows, columns))
+
+
+def _check(args: argparse.Namespace, instance: ArenaInstance) -> None:
+    from weft.cli.output import emit
+    from weft.experiments.arena.contest import judge
+    from weft.formats import load_schedule
+
+    found = judge(instance, load_schedule(args.check))
+    if args.json:
+        emit({**asdict(found), "gap": found.gap})
+        return
+    print(
+        f"{found.instance}: valid, {found.makespan:.6g} s, {found.verdict}\n"
+        f"best known {found.best:.6g} s by {found.by}, bound {found.bound:.6g} s "
+        f"(at most {found.gap:.1%} above the optimum)"
+    )
+
+
+def _export(args: argparse.Namespace, chosen: Sequence[ArenaInstance]) -> None:
+    from weft.cli.output import emit
+    from weft.formats import save
+
+    args.export.mkdir(parents=True, exist_ok=True)
+    written = [args.export / f"{i.name}.json" for i in chosen if i.available]
+    for instance, path in zip([i for i in chosen if i.available], written, strict=True):
+        save(instance.problem(), path)
+    if args.json:
+        emit([str(path) for path in written])
+    else:
+        left = len(chosen) - len(written)
+        more = f"; {left} need WEFT_DATA" if left else ""
+        print(f"wrote {len(written)} instances to {args.export}{more}")
+
+
+def _contend(args: argparse.Namespace, chosen: Sequence[ArenaInstance]) -> None:
+    from weft.cli.output import progress
+    from weft.experiments.arena.contest import contend
+    from weft.report.tables import Column
+
+    rows = contend(
+        args.contenders,
+        chosen,
+        seconds=args.seconds,
+        seed=args.seed,
+        progress=lambda who: progress(who, total=len(who), what="arena"),
+    )
+    origins = [Column(key, places=3) for key in dict.fromkeys(i.origin for i in chosen)]
+    last = [Column("worst", places=3), Column("best_known", f"best known of {len(chosen)}")]
+    _show(args, rows, ["contender", *origins, *last, Column("seconds", "per instance", unit="s")])
+    if not args.json:
+        print("\nmakespan over the best known, geometric mean; all have exact durations")
+
+
+def _improve(args: argparse.Namespace, chosen: Sequence[ArenaInstance]) -> None:
+    from weft.cli.output import progress
+    from weft.experiments.arena.contest import improve
+    from weft.experiments.arena.library import save_library
+
+    made = [
+        improve(i, seconds=args.seconds, seed=args.seed) if i.available else i
+        for i in progress(chosen, total=len(chosen), what="records")
+    ]
+    save_library(made, args.improve)
+    _list(args, made)

@@ -1,0 +1,91 @@
+"""`weft attack`: small problems on which one contender is much worse than another."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from weft.cli.arguments import add_seed, number, whole
+
+SUMMARY = "search small problems on which a planner or policy is much worse than another"
+EXAMPLE = """\
+  weft attack heft --against cpop --out worst.json
+  weft plan worst.json --planner heft --gantt worst.html"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument("contender", metavar="NAME", help="the planner or policy to attack")
+    parser.add_argument(
+        "--against",
+        required=True,
+        metavar="NAME",
+        help="the planner or policy to compare with (a name that is both means the planner)",
+    )
+    for name, least, default, text in (
+        ("tasks", 2, 8, "tasks of each problem"),
+        ("devices", 1, 3, "devices of each problem"),
+        ("runs", 1, 8, "annealing runs from different starts"),
+        ("steps", 1, 300, "problems tried per run"),
+    ):
+        parser.add_argument(
+            f"--{name}",
+            type=whole(least),
+            default=default,
+            metavar="N",
+            help=f"{text} (default: {default})",
+        )
+    parser.add_argument(
+        "--seconds",
+        type=number(above=0),
+        metavar="S",
+        help="time limit of each plan, for planners that search",
+    )
+    add_seed(parser)
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help="the worst problem, as weft's JSON"
+    )
+
+
+def run(args: argparse.Namespace) -> None:
+    """Attack, write and print."""
+    from weft.cli.output import emit, notice, progress
+
+    with notice(f"attacking {args.contender}"):
+        from weft.experiments.arena.attack import attack
+        from weft.formats import save
+        from weft.report.tables import table_text
+
+    found = attack(
+        args.contender,
+        args.against,
+        tasks=args.tasks,
+        devices=args.devices,
+        runs=args.runs,
+        steps=args.steps,
+        seconds=args.seconds,
+        seed=args.seed,
+        progress=lambda steps: progress(steps, total=len(steps), what="attack"),
+    )
+    if args.out is not None:
+        save(found.worst.problem, args.out)
+    if args.json:
+        emit(
+            {
+                "contender": found.contender,
+                "against": found.against,
+                "evaluations": found.evaluations,
+                "runs": [
+                    {key.strip(): value for key, value in row.items()} for row in found.rows()
+                ],
+                "out": None if args.out is None else str(args.out),
+            }
+        )
+        return
+    print(table_text(found.rows()))
+    print(
+        f"\n{found.contender} takes {found.worst.ratio:.3f} times as long as {found.against} on "
+        f"the worst of {found.evaluations:,} problems"
+    )
+    if args.out is not None:
+        print(f"wrote {args.out}")
