@@ -27,7 +27,7 @@ SPACES = {
 
 
 @dataclass(frozen=True)
-class StreamContender:
+class TestbedContender:
     """A name of weft's table or a rule of the testbed, and what it may do."""
 
     name: str
@@ -38,18 +38,18 @@ class StreamContender:
 
 
 CONTENDERS = (
-    StreamContender("EST, stale clock", WITHIN, "the testbed's EST, as published"),
-    StreamContender("PEFT, stale clock", WITHIN, "the testbed's PEFT, as published"),
-    StreamContender("HEFT, stale clock", WITHIN, "the testbed's HEFT, as published"),
-    StreamContender("EST, right clock", WITHIN, "earliest start: of many idle machines, any"),
-    StreamContender("PEFT, right clock", WITHIN, "earliest finish of the shortest way to the end"),
-    StreamContender("eft", WITHIN, "the testbed's HEFT with the right clock: earliest finish"),
-    StreamContender("rank-eft", ORDERS, "earliest finish, highest upward rank first"),
-    StreamContender("rank-first", WAITS, "highest rank first, on the best idle machine"),
-    StreamContender("heft-replanned", WAITS, "HEFT planned again at every event", slow=True),
-    StreamContender("tuned-list", WAITS, "re-planning with tuned weights", slow=True),
-    StreamContender("srpt-replanned", WAITS, "shortest remaining work first", slow=True),
-    StreamContender("portfolio", WAITS, "the best of several plans at every event", slow=True),
+    TestbedContender("EST, stale clock", WITHIN, "the testbed's EST, as published"),
+    TestbedContender("PEFT, stale clock", WITHIN, "the testbed's PEFT, as published"),
+    TestbedContender("HEFT, stale clock", WITHIN, "the testbed's HEFT, as published"),
+    TestbedContender("EST, right clock", WITHIN, "earliest start: of many idle machines, any"),
+    TestbedContender("PEFT, right clock", WITHIN, "earliest finish of the shortest way to the end"),
+    TestbedContender("eft", WITHIN, "the testbed's HEFT with the right clock: earliest finish"),
+    TestbedContender("rank-eft", ORDERS, "earliest finish, highest upward rank first"),
+    TestbedContender("rank-first", WAITS, "highest rank first, on the best idle machine"),
+    TestbedContender("heft-replanned", WAITS, "HEFT planned again at every event", slow=True),
+    TestbedContender("tuned-list", WAITS, "re-planning with tuned weights", slow=True),
+    TestbedContender("srpt-replanned", WAITS, "shortest remaining work first", slow=True),
+    TestbedContender("portfolio", WAITS, "the best of several plans at every event", slow=True),
 )
 
 RULES = {"EST": (0.0, 0.0), "HEFT": (1.0, 0.0), "PEFT": (1.0, 1.0)}

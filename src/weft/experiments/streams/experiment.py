@@ -21,7 +21,7 @@ from weft.experiments.streams import report
 from weft.experiments.streams.contenders import CONTENDERS
 from weft.experiments.streams.runs import FEW, PROCESSES, StreamStep, run_step, steps
 from weft.experiments.streams.statistics import page_tables, reproduced, summary, verdicts
-from weft.experiments.streams.testbed import JOBS, Setting, find_testbed
+from weft.experiments.streams.testbed import JOBS, TestbedSetting, find_testbed
 from weft.report.tables import table_text
 
 
@@ -59,7 +59,7 @@ def reproduce(
 
 
 def _rows(
-    published: list[tuple[Setting, dict[str, float]]],
+    published: list[tuple[TestbedSetting, dict[str, float]]],
     played: dict[StreamStep, dict[str, Any]],
     jobs: int,
 ) -> list[dict[str, Any]]:

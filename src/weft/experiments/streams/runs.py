@@ -6,8 +6,8 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from weft.experiments.streams.contenders import CONTENDERS, RULES, StreamContender, TestbedRule
-from weft.experiments.streams.testbed import JOBS, Setting, find_testbed
+from weft.experiments.streams.contenders import CONTENDERS, RULES, TestbedContender, TestbedRule
+from weft.experiments.streams.testbed import JOBS, TestbedSetting, find_testbed
 from weft.policies import simulate
 
 FEW = 2_000
@@ -20,7 +20,7 @@ PROCESSES = 2
 class StreamStep:
     """All contenders on the first jobs of a setting."""
 
-    setting: Setting
+    setting: TestbedSetting
     jobs: int
 
     @property
@@ -29,7 +29,7 @@ class StreamStep:
         return f"{self.setting.key} {self.jobs}"
 
 
-def steps(settings: list[Setting], *, quick: bool) -> list[StreamStep]:
+def steps(settings: list[TestbedSetting], *, quick: bool) -> list[StreamStep]:
     """Return the steps: few workflows with all contenders, then all workflows with the quick."""
     return [StreamStep(s, jobs) for jobs in ([FEW] if quick else [FEW, JOBS]) for s in settings]
 
@@ -48,6 +48,6 @@ def run_step(step: StreamStep) -> dict[str, Any]:
     return found
 
 
-def _policy(contender: StreamContender) -> TestbedRule | str:
+def _policy(contender: TestbedContender) -> TestbedRule | str:
     rule, _, clock = contender.name.partition(", ")
     return TestbedRule(rule, stale=clock == "stale clock") if rule in RULES else contender.name

@@ -38,7 +38,7 @@ REVERSED_STREAM = 2024
 
 
 @dataclass(frozen=True)
-class Setting:
+class TestbedSetting:
     """One row of the published table: a stream of workflows, machines, and arrival rates."""
 
     stream: int
@@ -77,11 +77,11 @@ class Testbed:
         read = [read_dax(gzip.decompress(p.read_bytes()), name=p.name[:-7]) for p in paths]
         return [replace(each, data=np.zeros(len(each.data))) for each in read]
 
-    def settings(self) -> list[tuple[Setting, dict[str, float]]]:
+    def settings(self) -> list[tuple[TestbedSetting, dict[str, float]]]:
         """Return all settings with the published mean flowtimes in seconds."""
         return [
             (
-                Setting(
+                TestbedSetting(
                     row["stream"],
                     row["vm_types"],
                     row["of_each"],
@@ -93,7 +93,7 @@ class Testbed:
             for row in self.reference["results"]
         ]
 
-    def cluster(self, setting: Setting) -> Cluster:
+    def cluster(self, setting: TestbedSetting) -> Cluster:
         """Return so many machines of each of the first types."""
         return Cluster.of(
             [
@@ -103,7 +103,7 @@ class Testbed:
             ]
         )
 
-    def workload(self, setting: Setting, jobs: int = JOBS) -> Workload:
+    def workload(self, setting: TestbedSetting, jobs: int = JOBS) -> Workload:
         """Return the first jobs of a setting."""
         cluster = self.cluster(setting)
         return Workload.of(
