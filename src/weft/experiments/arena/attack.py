@@ -184,7 +184,7 @@ def _draw(random: np.random.Generator, shape: int | tuple[int, int]) -> FloatArr
 
 def _rounded(values: FloatArray) -> FloatArray:
     digits = np.array([float(f"{v:.3g}") for v in np.ravel(values)]).reshape(np.shape(values))
-    return np.clip(digits, LEAST, MOST)
+    return np.asarray(np.clip(digits, LEAST, MOST))
 
 
 def _changed(random: np.random.Generator, old: Candidate) -> Candidate:
