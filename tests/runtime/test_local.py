@@ -16,6 +16,7 @@ import weft
 from tests.support import run_functions as f
 from tests.support.workflows import chain, fan
 from weft.runtime import Chosen, FakeBackend, LocalBackend, LocalDevice, PolicyReplaced, TaskFailed
+from weft.runtime.backends.local.pool import end_idle_processes
 from weft.runtime.backends.payload import PREFIX, pack, unpack
 from weft.sim.view import Decision
 
@@ -24,6 +25,7 @@ from weft.sim.view import Decision
 def two():
     with LocalBackend(2) as backend:
         yield backend
+    end_idle_processes()
     assert multiprocessing.active_children() == []
     memory = Path("/dev/shm")
     if memory.is_dir():

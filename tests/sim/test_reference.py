@@ -684,6 +684,8 @@ class FromView:
         for i in view.ready.tolist():
             open_ = np.isfinite(view.pace) if self.placement == "eft" else view.idle
             devices = [d for d in np.flatnonzero(open_).tolist() if view.duration(i, d) < np.inf]
+            if self.placement != "eft":
+                devices = [d for d in devices if view.has_room(i, d)]
             if devices:
                 return Decision(i, min(devices, key=lambda d: score(i, d)))
         return None

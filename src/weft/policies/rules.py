@@ -67,6 +67,8 @@ class RulePolicy:
         devices = [
             d for d in np.flatnonzero(usable).tolist() if view.duration(instance, d) < np.inf
         ]
+        if self.placement != "eft":
+            devices = [d for d in devices if view.has_room(instance, d)]
         if self.placement == "first":
             return devices[0] if devices else None
         cost = view.duration if self.placement == "fastest" else view.finish
@@ -75,7 +77,11 @@ class RulePolicy:
     def _by_device(self, view: View) -> Decision | None:
         kinds = len(view.workload.kinds)
         for device in np.flatnonzero(view.idle).tolist():
-            runnable = [i for i in self._in_order(view) if view.duration(i, device) < np.inf]
+            runnable = [
+                i
+                for i in self._in_order(view)
+                if view.duration(i, device) < np.inf and view.has_room(i, device)
+            ]
             if runnable:
                 # Kinds in cyclic order from the last one; within a kind, the order of the rule.
                 steps = [(int(self._kind[i]) - self._last[device]) % kinds for i in runnable]

@@ -390,6 +390,7 @@ class Lifecycle:
             eager=self.eager,
             outcome=self.outcome.copy(),
             copies={i: results[1:] for i, results in enumerate(self.results) if len(results) > 1},
+            room=self.room.left(),
         )
 
     def trace(self, scenario: Scenario, policy: str) -> Trace:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from weft.model import Workload
 from weft.model.columns import FloatArray
 
@@ -45,6 +47,10 @@ class Room:
             left = self._left[self._node[device]]
             for c, need in enumerate(self._needs(instance).tolist()):
                 left[c] += sign * need
+
+    def left(self) -> FloatArray | None:
+        """(nodes, capacities) what is left; None without capacities."""
+        return np.array(self._left) if self._left else None
 
     def _within(self, amounts: Sequence[float], members: Sequence[int]) -> bool:
         left = list(amounts)

@@ -182,6 +182,7 @@ class _Outlook:
             if len(self.chooser)
             else None,
             copies=self._copies() if sim.world[0]["copies"] else {},
+            room=sim.room[: len(sim.room) // 2].copy() if sim.need.shape[1] else None,
         )
 
     def _copies(self) -> dict[int, list[tuple[int, float]]]:

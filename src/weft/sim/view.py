@@ -58,6 +58,7 @@ class View:
     jobs : (j,) the jobs in the system: arrived, not finished, not cancelled
     outcome : (choices over all jobs,) the branch taken, -1 while unknown; None without choices
     copies : instances with several executions: the other (device, finish), by finish
+    room : (nodes, capacities) what is left of the capacities of nodes; None without capacities
     """
 
     workload: Workload
@@ -74,12 +75,21 @@ class View:
     eager: bool
     outcome: IntArray | None = None
     copies: Mapping[int, list[tuple[int, float]]] = field(default_factory=dict)
+    room: FloatArray | None = None
 
     def duration(self, instance: int, device: int) -> float:
         """Return expected seconds at the present slowdown; inf where it cannot run."""
         job, task = self.workload.task_of(instance)
         seconds = self.workload.problem_of(job).duration(task, device)
         return seconds * float(self.pace[device]) if seconds < np.inf else np.inf
+
+    def has_room(self, instance: int, device: int) -> bool:
+        """Return whether the node of a device has what an instance needs left of its capacities."""
+        if self.room is None:
+            return True
+        job, task = self.workload.task_of(instance)
+        left = self.room[self.workload.cluster.node[device]]
+        return bool((left - self.workload.problem_of(job).needs[task] >= 0.0).all())
 
     def arrival(self, instance: int, device: int) -> float:
         """Return when all inputs of a ready instance are on a device, if committed now."""

@@ -315,6 +315,7 @@ class LiveLifecycle(Lifecycle):
             eager=self.eager,
             outcome=self.outcome.copy(),
             copies=self._copies,
+            room=self.room.left(),
         )
 
     # -- inside -------------------------------------------------------------
