@@ -20,6 +20,7 @@ from typing import Any
 import weft
 from tests.chaos.processes import MARK, Killer, left_over, memory
 from tests.chaos.work import calls, graph
+from weft.runtime.backends.local.pool import end_idle_processes
 from weft.runtime.backends.local.worker import environment
 from weft.runtime.journal import read_lines
 
@@ -82,6 +83,7 @@ def kill_workers(name: str, runs: int, tasks: int, progress: Progress) -> Tally:
             finally:
                 killer.over.set()
                 killer.join()
+                end_idle_processes()
             tally.runs += 1
             tally.kills += killer.kills
             tally.left(about, token, os.getpid(), before)

@@ -78,7 +78,7 @@ def test_the_toml_of_the_pages_loads(tmp_path):
         file.write_text(block, encoding="utf-8")
         is_cluster = "[[devices]]" in block
         loaded.append((weft.load_cluster if is_cluster else load_stream)(file).name)
-    assert sorted(loaded) == ["inspection", "two nodes"]
+    assert sorted(loaded) == ["inspection", "rented", "two nodes"]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=_name)

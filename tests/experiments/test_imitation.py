@@ -19,16 +19,7 @@ from weft.model import Problem, Workload
 def test_reproduce_writes_results_and_a_report(tmp_path, monkeypatch, capsys):
     monkeypatch.delenv("WEFT_DATA", raising=False)
     tiny = experiment.ImitationPlan(
-        problems=1,
-        samples=6,
-        epochs=2,
-        shapes=2,
-        lists=1,
-        seconds=0.02,
-        draws=1,
-        wide=1,
-        seeds=1,
-        long=(),
+        problems=1, samples=6, epochs=2, shapes=2, lists=1, seconds=0.02
     )
     monkeypatch.setattr(experiment, "QUICK", tiny)
     monkeypatch.setattr(experiment, "TASKS", 120)

@@ -241,4 +241,5 @@ class FakeBackend:
             seconds = float(problem.work[task]) * float(problem.pace[problem.row[task], device])
             seconds = seconds * float(self.future.factor[i]) * float(self.future.bias[kind, device])
             longest = max(longest, seconds * self._lanes[device].pace)
-        return longest
+        growth = self.workload.batch_growth[kind, device]
+        return longest * float(growth[min(len(order.members), len(growth)) - 1])

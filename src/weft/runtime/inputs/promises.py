@@ -135,19 +135,16 @@ def task(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
     Anything that can be called will do: `weft.task(np.linalg.norm)`, a method, a lambda, a partial.
 
-    Parameters
-    ----------
-    function : anything that can be called
-    kind : calls of one kind share their measurements; by default those of one function
-    work : units of work, until the function has been measured
-    memory : bytes the task needs on its device
-    cores : processor cores the task needs on its device
-    device : name or kind of the device the task must run on
-    gpu : True: it must run on a device with "gpu" or "cuda" in its name or kind
-    choices : label -> probability; the function returns the label of the branch it takes, or
-        `Chosen(label, value)`
+    Options, also for one call, as in `f.options(work=3, device="gpu")(x)`:
 
-    `f.options(work=3, device="gpu")(x)` sets them for one call.
+    - kind: calls of one kind share their measurements; by default those of one function
+    - work: units of work, until the function has been measured
+    - memory: bytes the task needs on its device
+    - cores: processor cores the task needs on its device
+    - device: name or kind of the device the task must run on
+    - gpu: True: it must run on a device with "gpu" or "cuda" in its name or kind
+    - choices: label -> probability; the function returns the label of the branch it takes, or
+      `Chosen(label, value)`
 
     Examples
     --------
