@@ -21,7 +21,7 @@ from weft.runtime.backends.calls import MAX_KILLED_STARTS, MAX_STARTS
 from weft.runtime.backends.dask.workers import SILENCE, WorkerRegistry
 from weft.runtime.backends.descendants import descendants
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 FUNCTIONS = {"one": f.one, "add": f.add, "total": f.add}
 
 

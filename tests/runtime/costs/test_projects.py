@@ -82,7 +82,7 @@ def test_two_projects_have_two_histories_wherever_they_are_started(tmp_path):
 def test_functions_of_one_name_are_told_apart(history):
     other = partial(json.dumps, indent=1)
     assert function_identity(other) == "json.dumps"
-    assert function_identity(work) == "tests.runtime.test_projects.work"
+    assert function_identity(work) == "tests.runtime.costs.test_projects.work"
     dumps, own = weft.task(json.dumps), weft.task(_dumps)
     app = application_of([dumps(1), own(1)])
     history.add([Measurement("json.dumps", "cpu", 0.01), Measurement(app.functions[1], "cpu", 0.5)])

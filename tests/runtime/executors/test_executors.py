@@ -24,7 +24,7 @@ from weft.runtime.costs.keys import CostKey
 from weft.runtime.executors.function_table import SLOTS, FunctionTable, bindings_of
 from weft.runtime.executors.placement import CallCosts, rough
 
-OWN = "tests.runtime.test_executors."
+OWN = "tests.runtime.executors.test_executors."
 
 
 @pytest.fixture(scope="module", name="executor")

@@ -28,7 +28,7 @@ from weft.runtime.deciders.whole_plan import PlanRow
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'weft-scheduling[ray]'")
 psutil = pytest.importorskip("psutil", reason="psutil is not installed")
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 pytestmark = [
     pytest.mark.filterwarnings(
         "ignore::ResourceWarning"

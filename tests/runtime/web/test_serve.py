@@ -21,7 +21,7 @@ PAIR = {
     "workflow": {"names": ["a", "b"], "work": [1, 1], "src": [0], "dst": [1]},
     "tasks": {"a": {"function": "one"}, "b": {"function": "add", "args": [4]}},
 }
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module", name="server")
