@@ -129,3 +129,28 @@ def test_order_never_gets_worse_and_nodes_keep_their_distance(n, seed):
     for (u, v), path in zip(edges, layout.paths, strict=True):
         assert (path[0], path[-1]) == (u, v)
         assert [layout.layer_of[x] for x in path] == list(range(levels[u], levels[v] + 1))
+
+
+def recurring(kinds: int):
+    """400 levels that each have one task of every kind, so that the picture is a summary."""
+    n = 400 * kinds
+    return Workflow(
+        work=[1.0] * n,
+        src=list(range(n - kinds)),
+        dst=[t + kinds for t in range(n - kinds)],
+        data=[1.0] * (n - kinds),
+        kind=[t % kinds for t in range(n)],
+        kinds=tuple(f"kind{k}" for k in range(kinds)),
+    )
+
+
+def test_a_kind_keeps_its_row_and_the_colour_of_the_chart():
+    node = re.compile(r'class="node".*?kind (kind\d)</title><rect [^>]*?y="([^"]+)"[^>]*--(c\d+)')
+    found = node.findall(dag_svg(recurring(3), legend=False))
+    assert {(name, color) for name, _, color in found} == {(f"kind{k}", f"c{k}") for k in range(3)}
+    assert len({(name, y) for name, y, _ in found}) == 3
+
+
+def test_one_kind_too_many_is_shown_and_two_are_others():
+    assert "other" not in dag_svg(recurring(9))
+    assert "other" in dag_svg(recurring(10))

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import builtins
 import xml.etree.ElementTree as ET
+from itertools import pairwise
 
 import pytest
 
 from tests.report.test_chart import Page
 from tests.support.report_examples import EVIL, diamond, eventful
 from weft.errors import InvalidInput, MissingExtra
-from weft.report.figures import Series, bar_figure, line_figure, pareto_figure, pareto_front
+from weft.report.causes.scatter import Scatter, ScatterPoint
+from weft.report.figures import (
+    Series,
+    bar_figure,
+    line_figure,
+    pareto_figure,
+    pareto_front,
+    spread_out,
+)
 from weft.report.gantt_static import save_gantt
 from weft.report.page import (
     Dag,
@@ -133,3 +142,30 @@ def test_a_whole_page(tmp_path):
 
 def test_an_empty_page():
     assert Page(report_html(title="nothing", sections=[])).tags.count("main") == 1
+
+
+def test_lines_are_named_at_their_ends():
+    flat = {name: Series([0, 1], [1.0, 1.0]) for name in ("first", "second")}
+    drawn = line_figure(flat, title="t", x_label="x", y_label="y")
+    assert (drawn.count(">first<"), drawn.count(">second<")) == (1, 1)
+    assert 'id="legend' not in drawn
+
+
+@pytest.mark.parametrize("heights", [[], [0.2], [0.1, 0.1, 0.1], [0.0, 0.02, 0.5, 0.52, 0.53]])
+def test_names_are_pushed_apart_no_more_than_needed(heights):
+    places = spread_out(heights, 0.1)
+    assert all(b - a > 0.0999 for a, b in pairwise(places))
+    assert sum(places) == pytest.approx(sum(heights))
+
+
+def test_every_execution_is_a_point_and_the_band_is_counted():
+    points = [
+        ScatterPoint(EVIL, 0, 1.0, 1.9),
+        ScatterPoint("b", 1, 1.0, 2.1),
+        ScatterPoint("c", 1, 0.0, 0.0),
+    ]
+    drawn = Scatter(points, ("a", EVIL)).html("s")
+    assert drawn.count("<circle") == 3
+    assert EVIL not in drawn
+    assert "1 of 3 executions" in drawn
+    assert Scatter([], ()).html("s") == ""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import textwrap
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from weft.model import Workflow
 from weft.model.workflow import ALWAYS
-from weft.report.layers import Layout, lay_out
+from weft.report.layers import Layout, in_rows, lay_out
 from weft.report.palette import CATEGORIES, variable
 from weft.report.quantities import escaped, format_bytes, format_number, shortened
 
@@ -17,6 +17,8 @@ TASKS_UP_TO = 400
 """Larger workflows are drawn by level and kind, with counts."""
 EDGES_UP_TO = 2500
 BANDS, KINDS = 30, 8
+OTHER = -1
+"""The colour of several kinds together: grey."""
 NODE, ROW, GAP = 24, 34, 64
 """Pixels: height of a node, distance of rows, width between levels."""
 LETTER = 7.2
@@ -48,13 +50,14 @@ class _Picture:
     edges: list[_Edge]
     kinds: list[tuple[int, str]]
     note: str
+    rows: list[int] = field(default_factory=list)  # of the nodes, if they are fixed
 
 
 def dag_legend(workflow: Workflow) -> str:
     """Return the kinds of a workflow and their colours as HTML, and the note of a summary."""
     picture = _picture(workflow)
     keys = "".join(
-        f'<span><i class="swatch" style="background:{variable(f"c{kind % len(CATEGORIES)}")}"></i>'
+        f'<span><i class="swatch" style="background:{_fill(kind)}"></i>'
         f"{escaped(shortened(name, 32))}</span>"
         for kind, name in (picture.kinds if len(picture.kinds) > 1 else [])
     )
@@ -72,9 +75,8 @@ def dag_svg(workflow: Workflow, *, legend: bool = True) -> str:
     2
     """
     picture = _picture(workflow)
-    layout = lay_out(
-        [node.level for node in picture.nodes], [(e.src, e.dst) for e in picture.edges]
-    )
+    levels, edges = [node.level for node in picture.nodes], [(e.src, e.dst) for e in picture.edges]
+    layout = in_rows(picture.rows, levels, edges) if picture.rows else lay_out(levels, edges)
     return _drawn(workflow, picture, layout, legend)
 
 
@@ -129,19 +131,16 @@ def _summary(workflow: Workflow) -> _Picture:
     levels = int(workflow.level.max()) + 1
     bands = min(BANDS, levels)
     band = workflow.level * bands // levels
-    common = np.argsort(-np.bincount(workflow.kind, minlength=len(workflow.kinds)), kind="stable")
-    group = np.full(len(workflow.kinds), KINDS)
-    group[common[:KINDS]] = common[:KINDS] if len(workflow.kinds) <= KINDS else np.arange(KINDS)
-    names = {int(group[k]): workflow.kinds[k] for k in common[:KINDS].tolist()} | (
-        {KINDS: "other"} if len(workflow.kinds) > KINDS else {}
-    )
-    key = band * (KINDS + 1) + group[workflow.kind]
+    shown, group = _shown_kinds(workflow)
+    key = band * len(shown) + group[workflow.kind]
     found, member, count = np.unique(key, return_inverse=True, return_counts=True)
-    nodes = []
+    nodes, rows = [], []
     for code, size in zip(found.tolist(), count.tolist(), strict=True):
-        level, kind = divmod(code, KINDS + 1)
-        label = shortened(f"{size:,} {TIMES} {names[kind]}", 22)
-        nodes.append(_Node(label, f"{size:,} tasks of kind {names[kind]}", kind, level))
+        level, row = divmod(code, len(shown))
+        kind, name = shown[row]
+        label = shortened(f"{size:,} {TIMES} {name}", 22)
+        nodes.append(_Node(label, f"{size:,} tasks of kind {name}", kind, level))
+        rows.append(row)
     edges = _summed_edges(workflow, member.reshape(-1), band, len(found))
     by = "level" if bands == levels else f"band of about {levels / bands:.0f} levels"
     note = (
@@ -149,7 +148,21 @@ def _summary(workflow: Workflow) -> _Picture:
         "with the number of its tasks"
     )
     inside = "" if bands == levels else "; edges inside a band are left out"
-    return _Picture(nodes, edges, sorted(names.items()), note + inside)
+    recurring = len(nodes) > 1.5 * len(shown)  # then a row for each kind is easier to follow
+    return _Picture(nodes, edges, shown, note + inside, rows if recurring else [])
+
+
+def _shown_kinds(workflow: Workflow) -> tuple[list[tuple[int, str]], np.ndarray]:
+    """Return colour and name of the kinds that are told apart, and the row of every kind."""
+    count = np.bincount(workflow.kind, minlength=len(workflow.kinds))
+    most = KINDS + (len(count) == KINDS + 1)  # "other" is at least two kinds
+    common = np.sort(np.argsort(-count, kind="stable")[:most])
+    group = np.full(len(workflow.kinds), len(common))
+    group[common] = np.arange(len(common))
+    shown = [(k, workflow.kinds[k]) for k in common.tolist()]
+    if len(common) < len(workflow.kinds):
+        shown.append((OTHER, "other"))
+    return shown, group
 
 
 def _summed_edges(
@@ -217,14 +230,21 @@ def _columns(picture: _Picture, layout: Layout) -> tuple[list[float], list[float
     return left, wide, (left[-1] + wide[-1] if left else 0.0) + 12
 
 
+def _fill(kind: int) -> str:
+    return variable("muted" if kind == OTHER else f"c{kind % len(CATEGORIES)}")
+
+
+def _ink(kind: int) -> str:
+    return variable("paper" if kind == OTHER else f"i{kind % len(CATEGORIES)}")
+
+
 def _node(node: _Node, x: float, width: float, y: float) -> str:
-    number = node.kind % len(CATEGORIES)
     box = (
         f'<rect x="{x:.1f}" y="{y - NODE / 2:.1f}" width="{width:.1f}" height="{NODE}" rx="6" '
-        f'style="fill:{variable(f"c{number}")}"/>'
+        f'style="fill:{_fill(node.kind)}"/>'
     )
     place = f'x="{x + width / 2:.1f}" y="{y + 4:.1f}" text-anchor="middle"'
-    text = f'<text {place} style="fill:{variable(f"i{number}")}">{escaped(node.label)}</text>'
+    text = f'<text {place} style="fill:{_ink(node.kind)}">{escaped(node.label)}</text>'
     task = f' data-task="{node.task}"' if node.task >= 0 else ""
     return f'<g class="node"{task}><title>{escaped(node.about)}</title>{box}{text}</g>'
 
@@ -283,10 +303,9 @@ def _legend(picture: _Picture, width: float, y: float) -> tuple[str, float]:
         size = 30 + len(label) * LETTER
         if x + size > room and x > 12:
             x, y = 12.0, y + 20
-        fill = variable(f"c{kind % len(CATEGORIES)}")
         square = (
             f'<rect x="{x:.1f}" y="{y - 10:.1f}" width="12" height="12" rx="3" '
-            f'style="fill:{fill}"/>'
+            f'style="fill:{_fill(kind)}"/>'
         )
         parts.append(
             f'{square}<text x="{x + 17:.1f}" y="{y:.1f}" '

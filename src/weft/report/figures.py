@@ -79,7 +79,9 @@ def line_figure(
             axes.set_yscale("log")
             _plain_ticks(axes.yaxis)
         axes.grid(visible=True, axis="both")
-        return _finished(figure, axes, title, x_label, y_label, legend=len(series) > 1)
+        if len(series) > 1:
+            _name_ends(figure, axes)
+        return _finished(figure, axes, title, x_label, y_label, legend=False)
 
 
 def bar_figure(
@@ -212,6 +214,50 @@ def _finished(
     if legend:
         _name_lines(figure, axes)
     return inline_svg(figure, label=title)
+
+
+def _name_ends(figure: Any, axes: Any) -> None:
+    """Write each line's name beside its last point, pushed apart where they would overlap."""
+    figure.draw_without_rendering()  # so that the axes know their place
+    to_axes = axes.transData + axes.transAxes.inverted()
+    ends = []
+    for line in axes.get_lines():
+        x, y = (np.asarray(values, float) for values in line.get_data())
+        known = np.flatnonzero(np.isfinite(x) & np.isfinite(y))
+        if len(known):
+            ends.append((float(to_axes.transform((x[known[-1]], y[known[-1]]))[1]), line))
+    ends.sort(key=lambda end: end[0])
+    room = 0.17 / (axes.get_position().height * figure.get_figheight())
+    places = spread_out([height for height, _ in ends], room)
+    for place, (_, line) in zip(places, ends, strict=True):
+        axes.annotate(
+            line.get_label(),
+            (1.015, place),
+            xycoords="axes fraction",
+            va="center",
+            fontsize=8.5,
+            color=line.get_color(),
+        )
+
+
+def spread_out(heights: Sequence[float], room: float) -> list[float]:
+    """Return ascending heights at least `room` apart, near those given.
+
+    Examples
+    --------
+    >>> spread_out([0.5, 0.5, 0.9], 0.1)
+    [0.45, 0.55, 0.9]
+    """
+    groups: list[tuple[float, int]] = []  # the mean of those that touch, and their number
+    for height in heights:
+        group = (height, 1)
+        while groups and groups[-1][0] + (groups[-1][1] + group[1]) * room / 2 > group[0]:
+            mean, size = groups.pop()
+            group = ((mean * size + group[0] * group[1]) / (size + group[1]), size + group[1])
+        groups.append(group)
+    return [
+        round(mean + (k - (size - 1) / 2) * room, 12) for mean, size in groups for k in range(size)
+    ]
 
 
 def _name_lines(figure: Any, axes: Any) -> None:

@@ -59,6 +59,21 @@ def lay_out(levels: Sequence[int], edges: Sequence[tuple[int, int]]) -> Layout:
     return Layout(layers, layer_of, place, paths, len(levels))
 
 
+def in_rows(rows: Sequence[int], levels: Sequence[int], edges: Sequence[tuple[int, int]]) -> Layout:
+    """Place nodes in given rows; edges go straight, since nothing may be reordered.
+
+    Examples
+    --------
+    >>> in_rows([1, 0], [0, 1], [(0, 1)]).place.tolist()
+    [1.0, 0.0]
+    """
+    layers: list[list[int]] = [[] for _ in range(max(levels, default=-1) + 1)]
+    for v, layer in enumerate(levels):
+        layers[layer].append(v)
+    place = np.asarray(rows, np.float64)
+    return Layout(layers, list(levels), place, [[u, v] for u, v in edges], len(levels))
+
+
 def crossings(layers: list[list[int]], paths: list[list[int]]) -> int:
     """Number of pairs of edges between neighbouring layers that cross."""
     position = {v: i for layer in layers for i, v in enumerate(layer)}

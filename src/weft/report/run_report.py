@@ -11,11 +11,12 @@ import numpy as np
 
 from weft.learn.durations.end_time import Forecast
 from weft.model import Schedule, Trace
-from weft.model.columns import FloatArray
+from weft.model.columns import FloatArray, IntArray
 from weft.model.explain import compare_explanations, explain
 from weft.model.trace import DONE
 from weft.policies import simulate
 from weft.report.causes.contenders import Answer, ContenderBar
+from weft.report.causes.scatter import Scatter, ScatterPoint
 from weft.report.causes.waterfall import Waterfall
 from weft.report.chart import Chart
 from weft.report.page import Dag, Facts, Gantts, PageBlock, Section, Table, Text, write_report
@@ -53,12 +54,7 @@ def predicted_trace(trace: Trace, decider: Any) -> Trace:
 def accuracy(trace: Trace) -> list[dict[str, Any]]:
     """Return median seconds, their ratio and the seconds lost by kind and device, most first."""
     problem = trace.workload.problems[0]
-    done = trace.status == DONE
-    task, device = trace.task[done], trace.device[done]
-    measured = (trace.finish - trace.start)[done]
-    predicted = np.array(
-        [problem.duration(int(t), int(d)) for t, d in zip(task, device, strict=True)]
-    )
+    task, device, predicted, measured = _durations(trace)
     kinds = problem.workflow.kind[task]
     rows = []
     for kind, name in enumerate(problem.workflow.kinds):
@@ -78,6 +74,16 @@ def accuracy(trace: Trace) -> list[dict[str, Any]]:
                     }
                 )
     return sorted(rows, key=lambda row: -row["lost"])
+
+
+def _durations(trace: Trace) -> tuple[IntArray, IntArray, FloatArray, FloatArray]:
+    """Return task, device, predicted and measured seconds of the executions that ended."""
+    problem = trace.workload.problems[0]
+    done = trace.status == DONE
+    task, device = trace.task[done], trace.device[done]
+    pairs = zip(task.tolist(), device.tolist(), strict=True)
+    predicted = np.array([problem.duration(t, d) for t, d in pairs])
+    return task, device, predicted, (trace.finish - trace.start)[done]
 
 
 def facts(trace: RunTrace, predicted: Trace | None = None) -> dict[str, str]:
@@ -215,4 +221,16 @@ def _differences(trace: Trace, predicted: Trace | None) -> list[PageBlock]:
     table = Table(accuracy(trace), COLUMNS)
     if predicted is None:
         return [table]
-    return [Waterfall(explain(predicted), explain(trace), ("predicted", "measured")), table]
+    steps = Waterfall(explain(predicted), explain(trace), ("predicted", "measured"))
+    return [steps, table, _scatter(trace)]
+
+
+def _scatter(trace: Trace) -> Scatter:
+    workflow, cluster = trace.workload.problems[0].workflow, trace.workload.cluster
+    points = [
+        ScatterPoint(
+            f"{workflow.task_name(t)} on {cluster.names[d]}", int(workflow.kind[t]), guess, real
+        )
+        for t, d, guess, real in zip(*(a.tolist() for a in _durations(trace)), strict=True)
+    ]
+    return Scatter(points, workflow.kinds)
