@@ -29,7 +29,7 @@ from weft.runtime.backends.protocol import Backend, DeviceLost, Finished
 from weft.runtime.backends.result_file import damage
 from weft.runtime.engine.events import Observer
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
-from weft.runtime.private_files import open_private, private_folder, state_folder
+from weft.runtime.private_files import lock, open_private, private_folder, state_folder
 from weft.sim.device_state import Group
 
 VERSION = 2
@@ -104,7 +104,12 @@ class Journal(Observer):
         """Which edges are taken is not known before the replay: all results count as read."""
         private_folder(self.folder)
         self.path = self.folder / "journal.jsonl"
-        self._file = _locked(self.path, run_id)
+        self._file: IO[bytes] = open_private(self.path, "a+b", buffering=0)
+        lock(
+            self._file,
+            f"run '{run_id}' is under way in another process; wait for it, or choose another "
+            "run id",
+        )
         try:
             lines = self._read(fingerprint(workload))
         except BaseException:
@@ -376,20 +381,3 @@ def default_folder() -> Path:
     """Return $WEFT_RUNS, or the user's state folder."""
     given = os.environ.get("WEFT_RUNS")
     return Path(given) if given else state_folder() / "runs"
-
-
-def _locked(path: Path, run_id: str) -> IO[bytes]:
-    """Open a journal with an exclusive lock, which ends with the process."""
-    file = open_private(path, "a+b", buffering=0)
-    try:
-        import fcntl
-    except ImportError:  # no such locks on Windows
-        return file
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        file.close()
-        raise InvalidInput(
-            f"run '{run_id}' is under way in another process; wait for it, or choose another run id"
-        ) from None
-    return file

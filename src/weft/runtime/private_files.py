@@ -68,6 +68,19 @@ def open_private(path: Path, mode: str = "rb", **options: Any) -> IO[Any]:
         raise
 
 
+def lock(file: IO[Any], refusal: str) -> None:
+    """Take the lock of an open file, which ends with the process; if another has it, refuse."""
+    try:
+        import fcntl
+    except ImportError:  # no such locks on Windows
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        raise InvalidInput(refusal) from None
+
+
 def user_key() -> bytes:
     """Return the key of this user's digests; the first use makes it."""
     path = state_folder() / "key"

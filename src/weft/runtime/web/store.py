@@ -16,9 +16,10 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from weft.errors import InvalidInput
+from weft.runtime.private_files import lock
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS runs (
@@ -64,7 +65,8 @@ class RunStore:
         self, folder: Path, *, keep: int = 10_000, committed: Callable[[set[int]], object] = len
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._lock = _locked(folder)
+        self._lock = (folder / "lock").open("a", encoding="ascii")
+        lock(self._lock, f"{folder} is in use by another server; end it, or give another --folder")
         self.keep = keep
         self.committed = committed
         path = folder / "runs.db"
@@ -235,20 +237,3 @@ class RunStore:
 
 def _facts(row: Sequence[Any]) -> dict[str, Any]:
     return dict(zip(_COLUMNS.split(", "), row, strict=True))
-
-
-def _locked(folder: Path) -> IO[str]:
-    """Lock the folder of a server; the lock ends with the process."""
-    file = (folder / "lock").open("a", encoding="ascii")
-    try:
-        import fcntl
-    except ImportError:  # no such locks on Windows
-        return file
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        file.close()
-        raise InvalidInput(
-            f"{folder} is in use by another server; end it, or give another --folder"
-        ) from None
-    return file
