@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import weft
+from tests.support.bounds import drawn_workload
 from tests.support.strategies import problems
 from weft.model.workflow import Workflow
 from weft.planners.packing import capacity_bound, improve, pack, pool_of_devices
@@ -191,6 +192,26 @@ def test_equal_devices_of_a_node_are_one_pool():
     links = weft.Links(bandwidth=1.0, node_bandwidth=4.0)
     problem = weft.Problem.bind(workflow, weft.Cluster.of(devices, links))
     assert pool_of_devices(problem).tolist() == [0, 0, 1, 2, 2, 2]
+
+
+def test_children_that_had_the_data_of_a_copy_go_after_their_parents():
+    # The original of 0 starts at 5; its copy at 0 feeds 1, which starts at 1.
+    devices = [weft.Device(f"d{i}", node="host") for i in range(2)]
+    cluster = weft.Cluster.of(devices, capacity={"cores": {"host": 1}})
+    problem = weft.Problem.bind(Workflow(work=[1.0, 2.0], src=[0], dst=[1], data=[0.0]), cluster)
+    copied = weft.Schedule.of(
+        task=[0, 0, 1],
+        device=[1, 0, 0],
+        start=[5.0, 0.0, 1.0],
+        finish=[6.0, 1.0, 3.0],
+        copy=[False, True, False],
+    )
+    packed = pack(problem, copied)
+    assert weft.check(problem, packed) == []
+    assert packed.makespan == 3.0
+    # One of the drawn problems on which the plans of tdca were wrong.
+    for drawn in drawn_workload(14).problems:
+        assert weft.check(drawn, weft.plan(drawn, "tdca")) == []
 
 
 def test_the_bound_counts_capacities():

@@ -192,12 +192,20 @@ def _places(problem: Problem) -> IntArray:
 
 
 def _devices_and_order(problem: Problem, schedule: Schedule) -> tuple[IntArray, IntArray]:
-    """Return the device of each task, and the tasks in the order of their starts."""
+    """Return the device of each task, and the tasks in the order of their starts.
+
+    Without copies, a child may start before its parent: it had the data of a copy. So the order is
+    made topological: a task goes after its parents.
+    """
     device, start = np.zeros(problem.n, np.int64), np.zeros(problem.n)
     rows = ~schedule.copy
     device[schedule.task[rows]] = schedule.device[rows]
     start[schedule.task[rows]] = schedule.start[rows]
-    return device, np.lexsort((_places(problem), start)).astype(np.int64)
+    w, places = problem.workflow, _places(problem)
+    if schedule.copies or (start[w.src] > start[w.dst]).any():
+        for edge in np.argsort(places[w.src], kind="stable").tolist():
+            start[w.dst[edge]] = max(start[w.dst[edge]], start[w.src[edge]])
+    return device, np.lexsort((places, start)).astype(np.int64)
 
 
 def capacity_bound(problem: Problem) -> float:
