@@ -32,7 +32,7 @@ def ray_backend():
 
     # Children of earlier tests: multiprocessing keeps a resource tracker.
     others = set(psutil.Process().children(recursive=True))
-    with RayBackend(2) as backend:
+    with RayBackend(2, processors=4) as backend:
         children = [c for c in psutil.Process().children(recursive=True) if c not in others]
         assert children
         yield backend

@@ -21,6 +21,7 @@ SUMMARY = "run a task graph of Python functions on real devices"
 EXAMPLE = """\
   weft run examples/cholesky.py --backend local --policy heft --report run.html
   weft run examples/cholesky.py --live
+  weft run examples/cholesky.py --devices machine.toml
 
   The script has a function build() that returns the task graph: calls of functions decorated
   with @weft.task, a networkx graph, or (workflow, functions). It may have a function devices()
@@ -37,9 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--devices",
-        type=whole(1),
-        metavar="N",
-        help="processes (default: the script's, else one a core)",
+        metavar="N|FILE",
+        help="processes, or a cluster file whose nodes have capacities (default: the script's, "
+        "else one process a core)",
     )
     parser.add_argument(
         "--policy", default="heft", metavar="NAME", help="a planner or a policy (default: heft)"
@@ -162,7 +163,7 @@ def _run(args: argparse.Namespace, live: LiveBoard | None) -> RunTrace:
     functions = None
     if isinstance(what, tuple) and len(what) == 2 and isinstance(what[1], dict):
         what, functions = what
-    devices: Any = args.devices
+    devices: Any = _devices(args.devices)
     if devices is None and hasattr(module, "devices"):
         devices = _call(module, "devices", args.script)
     return launch(
@@ -182,6 +183,17 @@ def _run(args: argparse.Namespace, live: LiveBoard | None) -> RunTrace:
         live=live,
         seed=args.seed,
     )
+
+
+def _devices(text: str | None) -> int | str | None:
+    """Return a number of processes, the path of a cluster file, or None."""
+    from weft.errors import InvalidInput
+
+    if text is None or not text.lstrip("-").isdigit():
+        return text
+    if int(text) < 1:
+        raise InvalidInput(f"--devices is {text}; it must be 1 or more, or a cluster file")
+    return int(text)
 
 
 def _history_of(script: Path) -> Path:

@@ -206,6 +206,29 @@ class Cluster:
             capacity=dict(capacity or {}),  # type: ignore[arg-type]  # amounts by node
         )
 
+    @classmethod
+    def host(
+        cls, *, cores: int, memory: float | None = None, name: str = "host", **others: float
+    ) -> Cluster:
+        """One machine that runs up to `cores` tasks side by side, as far as their needs fit.
+
+        `memory` is in bytes; `others` are further capacities, such as ``licence=1``.
+
+        Examples
+        --------
+        >>> machine = Cluster.host(cores=4, memory=8e9, licence=1)
+        >>> machine.p, {k: float(v[0]) for k, v in machine.capacity.items()}
+        (4, {'cores': 4.0, 'memory': 8000000000.0, 'licence': 1.0})
+        """
+        if not isinstance(cores, int) or cores < 1:
+            raise InvalidInput(f"cores of '{name}' is {cores!r}; it must be a whole number above 0")
+        amounts = {"cores": float(cores), "memory": np.inf if memory is None else memory, **others}
+        return cls.of(
+            [Device(f"{name}/{i}", kind="cpu", node=name) for i in range(cores)],
+            capacity={key: {name: amount} for key, amount in amounts.items()},
+            name=name,
+        )
+
     @property
     def p(self) -> int:
         """Number of devices."""
@@ -324,8 +347,12 @@ class Cluster:
                     )
             given = [given.get(node, np.inf) for node in self.node_names]
         amounts = floats(given, f"capacity '{what}'", shape=(len(self.node_names),))
-        refuse_not_positive(
-            amounts, f"capacity '{what}'", lambda i: f"node '{self.node_names[i]}'", finite=False
+        refuse(
+            ~(amounts >= 0.0),
+            amounts,
+            f"capacity '{what}'",
+            "zero or more",
+            lambda i: f"node '{self.node_names[i]}'",
         )
         return amounts
 

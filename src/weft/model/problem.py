@@ -246,6 +246,14 @@ class Problem(Displayed):
         return len(self.cluster.capacity) > 0
 
     @cached_property
+    def contended(self) -> bool:
+        """Whether tasks that devices of a node run at the same time can exceed a capacity."""
+        if not self.shared or self.n == 0:
+            return False
+        devices = np.bincount(self.cluster.node, minlength=len(self.room))
+        return bool((devices[:, None] * self.needs.max(axis=0)[None, :] > self.room).any())
+
+    @cached_property
     def needs(self) -> FloatArray:
         """(n, capacities) amounts that each task takes of the capacities of its node."""
         return frozen(_needs(self.workflow, self.cluster))

@@ -169,7 +169,7 @@ def plan(
 
 def _solve(planner: Planner, problem: Problem, seconds: float | None, seed: int) -> Solution:
     """Plan a problem; a planner that does not know capacities plans without, then it is packed."""
-    if not problem.shared or "capacities" in planner.supports:
+    if not problem.contended or "capacities" in planner.supports:
         return planner.solve(problem, seconds=seconds, seed=seed)
     searches = "seconds" in planner.supports
     first = seconds if seconds is None or not searches else RELAXED_SHARE * seconds

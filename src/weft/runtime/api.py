@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from weft.errors import InvalidInput, UnknownName
-from weft.model import Problem, Schedule, Trace, Workload
+from weft.model import Cluster, Problem, Schedule, Trace, Workload
 from weft.planners import Planner
 from weft.policies import Policy
 from weft.policies.load import load_policy
@@ -97,7 +97,7 @@ def run(
     functions: Mapping[str, Callable[..., Any]] | None = None,
     policy: str | Planner | Policy | Schedule = "heft",
     backend: str | Backend | Any = "local",
-    devices: int | Sequence[LocalDevice] | Sequence[RayDevice] | None = None,
+    devices: int | Cluster | str | Path | Sequence[LocalDevice | RayDevice] | None = None,
     history: History | str | Path | bool = True,
     run_id: str | None = None,
     folder: str | Path | None = None,
@@ -134,6 +134,9 @@ def run(
     devices
         For a named backend: the number of devices, or one `LocalDevice` each ("local", "dask",
         "ray") or one `RayDevice` each ("ray"). Default: one per processor core and per GPU.
+        A `Cluster`, or the path of a cluster file, has one process per device, and its nodes have
+        capacities that tasks share: ``Cluster.host(cores=4, memory=8e9)`` is this machine with up
+        to 4 tasks side by side, as far as their `cores`, `memory` and `needs` fit.
     history
         The measurements of earlier runs, used for estimates and extended by this run: True for
         that of the project, a path or a `History`; False for none.
@@ -315,8 +318,8 @@ def _forecaster(
     decider: PlanDecider, problem: Problem, history: History | None, keys: Sequence[CostKey]
 ) -> Forecaster | None:
     """Return the forecaster of a run; None where none of its tasks was measured before."""
-    if history is None or problem.workflow.conditional:
-        return None
+    if history is None or problem.workflow.conditional or problem.contended:
+        return None  # a forecast does not model branches and waits for capacities
     kinds = problem.workflow.kinds
     names = {
         key.kind: kinds[k] for key, k in zip(keys, problem.workflow.kind.tolist(), strict=True)
@@ -398,4 +401,8 @@ def _backend(backend: Any, devices: Any) -> tuple[Backend, bool]:
         return backend, False
     if backend not in BACKENDS:
         raise UnknownName(f"unknown backend '{backend}'{closest(backend, BACKENDS)}")
+    if isinstance(devices, str | Path):
+        from weft.formats import load_cluster
+
+        devices = load_cluster(devices)
     return BACKENDS[backend](devices), True

@@ -33,6 +33,13 @@ class Room:
         self._whole: list[list[float]] = amounts.tolist() if cluster.capacity else []
         self._left: list[list[float]] = [list(row) for row in self._whole]
 
+    def grow(self, workload: Workload) -> None:
+        """Add the devices and nodes of a larger cluster."""
+        self._node = workload.cluster.node.tolist()
+        whole = workload.problems[0].room.tolist() if workload.cluster.capacity else []
+        self._left += [list(row) for row in whole[len(self._whole) :]]
+        self._whole = whole
+
     def fits(self, members: Sequence[int], device: int) -> bool:
         """Whether a group can start on a device now."""
         return not self._left or self._within(self._left[self._node[device]], members)
@@ -47,6 +54,10 @@ class Room:
             left = self._left[self._node[device]]
             for c, need in enumerate(self._needs(instance).tolist()):
                 left[c] += sign * need
+
+    def node(self, device: int) -> int:
+        """Return the number of a device's node."""
+        return self._node[device]
 
     def left(self) -> FloatArray | None:
         """(nodes, capacities) what is left; None without capacities."""

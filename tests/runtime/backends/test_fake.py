@@ -41,7 +41,7 @@ def assert_equal_events(workload, scenario, make_decider, simulated_by, *, eager
 
 
 @settings(max_examples=150)
-@given(futures(shared=False), st.booleans())
+@given(futures(), st.booleans())
 def test_a_policy_runs_as_it_is_simulated(future, eager):
     workload, scenario = future
     assert_equal_events(
@@ -51,7 +51,7 @@ def test_a_policy_runs_as_it_is_simulated(future, eager):
 
 @settings(max_examples=150)
 @given(
-    futures(shared=False),
+    futures(),
     st.sampled_from(["fifo", "shortest", "rank-first", "eft", "rank-eft", "depth-first"]),
     st.booleans(),
 )
@@ -66,7 +66,7 @@ def test_a_rule_runs_as_it_is_simulated(future, name, eager):
 
 @settings(max_examples=200)
 @given(
-    futures(shared=False),
+    futures(),
     st.sampled_from(["fifo", "shortest", "rank-first", "eft", "rank-eft", "depth-first", "mru"]),
     st.booleans(),
 )
@@ -81,7 +81,7 @@ def test_a_rule_on_heaps_decides_as_it_is_simulated(future, name, eager):
 
 
 @settings(max_examples=40)
-@given(futures(shared=False), st.booleans())
+@given(futures(), st.booleans())
 def test_a_policy_that_makes_copies_runs_as_it_is_simulated(future, eager):
     workload, scenario = future
     assert_equal_events(
@@ -90,7 +90,7 @@ def test_a_policy_that_makes_copies_runs_as_it_is_simulated(future, eager):
 
 
 @settings(max_examples=150)
-@given(st.data(), futures(shared=False), st.booleans())
+@given(st.data(), futures(), st.booleans())
 def test_a_schedule_runs_as_it_is_simulated(data, future, eager):
     workload, scenario = future
     schedules = [

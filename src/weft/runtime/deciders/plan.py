@@ -11,6 +11,8 @@ import numpy as np
 from weft.errors import InvalidInput
 from weft.model import Problem, Schedule, Workflow
 from weft.planners import Planner
+from weft.planners.packing import pool_of_devices
+from weft.runtime.deciders.backfill import next_start
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
 from weft.sim.device_state import Group
 from weft.sim.story import POOL, State
@@ -26,7 +28,8 @@ REPLAN_SECONDS = 1.0
 class PlanDecider:
     """The plan of a planner: every device gets its tasks in the planned order, a few ahead.
 
-    Jobs are planned as they arrive, after the jobs before. Copies of a plan are left out.
+    Jobs are planned as they arrive, after the jobs before. Copies of a plan are left out. On nodes
+    whose tasks wait for capacities, tasks start in the planned order, on any device like theirs.
 
     Parameters
     ----------
@@ -56,7 +59,10 @@ class PlanDecider:
         """Plan every problem once, before the clock starts."""
         self._problems = life.workload.problems
         self._first = [self._solve(problem) for problem in self._problems]
+        self._pool = pool_of_devices(life.workload.problems[0])
         self._queues: list[deque[int]] = [deque() for _ in life.machines]
+        self._turn: dict[int, tuple[int, int]] = {}
+        """Instance -> its place in the plan and its device, where tasks wait for capacities."""
         self._new: list[int] = []
         self._stale = False
 
@@ -80,6 +86,8 @@ class PlanDecider:
         elif self._new:
             self._plan_new_jobs(life)
         self._stale = False
+        if life.contended:
+            return next_start(life, self._turn, self._pool, now)
         for device, queue in enumerate(self._queues):
             machine = life.machines[device]
             while queue and life.stories.state[queue[0]] not in OPEN:
@@ -140,6 +148,8 @@ class PlanDecider:
     def _plan_the_rest(self, life: LiveLifecycle, now: float) -> None:
         self._new = []
         self._queues = [deque() for _ in life.machines]
+        self._turn = {}
+        self._pool = pool_of_devices(life.workload.problems[0])
         self._enqueue(self.plan_of_the_rest(life, now))
 
     def _solve(self, problem: Problem) -> Schedule:
@@ -154,9 +164,12 @@ class PlanDecider:
     def _enqueue(self, plan: list[tuple[int, int]]) -> None:
         for instance, device in plan:
             self._queues[device].append(instance)
+            self._turn[instance] = (len(self._turn), device)
 
     def _strays(self, life: LiveLifecycle) -> bool:
         """Return whether an instance is ready that no queue holds: lost, or after back-off."""
+        if life.contended:
+            return any(i not in self._turn for i in life.ready)
         return any(not any(i in queue for queue in self._queues) for i in life.ready)
 
 
@@ -225,24 +238,26 @@ def _in_order(schedule: Schedule, problem: Problem, instances: list[int]) -> lis
 def remaining_problem(life: LiveLifecycle, instances: list[int], now: float) -> Problem:
     """Return the uncommitted instances as a problem, with stubs for commitments and results.
 
-    The commitments of a device are a chain of stubs pinned to it, each with its expected seconds;
-    the stub of a result takes no time. Devices that are down run nothing, except tasks that only
-    they can run.
+    The commitments of a device are a chain of stubs pinned to it, each with its expected seconds
+    and what it takes of the capacities of its node; the stub of a result takes no time. Devices
+    that are down run nothing, except tasks that only they can run.
     """
     cluster = life.workload.cluster
     number = {i: k for k, i in enumerate(instances)}
     pace = np.array([m.pace for m in life.machines])
     rows = [_durations(life, i, pace) for i in instances]
+    needs = [_amounts(life, [i]) for i in instances]
     src, dst, data = [], [], []
 
-    def pinned(device: int, seconds: float) -> int:
+    def pinned(device: int, seconds: float, members: Sequence[int] = ()) -> int:
         rows.append(np.full(cluster.p, np.nan))
+        needs.append(_amounts(life, members))
         rows[-1][device] = seconds
         return len(rows) - 1
 
     for device in range(cluster.p):
         for k, (group, seconds) in enumerate(_committed(life, device, now)):
-            number.update(dict.fromkeys(group.members, pinned(device, seconds)))
+            number.update(dict.fromkeys(group.members, pinned(device, seconds, group.members)))
             if k:
                 src.append(len(rows) - 2)
                 dst.append(len(rows) - 1)
@@ -268,6 +283,7 @@ def remaining_problem(life: LiveLifecycle, instances: list[int], now: float) -> 
         dst=np.array(dst, np.int64),
         data=np.array(data, float),
         durations=columns,
+        needs={name: np.array(needs)[:, c] for c, name in enumerate(cluster.capacity)},
     )
     return Problem.bind(left, cluster)
 
@@ -283,6 +299,12 @@ def _committed(life: LiveLifecycle, device: int, now: float) -> list[tuple[Group
         else []
     )
     return [*running, *((group, life.expected(group.members, device)) for group in machine.queue)]
+
+
+def _amounts(life: LiveLifecycle, members: Sequence[int]) -> np.ndarray:
+    """Return what a group takes of each capacity of its node."""
+    none = np.zeros(len(life.workload.cluster.capacity))
+    return np.add.reduce([none, *(life.problem(i).needs[life.place[i][1]] for i in members)])
 
 
 def _durations(life: LiveLifecycle, instance: int, pace: np.ndarray) -> np.ndarray:

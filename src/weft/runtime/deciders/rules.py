@@ -88,6 +88,8 @@ class RuleDecider:
         for d in devices:
             if not life.can_run(instance, d):
                 continue
+            if self.policy.placement != "eft" and not life.room.fits(members, d):
+                continue
             if self.policy.placement == "first":
                 return d
             cost = life.expected(members, d)
@@ -116,7 +118,7 @@ def _first_runnable(life: LiveLifecycle, heap: list[tuple[float, int]], device: 
     aside = []
     found = None
     while (top := _top(life, heap)) is not None:
-        if life.can_run(top, device):
+        if life.can_run(top, device) and life.room.fits([top], device):
             found = top
             break
         aside.append(heappop(heap))

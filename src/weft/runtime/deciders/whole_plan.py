@@ -61,8 +61,9 @@ def run_whole(driver: Driver, decider: object) -> None:
         workload.jobs != 1
         or workload.problems[0].workflow.conditional
         or driver.options.timeout is not None
+        or life.contended
     ):
-        return  # branches and timeouts need the driver
+        return  # branches, timeouts and capacities need the driver
     monitor = _PlanMonitor(driver, decider)
     while monitor.plan:
         plan = [

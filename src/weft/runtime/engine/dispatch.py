@@ -2,7 +2,8 @@
 
 A backend that models transfers gets one group per device at a time, once its inputs have arrived,
 as in the simulator. A real backend gets the first `window` groups of each queue ahead of time, like
-the ring buffer of a GPU, so that a device never waits for the driver.
+the ring buffer of a GPU, so that a device never waits for the driver. Where tasks share capacities
+of a node, a group is sent when it can start: the device is free and the node has room.
 """
 
 from __future__ import annotations
@@ -76,11 +77,14 @@ class Dispatch:
         if not machine.queue:
             return
         state = self.life.stories.state
-        while len(sent) < self.window:
+        packed = self.life.contended
+        while len(sent) < (1 if packed else self.window):
             k = len(sent) - (machine.running is not None)
             if k >= len(machine.queue):
                 break
             group = machine.queue[k]
+            if packed and not self.life.room.fits(group.members, device):
+                break  # until something ends on the node
             if any(state[i] is State.WAITING for i in group.members) or not self._reserve(
                 group, device, now
             ):

@@ -64,6 +64,8 @@ class LiveLifecycle(Lifecycle):
         self._copies: dict[int, list[tuple[int, float]]] = {}
         self._kinds = {kind: k for k, kind in enumerate(workload.kinds)}
         """Kind -> its number, which stays when jobs are replaced."""
+        self.contended = any(problem.contended for problem in workload.problems)
+        """Whether tasks can wait for the capacities of their node."""
         self._queued: list[float | None] = [0.0] * workload.cluster.p
         """Device -> expected seconds of its queue; None: out of date."""
 
@@ -156,6 +158,7 @@ class LiveLifecycle(Lifecycle):
     def estimate(self, workload: Workload) -> None:
         """Replace the workload by the same one with new estimates."""
         self.workload = workload
+        self.contended = any(problem.contended for problem in workload.problems)
         self._problems = [workload.problem_of(job) for job in range(workload.jobs)]
         self._queued = [None] * len(self.machines)
 
@@ -163,6 +166,7 @@ class LiveLifecycle(Lifecycle):
         """Replace the workload by the same one on more devices; new devices start as down."""
         for _ in range(len(self.machines), workload.cluster.p):
             self.machines.append(Machine(pace=inf))
+        self.room.grow(workload)
         self.estimate(workload)
 
     def extend(self, workload: Workload, jobs: Sequence[int]) -> None:

@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from weft.errors import InvalidInput
+from weft.errors import InvalidInput, Unsupported
+from weft.model import Cluster
 from weft.runtime.backends.local.device import LocalDevice
 from weft.runtime.backends.local.pool import SharedBackend, shared_backend
 from weft.runtime.costs.estimates import estimated_problem
@@ -65,6 +66,11 @@ class Executor(futures.Executor):
             if max_workers < 1:
                 raise InvalidInput("max_workers must be greater than 0")
             devices = max_workers
+        if isinstance(devices, Cluster):
+            raise Unsupported(
+                f"the devices are the cluster '{devices.name}'; an executor does not share the "
+                "capacities of nodes: give a number or a list of LocalDevice, or use weft.run"
+            )
         self._owner = os.getpid()
         self._lock = threading.Lock()
         self._closed = False

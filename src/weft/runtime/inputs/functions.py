@@ -19,6 +19,7 @@ from weft.runtime.inputs.promises import (
     ConditionalPromise,
     Promise,
     device_of,
+    needs_of,
     number_of,
     only_promises,
     outcomes_in,
@@ -129,9 +130,9 @@ def from_functions(workflow: Workflow, functions: Mapping[str, Callable[..., Any
 def from_networkx(graph: Any) -> Application:
     """Make an application of a directed networkx graph.
 
-    Nodes have a ``function`` and may have ``work``, ``kind`` and ``memory``; edges may have
-    ``data`` (bytes). Functions receive the results of their predecessors in the order of the
-    graph's nodes.
+    Nodes have a ``function`` and may have ``work``, ``kind``, ``memory``, ``cores`` and ``needs``;
+    edges may have ``data`` (bytes). Functions receive the results of their predecessors in the
+    order of the graph's nodes.
     """
     builder = WorkflowBuilder(str(getattr(graph, "name", "") or "graph"))
     names = {node: str(node) for node in graph.nodes}
@@ -150,6 +151,8 @@ def from_networkx(graph: Any) -> Application:
             work=float(facts.get("work", 0.0)),
             kind=kind,
             memory=float(facts.get("memory", 0.0)),
+            cores=int(number_of(facts, "cores", names[node], 1)),
+            needs=needs_of(facts, names[node]),
         )
     for u, v, facts in graph.edges(data=True):
         builder.edge(names[u], names[v], data=float(facts.get("data", 0.0)))
@@ -186,6 +189,7 @@ def from_promises(what: Any) -> Application:
             work=number_of(options, "work", names[-1], 0.0),
             memory=number_of(options, "memory", names[-1], 0.0),
             cores=int(number_of(options, "cores", names[-1], 1)),
+            needs=needs_of(options, names[-1]),
         )
         if "choices" in options:
             builder.choice(names[-1], options["choices"])

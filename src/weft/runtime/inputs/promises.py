@@ -15,7 +15,7 @@ from weft.runtime.backends.calls import name_of
 from weft.runtime.backends.local.worker import current_device
 from weft.runtime.costs.keys import GPU
 
-OPTIONS = ("kind", "work", "memory", "cores", "device", "gpu", "choices")
+OPTIONS = ("kind", "work", "memory", "cores", "needs", "device", "gpu", "choices")
 """Options of a task."""
 
 
@@ -139,8 +139,9 @@ def task(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
     - kind: calls of one kind share their measurements; by default those of one function
     - work: units of work, until the function has been measured
-    - memory: bytes the task needs on its device
-    - cores: processor cores the task needs on its device
+    - memory: bytes the task needs on its device, or takes of its node's capacity
+    - cores: processor cores the task needs on its device, or takes of its node's capacity
+    - needs: capacity of a node -> amount that the task takes while it runs, as {"licence": 1}
     - device: name or kind of the device the task must run on
     - gpu: True: it must run on a device with "gpu" or "cuda" in its name or kind
     - choices: label -> probability; the function returns the label of the branch it takes, or
@@ -177,6 +178,16 @@ def number_of(options: Mapping[str, Any], name: str, task: str, default: float) 
         rule = "a whole number, 1 or more" if name == "cores" else "a finite number, zero or more"
         raise InvalidInput(f"{name} of task '{task}' is {value!r}; it must be {rule}")
     return float(value)
+
+
+def needs_of(options: Mapping[str, Any], task: str) -> dict[str, float]:
+    """Return the amounts of capacities that a task takes."""
+    given = options.get("needs") or {}
+    if not isinstance(given, Mapping):
+        raise InvalidInput(
+            f"needs of task '{task}' is {given!r}; it must be a dict, such as {{'licence': 1}}"
+        )
+    return {str(name): number_of(given, name, task, 0.0) for name in given}
 
 
 def device_of(options: Mapping[str, Any], task: str) -> str:

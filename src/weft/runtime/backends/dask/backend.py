@@ -20,7 +20,7 @@ from typing import Any
 
 from weft.errors import MissingExtra
 from weft.model import Cluster, Workload
-from weft.runtime.backends.local.device import LocalDevice
+from weft.runtime.backends.local.device import LocalDevices
 from weft.runtime.backends.payload import pack
 from weft.runtime.backends.protocol import (
     Call,
@@ -65,7 +65,9 @@ class DaskBackend(RealBackend):
     Parameters
     ----------
     where : a `distributed.Client`, the address of a scheduler or, for own workers on this machine,
-        their number or one `LocalDevice` each
+        their number, one `LocalDevice` each, or a `Cluster` with a worker per device. In an
+        existing cluster, the threads, memory and resources of a worker are capacities that its
+        tasks share
     kinds : name of a worker -> kind; workers of one kind share their measurements. By default all
         workers of one host are of one kind
     whole : submit a plan as one annotated graph, if possible (see docs/running.md); False: by task
@@ -78,7 +80,7 @@ class DaskBackend(RealBackend):
 
     def __init__(
         self,
-        where: Client | str | int | Sequence[LocalDevice] | None = None,
+        where: Client | str | LocalDevices = None,
         *,
         kinds: Mapping[str, str] | None = None,
         whole: bool | None = None,
@@ -110,7 +112,7 @@ class DaskBackend(RealBackend):
         self._reset()
         run = f"weft{uuid.uuid4().hex[:12]}"
         self._messages = TaskMessages(run, workload, calls)
-        self._known = workload.cluster.p
+        self._known, self._workload = workload.cluster.p, workload
         inbox = self._inbox
         self.registry.begin_run(inbox, self._messages.functions)
         self._run = run
@@ -133,6 +135,7 @@ class DaskBackend(RealBackend):
 
     def extend(self, workload: Workload, calls: Sequence[Call] | None, first: int) -> None:
         """Add the calls of new instances; functions travel with their tasks."""
+        self._workload = workload
         self._messages.extend(workload, calls, first)
 
     def submit(self, order: Order, device: int, priority: float) -> None:
@@ -159,6 +162,7 @@ class DaskBackend(RealBackend):
                 allow_other_workers=False,  # it must not end one worker after the other
                 priority=-priority,
                 pure=False,
+                resources=self._resources(instance, line.site) or None,
             )
         line.last = order.number
         line.orders.append(order)
@@ -274,6 +278,13 @@ class DaskBackend(RealBackend):
             if not on_finish(row.instance, graph.record_end(row, message["key"], site, event)):
                 graph.wind_up()
         graph.leave()
+
+    def _resources(self, instance: int, site: WorkerSite) -> dict[str, float]:
+        """Return what a task takes of a worker's resources: Dask counts it for others too."""
+        job, task = self._workload.task_of(instance)
+        problem = self._workload.problem_of(job)
+        needs = zip(problem.cluster.capacity, problem.needs[task].tolist(), strict=True)
+        return {name: need for name, need in needs if need and name in site.resources}
 
     # -- messages -----------------------------------------------------------
 

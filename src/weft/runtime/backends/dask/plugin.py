@@ -327,6 +327,7 @@ def _facts(worker: Any) -> Facts:
         "host": worker.host,
         "threads": worker.nthreads,
         "memory": worker.memory_limit,
+        "resources": dict(worker.resources),
     }
 
 

@@ -11,7 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
 
@@ -22,7 +22,12 @@ from weft.model import Cluster
 from weft.runtime.backends.calls import START_LIMIT
 from weft.runtime.backends.dask import plugin as remote
 from weft.runtime.backends.dask.local_cluster import LocalDaskCluster
-from weft.runtime.backends.local.device import LocalDevice, local_devices
+from weft.runtime.backends.local.device import (
+    LocalDevice,
+    LocalDevices,
+    local_devices,
+    with_nodes_of,
+)
 from weft.runtime.backends.local.process import cause_of
 from weft.runtime.backends.protocol import Failed, Finished, Order
 
@@ -54,6 +59,8 @@ class WorkerSite:
     dead: str = ""
     """Id of the worker that was lost here last."""
     devices: list[int] = field(default_factory=list)
+    resources: dict[str, float] = field(default_factory=dict)
+    """Its amounts of Dask's abstract resources."""
 
 
 @dataclass(eq=False)
@@ -82,6 +89,7 @@ def site_of(facts: remote.Facts, spec: LocalDevice | None = None) -> WorkerSite:
         facts["worker"],
         facts["id"],
         up=True,
+        resources=facts["resources"],
     )
 
 
@@ -100,6 +108,19 @@ def kinds_of(sites: Sequence[WorkerSite], given: Mapping[str, str]) -> dict[str,
     }
 
 
+def capacities_of(sites: Sequence[WorkerSite]) -> dict[str, dict[str, float]]:
+    """Return what the tasks of a worker share: its threads, its memory and its resources.
+
+    A worker has none of a resource that only others have.
+    """
+    names = dict.fromkeys(name for site in sites for name in site.resources)
+    return {
+        "cores": {site.name: float(site.threads) for site in sites},
+        "memory": {site.name: site.memory for site in sites},
+        **{name: {site.name: site.resources.get(name, 0.0) for site in sites} for name in names},
+    }
+
+
 class WorkerRegistry:
     """The workers as devices.
 
@@ -112,7 +133,7 @@ class WorkerRegistry:
 
     def __init__(
         self,
-        where: Client | str | int | Sequence[LocalDevice] | None,
+        where: Client | str | LocalDevices,
         *,
         kinds: Mapping[str, str] | None,
         grace_seconds: float,
@@ -122,6 +143,7 @@ class WorkerRegistry:
         """The cluster that weft started; None: an existing one."""
         self._grace_seconds = grace_seconds
         self._specs: dict[str, LocalDevice] = {}
+        self._where = where
         self.client = self._connect(where)
         if self.client.asynchronous:
             raise InvalidInput(
@@ -328,6 +350,16 @@ class WorkerRegistry:
             time.sleep(0.05)
 
     def _cluster(self) -> Cluster:
+        cluster = self._threads()
+        if self.local is not None:
+            return with_nodes_of(cluster, self._where)
+        return replace(
+            cluster,
+            nodes=tuple(line.site.name for line in self.lines),
+            capacity=capacities_of(self.sites),  # type: ignore[arg-type]  # amounts by node
+        )
+
+    def _threads(self) -> Cluster:
         return Cluster(
             name="dask",
             speed=[

@@ -31,7 +31,12 @@ from weft.runtime.backends.descendants import (
     new_token,
 )
 from weft.runtime.backends.local import worker
-from weft.runtime.backends.local.device import LocalDevice, local_cluster, local_devices
+from weft.runtime.backends.local.device import (
+    LocalDevices,
+    local_cluster,
+    local_devices,
+    with_nodes_of,
+)
 from weft.runtime.backends.local.process import WorkerProcess, cause_of
 from weft.runtime.backends.payload import (
     Payload,
@@ -65,14 +70,15 @@ class LocalBackend(RealBackend):
 
     Parameters
     ----------
-    devices : a number, or one `LocalDevice` each; by default one per processor core and per GPU
+    devices : a number, one `LocalDevice` each, or a `Cluster` with a process per device, whose
+        nodes have capacities; by default one per processor core and per GPU
     """
 
     name = "local"
 
-    def __init__(self, devices: int | Sequence[LocalDevice] | None = None) -> None:
+    def __init__(self, devices: LocalDevices = None) -> None:
         self.specs = local_devices(devices)
-        self._cluster = local_cluster(self.specs)
+        self._cluster = with_nodes_of(local_cluster(self.specs), devices)
         self._folder: Path | None = None
         self._workers: list[WorkerProcess | None] = [None] * len(self.specs)
         self._starts = [0] * len(self.specs)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, TypeVar
 
-from weft.errors import InvalidInput
+from weft.errors import InvalidInput, Unsupported
 from weft.model import Cluster
 from weft.runtime.costs.profiler import cores_here, discover, relative_speeds
 
@@ -36,8 +36,14 @@ class LocalDevice:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-def local_devices(devices: int | Sequence[LocalDevice] | None) -> list[LocalDevice]:
+LocalDevices = int | Cluster | Sequence[LocalDevice] | None
+"""How users say what the devices of this machine are."""
+
+
+def local_devices(devices: LocalDevices) -> list[LocalDevice]:
     """Return the given devices; by default one per processor core and one per GPU."""
+    if isinstance(devices, Cluster):
+        return _processes_of(devices)
     cores = cores_here()
     if devices is None:
         return [*local_devices(len(cores)), *_gpus()]
@@ -66,6 +72,35 @@ def device_list(devices: Any, *kinds: type[D]) -> list[D]:
     if not devices:
         raise InvalidInput("no devices are given; at least one is needed")
     return list(devices)
+
+
+def _processes_of(cluster: Cluster) -> list[LocalDevice]:
+    """Return a process per device of a cluster."""
+    if (cluster.batch > 1).any():
+        d = int(cluster.batch.argmax())
+        raise Unsupported(
+            f"device '{cluster.names[d]}' runs batches of {cluster.batch[d]}; processes of this "
+            "machine run one task at a time: leave out batch"
+        )
+    rows = zip(cluster.names, cluster.kinds, cluster.speed.tolist(), strict=True)
+    return [LocalDevice(name, kind=kind, speed=speed) for name, kind, speed in rows]
+
+
+def with_nodes_of(cluster: Cluster, given: object) -> Cluster:
+    """Return the cluster of a backend with nodes and costs as given, if a cluster was given."""
+    if not isinstance(given, Cluster):
+        return cluster
+    return replace(
+        cluster,
+        nodes=given.nodes,
+        capacity=given.capacity,
+        cores=given.cores,
+        memory=given.memory,
+        throughput=given.throughput,
+        power=given.power,
+        idle_power=given.idle_power,
+        price=given.price,
+    )
 
 
 def local_cluster(devices: Sequence[LocalDevice]) -> Cluster:

@@ -11,10 +11,10 @@ import atexit
 import os
 import sys
 import threading
-from collections.abc import Sequence
 
+from weft.model import Cluster
 from weft.runtime.backends.local.backend import LocalBackend
-from weft.runtime.backends.local.device import LocalDevice
+from weft.runtime.backends.local.device import LocalDevices
 
 _lock = threading.Lock()
 _idle: list[SharedBackend] = []
@@ -24,7 +24,7 @@ _idle: list[SharedBackend] = []
 class SharedBackend(LocalBackend):
     """A local backend whose processes are kept when it is closed. Get one with `shared_backend`."""
 
-    def __init__(self, devices: int | Sequence[LocalDevice] | None = None) -> None:
+    def __init__(self, devices: LocalDevices = None) -> None:
         super().__init__(devices)
         self.surroundings = (
             repr(self.specs),
@@ -55,18 +55,18 @@ class SharedBackend(LocalBackend):
         """End the processes."""
         super().close()
 
-    def borrow(self) -> SharedBackend:
-        """Return this backend for another run."""
-        self._borrowed = True
+    def borrow(self, cluster: Cluster) -> SharedBackend:
+        """Return this backend for another run, on the same processes as this cluster."""
+        self._borrowed, self._cluster = True, cluster
         return self
 
 
-def shared_backend(devices: int | Sequence[LocalDevice] | None = None) -> SharedBackend:
+def shared_backend(devices: LocalDevices = None) -> SharedBackend:
     """Return a backend with these devices: the one that waits, or else a new one."""
     wanted = SharedBackend(devices)
     with _lock:
         if _idle and _idle[0].surroundings == wanted.surroundings:
-            return _idle.pop().borrow()
+            return _idle.pop().borrow(wanted.devices())
     return wanted
 
 

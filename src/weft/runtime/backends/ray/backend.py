@@ -25,6 +25,7 @@ from typing import Any
 from weft.errors import WeftError
 from weft.model import Cluster, Workload
 from weft.runtime.backends.calls import MAX_KILLED_STARTS, START_LIMIT, Calls, first_line
+from weft.runtime.backends.local.device import with_nodes_of
 from weft.runtime.backends.payload import pack, unpack
 from weft.runtime.backends.protocol import (
     Call,
@@ -63,7 +64,9 @@ class RayBackend(RealBackend):
 
     Parameters
     ----------
-    devices : a number, or one `RayDevice` each; by default one per processor core and per GPU
+    devices : a number, one `RayDevice` each, or a `Cluster`, the capacities of whose nodes Ray
+        reserves: cores as CPU, gpu as GPU, memory, and all others as custom resources; by default
+        one per processor core and per GPU
     address : of a running Ray. By default the one this process is connected to, or $RAY_ADDRESS;
         else Ray starts on this machine, reachable on loopback only, and ends with `close`
     processors : of a Ray that is started here; by default as many as the devices need
@@ -84,12 +87,13 @@ class RayBackend(RealBackend):
         self._session = RaySession(devices, address, processors)
         self._ray = self._session.ray
         self.specs = self._session.specs
-        self._cluster = Cluster(
+        made = Cluster(
             name="ray",
             speed=[d.speed for d in self.specs],  # type: ignore[arg-type]  # becomes a column
             names=tuple(d.name for d in self.specs),
             kinds=tuple(d.kind for d in self.specs),
         )
+        self._cluster = with_nodes_of(made, devices)
         self._remote = self._ray.remote(
             max_restarts=0, max_task_retries=0, concurrency_groups=GROUPS
         )(DeviceActor)
@@ -308,6 +312,7 @@ class RayBackend(RealBackend):
             num_cpus=spec.cpus,
             num_gpus=spec.gpus,
             resources=dict(spec.resources) or None,
+            **self._session.place(int(self._cluster.node[device])),
             **surroundings,
         ).remote(spec.name, spec.cores)
         watch = actor.watch.options(concurrency_group="watch").remote()

@@ -6,12 +6,15 @@ import importlib
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from weft.errors import InvalidInput, MissingExtra, Unsupported, WeftError
+from weft.model import Cluster
+from weft.runtime.backends.calls import START_LIMIT
 from weft.runtime.backends.descendants import VARIABLE, end_descendants, new_token
-from weft.runtime.backends.local.device import LocalDevice, device_count, device_list
+from weft.runtime.backends.local.device import LocalDevice, device_count, device_list, local_devices
 from weft.runtime.backends.local.process import ONE_THREAD
 from weft.runtime.backends.local.worker import environment
 from weft.runtime.costs.profiler import cores_here
@@ -61,7 +64,28 @@ class RayDevice:
         }
 
 
-Devices = int | Sequence[RayDevice | LocalDevice] | None
+Devices = int | Cluster | Sequence[RayDevice | LocalDevice] | None
+
+RAY_NAMES = {"cores": "CPU", "gpu": "GPU", "gpus": "GPU"}
+"""Capacity -> Ray's name; all others have the same name."""
+
+
+def bundles_of(cluster: Cluster) -> list[dict[str, float]]:
+    """Return what to reserve for each node: its capacities by Ray's names.
+
+    Examples
+    --------
+    >>> bundles_of(Cluster.host(cores=4, licence=1))
+    [{'CPU': 4.0, 'licence': 1.0}]
+    """
+    return [
+        {
+            RAY_NAMES.get(name, name): float(amounts[node])
+            for name, amounts in cluster.capacity.items()
+            if 0.0 < amounts[node] < math.inf
+        }
+        for node in range(len(cluster.node_names))
+    ]
 
 
 def import_ray() -> Any:
@@ -78,7 +102,8 @@ class RaySession:
 
     Parameters
     ----------
-    devices : a number, or one `RayDevice` each; by default one per processor core and per GPU
+    devices : a number, one `RayDevice` each, or a `Cluster`, the capacities of whose nodes Ray
+        reserves; by default one per processor core and per GPU
     address : of a running Ray; by default the connected one, $RAY_ADDRESS, or a new one
     processors : of a new one; by default as many as the devices need
     """
@@ -87,6 +112,9 @@ class RaySession:
         self, devices: Devices, address: str | None, processors: int | None = None
     ) -> None:
         self.ray = import_ray()
+        self.bundles = bundles_of(devices) if isinstance(devices, Cluster) else []
+        """Node -> what is reserved for it; devices that are given one by one reserve their own."""
+        self._group: Any = None
         self._token = new_token()
         self.own = not self.ray.is_initialized()
         address = address or os.environ.get("RAY_ADDRESS") or None
@@ -102,13 +130,47 @@ class RaySession:
             self.specs = _specs_here(devices)
             self._init(
                 "Ray did not start on this machine",
-                lambda: _start(self.ray, self.specs, processors, self._token),
+                lambda: _start(self.ray, self._wanted, processors, self._token),
             )
         try:
             self._check()
         except InvalidInput:
             self.close()
             raise
+
+    @property
+    def _wanted(self) -> list[tuple[str, dict[str, float]]]:
+        """What is asked from Ray, each from one of its nodes, and by whom."""
+        if self.bundles:
+            return [(f"node {k}", bundle) for k, bundle in enumerate(self.bundles)]
+        return [(f"device '{spec.name}'", spec.wants) for spec in self.specs]
+
+    def place(self, node: int) -> dict[str, Any]:
+        """Return the options of an actor on a node; reserve the capacities of all nodes at first.
+
+        The actors themselves take nothing: weft starts tasks as the capacities allow.
+        """
+        if not any(self.bundles):
+            return {}
+        util = importlib.import_module("ray.util")
+        if self._group is None:
+            asked = [bundle or {"CPU": 0.001} for bundle in self.bundles]
+            self._group = util.placement_group(asked, strategy="SPREAD")
+            try:
+                self.ray.get(self._group.ready(), timeout=START_LIMIT)
+            except self.ray.exceptions.GetTimeoutError:
+                free = self.free()
+                self.close()
+                raise WeftError(
+                    f"Ray did not reserve {'; '.join(map(_amounts, asked))} within "
+                    f"{START_LIMIT:g} s; free are {free}"
+                ) from None
+        strategies = importlib.import_module("ray.util.scheduling_strategies")
+        return {
+            "scheduling_strategy": strategies.PlacementGroupSchedulingStrategy(
+                self._group, placement_group_bundle_index=node
+            )
+        }
 
     def _init(self, trouble: str, init: Callable[[], Any]) -> None:
         try:
@@ -119,6 +181,10 @@ class RaySession:
 
     def close(self) -> None:
         """Disconnect; an own Ray ends, also processes of it that outlive its head."""
+        if self._group is not None and not self.gone():
+            with suppress(Exception):  # a Ray that is gone has no reservations
+                importlib.import_module("ray.util").remove_placement_group(self._group)
+        self._group = None
         if not self.own:
             return
         if self.gone():
@@ -148,6 +214,8 @@ class RaySession:
                     for i in range(int(total.get("GPU", 0)))
                 ),
             ]
+        if isinstance(devices, Cluster):
+            return _of_cluster(devices)
         if isinstance(devices, int):
             return [RayDevice(f"cpu{i}") for i in range(device_count(devices))]
         return _converted(devices)
@@ -155,42 +223,47 @@ class RaySession:
     def _check(self) -> None:
         """Refuse requests that no node can satisfy, as Ray would wait forever."""
         nodes = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
-        for spec in self.specs:
+        for who, wants in self._wanted:
             if not any(
-                all(node.get(name, 0.0) >= amount for name, amount in spec.wants.items())
+                all(node.get(name, 0.0) >= amount for name, amount in wants.items())
                 for node in nodes
             ):
                 best = "; ".join(_amounts(node) for node in nodes)
                 raise InvalidInput(
-                    f"device '{spec.name}' asks for {_amounts(spec.wants)}, which no node of Ray "
-                    f"has; there is: {best}"
+                    f"{who} asks for {_amounts(wants)}, which no node of Ray has; there is: {best}"
                 )
-        total = self.ray.cluster_resources()
-        for name in dict.fromkeys(name for spec in self.specs for name in spec.wants):
-            asked = sum(spec.wants.get(name, 0.0) for spec in self.specs)
+        total, everyone = self.ray.cluster_resources(), self._wanted
+        for name in dict.fromkeys(name for _, wants in everyone for name in wants):
+            asked = sum(wants.get(name, 0.0) for _, wants in everyone)
             if asked > total.get(name, 0.0):
+                who = f"{len(everyone)} {'nodes' if self.bundles else 'devices'}"
                 raise InvalidInput(
-                    f"{len(self.specs)} devices ask for {asked:g} {name}, Ray has "
+                    f"{who} ask for {asked:g} {name}, Ray has "
                     f"{total.get(name, 0.0):g}; ask for less"
                 )
 
 
-def _start(ray: Any, specs: Sequence[RayDevice], processors: int | None, token: str) -> None:
+def _start(
+    ray: Any, wanted: Sequence[tuple[str, dict[str, float]]], processors: int | None, token: str
+) -> None:
     """Start Ray on loopback (Ray replaces a `_node_ip_address` of 127.0.0.1)."""
     constants = importlib.import_module("ray._private.ray_constants")
     before = getattr(constants, "ENABLE_RAY_CLUSTER", None)
-    custom: dict[str, float] = {}
-    for spec in specs:
-        for name, amount in spec.resources.items():
-            custom[name] = custom.get(name, 0.0) + amount
+    total: dict[str, float] = {}
+    for _, wants in wanted:
+        for name, amount in wants.items():
+            total[name] = total.get(name, 0.0) + amount
+    cpus, memory = total.pop("CPU", 0.0), total.pop("memory", 0.0)
+    total.pop("GPU", None)  # Ray finds the GPUs of this machine itself
     with environment({**QUIET, **ONE_THREAD, VARIABLE: token}):
         # Ray reads the variable at import, which may have been earlier.
         constants.ENABLE_RAY_CLUSTER = False  # type: ignore[attr-defined]
         try:
             ray.init(
                 address="local",
-                num_cpus=processors or max(1, math.ceil(sum(spec.cpus for spec in specs))),
-                resources=custom or None,
+                num_cpus=processors or max(1, math.ceil(cpus)),
+                resources=total or None,
+                **({"_memory": memory} if memory else {}),
                 include_dashboard=False,
                 object_store_memory=STORE,
                 logging_level="ERROR",
@@ -201,6 +274,8 @@ def _start(ray: Any, specs: Sequence[RayDevice], processors: int | None, token: 
 
 def _specs_here(devices: Devices) -> list[RayDevice]:
     cores = cores_here()
+    if isinstance(devices, Cluster):
+        return _of_cluster(devices)
     if devices is None or isinstance(devices, int):
         number = len(cores) if devices is None else device_count(devices)
         return [RayDevice(f"cpu{i}", cores=(cores[i % len(cores)],)) for i in range(number)]
@@ -210,6 +285,12 @@ def _specs_here(devices: Devices) -> list[RayDevice]:
 def _converted(devices: Sequence[RayDevice | LocalDevice]) -> list[RayDevice]:
     given: list[RayDevice | LocalDevice] = device_list(devices, RayDevice, LocalDevice)
     return [device if isinstance(device, RayDevice) else _of_local(device) for device in given]
+
+
+def _of_cluster(cluster: Cluster) -> list[RayDevice]:
+    """Return an actor per device; where nodes have capacities, those are reserved instead."""
+    cpus = 0.0 if any(bundles_of(cluster)) else 1.0
+    return [RayDevice(d.name, d.kind, d.speed, cpus) for d in local_devices(cluster)]
 
 
 def _of_local(device: LocalDevice) -> RayDevice:
