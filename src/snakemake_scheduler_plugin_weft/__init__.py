@@ -16,8 +16,17 @@ from typing import Any
 from snakemake_interface_scheduler_plugins.base import SchedulerBase
 from snakemake_interface_scheduler_plugins.settings import SchedulerSettingsBase
 
+from weft.formats import save
+from weft.model import Problem
 from weft.runtime.costs.history import history_for_run
-from weft.runtime.inputs.snakemake import estimate, fitting, learn, seconds_by_rule, upward_ranks
+from weft.runtime.inputs.snakemake import (
+    estimate,
+    fitting,
+    learn,
+    problem_of,
+    seconds_by_rule,
+    upward_ranks,
+)
 
 __all__ = ["Scheduler", "SchedulerSettings"]
 
@@ -41,6 +50,14 @@ class SchedulerSettings(SchedulerSettingsBase):  # type: ignore[misc]  # of a pa
             "has."
         },
     )
+    write: str | None = field(
+        default=None,
+        metadata={
+            "help": "File for the graph of the jobs that are left, with their threads, resources "
+            "and durations, for weft plan; written before the first job starts.",
+            "type": str,
+        },
+    )
 
 
 class Scheduler(SchedulerBase):  # type: ignore[misc]
@@ -57,6 +74,8 @@ class Scheduler(SchedulerBase):  # type: ignore[misc]
             self.learn()
             atexit.register(self.learn)  # the last jobs end when nothing is asked any more
         self.seconds = seconds_by_rule(self.history) if self.history is not None else {}
+        if settings.write is not None:
+            save(self._problem(self.dag.workflow.global_resources), settings.write)
 
     def learn(self) -> None:
         """Add finished jobs to the history; a failure to write only warns."""
@@ -99,6 +118,22 @@ class Scheduler(SchedulerBase):  # type: ignore[misc]
             lambda job: job.scheduler_resources,
             available_resources,
         )
+
+    def _problem(self, limits: Mapping[str, int | str]) -> Problem:
+        return problem_of(
+            list(self.dag.needrun_jobs()),
+            self.dag.job_dependencies,
+            lambda job: _rule(job) or "job",
+            self._expected,
+            lambda job: job.scheduler_resources,
+            limits,
+        )
+
+    def _expected(self, job: Any) -> float:
+        """Return the seconds of a job; one without output files only gathers others."""
+        if not list(job.output):
+            return 0.0
+        return estimate(_rule(job), self.seconds) if self.seconds else 1.0
 
     def _rank(self, selectable: Iterable[Any]) -> None:
         jobs = dict.fromkeys([*self.dag.needrun_jobs(), *selectable])

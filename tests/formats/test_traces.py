@@ -10,7 +10,7 @@ import pytest
 import weft
 from weft import formats
 from weft.errors import InvalidInput
-from weft.formats.traces.recording import UnknownDependencies
+from weft.formats.traces.recording import MeasuredExecution, Recording, UnknownDependencies
 from weft.model import Problem, Schedule
 
 SAMPLES = Path(__file__).parent / "samples"
@@ -260,3 +260,13 @@ def test_other_files_hold_no_recording(tmp_path):
         formats.load_recording(tmp_path / "c.json")
     with pytest.raises(InvalidInput, match="holds a record of Slurm, not a schedule"):
         formats.load_schedule(SAMPLES / "sacct.txt")
+
+
+def test_tasks_of_several_cores_share_those_that_were_in_use_at_once():
+    rows = [("a", 0.0, 4.0, 2), ("b", 1.0, 2.0, 3), ("c", 5.0, 1.0, 4)]
+    made = tuple(
+        MeasuredExecution(task, "k", seconds, start=start, host="n", cores=cores)
+        for task, start, seconds, cores in rows
+    )
+    cluster = Recording("run", "engine", made).cluster()
+    assert (cluster.p, cluster.capacity["cores"].tolist()) == (2, [5.0])

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+import weft
 from tests.support.strategies import problems
 from weft import formats
 from weft.errors import InvalidInput, UnknownName
@@ -25,14 +26,30 @@ def _folder(tmp_path_factory):
 
 def test_the_machines_of_a_wfformat_file():
     problem = formats.load(SHIPPED)
-    # The largest task needs 1.5, so 2 cores: one slot of 2 on m1, two on m2.
-    assert problem.cluster.names == ("m1/0", "m2/0", "m2/1")
-    assert problem.cluster.cores.tolist() == [2, 2, 2]
-    assert problem.cluster.memory.tolist() == [8e9, np.inf, np.inf]
+    # The largest task needs 1.5, so 2 cores: the tasks of a machine share its cores.
+    nodes = problem.cluster.nodes
+    assert {node: nodes.count(node) for node in nodes} == {"m1": 2, "m2": 4}
+    assert problem.cluster.capacity["cores"].tolist() == [2.0, 4.0]
+    assert set(problem.cluster.memory.tolist()) == {8e9, np.inf}
+    assert weft.check(problem, weft.plan(problem, "heft")) == []
     assert problem.cluster.name == "2 machines of the file"
     assert problem.workflow.memory.tolist() == [4096.0, 0.0]
     assert formats.load_cluster(SHIPPED).names == problem.cluster.names
     assert formats.load(SHIPPED, cluster=Cluster(speed=[1.0], cores=[2])).p == 1
+
+
+def test_tasks_share_the_memory_of_their_machine_where_it_is_short(folder):
+    document = json.loads(SHIPPED.read_text())
+    for task in document["workflow"]["execution"]["tasks"]:
+        task |= {"memoryInBytes": 5_000_000_000, "coreCount": 1}
+    document["workflow"]["execution"]["machines"].pop()
+    path = folder / "memory.json"
+    path.write_text(json.dumps(document))
+    problem = formats.load(path)
+    assert {k: v.tolist() for k, v in problem.cluster.capacity.items()} == {"memory": [8e9]}
+    assert problem.contended
+    formats.save(problem, path := folder / "again.wfformat.json")
+    assert formats.load(path).cluster.capacity["memory"].tolist() == [8e9]
 
 
 def test_real_files_have_machines(data):
@@ -65,12 +82,14 @@ def test_round_trip(problem, suffix, folder):
         dst=workflow.dst,
         data=np.ceil(workflow.data),
         cores=workflow.cores,
+        memory=np.ceil(workflow.memory),
     )
     path = folder / f"x{suffix}"
     formats.save(plain, path)
     found = formats.load_workflow(path)
     assert found.work.tolist() == plain.work.tolist()
     assert found.cores.tolist() == plain.cores.tolist()
+    assert found.memory.tolist() == plain.memory.tolist()
     assert _edges(found) == _edges(plain)
 
 

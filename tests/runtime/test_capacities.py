@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 import weft
 from tests.support import run_functions as f
+from weft import formats
 from weft.errors import InvalidInput, Unsupported
 from weft.model import Scenario, Workload
 from weft.model.trace import LOST
@@ -160,9 +163,29 @@ def test_forecasts_are_left_out_where_tasks_wait_for_capacities(tmp_path):
     assert trace.workload.problems[0].duration(0, 0) == pytest.approx(0.03, rel=3)
 
 
+def test_a_workflow_file_with_cores_and_memory_runs_as_planned(tmp_path):
+    built = weft.WorkflowBuilder("recorded")
+    for i in range(6):
+        built.task(f"t{i}", work=0.02 * (i + 1), cores=1 + i % 3, memory=2e9)
+    built.edge("t0", "t5")
+    formats.save(built.build(), tmp_path / "recorded.wfformat.json")
+    w = formats.load_workflow(tmp_path / "recorded.wfformat.json")
+    naps = {
+        name: partial(f.sleeps, seconds=float(work))
+        for name, work in zip(w.task_names, w.work, strict=True)
+    }
+    history = History(tmp_path / "history.db")
+    for _ in range(2):
+        trace = weft.run(w, functions=naps, devices=HOST, history=history)
+    assert most_at_once(trace, w.cores) <= 3
+    assert most_at_once(trace, w.memory) <= 8e9
+    planned = weft.plan(trace.workload.problems[0], "heft")
+    assert planned.makespan >= 0.14  # measured seconds: the last task takes 0.12, its parent 0.02
+
+
 def test_workers_of_a_dask_cluster_have_threads_memory_and_resources():
     distributed = pytest.importorskip("distributed", reason="Dask is not installed")
-    options = {"dashboard_address": None, "silence_logs": 60, "host": "127.0.0.1"}
+    options = {"dashboard_address": "127.0.0.1:0", "silence_logs": 60, "host": "127.0.0.1"}
     with (
         distributed.LocalCluster(
             1, threads_per_worker=3, resources={"licence": 1}, **options

@@ -260,3 +260,7 @@ def kills_and_hangs(pid):
 def naps(*_):
     time.sleep(0.03)
     return current_device()
+
+
+def sleeps(*_, seconds):
+    time.sleep(seconds)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from weft import formats
 from weft.runtime.costs.history import History, Measurement
 from weft.runtime.inputs.snakemake import DEVICE, Finish, finished_jobs, learn, seconds_by_rule
 
@@ -25,6 +26,8 @@ rule decoy:  # four of them, which the long chain must not wait for
 
 rule head:
     output: "head.txt"
+    threads: 1
+    resources: mem_mb=300, licence=1
     shell: "echo head >> order.log; sleep 0.05; echo 10 > {output}"
 
 rule tail:
@@ -58,7 +61,15 @@ def snakemake(folder: Path, *options: str) -> subprocess.CompletedProcess:
 
 def test_the_long_chain_goes_first_once_it_is_known(tmp_path):
     (tmp_path / "Snakefile").write_text(SNAKEFILE)
-    snakemake(tmp_path)
+    snakemake(tmp_path, "--resources", "mem_mb=500", "--scheduler-weft-write", "graph.json")
+    graph = formats.load(tmp_path / "graph.json")
+    assert (graph.n, graph.m) == (8, 7)
+    assert {k: v.tolist() for k, v in graph.cluster.capacity.items()} == {
+        "cores": [1.0],
+        "memory": [5e8],
+    }
+    head = graph.workflow.task_names.index("head")
+    assert graph.needs[head].tolist() == [1.0, 3e8]  # nothing limits licences
     assert (tmp_path / "joined.txt").read_text() == "17\n"  # 10 + 1, and 0 + 1 + 2 + 3
     known = seconds_by_rule(History(tmp_path / "history.sqlite"))
     assert sorted(known) == ["decoy", "head", "join", "tail"]

@@ -25,6 +25,9 @@ from weft.registry import closest
 RUNTIME = frozenset({"runtime", "time"})
 """Keys of profiles and metadata that hold the run time of a job, in seconds."""
 
+MEBIBYTE = 2.0**20
+"""Bytes per unit of the profile "memory"."""
+
 ELEMENT_CELLS = 32
 """Cells that one element counts for: reading half a million takes about a second."""
 
@@ -36,6 +39,7 @@ class _Job(NamedTuple):
     kind: str
     seconds: list[float]
     cores: list[float]
+    memory: list[float]
     reads: list[str]
     writes: list[str]
 
@@ -80,15 +84,15 @@ class _Reader:
         self._path.pop()
         if self._key and tag.rpartition(":")[2] in {"profile", "metadata"}:
             key, self._key = self._key, ""
-            if key in RUNTIME or key == "cores":
+            if key in RUNTIME or key in {"cores", "memory"}:
                 job = self.jobs[-1]
                 value = quantity(self._text, "seconds", f"{key} of job {shown(job.name)}")
-                (job.cores if key == "cores" else job.seconds).append(value)
+                {"cores": job.cores, "memory": job.memory}.get(key, job.seconds).append(value)
 
     def _job(self, attributes: dict[str, str]) -> None:
         name = _needed(attributes, "id", "job")
         kind = attributes.get("name") or attributes.get("file") or name
-        job = _Job(name, kind, [], [], [], [])
+        job = _Job(name, kind, [], [], [], [], [])
         if "runtime" in attributes:
             what = f"runtime of job {shown(name)}"
             job.seconds.append(quantity(attributes["runtime"], "seconds", what))
@@ -168,6 +172,7 @@ def _workflow(reader: _Reader, name: str) -> Workflow:
         kind=kind,
         work=np.array([job.seconds[-1] for job in jobs], float),
         cores=whole_cores(cores, names),
+        memory=MEBIBYTE * np.array([job.memory[-1] if job.memory else 0.0 for job in jobs]),
         src=np.array([s for s, _ in pairs], np.int64),
         dst=np.array([d for _, d in pairs], np.int64),
         data=shared_bytes(pairs, written, [job.reads for job in jobs], reader.sizes),
@@ -198,6 +203,9 @@ def write_dax(workflow: Workflow) -> bytes:
         if workflow.cores[t] > 1:
             cores = f'    <profile namespace="pegasus" key="cores">{workflow.cores[t]}</profile>'
             lines.append(cores)
+        if workflow.memory[t] > 0:
+            size = f"{float(workflow.memory[t]) / MEBIBYTE!r}"
+            lines.append(f'    <profile namespace="pegasus" key="memory">{size}</profile>')
         lines += [*uses[t], "  </job>"]
     for t, job in enumerate(names):
         if after[t]:

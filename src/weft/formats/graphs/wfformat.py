@@ -161,30 +161,38 @@ def _files(task: Record, key: str, sizes: dict[str, float]) -> list[str]:
 
 
 def machines_of(record: Record, workflow: Workflow) -> Cluster | None:
-    """Return the machines of the record as devices, or None.
+    """Return the machines of the record as nodes, or None.
 
-    A device is a slot of as many cores as the largest task needs, so that slots never share a
-    core. All have speed 1: run times were measured on these machines, and the recorded clock rates
-    are readings of a moment. A task may use all the memory of its machine.
+    A machine has a device per core. Where tasks need several cores, or so much memory that they
+    cannot all run at once, they share the cores and the memory of their machine. All have speed 1:
+    run times were measured on these machines, and the recorded clock rates are readings of a
+    moment. A task may use all the memory of its machine.
     """
     execution = record.child("workflow").child("execution")
     if "machines" not in execution:
         return None
     rows = execution.children("machines")
-    wanted = max(1, int(workflow.cores.max(initial=1)))
+    wanted, largest = max(1, int(workflow.cores.max(initial=1))), workflow.memory.max(initial=0.0)
     devices: list[Device] = []
+    shared: dict[str, dict[str, float]] = {"cores": {}, "memory": {}}
     for row in rows:
         node = row.text("nodeName")
         cores = _cores(row) if "cpu" in row else wanted
-        slots = max(1, cores // wanted)
+        slots = cores if "cpu" in row else 1
         check_devices(len(devices) + slots)
         memory = quantity(row.raw("memoryInBytes", np.inf), "bytes", row.path("memoryInBytes"))
+        own = 1 if "cpu" in row else cores
         devices += [
-            Device(f"{node}/{i}", node=node, kind="cpu", cores=min(cores, wanted), memory=memory)
+            Device(f"{node}/{i}", node=node, kind="cpu", cores=own, memory=memory)
             for i in range(slots)
         ]
+        if wanted > 1 and "cpu" in row:
+            shared["cores"][node] = shared["cores"].get(node, 0.0) + cores
+        if largest * slots > memory:
+            shared["memory"][node] = shared["memory"].get(node, 0.0) + memory
     noun = "machine" if len(rows) == 1 else "machines"
-    return Cluster.of(devices, name=f"{len(rows)} {noun} of the file") if devices else None
+    name = f"{len(rows)} {noun} of the file"
+    return Cluster.of(devices, capacity=shared, name=name) if devices else None
 
 
 def _cores(machine: Record) -> int:
@@ -262,9 +270,18 @@ def _machines(cluster: Cluster) -> list[dict[str, Any]]:
         own = [d for d in range(cluster.p) if cluster.nodes[d] == node]
         machine: dict[str, Any] = {
             "nodeName": node,
-            "cpu": {"coreCount": int(cluster.cores[own].sum())},
+            "cpu": {"coreCount": int(_amount(cluster, "cores", node, cluster.cores[own].sum()))},
         }
-        if math.isfinite(memory := float(cluster.memory[own].max())):
+        memory = _amount(cluster, "memory", node, float(cluster.memory[own].max()))
+        if math.isfinite(memory):
             machine["memoryInBytes"] = int(memory)
         made.append(machine)
     return made
+
+
+def _amount(cluster: Cluster, capacity: str, node: str, otherwise: float) -> float:
+    """Return what the tasks of a node share of a capacity, or else what its devices have."""
+    if capacity not in cluster.capacity:
+        return otherwise
+    shared = float(cluster.capacity[capacity][cluster.node_names.index(node)])
+    return shared if math.isfinite(shared) else otherwise

@@ -116,11 +116,15 @@ class Recording:
         }
 
     def cluster(self) -> Cluster:
-        """Return the machines: a device per lane, or per task that ran at once on a host."""
+        """Return the machines: a device per lane, or per task that ran at once on a host.
+
+        Where tasks used several cores, those of a host share as many as were in use at once.
+        """
         places: dict[tuple[str, str], list[MeasuredExecution]] = {}
         for e in self.finished.values():
             places.setdefault((e.host, e.device), []).append(e)
         devices: list[Device] = []
+        shared: dict[str, float] = {}
         for (host, kind), found in places.items():
             node = host or "host"
             lanes = list(dict.fromkeys(e.lane for e in found))
@@ -129,7 +133,9 @@ class Recording:
             check_devices(len(devices) + len(lanes))
             cores = max(e.cores for e in found)
             devices += [Device(f"{node}/{x}", kind=kind, node=node, cores=cores) for x in lanes]
-        return Cluster.of(devices, name="the recorded devices")
+            if cores > 1 and not any(math.isnan(e.start) for e in found):
+                shared[node] = shared.get(node, 0.0) + _most_at_once(found, cores=True)
+        return Cluster.of(devices, capacity={"cores": shared}, name="the recorded devices")
 
     def problem(self) -> Problem:
         """Return the workflow on the machines of the recording, with free links."""
@@ -146,12 +152,13 @@ class Recording:
             )
 
 
-def _most_at_once(executions: list[MeasuredExecution]) -> int:
-    """Return the largest number of executions that overlap; 1 if starts are unknown."""
+def _most_at_once(executions: list[MeasuredExecution], *, cores: bool = False) -> int:
+    """Return the most executions that overlap, or the most cores; 1 if starts are unknown."""
     if any(math.isnan(e.start) for e in executions):
         return 1
-    steps = [(e.start, 1) for e in executions if e.seconds > 0]
-    steps += [(e.start + e.seconds, -1) for e in executions if e.seconds > 0]
+    counted = [(e, e.cores if cores else 1) for e in executions if e.seconds > 0]
+    steps = [(e.start, count) for e, count in counted]
+    steps += [(e.start + e.seconds, -count) for e, count in counted]
     running = most = 0
     for _, step in sorted(steps):  # an end comes before a start at the same time
         running += step

@@ -13,10 +13,21 @@ from pathlib import Path
 from statistics import median
 from typing import Any, TypeVar
 
+from weft.formats.traces.recording import distinct
+from weft.model import Cluster, Problem, WorkflowBuilder
 from weft.runtime.costs.history import History, Measurement
 
 DEVICE = "snakemake"
 """Kind of device under which the history keeps rules."""
+
+UNITS = {"_cores": ("cores", 1.0), "mem_mb": ("memory", 1e6)}
+"""Snakemake's resource -> capacity of a node and its units per unit of the resource."""
+
+UNCOUNTED = frozenset({"_nodes", "mem_mib", "disk_mib", "runtime"})
+"""Resources that are no capacity of a machine, or the same as another in other units."""
+
+MOST = 2**31 - 1
+"""Amounts from here on are Snakemake's way to say that there is no limit."""
 
 MARK = "weft-learned"
 """File beside Snakemake's records with the end of the newest job in the history."""
@@ -118,6 +129,50 @@ def fitting(
             for name, amount in asked.items():
                 left[name] -= amount
     return chosen
+
+
+def problem_of(
+    jobs: Iterable[Job],
+    parents: Callable[[Job], Iterable[Job]],
+    rule: Callable[[Job], str],
+    seconds: Callable[[Job], float],
+    wants: Callable[[Job], Mapping[str, Any]],
+    limits: Mapping[str, Any],
+) -> Problem:
+    """Return jobs on this machine, with what they want of the resources that have a limit.
+
+    Threads are cores and mem_mb is memory; all others keep their names.
+
+    Examples
+    --------
+    >>> made = problem_of("ab", {"a": "", "b": "a"}.__getitem__, str, lambda job: 2.0,
+    ...                   lambda job: {"_cores": 2, "mem_mb": 500}, {"_cores": 4, "mem_mb": 800})
+    >>> made.workflow.cores.tolist(), made.needs[0].tolist(), made.room.round().tolist()
+    ([2, 2], [2.0, 500000000.0], [[4.0, 800000000.0]])
+    """
+    amounts = _capacities(limits)
+    names = dict(zip(jobs, distinct(rule(job) for job in jobs), strict=True))
+    builder = WorkflowBuilder("snakemake")
+    for job, name in names.items():
+        needs = {key: need for key, need in _capacities(wants(job)).items() if key in amounts}
+        cores = int(needs.pop("cores", 1.0))
+        builder.task(name, kind=rule(job), work=seconds(job), cores=max(cores, 1), needs=needs)
+    for job, name in names.items():
+        for parent in dict.fromkeys(parents(job)):
+            if parent in names:
+                builder.edge(names[parent], name)
+    machine = {**amounts, "cores": int(amounts.get("cores", 1.0))}
+    return Problem.bind(builder.build(), Cluster.host(**machine))
+
+
+def _capacities(resources: Mapping[str, Any]) -> dict[str, float]:
+    """Return amounts by weft's names of capacities; texts and numbers of nodes are left out."""
+    found = {}
+    for name, amount in resources.items():
+        if isinstance(amount, int | float) and 0 <= amount < MOST and name not in UNCOUNTED:
+            known, unit = UNITS.get(name, (name, 1.0))
+            found[known] = unit * float(amount)
+    return found
 
 
 def _read(path: Path) -> set[Finish]:
