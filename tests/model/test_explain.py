@@ -13,8 +13,9 @@ import weft
 from tests.support.slow_explain import SlowExplanation
 from tests.support.strategies import futures, problems
 from weft.errors import InvalidInput, UnknownName, Unsupported
-from weft.model import Problem, Scenario, Schedule, Trace, WorkflowBuilder, Workload
+from weft.model import Problem, Scenario, Schedule, Trace, Workflow, WorkflowBuilder, Workload
 from weft.model.explain import KINDS, PARTS, compare_explanations, explain
+from weft.model.metrics import summarise
 
 POLICIES = ("fifo", "eft", "rank-first", "batch-aware", "heft-replanned", "fifo-deft-online")
 
@@ -181,6 +182,25 @@ def test_a_branch_that_is_not_taken():
     assert found.parts["computing"] == 6.0
 
 
+def test_a_wait_for_the_cores_of_a_node():
+    # Three cores: a (2 cores, 4 s) and b (1 core, 1 s) start at 0; c needs 2 cores and starts at 4.
+    w = Workflow(
+        work=[4.0, 1.0, 2.0], src=[], dst=[], data=[], cores=[2, 1, 2], names=("a", "b", "c")
+    )
+    problem = Problem.bind(w, weft.Cluster.host(cores=3, memory=9.0))
+    plan = Schedule.of(device=[0, 1, 1], start=[0, 0, 4], finish=[4, 1, 6])
+    assert weft.check(problem, plan) == []
+    found = explain(plan, problem)
+    assert [KINDS[k] for k in found.kind] == ["arrival", "arrival", "capacity"]
+    assert found.task_sentence(2) == (
+        "c starts on host/1 at 4 s: it waited for cores of host, until a on host/0 ends; "
+        "host/1 is free from 1 s."
+    )
+    assert found.parts == dict.fromkeys(PARTS, 0.0) | {"computing": 6.0}
+    assert found.slack.tolist() == [0.0, 3.0, 0.0]
+    assert summarise(problem, plan).capacity_use == {"cores": 13 / 18, "memory": 0.0}
+
+
 def test_two_plans_differ_by_one_transfer():
     # On one device: 2 + 3 = 5 s. t1 on d0 after t0 on d1 with the same work: 2 + 2 + 3 = 7 s.
     problem = Problem.from_arrays([[2.0, 2.0], [3.0, 3.0]], [[0, 1]], [10e9], bandwidth=5e9)
@@ -265,7 +285,7 @@ def _pushed(problem, s, row, delay):
 @pytest.mark.parametrize("eager", [True, False])
 @pytest.mark.parametrize("policy", POLICIES)
 @settings(max_examples=8, deadline=None)
-@given(future=futures(shared=False))
+@given(future=futures())
 def test_every_trace_is_explained(policy, eager, future):
     workload, scenario = future
     try:
@@ -281,7 +301,7 @@ def test_every_trace_is_explained(policy, eager, future):
 
 
 @settings(max_examples=8, deadline=None)
-@given(future=futures(max_templates=1, choices=False, shared=False))
+@given(future=futures(max_templates=1, choices=False))
 def test_every_replay_is_explained(future):
     workload, scenario = future
     plan = weft.plan(workload.problems[0], "heft-deft")

@@ -13,7 +13,8 @@ import weft
 from tests.support.bounds import drawn_workload
 from tests.support.strategies import problems
 from weft.model.workflow import Workflow
-from weft.planners.packing import capacity_bound, improve, pack, pool_of_devices
+from weft.planners.bounds import lower_bound
+from weft.planners.packing import improve, pack, pool_of_devices
 
 
 def _node(slots: int, capacity: dict[str, float], **tasks: object) -> weft.Problem:
@@ -217,5 +218,41 @@ def test_children_that_had_the_data_of_a_copy_go_after_their_parents():
 def test_the_bound_counts_capacities():
     # 6 tasks of 2 cores and 1 s on 4 cores: 12 core seconds / 4.
     problem = _node(6, {"cores": 4}, work=[1.0] * 6, cores=[2] * 6)
-    assert capacity_bound(problem) == pytest.approx(3.0, rel=1e-8)
+    assert lower_bound(problem) == pytest.approx(3.0, rel=1e-8)
     assert weft.plan(problem, "heft").status == "optimal"
+
+
+def test_the_bound_knows_tasks_that_never_run_side_by_side():
+    # Three tasks of 3 cores on 5 cores: 9 of 5 core seconds, but one at a time: 3 s.
+    problem = _node(4, {"cores": 5}, work=[1.0] * 4, cores=[3, 3, 3, 1])
+    assert lower_bound(problem) == pytest.approx(3.0, rel=1e-8)
+
+
+def test_the_bound_counts_what_comes_before_and_after():
+    # 2 s, then three tasks of 2 of 2 cores one after the other, then 3 s.
+    cluster = weft.Cluster.host(cores=2)
+    workflow = Workflow(
+        work=[2.0, 1.0, 1.0, 1.0, 3.0],
+        src=[0, 0, 0, 1, 2, 3],
+        dst=[1, 2, 3, 4, 4, 4],
+        data=np.zeros(6),
+        cores=[1, 2, 2, 2, 1],
+    )
+    assert lower_bound(weft.Problem.bind(workflow, cluster)) == pytest.approx(8.0, rel=1e-8)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_schedule_is_shorter_than_the_bound(seed):
+    rng = np.random.default_rng(seed)
+    devices = [weft.Device(f"d{i}", node=f"n{i // 2}", speed=1.0 + i % 2) for i in range(3)]
+    limits = {"cores": {"n0": 5.0, "n1": 3.0}, "gas": {"n0": 2.0}}
+    workflow = Workflow(
+        work=rng.integers(1, 6, 5).astype(float),
+        src=[0, 1],
+        dst=[3, 4],
+        data=[0.0, 0.0],
+        cores=rng.integers(1, 4, 5),
+        needs={"gas": rng.integers(0, 3, 5).astype(float)},
+    )
+    problem = weft.Problem.bind(workflow, weft.Cluster.of(devices, capacity=limits))
+    assert lower_bound(problem) <= _shortest(problem)

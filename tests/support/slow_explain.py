@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from weft.model import Problem, Schedule, Trace
 from weft.model.scenario import ALWAYS
 
-ORDER = ("input", "branch", "retry", "device", "arrival")
+ORDER = ("input", "branch", "retry", "device", "capacity", "arrival")
 
 
 class Run(NamedTuple):
@@ -161,7 +161,41 @@ class SlowExplanation:
             x = max(group, key=lambda r: r.finish)
             time = min(x.finish, run.start)
             found.append(Event(time, "device", -1, x, time, time))
-        return found
+        return [*found, *self.capacity_events(run)]
+
+    def capacity_events(self, run: Run) -> list[Event]:
+        """List the last ends on the node before which the group had no room."""
+        problem = self.problem_of(run.job)
+        if not problem.contended and self.trace is None:
+            return []
+        if self.trace and not any(p.contended for p in self.trace.workload.problems):
+            return []
+        node = problem.cluster.nodes[run.device]
+        near = [r for r in self.runs if problem.cluster.nodes[r.device] == node]
+        room = problem.room[problem.cluster.node_names.index(node)]
+        others = [r for r in near if r.batch != run.batch]
+        for time in sorted({r.finish for r in others if r.finish <= run.start}, reverse=True):
+            running = [r for r in others if r.start < time <= r.finish]
+            for c in range(len(room)):
+                need = sum(self.need(r, c) for r in self.members(run))
+                if need > 0 and sum(self.need(r, c) for r in running) + need > room[c]:
+                    freed = [r for r in others if r.finish == time and self.frees(r, run, running)]
+                    return [Event(time, "capacity", -1, r, time, time) for r in freed]
+        return []
+
+    def need(self, run: Run, capacity: int) -> float:
+        return float(self.problem_of(run.job).needs[run.task, capacity])
+
+    def frees(self, ended: Run, run: Run, running: list[Run]) -> bool:
+        """Return whether an execution held something that the group was short of."""
+        problem = self.problem_of(run.job)
+        room = problem.room[problem.cluster.node[run.device]]
+        for c in range(len(room)):
+            need = sum(self.need(r, c) for r in self.members(run))
+            short = need > 0 and sum(self.need(r, c) for r in running) + need > room[c]
+            if short and self.need(ended, c) > 0:
+                return True
+        return False
 
     def binding(self, run: Run) -> Event:
         return _latest(self.events(run), lambda e: e.time)

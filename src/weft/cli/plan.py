@@ -131,6 +131,8 @@ def read_objective(text: str) -> str | dict[str, float]:
 
 def figures(made: Plan) -> dict[str, object]:
     """Return the figures of a plan, for JSON."""
+    from weft.model.metrics import schedule_metrics
+
     problem = made.problem
     return {
         "problem": problem.name,
@@ -146,6 +148,7 @@ def figures(made: Plan) -> dict[str, object]:
         "status": made.status,
         "seconds": made.seconds,
         "copies": made.schedule.copies,
+        "capacity_use": schedule_metrics(problem, made.schedule).capacity_use,
     }
 
 
@@ -200,10 +203,21 @@ def text(made: Plan, args: argparse.Namespace) -> str:
         f"{problem.name}: {problem.n} tasks, {problem.m} edges, {problem.p} devices{own}",
         f"{made.planner}: makespan {format_seconds(made.makespan)}, {limit} ({verdict})",
         *expenses(made.problem.cluster, made.energy, made.cost),
+        *capacities(made),
         f"planned in {format_seconds(made.seconds)}",
         *table(made, None if args.all else ROWS),
     ]
     return "\n".join([*lines, *written(args)])
+
+
+def capacities(made: Plan) -> list[str]:
+    """Return a line on the use of capacities that tasks share, if there are any."""
+    from weft.model.metrics import schedule_metrics
+    from weft.report.quantities import format_share
+
+    used = schedule_metrics(made.problem, made.schedule).capacity_use if made.problem.shared else {}
+    shares = ", ".join(f"{name} {format_share(share)}" for name, share in used.items())
+    return [f"utilisation: {shares}"] if shares else []
 
 
 def expenses(cluster: Cluster, energy: float, cost: float) -> list[str]:

@@ -243,6 +243,8 @@ def _predicted(trace: RunTrace, policy: str) -> Any:
 
 
 def _figures(trace: RunTrace, predicted: Any) -> dict[str, object]:
+    from weft.model.metrics import trace_capacity_use
+
     return {
         "workflow": trace.workload.name,
         "policy": trace.policy,
@@ -252,6 +254,7 @@ def _figures(trace: RunTrace, predicted: Any) -> dict[str, object]:
         "predicted": None if predicted is None else predicted.makespan,
         "forecast": None if trace.forecast is None else trace.forecast.as_dict(),
         "utilisation": trace.utilisation,
+        "capacity_use": trace_capacity_use(trace),
         "executions": len(trace),
         "plans": trace.plans,
         "replaced": trace.replaced or None,

@@ -151,7 +151,7 @@ def _shown(key: str, value: float) -> str:
 
     if key in SECONDS:
         return format_seconds(value)
-    if key in SHARES:
+    if key in SHARES or key.startswith("utilisation of "):
         return f"{format_number(100 * float(value))} %"
     units = {"bytes_moved": format_bytes, "energy": format_energy, "cost": format_money}
     return units.get(key, format_number)(float(value))

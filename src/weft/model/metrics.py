@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -30,6 +31,7 @@ class Metrics:
         task's best when no device runs all
     efficiency : speedup / number of devices
     utilisation : mean share of the makespan that a device is busy
+    capacity_use : capacity -> share of what the nodes have over the makespan that tasks took
     load_imbalance : busiest device / mean device - 1
     mean_waiting : mean seconds from a task's last parent's finish (or its job's arrival) to its
         start
@@ -50,10 +52,13 @@ class Metrics:
     energy: float
     cost: float
     bytes_moved: float
+    capacity_use: Mapping[str, float]
 
     def as_dict(self) -> dict[str, float]:
-        """Name -> figure."""
-        return asdict(self)
+        """Name -> figure; of each capacity under "utilisation of ..."."""
+        figures = asdict(self)
+        used = figures.pop("capacity_use")
+        return {**figures, **{f"utilisation of {name}": share for name, share in used.items()}}
 
 
 @dataclass(frozen=True)
@@ -145,6 +150,9 @@ def schedule_metrics(problem: Problem, schedule: Schedule) -> ScheduleMetrics:
         energy=problem.cluster.energy(busy, span),
         cost=problem.cluster.rent(span),
         bytes_moved=float(problem.workflow.data[need.edge[~need.local]].sum()),
+        capacity_use=capacity_use(
+            problem, problem.needs[schedule.task], schedule.finish - schedule.start, span
+        ),
         critical_path=path,
         copies=schedule.copies,
     )
@@ -183,6 +191,7 @@ def trace_metrics(trace: Trace) -> TraceMetrics:
         energy=trace.energy,
         cost=trace.cost,
         bytes_moved=moved,
+        capacity_use=trace_capacity_use(trace),
         jobs=workload.jobs,
         finished=int(ended.sum()),
         cancelled=int((~ended & np.isfinite(trace.scenario.cancel)).sum()),
@@ -194,6 +203,38 @@ def trace_metrics(trace: Trace) -> TraceMetrics:
         lost=int(lost.sum()),
         lost_seconds=_group_seconds(trace, lost),
     )
+
+
+def capacity_use(
+    problem: Problem, need: FloatArray, seconds: FloatArray, makespan: float
+) -> dict[str, float]:
+    """Return the share of each capacity that executions took; those without a limit are left out.
+
+    Examples
+    --------
+    >>> from weft.model import Cluster, Workflow
+    >>> workflow = Workflow(work=[2.0, 2.0], src=[], dst=[], data=[], cores=[1, 3])
+    >>> problem = Problem.bind(workflow, Cluster.host(cores=4))
+    >>> capacity_use(problem, problem.needs, np.array([2.0, 2.0]), 4.0)
+    {'cores': 0.5}
+    """
+    amounts = {k: float(v.sum()) for k, v in problem.cluster.capacity.items()}
+    taken = (need * seconds[:, None]).sum(axis=0) if len(seconds) else np.zeros(need.shape[1])
+    return {
+        name: float(used) / (amount * makespan) if makespan > 0 and amount > 0 else 0.0
+        for (name, amount), used in zip(amounts.items(), taken, strict=True)
+        if np.isfinite(amount)
+    }
+
+
+def trace_capacity_use(trace: Trace) -> dict[str, float]:
+    """Return the share of each capacity that the executions of a trace took."""
+    problems = trace.workload.problems
+    need = np.zeros((len(trace), problems[0].needs.shape[1]))
+    for t, problem in enumerate(problems):
+        here = trace.workload.template[trace.job] == t
+        need[here] = problem.needs[trace.task[here]]
+    return capacity_use(problems[0], need, trace.finish - trace.start, trace.makespan)
 
 
 def critical_path(

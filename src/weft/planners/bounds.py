@@ -1,6 +1,6 @@
 """Lower bounds on the makespan: no valid schedule is shorter.
 
-Three relaxations:
+Four relaxations:
 
 * *paths*: the earliest start of each task on each device, if every parent may run where it suits
   this one child best. A parent runs either on the child's device, one after the other with the
@@ -8,6 +8,7 @@ Three relaxations:
   for devices that differ). The same from the end gives tails.
 * *area*: all work on all devices, tasks divisible: the linear program of unrelated machines
   (Lenstra, Shmoys and Tardos 1990), by its dual.
+* *capacities*: what tasks take of the capacities of nodes, in `capacity_bounds.py`.
 * *both*: the work of all tasks with late heads and long tails must fit between these (Carlier 1982,
   on several machines).
 """
@@ -21,7 +22,7 @@ import numpy as np
 
 from weft.model import Problem
 from weft.model.columns import FloatArray, IntArray, frozen
-from weft.planners.packing import capacity_bound
+from weft.planners.capacity_bounds import capacity_shares
 from weft.sim.kernel.jit import njit
 
 PAIR_LIMIT = 100_000_000
@@ -73,7 +74,8 @@ def lower_bound(problem: Problem, *, copies: bool = False) -> float:
     between = _between(problem, heads, tails)
     # Sums in another order than a schedule's differ by rounding: subtract more than that.
     slack = 1.0 - 4.0 * np.finfo(float).eps * (problem.n + 2)
-    return max(path, max(pinned, area, between, capacity_bound(problem)) * slack)
+    shared = _shared(problem, heads, tails)
+    return max(path, max(pinned, area, between, shared) * slack)
 
 
 def path_bound(problem: Problem) -> float:
@@ -375,6 +377,15 @@ def _between(problem: Problem, heads: FloatArray, tails: FloatArray) -> float:
             break
         best = value
     return best
+
+
+def _shared(problem: Problem, heads: FloatArray, tails: FloatArray) -> float:
+    """Maximise least head + use of a capacity + least tail over sets of tasks."""
+    by_tail, thresholds = np.argsort(-tails, kind="stable"), _thresholds(heads)
+    found = [
+        _window(share, heads, tails, by_tail, thresholds)[0] for share in capacity_shares(problem)
+    ]
+    return max(found, default=0.0)
 
 
 def _least_share(pace: FloatArray, weight: FloatArray) -> FloatArray:

@@ -208,20 +208,6 @@ def _devices_and_order(problem: Problem, schedule: Schedule) -> tuple[IntArray, 
     return device, np.lexsort((places, start)).astype(np.int64)
 
 
-def capacity_bound(problem: Problem) -> float:
-    """Return a lower bound on the makespan: each capacity's least total use over its amount.
-
-    A task uses at least its need times its shortest duration. A capacity that some node has
-    without limit bounds nothing.
-    """
-    if not problem.shared or problem.n == 0:
-        return 0.0
-    shortest = problem.work * problem.best_pace[problem.row]
-    limited = np.isfinite(problem.room).all(axis=0)
-    least = (problem.needs[:, limited] * shortest[:, None]).sum(axis=0)
-    return float((least / problem.room[:, limited].sum(axis=0)).max(initial=0.0))
-
-
 def as_schedule(
     problem: Problem, pool: IntArray, chosen: IntArray, start: FloatArray, seconds: FloatArray
 ) -> Schedule:

@@ -162,12 +162,14 @@ def plan(
         reject_unknown(options, (), f"planner object '{planner.name}'")
         chosen = planner
     begin = time.perf_counter()
-    solution = _solve(chosen, problem, seconds, seed)
+    solution = solve(chosen, problem, seconds, seed)
     took = time.perf_counter() - begin
     return Plan(problem, solution.schedule, chosen.name, took, solution.bound, solution.history)
 
 
-def _solve(planner: Planner, problem: Problem, seconds: float | None, seed: int) -> Solution:
+def solve(
+    planner: Planner, problem: Problem, seconds: float | None = None, seed: int = 0
+) -> Solution:
     """Plan a problem; a planner that does not know capacities plans without, then it is packed."""
     if not problem.contended or "capacities" in planner.supports:
         return planner.solve(problem, seconds=seconds, seed=seed)

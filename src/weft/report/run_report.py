@@ -13,7 +13,9 @@ from weft.learn.durations.end_time import Forecast
 from weft.model import Schedule, Trace
 from weft.model.columns import FloatArray, IntArray
 from weft.model.explain import compare_explanations, explain
+from weft.model.metrics import trace_capacity_use
 from weft.model.trace import DONE
+from weft.planners.planner import solve
 from weft.policies import simulate
 from weft.report.causes.contenders import Answer, ContenderBar
 from weft.report.causes.scatter import Scatter, ScatterPoint
@@ -38,7 +40,7 @@ COLUMNS = (
 def predicted_trace(trace: Trace, decider: Any) -> Trace:
     """Simulate the run as estimated before it began, with the branches that were taken."""
     problem = trace.workload.problems[0]
-    guide = decider.solve(problem).schedule if hasattr(decider, "solve") else decider
+    guide = solve(decider, problem).schedule if hasattr(decider, "solve") else decider
     future = replace(
         trace.scenario,
         change_time=np.zeros(0),
@@ -93,6 +95,10 @@ def facts(trace: RunTrace, predicted: Trace | None = None) -> dict[str, str]:
         "tasks": f"{done:,} of {trace.workload.instances:,}",
         "makespan": format_seconds(trace.makespan),
         "utilisation": format_share(trace.utilisation),
+        **{
+            f"utilisation of {name}": format_share(share)
+            for name, share in trace_capacity_use(trace).items()
+        },
     }
     if trace.forecast is not None:
         found["forecast"] = forecast_text(trace.forecast)

@@ -21,10 +21,11 @@ from weft.model.trace import DONE, LOST, Trace
 from weft.model.violation import expand
 from weft.model.workload import Workload
 
-KINDS = ("input", "branch", "retry", "device", "arrival", "decision")
-INPUT, BRANCH, RETRY, DEVICE, ARRIVAL, DECISION = range(6)
+KINDS = ("input", "branch", "retry", "device", "capacity", "arrival", "decision")
+INPUT, BRANCH, RETRY, DEVICE, CAPACITY, ARRIVAL, DECISION = range(7)
 """What an execution waited for: data of a parent, the outcome of a choice, a lost attempt of the
-same task, the previous execution on its device, the arrival of its job, the decision to run it.
+same task, the previous execution on its device, room on its node, the arrival of its job, the
+decision to run it.
 Among causes at the same time, the first one of this list binds."""
 
 
@@ -179,9 +180,9 @@ class CauseTable(NamedTuple):
         return CauseTable(*columns)
 
 
-def candidate_causes(table: ExecutionTable) -> CauseTable:
-    """List all events that each group waited for, without decisions."""
-    found = [*_inputs(table), _retries(table), _devices(table), _arrivals(table)]
+def candidate_causes(table: ExecutionTable, *others: CauseTable) -> CauseTable:
+    """List all events that each group waited for, without decisions; `others` are added."""
+    found = [*_inputs(table), _retries(table), _devices(table), _arrivals(table), *others]
     columns: Any = [np.concatenate(column) for column in zip(*found, strict=True)]
     return CauseTable(*columns)
 
@@ -273,7 +274,7 @@ def _outcomes(
     ptr, rows = table.done
     known = ptr[settler + 1] > ptr[settler]
     source = rows[ptr[settler[known]]]
-    return _events(table, BRANCH, row[known], source, table.finish[source], edge[known])
+    return events(table, BRANCH, row[known], source, table.finish[source], edge[known])
 
 
 def _settlers(table: ExecutionTable, active: BoolArray) -> IntArray:
@@ -314,22 +315,22 @@ def _retries(table: ExecutionTable) -> CauseTable:
         if table.status[r] == LOST:
             lost_before[key] = r
     rows, sources = np.array(row, np.int64), np.array(source, np.int64)
-    return _events(table, RETRY, rows, sources, table.finish[sources])
+    return events(table, RETRY, rows, sources, table.finish[sources])
 
 
 def _devices(table: ExecutionTable) -> CauseTable:
     g = table.groups
     rows = np.flatnonzero(g.previous[table.group] >= 0)
     before = g.previous[table.group[rows]]
-    return _events(table, DEVICE, rows, g.last[before], g.end[before])
+    return events(table, DEVICE, rows, g.last[before], g.end[before])
 
 
 def _arrivals(table: ExecutionTable) -> CauseTable:
     rows = np.arange(len(table))
-    return _events(table, ARRIVAL, rows, np.full(len(rows), -1), table.workload.arrival[table.job])
+    return events(table, ARRIVAL, rows, np.full(len(rows), -1), table.workload.arrival[table.job])
 
 
-def _events(
+def events(
     table: ExecutionTable,
     kind: int,
     row: IntArray,
@@ -337,6 +338,7 @@ def _events(
     time: FloatArray,
     edge: IntArray | None = None,
 ) -> CauseTable:
+    """Return events of one kind: executions `source` that ended at a time, before a start."""
     time = np.minimum(time, table.start[row])
     none = np.full(len(row), -1)
     return CauseTable(

@@ -11,9 +11,11 @@ import numpy as np
 
 from weft.errors import InvalidInput, UnknownName
 from weft.model.columns import FloatArray, IntArray
+from weft.model.explain.capacity import capacity_waits, node_uses, short_names
 from weft.model.explain.causes import (
     ARRIVAL,
     BRANCH,
+    CAPACITY,
     DECISION,
     DEVICE,
     INPUT,
@@ -118,7 +120,8 @@ class Explanation:
     def slack(self) -> FloatArray | None:
         """(rows,) seconds each row could end later without delaying the makespan; plans only.
 
-        Order on devices and the source of each input stay as planned.
+        Order on devices and the source of each input stay as planned, and so does the order of
+        executions on nodes whose capacities they share.
         """
         t = self.table
         if t.scenario is not None:
@@ -128,7 +131,9 @@ class Explanation:
         inputs = inputs.take(np.argsort(inputs.row, kind="stable"))
         begin = np.searchsorted(inputs.row, np.arange(len(t) + 1))
         arrival = _arrivals(self.table, inputs)
+        later = _started_later(self.table)
         for r in np.lexsort((t.place, t.start, t.finish))[::-1].tolist():
+            latest[r] = min([latest[r], *(latest[b] - t.finish[b] + t.start[b] for b in later[r])])
             start = latest[r] - (t.finish[r] - t.start[r])
             before = t.groups.previous[r]
             if before >= 0:
@@ -245,6 +250,9 @@ class Explanation:
         if kind == INPUT and c.moved[group] > 0:
             wait = seconds_text(float(c.time[group] - c.sent[group]))
             return f"{bytes_text(float(c.moved[group]))} from {name} arrive after {wait}"
+        if kind == CAPACITY:
+            what = short_names(self.table, group, float(c.ended[group]))
+            return f"it waited for {what}, until {name} ends"
         texts = {
             INPUT: f"its parent {name} ends",
             BRANCH: f"{name} ends and decides a branch",
@@ -333,8 +341,8 @@ def explain(result: Planned | Schedule | Trace, problem: Problem | None = None) 
     """Explain a plan or trace: the cause of each start, the critical chain, slack, idle times.
 
     The binding cause of an execution is the latest of: its job arrived, its device was free, each
-    input arrived, a lost attempt ended, it was decided. Transfers take the time of the model, in
-    real runs too; there they end at the start of their reader at the latest.
+    input arrived, its node had room, a lost attempt ended, it was decided. Transfers take the time
+    of the model, in real runs too; there they end at the start of their reader at the latest.
 
     Parameters
     ----------
@@ -365,7 +373,7 @@ def explain(result: Planned | Schedule | Trace, problem: Problem | None = None) 
 
 
 def _explained(name: str, table: ExecutionTable) -> Explanation:
-    candidates = candidate_causes(table)
+    candidates = candidate_causes(table, capacity_waits(table))
     return Explanation(name, table, candidates, binding_causes(candidates))
 
 
@@ -375,6 +383,16 @@ def _arrivals(t: ExecutionTable, inputs: CauseTable) -> FloatArray:
     a, b = t.device[inputs.source], t.device[inputs.row]
     arrived: FloatArray = inputs.sent + (c.latency[a, b] + w.data[inputs.edge] * c.per_byte[a, b])
     return arrived
+
+
+def _started_later(t: ExecutionTable) -> list[list[int]]:
+    """Return, per row, the rows of its node that start after its end and share a capacity."""
+    later: list[list[int]] = [[] for _ in range(len(t))]
+    for use in node_uses(t):
+        for k, row in enumerate(use.rows.tolist()):
+            shares = ((use.need > 0) & (use.need[k] > 0)).any(axis=1)
+            later[row] = use.rows[shares & (use.start >= use.finish[k])].tolist()
+    return later
 
 
 def _idle_gaps(found: Explanation) -> Iterator[IdleGap]:

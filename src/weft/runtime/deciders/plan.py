@@ -12,6 +12,7 @@ from weft.errors import InvalidInput
 from weft.model import Problem, Schedule, Workflow
 from weft.planners import Planner
 from weft.planners.packing import pool_of_devices
+from weft.planners.planner import solve
 from weft.runtime.deciders.backfill import next_start
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
 from weft.sim.device_state import Group
@@ -159,7 +160,7 @@ class PlanDecider:
             else min(self.seconds, REPLAN_SECONDS)
         )
         self.plans += 1
-        return self.planner.solve(problem, seconds=limit, seed=self.seed).schedule
+        return solve(self.planner, problem, limit, self.seed).schedule
 
     def _enqueue(self, plan: list[tuple[int, int]]) -> None:
         for instance, device in plan:
