@@ -31,7 +31,7 @@ LAYERS = (
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
 
 DOORS = {
-    "numba": ("sim/kernel/jit.py",),
+    "numba": ("sim/kernel/jit.py", "sim/kernel/jit_kernel.py"),
     "ortools": ("planners/search/exact.py",),
     "torch": ("learn/", "policies/conditional/networks.py"),
     "gymnasium": ("learn/",),

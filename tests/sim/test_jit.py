@@ -1,5 +1,10 @@
 """What was compiled is compiled anew when anything changes that went into it."""
 
+import os
+import subprocess
+import sys
+
+import numpy as np
 import pytest
 
 from weft.policies.replanning.portfolio import run_by_portfolio
@@ -59,3 +64,59 @@ def test_a_cache_that_names_a_lost_class_counts_as_empty():
 
     assert jit._tolerant(load)() == {}
     assert jit._tolerant(lambda: {"kept": 1})() == {"kept": 1}
+
+
+def test_compiling_tells_how_far_it_is(capsys):
+    times = iter([0.0, 1.0, 5.5, 5.5, 6.0])
+    notice = jit.Notice(lambda: next(times))
+    notice.on_start(None)
+    notice.on_end(None)
+    notice.on_start(None)
+    notice.on_end(None)
+    notice.on_end(None)
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == "weft: compiling kernels (once; later starts read the cache)"
+    assert second == "weft: compiled 2 functions"
+
+
+@jit.njit
+def halved(x):
+    return x / 2.0
+
+
+@jit.njit
+def quartered(x):
+    if x < 0.0:
+        raise ValueError("below zero")
+    return halved(halved(x))
+
+
+@jit.njit
+def summed(numbers):
+    total = 0.0
+    for k in range(len(numbers)):
+        total += quartered(numbers[k])
+    return total
+
+
+def test_a_function_serves_python_and_compiled_code():
+    assert summed(np.array([4.0, 8.0])) == 3.0
+    assert not halved.signatures  # nothing was made for Python but the kernel that it called
+    assert halved(3.0) == 1.5
+    assert quartered(3.0) == 0.75
+    with pytest.raises(ValueError, match="below zero"):
+        summed(np.array([-1.0]))
+
+
+def test_a_kernel_from_the_cache_has_the_code_of_its_callees(tmp_path):
+    script = "from tests.sim.test_jit import np, summed; print(summed(np.array([4.0, -1.0])))"
+    for _ in range(2):
+        made = subprocess.run(
+            [sys.executable, "-c", script],
+            env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert "ValueError: below zero" in made.stderr
+    assert made.stderr.startswith("Traceback")  # the second process compiles nothing

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import sys
+import time
 from collections.abc import Callable
 from functools import cache
 from hashlib import sha256
@@ -18,28 +19,46 @@ from typing import Any, TypeVar, cast
 import numba
 from numba.core.event import Event, Listener, register
 
+from weft.sim.kernel.jit_kernel import Kernel
+
 F = TypeVar("F", bound=Callable[..., Any])
 
-
-class _Notice(Listener):
-    """Tell the user once that a kernel which is not in the cache is being compiled."""
-
-    shown = False
-
-    def on_start(self, event: Event) -> None:
-        """Print the notice on the first compilation of this process."""
-        if not _Notice.shown:
-            print("weft: compiling kernels (once; later starts read the cache)", file=sys.stderr)
-        _Notice.shown = True
-
-    def on_end(self, event: Event) -> None:
-        """Print nothing."""
+EVERY = 5.0
+"""Seconds between two lines about the progress of compiling."""
 
 
-register("numba:compile", _Notice())  # type: ignore[no-untyped-call]
+class Notice(Listener):
+    """Tell the user that kernels are being compiled: at the start, then every five seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock, self.made, self.due = clock, 0, 0.0
+
+    def on_start(self, event: Event | None) -> None:
+        """Say so before the first function of this process."""
+        if not self.due:
+            self._say("compiling kernels (once; later starts read the cache)")
+
+    def on_end(self, event: Event | None) -> None:
+        """Say how many functions are compiled, if the last line is old."""
+        self.made += 1
+        if self.clock() >= self.due:
+            self._say(f"compiled {self.made} functions")
+
+    def _say(self, text: str) -> None:
+        print(f"weft: {text}", file=sys.stderr, flush=True)
+        self.due = self.clock() + EVERY
+
+
+register("numba:compile", Notice())  # type: ignore[no-untyped-call]
 
 # nogil: threads share the cores. No fastmath: results of twins are compared bit for bit.
-_OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy"}
+_OPTIONS: dict[str, Any] = {
+    "nopython": True,
+    "nogil": True,
+    "error_model": "numpy",
+    "boundscheck": None,
+    "no_cfunc_wrapper": True,
+}
 _LEAN = {**_OPTIONS, "_nrt": False}
 
 
@@ -62,10 +81,12 @@ def njit_inline(function: F) -> F:
 
 
 def _compiled(function: F, options: dict[str, Any]) -> F:
-    made = numba.njit(function, **options)
-    file = getattr(getattr(made, "_cache", None), "_cache_file", None)  # None without compilation
-    if file is not None and function.__module__.startswith("weft."):
-        file._source_stamp = stamp(function.__module__)  # noqa: SLF001 (numba has no public way)
+    if getattr(numba.config, "DISABLE_JIT", 0):
+        return function
+    made: Any = Kernel(function, options)
+    file = made._cache._cache_file  # noqa: SLF001 (numba has no public way)
+    if function.__module__.startswith("weft."):
+        file._source_stamp = stamp(function.__module__)  # noqa: SLF001
         file._load_index = _tolerant(file._load_index)  # noqa: SLF001
     return cast("F", made)
 

@@ -1,0 +1,126 @@
+"""Kernels that compile in a third of numba's time: code is generated for entry points only.
+
+Numba makes machine code, wrappers for Python and an optimised module of every function, and links
+that into every caller, where it is optimised again. Here a function that compiled code calls is
+only lowered to LLVM's language; it is optimised and translated once per kernel that Python calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import sha256
+from typing import Any
+
+from numba.core import types
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import CompilerBase, DefaultPassBuilder, Flags
+from numba.core.environment import lookup_environment
+from numba.core.funcdesc import default_mangler
+from numba.core.registry import CPUDispatcher
+
+# mypy: disable-error-code="no-untyped-call, misc, attr-defined, no-any-return"
+
+
+class Callee(JITCodeLibrary):
+    """A function that only compiled code calls: it has no address."""
+
+    def finalize(self) -> None:
+        """Leave the code as it is until a kernel contains it."""
+        self._finalize_dynamic_globals()
+        self._finalized = True
+
+    def get_pointer_to_function(self, name: str) -> int:
+        """Return a number that tells this function from others; nothing calls it."""
+        self._ensure_finalized()
+        return id(self)
+
+    @property
+    def codegen(self) -> Callee:
+        """The object that receives the environment."""
+        return self
+
+    def set_env(self, name: str, environment: object) -> None:
+        """Leave it to the kernels, which have addresses."""
+
+
+class EntryPoint(JITCodeLibrary):
+    """A function that Python calls, with the code of all functions below it."""
+
+    def finalize(self) -> None:
+        """Link, optimise and translate, and set the environments of all functions."""
+        # LLVM drops a function that nothing has called so far, so callers come first.
+        self._linking_libraries = _callees_first(self, set())[-2::-1]
+        super().finalize()
+        for variable in self._final_module.global_variables:
+            environment = lookup_environment(variable.name)
+            if environment is not None:
+                self._codegen.set_env(variable.name, environment)
+
+
+def _callees_first(library: Any, seen: set[int]) -> list[Any]:
+    seen.add(id(library))
+    order: list[Any] = []
+    if isinstance(library, EntryPoint | Callee):
+        for callee in library._linking_libraries:  # noqa: SLF001
+            if id(callee) not in seen:
+                order += _callees_first(callee, seen)
+    return [*order, library]
+
+
+class _Compiler(CompilerBase):
+    """Numba's compiler, into a library of the given class."""
+
+    library: type[JITCodeLibrary]
+
+    def define_pipelines(self) -> list[Any]:
+        """Return the only pipeline."""
+        state = self.state
+        state.targetctx = state.targetctx.subtarget(mangler=_short_name)
+        state.library = self.library(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.library.enable_object_caching()
+        return [DefaultPassBuilder.define_nopython_pipeline(state)]
+
+
+class _EntryPointCompiler(_Compiler):
+    library = EntryPoint
+
+
+class _CalleeCompiler(_Compiler):
+    library = Callee
+
+
+def _short_name(
+    name: str, argtypes: Any, *, abi_tags: tuple[str, ...] = (), uid: int | None = None
+) -> str:
+    """Mangle a name with a hash of the types; written out, the types of a kernel take 4 kB."""
+    digest = sha256(repr(argtypes).encode()).hexdigest()[:16]
+    return str(default_mangler(name, (), abi_tags=(*abi_tags, digest), uid=uid))
+
+
+class _Flags(Flags):
+    """Options of the compiler that compare quickly: numba does so for every call that it types."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Flags) and self._values == other._values
+
+    def __hash__(self) -> int:
+        return hash(tuple(sorted(self._values)))
+
+
+class Kernel(CPUDispatcher):
+    """A compiled function with two forms: one for calls from Python, one for compiled code."""
+
+    def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
+        super().__init__(function, targetoptions=options, pipeline_class=_EntryPointCompiler)
+        self._callee = CPUDispatcher(
+            function,
+            targetoptions={**options, "no_cpython_wrapper": True},
+            pipeline_class=_CalleeCompiler,
+        )
+        for form in (self, self._callee):
+            form._compiler._customize_flags = _Flags  # noqa: SLF001
+        self.enable_caching()
+
+    @property
+    def _numba_type_(self) -> types.Dispatcher:
+        return self._callee._type  # noqa: SLF001
