@@ -304,14 +304,13 @@ SCRIPT = """
 import gc
 from numba.core.dispatcher import Dispatcher
 from weft.model import Cluster, Problem, Workflow
-from weft.planners.search.anytime import Anytime, warm_up
+from weft.planners.search.anytime import Anytime, search_clock, warm_up
+from weft.planners.search.warm_start import quick_names
 
 def kernels():
     found = [o for o in gc.get_objects() if isinstance(o, Dispatcher)]
     return {(k.py_func.__qualname__, str(s)) for k in found for s in k.signatures}
 
-warm_up()
-before = kernels()
 tasks = range(12)
 workflow = Workflow(
     work=[1 + t % 3 for t in tasks], src=list(tasks[:-2]), dst=list(tasks[2:]), data=[1e6] * 10,
@@ -322,9 +321,17 @@ cluster = Cluster(
     memory=[1, 2, 1, 1], power=[10, 20, 30, 10],
 )
 problem = Problem.bind(workflow, cluster)
-for options in ({}, {"duplicate": True}, {"objective": "energy"}, {"threads": 2}):
-    Anytime(**{"iterations": 100, **options}).solve(problem)
-print(sorted(name for name, _ in kernels() - before))
+made = []
+for seconds, options in (
+    (0.1, {}), (1.0, {"iterations": 100}), (None, {"iterations": 100, "objective": "energy"}),
+    (0.1, {"duplicate": True}), (None, {"iterations": 100, "duplicate": True, "threads": 2}),
+):
+    names = quick_names(search_clock(seconds, options.get("iterations")))
+    warm_up(names, duplicate="duplicate" in options)
+    before = kernels()
+    Anytime(**options).solve(problem, seconds=seconds)
+    made += sorted(name for name, _ in kernels() - before)
+print(made)
 """
 
 

@@ -23,6 +23,7 @@ from weft.planners.search.warm_start import (
     WarmStart,
     fit,
     quick_copies,
+    quick_names,
     quick_start,
     start_at,
 )
@@ -107,12 +108,21 @@ class Anytime:
             )
         if problem.n == 0:
             return Solution(Schedule.of(device=[], start=[], finish=[]))
-        warm_up()  # the clock starts after compilation
-        return self._search(problem, objective, search_clock(seconds, self.iterations), seed)
+        names = quick_names(search_clock(seconds, self.iterations))
+        warm_up(names, duplicate=self.duplicate)  # the clock starts after compilation
+        clock = search_clock(seconds, self.iterations)
+        return self._search(problem, objective, clock, seed, names)
 
-    def _search(self, problem: Problem, objective: Objective, clock: Clock, seed: int) -> Solution:
+    def _search(
+        self,
+        problem: Problem,
+        objective: Objective,
+        clock: Clock,
+        seed: int,
+        names: tuple[str, ...],
+    ) -> Solution:
         given = None if self.start is None else fit(problem, _schedule_of(self.start))
-        start = quick_start(problem, MAKESPAN, clock, seed=seed, first=given)
+        start = quick_start(problem, MAKESPAN, clock, seed=seed, names=names, first=given)
         found = [start.schedule]
         points: tuple[tuple[float, float], ...] = ()
         if self.duplicate and (
@@ -202,8 +212,8 @@ def search_size(
 
 
 @cache
-def warm_up() -> None:
-    """Load or compile all kernels of a search, on a problem of twelve tasks.
+def warm_up(names: tuple[str, ...], *, duplicate: bool) -> None:
+    """Load or compile the kernels of a search by these quick planners, on twelve tasks.
 
     The devices are on two nodes, so that no quick planner is left out. No schedule meets the bound,
     so that the search does not end before its first move.
@@ -215,7 +225,5 @@ def warm_up() -> None:
     devices = [Device(name, node=name[0], speed=speed) for name, speed in speeds.items()]
     problem = Problem.bind(workflow, Cluster.of(devices, Links(bandwidth=1.0)))
     rank_order(problem, tasks.astype(float))  # parents after children, as ranks with ties may be
-    for duplicate in (False, True):
-        objective = Objective.of("makespan")
-        planner = Anytime(iterations=8, threads=1, duplicate=duplicate)
-        planner._search(problem, objective, Clock(None), 0)  # noqa: SLF001
+    planner = Anytime(iterations=8, threads=1, duplicate=duplicate)
+    planner._search(problem, MAKESPAN, Clock(None), 0, names)  # noqa: SLF001

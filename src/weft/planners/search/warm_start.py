@@ -57,13 +57,19 @@ class WarmStart(NamedTuple):
     heft: float  # seconds that HEFT took: the unit of expected times
 
 
+def quick_names(clock: Clock) -> tuple[str, ...]:
+    """Return the quick planners for a time limit."""
+    short = clock.seconds is not None and clock.seconds < SHORT
+    return FEW if short else (*LISTS, *FRONTS, *REST)
+
+
 def quick_start(
     problem: Problem,
     objective: Objective,
     clock: Clock,
     *,
     seed: int = 0,
-    names: tuple[str, ...] = (*LISTS, *FRONTS, *REST),
+    names: tuple[str, ...] = (),
     first: Schedule | None = None,
 ) -> WarmStart:
     """Return the best schedule of the quick planners without copies, and of passes from them.
@@ -72,8 +78,7 @@ def quick_start(
     runs: its time tells what to expect of the others. With a schedule `first`, passes from that
     and from HEFT are enough.
     """
-    if clock.seconds is not None and clock.seconds < SHORT:
-        names = tuple(name for name in names if name in FEW)
+    names = names or quick_names(clock)
     begun = clock.elapsed()
     found = [PLANNERS.create("heft").solve(problem, seed=seed).schedule]
     heft = clock.elapsed() - begun
