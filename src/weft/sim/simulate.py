@@ -14,7 +14,7 @@ from weft.model.trace import beside_originals
 from weft.sim.kernel.commit import block, commit, commit_with_copy, free_at, is_idle
 from weft.sim.kernel.events import MOMENT, STUCK, advance
 from weft.sim.kernel.jit import njit, njit_noalloc
-from weft.sim.kernel.rules import run_to_end
+from weft.sim.kernel.rules import replay, run_to_end
 from weft.sim.kernel.tables import DONE, JOB_HERE, READY, Sim, make_sim
 from weft.sim.rule import Rule
 from weft.sim.view import Block, CompiledPolicy, Decision, Policy, View
@@ -44,7 +44,7 @@ def simulate(
     if isinstance(decider, Rule | Schedule | Sequence):
         guide = [decider] if isinstance(decider, Schedule) else decider
         sim = make_sim(workload, scenario, guide, eager=eager)
-        answer = run_to_end(sim)
+        answer = run_to_end(sim) if isinstance(decider, Rule) else replay(sim)
     else:
         decider.begin(workload, seed=seed)
         copies = getattr(decider, "copies", False)

@@ -17,7 +17,7 @@ from weft.sim.kernel.events import MOMENT, advance
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.queues import has_room, task_of
 from weft.sim.kernel.ready_heap import before, pool_add, pool_first, pool_remove
-from weft.sim.kernel.tables import OUTSIDE, REPLAY, Sim
+from weft.sim.kernel.tables import OUTSIDE, Sim
 from weft.sim.rule import PLACEMENTS
 
 FIRST, FASTEST, EARLIEST, EFT, MRU = range(5)
@@ -31,8 +31,16 @@ def run_to_end(sim: Sim) -> int:
         answer = advance(sim)
         if answer != MOMENT:
             return answer
-        if sim.world[0].mode != REPLAY:
-            decide(sim)
+        decide(sim)
+
+
+@njit_noalloc
+def replay(sim: Sim) -> int:
+    """Simulate a plan until the end; return ENDED or STUCK."""
+    answer = advance(sim)
+    while answer == MOMENT:
+        answer = advance(sim)
+    return answer
 
 
 @njit_inline
