@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from weft.errors import InvalidInput
@@ -36,6 +37,25 @@ def test_a_picture_in_text():
     assert " ready" in workflow.render()
 
 
+def test_a_picture_in_pixels():
+    import weft.learn  # noqa: F401 (registers)
+    from weft.learn.rendering import CELL, CELLS
+
+    env = gymnasium.make("weft/Conditional-v0", jobs=5, render_mode="rgb_array")
+    env.reset(seed=1)
+    before = env.render()
+    rows = len(env.unwrapped.batch.kind_names) + 4
+    assert (before.shape, before.dtype) == ((rows * CELL, CELLS * CELL, 3), np.uint8)
+    cells = before[::CELL, ::CELL]
+    assert (cells[:-4] != 255).any(axis=2).sum() == 1  # one task is ready
+    assert (cells[-4:] == 200).all()  # all units are idle
+    env.step([0, 6, 6, 6])
+    assert (env.render() != before).any()
+    workflow = gymnasium.make("weft/Workflow-v0", tasks=12, render_mode="rgb_array")
+    workflow.reset(seed=1)
+    assert workflow.render().ndim == 3
+
+
 @pytest.mark.parametrize("action", [[-1, 0, 0, 0], [7, 0, 0, 0], [0, 0]])
 def test_actions_out_of_range_are_refused(action):
     import weft.learn  # noqa: F401 (registers)
@@ -49,5 +69,5 @@ def test_actions_out_of_range_are_refused(action):
 def test_an_unknown_render_mode_is_refused():
     from weft.learn.conditional.env import ConditionalEnv
 
-    with pytest.raises(InvalidInput, match="it must be None or 'ansi'"):
+    with pytest.raises(InvalidInput, match="it must be None, 'ansi' or 'rgb_array'"):
         ConditionalEnv(jobs=5, render_mode="human")

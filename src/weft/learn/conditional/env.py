@@ -14,7 +14,7 @@ import numpy as np
 
 from weft.errors import MissingExtra
 from weft.formats.native.stream_toml import load_stream
-from weft.learn.rendering import RENDERING, check_render_mode, render_text
+from weft.learn.rendering import RENDERING, check_render_mode, render
 from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.model.conditional_stream import ConditionalStream
 from weft.sim.vector.batch import StepBatch, StepOptions
@@ -90,14 +90,12 @@ class ConditionalEnv(gymnasium.Env[Observation, IntArray]):
             info["jct"] = float(self.batch.jct(0).mean())
         return steps.observation[0].copy(), float(steps.reward[0]), bool(steps.done[0]), False, info
 
-    def render(self) -> str | None:
-        """Return queues and units as text, in the mode "ansi"."""
-        if self.render_mode is None:
-            return None
+    def render(self) -> str | np.ndarray[Any, Any] | None:
+        """Return queues and units as text ("ansi") or as a picture ("rgb_array")."""
         sim, cluster = self.batch.tables.sim, self.batch.stream.problem.cluster
         now = float(sim.world["now"][0, 0]) * self.batch.stream.tick
-        names = self.batch.kind_names
-        return render_text(now, sim.kind[0], sim.device[0], names, cluster.names)
+        kinds = self.batch.kind_names
+        return render(self.render_mode, now, sim.kind[0], sim.device[0], kinds, cluster.names)
 
     def action_masks(self) -> BoolArray:
         """Return the allowed actions, unit by unit."""

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from weft.errors import InvalidInput, MissingExtra, UnknownName
 from weft.generators import Instance, draw_instance
-from weft.learn.rendering import RENDERING, check_render_mode, render_text
+from weft.learn.rendering import RENDERING, check_render_mode, render
 from weft.model.columns import BoolArray, FloatArray
 from weft.policies.replanning.portfolio import WINDOW, PlanOptions, Portfolio, make_portfolio
 from weft.policies.replanning.weights import weights_of
@@ -145,13 +145,11 @@ class WorkflowEnv(gymnasium.Env[Observation, np.int64]):
             raise InvalidInput(f"action is {action!s}; it must be from 0 to {self.width - 1}")
         return row
 
-    def render(self) -> str | None:
-        """Return ready tasks and devices as text, in the mode "ansi"."""
-        if self.render_mode is None:
-            return None
+    def render(self) -> str | np.ndarray[Any, Any] | None:
+        """Return ready tasks and devices as text ("ansi") or as a picture ("rgb_array")."""
         sim, workload = self._sim, self.case.workload
-        now = float(sim.world["now"][0])
-        return render_text(now, sim.kind, sim.device, workload.kinds, workload.cluster.names)
+        now, names = float(sim.world["now"][0]), workload.cluster.names
+        return render(self.render_mode, now, sim.kind, sim.device, workload.kinds, names)
 
     def action_masks(self) -> BoolArray:
         """Return which rows are candidates."""
