@@ -1,4 +1,4 @@
-"""Functions and classes of `__main__`: scripts, `python -c`, standard input and notebooks."""
+"""Functions and classes of `__main__`: scripts, `python -c`, archives, notebooks and others."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import importlib.util
 import os
 import subprocess
 import sys
+import zipapp
 
 import pytest
 
@@ -90,6 +91,29 @@ def test_workers_import_from_the_folder_of_the_script(tmp_path):
         "print(weft.run(weft.task(mine.three)(), devices=1, history=False).results)\n"
     )
     assert python(str(script), cwd="/") == "{'three-0': 3}\n"
+
+
+def test_a_zipped_application_runs(tmp_path):
+    source = tmp_path / "application"
+    source.mkdir()
+    (source / "__main__.py").write_text("import mine\n" + PROGRAM + "print(mine.done())\n")
+    (source / "mine.py").write_text(
+        "import weft\n\n\ndef double(x):\n    return 2 * x\n\n\n"
+        "def done():\n"
+        "    return weft.run(weft.task(double)(4), devices=1, history=False).results\n"
+    )
+    archive = tmp_path / "application.pyz"
+    zipapp.create_archive(source, archive)
+    assert python(str(archive), cwd="/") == EXPECTED + "{'double-0': 8}\n"
+
+
+def test_a_test_of_pytest_runs_its_own_functions(tmp_path):
+    lines = PROGRAM.splitlines()
+    first = next(k for k, line in enumerate(lines) if line.startswith("last = "))
+    body = ["", "", "def test_tasks():", *(f"    {line}" for line in lines[first:])]
+    file = tmp_path / "test_mine.py"
+    file.write_text("\n".join([*lines[:first], *body]) + "\n    assert point.x == 39\n")
+    assert "1 passed" in python("-m", "pytest", "-q", "-p", "no:cacheprovider", str(file))
 
 
 @pytest.mark.skipif(
