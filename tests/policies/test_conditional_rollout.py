@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from weft.errors import InvalidInput
-from weft.formats.native.stream_toml import load_stream
+from tests.policies.test_conditional_streams import GOOD
+from weft.errors import InvalidInput, Unsupported
+from weft.formats.native.stream_toml import load_stream, read_stream_toml
 from weft.policies.conditional.index import load_index
 from weft.policies.conditional.rollout import Rollout, continue_rollout
 from weft.policies.conditional.rules import INDEX, choose_one
@@ -143,6 +144,16 @@ def test_looking_ahead_is_better_than_the_index():
 def test_values_out_of_range_are_refused():
     with pytest.raises(InvalidInput, match="least 2 or more"):
         Rollout(weights=WEIGHTS, least=1)
+
+
+def test_a_rollout_of_another_stream_never_reaches_compiled_code():
+    other = read_stream_toml(GOOD, name="line")
+    batch = StepBatch(other, 1, StepOptions(idle="event"))
+    with pytest.raises(Unsupported, match=r"the index has weights .* 'line' has \(1, 3\)"):
+        Rollout(weights=WEIGHTS).run(batch)
+    fitting = np.zeros((1, 3, WEIGHTS.shape[2]))
+    with pytest.raises(Unsupported, match="'line'"):
+        Rollout(weights=fitting, proposer=read_network("conditional-best")).run(batch)
 
 
 def test_a_network_learns_from_rollouts(tmp_path, capsys):
