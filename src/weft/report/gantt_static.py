@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft.errors import InvalidInput
+from weft.formats.parsing.source import write_file
 from weft.model import Problem
 from weft.model.trace import CANCELLED, DONE, LOST
 from weft.registry import closest
@@ -28,11 +29,11 @@ def save_gantt(
     path = Path(path)
     suffix = path.suffix.lower()
     if suffix == ".html":
-        path.write_text(gantt_html(result, problem, title=title), encoding="utf-8")
+        write_file(path, gantt_html(result, problem, title=title))
     elif suffix == ".svg":
-        path.write_bytes(gantt_svg(result, problem, title=title))
+        write_file(path, gantt_svg(result, problem, title=title))
     elif suffix == ".png":
-        path.write_bytes(gantt_png(result, problem, title=title))
+        write_file(path, gantt_png(result, problem, title=title))
     else:
         raise InvalidInput(
             f"'{path.name}' ends in '{path.suffix}'; a Gantt chart is written to .html, .svg or "

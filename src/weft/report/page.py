@@ -8,6 +8,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Protocol
 
+from weft.formats.parsing.source import write_file
 from weft.model import Problem, Workflow
 from weft.model.explain import compare_explanations
 from weft.report.causes.contenders import CLIPPED
@@ -203,11 +204,8 @@ def write_report(
     path: str | Path, *, title: str, sections: Sequence[Section], lead: str = "", footer: str = ""
 ) -> Path:
     """Write the page to a file; it needs only a browser and no network."""
-    path = Path(path)
-    path.write_text(
-        report_html(title=title, sections=sections, lead=lead, footer=footer), encoding="utf-8"
-    )
-    return path
+    page = report_html(title=title, sections=sections, lead=lead, footer=footer)
+    return write_file(Path(path), page)
 
 
 def _section(mark: str, section: Section) -> str:

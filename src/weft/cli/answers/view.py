@@ -45,6 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Read the files and write the page."""
     from weft.cli.output import emit, notice
+    from weft.formats.parsing.source import write_file
     from weft.report.causes.view import comparison_page, results_page
 
     out = args.out or args.file[0].with_suffix(".html")
@@ -54,7 +55,7 @@ def run(args: argparse.Namespace) -> None:
             page = comparison_page(document, title=args.file[0].stem)
         else:
             page = results_page(_results(args))
-        out.write_text(page, encoding="utf-8")
+        write_file(out, page)
     if args.json:
         emit({"page": str(out)})
     else:

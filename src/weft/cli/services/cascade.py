@@ -85,6 +85,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _serve(args: argparse.Namespace) -> None:
+    from weft.formats.parsing.source import write_file
     from weft.runtime.cascade.cascade import Cascade
     from weft.runtime.cascade.lines import answer_lines
 
@@ -94,7 +95,7 @@ def _serve(args: argparse.Namespace) -> None:
         else:
             _serve_http(cascade, args)
     if args.measured is not None:
-        args.measured.write_text(cascade.measured.to_toml(), encoding="utf-8")
+        write_file(args.measured, cascade.measured.to_toml())
     if args.shadow is not None:
         print(cascade.compared(), file=sys.stderr)
 
@@ -128,7 +129,7 @@ def _serve_http(cascade: Cascade, args: argparse.Namespace) -> None:
 
 def _measure(args: argparse.Namespace) -> None:
     from weft.cli.output import emit
-    from weft.formats.parsing.source import naming
+    from weft.formats.parsing.source import naming, write_file
     from weft.runtime.cascade.cascade import Cascade
     from weft.runtime.cascade.lines import probe, read_payloads
 
@@ -136,7 +137,7 @@ def _measure(args: argparse.Namespace) -> None:
         payloads = read_payloads(file)
     with Cascade(args.file, policy=args.policy, stream=args.stream) as cascade:
         probe(cascade, payloads)
-    args.output.write_text(cascade.measured.to_toml(), encoding="utf-8")
+    write_file(args.output, cascade.measured.to_toml())
     if args.json:
         emit({"stream": str(args.output), **cascade.counts})
     else:

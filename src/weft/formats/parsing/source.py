@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 import re
 import zlib
 from collections import Counter
@@ -174,13 +175,29 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file, packed when its name ends with .gz; equal content gives equal bytes."""
+    """Write a file, packed when its name ends with .gz; equal content gives equal bytes.
+
+    In a folder of several users, a symbolic link could lead to any file of this one: links are not
+    followed, except those of the system in /dev.
+    """
     if path.name.endswith(".gz"):
         content = gzip.compress(content, mtime=0)
+    hard = 0 if path.is_relative_to("/dev") else getattr(os, "O_NOFOLLOW", 0)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0) | hard
     try:
-        path.write_bytes(content)
+        with os.fdopen(os.open(path, flags, 0o666), "wb") as file:
+            file.write(content)
     except (OSError, ValueError) as error:
-        raise InvalidInput(f"cannot be written: {error}") from None
+        linked = hard and path.is_symlink()
+        why = "it is a symbolic link, which weft does not follow" if linked else error
+        raise InvalidInput(f"cannot be written: {why}") from None
+
+
+def write_file(path: Path, content: bytes | str) -> Path:
+    """Write a file as `write_bytes` does; errors name it."""
+    with naming(str(path)):
+        write_bytes(path, content.encode() if isinstance(content, str) else content)
+    return path
 
 
 def suffix_of(path: Path) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.errors import InvalidInput
+from weft.formats.parsing.source import write_file
 from weft.report.matplot import drawing, inline_svg, png_bytes, svg_bytes
 from weft.report.page import Figure, Section, Table, write_report
 from weft.report.tables import Column, Row
@@ -32,9 +33,9 @@ def save_answer(
     with drawing(*size) as (figure, axes):
         draw(figure, axes)
         if suffix == ".svg":
-            path.write_bytes(svg_bytes(figure))
+            write_file(path, svg_bytes(figure))
         elif suffix == ".png":
-            path.write_bytes(png_bytes(figure))
+            write_file(path, png_bytes(figure))
         else:
             picture = Figure(inline_svg(figure, label=sentence))
             section = Section("In numbers", [picture, Table(rows, columns)])

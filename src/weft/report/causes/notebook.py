@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from weft.errors import InvalidInput, MissingExtra
+from weft.formats.parsing.source import write_file
 from weft.model import Problem, Schedule, Trace
 from weft.model.explain import PARTS
 from weft.model.trace import STATUS
@@ -41,9 +42,7 @@ class Picture:
 
     def save(self, path: str | Path) -> Path:
         """Write the picture to an .svg file."""
-        path = Path(path)
-        path.write_text(self.svg, encoding="utf-8")
-        return path
+        return write_file(Path(path), self.svg)
 
 
 def html_of(result: object) -> str:

@@ -308,6 +308,8 @@ class History:
     def _transaction(self, *, write: bool = False) -> Iterator[sqlite3.Connection]:
         """Open the file, upgrade its schema if need be, and begin; all waits end at one time."""
         deadline = time.monotonic() + self.wait
+        if self.path.is_symlink():
+            raise HistoryUnusable(f"{self.path}: is a symbolic link, which weft does not follow")
         with (
             self._errors(),
             closing(sqlite3.connect(self.path, timeout=self.wait, isolation_level=None)) as db,

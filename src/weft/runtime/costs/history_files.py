@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 from pathlib import Path
 from typing import Any
 
 from weft.errors import InvalidInput
+from weft.formats.parsing.source import write_file
 from weft.runtime.costs.history import History, LinkRow, TaskRow, checked, parse_sizes, sizes_text
 
 FORMAT = "weft-history-1"
@@ -31,15 +33,16 @@ def export_history(history: History, path: str | Path) -> int:
             "tasks": [{**row._asdict(), "sizes": dict(row.sizes)} for row in tasks],
             "links": [row._asdict() for row in links],
         }
-        path.write_text(json.dumps(document, indent=1, allow_nan=False), encoding="utf-8")
+        write_file(path, json.dumps(document, indent=1, allow_nan=False))
     elif path.suffix == ".csv":
-        with path.open("w", encoding="utf-8", newline="") as file:
-            table = csv.DictWriter(file, FIELDS, restval="")
-            table.writeheader()
-            for task in tasks:
-                sizes = sizes_text(task.sizes)
-                table.writerow({"record": "task", **task._asdict(), "sizes": sizes})
-            table.writerows({"record": "link", **link._asdict()} for link in links)
+        text = io.StringIO(newline="")
+        table = csv.DictWriter(text, FIELDS, restval="")
+        table.writeheader()
+        for task in tasks:
+            sizes = sizes_text(task.sizes)
+            table.writerow({"record": "task", **task._asdict(), "sizes": sizes})
+        table.writerows({"record": "link", **link._asdict()} for link in links)
+        write_file(path, text.getvalue())
     else:
         raise InvalidInput(f"{path}: a history is written as .csv or .json")
     return len(tasks) + len(links)

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.formats.parsing.source import write_file
 from weft.runtime.costs.project import data_folder
 
 MATRICES = (256, 512, 1024)
@@ -301,8 +302,7 @@ def save_profile(
     where = path or profile_path()
     where.parent.mkdir(parents=True, exist_ok=True)
     document = {"devices": [asdict(d) for d in found], "measures": [asdict(m) for m in measures]}
-    where.write_text(json.dumps(document, indent=2), encoding="utf-8")
-    return where
+    return write_file(where, json.dumps(document, indent=2))
 
 
 def relative_speeds(path: Path | None = None) -> dict[str, float]:

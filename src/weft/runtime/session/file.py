@@ -13,7 +13,7 @@ from weft.errors import InvalidInput
 from weft.formats.native.weft_json import write_json
 from weft.formats.native.weft_schema import decode, encode
 from weft.formats.parsing.record import Record
-from weft.formats.parsing.source import naming, parse_json
+from weft.formats.parsing.source import naming, parse_json, write_file
 from weft.model import Cluster, Problem
 
 FORMAT = "weft-session-1"
@@ -36,7 +36,7 @@ def write_session(
         "state": _plain(state),
     }
     partial = path.with_name(f"{path.name}.part")
-    partial.write_text(json.dumps(record, allow_nan=False), encoding="ascii")
+    write_file(partial, json.dumps(record, allow_nan=False))
     partial.replace(path)
     return path
 

@@ -8,7 +8,6 @@ thousand writes per second cheap. Ended runs beyond the newest `keep` are delete
 from __future__ import annotations
 
 import json
-import os
 import queue
 import sqlite3
 import threading
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.errors import InvalidInput
-from weft.runtime.private_files import lock
+from weft.runtime.private_files import lock, open_private
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS runs (
@@ -65,12 +64,12 @@ class RunStore:
         self, folder: Path, *, keep: int = 10_000, committed: Callable[[set[int]], object] = len
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._lock = (folder / "lock").open("a", encoding="ascii")
+        path = folder / "runs.db"
+        open_private(path, "ab").close()  # SQLite would follow a link and make a public file
+        self._lock = open_private(folder / "lock", "a", encoding="ascii")
         lock(self._lock, f"{folder} is in use by another server; end it, or give another --folder")
         self.keep = keep
         self.committed = committed
-        path = folder / "runs.db"
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         try:
             self._db = self._opened(path)
             self._reader = self._opened(path)
