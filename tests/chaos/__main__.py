@@ -8,19 +8,24 @@ import faulthandler
 import sys
 
 from tests.chaos.campaigns import LIMIT, Tally, kill_drivers, kill_workers
+from tests.chaos.service import attack_service
+from tests.chaos.soak import soak_service
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the campaigns; return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.chaos",
-        description="Kill workers and drivers of real runs at any moment.",
-        epilog="example: python -m tests.chaos --local 50 --driver 30 --dask 10 --ray 10",
+        description="Kill workers and drivers of real runs at any moment; attack a service.",
+        epilog="example: python -m tests.chaos --local 50 --driver 30 --dask 10 --ray 10 "
+        "--service 600; a saturated service: --soak 1800 with 0 for all others",
     )
     parser.add_argument("--local", type=int, default=50, help="runs on local processes")
     parser.add_argument("--driver", type=int, default=30, help="drivers killed and resumed")
     parser.add_argument("--dask", type=int, default=10, help="runs on Dask")
     parser.add_argument("--ray", type=int, default=10, help="runs on Ray")
+    parser.add_argument("--service", type=float, default=600, help="seconds of attacks on services")
+    parser.add_argument("--soak", type=float, default=0, help="seconds of a saturated service")
     parser.add_argument("--tasks", type=int, default=100, help="tasks per run")
     parser.add_argument("--driver-backend", default="local", help="backend of the killed drivers")
     args = parser.parse_args(arguments)
@@ -31,9 +36,14 @@ def main(arguments: list[str] | None = None) -> int:
     }
     if args.driver:
         tallies["driver"] = kill_drivers(args.driver, args.tasks, _tell, args.driver_backend)
+    if args.service:
+        tallies["service"] = attack_service(args.service, _tell)
+    soak = soak_service(args.soak, _tell) if args.soak else None
     faulthandler.cancel_dump_traceback_later()
-    print(table(tallies))
+    if tallies:
+        print(table(tallies))
     wrong = [text for tally in tallies.values() for text in tally.wrong]
+    wrong += soak.wrong if soak else []
     for text in wrong:
         print(f"VIOLATION {text}", file=sys.stderr)
     return 1 if wrong else 0

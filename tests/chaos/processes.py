@@ -61,8 +61,11 @@ def workers(backend: str, token: str) -> list[int]:
 class Killer(threading.Thread):
     """Kills a random worker at random moments, from the start of the first one."""
 
-    def __init__(self, backend: str, every: float, seed: int, token: str) -> None:
+    def __init__(
+        self, backend: str, every: float, seed: int, token: str, *, most: int = MOST
+    ) -> None:
         super().__init__(daemon=True)
+        self.most = most
         self.backend, self.every, self.rng = backend, every, random.Random(seed)
         self.token = token
         self.kills = 0
@@ -70,7 +73,7 @@ class Killer(threading.Thread):
 
     def run(self) -> None:
         """Kill until the run is over."""
-        while self.kills < MOST and not self.over.wait(self.rng.expovariate(1 / self.every)):
+        while self.kills < self.most and not self.over.wait(self.rng.expovariate(1 / self.every)):
             found = workers(self.backend, self.token)
             if found:
                 with suppress(ProcessLookupError):

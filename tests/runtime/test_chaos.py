@@ -16,6 +16,8 @@ from pathlib import Path
 from tests.chaos import __main__ as command
 from tests.chaos.__main__ import table
 from tests.chaos.campaigns import Tally, kill_drivers, kill_workers
+from tests.chaos.service import attack_service
+from tests.chaos.soak import SHARES, Sample, Soak, soak_service
 from weft.runtime.backends.payload import PREFIX
 
 ROOT = Path(__file__).parents[2]
@@ -39,6 +41,42 @@ def test_a_driver_killed_at_any_moment_is_resumed():
     assert (tally.right, tally.traces_valid, tally.repeated) == (1, 1, 0)
 
 
+def test_a_service_under_attack():
+    tally = attack_service(3.0, silent, kills=3)
+    assert tally.wrong == []
+    assert tally.kills >= 1
+    assert tally.right + tally.clear_error == tally.traces_valid == tally.runs > 0
+    assert multiprocessing.active_children() == []
+
+
+def test_a_saturated_service_keeps_shares_and_priorities():
+    lines = []
+    soak = soak_service(0.0, lines.append, every=0.2, least=300)
+    assert [text for text in soak.wrong if "grow" not in text and "share" not in text] == []
+    # Far fewer tasks than in a real soak, so one task more or less is seen.
+    assert max(abs(offset) for offset in soak.offsets().values()) < 0.2
+    assert soak.submissions >= 300
+    assert len(lines) == len(soak.samples) + 1
+
+
+def test_a_soak_is_judged():
+    def sample(minute, megabytes, *used):
+        return Sample(minute, megabytes, 10, 6, 1, dict(zip(SHARES, used, strict=True)))
+
+    flat = Soak([sample(m, 190.0, 4.0 * m, 2.0 * m, 1.0 * m) for m in range(8)], urgent=40)
+    flat.judge()
+    assert flat.wrong == []
+    # 0.5 MB per minute; 'small' has 1.5 / 7.5 of the devices instead of 1 / 7: 40 % too much.
+    grows = [sample(m, 190 + m / 2, 4.0 * m, 2.0 * m, 1.5 * m) for m in range(8)]
+    bad = Soak(grows, urgent=40, urgent_late=3)
+    bad.judge()
+    assert [text for text in bad.wrong if "medium" not in text and "large" not in text] == [
+        "soak: megabytes grow by 0.500 per minute",
+        "soak: 'small' is off its share by 40.0 %",
+        "soak: 3 of 40 urgent submissions were not first",
+    ]
+
+
 def test_a_table_of_outcomes():
     text = table({"local": Tally(runs=3, right=2, clear_error=1, traces_valid=3)})
     head, row = text.splitlines()
@@ -48,10 +86,10 @@ def test_a_table_of_outcomes():
 
 def test_a_violation_is_an_error(monkeypatch, capsys):
     monkeypatch.setattr(command, "kill_drivers", lambda *_: Tally(wrong=["driver 1/1: lost"]))
-    assert command.main(["--local=0", "--dask=0", "--ray=0", "--driver=1"]) == 1
+    assert command.main(["--local=0", "--dask=0", "--ray=0", "--driver=1", "--service=0"]) == 1
     assert "VIOLATION driver 1/1: lost" in capsys.readouterr().err
     monkeypatch.setattr(command, "kill_drivers", lambda *_: Tally())
-    assert command.main(["--local=0", "--dask=0", "--ray=0", "--driver=1"]) == 0
+    assert command.main(["--local=0", "--dask=0", "--ray=0", "--driver=1", "--service=0"]) == 0
 
 
 SCRIPT = """

@@ -1,0 +1,244 @@
+"""A saturated service for a long time: memory, descriptors, threads, shares and priorities."""
+
+from __future__ import annotations
+
+import os
+import random
+import tempfile
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import weft
+from tests.chaos.work import pause, sums
+from weft.runtime import LocalBackend
+from weft.runtime.costs.history import History
+from weft.runtime.options import RunOptions
+from weft.runtime.service.session import TaskEvent
+
+Progress = Callable[[str], None]
+
+SHARES = {"large": 4.0, "medium": 2.0, "small": 1.0}
+OUTSTANDING = 40
+"""Submissions of an application that wait or run: more than the service runs at once."""
+URGENT_EVERY = 2.0
+DEVICES = 2
+WITHIN = 0.05
+"""How far a share may be off, as a part of it; and the part of urgent submissions that may wait."""
+
+
+@dataclass
+class Sample:
+    """A moment of the soak."""
+
+    minute: float
+    megabytes: float
+    descriptors: int
+    threads: int
+    files: int
+    used: dict[str, float]
+
+    def __str__(self) -> str:
+        total = sum(self.used.values()) or 1.0
+        shares = ", ".join(f"{name} {used / total:.4f}" for name, used in self.used.items())
+        return (
+            f"minute {self.minute:.1f}: {self.megabytes:.1f} MB, {self.descriptors} descriptors, "
+            f"{self.threads} threads, {self.files} files in memory; {shares}"
+        )
+
+
+@dataclass
+class Soak:
+    """Samples and counts of a soak; `wrong` says what must not happen."""
+
+    samples: list[Sample] = field(default_factory=list)
+    submissions: int = 0
+    urgent: int = 0
+    urgent_late: int = 0
+    wrong: list[str] = field(default_factory=list)
+
+    def growth(self, name: str) -> float:
+        """Return the slope per minute of a figure over the second half."""
+        late = self.samples[len(self.samples) // 2 :]
+        if len(late) < 3:
+            return 0.0
+        minutes = [sample.minute for sample in late]
+        return float(np.polyfit(minutes, [getattr(sample, name) for sample in late], 1)[0])
+
+    def offsets(self) -> dict[str, float]:
+        """Return how far the device time of each application is off, as a part of its share."""
+        used = self.samples[-1].used
+        total, shares = sum(used.values()), sum(SHARES.values())
+        return {name: used[name] / total * shares / SHARES[name] - 1.0 for name in SHARES}
+
+    def judge(self) -> None:
+        """Add what is not flat, and shares and priorities that were not kept."""
+        for name, most in (("megabytes", 0.2), ("descriptors", 0.2), ("threads", 0.1)):
+            if self.growth(name) > most:
+                self.wrong.append(f"soak: {name} grow by {self.growth(name):.3f} per minute")
+        for name, offset in self.offsets().items():
+            if abs(offset) > WITHIN:
+                self.wrong.append(f"soak: '{name}' is off its share by {100 * offset:.1f} %")
+        if self.urgent_late > WITHIN * self.urgent:
+            self.wrong.append(
+                f"soak: {self.urgent_late} of {self.urgent} urgent submissions were not first"
+            )
+
+    def __str__(self) -> str:
+        growth = ", ".join(
+            f"{name} {self.growth(name):+.3f}" for name in ("megabytes", "descriptors", "threads")
+        )
+        offsets = ", ".join(f"{name} {100 * off:+.2f} %" for name, off in self.offsets().items())
+        return (
+            f"soak: {self.submissions} submissions; per minute of the second half: {growth}; "
+            f"shares off by: {offsets}; urgent ones late: {self.urgent_late} of {self.urgent}"
+        )
+
+
+def soak_service(
+    seconds: float, progress: Progress, *, every: float = 60.0, least: int = 1
+) -> Soak:
+    """Saturate a service on local processes; sample it, and count device time by application.
+
+    It ends after some seconds, but not before `least` submissions did.
+    """
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        LocalBackend(DEVICES) as backend,
+        weft.Service(
+            backend,
+            shares=SHARES,
+            history=History(Path(folder) / "history.sqlite"),
+            options=RunOptions(on_error="continue"),
+        ) as service,
+    ):
+        load = _Load(service)
+        clients = [threading.Thread(target=load.keep_busy, args=(name,)) for name in SHARES]
+        clients.append(threading.Thread(target=load.hurry))
+        for client in clients:
+            client.start()
+        begin = time.monotonic()
+        while not load.soak.wrong and (
+            time.monotonic() < begin + seconds or load.soak.submissions < least
+        ):
+            time.sleep(every)
+            load.soak.samples.append(_sample((time.monotonic() - begin) / 60.0, load.used))
+            progress(str(load.soak.samples[-1]))
+        load.over.set()
+        for client in clients:
+            client.join()
+    load.soak.judge()
+    progress(str(load.soak))
+    return load.soak
+
+
+class _Load:
+    """Clients of a service; one thread each."""
+
+    def __init__(self, service: weft.Service) -> None:
+        self.service = service
+        self.soak = Soak()
+        self.over = threading.Event()
+        self.used = Counter(dict.fromkeys(SHARES, 0.0))
+        """Application -> seconds on devices; written by the thread of the service."""
+        self.ordinary: Counter[str] = Counter()
+        """Device -> tasks that finished, without urgent ones; written by the same thread."""
+        self._chains = [_chain(k) for k in range(1, 6)]
+
+    def keep_busy(self, name: str) -> None:
+        """Keep more submissions waiting than may run."""
+        rng = random.Random(name)
+        waiting: deque[tuple[Future[dict[str, Any]], int]] = deque()
+        while not self.over.is_set():
+            while len(waiting) < OUTSTANDING:
+                waiting.append(self._submit(name, rng))
+            self._collect(*waiting.popleft())
+        for future, value in waiting:
+            self._collect(future, value)
+
+    def hurry(self) -> None:
+        """Submit something urgent now and then, and count what it had to wait for."""
+        while not self.over.wait(URGENT_EVERY):
+            watch = _Urgent(self)
+            what, functions = self._chains[0]
+            future = self.service.submit(
+                "small", what, functions=functions, priority=1.0, watch=watch
+            )
+            self._collect(future, 1)
+            self.soak.urgent += 1
+            # A device may hold `window` tasks; the urgent one is the next that it gets.
+            self.soak.urgent_late += watch.before > RunOptions().window
+
+    def _submit(self, name: str, rng: random.Random) -> tuple[Future[dict[str, Any]], int]:
+        def watch(event: TaskEvent) -> None:
+            if event.kind == "finished":
+                self.used[name] += event.finish - event.start
+                self.ordinary[event.device] += 1
+
+        if rng.random() < 0.1:  # a graph that the service never saw
+            a, b = rng.randrange(100), rng.randrange(100)
+            return self.service.submit(name, sums(0.002, sums(0.001, a), b), watch=watch), a + b
+        what, functions = rng.choice(self._chains)
+        return self.service.submit(name, what, functions=functions, watch=watch), what.n
+
+    def _collect(self, future: Future[dict[str, Any]], value: int) -> None:
+        try:
+            found = future.result(300)
+        except Exception as error:  # noqa: BLE001  # it counts as a violation
+            self.soak.wrong.append(f"soak: {type(error).__name__}: {error}")
+            return
+        self.soak.submissions += 1
+        if list(found.values()) != [value]:
+            self.soak.wrong.append(f"soak: {found} instead of {value}")
+
+
+class _Urgent:
+    """Counts the ordinary tasks that its device finishes between its start and its only task."""
+
+    def __init__(self, load: _Load) -> None:
+        self.load = load
+        self.begun: Counter[str] = Counter()
+        self.before = 0
+
+    def __call__(self, event: TaskEvent) -> None:
+        if event.kind == "begun":
+            self.begun = self.load.ordinary.copy()
+        elif event.kind == "finished":
+            self.before = self.load.ordinary[event.device] - self.begun[event.device]
+            self.load.used["small"] += event.finish - event.start
+
+
+def _chain(n: int) -> tuple[weft.Workflow, Mapping[str, Callable[..., Any]]]:
+    """Return tasks in a row that count themselves."""
+    names = tuple(f"t{t}" for t in range(n))
+    workflow = weft.Workflow(
+        work=[1.0] * n, src=range(n - 1), dst=range(1, n), data=0.0, names=names
+    )
+    return workflow, {"task": pause}
+
+
+def _sample(minute: float, used: Counter[str]) -> Sample:
+    """Measure this process with its children."""
+    own = os.getpid()
+    pids = [own, *_children(own)]
+    pages = sum(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in pids)
+    return Sample(
+        minute,
+        pages * os.sysconf("SC_PAGE_SIZE") / 1e6,
+        len(list(Path("/proc/self/fd").iterdir())),
+        len(list(Path("/proc/self/task").iterdir())),
+        len(list(Path("/dev/shm").glob(f"*{own}-*"))),
+        dict(used),
+    )
+
+
+def _children(pid: int) -> list[int]:
+    threads = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for path in threads for child in path.read_text().split()]
