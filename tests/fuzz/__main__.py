@@ -1,7 +1,7 @@
 """Run ``python -m tests.fuzz N``: N mutated files for each reader, in two processes.
 
 ``--reader NAME`` reads one format only, ``--keep FOLDER`` stores the files that fail. The reader
-``http`` is a server that gets N changed requests.
+``http`` is a server and a cascade that get N changed requests each.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.fuzz.corpus import seeds
 from tests.fuzz.harness import piece_of_work
-from tests.fuzz.http import http_failures
+from tests.fuzz.http import cascade_failures, http_failures
 
 PART = 500
 """Files of one piece of work."""
@@ -50,9 +50,10 @@ def main(arguments: list[str]) -> int:
     if args.reader in (None, "http"):
         with tempfile.TemporaryDirectory() as place:
             lines = http_failures(args.count, Path(place) / "serve")
+            lines += cascade_failures(args.count, Path(place))
         found += len(lines)
         sys.stdout.writelines(f"http: {line!a}\n" for line in lines)
-        sys.stdout.write(f"http: {args.count} requests, {len(lines)} failures\n")
+        sys.stdout.write(f"http: {2 * args.count} requests, {len(lines)} failures\n")
     sys.stdout.write(f"{len(names)} readers, {total} files, {found} failures\n")
     return int(found > 0)
 

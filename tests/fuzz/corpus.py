@@ -12,13 +12,15 @@ from pathlib import Path
 import numpy as np
 
 from tests.fuzz.seed import Seed
-from tests.fuzz.state import state_seeds
+from tests.fuzz.state import service_seeds, state_seeds
 from weft import formats
 from weft.cli.main import main
 from weft.errors import InvalidInput
 from weft.formats.graphs.callgraph import load_callgraph
 from weft.formats.model_file import Model, read_model, save_model
 from weft.formats.native.stream_toml import load_stream
+from weft.learn.durations.forest import LEAF, NODE, Forest
+from weft.learn.durations.model import DurationModel
 from weft.model import (
     Cluster,
     Problem,
@@ -224,7 +226,14 @@ def seeds(folder: Path) -> dict[str, Seed]:
     ):
         made[name] = Seed(".json", json.dumps(document).encode(), read)
     made |= {name: _sample(file, read) for name, (file, read) in SAMPLES.items()}
-    return made | _model_seeds(folder) | _command_seeds() | state_seeds(folder)
+    return (
+        made
+        | _model_seeds(folder)
+        | _learned_seeds(folder)
+        | _command_seeds()
+        | state_seeds(folder)
+        | service_seeds(folder)
+    )
 
 
 SAMPLES: dict[str, tuple[str, Callable[[Path], object]]] = {
@@ -262,13 +271,39 @@ def _diamond() -> Problem:
 
 def _command_seeds() -> dict[str, Seed]:
     problem_text = formats.to_text(_diamond()).encode()
+    comparison = json.dumps(COMPARISON).encode()
     return {
+        "cli view": Seed(".json", comparison, _view, share=0.2),
         "cli plan": Seed(
             ".json", problem_text, lambda path: run_verb("plan", str(path)), share=0.1
         ),
         "cli arguments": Seed(".words", ARGUMENTS.encode(), _run_words, share=0.02),
     }
 
+
+def _view(path: Path) -> None:
+    run_verb("view", str(path), "--out", str(path.with_suffix(".html")))
+
+
+PARTS = ("computing", "moving data", "lost work", "waiting for a device")
+BAR = {"name": "heft", "seconds": 5.0, "low": 4.5, "high": 5.5, "wins": 2, "best": False}
+ROW = {"problem": "g", "contender": "heft", "kind": "planner", "makespan": 5.0, "jct": 5.0}
+NUMBERS = dict.fromkeys(
+    ("planned", "slr", "speedup", "gap", "seconds", "utilisation", "energy", "cost"), 1.25
+)
+COMPARISON = {
+    "scenarios": 2,
+    "seed": 0,
+    "bounds": {"g": 1.0},
+    "answers": {
+        "g": {
+            "jobs": 1,
+            "sentences": ["heft, 5 s"],
+            "bars": [{**BAR, "parts": dict.fromkeys(PARTS, 1.25), "about": "heft takes 5 s"}],
+        }
+    },
+    "rows": [{**ROW, **NUMBERS, "low": 4.5, "high": 5.5, "wins": 2, "refusal": ""}],
+}
 
 ARGUMENTS = """list formats --json
 plan FILE --planner heft --seconds 1 --seed 3
@@ -313,6 +348,26 @@ def _gzipped(folder: Path) -> Seed:
     path = folder / "seed.json.gz"
     formats.save(Workflow(work=[1.0], src=[], dst=[], data=[]), path)
     return Seed(".json.gz", path.read_bytes(), formats.load_workflow)
+
+
+def _learned_seeds(folder: Path) -> dict[str, Seed]:
+    """Return the seeds of predictors of durations."""
+    rng = np.random.default_rng(1)
+    model = DurationModel(("size", "width"), logs=("size",))
+    for features in rng.uniform(1.0, 9.0, (20, 2)):
+        model.observe(features, float(features.sum()))
+    nodes = np.array([(0.5, 2, 0), (10.0, 0, LEAF), (20.0, 0, LEAF)], NODE)
+    forest = Forest(("x",), nodes, np.array([0]), centre=np.zeros(1), spread=np.ones(1))
+    made = {}
+    for name, thing, suffix in (
+        ("duration model", model, ".json"),
+        ("duration arrays", model, ".npz"),
+        ("forest", forest, ".npz"),
+    ):
+        path = folder / f"learned{suffix}"
+        thing.save(path)
+        made[name] = Seed(suffix, path.read_bytes(), type(thing).load)
+    return made
 
 
 def _model_seeds(folder: Path) -> dict[str, Seed]:

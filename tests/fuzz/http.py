@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 
+import httpx
+
+import weft
+from tests.fuzz.corpus import trace
 from tests.fuzz.mutations import ODD_VALUES, mutated
-from tests.support.server import TOKEN, serving
+from tests.fuzz.state import CASCADE, STREAM
+from tests.support.server import TOKEN, listening_to, serving
+from weft.formats import to_text
+from weft.runtime.web.app import Entrance
+from weft.runtime.web.cascade import CascadeApp, CascadeEntry
+from weft.runtime.web.limits import Token
 
 WORKFLOW = {"names": ["a", "b"], "work": [1, 1], "kinds": ["one"], "src": [0], "dst": [1]}
 CLUSTER = {"speed": [1.0, 2.0], "names": ["x", "y"], "bandwidth": 1e6}
 PLAN = {"task": [0, 1], "device": [0, 0], "start": [0, 1], "finish": [1, 2]}
+STAGES = """def load(setting):
+    return 1
+
+def small(_, batch):
+    return [(1, None) for _ in batch]
+"""
 REQUESTS = (
     ("POST", "/v1/runs?application=default&priority=1", {"workflow": WORKFLOW}),
     ("POST", "/v1/runs", {"workflow": WORKFLOW, "tasks": {"a": {"function": "add", "args": [1]}}}),
@@ -22,33 +39,30 @@ REQUESTS = (
     ("POST", "/v1/simulate", {"workflow": WORKFLOW, "policy": "fifo", "noise": 0.1, "seed": 2}),
     ("POST", "/v1/explain", {"workflow": WORKFLOW, "planner": "heft"}),
     ("POST", "/v1/explain", {"workflow": WORKFLOW, "cluster": CLUSTER, "schedule": PLAN}),
+    ("POST", "/v1/explain", {"trace": json.loads(to_text(trace()))}),
+    ("POST", "/v1/whatif", {"workflow": WORKFLOW, "cluster": CLUSTER, "changes": ["add 1 x"]}),
     ("GET", "/v1/runs?state=done&limit=5", None),
+    ("GET", "/v1/runs/none/spans", None),
+    ("GET", "/v1/runs/none/chart", None),
+    ("GET", "/v1/history", None),
+    ("GET", "/v1/openapi.json", None),
     ("GET", "/v1/runs/none", None),
     ("GET", "/v1/runs/none/events", None),
     ("DELETE", "/v1/runs/none", None),
     ("GET", "/metrics", None),
+)
+CASCADE_REQUESTS = (
+    ("POST", "/v1/requests?timeout=5&priority=1", {"a": [1, 2]}),
+    ("POST", "/v1/requests", "text"),
+    ("GET", "/v1/status", None),
 )
 METHODS = ("GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS", "TRACE", "X")
 
 
 def http_failures(count: int, folder: Path, *, first: int = 0) -> list[str]:
     """Send `count` changed requests to a server; return a line for each bad answer."""
-    found = []
     with serving(folder, rate=1e9, max_body=20_000) as (client, state):
-        host, port = client.base_url.host, client.base_url.port
-        for number in range(first, first + count):
-            request, whole = _request(random.Random(f"http {number}"))
-            try:
-                with socket.create_connection((host, port), timeout=60) as link:
-                    link.sendall(request)
-                    if not whole:
-                        link.shutdown(socket.SHUT_WR)  # the server may wait for more
-                    with link.makefile("rb") as answer:
-                        trouble = _trouble(answer, request, whole=whole)
-            except OSError as error:  # the server may close a connection that makes no sense
-                trouble = f"{error} for {request[:300]!r}" if whole else None
-            if trouble:
-                found.append(f"http {number}: {trouble}")
+        found = _bad_answers(client, REQUESTS, range(first, first + count))
         if client.get("/v1/applications").status_code != 200:
             found.append("the server does not answer any more")
         left = [run.facts["id"] for run in list(state.runs.active.values())]
@@ -57,9 +71,45 @@ def http_failures(count: int, folder: Path, *, first: int = 0) -> list[str]:
     return found
 
 
-def _request(rng: random.Random) -> tuple[bytes, bool]:
+def cascade_failures(count: int, folder: Path, *, first: int = 0) -> list[str]:
+    """Send `count` changed requests to the server of a cascade."""
+    (folder / "fuzz_stages.py").write_text(STAGES, encoding="ascii")
+    (folder / "stream.toml").write_text(STREAM, encoding="ascii")
+    (folder / "cascade.toml").write_text(CASCADE.replace("stages:", "fuzz_stages:"))
+    entry = CascadeEntry(Token(hashlib.sha256(TOKEN.encode()).hexdigest()), rate=1e9)
+    with (
+        weft.Cascade(folder / "cascade.toml") as cascade,
+        listening_to(Entrance(CascadeApp(cascade, max_body=20_000), entry)) as client,
+    ):
+        found = _bad_answers(client, CASCADE_REQUESTS, range(first, first + count))
+        if client.get("/v1/status").status_code != 200:
+            found.append("the server does not answer any more")
+    return found
+
+
+def _bad_answers(
+    client: httpx.Client, requests: Sequence[tuple[str, str, object]], numbers: range
+) -> list[str]:
+    found, place = [], (client.base_url.host, client.base_url.port)
+    for number in numbers:
+        request, whole = _request(random.Random(f"http {number}"), requests)
+        try:
+            with socket.create_connection(place, timeout=60) as link:
+                link.sendall(request)
+                if not whole:
+                    link.shutdown(socket.SHUT_WR)  # the server may wait for more
+                with link.makefile("rb") as answer:
+                    trouble = _trouble(answer, request, whole=whole)
+        except OSError as error:  # the server may close a connection that makes no sense
+            trouble = f"{error} for {request[:300]!r}" if whole else None
+        if trouble:
+            found.append(f"http {number}: {trouble}")
+    return found
+
+
+def _request(rng: random.Random, requests: Sequence[tuple[str, str, object]]) -> tuple[bytes, bool]:
     """Return a request, and whether it is one that must get an answer."""
-    method, path, content = rng.choice(REQUESTS)
+    method, path, content = rng.choice(requests)
     body = b"" if content is None else json.dumps(content).encode()
     if body and rng.random() < 0.8:
         body = mutated(body, ".json", rng)

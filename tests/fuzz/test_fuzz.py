@@ -9,7 +9,7 @@ import pytest
 from tests.fuzz.bombs import BOMBS, cost_of
 from tests.fuzz.corpus import SAMPLES, seeds
 from tests.fuzz.harness import attempt, failures
-from tests.fuzz.http import http_failures
+from tests.fuzz.http import cascade_failures, http_failures
 from tests.fuzz.state import STATE
 from weft.formats import FORMATS
 
@@ -43,6 +43,8 @@ NAMES = (
     "cli plan",
     "cli arguments",
     *(name for name, survives in STATE.items() if survives),
+    *("history csv", "history json", "session eft", "session heft-replanned"),
+    *("profile", "cascade", "payloads", "duration model", "duration arrays", "forest", "cli view"),
 )
 FOUND = Path(__file__).parent / "found"
 """Inputs that once failed, as READER--NUMBER.SUFFIX."""
@@ -75,6 +77,10 @@ def test_the_harness_finds_what_is_no_clear_line(corpus, tmp_path):
 
 def test_bad_requests_get_clear_answers(tmp_path):
     assert http_failures(FILES, tmp_path) == []
+
+
+def test_bad_requests_to_a_cascade_get_clear_answers(tmp_path):
+    assert cascade_failures(FILES, tmp_path) == []
 
 
 def test_inputs_that_once_failed(corpus, tmp_path):

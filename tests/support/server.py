@@ -27,21 +27,22 @@ def serving(folder, **options):
     """Yield a client that has the token, and the state of its server."""
     options = {"devices": 1, "functions": [FUNCTIONS], "token": TOKEN, **options}
     config = ServerConfig(folder=folder, **options)
-    with opened(config) as (state, _, _), _listening(make_app(state)) as url:
-        headers = {"authorization": f"Bearer {TOKEN}"}
-        with httpx.Client(base_url=url, headers=headers, timeout=60) as client:
-            yield client, state
+    with opened(config) as (state, _, _), listening_to(make_app(state)) as client:
+        yield client, state
 
 
 @contextlib.contextmanager
-def _listening(app):
-    """Yield the address of an application."""
+def listening_to(app):
+    """Yield a client of an application that has the token."""
     server = uvicorn.Server(uvicorn.Config(app, log_level="critical", ws="none", lifespan="off"))
     with listening("127.0.0.1", 0) as listener:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+            url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+            headers = {"authorization": f"Bearer {TOKEN}"}
+            with httpx.Client(base_url=url, headers=headers, timeout=60) as client:
+                yield client
         finally:
             server.should_exit = True
             thread.join()

@@ -22,6 +22,7 @@ from tests.support.workflows import chain, fan
 from weft.model.trace import LOST
 from weft.runtime import LocalDevice, RayBackend, RayDevice, TaskFailed
 from weft.runtime.backends.protocol import Finished, Transfer
+from weft.runtime.backends.ray import session as ray_session
 from weft.runtime.backends.ray.slots import TransferEstimator
 from weft.runtime.deciders.whole_plan import PlanRow
 
@@ -340,3 +341,24 @@ def test_a_ray_whose_head_was_killed_is_reported_and_leaves_nothing():
     )
     assert "Ray's gcs_server is gone, and with it the results of this run" in done.stdout
     assert done.stdout.endswith("1 {}\n")
+
+
+def test_a_start_that_fails_is_tried_again(monkeypatch):
+    starts = []
+
+    def start(*_):
+        starts.append(1)
+        if len(starts) < 3:
+            raise RuntimeError("The current node timed out during startup")
+
+    nothing = SimpleNamespace(is_initialized=lambda: False, shutdown=lambda: None)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(ray_session, "import_ray", lambda: nothing)
+    monkeypatch.setattr(ray_session, "_start", start)
+    monkeypatch.setattr(ray_session.RaySession, "_check", lambda _: None)
+    ray_session.RaySession(1, None)
+    assert len(starts) == 3
+    starts[:] = []
+    monkeypatch.setattr(ray_session, "START_TRIES", 2)
+    with pytest.raises(weft.WeftError, match="did not start on this machine: The current node"):
+        ray_session.RaySession(1, None)

@@ -64,13 +64,14 @@ def run(args: argparse.Namespace) -> None:
 
 def _comparison(files: list[Path]) -> dict[str, Any] | None:
     """Return the document of a comparison, if that is what a single JSON file holds."""
-    import json
+    from weft.errors import InvalidInput
+    from weft.formats.parsing.source import decode_text, parse_json, read_bytes
 
     if len(files) != 1 or files[0].suffix != ".json":
         return None
     try:
-        found = json.loads(files[0].read_text(encoding="utf-8"))
-    except ValueError:
+        found = parse_json(decode_text(read_bytes(files[0])))
+    except InvalidInput:
         return None  # the readers of weft say what is wrong with it
     return found if isinstance(found, dict) and "answers" in found else None
 

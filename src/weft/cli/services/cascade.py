@@ -91,6 +91,7 @@ def _serve(args: argparse.Namespace) -> None:
 
     with Cascade(args.file, policy=args.policy, shadow=args.shadow, stream=args.stream) as cascade:
         if args.stdin:
+            sys.stdin.reconfigure(errors="backslashreplace")  # a bad byte spoils its line only
             answer_lines(cascade, sys.stdin, _show, timeout=args.timeout)
         else:
             _serve_http(cascade, args)
@@ -129,12 +130,12 @@ def _serve_http(cascade: Cascade, args: argparse.Namespace) -> None:
 
 def _measure(args: argparse.Namespace) -> None:
     from weft.cli.output import emit
-    from weft.formats.parsing.source import naming, write_file
+    from weft.formats.parsing.source import decode_text, naming, read_bytes, write_file
     from weft.runtime.cascade.cascade import Cascade
     from weft.runtime.cascade.lines import probe, read_payloads
 
-    with naming(str(args.payloads)), args.payloads.open(encoding="utf-8") as file:
-        payloads = read_payloads(file)
+    with naming(str(args.payloads)):
+        payloads = read_payloads(decode_text(read_bytes(args.payloads)).splitlines())
     with Cascade(args.file, policy=args.policy, stream=args.stream) as cascade:
         probe(cascade, payloads)
     write_file(args.output, cascade.measured.to_toml())

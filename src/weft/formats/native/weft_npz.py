@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 import warnings
 import zipfile
 from typing import Any
@@ -110,7 +111,15 @@ def _read_array(name: str, content: bytes) -> NDArray[Any]:
             f"{len(content) - stream.tell()} bytes"
         )
     stream.seek(0)
-    return np.lib.format.read_array(stream, allow_pickle=False)
+    array = np.lib.format.read_array(stream, allow_pickle=False)
+    if dtype.kind == "U" and dtype.itemsize and (_codes(array) > sys.maxunicode).any():
+        raise InvalidInput(f"'{name}' holds text with codes that are no characters")
+    return array
+
+
+def _codes(text: NDArray[Any]) -> NDArray[Any]:
+    """Return the code points of text; Python fails on codes that are no characters."""
+    return np.ravel(text).view(np.dtype(np.uint32).newbyteorder(text.dtype.byteorder))
 
 
 def _enter(nested: dict[str, Any], path: str, array: NDArray[Any]) -> None:

@@ -17,8 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from weft.errors import InvalidInput, MissingExtra
+from weft.errors import InvalidInput, MissingExtra, WeftError
+from weft.formats.native.weft_npz import read_npz
 from weft.formats.onnx_graph import LEARNING, node, write_model
+from weft.formats.parsing.source import one_line, read_bytes
 from weft.model.columns import FloatArray, IntArray
 from weft.sim.kernel.jit import njit
 
@@ -148,20 +150,18 @@ class Forest:
     def load(cls, path: str | Path) -> Forest:
         """Read a forest; loading runs no code of the file."""
         try:
-            with np.load(Path(path), allow_pickle=False) as archive:
-                if str(archive["format"]) != FORMAT:
-                    raise InvalidInput(f"its format is not '{FORMAT}'")
-                nodes = np.zeros(len(archive["threshold"]), NODE)
-                for name in NODE.names or ():
-                    nodes[name] = archive[name]
-                names = tuple(str(name) for name in archive["names"].tolist())
-                roots = archive["roots"].astype(np.int64)
-                centre, spread = (archive[key].astype(float) for key in ("centre", "spread"))
+            archive = read_npz(read_bytes(Path(path)))
+            if str(archive["format"]) != FORMAT:
+                raise InvalidInput(f"its format is not '{FORMAT}'")
+            nodes = np.zeros(len(archive["threshold"]), NODE)
+            for name in NODE.names or ():
+                np.copyto(nodes[name], archive[name], casting="same_kind")
+            names = tuple(str(name) for name in archive["names"].tolist())
+            roots = archive["roots"].astype(np.int64, casting="same_kind")
+            centre, spread = (archive[key].astype(float) for key in ("centre", "spread"))
             return cls(names, nodes, roots, centre, spread)
-        except FileNotFoundError:
-            raise
-        except (ValueError, TypeError, KeyError, OSError, EOFError) as error:
-            raise InvalidInput(f"{path}: not a forest: {error}") from None
+        except (WeftError, ValueError, TypeError, KeyError, AttributeError) as error:
+            raise InvalidInput(one_line(f"{path}: not a forest: {error}")) from None
 
 
 def fit_sklearn(

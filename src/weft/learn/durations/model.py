@@ -26,7 +26,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from weft.errors import InvalidInput
+from weft.errors import InvalidInput, WeftError
+from weft.formats.native.weft_npz import read_npz
+from weft.formats.parsing.source import decode_text, one_line, parse_json, read_bytes
 from weft.model.columns import FloatArray
 from weft.sim.kernel.jit import njit
 
@@ -253,21 +255,14 @@ class DurationModel:
         """Read a model; loading runs no code of the file."""
         path = Path(path)
         try:
-            if path.suffix == ".npz":
-                with np.load(path, allow_pickle=False) as archive:
-                    columns: dict[str, Any] = {key: archive[key] for key in archive.files}
-            else:
-                columns = json.loads(path.read_text(encoding="utf-8"))
-                if isinstance(columns, dict) and columns.get("alarm", 0) is None:
-                    columns["alarm"] = np.inf
-        except FileNotFoundError:
-            raise
-        except (ValueError, OSError, EOFError) as error:
-            raise InvalidInput(f"{path}: not a duration model: {error}") from None
-        try:
+            content = read_bytes(path)
+            npz = path.suffix == ".npz"
+            columns: Any = read_npz(content) if npz else parse_json(decode_text(content))
+            if isinstance(columns, dict) and columns.get("alarm", 0) is None:
+                columns["alarm"] = np.inf
             return cls._from_columns(columns)
-        except (KeyError, TypeError, ValueError) as error:
-            raise InvalidInput(f"{path}: not a duration model: {error}") from None
+        except (WeftError, KeyError, TypeError, ValueError, OverflowError) as error:
+            raise InvalidInput(one_line(f"{path}: not a duration model: {error}")) from None
 
     def _columns(self) -> dict[str, Any]:
         keys = "names", "logs", "forgetting", "worth", "noise", "alarm", "centre", "spread"

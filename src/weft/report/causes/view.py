@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from weft.errors import InvalidInput
+from weft.formats.parsing.source import one_line
 from weft.model import Problem, Schedule, Trace
 from weft.report.causes.contenders import Answer, ContenderBar, difference_sentences
 from weft.report.chart import Chart
@@ -46,8 +47,8 @@ def comparison_page(document: Mapping[str, Any], *, title: str) -> str:
             lead=f"{document['scenarios']} drawn futures, seed {document['seed']}.",
             sections=[_section(document, name) for name in document["answers"]],
         )
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise InvalidInput(f"{title}: not a comparison of weft ({error!r})") from None
+    except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
+        raise InvalidInput(one_line(f"{title}: not a comparison of weft ({error!r})")) from None
 
 
 def _section(document: Mapping[str, Any], name: str) -> Section:

@@ -24,6 +24,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
 from weft.errors import InvalidInput, UnknownName
 from weft.formats.native.cluster_toml import parse_toml
 from weft.formats.native.stream_toml import load_stream, stream_names
@@ -133,7 +135,7 @@ def _unit(r: Record) -> UnitProcess:
     threads = r.raw("threads", 1)
     if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
         raise InvalidInput(f"{r.path('threads')} is {threads!r}; it must be 1 or more")
-    cores = tuple(r.integers("cores", []).tolist())
+    cores = tuple(np.atleast_1d(r.integers("cores", [])).tolist())
     lacking = [core for core in cores if core not in cores_here()]
     if lacking:
         raise InvalidInput(f"{r.path('cores')} has {lacking[0]}; the cores here: {cores_here()}")

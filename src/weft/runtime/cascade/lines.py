@@ -10,7 +10,7 @@ from itertools import cycle, islice
 from typing import Any
 
 from weft.errors import InvalidInput, WeftError
-from weft.formats.parsing.source import one_line
+from weft.formats.parsing.source import one_line, parse_json
 from weft.runtime.cascade.cascade import Cascade
 
 ROUNDS = 40
@@ -48,7 +48,7 @@ def answer_lines(
 
 def _submitted(cascade: Cascade, line: str, timeout: float | None) -> Future[Any]:
     try:
-        return cascade.submit(json.loads(line), timeout=timeout)
+        return cascade.submit(parse_json(line), timeout=timeout)
     except (ValueError, WeftError) as error:
         failed: Future[Any] = Future()
         failed.set_exception(error)
@@ -79,9 +79,9 @@ def read_payloads(lines: Iterable[str]) -> list[Any]:
     found = []
     for number, line in enumerate(lines, 1):
         try:
-            found += [json.loads(line)] if line.strip() else []
-        except ValueError as error:
-            raise InvalidInput(f"line {number} is no JSON: {error}") from None
+            found += [parse_json(line)] if line.strip() else []
+        except InvalidInput as error:
+            raise InvalidInput(f"line {number} {error}") from None
     if not found:
         raise InvalidInput("there are no payloads; give one line of JSON for each")
     return found

@@ -16,12 +16,14 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
+from math import inf
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from weft.formats.parsing.source import write_file
+from weft.errors import WeftError
+from weft.formats.parsing.source import decode_text, parse_json, read_bytes, write_file
 from weft.runtime.costs.project import data_folder
 
 MATRICES = (256, 512, 1024)
@@ -311,12 +313,13 @@ def relative_speeds(path: Path | None = None) -> dict[str, float]:
     if not where.is_file():
         return {}
     try:
-        measures = json.loads(where.read_text(encoding="utf-8"))["measures"]
+        measures = parse_json(decode_text(read_bytes(where)))["measures"]
         rates = {
             m["device"]: float(m["median"])
             for m in measures
             if m["what"] == f"matrix product {MATRICES[-1]}"
         }
-        return {device: rate / rates["cpu"] for device, rate in rates.items()}
-    except (ValueError, KeyError, TypeError):
+        speeds = {device: rate / rates["cpu"] for device, rate in rates.items()}
+    except (WeftError, ValueError, KeyError, TypeError, ArithmeticError):
         return {}
+    return speeds if all(0 < speed < inf for speed in speeds.values()) else {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from weft.errors import InvalidInput
 from weft.formats.native.weft_json import write_json
 from weft.formats.native.weft_schema import decode, encode
 from weft.formats.parsing.record import Record
-from weft.formats.parsing.source import naming, parse_json, write_file
+from weft.formats.parsing.source import decode_text, naming, parse_json, read_bytes, write_file
 from weft.model import Cluster, Problem
 
 FORMAT = "weft-session-1"
@@ -36,7 +37,7 @@ def write_session(
         "state": _plain(state),
     }
     partial = path.with_name(f"{path.name}.part")
-    write_file(partial, json.dumps(record, allow_nan=False))
+    write_file(partial, json.dumps({**record, "digest": _digest(record)}, allow_nan=False))
     partial.replace(path)
     return path
 
@@ -45,17 +46,24 @@ def read_session(path: Path) -> tuple[Cluster, list[Problem], dict[str, Any]]:
     """Read a session, or say in one line what is wrong with the file."""
     with naming(str(path)):
         try:
-            record = parse_json(path.read_text(encoding="ascii"))
-        except (OSError, UnicodeDecodeError) as error:
+            record = parse_json(decode_text(read_bytes(path)))
+        except OSError as error:
             raise InvalidInput(f"cannot be read ({error})") from None
         if not isinstance(record, dict) or record.get("format") != FORMAT:
             raise InvalidInput(f"is no session of this version of weft ('{FORMAT}')")
+        if record.pop("digest", "") != _digest(record):
+            raise InvalidInput("is damaged: its digest is not that of its content")
         try:
             cluster: Any = decode(Record(record["cluster"]))
             problems: list[Any] = [decode(Record(problem)) for problem in record["problems"]]
             return cluster, problems, _read(record["state"])
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidInput(f"is damaged ({error!r})") from None
+
+
+def _digest(record: dict[str, Any]) -> str:
+    """Return the digest by which damage is noticed; compiled code trusts the state of a session."""
+    return sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
 
 
 def _plain(value: Any) -> Any:

@@ -269,7 +269,7 @@ class Session:
         )
         try:
             session._restore(state)
-        except (KeyError, IndexError, TypeError, ValueError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             raise InvalidInput(f"{path}: is damaged ({error!r})") from None
         return session
 

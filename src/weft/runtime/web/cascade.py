@@ -10,8 +10,8 @@ from math import isfinite
 from typing import Any
 from urllib.parse import parse_qs
 
-from weft.errors import WeftError
-from weft.formats.parsing.source import one_line
+from weft.errors import InvalidInput, WeftError
+from weft.formats.parsing.source import decode_text, naming, one_line, parse_json
 from weft.runtime.cascade.cascade import Cascade
 from weft.runtime.cascade.request import DeadlineMissed, StageFailed
 from weft.runtime.service.queue import QueueFull
@@ -20,7 +20,13 @@ from weft.runtime.web.limits import Refused, Token
 from weft.runtime.web.metrics import ServerMetrics
 from weft.runtime.web.server import listening, run_app
 
-STATUS = ((QueueFull, 429), (DeadlineMissed, 504), (StageFailed, 422), (WeftError, 503))
+STATUS = (
+    (InvalidInput, 400),
+    (QueueFull, 429),
+    (DeadlineMissed, 504),
+    (StageFailed, 422),
+    (WeftError, 503),
+)
 JSON, BYTES = b"application/json", b"application/octet-stream"
 
 
@@ -67,10 +73,8 @@ class CascadeApp:
         kind = dict(scope["headers"]).get(b"content-type", JSON).split(b";")[0].strip()
         payload: Any = await self._body(receive)
         if kind == JSON:
-            try:
-                payload = json.loads(payload)
-            except ValueError as error:
-                raise Refused(400, f"the body is no JSON: {error}") from None
+            with naming("the body"):
+                payload = parse_json(decode_text(payload))
         future = self.cascade.submit(payload, timeout=timeout, priority=priority or 0.0)
         return _encoded(await asyncio.wrap_future(future))
 

@@ -29,6 +29,10 @@ QUIET = {
 HEAD = ("gcs_server", "raylet")
 """Processes without which Ray does not work."""
 
+START_TRIES = 3
+"""Attempts to start an own Ray: one of its processes may die, or a busy machine exceed its limit of
+30 seconds."""
+
 STORE = 512 << 20
 """Object store of an own Ray in bytes; more spills to disk."""
 
@@ -131,6 +135,7 @@ class RaySession:
             self._init(
                 "Ray did not start on this machine",
                 lambda: _start(self.ray, self._wanted, processors, self._token),
+                tries=START_TRIES,
             )
         try:
             self._check()
@@ -172,12 +177,17 @@ class RaySession:
             )
         }
 
-    def _init(self, trouble: str, init: Callable[[], Any]) -> None:
-        try:
-            init()
-        except Exception as error:
-            self.close()
-            raise WeftError(f"{trouble}: {' '.join(str(error).split())[:300]}") from error
+    def _init(self, trouble: str, init: Callable[[], Any], *, tries: int = 1) -> None:
+        for left in reversed(range(tries)):
+            try:
+                init()
+            except Exception as error:
+                self.close()
+                if not left:
+                    text = " ".join(str(error).split())[:300]
+                    raise WeftError(f"{trouble}: {text}") from error
+            else:
+                return
 
     def close(self) -> None:
         """Disconnect; an own Ray ends, also processes of it that outlive its head."""
