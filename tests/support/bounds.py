@@ -1,16 +1,18 @@
-"""Every planner and policy on drawn workloads, to be run under numba's bounds checks.
+"""Every planner and policy on drawn workloads, under numba's bounds checks.
 
-    NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=/tmp/checked python -m tests.support.bounds 40
+    python -m tests.support.bounds 40
 
-runs all of them, on 40 draws each; names after the number choose some. The usual cache holds code
-without the checks, so the folder must be another one. `Unsupported` is an answer; any other error
-and any invalid schedule or trace is a violation.
+runs all of them, on 40 draws each; names after the number choose some. To compile all takes half an
+hour. `Unsupported` is an answer; any other error and any invalid schedule or trace is a violation.
 """
 
 # ruff: noqa: T201  # a command
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Iterator
@@ -163,5 +165,17 @@ def main(arguments: list[str]) -> int:
     return 1 if wrong else 0
 
 
+def checked(arguments: list[str]) -> int:
+    """Run `main` in a process with bounds checks; return its exit code."""
+    with tempfile.TemporaryDirectory() as cache:
+        variables = {
+            "NUMBA_BOUNDSCHECK": "1",
+            "NUMBA_OPT": "0",  # to compile takes most of the time
+            "NUMBA_CACHE_DIR": cache,  # the usual cache holds code without the checks
+        }
+        command = [sys.executable, "-W", "ignore", "-m", __spec__.name, *arguments]
+        return subprocess.run(command, env={**os.environ, **variables}, check=False).returncode
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit((main if os.environ.get("NUMBA_BOUNDSCHECK") == "1" else checked)(sys.argv[1:]))

@@ -362,3 +362,21 @@ def test_a_start_that_fails_is_tried_again(monkeypatch):
     monkeypatch.setattr(ray_session, "START_TRIES", 2)
     with pytest.raises(weft.WeftError, match="did not start on this machine: The current node"):
         ray_session.RaySession(1, None)
+
+
+def test_a_device_that_does_not_start_is_left_out_unless_it_is_the_last():
+    slot, closed = SimpleNamespace(device=0), []
+    backend = SimpleNamespace(
+        specs=[RayDevice("cpu0"), RayDevice("cpu1")],
+        _session=SimpleNamespace(free=lambda: "1 CPU"),
+        _slots=[slot, SimpleNamespace(device=1)],
+        _end=lambda _: None,
+        close=lambda: closed.append(1),
+    )
+    with pytest.warns(UserWarning, match=r"'cpu0' did not start: .* the run goes on without"):
+        RayBackend._not_started(backend, slot)
+    assert backend._slots[0] is None
+    assert not closed
+    with pytest.raises(weft.WeftError, match="'cpu1' did not start: Ray found no place for it"):
+        RayBackend._not_started(backend, backend._slots[1])
+    assert closed

@@ -330,12 +330,7 @@ class RayBackend(RealBackend):
             try:
                 self._handshake(slot, START_LIMIT)
             except self._ray.exceptions.GetTimeoutError:
-                free = self._session.free()
-                self.close()
-                raise WeftError(
-                    f"the actor of device '{self.specs[device].name}' did not start: Ray found no "
-                    f"place for it within {START_LIMIT:g} s; free are {free}"
-                ) from None
+                return self._not_started(slot)
             except self._dead as error:
                 text = _cause(error)
                 if self._left_out(device, text):
@@ -343,6 +338,20 @@ class RayBackend(RealBackend):
                 self._slots[device] = self._spawn(device)
             else:
                 return ""
+
+    def _not_started(self, slot: ActorSlot) -> str:
+        """Leave out a device whose actor does not start in time, unless it is the last one."""
+        about = (
+            f"the actor of device '{self.specs[slot.device].name}' did not start: Ray found no "
+            f"place for it within {START_LIMIT:g} s; free are {self._session.free()}"
+        )
+        self._end(slot)
+        self._slots[slot.device] = None
+        if not any(self._slots):
+            self.close()
+            raise WeftError(about)
+        warnings.warn(f"{about}; the run goes on without", stacklevel=2)
+        return about
 
     def _left_out(self, device: int, text: str) -> bool:
         """Count a start at which an actor died; return whether it was one too many."""
