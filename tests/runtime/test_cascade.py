@@ -416,7 +416,7 @@ def test_measuring_from_lines(folder, tmp_path, capsys):
     assert stream.arrivals.gap == 0.004  # that of the file: a probe has no arrivals of its own
     lines.write_text("nonsense\n")
     assert main(["cascade", "measure", where, str(lines), "-o", str(out)]) == 2
-    assert "line 1 is no JSON" in capsys.readouterr().err
+    assert "line 1 is not valid JSON" in capsys.readouterr().err
 
 
 def test_networks_of_the_example_answer(monkeypatch):

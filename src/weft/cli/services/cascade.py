@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -91,7 +92,8 @@ def _serve(args: argparse.Namespace) -> None:
 
     with Cascade(args.file, policy=args.policy, shadow=args.shadow, stream=args.stream) as cascade:
         if args.stdin:
-            sys.stdin.reconfigure(errors="backslashreplace")  # a bad byte spoils its line only
+            if isinstance(sys.stdin, TextIOWrapper):  # a bad byte spoils its line only
+                sys.stdin.reconfigure(errors="backslashreplace")
             answer_lines(cascade, sys.stdin, _show, timeout=args.timeout)
         else:
             _serve_http(cascade, args)
