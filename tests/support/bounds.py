@@ -160,7 +160,8 @@ def main(arguments: list[str]) -> int:
                     traceback.print_exc(limit=-4)
                     print(f"VIOLATION {about}, seed {seed}", file=sys.stderr)
                 kinds.add(type(error))
-        print(f"{about}: {done} done, {time.process_time() - begin:.0f} s of processor time", flush=True)
+        took = time.process_time() - begin
+        print(f"{about}: {done} done, {took:.0f} s of processor time", flush=True)
     print(f"{wrong} violations")
     return 1 if wrong else 0
 
