@@ -32,6 +32,7 @@ from .model.problem import Problem as Problem
 from .model.scenario import Scenario as Scenario
 from .model.schedule import Schedule as Schedule
 from .model.trace import Trace as Trace
+from .model.variants import Variant as Variant
 from .model.workflow import Workflow as Workflow
 from .model.workload import Workload as Workload
 from .planners.planner import Plan as Plan

@@ -10,14 +10,17 @@ from weft.cli.arguments import add_cluster, add_seed, number, whole
 from weft.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from weft.model import Cluster
+    from weft.model import Cluster, Problem
     from weft.planners import Plan
 
 SUMMARY = "plan a workflow: which task runs where and when"
 ROWS = 40
 """Rows of the table of tasks without --all."""
 
-EXAMPLE = "  weft plan montage.json --gpus 4xV100+2xT4 --planner heft --gantt montage.html"
+EXAMPLE = """\
+  weft plan montage.json --gpus 4xV100+2xT4 --planner heft --gantt montage.html
+  weft plan graph.json --variants ways.toml --min-accuracy 0.9
+  weft plan graph.json --variants ways.toml --pareto --picture front.svg"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,6 +53,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     search.add_argument(
         "--threads", type=whole(1), metavar="N", help="threads (default: one per core)"
     )
+    ways = parser.add_argument_group("for tasks with variants (see docs: Machines)")
+    ways.add_argument(
+        "--variants", type=Path, metavar="TOML", help="several ways to run tasks or kinds of tasks"
+    )
+    ways.add_argument(
+        "--min-accuracy", type=float, metavar="A", help="least mean accuracy of the variants"
+    )
+    ways.add_argument(
+        "--budget", type=number(above=0), metavar="M", help="most money, for rent and variants"
+    )
+    ways.add_argument(
+        "--pareto", action="store_true", help="the front of makespan, cost, energy and accuracy"
+    )
+    ways.add_argument("--picture", type=Path, metavar="FILE", help="the front, as HTML, SVG or PNG")
     parser.add_argument(
         "--all", action="store_true", help=f"print all tasks (default: the first {ROWS})"
     )
@@ -78,7 +95,10 @@ def run(args: argparse.Namespace) -> None:
         from weft.formats import save, save_chrome_trace
         from weft.planners.planner import timed_plan
 
-        problem = read_problem(args.file, args)
+        problem = with_variants(read_problem(args.file, args), args.variants)
+        if args.pareto or args.picture is not None:
+            print_front(problem, args)
+            return
         made = timed_plan(
             problem, args.planner, seconds=args.seconds, seed=args.seed, **search_options(args)
         )
@@ -96,12 +116,51 @@ def run(args: argparse.Namespace) -> None:
         print(text(made, args))
 
 
+def with_variants(problem: Problem, path: Path | None) -> Problem:
+    """Return the problem with the variants of a file."""
+    if path is None:
+        return problem
+    from dataclasses import replace
+
+    from weft.formats.native.variants import load_variants
+    from weft.model import Problem
+
+    return Problem.bind(replace(problem.workflow, variants=load_variants(path)), problem.cluster)
+
+
+def print_front(problem: Problem, args: argparse.Namespace) -> None:
+    """Print and draw the front of the variants."""
+    from math import inf
+
+    from weft.cli.output import emit
+    from weft.planners.variants import pareto
+    from weft.report.answers import front_text, save_trade_off
+
+    front = pareto(
+        problem,
+        min_accuracy=-inf if args.min_accuracy is None else args.min_accuracy,
+        budget=inf if args.budget is None else args.budget,
+        seconds=args.seconds,
+        seed=args.seed,
+    )
+    if args.picture is not None:
+        save_trade_off(front, args.picture)
+    if args.json:
+        emit({"problem": problem.name, "front": [one.as_dict() for one in front]})
+        return
+    print(front_text(front))
+    if args.picture is not None:
+        print(f"\nwrote {args.picture}")
+
+
 def search_options(args: argparse.Namespace) -> dict[str, object]:
     """Return the given options of planners that search; the planner refuses those it lacks."""
     given: dict[str, object] = {
         "objective": None if args.objective is None else read_objective(args.objective),
         "duplicate": args.duplicate or None,
         "iterations": args.iterations,
+        "min_accuracy": args.min_accuracy,
+        "budget": args.budget,
         "threads": args.threads,
     }
     return {name: value for name, value in given.items() if value is not None}
@@ -149,6 +208,7 @@ def figures(made: Plan) -> dict[str, object]:
         "seconds": made.seconds,
         "copies": made.schedule.copies,
         "capacity_use": schedule_metrics(problem, made.schedule).capacity_use,
+        **chosen_variants(made),
     }
 
 
@@ -204,10 +264,32 @@ def text(made: Plan, args: argparse.Namespace) -> str:
         f"{made.planner}: makespan {format_seconds(made.makespan)}, {limit} ({verdict})",
         *expenses(made.problem.cluster, made.energy, made.cost),
         *capacities(made),
+        *variant_lines(made),
         f"planned in {format_seconds(made.seconds)}",
         *table(made, None if args.all else ROWS),
     ]
     return "\n".join([*lines, *written(args)])
+
+
+def chosen_variants(made: Plan) -> dict[str, object]:
+    """Return the chosen variants and their accuracy, if tasks have some."""
+    if not made.variants:
+        return {}
+    names = {task: variant.name for task, variant in made.variants.items()}
+    known = made.accuracy == made.accuracy  # not NaN
+    return {"accuracy": made.accuracy if known else None, "variants": names}
+
+
+def variant_lines(made: Plan) -> list[str]:
+    """Return a line on the chosen variants, if tasks have some."""
+    from weft.report.answers.trade_off import counted
+
+    found = chosen_variants(made)
+    if not found:
+        return []
+    names = counted({task: variant.name for task, variant in made.variants.items()})
+    accuracy = "" if found["accuracy"] is None else f"; mean accuracy {made.accuracy:.4g}"
+    return [f"variants: {names}{accuracy}"]
 
 
 def capacities(made: Plan) -> list[str]:

@@ -15,6 +15,7 @@ from weft.model.problem import Problem, ProblemArrays
 from weft.model.scenario import Scenario
 from weft.model.schedule import Schedule
 from weft.model.trace import Trace
+from weft.model.variants import Variant
 from weft.model.workflow import Choices, Workflow
 from weft.model.workload import Workload
 
@@ -28,6 +29,7 @@ __all__ = [
     "Scenario",
     "Schedule",
     "Trace",
+    "Variant",
     "Workflow",
     "WorkflowBuilder",
     "Workload",

@@ -6,7 +6,7 @@ import csv
 import io
 import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from operator import attrgetter
@@ -16,6 +16,7 @@ import numpy as np
 
 from weft.errors import InvalidInput, MissingExtra, UnknownName
 from weft.model.columns import frozen, unique_names
+from weft.model.variants import Variant
 from weft.model.workflow import ALWAYS, Choices, Workflow
 from weft.registry import closest
 
@@ -59,8 +60,12 @@ class WorkflowBuilder:
         cores: int = 1,
         needs: Mapping[str, float] | None = None,
         durations: Mapping[str, float] | None = None,
+        variants: Sequence[Variant] = (),
     ) -> str:
-        """Add a task and return its name, for use in `edge`; `needs` are amounts of capacities."""
+        """Add a task and return its name, for use in `edge`; `needs` are amounts of capacities.
+
+        `variants` are several ways to run it, of which a planner chooses one.
+        """
         if name in self._tasks:
             raise InvalidInput(f"task '{name}' is given twice")
         self._tasks[name] = {
@@ -70,6 +75,7 @@ class WorkflowBuilder:
             "cores": cores,
             "needs": dict(needs or {}),
             "durations": dict(durations or {}),
+            "variants": tuple(variants),
         }
         return name
 
@@ -110,6 +116,11 @@ class WorkflowBuilder:
             dst=np.array([index[e[1]] for e in self._edges], np.int64),
             data=np.array([e[2] for e in self._edges], float),
             choices=self._choice_columns(index),
+            variants={
+                name: r["variants"]  # type: ignore[misc]
+                for name, r in self._tasks.items()
+                if r["variants"]
+            },
         )
 
     @staticmethod

@@ -13,6 +13,7 @@ from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.model.problem import Problem
 from weft.model.schedule import Planned, Schedule
 from weft.model.trace import Trace
+from weft.model.variants import resolve, variants_by_task
 from weft.model.violation import (
     Executions,
     Violation,
@@ -51,6 +52,8 @@ def check(target: Problem | Workload, result: Schedule | Trace | Planned) -> lis
     ...     print(violation)
     transfer: task 't1' starts on 'd0' at 2 before the data of task 't0' arrives at 3
     """
+    if isinstance(target, Problem) and target.workflow.variants:
+        return _check_variants(target, result)
     if isinstance(result, Planned):
         result = result.schedule
     if not isinstance(result, Schedule | Trace):
@@ -65,6 +68,21 @@ def check(target: Problem | Workload, result: Schedule | Trace | Planned) -> lis
             )
         return list(_schedule_violations(target, result))
     return list(trace_violations(_workload(target, result), result))
+
+
+def _check_variants(problem: Problem, result: object) -> list[Violation]:
+    """Check that a plan names a variant of each task that has some, and is valid with these."""
+    if not isinstance(result, Planned):
+        raise InvalidInput(
+            f"'{problem.name}' has variants: give the plan, which has the chosen ones, or check "
+            "against plan.problem"
+        )
+    chosen, wrong = dict(getattr(result, "variants", {})), []
+    for t, known in variants_by_task(problem.workflow).items():
+        name = problem.workflow.task_name(t)
+        if name not in chosen or chosen[name] not in known:
+            wrong.append(Violation("variant", f"task '{name}' has none of its variants"))
+    return wrong or list(_schedule_violations(resolve(problem, chosen), result.schedule))
 
 
 def _workload(target: Problem | Workload, trace: Trace) -> Workload:

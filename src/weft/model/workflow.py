@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -21,6 +21,7 @@ from weft.model.columns import (
     refuse_negative,
     unique_names,
 )
+from weft.model.variants import Variant, checked_variants
 
 ALWAYS = -1
 """The choice of an edge that is taken whatever happens."""
@@ -104,6 +105,8 @@ class Workflow:
         "cores" and "memory", tasks need their `cores` and `memory` unless it is given here
     durations : device kind or device name -> (n,) seconds; NaN where the task cannot run there.
         Where given, it wins over work / speed.
+    variants : task name or kind -> several ways to run it, of which a planner chooses one; see
+        `Variant`
     choices : exclusive branches; see `Choices`
     names : task names, or None for "t0", "t1", ...
 
@@ -124,6 +127,7 @@ class Workflow:
     cores: IntArray = 1  # type: ignore[assignment]
     needs: Mapping[str, FloatArray] = field(default_factory=dict)
     durations: Mapping[str, FloatArray] = field(default_factory=dict)
+    variants: Mapping[str, Sequence[Variant]] = field(default_factory=dict)
     choices: Choices = None  # type: ignore[assignment]  # no choices
     names: tuple[str, ...] | None = None
     name: str = "workflow"
@@ -158,6 +162,7 @@ class Workflow:
         self._check_choice_shapes()
         self._sort_edges()
         self._check_choices()
+        assign(self, variants=checked_variants(self, self.variants))
         assign(self, order=frozen(self._topological_order()))
 
     @classmethod

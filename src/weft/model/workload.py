@@ -66,6 +66,12 @@ class Workload:
         problems = (problems,) if isinstance(problems, Problem) else tuple(problems)
         if not problems:
             raise InvalidInput("a workload needs at least one problem")
+        for problem in problems:
+            if problem.workflow.variants:
+                raise InvalidInput(
+                    f"workflow '{problem.name}' has variants; choose them first: "
+                    "weft.plan(problem).problem"
+                )
         jobs = max(
             np.size(arrival), np.size(template) if template is not None else max(1, len(problems))
         )

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Literal, Protocol
 
 from weft.display import Displayed
 from weft.errors import InvalidInput, UnknownName, Unsupported
 from weft.model import Problem, Schedule
+from weft.model.variants import Variant, mean_accuracy
 from weft.planners.bounds import lower_bound
 from weft.planners.glue import glue_bound
 from weft.planners.packing import improve, pack
@@ -94,10 +95,14 @@ class Plan(Displayed):
     proved: float = 0.0
     history: tuple[tuple[float, float], ...] = field(default=(), repr=False)
     """Improvements of a search: seconds since its start, and the makespan."""
+    variants: Mapping[str, Variant] = field(default_factory=dict, repr=False)
+    """Task -> the chosen variant, if the workflow had some; `problem` is the one with these."""
 
     @cached_property
     def bound(self) -> float:
-        """A proven lower bound on the makespan."""
+        """A proven lower bound on the makespan, whatever the variants."""
+        if self.variants:
+            return self.proved
         if self.schedule.copies:
             return lower_bound(self.problem, copies=True)
         known = max(lower_bound(self.problem), self.proved)
@@ -115,8 +120,14 @@ class Plan(Displayed):
 
     @property
     def cost(self) -> float:
-        """Money for the rent of all devices until the last task ends."""
-        return self.problem.cluster.rent(self.makespan)
+        """Money for the rent of all devices until the last task ends, and for the variants."""
+        extra = sum(variant.cost for variant in self.variants.values())
+        return self.problem.cluster.rent(self.makespan) + extra
+
+    @property
+    def accuracy(self) -> float:
+        """Mean accuracy of the chosen variants that have one; NaN: none has."""
+        return mean_accuracy(self.variants)
 
     @property
     def gap(self) -> float:
@@ -135,9 +146,14 @@ def plan(
     *,
     seconds: float | None = None,
     seed: int = 0,
+    min_accuracy: float | None = None,
+    budget: float | None = None,
     **options: object,
 ) -> Plan:
     """Plan a problem with a planner, given by name or as an object.
+
+    If tasks have variants, one is chosen for each, so that the makespan is short, the mean accuracy
+    is at least `min_accuracy` and the cost (rent and variants) at most `budget`.
 
     Further options belong to the planner of that name; unknown ones are refused.
 
@@ -161,6 +177,12 @@ def plan(
     else:
         reject_unknown(options, (), f"planner object '{planner.name}'")
         chosen = planner
+    if problem.workflow.variants:
+        from weft.planners.variants.planning import plan_variants
+
+        return plan_variants(problem, chosen, seconds, seed, min_accuracy, budget)
+    if min_accuracy is not None or budget is not None:
+        raise InvalidInput("min_accuracy and budget choose among variants; the workflow has none")
     begin = time.perf_counter()
     solution = solve(chosen, problem, seconds, seed)
     took = time.perf_counter() - begin
@@ -201,6 +223,8 @@ def timed_plan(
     *,
     seconds: float | None = None,
     seed: int = 0,
+    min_accuracy: float | None = None,
+    budget: float | None = None,
     **options: object,
 ) -> Plan:
     """Plan so that `plan.seconds` holds no compilation.
@@ -212,14 +236,14 @@ def timed_plan(
         _check_options(planner, options)
         planner = PLANNERS.create(planner, **options)
     chosen = planner
+    again = partial(plan, seconds=seconds, seed=seed, min_accuracy=min_accuracy, budget=budget)
     if "seconds" not in chosen.supports:
-        first = plan(problem, chosen, seconds=seconds, seed=seed)
-        slow = first.seconds > TIMED_AGAIN
-        return first if slow else plan(problem, chosen, seconds=seconds, seed=seed)
+        first = again(problem, chosen)
+        return first if first.seconds > TIMED_AGAIN else again(problem, chosen)
     with suppress(Unsupported):
         small = Problem.from_arrays([[1.0, 1.0], [1.0, 1.0]], [[0, 1]], [1.0], bandwidth=1.0)
         plan(small, chosen, seconds=0.01)
-    return plan(problem, chosen, seconds=seconds, seed=seed)
+    return again(problem, chosen)
 
 
 TIMED_AGAIN = 30.0

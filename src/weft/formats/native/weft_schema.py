@@ -6,7 +6,8 @@ the fields of the classes in `weft.model`. A column whose entries are all equal 
 number. In JSON, null stands for NaN and "inf" for infinity; in NPZ, a nested key is a path
 (``workflow/work``). Round trips are exact to the last bit.
 
-- workflow: name, names, work, kinds, kind, memory, cores, need_names + needs (one row per
+- workflow: name, names, work, kinds, kind, memory, cores, variants (`variants.py`), need_names +
+  needs (one row per
   capacity), src, dst, data, duration_devices + durations (one row per device or device kind),
   choices (task, first, probability, labels, edge_choice, edge_branch)
 - cluster: name, names, kinds, nodes, speed, memory, cores, batch, power, idle_power, price,
@@ -31,9 +32,20 @@ from numpy.typing import NDArray
 
 from weft.errors import InvalidInput
 from weft.formats.binding import bind
+from weft.formats.native.variants import read_variants
 from weft.formats.parsing.limits import TASK_CELLS, check_cells, check_devices, check_graph
 from weft.formats.parsing.record import Record
-from weft.model import Choices, Cluster, Problem, Scenario, Schedule, Trace, Workflow, Workload
+from weft.model import (
+    Choices,
+    Cluster,
+    Problem,
+    Scenario,
+    Schedule,
+    Trace,
+    Variant,
+    Workflow,
+    Workload,
+)
 from weft.model.columns import FloatArray, floats, frozen, integers, unique_names
 
 CHOICE_COLUMNS = ("task", "first", "probability", "labels", "edge_choice", "edge_branch")
@@ -51,6 +63,23 @@ def encode(thing: object) -> dict[str, Any]:
     raise InvalidInput(
         f"a {type(thing).__name__} cannot be saved; known: {', '.join(k.__name__ for k in _CODECS)}"
     )
+
+
+def _encode_variant(way: Variant) -> dict[str, Any]:
+    made: dict[str, Any] = {"name": way.name, "factor": way.factor, "cost": way.cost}
+    if isinstance(way.seconds, Mapping):
+        made["seconds_on"] = dict(way.seconds)
+    elif way.seconds is not None:
+        made["seconds"] = way.seconds
+    optional = {"cores": way.cores, "memory": way.memory}
+    made |= {key: value for key, value in optional.items() if value is not None}
+    if not np.isnan(way.accuracy):
+        made["accuracy"] = way.accuracy
+    if way.needs:
+        made["needs"] = dict(way.needs)
+    if way.devices:
+        made["devices"] = list(way.devices)
+    return made
 
 
 def _encode_workflow(w: Workflow) -> dict[str, Any]:
@@ -72,6 +101,10 @@ def _encode_workflow(w: Workflow) -> dict[str, Any]:
             "duration_devices": list(w.durations),
             "durations": np.stack(list(w.durations.values())),
         }
+    if w.variants:
+        made["variants"] = [
+            {"of": of, **_encode_variant(way)} for of, ways in w.variants.items() for way in ways
+        ]
     if w.conditional:
         made["choices"] = {key: getattr(w.choices, key) for key in CHOICE_COLUMNS} | {
             "labels": list(w.choices.labels)
@@ -209,6 +242,7 @@ def _decode_workflow(r: Record) -> Workflow:
             "duration_devices",
             "durations",
             "choices",
+            "variants",
         )
     )
     work, src = np.atleast_1d(r.floats("work")), np.atleast_1d(r.integers("src", []))
@@ -227,6 +261,7 @@ def _decode_workflow(r: Record) -> Workflow:
         needs=r.table("need_names", "needs"),
         durations=r.table("duration_devices", "durations"),
         choices=_choices(r),
+        variants=read_variants(r.children("variants")) if "variants" in r else {},
     )
 
 

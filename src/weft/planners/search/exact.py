@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -82,7 +82,7 @@ class Exact:
     def solve(self, problem: Problem, *, seconds: float | None = None, seed: int = 0) -> Solution:
         """Plan the problem."""
         refuse_choices(problem, self.name)
-        solver_module = _load_solver()
+        solver_module = load_solver()
         if problem.n == 0:
             return Solution(Schedule.of(device=[], start=[], finish=[]))
         clock = Clock(seconds)
@@ -102,12 +102,22 @@ class Exact:
         return model.solve(clock, threads=self.threads or os.cpu_count() or 1, seed=seed)
 
 
-def _load_solver() -> Any:
+def load_solver() -> Any:
+    """Import OR-Tools, or say how to install it."""
     try:
         from ortools.sat.python import cp_model
     except ImportError:
         raise MissingExtra("ortools", "exact") from None
     return cp_model
+
+
+class Lanes(NamedTuple):
+    """Devices that appear several times in a model: column k is device k // copies."""
+
+    copies: int
+    node: IntArray  # (devices,)
+    need: FloatArray  # (n, copies, capacities)
+    room: FloatArray  # (nodes, capacities)
 
 
 @dataclass
@@ -123,10 +133,19 @@ class ConstraintModel:
     start: list[Any]
     on: list[dict[int, Any]]
     makespan: Any
+    lanes: Lanes
 
     @classmethod
-    def of(cls, library: Any, problem: Problem, warm: Schedule, bound: float) -> ConstraintModel:
-        """Build the model of a problem."""
+    def of(
+        cls,
+        library: Any,
+        problem: Problem,
+        warm: Schedule,
+        bound: float,
+        *,
+        lanes: Lanes | None = None,
+    ) -> ConstraintModel:
+        """Build the model of a problem; with `lanes`, these have its capacities."""
         scale = 2.0 ** (TICK_BITS - math.ceil(math.log2(warm.makespan)))
         model = library.CpModel()
         top = math.floor(warm.makespan * scale)
@@ -137,7 +156,8 @@ class ConstraintModel:
             for t in range(problem.n)
         ]
         makespan = model.new_int_var(math.floor(bound * scale), top, "")
-        made = cls(library, problem, warm, bound, scale, model, start, on, makespan)
+        own = lanes or Lanes(1, problem.cluster.node, problem.needs[:, None, :], problem.room)
+        made = cls(library, problem, warm, bound, scale, model, start, on, makespan, own)
         made._add_tasks()
         made._add_edges()
         made._hint()
@@ -172,26 +192,34 @@ class ConstraintModel:
                 >= sum(self.ticks(float(heads[t, d])) * here for d, here in self.on[t].items())
             )
         self._add_capacities(intervals)
-        for d in range(problem.p):
-            model.add_no_overlap([interval for _, interval in intervals[d]])
+        for first in range(0, problem.p, self.lanes.copies):
+            same = range(first, first + self.lanes.copies)
+            model.add_no_overlap([interval for d in same for _, interval in intervals[d]])
             model.add(
                 self.makespan
                 >= sum(
                     self.ticks(problem.duration(t, d)) * self.on[t][d]
                     for t in range(problem.n)
+                    for d in same
                     if d in self.on[t]
                 )
             )
 
     def _add_capacities(self, intervals: list[list[tuple[int, Any]]]) -> None:
         """Limit what runs on a node at any time; shares of a capacity are rounded down."""
-        problem = self.problem
-        for (n, c), room in np.ndenumerate(problem.room):
+        copies, node, need, rooms = self.lanes
+        for (n, c), room in np.ndenumerate(rooms):
             if np.isinf(room):
                 continue
-            here = [x for d in np.flatnonzero(problem.cluster.node == n) for x in intervals[d]]
-            shares = [math.floor(problem.needs[t, c] / room * SHARES) for t, _ in here]
-            self.model.add_cumulative([interval for _, interval in here], shares, SHARES)
+            here = [
+                (interval, need[t, d % copies, c])
+                for d in range(self.problem.p)
+                if node[d // copies] == n
+                for t, interval in intervals[d]
+            ]
+            with np.errstate(divide="ignore", invalid="ignore"):
+                shares = [math.floor(x / room * SHARES) if x else 0 for _, x in here]
+            self.model.add_cumulative([interval for interval, _ in here], shares, SHARES)
 
     def _add_edges(self) -> None:
         problem, model = self.problem, self.model
@@ -235,6 +263,16 @@ class ConstraintModel:
 
     def solve(self, clock: Clock, *, threads: int, seed: int) -> Solution:
         """Run the solver for the remaining time."""
+        ticks, device, bound = self.search(clock, threads=threads, seed=seed)
+        if ticks is None or device is None:
+            return Solution(self.warm, min(bound, self.warm.makespan))
+        best = min(self._rebuild(ticks, device), self.warm, key=lambda s: s.makespan)
+        return Solution(best, bound)
+
+    def search(
+        self, clock: Clock, *, threads: int, seed: int
+    ) -> tuple[IntArray | None, IntArray | None, float]:
+        """Return the starts and devices that the solver finds, or None, and a lower bound."""
         solver = self.library.CpSolver()
         if clock.seconds is None:
             solver.parameters.max_deterministic_time = DEFAULT_EFFORT
@@ -249,16 +287,10 @@ class ConstraintModel:
         slack = 1.0 - 4.0 * np.finfo(float).eps * (self.problem.n + 2)
         bound = max(self.bound, solver.best_objective_bound / self.scale * slack)
         if status not in {self.library.OPTIMAL, self.library.FEASIBLE}:
-            return Solution(self.warm, min(bound, self.warm.makespan))
-        found = self._rebuild(
-            np.array([solver.value(x) for x in self.start]),
-            np.array(
-                [next(d for d, here in on.items() if solver.boolean_value(here)) for on in self.on],
-                np.int64,
-            ),
-        )
-        best = min(found, self.warm, key=lambda s: s.makespan)
-        return Solution(best, bound)
+            return None, None, bound
+        device = [next(d for d, here in on.items() if solver.boolean_value(here)) for on in self.on]
+        ticks = np.array([solver.value(x) for x in self.start])
+        return ticks, np.array(device, np.int64), bound
 
     def _rebuild(self, ticks: IntArray, device: IntArray) -> Schedule:
         """Decode the order and devices of the solution with exact times."""

@@ -1,6 +1,18 @@
-"""Answers as tables, pictures and pages: what if (`tornado`), which machines (`front`)."""
+"""Answers as tables, pictures and pages.
+
+- `tornado`: what if; `front`: which machines; `trade_off`: which variants
+"""
 
 from weft.report.answers.front import save_front, sizing_text
 from weft.report.answers.tornado import before_and_after, save_tornado, tornado_text
+from weft.report.answers.trade_off import front_text, save_trade_off
 
-__all__ = ["before_and_after", "save_front", "save_tornado", "sizing_text", "tornado_text"]
+__all__ = [
+    "before_and_after",
+    "front_text",
+    "save_front",
+    "save_tornado",
+    "save_trade_off",
+    "sizing_text",
+    "tornado_text",
+]

@@ -1,0 +1,82 @@
+"""Variants of tasks: records of the JSON schema, and TOML files for workflows of any format.
+
+[[variants]]
+of = "classify"        # a task, or a kind of tasks
+name = "small"
+seconds = 2.0          # or factor = 0.5; or seconds_on = {cpu = 2.0, gpu = "300 ms"}
+cores = 2              # memory = "4 GB", needs = {licence = 1}
+accuracy = 0.81
+cost = 0.01            # devices = ["gpu"]
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from weft.errors import InvalidInput
+from weft.formats.parsing.quantity import quantity
+from weft.formats.parsing.record import Record
+from weft.model import Variant
+
+KEYS = (
+    *("of", "name", "seconds", "seconds_on", "factor", "cores", "memory", "needs"),
+    *("accuracy", "cost", "devices"),
+)
+
+
+def read_variants(rows: Sequence[Record]) -> dict[str, tuple[Variant, ...]]:
+    """Return the variants of each task or kind."""
+    found: dict[str, tuple[Variant, ...]] = {}
+    for row in rows:
+        row.only(KEYS)
+        name = row.text("of")
+        found[name] = (*found.get(name, ()), _variant(row))
+    return found
+
+
+def load_variants(path: str | Path) -> dict[str, tuple[Variant, ...]]:
+    """Read a TOML file of variants."""
+    try:
+        content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InvalidInput(f"{path} cannot be read: {error}") from None
+    record = Record(content, str(path))
+    record.only(("variants",))
+    return read_variants(record.children("variants"))
+
+
+def _variant(row: Record) -> Variant:
+    seconds = _number(row, "seconds", "seconds")
+    cores = _number(row, "cores")
+    if cores is not None and cores != int(cores):
+        raise InvalidInput(f"{row.path('cores')} is {cores:g}; it must be a whole number")
+    accuracy, factor, cost = (_number(row, key) for key in ("accuracy", "factor", "cost"))
+    return Variant(
+        row.text("name"),
+        seconds=_amounts(row, "seconds_on", "seconds") if "seconds_on" in row else seconds,
+        factor=1.0 if factor is None else factor,
+        cores=None if cores is None else int(cores),
+        memory=_number(row, "memory", "bytes"),
+        needs=_amounts(row, "needs", "bytes") if "needs" in row else {},
+        accuracy=np.nan if accuracy is None else accuracy,
+        cost=0.0 if cost is None else cost,
+        devices=tuple(row.strings("devices", ())),
+    )
+
+
+def _number(row: Record, key: str, unit: str = "work per second") -> float | None:
+    """Return a number, which NPZ files hold as an array; None: there is none."""
+    if key not in row:
+        return None
+    value: Any = row.raw(key)
+    return quantity(value.item() if isinstance(value, np.ndarray) else value, unit, row.path(key))
+
+
+def _amounts(row: Record, key: str, unit: str) -> dict[str, float]:
+    given = row.child(key)
+    return {name: _number(given, name, unit) or 0.0 for name in given.content}

@@ -1,0 +1,10 @@
+"""Tasks with several ways to run them: which variant, and the front of what they trade.
+
+- `selection`: the variants of a plan under limits on accuracy and cost
+- `proof`: the best variants and plan of small problems, proven
+- `front`: plans that no other one beats in makespan, cost, energy and accuracy
+"""
+
+from weft.planners.variants.front import FrontPlan, pareto
+
+__all__ = ["FrontPlan", "pareto"]
