@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.model import Problem, ProblemArrays, Schedule
-from weft.model.columns import FloatArray, IntArray
+from weft.model.columns import FloatArray, IntArray, frozen
 from weft.planners.search.clock import Clock
 from weft.sim.kernel.jit import njit
 from weft.sim.kernel.ranks import upward_rank
@@ -29,6 +29,10 @@ worsening that is accepted at first."""
 
 INITIAL_STEPS = 8
 """Steps of a node's profile for which a new profile has memory."""
+
+
+Packed = tuple[IntArray, FloatArray, FloatArray]
+"""The pool, start and duration of each task."""
 
 
 class Pools(NamedTuple):
@@ -139,12 +143,10 @@ def pack(problem: Problem, schedule: Schedule) -> Schedule:
     if alone is not pool:
         tries.append((alone, by_start, alone[device]))
     found = [
-        as_schedule(
-            problem, into, *pack_in_order(problem.arrays, make_pools(problem, into), order, pin)
-        )
+        (into, *pack_in_order(problem.arrays, make_pools(problem, into), order, pin))
         for into, order, pin in tries
     ]
-    return min(found, key=lambda packed: packed.makespan)
+    return as_schedule(problem, *min(found, key=lambda rows: float((rows[2] + rows[3]).max())))
 
 
 def _each_alone(problem: Problem, pool: IntArray) -> IntArray:
@@ -175,14 +177,66 @@ def improve(
     pin = pool[device]
     state = np.array([seed % 2**31 + 1], np.uint64)
     best = pack_in_order(problem.arrays, pools, order, pin)
+    turned = _Turned(problem, problem.arrays, pools, *_reversed(problem.arrays, pools))
     for chunk in range(CHUNKS if seconds is None else 10**9):
         if clock.left() <= 0:
             break
         heat = HEAT * (1.0 - chunk / CHUNKS if seconds is None else clock.left() / seconds)
         found = anneal(problem.arrays, pools, order, pin, state, heat)
-        best = min(best, found, key=lambda rows: float((rows[1] + rows[2]).max()))
+        if _length(found) < _length(best):
+            best = found
+            while _length(other := back_and_forth(turned, best)) < _length(best):
+                best = other
+                order[:], pin[:] = _order_of(problem, best[1]), best[0]
     packed = as_schedule(problem, pool, *best)
     return min(schedule, packed, key=lambda s: s.makespan)
+
+
+class _Turned(NamedTuple):
+    """A problem, and the same with time running backwards."""
+
+    problem: Problem
+    arrays: ProblemArrays
+    pools: Pools
+    back: ProblemArrays
+    back_pools: Pools
+
+
+def _reversed(a: ProblemArrays, pools: Pools) -> tuple[ProblemArrays, Pools]:
+    back = a._replace(
+        order=np.ascontiguousarray(a.order[::-1]),
+        succ_ptr=a.pred_ptr,
+        succ=a.pred,
+        succ_data=a.pred_data,
+        pred_ptr=a.succ_ptr,
+        pred=a.succ,
+        pred_data=a.succ_data,
+    )
+    links = [frozen(np.ascontiguousarray(x)) for x in (a.latency.T, a.per_byte.T)]
+    near = [np.ascontiguousarray(x) for x in (pools.latency.T, pools.per_byte.T)]
+    turned = pools._replace(latency=near[0], per_byte=near[1])
+    return back._replace(order=frozen(back.order), latency=links[0], per_byte=links[1]), turned
+
+
+def back_and_forth(turned: _Turned, rows: Packed) -> Packed:
+    """Pack the tasks from the end, last finish first, and then again from the beginning.
+
+    Forward-backward improvement (Valls, Ballestin and Quintanilla 2005, section 3).
+    """
+    pool, start, seconds = rows
+    place = _places(turned.problem)
+    last = np.lexsort((-place, -(start + seconds))).astype(np.int64)
+    _, late, again = pack_in_order(turned.back, turned.back_pools, last, pool)
+    order = _order_of(turned.problem, -(late + again))
+    return pack_in_order(turned.arrays, turned.pools, order, pool)
+
+
+def _order_of(problem: Problem, start: FloatArray) -> IntArray:
+    return np.lexsort((_places(problem), start)).astype(np.int64)
+
+
+def _length(rows: Packed) -> float:
+    return float((rows[1] + rows[2]).max())
 
 
 def _places(problem: Problem) -> IntArray:
