@@ -109,7 +109,7 @@ def variants_by_task(workflow: Workflow) -> dict[int, tuple[Variant, ...]]:
         kind = workflow.kinds[int(workflow.kind[t])]
         own = workflow.variants.get(workflow.task_name(t), workflow.variants.get(kind))
         if own:
-            found[t] = own
+            found[t] = tuple(own)
     return found
 
 

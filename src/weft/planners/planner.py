@@ -21,7 +21,7 @@ from weft.registry import Entry, Registry, reject_unknown
 
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]
 
-RELAXED_SHARE = 0.3
+RELAXED_SHARE = 0.15
 """Share of the time limit in which a search plans without the capacities of nodes."""
 
 EXACT = 1e-9
