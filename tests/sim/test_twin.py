@@ -19,6 +19,11 @@ def assert_same(fast: Trace, slow: Trace) -> None:
     for column in Trace.columns():
         np.testing.assert_array_equal(getattr(fast, column), getattr(slow, column), err_msg=column)
     np.testing.assert_array_equal(fast.job_finish, slow.job_finish)
+    assert (fast.eager, fast.transfers is None) == (slow.eager, slow.transfers is None)
+    if fast.transfers is not None and slow.transfers is not None:
+        moved = slow.transfers.to_arrays()
+        for key, column in fast.transfers.to_arrays().items():
+            np.testing.assert_array_equal(column, moved[key], err_msg=key)
 
 
 def both(workload, decider, scenario, *, eager=True):

@@ -6,12 +6,23 @@ recovery, so a simulation that never stops asking comes to its end.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 
-from weft.model import Cluster, Problem, Scenario, Workflow, WorkflowBuilder, Workload
+from weft.model import (
+    Cluster,
+    Network,
+    Port,
+    Problem,
+    Scenario,
+    Trunk,
+    Workflow,
+    WorkflowBuilder,
+    Workload,
+)
 
 KINDS = ("a", "b", "c")
 CAPACITY = 8.0
@@ -30,10 +41,12 @@ def clusters(
     batches: bool = False,
     limits: bool = True,
     shared: bool = False,
+    network: bool = False,
 ) -> Cluster:
     """Draw up to `max_devices` devices; `limits` restricts memory, cores and kinds.
 
-    With `shared`, devices are on two nodes, whose capacities their tasks share.
+    With `shared`, devices are on two nodes, whose capacities their tasks share. With `network`,
+    they are on up to three nodes, or these two, with links that transfers share.
     """
     p = draw(st.integers(1, max_devices))
     able = draw(st.integers(0, p - 1))  # this one can run everything
@@ -52,6 +65,11 @@ def clusters(
         rate[able] = np.nan
         throughput[kind] = rate
     batch = np.array(draw(st.lists(st.integers(1, 3), min_size=p, max_size=p))) if batches else 1
+    placed = draw(node_capacities(p, able)) if shared else {}
+    if network:
+        some = st.lists(st.sampled_from(["x", "y", "z"]), min_size=p, max_size=p)
+        placed.setdefault("nodes", tuple(draw(some)))
+        placed["network"] = draw(networks(placed["nodes"]))
     return Cluster(
         speed=np.array(draw(column)),
         bandwidth=draw(links(p, [0.5, 1.0, 4.0, np.inf])),
@@ -63,7 +81,7 @@ def clusters(
         batch_curve=draw(curves(p, int(np.max(batch)))) if batches else {},
         power=np.array(draw(column)) * 100,
         idle_power=10.0,
-        **(draw(node_capacities(p, able)) if shared else {}),
+        **placed,
     )
 
 
@@ -81,6 +99,22 @@ def node_capacities(draw: Any, p: int, able: int) -> dict[str, Any]:
     if not np.isfinite(list(capacity["licence"].values())).any():
         capacity["licence"][nodes[able]] = 2.0
     return {"nodes": tuple(nodes), "capacity": capacity}
+
+
+@st.composite
+def networks(draw: Any, nodes: tuple[str, ...]) -> Network:
+    """Draw ports on up to three switches, connected by trunks, some of them without limit."""
+    rates, latencies = (
+        st.sampled_from([0.5, 1.0, 3.0, np.inf]),
+        st.sampled_from([0.0, 0.0, 0.25, 1.0]),
+    )
+    switches = draw(st.sampled_from([("s",), ("s", "t"), ("s", "t", "u")]))
+    ports = {
+        node: Port(draw(rates), draw(rates), draw(latencies), draw(st.sampled_from(switches)))
+        for node in dict.fromkeys(nodes)
+    }
+    trunks = [Trunk(a, b, draw(rates), draw(latencies)) for a, b in pairwise(switches)]
+    return Network(ports, trunks, draw(st.sampled_from(["fair", "fair", "one-port"])))
 
 
 @st.composite
@@ -150,9 +184,11 @@ def problems(
     limits: bool = True,
     batches: bool = False,
     shared: bool = False,
+    network: bool = False,
 ) -> Problem:
     """Draw DAG problems: zero work or data, no edges or tasks, one device, limits, latency."""
-    cluster = draw(clusters(max_devices=max_devices, batches=batches, limits=limits, shared=shared))
+    kept: dict[str, bool] = {"batches": batches, "limits": limits}
+    cluster = draw(clusters(max_devices=max_devices, shared=shared, network=network, **kept))
     return Problem.bind(
         draw(workflows(cluster, min_tasks=min_tasks, max_tasks=max_tasks, choices=choices)), cluster
     )
@@ -171,9 +207,11 @@ def workloads(
     batches: bool = True,
     limits: bool = True,
     shared: bool = False,
+    network: bool = False,
 ) -> Workload:
     """Draw a stream of jobs of a few problems, some together, some with deadlines."""
-    cluster = draw(clusters(max_devices=max_devices, batches=batches, limits=limits, shared=shared))
+    kept: dict[str, bool] = {"batches": batches, "limits": limits}
+    cluster = draw(clusters(max_devices=max_devices, shared=shared, network=network, **kept))
     shapes = draw(
         st.lists(
             workflows(cluster, min_tasks=min_tasks, max_tasks=max_tasks, choices=choices),

@@ -1,6 +1,7 @@
 """Pure data on numpy: problems, plans, scenarios and traces.
 
 - `workflow`, `builder`: tasks, edges and choices; `cluster`: devices and links
+- `network`: links that transfers share
 - `problem`: a workflow bound to a cluster; `workload`: jobs over time
 - `conditional_stream`: a conditional problem that arrives repeatedly; `capacity`: its load
 - `scenario`: one drawn future; `schedule`: an intended plan; `trace`: an execution
@@ -11,6 +12,7 @@
 
 from weft.model.builder import WorkflowBuilder
 from weft.model.cluster import Cluster, Device, Links
+from weft.model.network import Network, Port, Transfers, Trunk
 from weft.model.problem import Problem, ProblemArrays
 from weft.model.scenario import Scenario
 from weft.model.schedule import Schedule
@@ -24,11 +26,15 @@ __all__ = [
     "Cluster",
     "Device",
     "Links",
+    "Network",
+    "Port",
     "Problem",
     "ProblemArrays",
     "Scenario",
     "Schedule",
     "Trace",
+    "Transfers",
+    "Trunk",
     "Variant",
     "Workflow",
     "WorkflowBuilder",

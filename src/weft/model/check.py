@@ -10,6 +10,7 @@ import numpy as np
 from weft.errors import InvalidInput
 from weft.model.check_trace import trace_violations
 from weft.model.columns import BoolArray, FloatArray, IntArray
+from weft.model.network.check import planned_arrivals
 from weft.model.problem import Problem
 from weft.model.schedule import Planned, Schedule
 from weft.model.trace import Trace
@@ -118,6 +119,9 @@ def _schedule_violations(problem: Problem, schedule: Schedule) -> Iterator[Viola
     task, device = schedule.task[known], schedule.device[known]
     start, finish, copy = schedule.start[known], schedule.finish[known], schedule.copy[known]
     yield from _counts(problem, task, copy)
+    if problem.cluster.network is not None and copy.any():
+        yield Violation("copy", "the schedule has copies, which a network does not allow")
+        return
     yield from misfits(problem, task, device)
     yield from _times(problem, task, device, start, finish)
     yield from _overlaps(problem, task, device, start, finish)
@@ -202,6 +206,9 @@ def _late_inputs(
 ) -> Iterator[Violation]:
     done = Executions.of(task, device, finish, instances=problem.n)
     need = inputs(problem, done, first=np.zeros(len(task), np.int64), task=task, device=device)
+    if problem.cluster.network is not None:
+        shared = planned_arrivals(problem, need, task, device, start, finish)
+        need = need._replace(arrived=shared)
     begin = start[need.row]
     absent = np.isinf(need.finished)  # reported as missing
     for i in np.flatnonzero(exceeds(need.arrived, begin) & ~absent).tolist():

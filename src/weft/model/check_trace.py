@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from weft.model.columns import BoolArray, FloatArray, IntArray
+from weft.model.network.check import TransferCheck
 from weft.model.problem import Problem
 from weft.model.scenario import (
     active_instances,
@@ -25,6 +26,7 @@ from weft.model.violation import (
     differs,
     exceeds,
     excesses,
+    expand,
     inputs,
     misfits,
     overlaps,
@@ -52,6 +54,8 @@ def trace_violations(workload: Workload, trace: Trace) -> Iterator[Violation]:
     yield from _excesses(rows)
     yield from _overlaps(rows, groups)
     yield from _inputs(rows)
+    if workload.cluster.network is not None and not trace.measured:
+        yield from _transfers(rows)
     yield from _job_finishes(rows)
     if trace.measured:
         yield from _outages(rows)
@@ -428,6 +432,41 @@ def _queues(rows: _Rows, groups: _Groups) -> Iterator[Violation]:
         early = f"{rows.name(groups.first[b])} (decided at {groups.decided[b]:.9g})"
         late = f"{rows.name(groups.first[a])} (decided at {groups.decided[a]:.9g})"
         yield Violation("queue", f"on {rows.place(groups.first[b])} {early} runs before {late}")
+
+
+def _transfers(rows: _Rows) -> Iterator[Violation]:
+    """Compare the transfers of a network with its links, and each row with its transfers."""
+    workload, trace = rows.workload, rows.trace
+    if trace.transfers is None or trace.eager or rows.copy.any():
+        yield Violation(
+            "transfer", "on a network, a trace has transfers, is lazy and has no copies"
+        )
+        return
+    ran_on = np.full(workload.instances, -1)
+    done = rows.status == DONE
+    ran_on[rows.instance[done]] = rows.device[done]
+    moved = TransferCheck(workload, trace.transfers, rows.done_at, ran_on)
+    yield from moved.violations(float(rows.finish.max(initial=0.0)))
+    node = workload.cluster.node
+    for here, problem in rows.by_problem():
+        w, job = problem.workflow, rows.job[here]
+        row, position = expand(w.pred_ptr, rows.task[here])
+        edge = w.pred_edge[position]
+        parent = workload.first_instance[job[row]] + w.src[edge]
+        device = rows.device[here][row]
+        needed = rows.active[parent] & (ran_on[parent] >= 0)
+        needed &= taken_edges(workload, trace.scenario, problem, job[row], edge)
+        needed &= node[ran_on[parent]] != node[device]
+        row, edge, parent, device = row[needed], edge[needed], parent[needed], device[needed]
+        sent = np.maximum(rows.done_at[parent], rows.decided[here][row])
+        came = moved.arrivals(job[row], edge, device, sent)
+        for i in np.flatnonzero(exceeds(came, rows.start[here][row])).tolist():
+            r = here[row[i]]
+            begins = f"{rows.name(r)} starts on {rows.place(r)} at {rows.start[r]:.9g}"
+            when = "is sent" if np.isnan(came[i]) else f"arrives at {came[i]:.9g}"
+            yield Violation(
+                "transfer", f"{begins} before the data of {rows.instance_name(parent[i])} {when}"
+            )
 
 
 def _ends(rows: _Rows, groups: _Groups) -> Iterator[Violation]:

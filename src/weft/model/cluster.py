@@ -22,6 +22,7 @@ from weft.model.columns import (
     refuse_not_positive,
     unique_names,
 )
+from weft.model.network.topology import Network, Routes
 from weft.registry import closest
 
 Curve = float | Sequence[float]
@@ -90,6 +91,8 @@ class Cluster:
     capacity : name -> amount per node, as {node: amount} or one number for each of `node_names`;
         tasks that run at the same time on devices of a node share it. Left out: without limit.
         On a node with the capacity "cores", `cores` of its devices do not count
+    network : links between nodes that transfers share. Bandwidth and latency between nodes are then
+        those of its routes. Without: links are independent
 
     Examples
     --------
@@ -113,6 +116,7 @@ class Cluster:
     idle_power: FloatArray = 0.0  # type: ignore[assignment]
     price: FloatArray = 0.0  # type: ignore[assignment]
     capacity: Mapping[str, FloatArray] = field(default_factory=dict)
+    network: Network | None = None
     name: str = "cluster"
 
     def __post_init__(self) -> None:
@@ -157,6 +161,11 @@ class Cluster:
             bandwidth=self._matrix(self.bandwidth, "bandwidth", np.inf),
             latency=self._matrix(self.latency, "latency", 0.0),
         )
+        if self.routes is not None:
+            for key in ("bandwidth", "latency"):
+                between = getattr(self.routes, key)[np.ix_(self.node, self.node)]
+                same = self.node[:, None] == self.node[None, :]
+                assign(self, **{key: frozen(np.where(same, getattr(self, key), between))})
         refuse_not_positive(self.bandwidth, "bandwidth", self._pair, finite=False)
         refuse_negative(self.latency, "latency", self._pair)
 
@@ -167,6 +176,7 @@ class Cluster:
         links: Links | None = None,
         *,
         capacity: Mapping[str, Mapping[str, float]] | None = None,
+        network: Network | None = None,
         name: str = "cluster",
     ) -> Cluster:
         """Gather devices, node-level links and capacities of nodes into a cluster.
@@ -204,6 +214,7 @@ class Cluster:
             bandwidth=bandwidth,
             latency=latency,
             capacity=dict(capacity or {}),  # type: ignore[arg-type]  # amounts by node
+            network=network,
         )
 
     @classmethod
@@ -244,6 +255,11 @@ class Cluster:
         """(p,) number of each device's node among `node_names`."""
         number = {name: i for i, name in enumerate(self.node_names)}
         return frozen(np.array([number[name] for name in self.nodes], np.int64))
+
+    @cached_property
+    def routes(self) -> Routes | None:
+        """Links of the network and routes between nodes; None without a network."""
+        return None if self.network is None else self.network.routes(self.node_names)
 
     @cached_property
     def per_byte(self) -> FloatArray:

@@ -9,6 +9,7 @@ import numpy as np
 
 from weft.display import Displayed
 from weft.model.columns import BoolArray, FloatArray, IntArray, frozen
+from weft.model.network.transfers import Transfers
 from weft.model.scenario import Scenario
 from weft.model.workload import Workload
 
@@ -31,6 +32,7 @@ class Trace(Displayed):
     job_finish : (jobs,) when the last task of the job ended; NaN when it never did
     eager : data starts to move when it is produced (True) or when its consumer is committed (False)
     measured : times were reported by the devices of a run; they do not follow from the scenario
+    transfers : when data moved between the nodes of a network; None without one
     """
 
     workload: Workload
@@ -48,6 +50,7 @@ class Trace(Displayed):
     eager: bool = True
     policy: str = ""
     measured: bool = False
+    transfers: Transfers | None = None
 
     def __post_init__(self) -> None:
         """Sort the rows, so that the same events give the same bytes."""

@@ -212,6 +212,7 @@ def _alike(one: Cluster, other: Cluster) -> bool:
         one.names == other.names
         and all(np.array_equal(getattr(one, c), getattr(other, c)) for c in columns)
         and one.nodes == other.nodes
+        and one.network == other.network
         and one.capacity.keys() == other.capacity.keys()
         and all(np.array_equal(v, other.capacity[k]) for k, v in one.capacity.items())
         and one.batch_curve.keys() == other.batch_curve.keys()

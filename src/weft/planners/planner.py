@@ -15,6 +15,7 @@ from weft.errors import InvalidInput, UnknownName, Unsupported
 from weft.model import Problem, Schedule
 from weft.model.variants import Variant, mean_accuracy
 from weft.planners.bounds import lower_bound
+from weft.planners.contention import PLANNING_SHARE, best_on_network, independent, replayed
 from weft.planners.glue import glue_bound
 from weft.planners.packing import improve, pack
 from weft.registry import Entry, Registry, reject_unknown
@@ -192,6 +193,25 @@ def plan(
 def solve(
     planner: Planner, problem: Problem, seconds: float | None = None, seed: int = 0
 ) -> Solution:
+    """Plan a problem; on a network with independent links, then with the times of shared ones."""
+    if problem.cluster.network is None:
+        return _solve_alone(planner, problem, seconds, seed)
+    searches = "seconds" in planner.supports
+    first = seconds if seconds is None or not searches else PLANNING_SHARE * seconds
+    apart = _solve_alone(planner, independent(problem), first, seed)
+    schedule = replayed(problem, apart.schedule)
+    if searches:
+        schedule = best_on_network(
+            problem,
+            lambda p, share: _solve_alone(planner, p, share, seed).schedule,
+            schedule,
+            seconds=seconds,
+            seed=seed,
+        )
+    return Solution(schedule, apart.bound)  # a bound on independent links holds on shared ones
+
+
+def _solve_alone(planner: Planner, problem: Problem, seconds: float | None, seed: int) -> Solution:
     """Plan a problem; a planner that does not know capacities plans without, then it is packed."""
     if not problem.contended or "capacities" in planner.supports:
         return planner.solve(problem, seconds=seconds, seed=seed)

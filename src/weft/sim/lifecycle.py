@@ -10,19 +10,19 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from math import inf, nan
 
 import numpy as np
 
 from weft.errors import InvalidInput
-from weft.model import Problem, Scenario, Trace, Workflow, Workload
+from weft.model import Problem, Scenario, Trace, Workload
 from weft.model.columns import FloatArray
 from weft.model.trace import CANCELLED, DONE, LOST, beside_originals
-from weft.model.workflow import ALWAYS
+from weft.model.workflow import ALWAYS, outgoing_edges
 from weft.sim.device_state import Execution, Group, Machine, Start, Wake
 from weft.sim.room import Room
 from weft.sim.story import OVER, POOL, ImpossibleTransition, State, Stories
+from weft.sim.traffic import Traffic
 from weft.sim.view import View
 
 
@@ -34,6 +34,7 @@ class Lifecycle:
     eager : data moves when it is produced, or (False) when its consumer is committed
     planned : replay a plan: rows are committed before they are ready and stay on a failed device
     keys : (instances,) order in which ready instances join a batch, ties by number
+    traffic : the transfers between nodes, in a simulation on a network
 
     Examples
     --------
@@ -54,8 +55,10 @@ class Lifecycle:
         eager: bool = True,
         planned: bool = False,
         keys: Sequence[float] | None = None,
+        traffic: Traffic | None = None,
     ) -> None:
         self.workload = workload
+        self.traffic = traffic
         self.eager = eager
         self.planned = planned
         self.keys = [0.0] * workload.instances if keys is None else [float(k) for k in keys]
@@ -100,6 +103,7 @@ class Lifecycle:
         }
         self._undecided = [indegree[int(workload.template[j])][t] for j, t in self.place]
         self._reserved = [False] * workload.instances
+        self._target = [-1] * workload.instances
         self.room = Room(workload, lambda i: self.problem(i).needs[self.place[i][1]])
         self._batches = 0
 
@@ -135,6 +139,10 @@ class Lifecycle:
             else:
                 self.stories.note(i, now, f"{'copy ' if copy else ''}planned {where}")
         self.machines[device].queue.append(Group(list(instances), device, now, copy))
+        for i in instances if self.traffic is not None else ():
+            self._target[i] = device
+            for parent, edge in sorted(self.inputs[i]):
+                self._send(i, parent, edge, now)
 
     def commit_with_copy(
         self, instances: Sequence[int], device: int, now: float, parent: int
@@ -163,7 +171,10 @@ class Lifecycle:
         ):
             return None
         group = machine.queue[0]
-        there = self.arrival(group.members, device, group.decided)
+        if self.traffic is None:
+            there = self.arrival(group.members, device, group.decided)
+        else:
+            there = self.traffic.arrival(group.members)
         if there > now:
             self._transfer(group, now)
             return Wake(device, there)
@@ -416,6 +427,7 @@ class Lifecycle:
             job_finish=np.array(self.job_finish, np.float64),
             eager=self.eager,
             policy=policy,
+            transfers=None if self.traffic is None else self.traffic.transfers(self.workload),
         )
 
     # -- inside -------------------------------------------------------------
@@ -435,7 +447,16 @@ class Lifecycle:
         else:
             self._into_pool(instance)
 
+    def _send(self, instance: int, parent: int, edge: int, now: float) -> None:
+        """Begin the transfer of an input to the device of a committed instance."""
+        if self.traffic is not None and self._target[instance] >= 0:
+            source = self.results[parent][0][0]
+            problem, target = self.problem(instance), self._target[instance]
+            self.traffic.begin(instance, problem, edge, source, target, now)
+
     def _into_pool(self, instance: int) -> None:
+        if self.traffic is not None:
+            self.traffic.forget(instance)
         insort(self.ready, instance)
 
     def _out_of_pool(self, instance: int) -> None:
@@ -510,6 +531,7 @@ class Lifecycle:
             self._undecided[child] -= 1
             if taken:
                 self.inputs[child].append((parent, edge))
+                self._send(child, parent, edge, now)
             if self._undecided[child] > 0:
                 continue
             if self.inputs[child]:
@@ -574,18 +596,3 @@ class Lifecycle:
     def _end(self, job: int) -> None:
         self._ended[job] = True
         self.jobs_left -= 1
-
-
-def outgoing_edges(workflow: Workflow) -> list[list[tuple[int, int, int, int]]]:
-    """(edge, child, choice, branch) of the outgoing edges of each task, the last first."""
-    choices = workflow.choices
-    rows = list(
-        zip(
-            range(workflow.m),
-            workflow.dst.tolist(),
-            choices.edge_choice.tolist(),
-            choices.edge_branch.tolist(),
-            strict=True,
-        )
-    )
-    return [rows[begin:end][::-1] for begin, end in pairwise(workflow.succ_ptr.tolist())]

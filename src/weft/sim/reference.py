@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import inf
+from typing import Any
 
 from weft.errors import InvalidInput, Stuck
 from weft.model import Scenario, Schedule, Trace, Workload
 from weft.sim.device_state import Group, Start, Wake
+from weft.sim.kernel.tables import refuse_copies
 from weft.sim.lifecycle import Lifecycle
 from weft.sim.rule import Rule
 from weft.sim.story import State
+from weft.sim.traffic import Traffic
 from weft.sim.view import Block, Decision, Policy
 
 Decide = Callable[[Lifecycle, float], Decision | Block | None]
@@ -40,18 +43,23 @@ def simulate_reference(
     [2.0, 5.0]
     """
     scenario = Scenario.draw(workload, seed=seed) if scenario is None else scenario
+    traffic = Traffic(workload) if workload.cluster.network is not None else None
+    options: dict[str, Any] = {"eager": eager and traffic is None, "traffic": traffic}
     if isinstance(policy, Rule):
         policy.check_fits(workload)
-        life = Lifecycle(workload, eager=eager, keys=policy.keys.tolist())
+        life = Lifecycle(workload, keys=policy.keys.tolist(), **options)
         return Simulation(life, scenario, policy.name, decide=_follow_rule(policy)).run()
     if isinstance(policy, Schedule | Sequence):
         plans = _rows_by_problem(workload, [policy] if isinstance(policy, Schedule) else policy)
-        return Simulation(
-            Lifecycle(workload, eager=eager, planned=True), scenario, "replay", plans=plans
-        ).run()
+        if traffic is not None:
+            refuse_copies(copies=any(copy for rows in plans for _, _, copy in rows))
+        life = Lifecycle(workload, planned=True, **options)
+        return Simulation(life, scenario, "replay", plans=plans).run()
+    if traffic is not None:
+        refuse_copies(copies=getattr(policy, "copies", False))
     policy.begin(workload, seed=seed)
     return Simulation(
-        Lifecycle(workload, eager=eager), scenario, policy.name, decide=_ask(policy)
+        Lifecycle(workload, **options), scenario, policy.name, decide=_ask(policy)
     ).run()
 
 
@@ -96,6 +104,8 @@ class Simulation:
             self._changes()
             self._cancellations()
             self._arrivals()
+            if self.life.traffic is not None:
+                self.life.traffic.end_due(self.now)
             for device in self.devices:
                 self._look(device)
             self._decisions()
@@ -107,7 +117,8 @@ class Simulation:
         arrival = min(
             (self.arrivals[j] for j in self._jobs_left() if not self.arrived[j]), default=inf
         )
-        now = min(*self.ends, *self.wakes, change, cancel, arrival)
+        moved = inf if self.life.traffic is None else self.life.traffic.next_event(self.now)
+        now = min(*self.ends, *self.wakes, change, cancel, arrival, moved)
         if now == inf:
             raise Stuck(self._why_stuck())
         return now

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from weft.errors import InvalidInput, Stuck
-from weft.model import Scenario, Schedule, Trace, Workload
+from weft.model import Scenario, Schedule, Trace, Transfers, Workload
 from weft.model.columns import BoolArray, FloatArray, IntArray, frozen
 from weft.model.trace import DONE as X_DONE
 from weft.model.trace import beside_originals
@@ -56,7 +56,7 @@ def simulate(
         )
     if answer == STUCK:
         raise _stuck(workload, decider, sim)
-    return _trace(workload, scenario, sim, eager=eager, policy=_name(decider))
+    return _trace(workload, scenario, sim, policy=_name(decider))
 
 
 def _name(decider: DecisionSource) -> str:
@@ -259,7 +259,7 @@ def _idle_all(sim: Sim) -> BoolArray:
 # -- results ------------------------------------------------------------------
 
 
-def _trace(workload: Workload, scenario: Scenario, sim: Sim, *, eager: bool, policy: str) -> Trace:
+def _trace(workload: Workload, scenario: Scenario, sim: Sim, *, policy: str) -> Trace:
     x = sim.execution[: sim.world[0]["executions"]]
     job = sim.inst["job"][x["instance"]]
     return Trace(
@@ -277,8 +277,25 @@ def _trace(workload: Workload, scenario: Scenario, sim: Sim, *, eager: bool, pol
             x["instance"], x["status"], x["device"], x["finish"], x["copy"].astype(bool)
         ),
         job_finish=frozen(np.array(sim.job["finish"][:-1])),
-        eager=eager,
+        eager=bool(sim.world[0]["eager"]),
         policy=policy,
+        transfers=_transfers(workload, sim) if len(sim.link) else None,
+    )
+
+
+def _transfers(workload: Workload, sim: Sim) -> Transfers:
+    rows = sim.flow[: sim.world[0]["flows"]]
+    job = sim.inst["job"][rows["instance"]]
+    first = np.cumsum([0, *(p.m for p in workload.problems)])[workload.template[job]]
+    moving = np.zeros(len(rows), bool)
+    moving[sim.flow["active"][: sim.world[0]["moving"]]] = True
+    return Transfers(
+        job=job,
+        edge=rows["edge"] - first,
+        source=rows["source"],
+        target=rows["target"],
+        begin=rows["begin"],
+        end=np.where(moving, np.nan, rows["end"]),
     )
 
 

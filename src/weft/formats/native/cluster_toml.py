@@ -28,6 +28,8 @@ Example::
     [nodes.n0]
     price = 4.0                     # per hour of the node, shared by its devices
     capacity = {cores = 32, memory = "256 GB", licence = 2}  # shared by tasks while they run
+
+A `[network]` has links that transfers between nodes share: see `formats/native/network.py`.
 """
 
 from __future__ import annotations
@@ -43,10 +45,11 @@ from typing import Any
 import numpy as np
 
 from weft.errors import InvalidInput
+from weft.formats.native.network import network_lines, read_network
 from weft.formats.parsing.limits import MAX_DEPTH, check_cells, check_devices
 from weft.formats.parsing.quantity import quantity
 from weft.formats.parsing.record import Record, shown
-from weft.model import Cluster, Device, Links
+from weft.model import Cluster, Device, Links, Network
 from weft.model.cluster import ANY_KIND, Curve
 from weft.model.columns import FloatArray
 
@@ -74,7 +77,7 @@ _DEEP_KEY = re.compile(
 def read_cluster_toml(text: str, *, name: str) -> Cluster:
     """Return the cluster a TOML text describes; `name` is used where the text has none."""
     record = Record(parse_toml(text))
-    record.only(("name", "links", "devices", "nodes"))
+    record.only(("name", "links", "devices", "nodes", "network"))
     devices = list(_devices(record))
     if not devices:
         raise InvalidInput("has no devices; add at least one [[devices]] table")
@@ -86,7 +89,11 @@ def read_cluster_toml(text: str, *, name: str) -> Cluster:
         len(kinds) * len(devices), f"throughput of {len(kinds)} kinds on {len(devices)} devices"
     )
     cluster = Cluster.of(
-        devices, links, capacity=_capacities(record), name=record.text("name", name)
+        devices,
+        links,
+        capacity=_capacities(record),
+        network=_network(record),
+        name=record.text("name", name),
     )
     if not matrices:
         return cluster
@@ -172,6 +179,19 @@ def _capacities(record: Record) -> dict[str, dict[str, float]]:
     return found
 
 
+def _network(record: Record) -> Network | None:
+    if "network" not in record:
+        return None
+    links = record.child("links") if "links" in record else Record({})
+    for key in ("bandwidth", "latency"):
+        if key in links and not isinstance(links.raw(key), list):
+            raise InvalidInput(
+                f"{links.path(key)} between nodes follows from the network; leave it out (within "
+                f"nodes: node_{key})"
+            )
+    return read_network(record.child("network"))
+
+
 def read_batch_curve(r: Record) -> dict[str, Curve]:
     """Return the batch curves of a device: by task kind, or one for all kinds."""
     if "batch_curve" not in r:
@@ -244,7 +264,10 @@ def write_cluster_toml(cluster: Cluster) -> bytes:
     lines = [f"name = {_quoted(cluster.name)}", "", "[links]"]
     for key in ("bandwidth", "latency"):
         lines += _link_lines(
-            key, getattr(cluster, key), np.array([cluster.nodes.index(n) for n in cluster.nodes])
+            key,
+            getattr(cluster, key),
+            np.array([cluster.nodes.index(n) for n in cluster.nodes]),
+            routed=cluster.network is not None,
         )
     for d in range(cluster.p):
         lines += ["", "[[devices]]", *_device_lines(cluster, d)]
@@ -254,12 +277,15 @@ def write_cluster_toml(cluster: Cluster) -> bytes:
         ]
         if limits:
             lines += ["", f"[nodes.{_quoted(node)}]", f"capacity = {{{', '.join(limits)}}}"]
+    if cluster.network is not None:
+        lines += network_lines(cluster.network)
     return ("\n".join(lines) + "\n").encode("utf-8")
 
 
-def _link_lines(key: str, matrix: FloatArray, node: FloatArray) -> list[str]:
+def _link_lines(key: str, matrix: FloatArray, node: FloatArray, *, routed: bool) -> list[str]:
     same = node[:, None] == node[None, :]
     between, within = matrix[~same], matrix[same & ~np.eye(len(matrix), dtype=bool)]
+    between = between[:0] if routed else between  # follows from the network
     if all((part == part[:1]).all() for part in (between, within)):
         made = [f"{key} = {float(between[0])!r}"] if len(between) else []
         return made + ([f"node_{key} = {float(within[0])!r}"] if len(within) else [])

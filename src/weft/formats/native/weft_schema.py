@@ -13,13 +13,15 @@ number. In JSON, null stands for NaN and "inf" for infinity; in NPZ, a nested ke
 - cluster: name, names, kinds, nodes, speed, memory, cores, batch, power, idle_power, price,
   bandwidth, latency (a number, or one row per device), throughput_kinds + throughput (one row per
   task kind), curve_kinds + curves (one row per task kind: the batch curve of each device in turn),
-  capacity_names + capacity (one row per capacity: the amount of each node)
+  capacity_names + capacity (one row per capacity: the amount of each node), network (sharing;
+  nodes, up, down, latency and switch of ports; one, other, trunk_bandwidth, trunk_latency)
 - weft-problem-1: workflow, cluster
 - weft-workload-1: name, clusters, workflows, cluster_of (one entry per workflow), template,
   arrival, deadline, priority
 - weft-schedule-1: task, device, start, finish, copy; task_name and device_name are for people and
   skipped by the reader
-- weft-trace-1: workload, scenario, the columns of `Trace`, job_finish, eager, policy, measured
+- weft-trace-1: workload, scenario, the columns of `Trace`, job_finish, eager, policy, measured,
+  transfers (on a network: the columns of `Transfers`)
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ from numpy.typing import NDArray
 
 from weft.errors import InvalidInput
 from weft.formats.binding import bind
+from weft.formats.native.network import decode_network, encode_network
 from weft.formats.native.variants import read_variants
 from weft.formats.parsing.limits import TASK_CELLS, check_cells, check_devices, check_graph
 from weft.formats.parsing.record import Record
@@ -42,6 +45,7 @@ from weft.model import (
     Scenario,
     Schedule,
     Trace,
+    Transfers,
     Variant,
     Workflow,
     Workload,
@@ -137,6 +141,8 @@ def _encode_cluster(c: Cluster) -> dict[str, Any]:
             "curve_kinds": list(c.batch_curve),
             "curves": np.stack([v.reshape(-1) for v in c.batch_curve.values()]),
         }
+    if c.network is not None:
+        made["network"] = encode_network(c.network)
     return made
 
 
@@ -189,6 +195,7 @@ def _encode_trace(t: Trace) -> dict[str, Any]:
         "measured": bool(t.measured),
         "workload": _encode_workload(t.workload),
         "scenario": scenario,
+        **({} if t.transfers is None else {"transfers": t.transfers.to_arrays()}),
         **columns,
     }
 
@@ -317,6 +324,7 @@ def _decode_cluster(r: Record) -> Cluster:
             "curves",
             "capacity_names",
             "capacity",
+            "network",
         )
     )
     given: dict[str, Any] = {key: tuple(r.strings(key)) for key in columns if key in r}
@@ -331,6 +339,7 @@ def _decode_cluster(r: Record) -> Cluster:
         bandwidth=r.floats("bandwidth", "inf", rank=2),
         latency=r.floats("latency", 0.0, rank=2),
         capacity=r.table("capacity_names", "capacity"),
+        network=decode_network(r.child("network")) if "network" in r else None,
         batch_curve={
             kind: _curve_rows(curve, len(speed), r.path("curves"))
             for kind, curve in r.table("curve_kinds", "curves").items()
@@ -391,7 +400,8 @@ def _decode_schedule(r: Record) -> Schedule:
 
 
 def _decode_trace(r: Record) -> Trace:
-    r.only(("policy", "eager", "measured", "workload", "scenario", "job_finish", *Trace.columns()))
+    parts = ("workload", "scenario", "job_finish", "transfers")
+    r.only(("policy", "eager", "measured", *parts, *Trace.columns()))
     workload = _decode_workload(r.child("workload"))
     rows = (r.integers("job").size,)
     whole: dict[str, Any] = {
@@ -430,9 +440,20 @@ def _decode_trace(r: Record) -> Trace:
         eager=r.flag("eager", default=True),
         policy=r.text("policy", ""),
         measured=r.flag("measured", default=False),
+        transfers=_decode_transfers(r.child("transfers")) if "transfers" in r else None,
         **whole,
         **times,
     )
+
+
+def _decode_transfers(r: Record) -> Transfers:
+    r.only((*Transfers.integers(), "begin", "end"))
+    rows = (r.integers("edge").size,)
+    columns: dict[str, Any] = {
+        key: integers(r.integers(key), r.path(key), shape=rows) for key in Transfers.integers()
+    }
+    columns |= {key: floats(r.floats(key), r.path(key), shape=rows) for key in ("begin", "end")}
+    return Transfers(**columns)
 
 
 def _decode_scenario(r: Record, workload: Workload) -> Scenario:

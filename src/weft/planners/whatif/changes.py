@@ -249,7 +249,8 @@ def select_devices(
     }
     labels["names"] = labels["names"] if names is None else names
     rates = {kind: rate[at] for kind, rate in c.throughput.items()}
-    cluster = replace(c, throughput=rates, **kept, **labels)
+    network = c.network and c.network.of_nodes(dict.fromkeys(labels["nodes"]))
+    cluster = replace(c, throughput=rates, network=network, **kept, **labels)
     pace = frozen(np.ascontiguousarray(problem.pace[:, at]))
     stranded = np.isinf(pace.min(axis=1))[problem.row]
     if stranded.any():

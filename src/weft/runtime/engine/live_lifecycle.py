@@ -11,8 +11,9 @@ import numpy as np
 
 from weft.model import Problem, Workflow, Workload
 from weft.model.columns import IntArray, frozen
+from weft.model.workflow import outgoing_edges
 from weft.sim.device_state import Group, Machine
-from weft.sim.lifecycle import Lifecycle, outgoing_edges
+from weft.sim.lifecycle import Lifecycle
 from weft.sim.story import OVER, POOL, State
 from weft.sim.view import View
 

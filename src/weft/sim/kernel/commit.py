@@ -19,6 +19,7 @@ from weft.sim.kernel.queues import (
 )
 from weft.sim.kernel.ready_heap import pool_add, pool_remove, pool_top
 from weft.sim.kernel.tables import COMMITTED, Sim
+from weft.sim.kernel.traffic import send_inputs
 
 
 @njit_inline
@@ -134,6 +135,8 @@ def _append(sim: Sim, entry: int, d: int) -> None:
         sim.device[d].free = max(t, expected_arrival(sim, entry, d)) + _group_seconds(sim, entry, d)
     else:
         sim.device[d].stale = 1
+    if sim.world[0].network > 0:
+        send_inputs(sim, entry, d)
     enqueue(sim, entry, d)
     try_start(sim, d)
 

@@ -27,6 +27,7 @@ from weft.sim.kernel.tables import (
     SKIPPED,
     Sim,
 )
+from weft.sim.kernel.traffic import begin_transfer, end_transfers, forget_inputs, next_transfer
 
 MOMENT, ENDED, STUCK = 0, 1, 2
 """Results of `advance`."""
@@ -47,6 +48,8 @@ def advance(sim: Sim) -> int:
     _change(sim)
     _cancel(sim)
     _arrive(sim)
+    if sim.world[0].moving > 0:
+        end_transfers(sim)
     # With copies or a plan, a copy may have brought data sooner, so every device looks again.
     look = sim.world[0].mode == REPLAY or sim.world[0].copies == 1
     for d in range(len(sim.due)):
@@ -63,6 +66,8 @@ def next_time(sim: Sim) -> float:
         due = min(due, sim.due[d])
     jobs = len(sim.job) - 1
     world = sim.world[0]
+    if world.moving > 0:
+        due = min(due, next_transfer(sim))
     # No event: the arrival of a cancelled job, the cancellation of an ended one.
     while world.next_arrival < jobs and sim.job[world.next_arrival].state != JOB_AHEAD:
         world.next_arrival += 1
@@ -152,6 +157,8 @@ def _settle(sim: Sim, instance: int) -> None:
             sim.inst[v].pending -= 1
             if alive and edge_taken(sim, job, e):
                 sim.inst[v].taken += 1
+                if sim.world[0].network > 0 and sim.world[0].mode == REPLAY:
+                    begin_transfer(sim, v, e, sim.inst[i].ran_on, sim.inbound[v].device)
             if sim.inst[v].pending == 0:
                 if sim.inst[v].taken > 0:
                     make_ready(sim, v)
@@ -230,6 +237,8 @@ def _give_back(sim: Sim, d: int) -> None:
         while instance >= 0:
             after = sim.inst[instance].partner
             sim.inst[instance].partner = -1
+            if sim.world[0].network > 0:
+                forget_inputs(sim, instance)
             make_ready(sim, instance)
             instance = after
         entry = sim.entry[entry].next
@@ -328,6 +337,8 @@ def _arrive(sim: Sim) -> None:
         if sim.world[0].mode == REPLAY:
             for e in range(sim.job[job].entry, sim.job[job + 1].entry):
                 sim.inst[sim.entry[e].instance].decided = sim.world[0].now
+                if sim.world[0].network > 0:
+                    sim.inbound[sim.entry[e].instance].device = sim.entry[e].device
                 enqueue(sim, e, sim.entry[e].device)
         if sim.job[job].remaining == 0:  # a workflow without tasks
             sim.job[job].state = JOB_ENDED

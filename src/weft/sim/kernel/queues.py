@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from weft.sim.kernel.jit import njit_inline
+from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.tables import DONE, REPLAY, RUNNING, SKIPPED, Sim
 
 
@@ -58,7 +58,10 @@ def try_start(sim: Sim, d: int) -> None:
             return
     if entry < 0:
         return
-    ready_at = group_arrival(sim, entry, d)
+    if sim.world[0].network > 0:
+        ready_at = _inputs_there(sim, entry)
+    else:
+        ready_at = group_arrival(sim, entry, d)
     if ready_at > now:
         sim.due[d] = ready_at
     if ready_at > now or not _group_has_room(sim, entry, d):
@@ -67,6 +70,18 @@ def try_start(sim: Sim, d: int) -> None:
     if sim.device[d].head < 0:
         sim.device[d].tail = -1
     _start(sim, entry, d)
+
+
+@njit_noalloc
+def _inputs_there(sim: Sim, entry: int) -> float:
+    """Return when the inputs of a queued group are there; inf while a transfer is on its way."""
+    latest, instance = 0.0, sim.entry[entry].instance
+    while instance >= 0:
+        if sim.inbound[instance].moving > 0:
+            return np.inf
+        latest = max(latest, sim.inbound[instance].there)
+        instance = sim.inst[instance].partner
+    return latest
 
 
 @njit_inline

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.errors import InvalidInput
+from weft.errors import InvalidInput, Unsupported
 from weft.model import Problem, Scenario, Schedule, Workload
 from weft.model.columns import FloatArray, IntArray
 from weft.sim.kernel.records import record as _record
@@ -26,6 +26,10 @@ WAITING, READY, COMMITTED, RUNNING, DONE, SKIPPED, CANCELLED = range(7)
 JOB_AHEAD, JOB_HERE, JOB_ENDED, JOB_CANCELLED = range(4)
 OUTSIDE, REPLAY = -1, -2
 """Modes besides a rule's placements: decisions from outside the kernel, or from a plan."""
+FAIR, ONE_PORT = 1, 2
+"""How transfers share the links of a network; 0: there is none."""
+MOST_TRANSFERS = 50_000_000
+"""Largest table of transfers; its memory is used only as transfers begin."""
 
 
 # One more row than tasks and jobs, so that "until the next one begins" needs no special case.
@@ -50,11 +54,20 @@ DEVICE = _record(
 )
 EXECUTION = _record("decided start finish", "instance device status batch copy before")
 CHANGE = _record("time pace", "device")
+FLOW = _record(
+    "begin since left rate end", "instance consumer edge source target route fixed active"
+)
+# transfers between nodes as they begin: `left` bytes at `since` and the `rate` from then on, 0 in
+# the latency before; consumer: the instance that waits for it, or -1; fixed: has its rate in this
+# round; `active`: storage of the list of transfers that move
+LINK = _record("rate left free", "flows")
+INBOUND = _record("there", "moving device")
+# per instance: arrival of the latest input so far, transfers on their way, the device in a plan
 # curve: first row of the batch curves in `grid`, or -1; sizes: their largest batch
 WORLD = _record(
     "now",
     "next_arrival next_change next_cancel open_jobs executions groups ready decisions "
-    "mode eager copies curve sizes",
+    "mode eager copies curve sizes network nodes flows moving reshare",
 )
 
 
@@ -82,6 +95,10 @@ class Sim(NamedTuple):
     outcome: IntArray
     need: FloatArray  # (tasks, capacities) amounts that tasks take of the capacities of their node
     room: FloatArray  # (nodes, capacities) what is left, then what there is in all
+    flow: Table
+    link: Table
+    inbound: Table
+    route: IntArray  # (nodes * nodes, longest) links from node to node, then -1
 
 
 def make_sim(
@@ -114,7 +131,8 @@ def make_sim(
     down = scenario.change_device[np.isinf(scenario.change_pace)]
     entry = _entries(workload, job, plans, copies=copies)
     world = np.zeros(1, WORLD)
-    world["open_jobs"], world["eager"] = workload.jobs, eager
+    network = workload.cluster.network
+    world["open_jobs"], world["eager"] = workload.jobs, eager and network is None
     world["mode"] = (
         PLACEMENTS.index(guide.placement)
         if isinstance(guide, Rule)
@@ -123,6 +141,10 @@ def make_sim(
         else REPLAY
     )
     world["copies"] = copies
+    if network is not None:
+        refuse_copies(copies=copies or any(rows["copy"].any() for rows in plans or ()))
+        world["network"] = ONE_PORT if network.one_port else FAIR
+        world["nodes"] = len(workload.cluster.node_names)
     curves = _batch_curves(workload)
     rows = (
         2 * workload.cluster.p + len(workload.kinds) + sum(len(p.pace) for p in workload.problems)
@@ -148,7 +170,43 @@ def make_sim(
         outcome=np.array(scenario.outcome),
         need=np.concatenate([p.needs for p in workload.problems]),
         room=np.concatenate([workload.problems[0].room] * 2),
+        **_network(workload, int(np.isinf(scenario.change_pace).sum())),
     )
+
+
+def refuse_copies(*, copies: bool) -> None:
+    """Refuse copies of tasks on a network."""
+    if copies:
+        raise Unsupported(
+            "copies of tasks are not simulated on a network; choose a planner or policy without "
+            "copies, or independent links"
+        )
+
+
+def _network(workload: Workload, failures: int) -> dict[str, Any]:
+    """Return the tables of transfers; each failure may make all of them necessary again."""
+    routes = workload.cluster.routes
+    if routes is None:
+        empty = {"flow": FLOW, "link": LINK, "inbound": INBOUND}
+        tables: dict[str, Any] = {key: np.zeros(0, dtype) for key, dtype in empty.items()}
+        return tables | {"route": np.zeros((0, 0), np.int64)}
+    edges = int(np.array([p.m for p in workload.problems], np.int64)[workload.template].sum())
+    rows = edges * (1 + failures)
+    if rows > MOST_TRANSFERS:
+        raise Unsupported(
+            f"{edges} edges and {failures} failures may make {rows} transfers; a simulation on a "
+            f"network has room for {MOST_TRANSFERS}"
+        )
+    link = np.zeros(len(routes.rate), LINK)
+    link["rate"] = routes.rate
+    return {
+        "flow": np.zeros(rows, FLOW),
+        "link": link,
+        "inbound": np.zeros(workload.instances, INBOUND),
+        "route": np.array(
+            routes.path.reshape(len(routes.path) ** 2, -1 if routes.path.size else 0)
+        ),
+    }
 
 
 def _tasks(workload: Workload) -> Table:

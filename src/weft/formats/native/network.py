@@ -1,0 +1,123 @@
+"""Networks in cluster files (TOML) and in weft's own schema.
+
+Example::
+
+    [network]
+    sharing = "fair"                # or "one-port"
+
+    [[network.ports]]
+    nodes = ["n0", "n1"]
+    up = "10 Gbit/s"
+    down = "10 Gbit/s"              # as up, if left out
+    latency = "5 us"
+    switch = "left"
+
+    [[network.ports]]
+    nodes = ["n2", "n3"]
+    up = "10 Gbit/s"
+    switch = "right"
+
+    [[network.trunks]]
+    between = ["left", "right"]
+    bandwidth = "5 Gbit/s"          # each way; or oversubscription = 4: the ports of the first / 4
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+
+from weft.errors import InvalidInput
+from weft.formats.parsing.quantity import quantity
+from weft.formats.parsing.record import Record
+from weft.model import Network, Port, Trunk
+from weft.model.columns import floats
+
+PORT = {"up": "bytes per second", "down": "bytes per second", "latency": "seconds"}
+TRUNK = {"bandwidth": "bytes per second", "latency": "seconds"}
+
+
+def read_network(r: Record) -> Network:
+    """Return the network of a cluster file."""
+    r.only(("sharing", "ports", "trunks"))
+    ports: dict[str, Port] = {}
+    for p in r.children("ports"):
+        p.only(("nodes", "switch", *PORT))
+        given = {k: quantity(p.raw(k), unit, p.path(k)) for k, unit in PORT.items() if k in p}
+        for node in p.strings("nodes"):
+            if node in ports:
+                raise InvalidInput(f"{p.path('nodes')}: node '{node}' has a port already")
+            ports[node] = Port(switch=p.text("switch", "switch"), **given)
+    trunks = [_trunk(t, ports) for t in r.children("trunks")] if "trunks" in r else []
+    return Network(ports, trunks, r.text("sharing", "fair"))
+
+
+def _trunk(t: Record, ports: dict[str, Port]) -> Trunk:
+    t.only(("between", "oversubscription", *TRUNK))
+    given = {k: quantity(t.raw(k), unit, t.path(k)) for k, unit in TRUNK.items() if k in t}
+    ends = t.strings("between")
+    if len(ends) != 2:
+        raise InvalidInput(f"{t.path('between')} has {len(ends)} names; give two switches")
+    if ("bandwidth" in t) == ("oversubscription" in t):
+        raise InvalidInput(
+            f"{t.path('bandwidth')}: give the bandwidth of a trunk or its oversubscription"
+        )
+    if "oversubscription" in t:
+        path = t.path("oversubscription")
+        over = quantity(t.raw("oversubscription"), "work per second", path)  # without units
+        if not over > 0:
+            raise InvalidInput(f"{path} is {over:g}; it must be above zero")
+        given["bandwidth"] = sum(p.up for p in ports.values() if p.switch == ends[0]) / over
+    return Trunk(*ends, **given)
+
+
+def network_lines(network: Network) -> list[str]:
+    """Return the lines of a cluster file."""
+    lines = ["", "[network]", f"sharing = {_quoted(network.sharing)}"]
+    for node, p in network.ports.items():
+        lines += ["", "[[network.ports]]", f"nodes = [{_quoted(node)}]"]
+        lines += [f"{key} = {float(getattr(p, key))!r}" for key in PORT]
+        lines += [f"switch = {_quoted(p.switch)}"]
+    for t in network.trunks:
+        lines += ["", "[[network.trunks]]", f"between = [{_quoted(t.one)}, {_quoted(t.other)}]"]
+        lines += [f"{key} = {float(getattr(t, key))!r}" for key in TRUNK]
+    return lines
+
+
+def encode_network(network: Network) -> dict[str, Any]:
+    """Return the columns of a network."""
+    ports, trunks = network.ports.values(), network.trunks
+    made: dict[str, Any] = {"sharing": network.sharing, "nodes": list(network.ports)}
+    made |= {key: np.array([getattr(p, key) for p in ports], float) for key in PORT}
+    made |= {"switch": [p.switch for p in ports]}
+    if trunks:
+        made |= {"one": [t.one for t in trunks], "other": [t.other for t in trunks]}
+        made |= {f"trunk_{key}": np.array([getattr(t, key) for t in trunks]) for key in TRUNK}
+    return made
+
+
+def decode_network(r: Record) -> Network:
+    """Return the network of a record."""
+    trunk = [f"trunk_{key}" for key in TRUNK]
+    r.only(("sharing", "nodes", "switch", "one", "other", *PORT, *trunk))
+    nodes, ends = r.strings("nodes"), [r.strings(key, ()) for key in ("one", "other")]
+    columns = [_column(r, key, len(nodes)) for key in PORT]
+    rates = [_column(r, key, len(ends[0])) for key in trunk]
+    switch = r.strings("switch")
+    if len(switch) != len(nodes) or len(ends[0]) != len(ends[1]):
+        raise InvalidInput(f"{r.path('switch')} needs one name per node, and trunks two ends")
+    ports = {n: Port(*row, s) for n, s, *row in zip(nodes, switch, *columns, strict=True)}
+    trunks = [Trunk(*row) for row in zip(*ends, *rates, strict=True)]
+    return Network(ports, trunks, r.text("sharing", "fair"))
+
+
+def _column(r: Record, key: str, count: int) -> list[float]:
+    column = np.atleast_1d(r.floats(key, []))
+    made: list[float] = floats(column, r.path(key), shape=(count,)).tolist()
+    return made
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,0 +1,11 @@
+"""Links that transfers share: the topology, the transfers of a trace, and their oracle.
+
+- `topology`: ports of nodes, switches and trunks, and the routes that follow from them
+- `transfers`: when data moved between nodes in a trace
+- `rates`, `check`: the oracle's own arithmetic of sharing, and the rules that use it
+"""
+
+from weft.model.network.topology import Network, Port, Trunk
+from weft.model.network.transfers import Transfers
+
+__all__ = ["Network", "Port", "Transfers", "Trunk"]

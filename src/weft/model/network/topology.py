@@ -1,0 +1,239 @@
+"""`Network`: ports of nodes, switches and the trunks between them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from weft.errors import InvalidInput
+from weft.model.columns import FloatArray, IntArray, frozen
+from weft.registry import closest
+
+SHARING = ("fair", "one-port")
+"""How transfers share links: max-min fair, or one at a time at each port."""
+
+
+@dataclass(frozen=True)
+class Port:
+    """The connection of a node to a switch: bytes per second up and down, seconds of latency.
+
+    `down` is `up` where it is not given. A route has the latency of both of its ports.
+    """
+
+    up: float = np.inf
+    down: float = None  # type: ignore[assignment]  # made up where not given
+    latency: float = 0.0
+    switch: str = "switch"
+
+    def __post_init__(self) -> None:
+        """Fill in the rate down."""
+        if self.down is None:
+            object.__setattr__(self, "down", self.up)
+
+
+@dataclass(frozen=True)
+class Trunk:
+    """A connection of two switches: bytes per second in each direction, seconds of latency."""
+
+    one: str
+    other: str
+    bandwidth: float
+    latency: float = 0.0
+
+
+class Routes(NamedTuple):
+    """Links in numbers: those of node i are 2 i (up) and 2 i + 1 (down), then trunks, both ways."""
+
+    rate: FloatArray  # (links,) bytes per second
+    path: IntArray  # (nodes, nodes, longest) links from node to node, then -1
+    bandwidth: FloatArray  # (nodes, nodes) the least rate of a route
+    latency: FloatArray  # (nodes, nodes) the sum over a route
+
+
+@dataclass(frozen=True)
+class Network:
+    """Links between nodes that are shared by the data that moves at the same time.
+
+    Parameters
+    ----------
+    ports : node -> its port
+    trunks : connections of switches; a route crosses the fewest
+    sharing : "fair": rates are max-min fair on all links of the routes; "one-port": a node sends
+        one and receives one transfer at a time, in the order in which they begin
+
+    Examples
+    --------
+    >>> network = Network.racks({"left": ["a", "b"], "right": ["c"]}, up=1e9, oversubscription=4)
+    >>> network
+    Network(3 ports on 2 switches, 1 trunk, fair)
+    >>> network.routes(("a", "b", "c")).bandwidth.tolist()[0]
+    [inf, 1000000000.0, 250000000.0]
+    """
+
+    ports: Mapping[str, Port]
+    trunks: Sequence[Trunk] = ()
+    sharing: str = "fair"
+    _switches: tuple[str, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Refuse rates, latencies and names that have no meaning."""
+        if self.sharing not in SHARING:
+            raise InvalidInput(
+                f"sharing is '{self.sharing}'{closest(self.sharing, SHARING)}; it must be "
+                "'fair' or 'one-port'"
+            )
+        object.__setattr__(self, "ports", dict(self.ports))
+        object.__setattr__(self, "trunks", tuple(self.trunks))
+        switches = tuple(dict.fromkeys(p.switch for p in self.ports.values()))
+        for node, p in self.ports.items():
+            _refuse(p.up, p.latency, f"the port of node '{node}' (up)")
+            _refuse(p.down, p.latency, f"the port of node '{node}' (down)")
+        for t in self.trunks:
+            what = f"the trunk '{t.one}' - '{t.other}'"
+            _refuse(t.bandwidth, t.latency, what)
+            if t.one == t.other:
+                raise InvalidInput(f"{what} connects a switch to itself")
+            switches = tuple(dict.fromkeys((*switches, t.one, t.other)))
+        object.__setattr__(self, "_switches", switches)
+
+    def __repr__(self) -> str:
+        parts = (_count(self.ports, "port"), _count(self._switches, "switch"))
+        trunks = _count(self.trunks, "trunk")
+        return f"Network({parts[0]} on {parts[1]}, {trunks}, {self.sharing})"
+
+    @classmethod
+    def star(
+        cls,
+        nodes: Iterable[str],
+        up: float,
+        down: float | None = None,
+        *,
+        latency: float = 0.0,
+        sharing: str = "fair",
+    ) -> Network:
+        """Connect all nodes to one switch that is never the bottleneck."""
+        return cls(
+            {node: Port(up, up if down is None else down, latency) for node in nodes},
+            sharing=sharing,
+        )
+
+    @classmethod
+    def racks(
+        cls,
+        racks: Mapping[str, Sequence[str]],
+        up: float,
+        *,
+        oversubscription: float = 1.0,
+        latency: float = 0.0,
+        sharing: str = "fair",
+    ) -> Network:
+        """Connect the nodes of each rack to its switch, and the switches to each other.
+
+        Two racks are joined by one trunk, more by a core switch. The trunk of a rack carries the
+        rate of its ports over `oversubscription`; a trunk of two racks, that of the smaller one.
+        """
+        ports = {
+            node: Port(up, latency=latency, switch=rack)
+            for rack, nodes in racks.items()
+            for node in nodes
+        }
+        rate = {rack: len(nodes) * up / oversubscription for rack, nodes in racks.items()}
+        names = tuple(racks)
+        if len(names) == 2:
+            trunks = [Trunk(*names, min(rate.values()))]
+        else:
+            core = next(n for n in ("core", "core switch", "_".join(names)) if n not in racks)
+            trunks = [Trunk(rack, core, rate[rack]) for rack in names]
+        return cls(ports, trunks if len(names) > 1 else (), sharing)
+
+    @property
+    def one_port(self) -> bool:
+        """Whether a node sends one and receives one transfer at a time."""
+        return self.sharing == "one-port"
+
+    def of_nodes(self, nodes: Iterable[str]) -> Network:
+        """Return the network with the ports of these nodes only."""
+        return replace(self, ports={node: self.ports[node] for node in nodes})
+
+    def faster(self, factor: float) -> Network:
+        """Return the network with all rates times a factor."""
+        ports = {
+            n: replace(p, up=p.up * factor, down=p.down * factor) for n, p in self.ports.items()
+        }
+        trunks = [replace(t, bandwidth=t.bandwidth * factor) for t in self.trunks]
+        return replace(self, ports=ports, trunks=trunks)
+
+    def routes(self, nodes: Sequence[str]) -> Routes:
+        """Return the links, and those that data takes between each two of some nodes."""
+        self._refuse_nodes(nodes)
+        ports = [self.ports[node] for node in nodes]
+        rate = [r for p in ports for r in (p.up, p.down)]
+        rate += [t.bandwidth for t in self.trunks for _ in range(2)]
+        between = {switch: self._paths(switch, 2 * len(ports)) for switch in self._switches}
+        count = len(ports)
+        links: dict[tuple[int, int], list[int]] = {}
+        bandwidth, latency = np.full((count, count), np.inf), np.zeros((count, count))
+        for a, source in enumerate(ports):
+            for b, target in enumerate(ports):
+                if a == b:
+                    continue
+                trunks = between[source.switch].get(target.switch)
+                if trunks is None:
+                    raise InvalidInput(
+                        f"no trunks lead from node '{nodes[a]}' (switch '{source.switch}') to node "
+                        f"'{nodes[b]}' (switch '{target.switch}')"
+                    )
+                links[a, b] = [2 * a, *trunks, 2 * b + 1]
+                bandwidth[a, b] = min(rate[link] for link in links[a, b])
+                latency[a, b] = source.latency + target.latency
+                for link in trunks:
+                    latency[a, b] += self.trunks[(link - 2 * count) // 2].latency
+        path = np.full((count, count, max(map(len, links.values()), default=0)), -1)
+        for (a, b), route in links.items():
+            path[a, b, : len(route)] = route
+        return Routes(frozen(np.array(rate)), frozen(path), frozen(bandwidth), frozen(latency))
+
+    def _paths(self, start: str, first: int) -> dict[str, list[int]]:
+        """Switch -> the trunks from `start` to it, breadth first; `first`: number of trunk 0."""
+        found: dict[str, list[int]] = {start: []}
+        queue = deque([start])
+        while queue:
+            here = queue.popleft()
+            for k, trunk in enumerate(self.trunks):
+                ends = ((trunk.one, trunk.other, 0), (trunk.other, trunk.one, 1))
+                for one, other, back in ends:
+                    if one == here and other not in found:
+                        found[other] = [*found[here], first + 2 * k + back]
+                        queue.append(other)
+        return found
+
+    def _refuse_nodes(self, nodes: Sequence[str]) -> None:
+        for node in nodes:
+            if node not in self.ports:
+                raise InvalidInput(
+                    f"the network has no port for node '{node}'{closest(node, self.ports)}"
+                )
+        for node in self.ports:
+            if node not in nodes:
+                raise InvalidInput(
+                    f"the network has a port for the unknown node '{node}'{closest(node, nodes)}"
+                )
+
+
+def _refuse(rate: float, latency: float, what: str) -> None:
+    if not rate > 0:
+        raise InvalidInput(f"the rate of {what} is {rate:g}; it must be above zero")
+    if not 0 <= latency < np.inf:
+        raise InvalidInput(
+            f"the latency of {what} is {latency:g}; it must be a finite number, zero or more"
+        )
+
+
+def _count(things: Iterable[object], noun: str) -> str:
+    count = len(tuple(things))
+    plural = "es" if noun.endswith("ch") else "s"
+    return f"{count} {noun}{'' if count == 1 else plural}"
