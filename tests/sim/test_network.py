@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.sim.test_twin import RandomPolicy, _any_plan, both
+from tests.support.by_view import assert_same_by_view
+from tests.support.report_examples import layered
 from tests.support.strategies import futures
-from weft.model import Schedule
+from weft.model import Network, Scenario, Schedule, Workload
 from weft.model.check import check
+from weft.policies import load_policy
 from weft.sim.rule import PLACEMENTS, Rule
 
 
@@ -25,7 +31,7 @@ def agree(workload, decider, scenario):
         assert check(workload, trace) == []
 
 
-@settings(max_examples=700, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(st.data(), futures(network=True, max_devices=4))
 def test_replay_agrees(data, future):
     workload, scenario = future
@@ -34,14 +40,37 @@ def test_replay_agrees(data, future):
     agree(workload, plans, scenario)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(futures(network=True, max_devices=4))
 def test_policies_agree(future):
     agree(future[0], RandomPolicy(), future[1])
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(futures(network=True, max_devices=4), st.sampled_from(PLACEMENTS))
 def test_rules_agree(future, placement):
     workload, scenario = future
     agree(workload, Rule("rule", placement, np.zeros(workload.instances)), scenario)
+
+
+@pytest.mark.parametrize("sharing", ["fair", "one-port"])
+@pytest.mark.parametrize("name", ["rank-eft", "heft", "heft-replanned", "srpt-affinity"])
+def test_policies_that_plan_again_agree(name, sharing):
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        problem = layered(20, 4, seed=seed)
+        names = ("n0", "n1", "n2", "n0")
+        network = Network.racks({"l": ["n0", "n1"], "r": ["n2"]}, up=2e6, sharing=sharing)
+        cluster = replace(problem.cluster, nodes=names, network=network)
+        workload = Workload.of(
+            replace(problem, cluster=cluster),
+            arrival=np.sort(rng.uniform(0, 20, 4)),
+            template=np.zeros(4, np.int64),
+        )
+        down = [(float(t), int(rng.integers(4)), np.inf) for t in rng.uniform(0, 30, 3)]
+        scenario = Scenario.of(
+            workload,
+            changes=sorted(down + [(t + 2.0, d, 1.0) for t, d, _ in down]),
+            factor=np.exp(0.3 * rng.standard_normal(workload.instances)),
+        )
+        assert_same_by_view(workload, load_policy(name), scenario)

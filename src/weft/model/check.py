@@ -10,7 +10,7 @@ import numpy as np
 from weft.errors import InvalidInput
 from weft.model.check_trace import trace_violations
 from weft.model.columns import BoolArray, FloatArray, IntArray
-from weft.model.network.check import planned_arrivals
+from weft.model.network.planned import planned_transfers
 from weft.model.problem import Problem
 from weft.model.schedule import Planned, Schedule
 from weft.model.trace import Trace
@@ -207,8 +207,11 @@ def _late_inputs(
     done = Executions.of(task, device, finish, instances=problem.n)
     need = inputs(problem, done, first=np.zeros(len(task), np.int64), task=task, device=device)
     if problem.cluster.network is not None:
-        shared = planned_arrivals(problem, need, task, device, start, finish)
-        need = need._replace(arrived=shared)
+        moved = planned_transfers(problem, task, device, start, finish)
+        came = np.full(problem.m, np.nan)
+        came[moved.edge] = moved.end
+        came = came[need.edge]
+        need = need._replace(arrived=np.where(np.isnan(came), need.arrived, came))
     begin = start[need.row]
     absent = np.isinf(need.finished)  # reported as missing
     for i in np.flatnonzero(exceeds(need.arrived, begin) & ~absent).tolist():

@@ -459,7 +459,7 @@ def _transfers(rows: _Rows) -> Iterator[Violation]:
         needed &= node[ran_on[parent]] != node[device]
         row, edge, parent, device = row[needed], edge[needed], parent[needed], device[needed]
         sent = np.maximum(rows.done_at[parent], rows.decided[here][row])
-        came = moved.arrivals(job[row], edge, device, sent)
+        came = trace.transfers.arrivals(job[row], edge, device, sent)
         for i in np.flatnonzero(exceeds(came, rows.start[here][row])).tolist():
             r = here[row[i]]
             begins = f"{rows.name(r)} starts on {rows.place(r)} at {rows.start[r]:.9g}"

@@ -3,6 +3,7 @@
 - `planner`: the protocol, the table of planners, `plan` and its certificate
 - `bounds`: proven lower bounds on the makespan
 - `glue`: a stronger bound for schedules without copies
+- `contention`: plans for networks, timed and compared on shared links
 - `objective`: makespan, energy, cost, completion and waiting
 - `lists`: list scheduling (HEFT and others): a rank times a placement
 - `search`: planners that use a time budget: `anytime`, `exact`, `genetic`

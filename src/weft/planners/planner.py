@@ -196,7 +196,8 @@ def solve(
     """Plan a problem; on a network with independent links, then with the times of shared ones."""
     if problem.cluster.network is None:
         return _solve_alone(planner, problem, seconds, seed)
-    searches = "seconds" in planner.supports
+    plain = getattr(planner, "objective", "makespan") == "makespan"
+    searches = "seconds" in planner.supports and plain
     first = seconds if seconds is None or not searches else PLANNING_SHARE * seconds
     apart = _solve_alone(planner, independent(problem), first, seed)
     schedule = replayed(problem, apart.schedule)

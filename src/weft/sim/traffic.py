@@ -133,7 +133,7 @@ class Traffic:
             for flow in [f for f in unfixed if narrow in f.route]:
                 for link in flow.route:
                     left[link] -= level
-                _fix(flow, level, now)
+                fix_rate(flow, level, now)
             unfixed = [f for f in unfixed if narrow not in f.route]
 
     def transfers(self, workload: Workload) -> Transfers:
@@ -149,7 +149,7 @@ class Traffic:
         )
 
 
-def _fix(flow: Flow, rate: float, now: float) -> None:
+def fix_rate(flow: Flow, rate: float, now: float) -> None:
     """Set the rate of a transfer; its end moves only if the rate changes."""
     if rate != flow.rate:
         flow.left = max(flow.left - flow.rate * (now - flow.since), 0.0)

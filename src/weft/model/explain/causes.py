@@ -14,6 +14,8 @@ import numpy as np
 
 from weft.errors import InvalidInput
 from weft.model.columns import BoolArray, FloatArray, IntArray
+from weft.model.network.planned import planned_transfers
+from weft.model.network.transfers import Transfers
 from weft.model.problem import Problem
 from weft.model.scenario import Scenario, active_instances, settled_times, taken_edges, templates
 from weft.model.schedule import Schedule
@@ -45,6 +47,7 @@ class ExecutionTable:
     status: IntArray
     copy: BoolArray
     group: IntArray  # (x,) number of the batch each execution belongs to, from 0
+    transfers: Transfers | None = None  # on a network
 
     @classmethod
     def of_schedule(cls, problem: Problem, schedule: Schedule) -> ExecutionTable:
@@ -52,6 +55,8 @@ class ExecutionTable:
         _refuse_strangers(problem, schedule.task, schedule.device)
         rows = len(schedule)
         zero = np.zeros(rows, np.int64)
+        columns = (schedule.task, schedule.device, schedule.start, schedule.finish)
+        shared = problem.cluster.network is not None and not schedule.copies
         return cls(
             workload=Workload.of(problem),
             scenario=None,
@@ -65,6 +70,7 @@ class ExecutionTable:
             status=zero,
             copy=schedule.copy,
             group=np.arange(rows),
+            transfers=planned_transfers(problem, *columns) if shared else None,
         )
 
     @classmethod
@@ -84,10 +90,23 @@ class ExecutionTable:
             status=trace.status,
             copy=trace.copy,
             group=group.reshape(-1).astype(np.int64),
+            transfers=trace.transfers,
         )
 
     def __len__(self) -> int:
         return len(self.task)
+
+    def arrivals(
+        self, problem: Problem, edge: IntArray, source: IntArray, reader: IntArray, sent: FloatArray
+    ) -> FloatArray:
+        """Return when the data of edges, sent by some rows, arrives at other rows."""
+        c, a, b = problem.cluster, self.device[source], self.device[reader]
+        moved = c.latency[a, b] + problem.workflow.data[edge] * c.per_byte[a, b]
+        arrived: FloatArray = sent + moved
+        if self.transfers is not None:
+            found = self.transfers.arrivals(self.job[reader], edge, b, sent)
+            arrived = np.where(np.isnan(found), arrived, found)
+        return arrived
 
     @property
     def origin(self) -> float:
@@ -244,13 +263,13 @@ def _arrivals_of_data(
 ) -> CauseTable:
     """List each edge's first arrival over the executions of its parent."""
     ptr, rows = table.done
-    c, data = problem.cluster, problem.workflow.data
+    data = problem.workflow.data
     link, x = expand(ptr, parent)
     source, reader = rows[x], row[link]
     here, there = table.device[source], table.device[reader]
     ended = table.finish[source]
     sent = ended if table.eager else np.maximum(ended, table.decided[reader])
-    arrived = sent + (c.latency[here, there] + data[edge[link]] * c.per_byte[here, there])
+    arrived = table.arrivals(problem, edge[link], source, reader, sent)
     order = np.lexsort((x, arrived, link))
     _, head = np.unique(link[order], return_index=True)
     k = order[head]

@@ -379,10 +379,8 @@ def _explained(name: str, table: ExecutionTable) -> Explanation:
 
 def _arrivals(t: ExecutionTable, inputs: CauseTable) -> FloatArray:
     """Return when the data of inputs arrives by the model, in a plan of one problem."""
-    c, w = t.workload.cluster, t.workload.problems[0].workflow
-    a, b = t.device[inputs.source], t.device[inputs.row]
-    arrived: FloatArray = inputs.sent + (c.latency[a, b] + w.data[inputs.edge] * c.per_byte[a, b])
-    return arrived
+    problem = t.workload.problems[0]
+    return t.arrivals(problem, inputs.edge, inputs.source, inputs.row, inputs.sent)
 
 
 def _started_later(t: ExecutionTable) -> list[list[int]]:

@@ -2,7 +2,8 @@
 
 - `topology`: ports of nodes, switches and trunks, and the routes that follow from them
 - `transfers`: when data moved between nodes in a trace
-- `rates`, `check`: the oracle's own arithmetic of sharing, and the rules that use it
+- `rates`: the oracle's own arithmetic of sharing; `check`: its rules
+- `planned`: the transfers that a schedule implies
 """
 
 from weft.model.network.topology import Network, Port, Trunk

@@ -10,45 +10,8 @@ from weft.model.cluster import Cluster
 from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.model.network.rates import link_use, transfer_ends
 from weft.model.network.transfers import Transfers
-from weft.model.problem import Problem
-from weft.model.violation import TOLERANCE, Inputs, Violation, differs, exceeds, overlaps
+from weft.model.violation import TOLERANCE, Violation, differs, exceeds, overlaps
 from weft.model.workload import Workload
-
-
-def planned_arrivals(
-    problem: Problem,
-    need: Inputs,
-    task: IntArray,
-    device: IntArray,
-    start: FloatArray,
-    finish: FloatArray,
-) -> FloatArray:
-    """Return when the inputs of the rows of a schedule arrive, if all were planned beforehand.
-
-    Transfers begin at the finish of their parents; at one time in the order of devices and edges,
-    those of tasks that take no time at last.
-    """
-    row = np.full(problem.n, -1)
-    row[task] = np.arange(len(task))
-    parent = row[problem.workflow.src[need.edge]]
-    node = problem.cluster.node
-    across = np.flatnonzero(
-        (parent >= 0)
-        & np.isfinite(need.finished)
-        & (node[device[parent]] != node[device[need.row]])
-    )
-    sender = parent[across]
-    order = np.lexsort((need.edge[across], device[sender], start[sender], finish[sender]))
-    across, sender = across[order], sender[order]
-    arrived = need.arrived.copy()
-    arrived[across] = transfer_ends(
-        problem.cluster,
-        device[sender],
-        device[need.row[across]],
-        problem.workflow.data[need.edge[across]],
-        finish[sender],
-    )
-    return arrived
 
 
 class TransferCheck:
@@ -84,23 +47,6 @@ class TransferCheck:
             yield from self._ports()
         else:
             yield from self._links()
-
-    def arrivals(
-        self, job: IntArray, edge: IntArray, device: IntArray, sent: FloatArray
-    ) -> FloatArray:
-        """Return when the data of edges, sent at these times, is on a device; NaN: it is not."""
-        found = np.full(len(job), np.nan)
-        rows: dict[tuple[int, int, int], list[int]] = {}
-        m = self.moved
-        keys = zip(m.job.tolist(), m.edge.tolist(), m.target.tolist(), strict=True)
-        for r, key in enumerate(keys if self.known else ()):
-            rows.setdefault(key, []).append(r)
-        wanted = zip(job.tolist(), edge.tolist(), device.tolist(), strict=True)
-        for i, key in enumerate(wanted):
-            for r in rows.get(key, ()):
-                if not differs(m.begin[r : r + 1], sent[i : i + 1])[0]:
-                    found[i] = m.end[r]
-        return found
 
     def _name(self, r: int) -> str:
         job, task = self.workload.task_of(int(self.parent[r]))

@@ -116,10 +116,8 @@ class Network:
         sharing: str = "fair",
     ) -> Network:
         """Connect all nodes to one switch that is never the bottleneck."""
-        return cls(
-            {node: Port(up, up if down is None else down, latency) for node in nodes},
-            sharing=sharing,
-        )
+        port = Port(up, up if down is None else down, latency)
+        return cls(dict.fromkeys(nodes, port), sharing=sharing)
 
     @classmethod
     def racks(

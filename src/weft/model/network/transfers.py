@@ -42,5 +42,21 @@ class Transfers:
         """The columns."""
         return {key: getattr(self, key).copy() for key in (*self.integers(), "begin", "end")}
 
+    def arrivals(
+        self, job: IntArray, edge: IntArray, device: IntArray, sent: FloatArray
+    ) -> FloatArray:
+        """Return when the data of edges, sent at these times, is on a device; NaN: it is not."""
+        rows: dict[tuple[int, int, int], list[int]] = {}
+        keys = zip(self.job.tolist(), self.edge.tolist(), self.target.tolist(), strict=True)
+        for r, key in enumerate(keys):
+            rows.setdefault(key, []).append(r)
+        found = np.full(len(job), np.nan)
+        wanted = zip(job.tolist(), edge.tolist(), device.tolist(), strict=True)
+        for i, key in enumerate(wanted):
+            for r in rows.get(key, ()):
+                if np.isclose(self.begin[r], sent[i], rtol=1e-9, atol=0.0):
+                    found[i] = self.end[r]
+        return found
+
     def __len__(self) -> int:
         return len(self.edge)

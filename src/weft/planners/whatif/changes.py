@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from weft.errors import InvalidInput, UnknownName
+from weft.errors import InvalidInput, UnknownName, Unsupported
 from weft.generators.catalogue import catalogue, device_model, link_model
 from weft.model import Cluster, Problem
 from weft.model.columns import BoolArray, frozen
@@ -142,6 +142,11 @@ class Bandwidth:
     def apply(self, problem: Problem) -> Problem:
         """Return the changed problem."""
         c = problem.cluster
+        if c.network is not None:
+            _refuse_links_of_network(self, self.between)
+            inside = np.where(c.node[:, None] == c.node, c.bandwidth * self.factor, c.bandwidth)
+            faster_network = c.network.faster(self.factor)
+            return replace(problem, cluster=replace(c, bandwidth=inside, network=faster_network))
         chosen = _links(c, self.between)
         faster = np.where(chosen, c.bandwidth * self.factor, c.bandwidth)
         return replace(problem, cluster=replace(c, bandwidth=faster))
@@ -168,6 +173,8 @@ class Latency:
     def apply(self, problem: Problem) -> Problem:
         """Return the changed problem."""
         c = problem.cluster
+        if c.network is not None:
+            _refuse_links_of_network(self, self.between or ("all links",))
         slower = np.where(_links(c, self.between), c.latency * self.factor, c.latency)
         return replace(problem, cluster=replace(c, latency=slower))
 
@@ -227,6 +234,14 @@ class DeviceSpeed:
         cluster = replace(c, speed=c.speed * by, throughput=rates)
         return replace(
             problem, cluster=cluster, pace=frozen(np.ascontiguousarray(problem.pace / by))
+        )
+
+
+def _refuse_links_of_network(change: object, between: tuple[str, ...]) -> None:
+    if between:
+        raise Unsupported(
+            f"cannot apply '{change}': the links between nodes follow from the network; "
+            "change its ports and trunks in the cluster"
         )
 
 

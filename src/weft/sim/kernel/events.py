@@ -145,6 +145,7 @@ def _settle(sim: Sim, instance: int) -> None:
     job = sim.inst[instance].job
     shift = sim.job[job].shift
     depth = 0
+    sends = sim.world[0].network > 0 and sim.world[0].mode == REPLAY
     sim.inst[0].aside = instance  # borrowed as a stack: no decision is being made now
     while depth >= 0:
         i = sim.inst[depth].aside
@@ -157,7 +158,7 @@ def _settle(sim: Sim, instance: int) -> None:
             sim.inst[v].pending -= 1
             if alive and edge_taken(sim, job, e):
                 sim.inst[v].taken += 1
-                if sim.world[0].network > 0 and sim.world[0].mode == REPLAY:
+                if sends:
                     begin_transfer(sim, v, e, sim.inst[i].ran_on, sim.inbound[v].device)
             if sim.inst[v].pending == 0:
                 if sim.inst[v].taken > 0:
