@@ -15,7 +15,7 @@ from tests.support.report_examples import layered
 from tests.support.strategies import futures
 from weft.model import Network, Scenario, Schedule, Workload
 from weft.model.check import check
-from weft.policies import load_policy
+from weft.policies.load import load_policy
 from weft.sim.rule import PLACEMENTS, Rule
 
 

@@ -70,7 +70,7 @@ def _trunk(t: Record, ports: dict[str, Port]) -> Trunk:
         if not over > 0:
             raise InvalidInput(f"{path} is {over:g}; it must be above zero")
         given["bandwidth"] = sum(p.up for p in ports.values() if p.switch == ends[0]) / over
-    return Trunk(*ends, **given)
+    return Trunk(ends[0], ends[1], given["bandwidth"], given.get("latency", 0.0))
 
 
 def network_lines(network: Network) -> list[str]:
@@ -108,7 +108,8 @@ def decode_network(r: Record) -> Network:
     switch = r.strings("switch")
     if len(switch) != len(nodes) or len(ends[0]) != len(ends[1]):
         raise InvalidInput(f"{r.path('switch')} needs one name per node, and trunks two ends")
-    ports = {n: Port(*row, s) for n, s, *row in zip(nodes, switch, *columns, strict=True)}
+    rows = zip(nodes, *columns, switch, strict=True)
+    ports = {node: Port(up, down, latency, at) for node, up, down, latency, at in rows}
     trunks = [Trunk(*row) for row in zip(*ends, *rates, strict=True)]
     return Network(ports, trunks, r.text("sharing", "fair"))
 

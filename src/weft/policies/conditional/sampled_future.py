@@ -106,6 +106,10 @@ def with_first_jobs(sim: Sim, jobs: int) -> Sim:
         sim.outcome,
         sim.need,
         sim.room,
+        sim.flow,
+        sim.link,
+        sim.inbound,
+        sim.route,
     )
 
 

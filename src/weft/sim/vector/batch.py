@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from weft.errors import InvalidInput, Stuck
+from weft.errors import InvalidInput, Stuck, Unsupported
 from weft.model import Scenario, Workload
 from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.model.conditional_stream import ConditionalStream, in_ticks, ticked
@@ -107,6 +107,8 @@ class StepBatch:
         *,
         authors: bool = False,
     ) -> None:
+        if stream.problem.cluster.network is not None:
+            raise Unsupported(f"stream '{stream.name}' has a network; steps have none")
         self.stream, self.size, self.authors = stream, size, authors
         self.options = options or StepOptions()
         problem = ticked(stream.problem, stream.tick)

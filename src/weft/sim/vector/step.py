@@ -89,6 +89,10 @@ def sim_of(batch: BatchTables, s: int) -> Sim:
         f.outcome[s],
         f.need,
         f.room[s],
+        f.flow,
+        f.link,
+        f.inbound,
+        f.route,
     )
 
 
