@@ -95,16 +95,16 @@ def problem_of(case: Case) -> weft.Problem:
     return weft.Problem.bind(workflow, weft.Cluster.of(devices, network=network_of(case, names)))
 
 
-def network_of(case: Case, names: list[str]) -> weft.Network:
+def network_of(case: Case, names: list[str]) -> weft.Topology:
     if case.topology == "one switch":
-        return weft.Network.star(names, RATE, latency=LATENCY)
+        return weft.Topology.star(names, RATE, latency=LATENCY)
     half = len(names) // 2
     ports = {
         n: weft.Port(RATE, latency=LATENCY, switch="left" if i < half else "right")
         for i, n in enumerate(names)
     }
     far = 10 * LATENCY if case.topology.endswith("far") else 0.0
-    return weft.Network(ports, [weft.Trunk("left", "right", RATE * half / 2.0, far)])
+    return weft.Topology(ports, [weft.Trunk("left", "right", RATE * half / 2.0, far)])
 
 
 def by_weft(problem: weft.Problem, plan: weft.Schedule) -> FloatArray:

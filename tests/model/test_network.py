@@ -14,7 +14,7 @@ from weft.formats import load_trace
 from weft.formats.native.cluster_toml import read_cluster_toml, write_cluster_toml
 from weft.formats.native.weft_schema import decode, encode
 from weft.formats.parsing.record import Record
-from weft.model import Cluster, Device, Links, Network, Port, Problem, Trunk, Workflow, Workload
+from weft.model import Cluster, Device, Links, Port, Problem, Topology, Trunk, Workflow, Workload
 from weft.model.check import check
 from weft.planners.planner import plan
 from weft.planners.whatif.changes import Bandwidth, RemoveDevice
@@ -23,17 +23,17 @@ from weft.sim.simulate import simulate
 PLAN = weft.Schedule.of(device=[0, 1, 2], start=[0, 1, 1], finish=[1, 2, 2])
 
 
-def cluster(network: Network) -> Cluster:
+def cluster(network: Topology) -> Cluster:
     return Cluster.of([Device(n, node=n) for n in network.ports], network=network)
 
 
-def fork(network: Network, data: tuple[float, float] = (10.0, 10.0)) -> Problem:
+def fork(network: Topology, data: tuple[float, float] = (10.0, 10.0)) -> Problem:
     """One task, then two, each on a node of its own: both transfers leave the same port."""
     w = Workflow(work=[1.0, 1.0, 1.0], src=[0, 0], dst=[1, 2], data=data)
     return Problem.bind(w, cluster(network))
 
 
-STAR = Network.star("abc", up=10.0)
+STAR = Topology.star("abc", up=10.0)
 
 
 @pytest.mark.parametrize(
@@ -41,12 +41,12 @@ STAR = Network.star("abc", up=10.0)
     [
         (STAR, (10.0, 10.0), [0.0, 3.0, 3.0]),  # 5 bytes per second each: 2 s
         (STAR, (10.0, 30.0), [0.0, 3.0, 5.0]),  # 2 s at 5, then 20 bytes at 10
-        (Network.star("abc", 10.0, latency=0.25), (10.0, 10.0), [0.0, 3.5, 3.5]),  # two ports
-        (Network.star("abc", 10.0, sharing="one-port"), (10.0, 30.0), [0.0, 2.0, 5.0]),
+        (Topology.star("abc", 10.0, latency=0.25), (10.0, 10.0), [0.0, 3.5, 3.5]),  # two ports
+        (Topology.star("abc", 10.0, sharing="one-port"), (10.0, 30.0), [0.0, 2.0, 5.0]),
         # The trunk to c carries 2.5, so b gets 7.5: 10 / 7.5 s; c is never faster than 2.5.
-        (Network.racks({"l": "ab", "r": "c"}, up=10.0, oversubscription=4), (10.0, 10.0),
+        (Topology.racks({"l": "ab", "r": "c"}, up=10.0, oversubscription=4), (10.0, 10.0),
          [0.0, 1.0 + 10.0 / 7.5, 5.0]),
-        (Network({"a": Port(np.inf, 10.0), "b": Port(10.0, 4.0), "c": Port(10.0, np.inf)}),
+        (Topology({"a": Port(np.inf, 10.0), "b": Port(10.0, 4.0), "c": Port(10.0, np.inf)}),
          (8.0, 7.0), [0.0, 3.0, 1.0]),  # only b has a limit, of 4
     ],
 )  # fmt: skip
@@ -74,7 +74,7 @@ def test_search_compares_plans_on_shared_links(sharing):
     names = [f"n{i}" for i in range(problem.p)]
     rate = float(problem.cluster.bandwidth[0, 1])
     c = replace(
-        problem.cluster, nodes=tuple(names), network=Network.star(names, rate, sharing=sharing)
+        problem.cluster, nodes=tuple(names), network=Topology.star(names, rate, sharing=sharing)
     )
     problem = replace(problem, cluster=c)
     heft, best = plan(problem, "heft"), plan(problem, "anytime", seconds=0.6)
@@ -113,7 +113,7 @@ def test_the_oracle_rejects_mutations_on_fair_links():
 
 
 def test_the_oracle_rejects_overlaps_on_one_port():
-    problem = fork(Network.star("abc", 10.0, sharing="one-port"))
+    problem = fork(Topology.star("abc", 10.0, sharing="one-port"))
     trace = simulate(Workload.of(problem), PLAN)
     assert rules(problem, trace) == set()
     both = mutated(trace, end=np.array([2.0, 2.0]))
@@ -122,7 +122,7 @@ def test_the_oracle_rejects_overlaps_on_one_port():
     assert "sharing" in rules(problem, swapped)
 
 
-RACKS = Network(
+RACKS = Topology(
     {"a": Port(1.5, 2.5, 0.125, "l"), "b": Port(3.0, switch="l"), "c": Port(1e9, switch="r")},
     [Trunk("l", "core", 4.0), Trunk("core", "r", 2.0, 0.5)],
     "one-port",
@@ -183,7 +183,7 @@ def toml(third='"c"', rate="1", sharing="", trunk="oversubscription = 4", more="
 def test_oversubscription():
     network = toml().network
     assert network.trunks[0].bandwidth == 5e8
-    assert repr(network) == "Network(3 ports on 2 switches, 1 trunk, fair)"
+    assert repr(network) == "Topology(3 ports on 2 switches, 1 trunk, fair)"
 
 
 @pytest.mark.parametrize(
@@ -209,9 +209,9 @@ def test_refusals_in_files(given, message):
 
 def test_refusals():
     with pytest.raises(InvalidInput, match="no trunks lead from node 'a'"):
-        cluster(Network({"a": Port(1.0, switch="s"), "b": Port(1.0, switch="t")}))
+        cluster(Topology({"a": Port(1.0, switch="s"), "b": Port(1.0, switch="t")}))
     with pytest.raises(InvalidInput, match="to itself"):
-        Network({}, [Trunk("s", "s", 1.0)])
+        Topology({}, [Trunk("s", "s", 1.0)])
     copied = weft.Schedule.of(
         task=[0, 0, 1, 2], device=[0, 1, 1, 0], start=[0, 0, 1, 1], finish=[1, 1, 2, 2],
         copy=[False, True, False, False],

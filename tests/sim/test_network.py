@@ -13,7 +13,7 @@ from tests.sim.test_twin import RandomPolicy, _any_plan, both
 from tests.support.by_view import assert_same_by_view
 from tests.support.report_examples import layered
 from tests.support.strategies import futures
-from weft.model import Network, Scenario, Schedule, Workload
+from weft.model import Scenario, Schedule, Topology, Workload
 from weft.model.check import check
 from weft.policies.load import load_policy
 from weft.sim.rule import PLACEMENTS, Rule
@@ -60,7 +60,7 @@ def test_policies_that_plan_again_agree(name, sharing):
         rng = np.random.default_rng(seed)
         problem = layered(20, 4, seed=seed)
         names = ("n0", "n1", "n2", "n0")
-        network = Network.racks({"l": ["n0", "n1"], "r": ["n2"]}, up=2e6, sharing=sharing)
+        network = Topology.racks({"l": ["n0", "n1"], "r": ["n2"]}, up=2e6, sharing=sharing)
         cluster = replace(problem.cluster, nodes=names, network=network)
         workload = Workload.of(
             replace(problem, cluster=cluster),

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from weft.model import (
     Cluster,
-    Network,
     Port,
     Problem,
     Scenario,
+    Topology,
     Trunk,
     Workflow,
     WorkflowBuilder,
@@ -102,7 +102,7 @@ def node_capacities(draw: Any, p: int, able: int) -> dict[str, Any]:
 
 
 @st.composite
-def networks(draw: Any, nodes: tuple[str, ...]) -> Network:
+def networks(draw: Any, nodes: tuple[str, ...]) -> Topology:
     """Draw ports on up to three switches, connected by trunks, some of them without limit."""
     rates, latencies = (
         st.sampled_from([0.5, 1.0, 3.0, np.inf]),
@@ -114,7 +114,7 @@ def networks(draw: Any, nodes: tuple[str, ...]) -> Network:
         for node in dict.fromkeys(nodes)
     }
     trunks = [Trunk(a, b, draw(rates), draw(latencies)) for a, b in pairwise(switches)]
-    return Network(ports, trunks, draw(st.sampled_from(["fair", "fair", "one-port"])))
+    return Topology(ports, trunks, draw(st.sampled_from(["fair", "fair", "one-port"])))
 
 
 @st.composite

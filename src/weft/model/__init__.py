@@ -12,7 +12,7 @@
 
 from weft.model.builder import WorkflowBuilder
 from weft.model.cluster import Cluster, Device, Links
-from weft.model.network import Network, Port, Transfers, Trunk
+from weft.model.network import Port, Topology, Transfers, Trunk
 from weft.model.problem import Problem, ProblemArrays
 from weft.model.scenario import Scenario
 from weft.model.schedule import Schedule
@@ -26,12 +26,12 @@ __all__ = [
     "Cluster",
     "Device",
     "Links",
-    "Network",
     "Port",
     "Problem",
     "ProblemArrays",
     "Scenario",
     "Schedule",
+    "Topology",
     "Trace",
     "Transfers",
     "Trunk",

@@ -22,7 +22,7 @@ from weft.model.columns import (
     refuse_not_positive,
     unique_names,
 )
-from weft.model.network.topology import Network, Routes
+from weft.model.network.topology import Routes, Topology
 from weft.registry import closest
 
 Curve = float | Sequence[float]
@@ -116,7 +116,7 @@ class Cluster:
     idle_power: FloatArray = 0.0  # type: ignore[assignment]
     price: FloatArray = 0.0  # type: ignore[assignment]
     capacity: Mapping[str, FloatArray] = field(default_factory=dict)
-    network: Network | None = None
+    network: Topology | None = None
     name: str = "cluster"
 
     def __post_init__(self) -> None:
@@ -176,7 +176,7 @@ class Cluster:
         links: Links | None = None,
         *,
         capacity: Mapping[str, Mapping[str, float]] | None = None,
-        network: Network | None = None,
+        network: Topology | None = None,
         name: str = "cluster",
     ) -> Cluster:
         """Gather devices, node-level links and capacities of nodes into a cluster.

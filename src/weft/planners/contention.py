@@ -43,8 +43,8 @@ def replayed(problem: Problem, schedule: Schedule) -> Schedule:
 
     Examples
     --------
-    >>> from weft.model import Cluster, Device, Network, Workflow
-    >>> star = Network.star("abc", up=10.0)
+    >>> from weft.model import Cluster, Device, Topology, Workflow
+    >>> star = Topology.star("abc", up=10.0)
     >>> cluster = Cluster.of([Device(n, node=n) for n in "abc"], network=star)
     >>> fork = Workflow(work=[1.0, 1.0, 1.0], src=[0, 0], dst=[1, 2], data=[10.0, 10.0])
     >>> plan = Schedule.of(device=[0, 1, 2], start=[0, 2, 2], finish=[1, 3, 3])

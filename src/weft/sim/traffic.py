@@ -34,8 +34,8 @@ class Traffic:
 
     Examples
     --------
-    >>> from weft.model import Cluster, Device, Network, Workflow
-    >>> star = Network.star("ab", up=10.0)
+    >>> from weft.model import Cluster, Device, Topology, Workflow
+    >>> star = Topology.star("ab", up=10.0)
     >>> two = Cluster.of([Device("d0", node="a"), Device("d1", node="b")], network=star)
     >>> chain = Workflow(work=[1.0, 1.0], src=[0], dst=[1], data=[50.0])
     >>> problem = Problem.bind(chain, two)

@@ -49,7 +49,7 @@ from weft.formats.native.network import network_lines, read_network
 from weft.formats.parsing.limits import MAX_DEPTH, check_cells, check_devices
 from weft.formats.parsing.quantity import quantity
 from weft.formats.parsing.record import Record, shown
-from weft.model import Cluster, Device, Links, Network
+from weft.model import Cluster, Device, Links, Topology
 from weft.model.cluster import ANY_KIND, Curve
 from weft.model.columns import FloatArray
 
@@ -179,7 +179,7 @@ def _capacities(record: Record) -> dict[str, dict[str, float]]:
     return found
 
 
-def _network(record: Record) -> Network | None:
+def _network(record: Record) -> Topology | None:
     if "network" not in record:
         return None
     links = record.child("links") if "links" in record else Record({})

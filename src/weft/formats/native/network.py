@@ -32,14 +32,14 @@ import numpy as np
 from weft.errors import InvalidInput
 from weft.formats.parsing.quantity import quantity
 from weft.formats.parsing.record import Record
-from weft.model import Network, Port, Trunk
+from weft.model import Port, Topology, Trunk
 from weft.model.columns import floats
 
 PORT = {"up": "bytes per second", "down": "bytes per second", "latency": "seconds"}
 TRUNK = {"bandwidth": "bytes per second", "latency": "seconds"}
 
 
-def read_network(r: Record) -> Network:
+def read_network(r: Record) -> Topology:
     """Return the network of a cluster file."""
     r.only(("sharing", "ports", "trunks"))
     ports: dict[str, Port] = {}
@@ -51,7 +51,7 @@ def read_network(r: Record) -> Network:
                 raise InvalidInput(f"{p.path('nodes')}: node '{node}' has a port already")
             ports[node] = Port(switch=p.text("switch", "switch"), **given)
     trunks = [_trunk(t, ports) for t in r.children("trunks")] if "trunks" in r else []
-    return Network(ports, trunks, r.text("sharing", "fair"))
+    return Topology(ports, trunks, r.text("sharing", "fair"))
 
 
 def _trunk(t: Record, ports: dict[str, Port]) -> Trunk:
@@ -73,7 +73,7 @@ def _trunk(t: Record, ports: dict[str, Port]) -> Trunk:
     return Trunk(ends[0], ends[1], given["bandwidth"], given.get("latency", 0.0))
 
 
-def network_lines(network: Network) -> list[str]:
+def network_lines(network: Topology) -> list[str]:
     """Return the lines of a cluster file."""
     lines = ["", "[network]", f"sharing = {_quoted(network.sharing)}"]
     for node, p in network.ports.items():
@@ -86,7 +86,7 @@ def network_lines(network: Network) -> list[str]:
     return lines
 
 
-def encode_network(network: Network) -> dict[str, Any]:
+def encode_network(network: Topology) -> dict[str, Any]:
     """Return the columns of a network."""
     ports, trunks = network.ports.values(), network.trunks
     made: dict[str, Any] = {"sharing": network.sharing, "nodes": list(network.ports)}
@@ -98,7 +98,7 @@ def encode_network(network: Network) -> dict[str, Any]:
     return made
 
 
-def decode_network(r: Record) -> Network:
+def decode_network(r: Record) -> Topology:
     """Return the network of a record."""
     trunk = [f"trunk_{key}" for key in TRUNK]
     r.only(("sharing", "nodes", "switch", "one", "other", *PORT, *trunk))
@@ -111,7 +111,7 @@ def decode_network(r: Record) -> Network:
     rows = zip(nodes, *columns, switch, strict=True)
     ports = {node: Port(up, down, latency, at) for node, up, down, latency, at in rows}
     trunks = [Trunk(*row) for row in zip(*ends, *rates, strict=True)]
-    return Network(ports, trunks, r.text("sharing", "fair"))
+    return Topology(ports, trunks, r.text("sharing", "fair"))
 
 
 def _column(r: Record, key: str, count: int) -> list[float]:

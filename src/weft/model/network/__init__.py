@@ -6,7 +6,7 @@
 - `planned`: the transfers that a schedule implies
 """
 
-from weft.model.network.topology import Network, Port, Trunk
+from weft.model.network.topology import Port, Topology, Trunk
 from weft.model.network.transfers import Transfers
 
-__all__ = ["Network", "Port", "Transfers", "Trunk"]
+__all__ = ["Port", "Topology", "Transfers", "Trunk"]

@@ -17,8 +17,8 @@ def transfer_ends(
 
     Examples
     --------
-    >>> from weft.model import Device, Network
-    >>> star = Network.star("ab", up=10.0)
+    >>> from weft.model import Device, Topology
+    >>> star = Topology.star("ab", up=10.0)
     >>> two = Cluster.of([Device("d0", node="a"), Device("d1", node="b")], network=star)
     >>> zero, one = np.array([0, 0]), np.array([1, 1])
     >>> transfer_ends(two, zero, one, np.array([50.0, 100.0]), np.array([0.0, 2.0])).tolist()

@@ -1,4 +1,4 @@
-"""`Network`: ports of nodes, switches and the trunks between them."""
+"""`Topology`: ports of nodes, switches and the trunks between them."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ class Routes(NamedTuple):
     """Links in numbers: those of node i are 2 i (up) and 2 i + 1 (down), then trunks, both ways."""
 
     rate: FloatArray  # (links,) bytes per second
-    path: IntArray  # (nodes, nodes, longest) links from node to node, then -1
+    path: IntArray  # (nodes, nodes, longest) links from node to node; -1: none
     bandwidth: FloatArray  # (nodes, nodes) the least rate of a route
     latency: FloatArray  # (nodes, nodes) the sum over a route
 
 
 @dataclass(frozen=True)
-class Network:
+class Topology:
     """Links between nodes that are shared by the data that moves at the same time.
 
     Parameters
@@ -67,9 +67,9 @@ class Network:
 
     Examples
     --------
-    >>> network = Network.racks({"left": ["a", "b"], "right": ["c"]}, up=1e9, oversubscription=4)
+    >>> network = Topology.racks({"left": ["a", "b"], "right": ["c"]}, up=1e9, oversubscription=4)
     >>> network
-    Network(3 ports on 2 switches, 1 trunk, fair)
+    Topology(3 ports on 2 switches, 1 trunk, fair)
     >>> network.routes(("a", "b", "c")).bandwidth.tolist()[0]
     [inf, 1000000000.0, 250000000.0]
     """
@@ -103,7 +103,7 @@ class Network:
     def __repr__(self) -> str:
         parts = (_count(self.ports, "port"), _count(self._switches, "switch"))
         trunks = _count(self.trunks, "trunk")
-        return f"Network({parts[0]} on {parts[1]}, {trunks}, {self.sharing})"
+        return f"Topology({parts[0]} on {parts[1]}, {trunks}, {self.sharing})"
 
     @classmethod
     def star(
@@ -114,7 +114,7 @@ class Network:
         *,
         latency: float = 0.0,
         sharing: str = "fair",
-    ) -> Network:
+    ) -> Topology:
         """Connect all nodes to one switch that is never the bottleneck."""
         port = Port(up, up if down is None else down, latency)
         return cls(dict.fromkeys(nodes, port), sharing=sharing)
@@ -128,7 +128,7 @@ class Network:
         oversubscription: float = 1.0,
         latency: float = 0.0,
         sharing: str = "fair",
-    ) -> Network:
+    ) -> Topology:
         """Connect the nodes of each rack to its switch, and the switches to each other.
 
         Two racks are joined by one trunk, more by a core switch. The trunk of a rack carries the
@@ -153,11 +153,11 @@ class Network:
         """Whether a node sends one and receives one transfer at a time."""
         return self.sharing == "one-port"
 
-    def of_nodes(self, nodes: Iterable[str]) -> Network:
+    def of_nodes(self, nodes: Iterable[str]) -> Topology:
         """Return the network with the ports of these nodes only."""
         return replace(self, ports={node: self.ports[node] for node in nodes})
 
-    def faster(self, factor: float) -> Network:
+    def faster(self, factor: float) -> Topology:
         """Return the network with all rates times a factor."""
         ports = {
             n: replace(p, up=p.up * factor, down=p.down * factor) for n, p in self.ports.items()
@@ -168,32 +168,51 @@ class Network:
     def routes(self, nodes: Sequence[str]) -> Routes:
         """Return the links, and those that data takes between each two of some nodes."""
         self._refuse_nodes(nodes)
-        ports = [self.ports[node] for node in nodes]
-        rate = [r for p in ports for r in (p.up, p.down)]
-        rate += [t.bandwidth for t in self.trunks for _ in range(2)]
-        between = {switch: self._paths(switch, 2 * len(ports)) for switch in self._switches}
-        count = len(ports)
-        links: dict[tuple[int, int], list[int]] = {}
-        bandwidth, latency = np.full((count, count), np.inf), np.zeros((count, count))
-        for a, source in enumerate(ports):
-            for b, target in enumerate(ports):
-                if a == b:
-                    continue
-                trunks = between[source.switch].get(target.switch)
-                if trunks is None:
-                    raise InvalidInput(
-                        f"no trunks lead from node '{nodes[a]}' (switch '{source.switch}') to node "
-                        f"'{nodes[b]}' (switch '{target.switch}')"
-                    )
-                links[a, b] = [2 * a, *trunks, 2 * b + 1]
-                bandwidth[a, b] = min(rate[link] for link in links[a, b])
-                latency[a, b] = source.latency + target.latency
-                for link in trunks:
-                    latency[a, b] += self.trunks[(link - 2 * count) // 2].latency
-        path = np.full((count, count, max(map(len, links.values()), default=0)), -1)
-        for (a, b), route in links.items():
-            path[a, b, : len(route)] = route
-        return Routes(frozen(np.array(rate)), frozen(path), frozen(bandwidth), frozen(latency))
+        ports, count = [self.ports[node] for node in nodes], len(nodes)
+        up, down, wait = (
+            np.array([getattr(p, key) for p in ports], float) for key in ("up", "down", "latency")
+        )
+        used = tuple(dict.fromkeys(p.switch for p in ports))
+        at = np.array([used.index(p.switch) for p in ports], np.int64)
+        crossed, least, seconds = self._between(used, 2 * count)
+        apart, pair = ~np.eye(count, dtype=bool), np.ix_(at, at)
+        lost = np.argwhere(apart & np.isnan(seconds[pair]))
+        if len(lost):
+            a, b = lost[0].tolist()
+            raise InvalidInput(
+                f"no trunks lead from node '{nodes[a]}' (switch '{ports[a].switch}') to node "
+                f"'{nodes[b]}' (switch '{ports[b].switch}')"
+            )
+        node = np.arange(count)
+        ends = (np.broadcast_to(x, (count, count)) for x in (2 * node[:, None], 2 * node + 1))
+        path = np.stack([next(ends), *np.moveaxis(crossed[pair], 2, 0), next(ends)], axis=2)
+        bandwidth = np.minimum(np.minimum(up[:, None], down), least[pair])
+        latency = wait[:, None] + wait + seconds[pair]
+        trunks = [t.bandwidth for t in self.trunks for _ in range(2)]
+        return Routes(
+            frozen(np.concatenate((np.stack((up, down), axis=1).reshape(-1), trunks))),
+            frozen(np.where(apart[:, :, None], path, -1)),
+            frozen(np.where(apart, bandwidth, np.inf)),
+            frozen(np.where(apart, latency, 0.0)),
+        )
+
+    def _between(
+        self, switches: Sequence[str], first: int
+    ) -> tuple[IntArray, FloatArray, FloatArray]:
+        """Return trunks, least rate and latency between switches; NaN: there is no way."""
+        ways = [self._paths(one, first) for one in switches]
+        found = [[way.get(other) for other in switches] for way in ways]
+        size = (len(switches), len(switches))
+        crossed = np.full((*size, max((len(x) for row in found for x in row if x), default=0)), -1)
+        least, seconds = np.full(size, np.inf), np.full(size, np.nan)
+        for i, row in enumerate(found):
+            for j, trunks in enumerate(row):
+                if trunks is not None:
+                    crossed[i, j, : len(trunks)] = trunks
+                    mine = [self.trunks[(x - first) // 2] for x in trunks]
+                    least[i, j] = min((t.bandwidth for t in mine), default=np.inf)
+                    seconds[i, j] = sum(t.latency for t in mine)
+        return crossed, least, seconds
 
     def _paths(self, start: str, first: int) -> dict[str, list[int]]:
         """Switch -> the trunks from `start` to it, breadth first; `first`: number of trunk 0."""

@@ -98,7 +98,7 @@ class Sim(NamedTuple):
     flow: Table
     link: Table
     inbound: Table
-    route: IntArray  # (nodes * nodes, longest) links from node to node, then -1
+    route: IntArray  # (nodes * nodes, longest) links from node to node; -1: none
 
 
 def make_sim(
