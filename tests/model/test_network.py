@@ -6,9 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import weft
 from tests.support.report_examples import layered
+from tests.support.strategies import problems
 from weft.errors import InvalidInput, Unsupported, WeftError
 from weft.formats import load_trace
 from weft.formats.native.cluster_toml import read_cluster_toml, write_cluster_toml
@@ -66,6 +69,22 @@ def test_a_plan_has_the_times_of_shared_links():
     assert [v.rule for v in check(problem, early)] == ["transfer", "transfer"]
     late = weft.Schedule.of(device=[0, 1, 2], start=[0, 3, 4], finish=[1, 4, 5])
     assert check(problem, late) == []
+
+
+@settings(max_examples=60, deadline=None)
+@given(problems(network=True, shared=True), st.sampled_from(["heft", "cpop", "min-min"]))
+def test_drawn_plans_are_valid_and_bounded(problem, planner):
+    made = plan(problem, planner)
+    assert check(problem, made) == []
+    assert made.bound <= made.makespan * (1 + 1e-9)
+
+
+def test_explanations_have_the_times_of_shared_links():
+    problem = fork(STAR)
+    trace = simulate(Workload.of(problem), PLAN)
+    same = weft.Schedule.of(device=[0, 1, 2], start=[0, 3, 3], finish=[1, 4, 4])
+    for found in (weft.explain(trace), weft.explain(same, problem)):
+        assert (found.parts["computing"], found.parts["moving data"]) == (2.0, 2.0)
 
 
 @pytest.mark.parametrize("sharing", ["fair", "one-port"])

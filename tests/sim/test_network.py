@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +18,8 @@ from tests.support.report_examples import layered
 from tests.support.strategies import futures
 from weft.model import Scenario, Schedule, Topology, Workload
 from weft.model.check import check
+from weft.planners.contention import independent
+from weft.planners.planner import plan
 from weft.policies.load import load_policy
 from weft.sim.rule import PLACEMENTS, Rule
 
@@ -74,3 +79,15 @@ def test_policies_that_plan_again_agree(name, sharing):
             factor=np.exp(0.3 * rng.standard_normal(workload.instances)),
         )
         assert_same_by_view(workload, load_policy(name), scenario)
+
+
+def test_makespans_are_those_of_simgrid(monkeypatch):
+    """One case of the benchmark; all of them are in docs/results/network.md."""
+    pytest.importorskip("simgrid", reason="SimGrid is not installed (PyPI: simgrid)")
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
+    simgrid_compare = importlib.import_module("simgrid_compare")
+    problem = simgrid_compare.problem_of(simgrid_compare.Case("two switches", 4, 1.0, 0))
+    schedule = plan(independent(problem), "heft").schedule
+    ours = simgrid_compare.by_weft(problem, schedule)
+    theirs = simgrid_compare.by_simgrid(sys.executable, problem, schedule)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-9)

@@ -265,6 +265,7 @@ def text(made: Plan, args: argparse.Namespace) -> str:
         *expenses(made.problem.cluster, made.energy, made.cost),
         *capacities(made),
         *variant_lines(made),
+        *network(problem.cluster),
         f"planned in {format_seconds(made.seconds)}",
         *table(made, None if args.all else ROWS),
     ]
@@ -300,6 +301,11 @@ def capacities(made: Plan) -> list[str]:
     used = schedule_metrics(made.problem, made.schedule).capacity_use if made.problem.shared else {}
     shares = ", ".join(f"{name} {format_share(share)}" for name, share in used.items())
     return [f"utilisation: {shares}"] if shares else []
+
+
+def network(cluster: Cluster) -> list[str]:
+    """Return a line on the links that transfers share, if they do."""
+    return [f"shared links: {cluster.network}"] if cluster.network is not None else []
 
 
 def expenses(cluster: Cluster, energy: float, cost: float) -> list[str]:
