@@ -99,7 +99,7 @@ class VariantChoices:
         """Yield simple choices, made accurate enough at little slowdown, or at little cost."""
         for score in (self._seconds, self._use, self._accuracy, self._cost):
             pick = tuple(
-                min(range(len(ways)), key=lambda k, t=t, ways=ways: score(t, ways[k]))  # type: ignore[misc]
+                min(range(len(ways)), key=[score(t, way) for way in ways].__getitem__)
                 for t, ways in self.ways.items()
             )
             yield self._repaired(pick, _money if score == self._cost else self._seconds)

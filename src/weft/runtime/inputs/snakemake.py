@@ -161,7 +161,7 @@ def problem_of(
         for parent in dict.fromkeys(parents(job)):
             if parent in names:
                 builder.edge(names[parent], name)
-    machine = {**amounts, "cores": int(amounts.get("cores", 1.0))}
+    machine: dict[str, Any] = {**amounts, "cores": int(amounts.get("cores", 1.0))}
     return Problem.bind(builder.build(), Cluster.host(**machine))
 
 
