@@ -43,6 +43,7 @@ DOORS = {
     "distributed": ("runtime/",),
     "dask": ("runtime/",),
     "ray": ("runtime/",),
+    "hyperqueue": ("runtime/backends/hyperqueue/",),
     "saga": ("experiments/benchmarks/peer.py",),
     "sb3_contrib": ("learn/conditional/peers.py",),
     "stable_baselines3": ("learn/conditional/peers.py",),

@@ -4,13 +4,16 @@ from .api import RunTrace as RunTrace
 from .api import run as run
 from .backends.dask.backend import DaskBackend as DaskBackend
 from .backends.fake import FakeBackend as FakeBackend
+from .backends.hyperqueue.backend import HyperQueueBackend as HyperQueueBackend
 from .backends.local.backend import LocalBackend as LocalBackend
 from .backends.local.device import LocalDevice as LocalDevice
 from .backends.local.pool import end_idle_processes as end_idle_processes
 from .backends.local.worker import Chosen as Chosen
 from .backends.local.worker import current_device as current_device
+from .backends.pilots.device import PilotDevice as PilotDevice
 from .backends.ray.backend import RayBackend as RayBackend
 from .backends.ray.session import RayDevice as RayDevice
+from .backends.slurm.backend import SlurmBackend as SlurmBackend
 from .costs.forecast import Forecaster as Forecaster
 from .costs.history import History as History
 from .engine.failure import Failure as Failure

@@ -20,6 +20,7 @@ from weft.policies.load import load_policy
 from weft.registry import closest
 from weft.runtime.backends.local.device import LocalDevice
 from weft.runtime.backends.local.pool import shared_backend
+from weft.runtime.backends.pilots.device import PilotDevice
 from weft.runtime.backends.protocol import Backend
 from weft.runtime.backends.ray.backend import RayBackend
 from weft.runtime.backends.ray.session import RayDevice
@@ -55,12 +56,31 @@ def _dask(where: Any) -> Backend:
     return DaskBackend(where)
 
 
+def _hyperqueue(devices: Any, **options: Any) -> Backend:
+    """Devices that are tasks of a HyperQueue server."""
+    from weft.runtime.backends.hyperqueue.backend import HyperQueueBackend
+
+    return HyperQueueBackend(devices, **options)
+
+
+def _slurm(devices: Any) -> Backend:
+    """Devices that are job steps of a Slurm allocation."""
+    from weft.runtime.backends.slurm.backend import SlurmBackend
+
+    return SlurmBackend(devices)
+
+
 BACKENDS: dict[str, Callable[..., Backend]] = {
     "local": shared_backend,
     "dask": _dask,
+    "hyperqueue": _hyperqueue,
     "ray": RayBackend,
+    "slurm": _slurm,
 }
 """Name of a backend -> its constructor, which takes the devices."""
+
+ADDRESSED = ("hyperqueue", "ray")
+"""Backends that take the address of a running cluster."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,10 +114,17 @@ class RunTrace(Trace):
 def run(
     what: Any,
     *,
-    functions: Mapping[str, Callable[..., Any]] | None = None,
+    functions: Mapping[str, Callable[..., Any] | Sequence[str]] | None = None,
     policy: str | Planner | Policy | Schedule = "heft",
     backend: str | Backend | Any = "local",
-    devices: int | Cluster | str | Path | Sequence[LocalDevice | RayDevice] | None = None,
+    devices: int
+    | Cluster
+    | str
+    | Path
+    | Sequence[LocalDevice | RayDevice]
+    | Sequence[PilotDevice]
+    | None = None,
+    address: str | Path | None = None,
     history: History | str | Path | bool = True,
     run_id: str | None = None,
     folder: str | Path | None = None,
@@ -125,18 +152,23 @@ def run(
         ``function``.
     functions
         Task name or kind -> function. A function receives the results of the task's parents in
-        order, None from a branch that was not taken.
+        order, None from a branch that was not taken. A command, [program, argument, ...], runs
+        without a shell and gives the end of its output.
     policy
         A planner (its plan is dispatched in order), a policy (asked at every event), each by name
         or as an object, or a `Schedule` to follow as it is.
     backend
-        "local", "dask", "ray", a `distributed.Client`, or a backend object, which stays open.
+        "local", "dask", "ray", "hyperqueue", "slurm", a `distributed.Client`, or a backend object,
+        which stays open.
     devices
         For a named backend: the number of devices, or one `LocalDevice` each ("local", "dask",
-        "ray") or one `RayDevice` each ("ray"). Default: one per processor core and per GPU.
-        A `Cluster`, or the path of a cluster file, has one process per device, and its nodes have
-        capacities that tasks share: ``Cluster.host(cores=4, memory=8e9)`` is this machine with up
-        to 4 tasks side by side, as far as their `cores`, `memory` and `needs` fit.
+        "ray"), one `RayDevice` each ("ray") or one `PilotDevice` each ("hyperqueue", "slurm").
+        Default: one per processor core and per GPU. On "local", a `Cluster`, or the path of a
+        cluster file, has one process per device, and its nodes have capacities that tasks share:
+        ``Cluster.host(cores=4, memory=8e9)`` is this machine with up to 4 tasks side by side, as
+        far as their `cores`, `memory` and `needs` fit.
+    address
+        Of a running cluster: the folder of a HyperQueue server, the address of Ray.
     history
         The measurements of earlier runs, used for estimates and extended by this run: True for
         that of the project, a path or a `History`; False for none.
@@ -191,7 +223,7 @@ def run(
     options = RunOptions(window, retries, backoff, crashes, timeout, on_error)
     chosen = load_contender(policy)
     known = history_for_run(history)
-    place, own = _backend(backend, devices)
+    place, own = _backend(backend, devices, address)
     try:
         estimated = partial(
             estimated_problem, app.workflow, history=known, keys=app.keys, devices=app.devices
@@ -391,8 +423,12 @@ def _live(chosen: Any, *, window: int, adapt: bool, seconds: float | None, seed:
     )
 
 
-def _backend(backend: Any, devices: Any) -> tuple[Backend, bool]:
+def _backend(backend: Any, devices: Any, address: str | Path | None) -> tuple[Backend, bool]:
     """Return the backend, and whether this run must close it."""
+    if address is not None and backend not in ADDRESSED:
+        raise InvalidInput(
+            f"address is given for backend {backend!r}; only {' and '.join(ADDRESSED)} take one"
+        )
     if not isinstance(backend, str):
         if devices is not None:
             raise InvalidInput("devices and a backend object are given; give one of the two")
@@ -405,4 +441,5 @@ def _backend(backend: Any, devices: Any) -> tuple[Backend, bool]:
         from weft.formats import load_cluster
 
         devices = load_cluster(devices)
-    return BACKENDS[backend](devices), True
+    options = {} if address is None else {"address": str(address)}
+    return BACKENDS[backend](devices, **options), True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from functools import partial
 from importlib import import_module
@@ -11,14 +12,23 @@ import pytest
 
 import weft
 from tests.support import run_functions as f
+from tests.support.fake_slurm import fake_allocation
 from tests.support.workflows import chain, fan
 from weft.model.trace import DONE, LOST
-from weft.runtime import FakeBackend, History, LocalBackend, RunOptions, TaskFailed
+from weft.runtime import (
+    FakeBackend,
+    History,
+    LocalBackend,
+    PilotDevice,
+    RunOptions,
+    SlurmBackend,
+    TaskFailed,
+)
 from weft.runtime.costs.drift import DriftDetector
 from weft.runtime.service.service import Service
 
 FAN = {"one": f.one, "add": f.add, "total": f.add}
-REAL = ["local", "dask", "ray"]
+REAL = ["local", "dask", "ray", "hyperqueue", "slurm"]
 
 # Ray leaves files and processes to the garbage collector.
 pytestmark = [
@@ -29,17 +39,34 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module", params=REAL)
-def backend(request):
+def backend(request, tmp_path_factory):
     if request.param == "ray":
         yield request.getfixturevalue("ray_backend")
         return
     if request.param == "dask":
         pytest.importorskip("distributed", reason="Dask is not installed")
         make = import_module("weft.runtime.backends.dask.backend").DaskBackend
+    elif request.param == "hyperqueue":
+        pytest.importorskip("hyperqueue", reason="HyperQueue is not installed")
+        make = import_module("weft.runtime.backends.hyperqueue.backend").HyperQueueBackend
+    elif request.param == "slurm":
+        yield from slurm_backend(tmp_path_factory.mktemp("slurm"))
+        return
     else:
         make = LocalBackend
     with make(2) as backend:
         yield backend
+
+
+def slurm_backend(folder):
+    """In a real allocation if the tests run in one (salloc pytest ...), else with a fake srun."""
+    with pytest.MonkeyPatch.context() as patch:
+        if "SLURM_JOB_ID" not in os.environ:
+            for name, value in fake_allocation(folder).items():
+                patch.setenv(name, value)
+        devices = [PilotDevice(name, node="") for name in ("cpu0", "cpu1")]
+        with SlurmBackend(devices, host="127.0.0.1") as backend:
+            yield backend
 
 
 @pytest.fixture
@@ -232,8 +259,8 @@ def test_a_wrong_plan_is_replaced_as_a_whole(backend, run, monkeypatch, tmp_path
 
     All but the first three calls wait until the old plan is retracted.
     """
-    if backend.name == "local":
-        pytest.skip("the local backend takes one task at a time")
+    if backend.name not in ("dask", "ray"):
+        pytest.skip(f"the {backend.name} backend takes one task at a time")
     go, plans = tmp_path / "go", []
     if backend.name == "dask":
         owner, name = import_module("weft.runtime.backends.dask.plan").WholeGraph, "wind_up"

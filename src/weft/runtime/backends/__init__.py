@@ -4,12 +4,15 @@
 - `dask`: workers of a Dask cluster
 - `descendants`: processes that tasks leave behind
 - `fake`: a virtual clock, for tests
+- `hyperqueue`: tasks of a HyperQueue server
 - `local`: processes of this machine
 - `payload`: pickled values with shared buffers
+- `pilots`: workers that a batch system starts
 - `protocol`: orders and events
 - `ray`: actors of Ray
-- `real`: the part that `dask`, `local` and `ray` share
+- `real`: the part that backends with real devices share
 - `result_file`: results on disk
+- `slurm`: job steps of an allocation
 """
 
 __all__ = [
@@ -17,10 +20,13 @@ __all__ = [
     "dask",
     "descendants",
     "fake",
+    "hyperqueue",
     "local",
     "payload",
+    "pilots",
     "protocol",
     "ray",
     "real",
     "result_file",
+    "slurm",
 ]

@@ -16,6 +16,7 @@ import pickle
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,7 +32,8 @@ _ALIGNED = 64
 class Payload(NamedTuple):
     """A pickled value; `spans` locate its buffers in the file at `path`.
 
-    If `data` is empty, the first span is the pickle itself.
+    If `data` is empty, the first span is the pickle itself. Spans without a path lie in `data`, the
+    pickle first: the form for machines that do not share the file.
     """
 
     data: bytes
@@ -41,6 +43,8 @@ class Payload(NamedTuple):
     @property
     def size(self) -> int:
         """Return the size in bytes."""
+        if self.path is None:
+            return len(self.data)
         return len(self.data) + sum(end - begin for begin, end in self.spans)
 
 
@@ -98,13 +102,32 @@ def pack(value: Any, path: str | Path, *, shared_from: int = SHARED_FROM) -> Pay
 
 def unpack(payload: Payload) -> Any:
     """Return the value; its large arrays are read-only views of the file."""
-    if payload.path is None:
+    if payload.path is None and not payload.spans:
         return pickle.loads(payload.data)
-    with Path(payload.path).open("rb") as file:
-        whole = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    if payload.path is None:
+        whole, data = memoryview(payload.data), b""
+    else:
+        with Path(payload.path).open("rb") as file:
+            whole = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        data = payload.data
     views = [whole[begin:end] for begin, end in payload.spans]
-    data = payload.data or views.pop(0)
-    return pickle.loads(data, buffers=views)
+    return pickle.loads(data or views.pop(0), buffers=views)
+
+
+def inline(payload: Payload) -> Payload:
+    """Return a payload without a file, for another machine.
+
+    Examples
+    --------
+    >>> inline(Payload(b"abc"))
+    Payload(data=b'abc', path=None, spans=())
+    """
+    if payload.path is None:
+        return payload
+    content, spans = Path(payload.path).read_bytes(), payload.spans
+    if payload.data:
+        spans = ((len(content), len(content) + len(payload.data)), *spans)
+    return Payload(content + payload.data, None, spans)
 
 
 def drop(payload: Payload) -> None:
@@ -138,6 +161,25 @@ def remove_folder(folder: Path) -> None:
     """Remove a folder of payloads, and its counterpart on disk."""
     for path in (folder, _disk() / folder.name):
         shutil.rmtree(path, ignore_errors=True)
+
+
+def outlived(folder: Path, *, seconds: float) -> bool:
+    """Return whether the process that made a folder still lives after some seconds."""
+    pid = int(folder.name.removeprefix(PREFIX).split("-")[0])
+    deadline = time.monotonic() + seconds
+    while _alive(pid) and not _is_zombie(pid):
+        if time.monotonic() > deadline:
+            return True
+        time.sleep(0.005)
+    return False
+
+
+def _is_zombie(pid: int) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[:1] == ["Z"]
 
 
 def _home() -> Path:

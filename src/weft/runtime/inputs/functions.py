@@ -14,6 +14,7 @@ from weft.registry import closest
 from weft.runtime.backends.calls import name_of
 from weft.runtime.backends.protocol import Call, Input
 from weft.runtime.costs.keys import CostKey, argument_sizes, function_identity
+from weft.runtime.inputs.commands import function_of
 from weft.runtime.inputs.promises import (
     Body,
     ConditionalPromise,
@@ -70,7 +71,7 @@ class Application:
 
 
 def application_of(
-    what: Any, functions: Mapping[str, Callable[..., Any]] | None = None
+    what: Any, functions: Mapping[str, Callable[..., Any] | Sequence[str]] | None = None
 ) -> Application:
     """Make an application of a workflow with functions, promises, Dask collections or a graph."""
     if isinstance(what, Application):
@@ -98,8 +99,12 @@ def application_of(
     raise InvalidInput(f"weft runs {known}; not a {type(what).__name__}")
 
 
-def from_functions(workflow: Workflow, functions: Mapping[str, Callable[..., Any]]) -> Application:
-    """Bind each task to the function of its name or kind; it receives the parents' results.
+def from_functions(
+    workflow: Workflow, functions: Mapping[str, Callable[..., Any] | Sequence[str]]
+) -> Application:
+    """Bind each task to the function or command of its name or kind.
+
+    A function receives the parents' results.
 
     Examples
     --------
@@ -114,9 +119,10 @@ def from_functions(workflow: Workflow, functions: Mapping[str, Callable[..., Any
             raise UnknownName(
                 f"'{name}' is no task or kind of workflow '{workflow.name}'{closest(name, known)}"
             )
+    made = {name: function_of(given, name) for name, given in functions.items()}
     calls = []
     for task, (name, kind) in enumerate(zip(workflow.task_names, kinds, strict=True)):
-        function = functions.get(name, functions.get(kind))
+        function = made.get(name, made.get(kind))
         if function is None:
             raise InvalidInput(
                 f"task '{name}' (kind '{kind}') of workflow '{workflow.name}' has no function; "

@@ -27,9 +27,10 @@ from weft.formats.parsing.source import decode_text, parse_json
 from weft.model import Problem, Workflow
 from weft.registry import closest
 from weft.runtime.backends.protocol import Call, Input
+from weft.runtime.inputs.commands import run_command
 from weft.runtime.inputs.functions import Application
 from weft.runtime.inputs.promises import Task
-from weft.runtime.web.work import JsonFunction, kept, run_command
+from weft.runtime.web.work import JsonFunction, kept
 
 MAX_BATCH = 1000
 """Submissions in one request."""

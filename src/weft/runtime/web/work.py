@@ -1,25 +1,16 @@
-"""The functions that workers call: commands, registered functions, kept results."""
+"""The functions that workers call: registered functions, kept results."""
 
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft.errors import WeftError
 from weft.runtime.backends.calls import name_of
 from weft.runtime.backends.local.worker import Chosen
 
 MAX_RESULT = 1 << 20
 """Bytes of JSON that the result of a task may have."""
-
-TAIL = 4096
-"""Bytes of a command's output that are kept."""
-
-
-class CommandFailed(WeftError):
-    """A command of a task ended with another exit code than 0."""
 
 
 class JsonFunction:
@@ -55,27 +46,6 @@ class JsonFunction:
                 "write large data to a file and return its name"
             )
         return result
-
-
-def run_command(*_: Any, argv: Sequence[str]) -> dict[str, Any]:
-    r"""Run a command without a shell and return the end of its output.
-
-    Examples
-    --------
-    >>> run_command(argv=["echo", "done"])
-    {'code': 0, 'output': 'done\n'}
-    """
-    ended = subprocess.run(  # noqa: S603  # commands are an option of the operator
-        list(argv),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        check=False,
-    )
-    output = ended.stdout[-TAIL:].decode("utf-8", "replace")
-    if ended.returncode != 0:
-        raise CommandFailed(f"'{argv[0]}' ended with exit code {ended.returncode}: {output[-300:]}")
-    return {"code": 0, "output": output}
 
 
 def kept(*_: Any, value: Any, branches: Sequence[str | int] = ()) -> Any:

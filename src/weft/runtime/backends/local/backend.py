@@ -37,11 +37,12 @@ from weft.runtime.backends.local.device import (
     local_devices,
     with_nodes_of,
 )
-from weft.runtime.backends.local.process import WorkerProcess, cause_of
+from weft.runtime.backends.local.process import WorkerLink, WorkerProcess
 from weft.runtime.backends.payload import (
     Payload,
     clear_folder,
     drop,
+    inline,
     make_folder,
     pack,
     remove_folder,
@@ -80,20 +81,20 @@ class LocalBackend(RealBackend):
         self.specs = local_devices(devices)
         self._cluster = with_nodes_of(local_cluster(self.specs), devices)
         self._folder: Path | None = None
-        self._workers: list[WorkerProcess | None] = [None] * len(self.specs)
+        self._workers: list[WorkerLink | None] = [None] * len(self.specs)
         self._starts = [0] * len(self.specs)
         """Device -> starts in a row at which its process died."""
         self._token = new_token()
         self._spawned = 0
         self._poll = select.poll()
-        self._at: dict[int, WorkerProcess] = {}
+        self._at: dict[int, WorkerLink] = {}
         """File descriptor of a pipe -> its worker."""
         self._owner = os.getpid()
         self._results: dict[int, Payload] = {}
         self._events: list[Event] = []
-        self._unsent: dict[WorkerProcess, None] = {}
+        self._unsent: dict[WorkerLink, None] = {}
         """Workers with unsent messages."""
-        self._orders: dict[int, tuple[Order, WorkerProcess]] = {}
+        self._orders: dict[int, tuple[Order, WorkerLink]] = {}
         self._runs = 0
         self._waker: tuple[int, int] | None = None
         """Ends of the pipe of `wake`; None: there is no other thread."""
@@ -174,6 +175,9 @@ class LocalBackend(RealBackend):
         if number not in w.loaded_functions:
             w.send_function(number, self._calls.functions[number])
         payload = self._calls.arguments(instance)
+        if not w.shares_memory:
+            inputs = tuple([None if p is None else inline(p) for p in inputs])
+            payload = inline(payload)
         w.box.put(
             pickle.dumps(
                 (
@@ -183,7 +187,7 @@ class LocalBackend(RealBackend):
                     payload,
                     inputs,
                     order.chooses[0],
-                    f"{self._prefix}{order.number}",
+                    f"{self._prefix}{order.number}" if w.shares_memory else "",
                 )
             )
         )
@@ -199,7 +203,7 @@ class LocalBackend(RealBackend):
             return
         order, w = self._orders[number]
         if w.orders[0] is order:
-            w.process.kill()
+            w.kill()
             return
         w.orders.remove(order)
         del self._orders[number]
@@ -292,7 +296,7 @@ class LocalBackend(RealBackend):
 
     # -- processes ----------------------------------------------------------
 
-    def _worker(self, device: int) -> WorkerProcess:
+    def _worker(self, device: int) -> WorkerLink:
         w = self._workers[device]
         assert w is not None
         return w
@@ -301,47 +305,52 @@ class LocalBackend(RealBackend):
         assert self._folder is not None
         self._spawned += 1
         token = f"{self._token}.{self._spawned}."
-        w = self._workers[device] = WorkerProcess(device, self.specs[device], self._folder, token)
+        self._watch(WorkerProcess(device, self.specs[device], self._folder, token))
+
+    def _watch(self, w: WorkerLink) -> None:
+        """Receive the messages of a worker from now on."""
+        self._workers[w.device] = w
         for file in (w.box.fd, w.watch):
             if file is not None:
                 self._at[file] = w
                 self._poll.register(file, select.POLLIN)
 
-    def _forget_worker(self, w: WorkerProcess) -> None:
+    def _forget_worker(self, w: WorkerLink) -> None:
         for file in [file for file, owner in self._at.items() if owner is w]:
             self._poll.unregister(file)
             del self._at[file]
         self._unsent.pop(w, None)
         self._workers[w.device] = None
 
-    def _dismiss(self, w: WorkerProcess) -> None:
+    def _dismiss(self, w: WorkerLink) -> None:
         self._forget_worker(w)
         w.end()
 
     def _end_children(self) -> None:
         """Kill the processes that tasks left behind, and their workers with them."""
-        own = {w.process.pid: w for w in self._workers if w is not None}
+        own = {w.pid: w for w in self._workers if w is not None and w.pid}
         left = {token for pid, token in descendants(self._token).items() if pid not in own}
         crowded = leaders_with_others(own)
         for pid, w in own.items():
             if w.token in left or pid in crowded:
                 self._dismiss(w)
         if left:
-            end_descendants(self._token, keep=[w.process.pid for w in self._workers if w])
+            end_descendants(self._token, keep=[w.pid for w in self._workers if w])
 
     def _prepare(self, device: int) -> str:
         """Wait until a worker is up, and replace one that dies; return why it is left out."""
         while not (w := self._worker(device)).handshake():
-            text, fault = cause_of(w.exit_code())
+            text, fault = w.start_failure()
             self._dismiss(w)
-            if self._left_out(device, text, fault):
+            if self._left_out(w, text, fault):
                 return text
             self._spawn(device)
             self._worker(device).preload(self._calls.preload())
         return ""
 
-    def _left_out(self, device: int, text: str, fault: str) -> bool:
+    def _left_out(self, w: WorkerLink, text: str, fault: str) -> bool:
         """Count a start at which a worker died; return whether it was one too many."""
+        device = w.device
         self._starts[device] += 1
         if self._starts[device] < (MAX_STARTS if fault == "exited" else MAX_KILLED_STARTS):
             return False
@@ -352,7 +361,7 @@ class LocalBackend(RealBackend):
         warnings.warn(f"{about}, again and again: {text}; the run goes on without", stacklevel=2)
         return True
 
-    def _replace_dead(self, w: WorkerProcess) -> None:
+    def _replace_dead(self, w: WorkerLink) -> None:
         """Report a dead worker, remove its unfinished files, and start another."""
         self._forget_worker(w)
         text, fault = w.end_cause()
@@ -362,7 +371,7 @@ class LocalBackend(RealBackend):
         if w.ready:
             self._events.append(DeviceLost(w.device, self.clock(), text, fault))
             self._starts[w.device] = 0
-        elif self._left_out(w.device, text, fault):
+        elif self._left_out(w, text, fault):
             return
         self._spawn(w.device)
 
@@ -392,7 +401,7 @@ class LocalBackend(RealBackend):
             self._flush()
         return bool(found)
 
-    def _receive(self, w: WorkerProcess, *, dead: bool) -> None:
+    def _receive(self, w: WorkerLink, *, dead: bool) -> None:
         """Handle the next messages of a worker; all that are left if its process is dead."""
         try:
             for message in w.box.take():
@@ -405,15 +414,16 @@ class LocalBackend(RealBackend):
         if dead:
             self._replace_dead(w)
 
-    def _handle(self, w: WorkerProcess, message: tuple[Any, ...]) -> None:
+    def _handle(self, w: WorkerLink, message: tuple[Any, ...]) -> None:
         if message[0] == "hello":
-            w.hellos_due -= 1
+            w.greeted(message)
             if not w.ready:
                 w.ready = True
                 self._events.append(DeviceAdded(w.device, self.clock()))
             return
         word, number, begin, end, *rest = message
-        start, finish = begin - self._origin, end - self._origin
+        zero = self._origin - w.offset
+        start, finish = begin - zero, end - zero
         if number in self._cancelled:
             Path(f"{self._prefix}{number}").unlink(missing_ok=True)
             return

@@ -1,6 +1,6 @@
 """The driver's side of a worker: process, pipe, orders and loaded functions."""
 
-# ruff: noqa: S301  # pickles of this run's own processes
+# pickles of this run's own processes
 from __future__ import annotations
 
 import multiprocessing
@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Sequence
 from multiprocessing.spawn import get_executable
@@ -40,28 +41,26 @@ main(pipe)
 """Program of a worker: it never imports the user's `__main__`, so that scripts need no guard."""
 
 
-class WorkerProcess:
-    """A process that runs the orders of a device one after the other."""
+class WorkerLink(ABC):
+    """The driver's side of a worker that runs the orders of a device one after the other.
 
-    def __init__(self, device: int, spec: LocalDevice, folder: Path, token: str) -> None:
-        here, there = multiprocessing.Pipe(duplex=True)
-        here.send(([p or str(Path.cwd()) for p in sys.path], sys.argv))
-        here.send(worker.Setting(spec.name, str(folder), spec.cores, spec.memory))
-        flags = subprocess._args_from_interpreter_flags()  # type: ignore  # noqa: SLF001, PGH003
-        self.process = subprocess.Popen(  # noqa: S603  # this Python, this program
-            [get_executable(), *flags, "-P", "-c", BOOTSTRAP, str(there.fileno())],
-            env={**os.environ, **ONE_THREAD, **spec.environment, VARIABLE: token},
-            stdin=subprocess.DEVNULL,
-            process_group=0,  # with the children of its tasks
-            pass_fds=[there.fileno()],
-        )
-        there.close()
-        self.watch = os.pidfd_open(self.process.pid) if hasattr(os, "pidfd_open") else None
-        """File that is readable once the process is dead; a child may keep its pipe open."""
+    Subclasses reach the process itself: one of this machine, or one of a batch system.
+    """
+
+    watch: int | None = None
+    """File that is readable once the process is dead, if there is one."""
+    offset = 0.0
+    """Seconds to add to the clock of the worker."""
+    shares_memory = True
+    """Whether the worker reads and writes the files of payloads."""
+
+    def __init__(self, device: int, token: str, box: MessagePipe) -> None:
         self.device = device
         self.token = token
         """Value of a variable that the children of its tasks inherit."""
-        self.box = MessagePipe(here, blocking=False)
+        self.box = box
+        self.pid = 0
+        """Process id; 0: the process is on another machine."""
         self.ready = False
         self.ended = False
         self.orders: deque[Order] = deque()
@@ -95,13 +94,66 @@ class WorkerProcess:
             while self.hellos_due and (left := deadline - time.perf_counter()) > 0:
                 # In steps: bytes that did not fit into the socket are still to be sent.
                 poll.poll(1000.0 * min(left, 1.0 if self.box.flush() else 0.01))
-                self.hellos_due -= sum(
-                    pickle.loads(message)[0] == "hello" for message in self.box.take()
-                )
+                for message in map(pickle.loads, self.box.take()):
+                    if message[0] == "hello":
+                        self.greeted(message)
         except EOFError:
             self.exit_code(1.0)
         self.ready = self.hellos_due == 0
         return self.ready
+
+    def greeted(self, message: tuple[Any, ...]) -> None:
+        """Count an answer, which has the process id and the time of the worker."""
+        self.hellos_due -= 1
+
+    def start_failure(self) -> tuple[str, Literal["exited", "killed"]]:
+        """Return why the handshake failed."""
+        return cause_of(self.exit_code())
+
+    @abstractmethod
+    def exit_code(self, seconds: float = 0.0) -> int | None:
+        """Wait for the end of the process; return its exit code, None if it still runs."""
+
+    @abstractmethod
+    def kill(self) -> None:
+        """Kill the process; its end is reported by the pipe."""
+
+    @abstractmethod
+    def end(self) -> None:
+        """Kill the process with its children, and close the pipe."""
+
+    @abstractmethod
+    def end_cause(self) -> tuple[str, Literal["exited", "killed"]]:
+        """Clean up a dead process; return the cause and the fault."""
+
+    def _send(self, *words: Any) -> None:
+        self.box.put(pickle.dumps(words))
+
+
+class WorkerProcess(WorkerLink):
+    """A process of this machine."""
+
+    def __init__(self, device: int, spec: LocalDevice, folder: Path, token: str) -> None:
+        here, there = multiprocessing.Pipe(duplex=True)
+        here.send(([p or str(Path.cwd()) for p in sys.path], sys.argv))
+        here.send(worker.Setting(spec.name, str(folder), spec.cores, spec.memory))
+        flags = subprocess._args_from_interpreter_flags()  # type: ignore  # noqa: SLF001, PGH003
+        self.process = subprocess.Popen(  # noqa: S603  # this Python, this program
+            [get_executable(), *flags, "-P", "-c", BOOTSTRAP, str(there.fileno())],
+            env={**os.environ, **ONE_THREAD, **spec.environment, VARIABLE: token},
+            stdin=subprocess.DEVNULL,
+            process_group=0,  # with the children of its tasks
+            pass_fds=[there.fileno()],
+        )
+        there.close()
+        super().__init__(device, token, MessagePipe(here, blocking=False))
+        self.pid = self.process.pid
+        # A child may keep its pipe open.
+        self.watch = os.pidfd_open(self.pid) if hasattr(os, "pidfd_open") else None
+
+    def kill(self) -> None:
+        """Kill the process."""
+        self.process.kill()
 
     def end(self) -> None:
         """Kill the process and its group."""
@@ -140,9 +192,6 @@ class WorkerProcess:
             return self.process.wait(seconds)
         except subprocess.TimeoutExpired:
             return None
-
-    def _send(self, *words: Any) -> None:
-        self.box.put(pickle.dumps(words))
 
 
 def cause_of(code: int | None) -> tuple[str, Literal["exited", "killed"]]:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from weft.runtime.backends.descendants import VARIABLE, end_descendants, end_group
 from weft.runtime.backends.local.pipe import MessagePipe
-from weft.runtime.backends.payload import Payload, pack, remove_folder, unpack
+from weft.runtime.backends.payload import Payload, outlived, pack, pickled, remove_folder, unpack
 
 Functions = dict[int, Callable[..., Any] | str]
 """Number -> function, or the reason why it could not be loaded."""
@@ -78,7 +78,10 @@ class Chosen(NamedTuple):
 
 @dataclass(frozen=True)
 class Setting:
-    """Settings of a worker: device, folder for payloads, cores, memory limit."""
+    """Settings of a worker: device, folder for payloads, cores, memory limit.
+
+    Without a folder, the worker shares no memory with the driver: it sends whole results.
+    """
 
     device: str
     folder: str
@@ -107,7 +110,7 @@ def main(pipe: Connection) -> None:
     watch = threading.Thread(target=_end_with_driver, args=(pipe, setting.folder), daemon=True)
     watch.start()
     box = MessagePipe(pipe, blocking=True)
-    _send(box, pickle.dumps(("hello", os.getpid())))
+    _send(box, _hello())
     with contextlib.suppress(EOFError):  # the driver is gone
         _serve(box)
     watch.join()  # it ends this process, regardless of threads and exit handlers of tasks
@@ -138,7 +141,11 @@ def _serve(box: MessagePipe) -> None:
             functions.clear()
             dropped.clear()
         else:
-            _send(box, pickle.dumps(("hello", os.getpid())))
+            _send(box, _hello())
+
+
+def _hello() -> bytes:
+    return pickle.dumps(("hello", os.getpid(), time.perf_counter()))
 
 
 def _send(box: MessagePipe, message: bytes) -> None:
@@ -164,7 +171,7 @@ def _perform(run: TaskRun, functions: Functions) -> bytes:
     if trouble is not None:
         return _failure(run, begin, "raised", *trouble)
     try:
-        payload = pack(value, run.result)
+        payload = pack(value, run.result) if run.result else Payload(pickled(value)[0])
         return pickle.dumps(
             ("done", run.number, begin, time.perf_counter(), payload, branches, transfers)
         )
@@ -280,10 +287,11 @@ def _confine(setting: Setting) -> None:
 def _end_with_driver(pipe: Connection, folder: str) -> None:
     """End this process, its children and its folder when the driver dies, even by SIGKILL."""
     poll = select.poll()
-    poll.register(pipe.fileno(), 0)  # a closed pipe is reported always
+    poll.register(pipe.fileno(), getattr(select, "POLLRDHUP", 0))  # closed by the driver
     poll.poll()
     end_descendants(os.environ.get(VARIABLE, "no token"), keep=[os.getpid()], seconds=1.0)
-    remove_folder(Path(folder))
+    if folder and not outlived(Path(folder), seconds=0.2):
+        remove_folder(Path(folder))
     if os.getpgrp() == os.getpid():
         end_group(os.getpid())
     os._exit(1)

@@ -10,16 +10,15 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
-import platform
 import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 from weft.runtime.backends.local.worker import attempt, cannot_be_pickled, fill, loaded, set_device
+from weft.runtime.backends.real import machine
 
 Packed = tuple[bytes, list[Any]]
 """A pickle and its large buffers, which Ray keeps in shared memory."""
@@ -56,12 +55,6 @@ def unpacked(payload: Packed) -> Any:
 def size_of(payload: Packed) -> int:
     """Return the size in bytes."""
     return len(payload[0]) + sum(memoryview(buffer).nbytes for buffer in payload[1])
-
-
-def machine() -> str:
-    """Identify the machine: its processes share the clock of `time.perf_counter`."""
-    boot = Path("/proc/sys/kernel/random/boot_id")
-    return boot.read_text() if boot.exists() else platform.node()
 
 
 class DeviceActor:

@@ -1,0 +1,50 @@
+"""The program of a pilot: it reads its facts, connects to the driver and serves as a worker."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
+from pathlib import Path
+from typing import NamedTuple
+
+from weft.runtime.backends.local.worker import main as serve
+from weft.runtime.backends.pilots.listener import Greeting, keep_alive
+from weft.runtime.backends.real import machine
+
+BOOTSTRAP = """\
+import pickle, sys
+path, argv, facts = pickle.loads(sys.stdin.buffer.read())
+sys.path[:], sys.argv[:] = path, argv
+from weft.runtime.backends.pilots.program import main
+main(*facts)
+"""
+"""Program text; the facts, with the key, come on standard input, where nobody else reads them."""
+
+CONNECT_SECONDS = 30.0
+
+
+class PilotFacts(NamedTuple):
+    """Number and key of a pilot, the driver's address, and a file of the driver's memory."""
+
+    number: int
+    address: tuple[str, int]
+    key: bytes
+    marker: str
+
+
+def main(*facts: object) -> None:
+    """Connect to the driver and run its orders until the connection closes."""
+    told = PilotFacts(*facts)  # type: ignore[arg-type]
+    with contextlib.suppress(OSError):
+        os.setpgid(0, 0)  # with the children of its tasks
+    connected = socket.create_connection(told.address, timeout=CONNECT_SECONDS)
+    connected.settimeout(None)
+    keep_alive(connected)
+    connection = Connection(connected.detach())
+    answer_challenge(connection, told.key)
+    deliver_challenge(connection, told.key)
+    shares = Path(told.marker).exists()
+    connection.send(tuple(Greeting(told.number, os.getpid(), machine(), shares)))
+    serve(connection)
