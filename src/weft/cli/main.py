@@ -26,6 +26,7 @@ VERBS = (
     "run",
     "serve",
     "cascade",
+    "export",
     "explain",
     "view",
     "whatif",
@@ -43,6 +44,7 @@ FOLDERS = {
     **dict.fromkeys(("explain", "whatif", "size", "view"), "answers"),
     **dict.fromkeys(("attack", "arena"), "contests"),
     "cascade": "services",
+    "export": "engines",
 }
 """Folder of the modules that are not in `weft.cli` itself."""
 

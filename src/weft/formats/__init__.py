@@ -3,6 +3,7 @@
 - `loading`, `saving`: `load` and `save`, which go through the table of formats
 - `table`: every format with its suffixes, reader and writer
 - `binding`: a workflow from a file on a cluster
+- `batch`: plans as jobs of Slurm and HyperQueue
 - `native`: weft's own JSON, NPZ and TOML
 - `graphs`: DOT, STG, WfFormat, taskgraph-v1, static graphs and call graphs
 - `traces`: records of other engines

@@ -160,6 +160,16 @@ def _files(task: Record, key: str, sizes: dict[str, float]) -> list[str]:
     return files
 
 
+def recorded_commands(record: Record) -> dict[str, list[str]]:
+    """Return the program and the arguments of each task that has a command."""
+    found: dict[str, list[str]] = {}
+    for r in record.child("workflow").child("execution").children("tasks"):
+        if "command" in r:
+            command = r.child("command")
+            found[r.text("id")] = [command.text("program"), *command.strings("arguments", ())]
+    return found
+
+
 def machines_of(record: Record, workflow: Workflow) -> Cluster | None:
     """Return the machines of the record as nodes, or None.
 

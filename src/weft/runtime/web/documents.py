@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.errors import InvalidInput, UnknownName
-from weft.formats.graphs.wfformat import is_wfformat, read_wfformat
+from weft.formats.graphs.wfformat import is_wfformat, read_wfformat, recorded_commands
 from weft.formats.native.weft_schema import decode
 from weft.formats.parsing.record import Record, shown
 from weft.formats.parsing.source import decode_text, parse_json
@@ -99,12 +99,12 @@ class Documents:
 
     def _read(self, record: Record) -> Application:
         if is_wfformat(record):
-            workflow, given = read_wfformat(record, name="workflow"), _recorded_commands(record)
+            workflow, given = read_wfformat(record, name="workflow"), _commands(record)
         else:
             record.only(("workflow", "tasks"))
             inner = Record(record.raw("workflow"), "workflow")
             workflow = read_workflow(inner)
-            given = _recorded_commands(inner) if is_wfformat(inner) else {}
+            given = _commands(inner) if is_wfformat(inner) else {}
             given |= Record(record.raw("tasks", {}), "tasks").content
         if not 0 < workflow.n <= self.max_tasks:
             raise InvalidInput(
@@ -215,12 +215,5 @@ def _imported(name: str) -> Any:
         raise InvalidInput(f"module '{name}' of --functions cannot be imported: {error}") from None
 
 
-def _recorded_commands(record: Record) -> dict[str, Any]:
-    """Return the commands of a WfFormat document by task."""
-    found: dict[str, Any] = {}
-    for r in record.child("workflow").child("execution").children("tasks"):
-        if "command" in r:
-            command = r.child("command")
-            argv = [command.text("program"), *command.strings("arguments", ())]
-            found[r.text("id")] = {"command": argv}
-    return found
+def _commands(record: Record) -> dict[str, Any]:
+    return {task: {"command": argv} for task, argv in recorded_commands(record).items()}

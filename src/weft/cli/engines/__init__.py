@@ -1,0 +1,3 @@
+"""Verbs that hand plans to other engines (`export`)."""
+
+__all__ = ["export"]

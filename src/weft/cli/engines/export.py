@@ -1,0 +1,114 @@
+"""`weft export`: a plan as jobs of a batch system."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from weft.cli.arguments import add_cluster, add_seed, number, whole
+from weft.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from weft.model import Problem, Schedule
+
+SUMMARY = "write a plan as jobs of Slurm or HyperQueue"
+EXAMPLE = """\
+  weft export slurm montage.json --cluster cluster.toml --commands commands.json --out jobs
+  jobs/submit.sh --partition=long
+
+  weft plan montage.json --cluster cluster.toml --planner anytime --out plan.json
+  weft export slurm plan.json --problem montage.json --cluster cluster.toml --out jobs
+
+  commands.json is {"task or kind": ["program", "argument", ...]}, {task} stands for the task's
+  name; commands of a WfFormat file need no --commands."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument("engine", choices=("slurm", "hyperqueue"), help="the batch system")
+    parser.add_argument(
+        "file",
+        type=Path,
+        metavar="PLAN|FILE",
+        help="a workflow or problem, which is planned; with --problem: a schedule saved by weft",
+    )
+    parser.add_argument(
+        "--problem", type=Path, metavar="FILE", help="the problem or workflow of a schedule"
+    )
+    add_cluster(parser)
+    parser.add_argument(
+        "--planner", default="heft", metavar="NAME", help="default: heft (see: weft list planners)"
+    )
+    parser.add_argument(
+        "--seconds", type=number(above=0), metavar="S", help="time limit, for planners that search"
+    )
+    add_seed(parser)
+    parser.add_argument(
+        "--commands", type=Path, metavar="JSON", help="the commands of tasks or kinds"
+    )
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", required=True, help="a new or empty folder"
+    )
+    slurm = parser.add_argument_group("for slurm")
+    slurm.add_argument(
+        "--any-node", action="store_true", help="let Slurm choose nodes (default: those planned)"
+    )
+    slurm.add_argument(
+        "--nice-step",
+        type=whole(0),
+        default=1,
+        metavar="N",
+        help="more of nice per place in the plan (default: 1)",
+    )
+    slurm.add_argument(
+        "--time-factor",
+        type=number(above=0),
+        metavar="X",
+        help="time limit of a job over its planned time (default: the partition's limit)",
+    )
+
+
+def run(args: argparse.Namespace) -> None:
+    """Write the files and say how to submit them."""
+    from weft.cli.output import emit, notice
+
+    with notice(f"planning {args.file.name}"):
+        from weft.formats.batch import batch_jobs, load_commands, write_hyperqueue, write_slurm
+
+        problem, schedule = _planned(args)
+        source = args.commands or args.problem or args.file
+        jobs = batch_jobs(problem, schedule, load_commands(source))
+        if args.engine == "slurm":
+            written = write_slurm(
+                jobs,
+                args.out,
+                nodes=not args.any_node,
+                nice_step=args.nice_step,
+                time_factor=args.time_factor,
+            )
+        else:
+            written = write_hyperqueue(jobs, args.out)
+    if args.json:
+        emit({"engine": args.engine, "jobs": len(jobs), "files": [str(path) for path in written]})
+    else:
+        print(f"wrote {len(jobs)} jobs to {args.out}")
+        start = args.out / ("submit.sh" if args.engine == "slurm" else "submit.py")
+        print(f"submit them with: {start}")
+
+
+def _planned(args: argparse.Namespace) -> tuple[Problem, Schedule]:
+    from weft.cli.arguments import read_problem
+    from weft.formats import load_schedule
+    from weft.model.check import check
+    from weft.planners.planner import timed_plan
+
+    if args.problem is None:
+        problem = read_problem(args.file, args)
+        made = timed_plan(problem, args.planner, seconds=args.seconds, seed=args.seed)
+        return problem, made.schedule
+    problem, schedule = read_problem(args.problem, args), load_schedule(args.file)
+    wrong = check(problem, schedule)
+    if wrong:
+        raise InvalidInput(f"{args.file}: is no schedule of {args.problem}: {wrong[0]}")
+    return problem, schedule
