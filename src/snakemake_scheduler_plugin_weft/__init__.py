@@ -11,6 +11,7 @@ import atexit
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from snakemake_interface_scheduler_plugins.base import SchedulerBase
@@ -20,9 +21,9 @@ from weft.formats import save
 from weft.model import Problem
 from weft.runtime.costs.history import history_for_run
 from weft.runtime.inputs.snakemake import (
-    estimate,
     fitting,
     learn,
+    places,
     problem_of,
     seconds_by_rule,
     upward_ranks,
@@ -69,7 +70,7 @@ class Scheduler(SchedulerBase):  # type: ignore[misc]
         )
         self.history = history_for_run(settings.history or True)
         self.folder = Path(".snakemake").absolute()
-        self.ranks: dict[Any, float] = {}
+        self.places: dict[Any, int] = {}
         if not settings.learn_nothing:
             self.learn()
             atexit.register(self.learn)  # the last jobs end when nothing is asked any more
@@ -89,8 +90,8 @@ class Scheduler(SchedulerBase):  # type: ignore[misc]
             )
 
     def dag_updated(self) -> None:
-        """Drop the ranks of the old graph."""
-        self.ranks = {}
+        """Drop the order of the old graph."""
+        self.places = {}
 
     def select_jobs(
         self,
@@ -102,19 +103,11 @@ class Scheduler(SchedulerBase):  # type: ignore[misc]
         """Return the jobs to start; None leaves the choice to Snakemake's greedy scheduler."""
         if not self.seconds:
             return None
-        singles = {job: _singles(job) for job in selectable_jobs}
-        if any(single not in self.ranks for members in singles.values() for single in members):
-            self._rank(single for members in singles.values() for single in members)
-
-        def urgency(job: Any) -> tuple[float, float, str]:
-            return (
-                -job.priority,
-                -max(self.ranks[single] for single in singles[job]),
-                _label(singles[job]),
-            )
-
+        place = self.places
+        if not all(map(place.__contains__, selectable_jobs)):
+            self._place(selectable_jobs)
         return fitting(
-            sorted(selectable_jobs, key=urgency),
+            sorted(selectable_jobs, key=place.__getitem__),
             lambda job: job.scheduler_resources,
             available_resources,
         )
@@ -133,13 +126,30 @@ class Scheduler(SchedulerBase):  # type: ignore[misc]
         """Return the seconds of a job; one without output files only gathers others."""
         if not list(job.output):
             return 0.0
-        return estimate(_rule(job), self.seconds) if self.seconds else 1.0
+        rule = _rule(job)
+        if rule in self.seconds:
+            return self.seconds[rule]
+        return median(self.seconds.values()) if self.seconds else 1.0
 
-    def _rank(self, selectable: Iterable[Any]) -> None:
-        jobs = dict.fromkeys([*self.dag.needrun_jobs(), *selectable])
-        self.ranks = upward_ranks(
-            jobs, self.dag.job_dependencies, lambda job: estimate(_rule(job), self.seconds)
+    def _place(self, selectable: Iterable[Any]) -> None:
+        """Order all jobs once; a group stands at the place of its most urgent job."""
+        if not self.places:
+            self._order(self.dag.needrun_jobs())
+        missing = {job: _singles(job) for job in selectable if job not in self.places}
+        new = [s for singles in missing.values() for s in singles if s not in self.places]
+        if new:
+            self._order([*self.dag.needrun_jobs(), *new])
+        for job, singles in missing.items():
+            if job not in self.places:
+                self.places[job] = min(self.places[single] for single in singles)
+
+    def _order(self, jobs: Iterable[Any]) -> None:
+        unknown = median(self.seconds.values())
+        ranks = upward_ranks(
+            jobs, self.dag.job_dependencies, lambda job: self.seconds.get(_rule(job), unknown)
         )
+        self.places.clear()
+        self.places.update(places(ranks, lambda job: (-job.priority, -ranks[job]), _label))
 
 
 def _singles(job: Any) -> list[Any]:
@@ -148,10 +158,11 @@ def _singles(job: Any) -> list[Any]:
     return list(jobs() if callable(jobs) else jobs)
 
 
-def _rule(job: Any) -> str | None:
-    return getattr(getattr(job, "rule", None), "name", None)
+def _rule(job: Any) -> str:
+    return job.rule.name if hasattr(job, "rule") else ""
 
 
-def _label(members: Sequence[Any]) -> str:
+def _label(job: Any) -> str:
     """Return a label for a total order: Snakemake gives a set."""
-    return min((" ".join(map(str, job.output)) for job in members), default="")
+    output = job.output
+    return str(output[0]) if len(output) == 1 else " ".join(map(str, output))

@@ -9,12 +9,21 @@ import subprocess
 import sys
 from collections import defaultdict
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from weft import formats
 from weft.runtime.costs.history import History, Measurement
-from weft.runtime.inputs.snakemake import DEVICE, Finish, finished_jobs, learn, seconds_by_rule
+from weft.runtime.inputs.snakemake import (
+    DEVICE,
+    MISFITS,
+    Finish,
+    finished_jobs,
+    fitting,
+    learn,
+    seconds_by_rule,
+)
 
 SNAKEFILE = """
 rule all:
@@ -148,6 +157,77 @@ def test_the_contract_of_the_interface(tmp_path):
             return settings
 
     Contract().test_scheduler()
+
+
+def jobs_of(priorities):
+    """Jobs a, b, ...; the last one reads all others."""
+    found = [
+        SimpleNamespace(
+            rule=SimpleNamespace(name=name),
+            priority=priority,
+            output=[f"{name}.txt"],
+            parents=[],
+            scheduler_resources={"_cores": 1, "mem": 5 if name == "d" else 1},
+        )
+        for name, priority in priorities.items()
+    ]
+    jobs = [Hashed(job) for job in found]
+    jobs[-1].parents.extend(jobs[:-1])
+    return jobs
+
+
+class Hashed:
+    """A stand-in for a job: an object with attributes that can be a key."""
+
+    def __init__(self, facts):
+        vars(self).update(vars(facts))
+
+
+def scheduler_of(jobs, seconds):
+    plugin = pytest.importorskip(
+        "snakemake_scheduler_plugin_weft", reason="Snakemake is not installed"
+    )
+    made = plugin.Scheduler.__new__(plugin.Scheduler)
+    made.dag = SimpleNamespace(needrun_jobs=lambda: jobs, job_dependencies=lambda job: job.parents)
+    made.seconds = seconds
+    made.dag_updated()
+    return made
+
+
+def test_a_round_goes_by_priority_then_rank_then_name():
+    jobs = jobs_of({"c": 0, "b": 0, "a": 0, "d": 0, "urgent": 9, "last": 0})
+    scheduler = scheduler_of(jobs, {"a": 1.0, "b": 1.0, "c": 3.0, "d": 2.0, "last": 1.0})
+    ready = set(jobs[:-1])
+
+    def chosen(cores, mem=100):
+        found = scheduler.select_jobs(ready, jobs, {"_cores": cores, "mem": mem}, {})
+        return [job.rule.name for job in found]
+
+    assert chosen(5) == ["urgent", "c", "d", "a", "b"]
+    assert chosen(2) == ["urgent", "c"]
+    assert chosen(3, mem=4) == ["urgent", "c", "a"]  # d needs 5
+    group = Hashed(SimpleNamespace(jobs=jobs[1:3], scheduler_resources={"_cores": 2}))
+    found = scheduler.select_jobs([group, jobs[3]], jobs, {"_cores": 9, "mem": 9}, {})
+    assert found == [jobs[3], group]  # a and b, at the place of a
+    late = jobs_of({"late": 0, "end": 0})[0]  # after a checkpoint, before the graph is updated
+    found = scheduler.select_jobs([late, jobs[2]], jobs, {"_cores": 9, "mem": 9}, {})
+    # The median of the known seconds is 1: late takes 1, a takes 1 before the last one's 1.
+    assert found == [jobs[2], late]
+
+
+def test_a_round_ends_where_nothing_can_start():
+    asked = []
+    many = [f"{k:05}" for k in range(MISFITS + 50)]
+
+    def wants(job):
+        asked.append(job)
+        return {"_cores": 1, "mem": 1 if job == many[0] else 9}
+
+    assert fitting(many, wants, {"_cores": 1, "mem": 10}) == many[:1]
+    assert asked == many[:1]  # no core is left
+    asked.clear()
+    assert fitting(many, wants, {"_cores": 9, "mem": 1}) == many[:1]
+    assert len(asked) == MISFITS + 2
 
 
 def record(folder, name, **values):

@@ -6,11 +6,9 @@ This module does not import Snakemake; its plugin `snakemake_scheduler_plugin_we
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 from typing import Any, TypeVar
 
 from weft.formats.traces.recording import distinct
@@ -31,6 +29,9 @@ MOST = 2**31 - 1
 
 MARK = "weft-learned"
 """File beside Snakemake's records with the end of the newest job in the history."""
+
+MISFITS = 10_000
+"""Jobs that do not fit before a round ends without asking further ones."""
 
 Job = TypeVar("Job", bound=Hashable)
 
@@ -88,22 +89,38 @@ def upward_ranks(
     {'a': 10.0, 'b': 6.0, 'c': 9.0, 'd': 4.0}
     """
     known = dict.fromkeys(jobs, 0.0)
-    before = {job: [p for p in dict.fromkeys(parents(job)) if p in known] for job in known}
-    readers = Counter(p for ps in before.values() for p in ps)
-    done = [job for job in known if not readers[job]]
+    readers = dict.fromkeys(known, 0)
+    for job in known:
+        for p in parents(job):  # asked twice, as lists of a million jobs cost more
+            if p in readers:
+                readers[p] += 1
+    done = [job for job, count in readers.items() if not count]
     for job in done:  # grows during the loop; readers come before their inputs
-        known[job] += seconds(job)
-        for p in before[job]:
-            known[p] = max(known[p], known[job])
-            readers[p] -= 1
-            if not readers[p]:
-                done.append(p)
+        rank = known[job] = known[job] + seconds(job)
+        for p in parents(job):
+            if p in readers:
+                known[p] = max(known[p], rank)
+                readers[p] -= 1
+                if not readers[p]:
+                    done.append(p)
     return known
 
 
-def estimate(rule: str | None, known: Mapping[str, float]) -> float:
-    """Return the seconds of a rule; for an unknown one, the median of the others."""
-    return known[rule] if rule is not None and rule in known else median(known.values())
+def places(
+    jobs: Iterable[Job], urgency: Callable[[Job], Hashable], label: Callable[[Job], str]
+) -> dict[Job, int]:
+    """Return the place of each job in the order of urgency, equal ones by label.
+
+    Examples
+    --------
+    >>> places(["b", "a", "c"], {"a": 2, "b": 2, "c": 1}.__getitem__, str)
+    {'c': 0, 'a': 1, 'b': 2}
+    """
+    alike: dict[Any, list[Job]] = {}
+    for job in jobs:
+        alike.setdefault(urgency(job), []).append(job)
+    order = [job for key in sorted(alike) for job in sorted(alike[key], key=label)]
+    return {job: place for place, job in enumerate(order)}
 
 
 def fitting(
@@ -111,14 +128,20 @@ def fitting(
 ) -> list[Job]:
     """Return the jobs, in order, whose resources fit into the free ones.
 
+    The search ends when cores or job slots are used up, which every job needs, or after
+    `MISFITS` jobs that did not fit.
+
     Examples
     --------
     >>> fitting(["big", "small"], {"big": {"mem": 9}, "small": {"mem": 3}}.__getitem__, {"mem": 8})
     ['small']
     """
     left = {name: amount for name, amount in free.items() if not isinstance(amount, str)}
-    chosen = []
-    for job in jobs:
+    scarce = [name for name in ("_cores", "_nodes") if name in left]
+    chosen: list[Job] = []
+    for tried, job in enumerate(jobs):
+        if tried - len(chosen) > MISFITS or any(left[name] <= 0 for name in scarce):
+            break
         asked = {
             name: amount
             for name, amount in wants(job).items()

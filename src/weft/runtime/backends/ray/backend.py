@@ -38,11 +38,11 @@ from weft.runtime.backends.protocol import (
     Started,
     Transfer,
 )
-from weft.runtime.backends.ray.actor import DeviceActor, Packed, machine, packed, pickling, unpacked
+from weft.runtime.backends.ray.actor import DeviceActor, Packed, packed, pickling, unpacked
 from weft.runtime.backends.ray.plan import WholeCalls
 from weft.runtime.backends.ray.session import Devices, RaySession
 from weft.runtime.backends.ray.slots import ActorSlot, SentCall, TransferEstimator
-from weft.runtime.backends.real import RealBackend
+from weft.runtime.backends.real import RealBackend, machine
 from weft.runtime.backends.result_file import load, save
 from weft.runtime.deciders.whole_plan import OnFinish, PlanRow
 
