@@ -43,6 +43,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "else one process a core)",
     )
     parser.add_argument(
+        "--address",
+        metavar="WHERE",
+        help="a running cluster: folder of a HyperQueue server, address of Ray",
+    )
+    parser.add_argument(
         "--policy", default="heft", metavar="NAME", help="a planner or a policy (default: heft)"
     )
     parser.add_argument(
@@ -172,6 +177,7 @@ def _run(args: argparse.Namespace, live: LiveBoard | None) -> RunTrace:
         policy=args.policy,
         backend=args.backend,
         devices=devices,
+        address=args.address,
         history=False if args.no_history else args.history or _history_of(args.script),
         run_id=args.run_id,
         retries=args.retries,

@@ -1,5 +1,6 @@
 """Inputs: applications from workflows, functions, Dask and Snakemake.
 
+- `airflow`: priority weights of Airflow tasks
 - `commands`: programs instead of functions
 - `dask_graph`: Dask collections and graphs
 - `functions`: functions, promises, networkx graphs
@@ -7,4 +8,4 @@
 - `snakemake`: durations and ranks of Snakemake jobs
 """
 
-__all__ = ["commands", "dask_graph", "functions", "promises", "snakemake"]
+__all__ = ["airflow", "commands", "dask_graph", "functions", "promises", "snakemake"]
