@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -388,18 +387,3 @@ class Workflow:
 
     def _quoted(self, task: int) -> str:
         return f"task '{self.task_name(task)}'"
-
-
-def outgoing_edges(workflow: Workflow) -> list[list[tuple[int, int, int, int]]]:
-    """(edge, child, choice, branch) of the outgoing edges of each task, the last first."""
-    choices = workflow.choices
-    rows = list(
-        zip(
-            range(workflow.m),
-            workflow.dst.tolist(),
-            choices.edge_choice.tolist(),
-            choices.edge_branch.tolist(),
-            strict=True,
-        )
-    )
-    return [rows[begin:end][::-1] for begin, end in pairwise(workflow.succ_ptr.tolist())]

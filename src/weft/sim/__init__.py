@@ -7,6 +7,7 @@
 - `lifecycle`: states of instances and devices without clock and I/O, shared with real runs
 - `story`: states, transitions and the log of each instance
 - `device_state`: queues, commands and executions of a device
+- `instance_tables`: tables that stay small with millions of instances
 - `room`: capacities that tasks on a node share
 - `kernel`: the compiled event kernel and the searches that planners and policies share
 - `vector`: many step-wise simulations of a stream, for learning
@@ -14,6 +15,7 @@
 
 __all__ = [
     "device_state",
+    "instance_tables",
     "kernel",
     "lifecycle",
     "reference",

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 from math import inf, nan
+from typing import NamedTuple
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Group:
     """Instances that run together on a device."""
 
@@ -38,8 +39,7 @@ class Wake:
     at: float
 
 
-@dataclass(frozen=True)
-class Execution:
+class Execution(NamedTuple):
     """One row of the trace to be."""
 
     instance: int

@@ -18,8 +18,9 @@ from weft.errors import InvalidInput
 from weft.model import Problem, Scenario, Trace, Workload
 from weft.model.columns import FloatArray
 from weft.model.trace import CANCELLED, DONE, LOST, beside_originals
-from weft.model.workflow import ALWAYS, outgoing_edges
+from weft.model.workflow import ALWAYS
 from weft.sim.device_state import Execution, Group, Machine, Start, Wake
+from weft.sim.instance_tables import InstanceNames, OutgoingEdges, add_to
 from weft.sim.room import Room
 from weft.sim.story import OVER, POOL, ImpossibleTransition, State, Stories
 from weft.sim.traffic import Traffic
@@ -72,24 +73,19 @@ class Lifecycle:
             numbers[w.kinds[w.kind[t]]]
             for w, t in ((workload.problem_of(j).workflow, t) for j, t in self.place)
         ]
-        self.stories = Stories(
-            [
-                f"task '{workload.problem_of(j).workflow.task_name(t)}' of job {j}"
-                for j, t in self.place
-            ]
-        )
+        self.stories = Stories(InstanceNames(self.place, self.problem))
         self.machines = [Machine() for _ in range(workload.cluster.p)]
         self._first: list[int] = workload.first_instance.tolist()
         self._template: list[int] = workload.template.tolist()
-        self._edges = [outgoing_edges(problem.workflow) for problem in workload.problems]
+        self._edges = [OutgoingEdges.of(problem.workflow) for problem in workload.problems]
         self.ready: list[int] = []
         """Instances that may be committed, by number."""
         self.executions: list[Execution] = []
-        self.results: list[list[tuple[int, float]]] = [[] for _ in self.place]
+        self.results: list[Sequence[tuple[int, float]]] = [()] * len(self.place)
         """Where and when an instance was finished: the places its data can be read from."""
         self.started = np.full(len(self.place), nan)
         """Return when the execution that finished an instance first was started."""
-        self.inputs: list[list[tuple[int, int]]] = [[] for _ in self.place]
+        self.inputs: list[Sequence[tuple[int, int]]] = [()] * len(self.place)
         """(parent, edge) over the incoming edges that were taken."""
         self.outcome = np.full(int(workload.first_choice[-1]), -1, np.int64)
         self.job_finish = [nan] * workload.jobs
@@ -189,7 +185,7 @@ class Lifecycle:
         group = self._take_running(device, now)
         for i in group.members:
             self._record(group, i, now, DONE)
-            self.results[i].append((device, now))
+            add_to(self.results, i, (device, now))
             if self.stories.state[i] is State.DONE:
                 self.stories.note(
                     i, now, f"a copy ended on '{self.workload.cluster.names[device]}'"
@@ -345,7 +341,9 @@ class Lifecycle:
     def expected(self, members: Sequence[int], device: int) -> float:
         """Expected seconds of a group on a device that is up, at its present pace."""
         pace = self.machines[device].pace
-        longest = max(self.problem(i).duration(self.place[i][1], device) * pace for i in members)
+        longest = 0.0
+        for i in members:
+            longest = max(longest, self.problem(i).duration(self.place[i][1], device) * pace)
         return longest * self.growth(members, device)
 
     def growth(self, members: Sequence[int], device: int) -> float:
@@ -400,7 +398,9 @@ class Lifecycle:
             ),
             eager=self.eager,
             outcome=self.outcome.copy(),
-            copies={i: results[1:] for i, results in enumerate(self.results) if len(results) > 1},
+            copies={
+                i: list(results[1:]) for i, results in enumerate(self.results) if len(results) > 1
+            },
             room=self.room.left(),
         )
 
@@ -530,7 +530,7 @@ class Lifecycle:
             parent, edge, child, taken = stack.pop()
             self._undecided[child] -= 1
             if taken:
-                self.inputs[child].append((parent, edge))
+                add_to(self.inputs, child, (parent, edge))
                 self._send(child, parent, edge, now)
             if self._undecided[child] > 0:
                 continue
@@ -545,14 +545,19 @@ class Lifecycle:
         job, task = self.place[instance]
         first, choices = self._first[job], int(self.workload.first_choice[job])
         ran = self.stories.state[instance] is State.DONE
+        out = self._edges[self._template[job]]
         return [
             (
                 instance,
                 edge,
-                first + child,
-                ran and (choice == ALWAYS or int(self.outcome[choices + choice]) == branch),
+                first + out.child[edge],
+                ran
+                and (
+                    out.choice[edge] == ALWAYS
+                    or int(self.outcome[choices + out.choice[edge]]) == out.branch[edge]
+                ),
             )
-            for edge, child, choice, branch in self._edges[self._template[job]][task]
+            for edge in range(out.begin[task + 1] - 1, out.begin[task] - 1, -1)
         ]
 
     def _skip(self, instance: int, now: float) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from weft.errors import WeftError
 
@@ -44,6 +45,10 @@ AFTER: dict[State, tuple[State, ...]] = {
 """States that may follow each state. LOST -> COMMITTED: a plan is kept, its row runs again."""
 
 
+MOST_PAIRS = 10_000
+"""Notes that are remembered, to be stored once: notes of failures are all different."""
+
+
 class Chapter(NamedTuple):
     """One line of a story."""
 
@@ -73,25 +78,39 @@ class Stories:
     weft.sim.story.ImpossibleTransition: 'a' cannot be done at 1: it is ready; its story: 0 ready
     """
 
-    def __init__(self, names: list[str]) -> None:
+    def __init__(self, names: Sequence[str]) -> None:
         self.names = names
         """Every instance in words."""
         self.state = [State.WAITING] * len(names)
-        self._chapters: dict[int, list[Chapter]] = {}
+        self._lines: dict[int, list[Any]] = {}
+        """Instance -> time, (state, note), time, (state, note), ...; millions must be small."""
+        self._pairs: dict[tuple[State, str], tuple[State, str]] = {}
+        """Each state with its note once."""
 
-    def reset(self, rows: slice, names: list[str]) -> None:
+    def reset(self, rows: slice) -> None:
         """Begin other stories in place of these rows, or add them at the end."""
-        self.names[rows], self.state[rows] = names, [State.WAITING] * len(names)
+        self.state[rows] = [State.WAITING] * (rows.stop - rows.start)
         for instance in range(rows.start, rows.stop):
-            self._chapters.pop(instance, None)
+            self._lines.pop(instance, None)
 
     def of(self, instance: int) -> tuple[Chapter, ...]:
         """All that happened to an instance; empty while it waits for its job."""
-        return tuple(self._chapters.get(instance, ()))
+        lines = self._lines.get(instance, [])
+        return tuple(Chapter(t, *pair) for t, pair in zip(lines[::2], lines[1::2], strict=True))
 
     def note(self, instance: int, now: float, text: str) -> None:
         """Write a line without a change of state: a copy that runs beside the original."""
-        self._chapters.setdefault(instance, []).append(Chapter(now, self.state[instance], text))
+        pair = (self.state[instance], text)
+        known = self._pairs.get(pair)
+        if known is None:
+            if len(self._pairs) >= MOST_PAIRS:
+                self._pairs.clear()
+            known = self._pairs[pair] = pair
+        lines = self._lines.get(instance)
+        if lines is None:
+            self._lines[instance] = [now, known]
+        else:
+            lines += (now, known)
 
     def move(self, instance: int, state: State, now: float, note: str = "") -> None:
         """Change the state, or raise `ImpossibleTransition`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from dataclasses import replace
 from math import inf, log
@@ -43,9 +44,8 @@ class DriftDetector:
         self.least = least
         self._recent: dict[tuple[int, int], deque[float]] = {}
         self._current: dict[tuple[int, int], deque[float]] = {}
-        self._place = [
-            (t, task) for t in workload.template.tolist() for task in range(workload.problems[t].n)
-        ]
+        self._first: list[int] = workload.first_instance.tolist()
+        self._template: list[int] = workload.template.tolist()
         numbers = {kind: k for k, kind in enumerate(workload.kinds)}
         self._kinds = [
             [numbers[p.workflow.kinds[k]] for k in p.workflow.kind.tolist()]
@@ -55,7 +55,8 @@ class DriftDetector:
 
     def finished(self, instance: int, device: int, seconds: float, expected: float) -> bool:
         """Add a measurement; return whether `expected` has become wrong for its kind and device."""
-        template, task = self._place[instance]
+        job = bisect_right(self._first, instance) - 1
+        template, task = self._template[job], instance - self._first[job]
         estimated = self.workload.problems[template].duration(task, device)
         if not (0 < estimated < inf and 0 < expected < inf) or seconds <= 0 or not self._small:
             return False

@@ -33,7 +33,7 @@ class Instances:
     ([0], 2.0, [1], 3.0)
     >>> table.next_attempt(0, 5.0), table.next_attempt(0, 6.0)  # one retry, after 0.1 s
     (5.1, None)
-    >>> life.inputs[1].append((0, 0))
+    >>> life.inputs[1] = [(0, 0)]
     >>> table.unreferenced([1]), table.needed(0), table.needed(1)
     ([0], False, True)
     """

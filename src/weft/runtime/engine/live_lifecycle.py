@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from math import inf
 
 import numpy as np
 
 from weft.model import Problem, Workflow, Workload
 from weft.model.columns import IntArray, frozen
-from weft.model.workflow import outgoing_edges
 from weft.sim.device_state import Group, Machine
+from weft.sim.instance_tables import OutgoingEdges
 from weft.sim.lifecycle import Lifecycle
 from weft.sim.story import OVER, POOL, State
 from weft.sim.view import View
@@ -198,17 +197,17 @@ class LiveLifecycle(Lifecycle):
         rows = slice(self._first[job], self._first[job + 1])
         if self._workflows[template : template + 1] != [w]:  # by identity
             self._workflows[template : template + 1] = [w]
-            self._edges[template : template + 1] = [outgoing_edges(w)]
+            self._edges[template : template + 1] = [OutgoingEdges.of(w)]
             self._parents[template : template + 1] = [_parents(w)]
         self.place[rows] = [(job, task) for task in range(w.n)]
         numbers = [self._kinds.setdefault(kind, len(self._kinds)) for kind in w.kinds]
         self.kind[rows] = [numbers[k] for k in w.kind.tolist()]
-        self.stories.reset(rows, [f"task '{name}' of job {job}" for name in w.task_names])
+        self.stories.reset(rows)
         self._undecided[rows] = np.diff(w.pred_ptr).tolist()
         self.keys[rows] = [0.0] * w.n
         self._reserved[rows] = [False] * w.n
-        self.results[rows] = [[] for _ in range(w.n)]
-        self.inputs[rows] = [[] for _ in range(w.n)]
+        self.results[rows] = [()] * w.n
+        self.inputs[rows] = [()] * w.n
         self.started[rows] = self._finished_at[rows] = np.nan
         self._ran_on[rows] = -1
         first, last = self.workload.first_choice[job : job + 2].tolist()
@@ -229,7 +228,8 @@ class LiveLifecycle(Lifecycle):
     def sources(self, instance: int) -> tuple[int | None, ...]:
         """Return the source instance of each incoming edge; None if the edge was not taken."""
         job, task = self.place[instance]
-        first, parents = self._first[job], self._parents[self._template[job]][task]
+        sources, begin = self._parents[self._template[job]]
+        first, parents = self._first[job], sources[begin[task] : begin[task + 1]]
         if len(self.inputs[instance]) == len(parents):
             return tuple([first + p for p in parents])
         taken = {parent for parent, _ in self.inputs[instance]}
@@ -348,7 +348,6 @@ class LiveLifecycle(Lifecycle):
             super()._end_if_complete(job, now)
 
 
-def _parents(workflow: Workflow) -> list[list[int]]:
-    """Return the source task of each incoming edge of each task."""
-    sources, bounds = workflow.src[workflow.pred_edge].tolist(), workflow.pred_ptr.tolist()
-    return [sources[begin:end] for begin, end in pairwise(bounds)]
+def _parents(workflow: Workflow) -> tuple[list[int], list[int]]:
+    """Return the source task of each incoming edge by task, and where each task's begin."""
+    return workflow.src[workflow.pred_edge].tolist(), workflow.pred_ptr.tolist()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -65,8 +66,8 @@ class ResumableLifecycle(LiveLifecycle):
 
 
 def _state_of(machine: Machine) -> dict[str, Any]:
-    running = None if machine.running is None else dict(vars(machine.running))
-    queue = [dict(vars(group)) for group in machine.queue]
+    running = None if machine.running is None else asdict(machine.running)
+    queue = [asdict(group) for group in machine.queue]
     return {**vars(machine), "queue": queue, "running": running}
 
 

@@ -55,10 +55,11 @@ class Application:
     def keys(self) -> list[CostKey]:
         """Return the key of each task in the history."""
         kinds = self.functions or [self.workflow.kinds[k] for k in self.workflow.kind.tolist()]
-        return [
-            CostKey(kind, argument_sizes(call.args, call.kwargs))
-            for kind, call in zip(kinds, self.calls, strict=True)
-        ]
+        made: dict[tuple[str, int], CostKey] = {}
+        for kind, call in zip(kinds, self.calls, strict=True):
+            if (kind, id(call)) not in made:
+                made[kind, id(call)] = CostKey(kind, argument_sizes(call.args, call.kwargs))
+        return [made[kind, id(call)] for kind, call in zip(kinds, self.calls, strict=True)]
 
     def deliver(self, results: Mapping[str, Any]) -> Any:
         """Store results in their promises; return them in the shape of these, None if missing."""
@@ -120,6 +121,8 @@ def from_functions(
                 f"'{name}' is no task or kind of workflow '{workflow.name}'{closest(name, known)}"
             )
     made = {name: function_of(given, name) for name, given in functions.items()}
+    shared: dict[tuple[int, int], Call] = {}
+    """Identity of a function and number of inputs -> the call."""
     calls = []
     for task, (name, kind) in enumerate(zip(workflow.task_names, kinds, strict=True)):
         function = made.get(name, made.get(kind))
@@ -129,7 +132,10 @@ def from_functions(
                 "give one by either name"
             )
         parents = int(workflow.pred_ptr[task + 1] - workflow.pred_ptr[task])
-        calls.append(Call(function, tuple(Input(k) for k in range(parents))))
+        shape = (id(function), parents)
+        if shape not in shared:
+            shared[shape] = Call(function, tuple(Input(k) for k in range(parents)))
+        calls.append(shared[shape])
     return Application(workflow, tuple(calls), _sinks(workflow))
 
 
