@@ -10,7 +10,7 @@ from weft.runtime.costs.history import history_for_run
 from weft.runtime.inputs.airflow import learn_task
 
 
-@hookimpl  # type: ignore[misc,untyped-decorator]
+@hookimpl  # type: ignore[untyped-decorator]
 def on_task_instance_success(previous_state: Any, task_instance: Any) -> None:  # noqa: ARG001
     """Add the duration of a task that succeeded; a failure to write only warns."""
     start = task_instance.start_date

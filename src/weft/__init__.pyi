@@ -57,6 +57,7 @@ from .planners.whatif import tornado as tornado
 from .planners.whatif import whatif as whatif
 from .policies.load import list_policies as list_policies
 from .policies.load import load_policy as load_policy
+from .policies.long_stream import simulate_stream as simulate_stream
 from .policies.onnx_export import export_onnx as export_onnx
 from .policies.simulate import simulate as simulate
 from .report.compare import Comparison as Comparison

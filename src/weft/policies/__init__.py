@@ -3,6 +3,7 @@
 - `policy`: the protocol and the table
 - `load`: a policy by name, path or object
 - `simulate`: `weft.simulate`
+- `long_stream`: streams of millions of jobs in constant memory
 - `onnx_export`: `weft.export_onnx`
 - `rules`: an order of ready tasks and a placement
 - `replanning`: list scheduling of all uncommitted tasks at every event

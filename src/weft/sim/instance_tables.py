@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from weft.model import Problem, Workflow
+from weft.model.columns import IntArray
+from weft.model.workflow import ALWAYS
 
 T = TypeVar("T")
 
@@ -66,3 +68,8 @@ class OutgoingEdges(NamedTuple):
             choices.edge_choice.tolist(),
             choices.edge_branch.tolist(),
         )
+
+    def taken(self, edge: int, outcome: IntArray, first: int) -> bool:
+        """Return whether the outcomes of choices, which begin at `first`, take an edge."""
+        choice = self.choice[edge]
+        return choice == ALWAYS or int(outcome[first + choice]) == self.branch[edge]

@@ -18,7 +18,6 @@ from weft.errors import InvalidInput
 from weft.model import Problem, Scenario, Trace, Workload
 from weft.model.columns import FloatArray
 from weft.model.trace import CANCELLED, DONE, LOST, beside_originals
-from weft.model.workflow import ALWAYS
 from weft.sim.device_state import Execution, Group, Machine, Start, Wake
 from weft.sim.instance_tables import InstanceNames, OutgoingEdges, add_to
 from weft.sim.room import Room
@@ -398,9 +397,7 @@ class Lifecycle:
             ),
             eager=self.eager,
             outcome=self.outcome.copy(),
-            copies={
-                i: list(results[1:]) for i, results in enumerate(self.results) if len(results) > 1
-            },
+            copies={i: list(r[1:]) for i, r in enumerate(self.results) if len(r) > 1},
             room=self.room.left(),
         )
 
@@ -551,11 +548,7 @@ class Lifecycle:
                 instance,
                 edge,
                 first + out.child[edge],
-                ran
-                and (
-                    out.choice[edge] == ALWAYS
-                    or int(self.outcome[choices + out.choice[edge]]) == out.branch[edge]
-                ),
+                ran and out.taken(edge, self.outcome, choices),
             )
             for edge in range(out.begin[task + 1] - 1, out.begin[task] - 1, -1)
         ]
