@@ -16,7 +16,7 @@ import numpy as np
 from weft.model import Problem, Scenario, Schedule, Workload
 from weft.model.columns import FloatArray, IntArray
 from weft.rng import generator
-from weft.sim.kernel.rules import run_to_end
+from weft.sim.kernel.rules import replay
 from weft.sim.kernel.tables import make_sim
 from weft.sim.simulate import simulate
 
@@ -107,7 +107,7 @@ def _window(problem: Problem, key: FloatArray, task: int, end: float) -> tuple[f
 
 def _makespan(workload: Workload, device: IntArray, key: FloatArray) -> float:
     sim = make_sim(workload, Scenario.of(workload), [_ordered(device, key)], eager=True)
-    run_to_end(sim)
+    replay(sim)
     return float(sim.job["finish"][0])
 
 
