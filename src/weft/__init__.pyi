@@ -32,6 +32,7 @@ from .model.network.topology import Port as Port
 from .model.network.topology import Topology as Topology
 from .model.network.topology import Trunk as Trunk
 from .model.network.transfers import Transfers as Transfers
+from .model.machines.setup import Setup as Setup
 from .model.problem import Problem as Problem
 from .model.scenario import Scenario as Scenario
 from .model.schedule import Schedule as Schedule

@@ -42,11 +42,13 @@ def clusters(
     limits: bool = True,
     shared: bool = False,
     network: bool = False,
+    setups: bool = False,
 ) -> Cluster:
     """Draw up to `max_devices` devices; `limits` restricts memory, cores and kinds.
 
     With `shared`, devices are on two nodes, whose capacities their tasks share. With `network`,
-    they are on up to three nodes, or these two, with links that transfers share.
+    they are on up to three nodes, or these two, with links that transfers share. With `setups`,
+    they load kinds before they run them.
     """
     p = draw(st.integers(1, max_devices))
     able = draw(st.integers(0, p - 1))  # this one can run everything
@@ -82,7 +84,23 @@ def clusters(
         power=np.array(draw(column)) * 100,
         idle_power=10.0,
         **placed,
+        **(draw(device_setups(p)) if setups else {}),
     )
+
+
+@st.composite
+def device_setups(draw: Any, p: int) -> dict[str, Any]:
+    """Draw set-ups of a few kinds, some pinned, in caches that hold one or more of them."""
+    made = {}
+    for kind in draw(st.lists(st.sampled_from((*KINDS, "*")), unique=True)):
+        seconds = draw(st.lists(st.sampled_from([0.0, 0.7, 2.0]), min_size=p, max_size=p))
+        memory = draw(st.lists(st.sampled_from([0.0, 1.0, 1.1]), min_size=p, max_size=p))
+        pinned = draw(st.booleans()) and kind != "*"
+        made[kind] = np.array([seconds, memory, np.full(p, float(pinned))]).T
+    held = sum(float(rows[:, 2].max()) for rows in made.values())
+    extra = draw(st.lists(st.sampled_from([1.1, 2.1, np.inf]), min_size=p, max_size=p))
+    switch = draw(st.lists(st.sampled_from([0.0, 0.3]), min_size=p, max_size=p))
+    return {"setup": made, "cache": 1.1 * held + np.array(extra), "switch": np.array(switch)}
 
 
 @st.composite
@@ -185,9 +203,10 @@ def problems(
     batches: bool = False,
     shared: bool = False,
     network: bool = False,
+    setups: bool = False,
 ) -> Problem:
     """Draw DAG problems: zero work or data, no edges or tasks, one device, limits, latency."""
-    kept: dict[str, bool] = {"batches": batches, "limits": limits}
+    kept: dict[str, bool] = {"batches": batches, "limits": limits, "setups": setups}
     cluster = draw(clusters(max_devices=max_devices, shared=shared, network=network, **kept))
     return Problem.bind(
         draw(workflows(cluster, min_tasks=min_tasks, max_tasks=max_tasks, choices=choices)), cluster
@@ -208,9 +227,10 @@ def workloads(
     limits: bool = True,
     shared: bool = False,
     network: bool = False,
+    setups: bool = False,
 ) -> Workload:
     """Draw a stream of jobs of a few problems, some together, some with deadlines."""
-    kept: dict[str, bool] = {"batches": batches, "limits": limits}
+    kept: dict[str, bool] = {"batches": batches, "limits": limits, "setups": setups}
     cluster = draw(clusters(max_devices=max_devices, shared=shared, network=network, **kept))
     shapes = draw(
         st.lists(
@@ -288,8 +308,12 @@ def scenarios(
 
 @st.composite
 def futures(draw: Any, **options: Any) -> tuple[Workload, Scenario]:
-    """A workload and one future of it; options go to `workloads`, half share capacities."""
-    workload = draw(workloads(**{"shared": draw(st.booleans()), **options}))
+    """A workload and one future of it; options go to `workloads`.
+
+    Half share capacities, and half have set-ups.
+    """
+    half = {"shared": draw(st.booleans()), "setups": draw(st.booleans())}
+    workload = draw(workloads(**{**half, **options}))
     return workload, draw(scenarios(workload))
 
 

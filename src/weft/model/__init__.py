@@ -4,6 +4,7 @@
 - `network`: links that transfers share
 - `problem`: a workflow bound to a cluster; `workload`: jobs over time
 - `conditional_stream`: a conditional problem that arrives repeatedly; `capacity`: its load
+- `machines`: set-up, what devices load before they run a kind of task
 - `scenario`: one drawn future; `schedule`: an intended plan; `trace`: an execution
 - `check`, `check_trace`, `violation`: the oracle; `metrics`: figures of schedules and traces
 - `explain`: why a plan or trace takes as long as it does
@@ -13,6 +14,7 @@
 from weft.model.builder import WorkflowBuilder
 from weft.model.cluster import Cluster, Device, Links
 from weft.model.network import Port, Topology, Transfers, Trunk
+from weft.model.machines import Setup
 from weft.model.problem import Problem, ProblemArrays
 from weft.model.scenario import Scenario
 from weft.model.schedule import Schedule
@@ -32,6 +34,7 @@ __all__ = [
     "Scenario",
     "Schedule",
     "Topology",
+    "Setup",
     "Trace",
     "Transfers",
     "Trunk",

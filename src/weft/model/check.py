@@ -11,6 +11,7 @@ from weft.errors import InvalidInput
 from weft.model.check_trace import trace_violations
 from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.model.network.planned import planned_transfers
+from weft.model.machines.setup import seconds_before_groups
 from weft.model.problem import Problem
 from weft.model.schedule import Planned, Schedule
 from weft.model.trace import Trace
@@ -181,6 +182,7 @@ def _times(
     pace = problem.pace[problem.row[task], device]
     can = np.isfinite(pace)
     expected = start + problem.work[task] * np.where(can, pace, 0.0)
+    expected = expected + _setup_seconds(problem, task, device, start, finish)
     for r in np.flatnonzero(can & differs(finish, expected)).tolist():
         where = f"{task_name(problem, task[r])} on {device_name(problem, device[r])}"
         yield Violation(
@@ -188,6 +190,19 @@ def _times(
             f"{where} runs from {start[r]:.9g} to {finish[r]:.9g}; "
             f"it must end at {expected[r]:.9g}",
         )
+
+
+def _setup_seconds(
+    problem: Problem, task: IntArray, device: IntArray, start: FloatArray, finish: FloatArray
+) -> FloatArray:
+    """Seconds of set-up at the start of each row."""
+    seconds, c, w = np.zeros(len(task)), problem.cluster, problem.workflow
+    if c.has_setup:
+        order = np.lexsort((finish, start))
+        seconds[order] = seconds_before_groups(
+            c.setup_of(w.kinds), c.cache, c.switch, device=device[order], kind=w.kind[task[order]]
+        )
+    return seconds
 
 
 def _overlaps(

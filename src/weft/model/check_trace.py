@@ -10,6 +10,7 @@ import numpy as np
 
 from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.model.network.check import TransferCheck
+from weft.model.machines.setup import seconds_before_groups
 from weft.model.problem import Problem
 from weft.model.scenario import (
     active_instances,
@@ -484,6 +485,7 @@ def _ends(rows: _Rows, groups: _Groups) -> Iterator[Violation]:
     size = np.bincount(groups.of_row, minlength=len(groups.first))
     growth = rows.workload.batch_growth
     longest *= growth[rows.kind[groups.first], groups.device, np.minimum(size, growth.shape[2]) - 1]
+    longest += _setup_seconds(rows, groups)
     end, lost = run_ends(scenario, groups.device, groups.start, longest)
     cancel = rows.cancel_at[rows.instance]
     called_off = cancel < end[groups.of_row]
@@ -501,6 +503,29 @@ def _ends(rows: _Rows, groups: _Groups) -> Iterator[Violation]:
             _end_rule(was, STATUS[status[r]]),
             f"{text}; it must end at {expected[r]:.9g} ({STATUS[status[r]]})",
         )
+
+
+def _setup_seconds(rows: _Rows, groups: _Groups) -> FloatArray:
+    """(g,) seconds of set-up at pace 1; a failure of a device empties its cache."""
+    c, scenario = rows.workload.cluster, rows.trace.scenario
+    seconds = np.zeros(len(groups.first))
+    if not c.has_setup:
+        return seconds
+    failures = np.zeros(len(seconds), np.int64)
+    for d in np.unique(scenario.change_device).tolist():
+        times, paces = changes_of(scenario, d)
+        here = groups.device == d
+        failures[here] = np.searchsorted(times[np.isinf(paces)], groups.start[here], side="right")
+    order = np.lexsort((groups.batch, groups.start))
+    seconds[order] = seconds_before_groups(
+        rows.workload.setup,
+        c.cache,
+        c.switch,
+        device=groups.device[order],
+        kind=rows.kind[groups.first][order],
+        restart=failures[order],
+    )
+    return seconds
 
 
 def _outages(rows: _Rows) -> Iterator[Violation]:

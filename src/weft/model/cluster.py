@@ -23,6 +23,7 @@ from weft.model.columns import (
     unique_names,
 )
 from weft.model.network.topology import Routes, Topology
+from weft.model.machines.setup import ANY_KIND, Setup, checked_setup, setup_columns, setup_of_kinds
 from weft.registry import closest
 
 Curve = float | Sequence[float]
@@ -31,9 +32,6 @@ share of one task's seconds that each further task adds."""
 
 LARGEST_CURVE = 10_000
 """Largest batch of a device with a batch curve."""
-
-ANY_KIND = "*"
-"""The kind of a batch curve that holds for every task kind without its own."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +47,9 @@ class Device:
     cores: int = 1
     batch: int = 1
     batch_curve: Mapping[str, Curve] = field(default_factory=dict)
+    setup: Mapping[str, Setup | float] = field(default_factory=dict)
+    cache: float = np.inf
+    switch: float = 0.0
     power: float = 0.0
     idle_power: float = 0.0
     price: float = 0.0
@@ -86,6 +87,10 @@ class Cluster:
     batch_curve : task kind, or "*" for all others -> (p, largest batch) seconds of a batch of 1, 2,
         ... tasks over those of a batch of one; NaN beyond `batch`. Without: a full batch takes as
         long as its longest task
+    setup : task kind, or "*" for all others -> (p, 3) seconds to load the kind, bytes of the cache
+        that it takes, and 1 if it is pinned: always loaded
+    cache : (p,) bytes for loaded kinds; the kind used least recently is dropped from a full one
+    switch : (p,) seconds before a group of another kind than the one before it
     power, idle_power : (p,) watts, busy and idle
     price : (p,) money per hour of rent, of any currency
     capacity : name -> amount per node, as {node: amount} or one number for each of `node_names`;
@@ -112,6 +117,9 @@ class Cluster:
     cores: IntArray = 1  # type: ignore[assignment]
     batch: IntArray = 1  # type: ignore[assignment]
     batch_curve: Mapping[str, FloatArray] = field(default_factory=dict)
+    setup: Mapping[str, FloatArray] = field(default_factory=dict)
+    cache: FloatArray = np.inf  # type: ignore[assignment]
+    switch: FloatArray = 0.0  # type: ignore[assignment]
     power: FloatArray = 0.0  # type: ignore[assignment]
     idle_power: FloatArray = 0.0  # type: ignore[assignment]
     price: FloatArray = 0.0  # type: ignore[assignment]
@@ -131,7 +139,7 @@ class Cluster:
             nodes=self._labels(self.nodes, ["node0"] * p, "device nodes"),
             **{
                 c: floats(getattr(self, c), c, shape=(p,))
-                for c in ("speed", "memory", "power", "idle_power", "price")
+                for c in ("speed", "memory", "cache", "switch", "power", "idle_power", "price")
             },
             **{c: integers(getattr(self, c), c, shape=(p,)) for c in ("cores", "batch")},
             throughput={
@@ -151,6 +159,7 @@ class Cluster:
                 for k, v in self.batch_curve.items()
             },
         )
+        assign(self, setup=checked_setup(self.setup, self.cache, self.names))
         amounts = {str(k): self._amounts(str(k), v) for k, v in self.capacity.items()}
         assign(self, capacity={k: v for k, v in amounts.items() if np.isfinite(v).any()})
         unique_names(self.names, "device")
@@ -208,6 +217,9 @@ class Cluster:
             cores=np.array([d.cores for d in devices]),
             batch=np.array([d.batch for d in devices]),
             batch_curve=_curves(devices),
+            setup=setup_columns([d.setup for d in devices]),
+            cache=np.array([d.cache for d in devices], float),
+            switch=np.array([d.switch for d in devices], float),
             power=np.array([d.power for d in devices], float),
             idle_power=np.array([d.idle_power for d in devices], float),
             price=np.array([d.price for d in devices], float),
@@ -316,6 +328,22 @@ class Cluster:
         growth = np.array([self.batch_curve.get(k, other) for k in kinds]).reshape(-1, *flat.shape)
         return frozen(np.where(np.isnan(growth), 1.0, growth))
 
+    @cached_property
+    def has_setup(self) -> bool:
+        """Whether a device takes time before it runs a kind of task."""
+        return bool(self.setup) or bool(self.switch.any())
+
+    def setup_of(self, kinds: Sequence[str]) -> FloatArray:
+        """(kinds, p, 3) seconds to load each kind, its bytes of the cache, and whether pinned.
+
+        Examples
+        --------
+        >>> c = Cluster.of([Device("gpu", setup={"detect": Setup(2.0, memory=1e9)})])
+        >>> c.setup_of(["detect", "read"]).tolist()
+        [[[2.0, 1000000000.0, 0.0]], [[0.0, 0.0, 0.0]]]
+        """
+        return setup_of_kinds(self.setup, kinds, self.p)
+
     def _labels(
         self, given: Sequence[str] | None, default: list[str], what: str
     ) -> tuple[str, ...]:
@@ -338,6 +366,8 @@ class Cluster:
 
         refuse_not_positive(self.speed, "speed", name)
         refuse_not_positive(self.memory, "memory", name, finite=False)
+        refuse_not_positive(self.cache, "cache", name, finite=False)
+        refuse_negative(self.switch, "switch", name)
         refuse_negative(self.power, "power", name)
         refuse_negative(self.idle_power, "idle power", name)
         refuse_negative(self.price, "price", name)

@@ -11,6 +11,7 @@ import numpy as np
 
 from weft.errors import InvalidInput, UnknownName, Unsupported
 from weft.model.columns import FloatArray, IntArray, frozen
+from weft.model.machines.setup import SECONDS
 from weft.model.problem import Problem
 from weft.model.scenario import Scenario
 from weft.model.workflow import ALWAYS
@@ -171,6 +172,8 @@ class ConditionalStream:
     watched : numbers of the choices whose probabilities are estimated from outcomes
     tick : seconds in one unit of the clock of step-wise simulations. With 1 ms, whole milliseconds
         add up exactly, so events that are due together stay together; sums of 0.01 s do not.
+    deadline : seconds after its arrival by which a job should be finished
+    priority : of its jobs, the higher the more important
     """
 
     problem: Problem
@@ -180,6 +183,8 @@ class ConditionalStream:
     watched: tuple[int, ...] = ()
     tick: float = 1.0
     name: str = "stream"
+    deadline: float = np.inf
+    priority: float = 0.0
 
     def __post_init__(self) -> None:
         """Refuse a stream whose parts do not fit each other."""
@@ -199,6 +204,11 @@ class ConditionalStream:
         if not 0 < self.tick < np.inf:
             raise InvalidInput(
                 f"the tick of '{self.name}' is {self.tick} s; it must be a finite number above zero"
+            )
+
+        if not self.deadline > 0:
+            raise InvalidInput(
+                f"the deadline of '{self.name}' is {self.deadline} s; it must be above zero"
             )
 
     def with_probability(self, task: str, probability: Sequence[float]) -> ConditionalStream:
@@ -234,6 +244,8 @@ class ConditionalStream:
             self.problem,
             arrival=ticks * self.tick,
             template=np.zeros(self.jobs, np.int64),
+            deadline=ticks * self.tick + self.deadline,
+            priority=self.priority,
             name=self.name,
         )
         return workload, Scenario.of(workload, outcome=outcome.reshape(-1))
@@ -321,9 +333,62 @@ class ConditionalStream:
         return after
 
 
+SEEDS_APART = 1_000_003
+"""Distance of the seeds of streams that are drawn together."""
+
+
+@dataclass(frozen=True, eq=False)
+class SharedStreams:
+    """Several streams on the same units: other graphs, rates and service levels.
+
+    Tasks of the same kind share batches and set-ups, whatever their stream.
+    """
+
+    streams: tuple[ConditionalStream, ...]
+    name: str = "streams"
+
+    def __post_init__(self) -> None:
+        """Refuse streams on different units."""
+        if not self.streams:
+            raise InvalidInput(f"'{self.name}' has no streams; give at least one")
+        for other in self.streams[1:]:
+            if other.problem.cluster is not self.streams[0].problem.cluster:
+                raise InvalidInput(
+                    f"streams '{self.streams[0].name}' and '{other.name}' of '{self.name}' are on "
+                    "different units; bind both to the same cluster"
+                )
+
+    def draw(self, seed: int) -> tuple[Workload, Scenario]:
+        """One future of all streams: job j of the workload is of stream `template[j]`."""
+        drawn = [s.draw(seed + k * SEEDS_APART) for k, s in enumerate(self.streams)]
+        of = np.repeat(np.arange(len(drawn)), [w.jobs for w, _ in drawn])
+        columns = {
+            key: np.concatenate([getattr(w, key) for w, _ in drawn])
+            for key in ("arrival", "deadline", "priority")
+        }
+        order = np.argsort(columns["arrival"], kind="stable")
+        workload = Workload.of(
+            [s.problem for s in self.streams],
+            template=of[order],
+            name=self.name,
+            **{key: column[order] for key, column in columns.items()},
+        )
+        rows = [
+            row for w, scenario in drawn for row in np.split(scenario.outcome, w.first_choice[1:-1])
+        ]
+        outcome = np.concatenate([np.zeros(0, np.int64), *(rows[j] for j in order.tolist())])
+        return workload, Scenario.of(workload, outcome=outcome)
+
+
 def in_ticks(seconds: FloatArray | float, tick: float) -> float:
     """Convert seconds to ticks; a value that is whole except for rounding becomes whole."""
     return float(np.round(seconds / tick, 9))
+
+
+def _ticked_setup(rows: FloatArray, tick: float) -> FloatArray:
+    made = rows.copy()
+    made[:, SECONDS] = np.round(rows[:, SECONDS] / tick, 9)
+    return made
 
 
 def ticked(problem: Problem, tick: float) -> Problem:
@@ -334,6 +399,8 @@ def ticked(problem: Problem, tick: float) -> Problem:
         problem.cluster,
         latency=problem.cluster.latency / tick,
         bandwidth=problem.cluster.bandwidth * tick,
+        switch=np.round(problem.cluster.switch / tick, 9),
+        setup={k: _ticked_setup(rows, tick) for k, rows in problem.cluster.setup.items()},
     )
     dense = problem.work[:, None] * np.where(np.isinf(problem.pace), 1.0, problem.pace)[problem.row]
     pace = np.where(np.isinf(problem.pace[problem.row]), np.inf, np.round(dense / tick, 9))

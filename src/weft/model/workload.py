@@ -134,7 +134,7 @@ class Workload:
         priorities = self.priority.copy()
         priorities[job] = priority
         made = copy(self)
-        for cached in ("kinds", "batch_growth", "batch_limit"):
+        for cached in ("kinds", "batch_growth", "batch_limit", "setup"):
             vars(made).pop(cached, None)
         assign(
             made,
@@ -195,6 +195,11 @@ class Workload:
         beyond = np.arange(most)[None, None, :] >= self.cluster.batch[None, :, None]
         return frozen(np.where(beyond, np.inf, per_task).argmin(axis=2) + 1)
 
+    @cached_property
+    def setup(self) -> FloatArray:
+        """(kinds, p, 3) seconds to load each kind, its bytes of the cache, and whether pinned."""
+        return self.cluster.setup_of(self.kinds)
+
     def problem_of(self, job: int) -> Problem:
         """The problem a job runs."""
         return self.problems[int(self.template[job])]
@@ -207,7 +212,7 @@ class Workload:
 
 def _alike(one: Cluster, other: Cluster) -> bool:
     """Whether a simulation sees the same machines: speeds are in the problems already."""
-    columns = ("latency", "bandwidth", "memory", "batch")
+    columns = ("latency", "bandwidth", "memory", "batch", "cache", "switch")
     return (
         one.names == other.names
         and all(np.array_equal(getattr(one, c), getattr(other, c)) for c in columns)
@@ -215,6 +220,8 @@ def _alike(one: Cluster, other: Cluster) -> bool:
         and one.network == other.network
         and one.capacity.keys() == other.capacity.keys()
         and all(np.array_equal(v, other.capacity[k]) for k, v in one.capacity.items())
+        and one.setup.keys() == other.setup.keys()
+        and all(np.array_equal(rows, other.setup[kind]) for kind, rows in one.setup.items())
         and one.batch_curve.keys() == other.batch_curve.keys()
         and all(
             np.array_equal(curve, other.batch_curve[kind], equal_nan=True)

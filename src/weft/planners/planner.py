@@ -6,7 +6,7 @@ import inspect
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Literal, Protocol
 
@@ -186,6 +186,10 @@ def plan(
         raise InvalidInput("min_accuracy and budget choose among variants; the workflow has none")
     begin = time.perf_counter()
     solution = solve(chosen, problem, seconds, seed)
+    if problem.cluster.has_setup:
+        from weft.planners.setups import with_setups
+
+        solution = replace(solution, schedule=with_setups(problem, solution.schedule))
     took = time.perf_counter() - begin
     return Plan(problem, solution.schedule, chosen.name, took, solution.bound, solution.history)
 

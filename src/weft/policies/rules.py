@@ -26,6 +26,7 @@ class RulePolicy:
     name: str
     placement: Placement
     key: Callable[[Problem], FloatArray]
+    by_job = False
     _keys: FloatArray = field(init=False, repr=False)
     _kind: IntArray = field(init=False, repr=False)
     _last: list[int] = field(init=False, repr=False)
@@ -71,7 +72,7 @@ class RulePolicy:
             devices = [d for d in devices if view.has_room(instance, d)]
         if self.placement == "first":
             return devices[0] if devices else None
-        cost = view.duration if self.placement == "fastest" else view.finish
+        cost = view.seconds if self.placement == "fastest" else view.finish
         return min(devices, key=lambda d: cost(instance, d), default=None)
 
     def _by_device(self, view: View) -> Decision | None:

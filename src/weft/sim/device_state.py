@@ -22,6 +22,8 @@ class Group:
     start: float = nan
     expected: float = nan
     """When it is expected to finish."""
+    setup: float = 0.0
+    """Seconds of set-up at its start."""
 
 
 @dataclass(frozen=True)

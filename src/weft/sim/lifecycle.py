@@ -11,6 +11,7 @@ from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Mapping, Sequence
 from math import inf, nan
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from weft.errors import InvalidInput
 from weft.model import Problem, Scenario, Trace, Workload
 from weft.model.columns import FloatArray
 from weft.model.trace import CANCELLED, DONE, LOST, beside_originals
+from weft.sim.cache import KindCache
 from weft.sim.device_state import Execution, Group, Machine, Start, Wake
 from weft.sim.instance_tables import InstanceNames, OutgoingEdges, add_to
 from weft.sim.room import Room
@@ -100,6 +102,10 @@ class Lifecycle:
         self._reserved = [False] * workload.instances
         self._target = [-1] * workload.instances
         self.room = Room(workload, lambda i: self.problem(i).needs[self.place[i][1]])
+        self.caches = [
+            KindCache(workload, d) for d in range(workload.cluster.p) if workload.cluster.has_setup
+        ]
+        """What each device has loaded; empty without set-up."""
         self._batches = 0
 
     # -- events -------------------------------------------------------------
@@ -226,6 +232,8 @@ class Lifecycle:
                 group.expected = now + (group.expected - now) * (pace / old)
             return None
         note = f"device '{self.workload.cluster.names[device]}' failed"
+        if self.caches:
+            self.caches[device].empty()
         lost = self.lose(device, now, note) if machine.running is not None else None
         if not self.planned:
             for i in (i for group in machine.queue if not group.copy for i in group.members):
@@ -345,6 +353,18 @@ class Lifecycle:
             longest = max(longest, self.problem(i).duration(self.place[i][1], device) * pace)
         return longest * self.growth(members, device)
 
+    def setup(self, instance: int, device: int) -> float:
+        """Expected seconds of set-up of an instance behind the queue of a device that is up."""
+        if not self.caches:
+            return 0.0
+        cache = self._cache_after_queue(device)
+        return cache.seconds(self.kind_name(instance)) * self.machines[device].pace
+
+    def kind_name(self, instance: int) -> str:
+        """The name of the kind of an instance."""
+        workflow = self.problem(instance).workflow
+        return workflow.kinds[int(workflow.kind[self.place[instance][1]])]
+
     def growth(self, members: Sequence[int], device: int) -> float:
         """Seconds of a batch over those of its longest member alone."""
         growth = self.workload.batch_growth[self.kind[members[0]], device]
@@ -362,10 +382,34 @@ class Lifecycle:
             return inf
         t = now if machine.running is None else max(now, machine.running.expected)
         t = max(t, machine.blocked_until)
+        cache = self.caches[device].after([]) if self.caches else None
         for group in machine.queue:
             there = self.arrival(group.members, device, group.decided, copied=group.copied)
-            t = max(t, there) + self.expected(group.members, device)
+            seconds = self.expected(group.members, device)
+            if cache is not None:
+                kind = self.kind_name(group.members[0])
+                seconds += cache.seconds(kind) * machine.pace
+                cache.load(kind)
+            t = max(t, there) + seconds
         return t
+
+    def setup_view(self) -> dict[str, Any]:
+        """Return the columns of a view that show the set-up; none without it."""
+        if not self.caches:
+            return {}
+        kinds = self.workload.kinds
+        seconds = np.zeros((len(kinds), len(self.machines)))
+        for d, machine in enumerate(self.machines):
+            cache = self._cache_after_queue(d)
+            up = machine.pace < inf
+            seconds[:, d] = [cache.seconds(k) * machine.pace if up else inf for k in kinds]
+        used = [[c.used.get(k, 0) for k in kinds] for c in self.caches]
+        last = [kinds.index(c.last) if c.last in kinds else -1 for c in self.caches]
+        return {"loaded": np.column_stack((np.array(used, np.int64), last)), "setup": seconds}
+
+    def _cache_after_queue(self, device: int) -> KindCache:
+        queue = self.machines[device].queue
+        return self.caches[device].after(self.kind_name(group.members[0]) for group in queue)
 
     def started_at(self) -> FloatArray:
         """(instances,) start of the running or first finished execution; NaN before."""
@@ -399,6 +443,7 @@ class Lifecycle:
             outcome=self.outcome.copy(),
             copies={i: list(r[1:]) for i, r in enumerate(self.results) if len(r) > 1},
             room=self.room.left(),
+            **self.setup_view(),
         )
 
     def trace(self, scenario: Scenario, policy: str) -> Trace:
@@ -469,6 +514,8 @@ class Lifecycle:
     def _run(self, group: Group, machine: Machine, now: float) -> None:
         group.start, group.batch = now, self._batches
         group.expected = now + self.expected(group.members, group.device)
+        if self.caches:
+            self._set_up(group, machine, now)
         self._batches += 1
         machine.running, machine.last_kind = group, self.kind[group.members[0]]
         where = f"on '{self.workload.cluster.names[group.device]}'"
@@ -478,6 +525,12 @@ class Lifecycle:
                 self.stories.note(i, now, f"a copy runs {where}")
             else:
                 self.stories.move(i, State.RUNNING, now, where)
+
+    def _set_up(self, group: Group, machine: Machine, now: float) -> None:
+        cache, kind = self.caches[group.device], self.kind_name(group.members[0])
+        group.setup = cache.seconds(kind) * machine.pace
+        cache.load(kind)
+        group.expected = now + (self.expected(group.members, group.device) + group.setup)
 
     def _runs(self, instance: int) -> bool:
         return any(m.running is not None and instance in m.running.members for m in self.machines)

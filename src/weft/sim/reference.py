@@ -212,7 +212,7 @@ class Simulation:
                 * float(self.scenario.bias[self.life.kind[i], d])
             )
             longest = max(longest, seconds * self.life.machines[d].pace)
-        return longest * self.life.growth(group.members, d)
+        return longest * self.life.growth(group.members, d) + group.setup
 
     def _checked_device(self, said: Decision | Block) -> int:
         if not isinstance(said, Decision | Block):
@@ -356,14 +356,16 @@ def _device_for(placement: str, life: Lifecycle, instance: int, now: float) -> i
         devices = [d for d in devices if life.idle(d, now) and life.room.fits([instance], d)]
 
     def finish(d: int) -> float:
-        return max(life.free_at(d, now), life.arrival([instance], d, now), now) + life.expected(
-            [instance], d
-        )
+        begin = max(life.free_at(d, now), life.arrival([instance], d, now), now)
+        return begin + seconds(d)
+
+    def seconds(d: int) -> float:
+        return life.expected([instance], d) + life.setup(instance, d)
 
     if placement == "first":
         return devices[0] if devices else None
     if placement == "fastest":
-        return min(devices, key=lambda d: life.expected([instance], d), default=None)
+        return min(devices, key=seconds, default=None)
     return min(devices, key=finish, default=None)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from weft.sim.kernel.commit import block, commit, commit_with_copy, free_at, is_
 from weft.sim.kernel.events import MOMENT, STUCK, advance
 from weft.sim.kernel.jit import njit, njit_noalloc
 from weft.sim.kernel.rules import replay, run_to_end
+from weft.sim.kernel.setup import setup_seconds
 from weft.sim.kernel.tables import DONE, JOB_HERE, READY, Sim, make_sim
 from weft.sim.rule import Rule
 from weft.sim.view import Block, CompiledPolicy, Decision, Policy, View
@@ -183,7 +185,15 @@ class _Outlook:
             else None,
             copies=self._copies() if sim.world[0]["copies"] else {},
             room=sim.room[: len(sim.room) // 2].copy() if sim.need.shape[1] else None,
+            **self._setup(),
         )
+
+    def _setup(self) -> dict[str, Any]:
+        """Return what devices have loaded and the set-up of each kind; after `free_at` of all."""
+        if self.sim.world[0]["setup"] < 0:
+            return {}
+        now = self.sim.loaded[: len(self.sim.device)].copy()
+        return {"loaded": now, "setup": _setup_all(self.sim)}
 
     def _copies(self) -> dict[int, list[tuple[int, float]]]:
         rows = self.sim.execution[: self.sim.world[0]["executions"]]
@@ -246,6 +256,15 @@ def _free_all(sim: Sim) -> FloatArray:
     for d in range(len(free)):
         free[d] = free_at(sim, d)
     return free
+
+
+@njit
+def _setup_all(sim: Sim) -> FloatArray:
+    seconds = np.empty((len(sim.kind), len(sim.device)))
+    for d in range(len(sim.device)):
+        for kind in range(len(sim.kind)):
+            seconds[kind, d] = setup_seconds(sim, len(sim.device) + d, d, kind)
+    return seconds
 
 
 @njit

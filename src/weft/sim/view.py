@@ -59,6 +59,10 @@ class View:
     outcome : (choices over all jobs,) the branch taken, -1 while unknown; None without choices
     copies : instances with several executions: the other (device, finish), by finish
     room : (nodes, capacities) what is left of the capacities of nodes; None without capacities
+    loaded : (p, kinds + 1) when a device last used each kind, counted from 1, 0 where the kind is
+        not loaded; in the last column the kind of its last group, or -1. None without set-up
+    setup : (kinds, p) seconds of set-up before a group of a kind that is committed now, behind the
+        commitments of the device, at its present slowdown; None without set-up
     """
 
     workload: Workload
@@ -76,12 +80,24 @@ class View:
     outcome: IntArray | None = None
     copies: Mapping[int, list[tuple[int, float]]] = field(default_factory=dict)
     room: FloatArray | None = None
+    loaded: IntArray | None = None
+    setup: FloatArray | None = None
 
     def duration(self, instance: int, device: int) -> float:
         """Return expected seconds at the present slowdown; inf where it cannot run."""
         job, task = self.workload.task_of(instance)
         seconds = self.workload.problem_of(job).duration(task, device)
         return seconds * float(self.pace[device]) if seconds < np.inf else np.inf
+
+    def seconds(self, instance: int, device: int) -> float:
+        """Return expected seconds of set-up and duration, if committed to a device now."""
+        run = self.duration(instance, device)
+        if self.setup is None or run == np.inf:
+            return run
+        job, task = self.workload.task_of(instance)
+        workflow = self.workload.problem_of(job).workflow
+        kind = self.workload.kinds.index(workflow.kinds[int(workflow.kind[task])])
+        return run + float(self.setup[kind, device])
 
     def has_room(self, instance: int, device: int) -> bool:
         """Return whether the node of a device has what an instance needs left of its capacities."""
@@ -125,7 +141,7 @@ class View:
         """Return the expected finish of an instance if it is committed to a device now."""
         return max(
             float(self.free_at[device]), self.arrival(instance, device), self.now
-        ) + self.duration(instance, device)
+        ) + self.seconds(instance, device)
 
 
 class Policy(Protocol):

@@ -21,6 +21,9 @@ Example::
     cores = 1
     batch = 8                       # the most tasks of one kind at once
     batch_curve = {conv = 0.4}      # what each further task adds, or [1, 1.2, ...] by batch size
+    setup = {conv = {time = "3 s", memory = "8 GB"}}  # loading a kind; or conv = "3 s"
+    cache = "30 GB"                 # what stays loaded; the kind used least recently is dropped
+    switch = "5 ms"                 # before a group of another kind than the last one
     power = "400 W"
     idle_power = 50
     price = 3.5                     # money per hour of each device, busy or not
@@ -50,8 +53,9 @@ from weft.formats.parsing.limits import MAX_DEPTH, check_cells, check_devices
 from weft.formats.parsing.quantity import quantity
 from weft.formats.parsing.record import Record, shown
 from weft.model import Cluster, Device, Links, Topology
-from weft.model.cluster import ANY_KIND, Curve
+from weft.model.cluster import Curve
 from weft.model.columns import FloatArray
+from weft.model.machines.setup import ANY_KIND, Setup
 
 QUANTITIES = {
     "speed": "work per second",
@@ -60,6 +64,8 @@ QUANTITIES = {
     "idle_power": "watts",
     "price": "money per hour",
 }
+MACHINE_KEYS = ("batch_curve", "setup", "cache", "switch")
+"""Keys that devices of clusters and units of streams share."""
 COUNTS = ("cores", "batch", "count")
 LINKS = {
     "bandwidth": "bytes per second",
@@ -126,7 +132,7 @@ def _devices(record: Record) -> Iterator[Device]:
     numbered: dict[str, int] = {}
     total = 0
     for r in record.children("devices"):
-        r.only(("name", "kind", "node", "throughput", "batch_curve", *QUANTITIES, *COUNTS))
+        r.only(("name", "kind", "node", "throughput", *MACHINE_KEYS, *QUANTITIES, *COUNTS))
         kind = r.text("kind", "device")
         given = {
             key: quantity(r.raw(key), unit, r.path(key))
@@ -151,6 +157,7 @@ def _devices(record: Record) -> Iterator[Device]:
                 node=r.text("node", "node0"),
                 throughput=throughput,
                 batch_curve=read_batch_curve(r),
+                **read_setup(r),
                 **given,  # type: ignore[arg-type]
             )
 
@@ -211,6 +218,33 @@ def _curve(value: object, path: str) -> Curve:
     if not 0.0 <= number < np.inf:
         raise InvalidInput(f"{path} is {number:g}; it must be a finite number, zero or more")
     return number
+
+
+def read_setup(r: Record) -> dict[str, Any]:
+    """Return the set-up, cache and switch of a device, as far as they are given."""
+    units = {"cache": "bytes", "switch": "seconds"}
+    given: dict[str, Any] = {
+        key: quantity(r.raw(key), unit, r.path(key)) for key, unit in units.items() if key in r
+    }
+    if "setup" not in r:
+        return given
+    if not isinstance(r.raw("setup"), dict):
+        seconds = quantity(r.raw("setup"), "seconds", r.path("setup"))
+        return given | {"setup": {ANY_KIND: Setup(seconds)}}
+    table = r.child("setup")
+    return given | {"setup": {kind: _setup_of(table, kind) for kind in table.content}}
+
+
+def _setup_of(table: Record, kind: str) -> Setup:
+    if not isinstance(table.raw(kind), dict):
+        return Setup(quantity(table.raw(kind), "seconds", table.path(kind)))
+    r = table.child(kind)
+    r.only(("time", "memory", "pinned"))
+    return Setup(
+        quantity(r.raw("time"), "seconds", r.path("time")),
+        quantity(r.raw("memory", 0.0), "bytes", r.path("memory")),
+        r.flag("pinned", default=False),
+    )
 
 
 def _throughput(r: Record) -> dict[str, Any]:
@@ -306,7 +340,20 @@ def _device_lines(c: Cluster, d: int) -> list[str]:
     lines += [f"throughput = {{{', '.join(rates)}}}"] if rates else []
     size = int(c.batch[d])
     curves = [f"{_quoted(k)} = {v[d, :size].tolist()!r}" for k, v in c.batch_curve.items()]
-    return lines + ([f"batch_curve = {{{', '.join(curves)}}}"] if curves else [])
+    lines += [f"batch_curve = {{{', '.join(curves)}}}"] if curves else []
+    return lines + _setup_lines(c, d)
+
+
+def _setup_lines(c: Cluster, d: int) -> list[str]:
+    rows = [
+        f"{_quoted(kind)} = {{time = {seconds!r}, memory = {memory!r}, "
+        f"pinned = {'true' if pinned else 'false'}}}"
+        for kind, table in c.setup.items()
+        for seconds, memory, pinned in [table[d].tolist()]
+    ]
+    lines = [f"setup = {{{', '.join(rows)}}}"] if rows else []
+    lines += [f"cache = {float(c.cache[d])!r}"] if c.cache[d] < np.inf else []
+    return lines + ([f"switch = {float(c.switch[d])!r}"] if c.switch[d] > 0 else [])
 
 
 def _quoted(text: str) -> str:

@@ -5,6 +5,7 @@ Example::
     name = "inspection"
     jobs = 5000
     tick = "1 ms"                       # clock of step-wise simulations; by default a second
+    deadline = "400 ms"                 # after its arrival, a job should be finished
     start = "detect"                    # first tasks of a job; by default the first in the file
 
     [arrivals]
@@ -18,6 +19,12 @@ Example::
     then = "classify"                   # always; one task or a list
     kind = "vision"                     # tasks of one kind share a batch; default: its name
     memory = "2 GB"
+    output = "3 MB"                     # what the tasks after it read; see links
+    repeat = {most = 3, again = 0.2}    # runs again with that probability, at most 3 times in all
+
+    [links]                             # between any two units; default: no time
+    bandwidth = "10 GB/s"
+    latency = "50 us"
 
     [[choices]]                         # when the task ends, exactly one branch is taken
     task = "classify"
@@ -34,6 +41,13 @@ Example::
     batch = 8                           # the most tasks of one kind at once
     batch_curve = {classify = 0.4}      # what each further task adds, or [1, 1.2, ...] by size
     memory = "16 GB"
+    setup = {classify = {time = "2 s", memory = "4 GB", pinned = true}}  # loading; or a time
+    cache = "8 GB"                      # for what is loaded; the kind used last is kept
+    switch = "1 ms"                     # before a batch of another kind than the last one
+
+Several streams share units if a file has [[streams]], each with `name`, `jobs`, `deadline`,
+`priority`, `start`, `arrivals`, `tasks` and `choices` of its own, beside `tick`, `units` and
+`links`. Tasks of the same kind share batches and set-ups.
 """
 
 from __future__ import annotations
@@ -42,23 +56,31 @@ import os
 import warnings
 from decimal import Decimal
 from importlib.resources import files
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from weft.errors import InvalidInput, UnknownName
-from weft.formats.native.cluster_toml import parse_toml, read_batch_curve
+from weft.formats.native.cluster_toml import MACHINE_KEYS, parse_toml, read_batch_curve, read_setup
 from weft.formats.parsing.limits import check_cells, check_devices
 from weft.formats.parsing.quantity import quantity
 from weft.formats.parsing.record import Record, shown
 from weft.formats.parsing.source import decode_text, naming, read_bytes
-from weft.model import Cluster, Device, Problem, Workflow, WorkflowBuilder
+from weft.model import Cluster, Device, Links, Problem, Workflow, WorkflowBuilder
 from weft.model.capacity import offered_load
-from weft.model.conditional_stream import Arrivals, ConditionalStream, ProbabilityDrift
+from weft.model.conditional_stream import (
+    Arrivals,
+    ConditionalStream,
+    ProbabilityDrift,
+    SharedStreams,
+)
 from weft.registry import closest
 
-_KEYS = ("name", "jobs", "tick", "start", "arrivals", "tasks", "choices", "units")
+_OWN_KEYS = ("name", "jobs", "deadline", "priority", "start", "arrivals", "tasks", "choices")
+_SHARED_KEYS = ("tick", "units", "links")
+_KEYS = (*_OWN_KEYS, *_SHARED_KEYS)
 _CHANGE_KEYS = {
     "fixed": (),
     "steps": ("at",),
@@ -66,6 +88,10 @@ _CHANGE_KEYS = {
     "walk": ("spread", "low", "high"),
     "uniform": ("low", "high"),
 }
+
+
+MOST_ROUNDS = 100
+"""Rounds of a task that repeats."""
 
 
 class UnstableLoad(UserWarning):
@@ -93,16 +119,7 @@ def load_stream(source: str | os.PathLike[str]) -> ConditionalStream:
     (10000, ('A', 'B', 'C', 'D', 'E', 'F'), [1, 1, 5, 10])
     """
     where = os.fspath(source)
-    shipped = stream_names()
-    if where in shipped:
-        text = (
-            files("weft.formats").joinpath("streams", f"{where}.toml").read_text(encoding="utf-8")
-        )
-    elif not where.endswith(".toml") and not Path(where).exists():
-        raise UnknownName(f"unknown stream '{where}'{closest(where, shipped)}; or give a TOML file")
-    else:
-        with naming(where):
-            text = decode_text(read_bytes(Path(where)))
+    text = _read(where)
     with naming(where):
         stream = read_stream_toml(text, name=Path(where).stem)
         load = offered_load(stream)
@@ -116,25 +133,74 @@ def load_stream(source: str | os.PathLike[str]) -> ConditionalStream:
     return stream
 
 
+def load_streams(source: str | os.PathLike[str]) -> SharedStreams:
+    """Load all streams of a file: [[streams]] on the same units, or a single one.
+
+    Examples
+    --------
+    >>> [s.name for s in load_streams("conditional-paper").streams]
+    ['conditional-paper']
+    """
+    where = os.fspath(source)
+    with naming(where):
+        return read_streams_toml(_read(where), name=Path(where).stem)
+
+
+def _read(where: str) -> str:
+    """Return the text of a stream: a TOML file, or the name of one that ships with weft."""
+    shipped = stream_names()
+    if where in shipped:
+        place = files("weft.formats").joinpath("streams", f"{where}.toml")
+        return place.read_text(encoding="utf-8")
+    if not where.endswith(".toml") and not Path(where).exists():
+        raise UnknownName(f"unknown stream '{where}'{closest(where, shipped)}; or give a TOML file")
+    with naming(where):
+        return decode_text(read_bytes(Path(where)))
+
+
 def read_stream_toml(text: str, *, name: str) -> ConditionalStream:
     """Return the stream a TOML text describes; `name` is used where the text has none."""
     record = Record(parse_toml(text))
+    if "streams" in record:
+        raise InvalidInput("has several streams; read it with load_streams or: weft evaluate")
     record.only(_KEYS)
     title = record.text("name", name)
+    return _stream(record, record, title, _units(record, title))
+
+
+def read_streams_toml(text: str, *, name: str) -> SharedStreams:
+    """Return the streams a TOML text describes: [[streams]] on the same [[units]], or one."""
+    record = Record(parse_toml(text))
+    title = record.text("name", name)
+    if "streams" not in record:
+        return SharedStreams((read_stream_toml(text, name=name),), title)
+    record.only(("name", "streams", *_SHARED_KEYS))
+    units, found = _units(record, title), []
+    for r in record.children("streams"):
+        r.only(_OWN_KEYS)
+        found.append(_stream(r, record, r.text("name"), units))
+    if len({s.name for s in found}) < len(found):
+        raise InvalidInput("has two streams of the same name; give each its own")
+    return SharedStreams(tuple(found), title)
+
+
+def _stream(record: Record, shared: Record, title: str, units: Cluster) -> ConditionalStream:
+    """Return one stream; `shared` has the units and the tick of all streams of the file."""
     tasks = record.children("tasks") if "tasks" in record else []
     if not tasks:
         raise InvalidInput("has no tasks; add at least one [[tasks]] table")
-    workflow, drift, watched = _workflow(record, tasks, title)
+    workflow, drift, watched = _workflow(record, tasks, title, _unit_rows(shared))
     _refuse_unreachable(workflow, _names(record, "start", [str(workflow.task_name(0))]))
-    tick = quantity(record.raw("tick", 1.0), "seconds", "tick")
     return ConditionalStream(
-        problem=Problem.bind(workflow, _units(record, title)),
+        problem=Problem.bind(workflow, units),
         arrivals=_arrivals(record),
         drift=tuple(drift),
         jobs=_count(record, "jobs", 1000),
         watched=tuple(watched),
-        tick=tick,
+        tick=quantity(shared.raw("tick", 1.0), "seconds", "tick"),
         name=title,
+        deadline=quantity(record.raw("deadline", np.inf), "seconds", record.path("deadline")),
+        priority=_number(record.raw("priority", 0.0), record.path("priority")),
     )
 
 
@@ -156,31 +222,62 @@ def _arrivals(record: Record) -> Arrivals:
 
 
 def _workflow(
-    record: Record, tasks: list[Record], title: str
+    record: Record, tasks: list[Record], title: str, units: dict[str, float]
 ) -> tuple[Workflow, list[ProbabilityDrift], list[int]]:
     builder = WorkflowBuilder(title)
-    units = _unit_rows(record)
     check_cells(len(tasks) * len(units), f"a table of {len(tasks)} tasks x {len(units)} units")
+    output = {}
     for r in tasks:
-        r.only(("name", "time", "then", "kind", "memory"))
+        r.only(("name", "time", "then", "kind", "memory", "output", "repeat"))
         by_unit = _times(r, units)
         memory = quantity(r.raw("memory", 0.0), "bytes", r.path("memory"))
-        builder.task(
-            r.text("name"),
-            work=max(by_unit.values()) if isinstance(r.raw("time"), dict) else _time(r),
-            kind=r.text("kind", r.text("name")),
-            memory=memory,
-            durations=by_unit,
-        )
-    for r in tasks:
-        for target in _names(r, "then", []):
-            builder.edge(r.text("name"), target)
-    known = [r.text("name") for r in tasks]
+        output[r.text("name")] = quantity(r.raw("output", 0.0), "bytes", r.path("output"))
+        for name in _rounds(r):
+            builder.task(
+                name,
+                work=max(by_unit.values()) if isinstance(r.raw("time"), dict) else _time(r),
+                kind=r.text("kind", r.text("name")),
+                memory=memory,
+                durations=by_unit,
+            )
     drift, watched = [], []
     for c, r in enumerate(record.children("choices") if "choices" in record else []):
-        drift.append(_choice(r, builder, known))
+        drift.append(_choice(r, builder, output, [t for t in tasks if "repeat" in t]))
         watched += [c] if r.flag("estimate", default=False) else []
+    for r in tasks:
+        drift += _repeat(r, builder, _names(r, "then", []), output[r.text("name")])
     return builder.build(), drift, watched
+
+
+def _rounds(r: Record) -> list[str]:
+    """Return the names of the rounds of a task: its name, then name~2, name~3, ..."""
+    name = r.text("name")
+    most = 1
+    if "repeat" in r:
+        r.child("repeat").only(("most", "again"))
+        most = _count(r.child("repeat"), "most")
+    if most > MOST_ROUNDS:
+        raise InvalidInput(f"task '{name}' repeats {most} times; at most {MOST_ROUNDS} are read")
+    return [name, *(f"{name}~{k}" for k in range(2, most + 1))]
+
+
+def _repeat(
+    r: Record, builder: WorkflowBuilder, then: list[str], output: float
+) -> list[ProbabilityDrift]:
+    """Add the edges of a task that always follow, and the choices between its rounds."""
+    names, drift = _rounds(r), []
+    for this, following in pairwise(names):
+        again = _number(r.child("repeat").raw("again"), f"{r.path('repeat')}.again")
+        if not 0.0 <= again <= 1.0:
+            raise InvalidInput(f"{r.path('repeat')}.again is {again:g}; it must be 0 to 1")
+        builder.choice(this, {"again": again, "done": 1.0 - again})
+        builder.edge(this, following, data=output, when="again")
+        for target in then:
+            builder.edge(this, target, data=output, when="done")
+        drift.append(ProbabilityDrift("fixed", np.array([[again, 1.0 - again]])))
+    for target in then:
+        builder.edge(names[-1], target, data=output)
+    return drift
 
 
 def _times(r: Record, units: dict[str, float]) -> dict[str, float]:
@@ -201,12 +298,20 @@ def _time(r: Record, key: str = "time") -> float:
     return seconds
 
 
-def _choice(r: Record, builder: WorkflowBuilder, known: list[str]) -> ProbabilityDrift:
+def _choice(
+    r: Record, builder: WorkflowBuilder, output: dict[str, float], repeating: list[Record]
+) -> ProbabilityDrift:
+    """Add a choice and its edges; `output` has the bytes that each task gives."""
+    known = list(output)
     change = r.text("change", "fixed")
     if change not in _CHANGE_KEYS:
         raise UnknownName(f"{r.path('change')} is '{change}'{closest(change, _CHANGE_KEYS)}")
     r.only(("task", "branches", "leads_to", "estimate", "change", *_CHANGE_KEYS[change]))
     task, branches = r.text("task"), _branches(r)
+    if task in [t.text("name") for t in repeating]:
+        raise InvalidInput(
+            f"task '{task}' repeats, so it has no other choice; let a task after it choose"
+        )
     leads_to = r.child("leads_to").content if "leads_to" in r else {}
     for label in leads_to:
         if label not in branches:
@@ -221,7 +326,7 @@ def _choice(r: Record, builder: WorkflowBuilder, known: list[str]) -> Probabilit
                 "its target in leads_to"
             )
         for target in _targets(leads_to.get(label, [label]), f"{r.path('leads_to')}.{label}"):
-            builder.edge(task, target, when=label)
+            builder.edge(task, target, data=output.get(task, 0.0), when=label)
     rows, times = [list(branches.values())], [0.0]
     for i, entry in enumerate(_list(r, "at", [])):
         step = Record(entry, f"{r.path('at')}[{i}]")
@@ -303,7 +408,7 @@ def _unit_rows(record: Record) -> dict[str, float]:
 def _units(record: Record, title: str) -> Cluster:
     devices: list[Device] = []
     for r in record.children("units"):
-        r.only(("name", "count", "coefficient", "batch", "batch_curve", "memory"))
+        r.only(("name", "count", "coefficient", "batch", "memory", *MACHINE_KEYS))
         name, count = r.text("name"), _count(r, "count", 1)
         if "batch" not in r:
             raise InvalidInput(
@@ -313,13 +418,20 @@ def _units(record: Record, title: str) -> Cluster:
         memory = quantity(r.raw("memory", np.inf), "bytes", r.path("memory"))
         speed = 1.0 / _number(r.raw("coefficient", 1.0), r.path("coefficient"))
         check_devices(len(devices) + count)
-        curve, batch = read_batch_curve(r), _count(r, "batch")
+        batch = _count(r, "batch")
+        machine = {"memory": memory, "batch_curve": read_batch_curve(r), **read_setup(r)}
         for i in range(count):
             label = f"{name}{i}" if count > 1 else name
-            devices.append(
-                Device(label, kind=name, speed=speed, batch=batch, batch_curve=curve, memory=memory)
-            )
-    return Cluster.of(devices, name=title)
+            devices.append(Device(label, kind=name, speed=speed, batch=batch, **machine))
+    links = Links()
+    if "links" in record:
+        r = record.child("links")
+        r.only(("bandwidth", "latency"))
+        links = Links(
+            quantity(r.raw("bandwidth", np.inf), "bytes per second", r.path("bandwidth")),
+            quantity(r.raw("latency", 0.0), "seconds", r.path("latency")),
+        )
+    return Cluster.of(devices, links, name=title)
 
 
 # -- small readers -----------------------------------------------------------

@@ -143,6 +143,13 @@ def _encode_cluster(c: Cluster) -> dict[str, Any]:
         }
     if c.network is not None:
         made["network"] = encode_network(c.network)
+    if c.setup:
+        made |= {
+            "setup_kinds": list(c.setup),
+            "setup": np.stack([v.reshape(-1) for v in c.setup.values()]),
+        }
+    if c.has_setup:
+        made |= {key: _compact(getattr(c, key)) for key in ("cache", "switch")}
     return made
 
 
@@ -325,10 +332,14 @@ def _decode_cluster(r: Record) -> Cluster:
             "capacity_names",
             "capacity",
             "network",
+            "setup_kinds",
+            "setup",
+            "cache",
+            "switch",
         )
     )
     given: dict[str, Any] = {key: tuple(r.strings(key)) for key in columns if key in r}
-    given |= {key: r.floats(key) for key in CLUSTER_FLOATS if key in r}
+    given |= {key: r.floats(key) for key in (*CLUSTER_FLOATS, "cache", "switch") if key in r}
     given |= {key: r.integers(key) for key in ("cores", "batch") if key in r}
     speed = np.atleast_1d(r.floats("speed"))
     check_devices(len(speed))
@@ -344,12 +355,16 @@ def _decode_cluster(r: Record) -> Cluster:
             kind: _curve_rows(curve, len(speed), r.path("curves"))
             for kind, curve in r.table("curve_kinds", "curves").items()
         },
+        setup={
+            kind: _curve_rows(rows, len(speed), r.path("setup"))
+            for kind, rows in r.table("setup_kinds", "setup").items()
+        },
         **given,
     )
 
 
 def _curve_rows(curve: FloatArray, devices: int, path: str) -> FloatArray:
-    """Return a batch curve as one row per device."""
+    """Return a batch curve or a set-up as one row per device."""
     if len(curve) % devices:
         raise InvalidInput(f"{path} has rows of {len(curve)} numbers for {devices} devices")
     return np.asarray(curve).reshape(devices, -1)

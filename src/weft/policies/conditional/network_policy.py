@@ -314,6 +314,8 @@ class PairNetworkPolicy(NetworkPolicy):
             for d in range(len(view.idle)):
                 own = [self._seconds[self._task(view, int(i)), d] for i in mine]
                 pairs.duration[k, d] = next((x for x in own if x < np.inf), np.inf)
+        if view.setup is not None:
+            pairs.setup[:] = view.setup
         self._expect(view)
         pairs.context[0] = self._typical, len(view.jobs), not nothing_due(view)
 

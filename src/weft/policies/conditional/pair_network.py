@@ -26,6 +26,7 @@ from weft.sim.kernel.queues import task_of
 from weft.sim.kernel.ready_heap import pool_top
 from weft.sim.kernel.records import record
 from weft.sim.kernel.rules import first_runnable
+from weft.sim.kernel.setup import setup_seconds
 from weft.sim.kernel.tables import Sim, Table
 from weft.sim.vector.batch import StepBatch
 from weft.sim.vector.step import (
@@ -99,6 +100,7 @@ class PairState(NamedTuple):
     busy: FloatArray  # (units,) time until it is free
     batch: IntArray  # (kinds, units) most tasks of a batch
     growth: FloatArray  # (kinds, units, largest batch) seconds of a batch over those of one task
+    setup: FloatArray  # (kinds, units) time of the set-up before it
     running: IntArray  # (units,) the kind it runs, or -1
     context: Table  # (1,)
     visit: FloatArray  # (tasks,) how often a job runs each task
@@ -121,6 +123,7 @@ def make_pair_state(workload: Workload) -> PairState:
         busy=np.zeros(units),
         batch=np.array(workload.batch_limit),
         growth=np.array(workload.batch_growth),
+        setup=np.zeros((kinds, units)),
         running=np.zeros(units, np.int64),
         context=np.zeros(1, CONTEXT),
         visit=np.zeros(tasks),
@@ -243,6 +246,7 @@ def read_simulation(sim: Sim, state: StepState, pairs: PairState) -> None:
         for d in range(units):
             first = top if can_run(sim, top, d) else first_runnable(sim, k, d)
             pairs.duration[k, d] = state.duration[task_of(sim, first), d] if first >= 0 else np.inf
+            pairs.setup[k, d] = setup_seconds(sim, d, d, k)
     pairs.context[0].span = state.config[0].span
     pairs.context[0].jobs = jobs_here(sim)
     pairs.context[0].may_wait = 1 if next_time(sim) < np.inf else 0
@@ -296,7 +300,7 @@ def choose_pairs(pairs: PairState, network: Network, space: Numbers, actions: In
         if unit < 0 or (best <= 0.0 and (chosen > 0 or pairs.context[0].may_wait == 1)):
             return
         actions[unit] = kind
-        pairs.busy[unit] = pairs.duration[kind, unit] * _growth(pairs, kind, unit)
+        pairs.busy[unit] = _seconds(pairs, kind, unit)
         pairs.left[kind] -= min(pairs.left[kind], pairs.batch[kind, unit])
         pairs.idle[unit] = False
         pairs.running[unit] = kind
@@ -311,6 +315,12 @@ def _growth(pairs: PairState, k: int, d: int) -> float:
 
 
 @njit_inline
+def _seconds(pairs: PairState, k: int, d: int) -> float:
+    """Time of set-up and of the batch that a unit would take now."""
+    return float(pairs.duration[k, d] * _growth(pairs, k, d) + pairs.setup[k, d])
+
+
+@njit_inline
 def _update_least(pairs: PairState) -> None:
     """Update the least time per task of any kind, with the fullest batch, on each unit."""
     for d in range(len(pairs.idle)):
@@ -318,8 +328,7 @@ def _update_least(pairs: PairState) -> None:
         for k in range(len(pairs.left)):
             if pairs.left[k] > 0 and pairs.duration[k, d] < np.inf:
                 taken = min(pairs.left[k], pairs.batch[k, d])
-                whole = pairs.duration[k, d] * _growth(pairs, k, d)
-                pairs.least[d] = min(pairs.least[d], whole / taken)
+                pairs.least[d] = min(pairs.least[d], _seconds(pairs, k, d) / taken)
 
 
 @njit_inline
@@ -336,11 +345,11 @@ def _describe(pairs: PairState, d: int, k: int) -> None:
     units, span, f = len(pairs.idle), pairs.context[0].span, pairs.feature
     left, batch = pairs.left[k], pairs.batch[k, d]
     taken = min(left, batch)
-    here = pairs.duration[k, d] * _growth(pairs, k, d)
+    here = _seconds(pairs, k, d)
     best, idle_best, soonest = here, np.inf, np.inf
     idle, locked, same, best_units, crowd = 0, 0, 0, 0, 0
     for o in range(units):
-        there = pairs.duration[k, o] * _growth(pairs, k, o)
+        there = _seconds(pairs, k, o)
         best = min(best, there)
         locked += 1 if pairs.busy[o] > LONG * span else 0
         same += 1 if pairs.running[o] == k else 0
@@ -352,7 +361,7 @@ def _describe(pairs: PairState, d: int, k: int) -> None:
         else:
             soonest = min(soonest, pairs.busy[o] + there)
     for o in range(units):
-        there = pairs.duration[k, o] * _growth(pairs, k, o)
+        there = _seconds(pairs, k, o)
         best_units += 1 if there <= best * 1.1 else 0
     for other in range(len(pairs.left)):
         crowd += pairs.left[other]

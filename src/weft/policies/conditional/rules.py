@@ -23,6 +23,7 @@ from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.queues import batch_growth, batch_limit, task_of
 from weft.sim.kernel.ready_heap import pool_top
 from weft.sim.kernel.rules import first_runnable
+from weft.sim.kernel.setup import setup_seconds
 from weft.sim.kernel.tables import Sim
 from weft.sim.vector.batch import StepBatch
 from weft.sim.vector.step import (
@@ -255,10 +256,18 @@ def _cost(sim: Sim, state: StepState, rule: int, d: int, kind: int) -> float:
     if rule == LONGEST_QUEUE:
         return -float(left)
     if rule == BATCH_AWARE:
-        return float(state.duration[task, d] * batch_growth(sim, kind, d, taken) / taken)
+        return _batch_seconds(sim, state, d, task, taken) / taken
     if rule == SHORTEST_REMAINING:
         return float(state.remaining[task] / taken)
     return _reserved(sim, state, d, task, taken)
+
+
+@njit_inline
+def _batch_seconds(sim: Sim, state: StepState, d: int, task: int, taken: int) -> float:
+    """Return the time of a batch on an idle unit, with the set-up that it needs."""
+    kind = sim.task[task].kind
+    seconds = state.duration[task, d] * batch_growth(sim, kind, d, taken)
+    return float(seconds + setup_seconds(sim, d, d, kind))
 
 
 @njit_inline
@@ -284,8 +293,8 @@ def _reserved(sim: Sim, state: StepState, d: int, task: int, taken: int) -> floa
         batch = max(batch, sim.device[other].batch)
     slow = state.duration[task, d] > SLOW * state.config[0].span
     wrong = slow != (sim.device[d].batch > 1) and batch > 1
-    growth = batch_growth(sim, sim.task[task].kind, d, taken)
-    return float(state.duration[task, d] * growth / taken * (10.0 if wrong else 1.0))
+    seconds = _batch_seconds(sim, state, d, task, taken)
+    return seconds / taken * (10.0 if wrong else 1.0)
 
 
 # -- best pair of unit and kind first ----------------------------------------

@@ -110,6 +110,7 @@ def with_first_jobs(sim: Sim, jobs: int) -> Sim:
         sim.link,
         sim.inbound,
         sim.route,
+        sim.loaded,
     )
 
 
@@ -214,6 +215,7 @@ def _link(sim: Sim, here: Sim, oldest: int, live: int, place: IntArray, tasks: i
     for d in range(len(sim.device)):
         here.device[d] = sim.device[d]
         here.due[d] = sim.due[d]
+        _copy_loaded(sim, here, d)
         here.device[d].running = _moved(sim, sim.device[d].running, oldest, place, tasks)
         here.device[d].head = _moved(sim, sim.device[d].head, oldest, place, tasks)
         here.device[d].tail = _moved(sim, sim.device[d].tail, oldest, place, tasks)
@@ -223,6 +225,14 @@ def _link(sim: Sim, here: Sim, oldest: int, live: int, place: IntArray, tasks: i
                 sim, sim.entry[entry].next, oldest, place, tasks
             )
             entry = sim.entry[entry].next
+
+
+@njit_inline
+def _copy_loaded(sim: Sim, there: Sim, d: int) -> None:
+    """Copy what a unit has loaded, now and behind its queue."""
+    for row in (d, len(sim.device) + d):
+        for k in range(sim.loaded.shape[1]):
+            there.loaded[row, k] = sim.loaded[row, k]
 
 
 @njit_inline
@@ -318,6 +328,7 @@ def start_rollout(sampler: FutureSampler, jobs: int) -> None:
     for d in range(len(here.device)):
         there.device[d] = here.device[d]
         there.due[d] = here.due[d]
+        _copy_loaded(here, there, d)
     for i in range(jobs * len(sampler.chooser)):
         there.outcome[i] = here.outcome[i]
     for at in range(len(here_state.estimate)):

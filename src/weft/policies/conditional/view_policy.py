@@ -167,6 +167,8 @@ class RuleViewPolicy(UnitPolicy):
     def _write_devices(self, view: View) -> None:
         sim, device = self._sim, self._sim.device
         device["pace"], device["head"] = view.pace, -1
+        if view.loaded is not None:
+            sim.loaded[: len(device)] = view.loaded
         device["running"] = np.where(view.idle, -1, np.arange(len(device)))
         device["expected"] = device["blocked_until"] = np.where(
             np.isfinite(view.free_at), view.free_at, view.now

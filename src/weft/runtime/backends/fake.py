@@ -25,6 +25,7 @@ from weft.runtime.backends.protocol import (
     Started,
 )
 from weft.runtime.backends.result_file import save
+from weft.sim.cache import KindCache
 
 
 @dataclass(eq=False)
@@ -100,6 +101,8 @@ class FakeBackend:
         )
         self._changes = deque(zip(*rows, strict=True))
         self._lanes = [_Lane() for _ in range(self.cluster.p)]
+        devices = range(self.cluster.p) if workload.cluster.has_setup else ()
+        self._caches = [KindCache(workload, d) for d in devices]
         self._events: list[Event] = []
         self._now = since
         self._number_kinds()
@@ -223,6 +226,8 @@ class FakeBackend:
         lane = self._lanes[device]
         old, lane.pace = lane.pace, pace
         if pace == inf:
+            if self._caches:
+                self._caches[device].empty()
             lane.orders.clear()
             lane.end = inf
             self._events.append(DeviceLost(device, self._now, "scripted"))
@@ -242,4 +247,9 @@ class FakeBackend:
             seconds = seconds * float(self.future.factor[i]) * float(self.future.bias[kind, device])
             longest = max(longest, seconds * self._lanes[device].pace)
         growth = self.workload.batch_growth[kind, device]
-        return longest * float(growth[min(len(order.members), len(growth)) - 1])
+        longest *= float(growth[min(len(order.members), len(growth)) - 1])
+        if self._caches:
+            cache, name = self._caches[device], self.workload.kinds[kind]
+            longest += cache.seconds(name) * self._lanes[device].pace
+            cache.load(name)
+        return longest

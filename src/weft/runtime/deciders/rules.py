@@ -35,8 +35,8 @@ class RuleDecider:
         """Do nothing: the life cycle shows it."""
 
     def changed(self, life: LiveLifecycle, now: float) -> None:
-        """Recompute the order if there are new jobs."""
-        if len(self._keys) < life.workload.instances:
+        """Recompute the order if there are new jobs, or may be in the place of ended ones."""
+        if self.policy.by_job or len(self._keys) < life.workload.instances:
             self.begin(life)
 
     def decide(self, life: LiveLifecycle, now: float) -> Decision | None:
@@ -92,7 +92,7 @@ class RuleDecider:
                 continue
             if self.policy.placement == "first":
                 return d
-            cost = life.expected(members, d)
+            cost = life.expected(members, d) + life.setup(instance, d)
             if self.policy.placement != "fastest":
                 free = max(life.free_at(d, now), now)
                 if best is not None and free + cost >= least:

@@ -10,6 +10,7 @@ import numpy as np
 
 from weft.model import Problem, Workflow, Workload
 from weft.model.columns import IntArray, frozen
+from weft.sim.cache import KindCache
 from weft.sim.device_state import Group, Machine
 from weft.sim.instance_tables import OutgoingEdges
 from weft.sim.lifecycle import Lifecycle
@@ -166,6 +167,8 @@ class LiveLifecycle(Lifecycle):
         """Replace the workload by the same one on more devices; new devices start as down."""
         for _ in range(len(self.machines), workload.cluster.p):
             self.machines.append(Machine(pace=inf))
+            if self.caches:
+                self.caches.append(KindCache(workload, len(self.caches)))
         self.room.grow(workload)
         self.estimate(workload)
 
@@ -277,15 +280,14 @@ class LiveLifecycle(Lifecycle):
         """Return the growth of a batch; kinds of live jobs have numbers of their own."""
         if len(members) == 1 or not self.workload.cluster.batch_curve:
             return 1.0
-        w, task = self.problem(members[0]).workflow, self.place[members[0]][1]
-        kind = self.workload.kinds.index(w.kinds[int(w.kind[task])])
+        kind = self.workload.kinds.index(self.kind_name(members[0]))
         growth = self.workload.batch_growth[kind, device]
         return float(growth[min(len(members), len(growth)) - 1])
 
     def free_at(self, device: int, now: float) -> float:
         """Return when a device is free; without modelled transfers from a cached sum."""
         machine = self.machines[device]
-        if self.modelled or machine.pace == inf:
+        if self.modelled or self.caches or machine.pace == inf:
             return super().free_at(device, now)
         load = self._queued[device]
         if load is None:
@@ -321,6 +323,7 @@ class LiveLifecycle(Lifecycle):
             outcome=self.outcome.copy(),
             copies=self._copies,
             room=self.room.left(),
+            **self.setup_view(),
         )
 
     # -- inside -------------------------------------------------------------

@@ -18,6 +18,7 @@ from weft.sim.kernel.queues import (
     try_start,
 )
 from weft.sim.kernel.ready_heap import pool_add, pool_remove, pool_top
+from weft.sim.kernel.setup import forecast_from_now, load_kind, setup_seconds
 from weft.sim.kernel.tables import COMMITTED, Sim
 from weft.sim.kernel.traffic import send_inputs
 
@@ -68,6 +69,8 @@ def free_at(sim: Sim, d: int) -> float:
         if sim.device[d].running >= 0:
             t = max(now, sim.device[d].expected)
         t = max(t, sim.device[d].blocked_until)
+        if sim.world[0].setup >= 0:
+            forecast_from_now(sim, d)
         entry = sim.device[d].head
         while entry >= 0:
             t = max(t, expected_arrival(sim, entry, d)) + _group_seconds(sim, entry, d)
@@ -78,7 +81,18 @@ def free_at(sim: Sim, d: int) -> float:
 
 
 @njit_inline
+def seconds_with_setup(sim: Sim, instance: int, d: int) -> float:
+    """Expected set-up and duration behind the queue of a device; after `free_at`."""
+    seconds = expected_seconds(sim, instance, d)
+    if sim.world[0].setup < 0:
+        return seconds
+    kind = sim.task[task_of(sim, instance)].kind
+    return seconds + setup_seconds(sim, len(sim.device) + d, d, kind)
+
+
+@njit_inline
 def _group_seconds(sim: Sim, entry: int, d: int) -> float:
+    """Expected set-up and duration of a group at the end of the forecast of a device's queue."""
     longest, size = 0.0, 0
     instance = sim.entry[entry].instance
     kind = sim.task[task_of(sim, instance)].kind
@@ -86,7 +100,12 @@ def _group_seconds(sim: Sim, entry: int, d: int) -> float:
         longest = max(longest, expected_seconds(sim, instance, d))
         instance = sim.inst[instance].partner
         size += 1
-    return longest * batch_growth(sim, kind, d, size)
+    longest *= batch_growth(sim, kind, d, size)
+    if sim.world[0].setup >= 0:
+        row = len(sim.device) + d
+        longest += setup_seconds(sim, row, d, kind)
+        load_kind(sim, row, d, kind)
+    return longest
 
 
 @njit_inline
@@ -94,7 +113,7 @@ def expected_finish(sim: Sim, instance: int, d: int) -> float:
     """Expected finish of a ready instance if it is committed to a device now."""
     now = sim.world[0].now
     begin = max(free_at(sim, d), input_arrival(sim, instance, d, now), now)
-    return float(begin + expected_seconds(sim, instance, d))
+    return float(begin + seconds_with_setup(sim, instance, d))
 
 
 @njit_inline

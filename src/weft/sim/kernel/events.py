@@ -15,6 +15,7 @@ from weft.model.trace import LOST as X_LOST
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.queues import decided_at, edge_taken, enqueue, task_of, try_start
 from weft.sim.kernel.ready_heap import pool_add, pool_remove
+from weft.sim.kernel.setup import empty_cache
 from weft.sim.kernel.tables import (
     CANCELLED,
     DONE,
@@ -215,6 +216,7 @@ def _change(sim: Sim) -> None:
 def _fail(sim: Sim, d: int) -> None:
     entry = sim.device[d].running
     sim.due[d] = np.inf
+    empty_cache(sim, d)
     if entry >= 0:
         instance = sim.entry[entry].instance
         while instance >= 0:

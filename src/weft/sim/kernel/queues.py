@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
+from weft.sim.kernel.setup import load_kind, setup_seconds
 from weft.sim.kernel.tables import DONE, REPLAY, RUNNING, SKIPPED, Sim
 
 
@@ -109,6 +110,10 @@ def _start(sim: Sim, entry: int, d: int) -> None:
         size += 1
     growth = batch_growth(sim, sim.device[d].last_kind, d, size)
     longest, expected = longest * growth, expected * growth
+    if sim.world[0].setup >= 0:
+        setup = setup_seconds(sim, d, d, sim.device[d].last_kind)
+        longest, expected = longest + setup, expected + setup
+        load_kind(sim, d, d, sim.device[d].last_kind)
     sim.device[d].running = entry
     sim.device[d].start = now
     sim.due[d] = now + longest

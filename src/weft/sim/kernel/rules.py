@@ -9,9 +9,9 @@ from weft.sim.kernel.commit import (
     can_run,
     commit,
     expected_finish,
-    expected_seconds,
     free_at,
     is_idle,
+    seconds_with_setup,
 )
 from weft.sim.kernel.events import MOMENT, advance
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
@@ -85,7 +85,9 @@ def _place(sim: Sim, instance: int, placement: int) -> int:
             continue
         if placement == FIRST:
             return d
-        cost = expected_seconds(sim, instance, d)
+        if sim.world[0].setup >= 0:
+            free_at(sim, d)  # forecasts what is loaded when the device is free
+        cost = seconds_with_setup(sim, instance, d)
         if placement != FASTEST:
             # Inputs can only delay it further: skip devices that are too late without them.
             if best >= 0 and max(free_at(sim, d), sim.world[0].now) + cost >= least:

@@ -99,6 +99,9 @@ class SimFromView:
         status[(sim.job["state"][sim.inst["job"]] == JOB_ENDED) & ~done] = CANCELLED
         sim.inst["status"], sim.inst["ran_on"] = status, view.ran_on
         sim.inst["done_at"], sim.device["pace"] = view.finished_at, view.pace
+        if view.loaded is not None:
+            sim.loaded[: len(sim.device)] = view.loaded
+            sim.device["stale"] = 1
         world = sim.world
         world["now"], world["ready"], world["eager"] = view.now, len(view.ready), view.eager
         if self._known is not None:

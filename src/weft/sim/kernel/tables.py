@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from weft.errors import InvalidInput, Unsupported
 from weft.model import Problem, Scenario, Schedule, Workload
 from weft.model.columns import FloatArray, IntArray
+from weft.model.machines.setup import PINNED
 from weft.sim.kernel.records import record as _record
 from weft.sim.rule import PLACEMENTS, Rule
 
@@ -63,11 +64,12 @@ FLOW = _record(
 LINK = _record("rate left free", "flows")
 INBOUND = _record("there", "moving device")
 # per instance: arrival of the latest input so far, transfers on their way, the device in a plan
-# curve: first row of the batch curves in `grid`, or -1; sizes: their largest batch
+# curve: first row of the batch curves in `grid`, or -1; sizes: their largest batch; setup: first
+# row of the set-ups in `grid`, or -1
 WORLD = _record(
     "now",
     "next_arrival next_change next_cancel open_jobs executions groups ready decisions "
-    "mode eager copies curve sizes network nodes flows moving reshare",
+    "mode eager copies curve sizes network nodes flows moving reshare setup",
 )
 
 
@@ -77,7 +79,9 @@ class Sim(NamedTuple):
     `grid` has one column per device: p rows of latency, p rows of seconds per byte, one row of bias
     per kind, then the rows of seconds per unit of work (`task.row` points there). If batches take
     longer when fuller, a block of rows per kind follows: the most tasks of a batch, then its
-    seconds over those of one task, for 1, 2, ... tasks.
+    seconds over those of one task, for 1, 2, ... tasks. If devices have a set-up, its rows are
+    last: seconds, bytes and 1 if pinned, per kind; then the bytes of the cache; then the seconds
+    of a switch.
     """
 
     world: Table  # (1,)
@@ -99,6 +103,10 @@ class Sim(NamedTuple):
     link: Table
     inbound: Table
     route: IntArray  # (nodes * nodes, longest) links from node to node; -1: none
+    # (p, kinds + 1) when each kind was last used, counted from 1 per device, 0: not loaded; and the
+    # kind of the last group, or -1. Then the same after the queue of each device. No columns
+    # without set-up
+    loaded: IntArray
 
 
 def make_sim(
@@ -145,11 +153,12 @@ def make_sim(
         refuse_copies(copies=copies or any(rows["copy"].any() for rows in plans or ()))
         world["network"] = ONE_PORT if network.one_port else FAIR
         world["nodes"] = len(workload.cluster.node_names)
-    curves = _batch_curves(workload)
+    curves, setups = _batch_curves(workload), _setups(workload)
     rows = (
         2 * workload.cluster.p + len(workload.kinds) + sum(len(p.pace) for p in workload.problems)
     )
     world["curve"] = rows if len(curves) else -1
+    world["setup"] = rows + len(curves) if len(setups) else -1
     world["sizes"] = workload.cluster.batch.max()
     return Sim(
         world=world,
@@ -166,11 +175,12 @@ def make_sim(
             len(entry) + int(workload.cluster.batch[down].sum()) + copies * len(down), EXECUTION
         ),
         change=change,
-        grid=np.concatenate([_grid(workload, scenario), curves]),
+        grid=np.concatenate([_grid(workload, scenario), curves, setups]),
         outcome=np.array(scenario.outcome),
         need=np.concatenate([p.needs for p in workload.problems]),
         room=np.concatenate([workload.problems[0].room] * 2),
         **_network(workload, int(np.isinf(scenario.change_pace).sum())),
+        loaded=np.concatenate([_loaded(workload)] * 2),
     )
 
 
@@ -311,6 +321,24 @@ def _batch_curves(workload: Workload) -> FloatArray:
     limit = workload.batch_limit[:, None, :].astype(np.float64)
     growth = workload.batch_growth.transpose(0, 2, 1)
     return np.concatenate((limit, growth), axis=1).reshape(-1, workload.cluster.p)
+
+
+def _setups(workload: Workload) -> FloatArray:
+    """Return the rows of set-ups; none if nothing needs one."""
+    c = workload.cluster
+    if not c.has_setup:
+        return np.zeros((0, c.p))
+    rows = workload.setup.transpose(0, 2, 1).reshape(-1, c.p)
+    return np.concatenate((rows, c.cache[None, :], c.switch[None, :]))
+
+
+def _loaded(workload: Workload) -> IntArray:
+    """(p, kinds + 1) what is loaded at time zero: the pinned kinds."""
+    p, kinds = workload.cluster.p, len(workload.kinds)
+    table = np.zeros((p, kinds + 1 if workload.cluster.has_setup else 0), np.int64)
+    if workload.cluster.has_setup:
+        table[:, :kinds], table[:, kinds] = workload.setup[:, :, PINNED].T > 0, -1
+    return table
 
 
 def replay_order(problem: Problem, schedule: Schedule) -> IntArray:

@@ -214,7 +214,7 @@ class StepBatch:
         self._next[s] += self.size
 
 
-_OWN = ("world", "job", "inst", "entry", "kind", "device", "due", "room")
+_OWN = ("world", "job", "inst", "entry", "kind", "device", "due", "room", "loaded")
 _OWN_STATE = ("estimate", "seen", "counters")
 
 
@@ -311,12 +311,16 @@ def _depth_order(stream: ConditionalStream, blank: Sim) -> IntArray:
 def _unit_groups(stream: ConditionalStream) -> IntArray:
     problem = stream.problem
     growth = problem.cluster.batch_growth(problem.workflow.kinds)
+    setup = problem.cluster.setup_of(problem.workflow.kinds)
     columns = [
         (
             tuple(problem.durations()[:, d]),
             int(problem.cluster.batch[d]),
             float(problem.cluster.memory[d]),
             growth[:, d].tobytes(),
+            setup[:, d].tobytes(),
+            float(problem.cluster.cache[d]),
+            float(problem.cluster.switch[d]),
         )
         for d in range(problem.p)
     ]

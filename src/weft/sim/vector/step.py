@@ -93,6 +93,7 @@ def sim_of(batch: BatchTables, s: int) -> Sim:
         f.link,
         f.inbound,
         f.route,
+        f.loaded[s],
     )
 
 
