@@ -226,7 +226,12 @@ def run(
     place, own = _backend(backend, devices, address)
     try:
         estimated = partial(
-            estimated_problem, app.workflow, history=known, keys=app.keys, devices=app.devices
+            estimated_problem,
+            app.workflow,
+            history=known,
+            keys=app.keys,
+            devices=app.devices,
+            learned=not place.modelled,
         )
         problem = estimated(place.devices())
         workload = Workload.of(problem)

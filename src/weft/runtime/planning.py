@@ -131,7 +131,9 @@ def _estimated(
             f"or give seconds: {example}"
         )
     machines = local_cluster(local_devices(None)) if cluster is None else cluster
-    return estimated_problem(workflow, machines, known, keys=app.keys, devices=app.devices)
+    return estimated_problem(
+        workflow, machines, known, keys=app.keys, devices=app.devices, learned=True
+    )
 
 
 def _history(history: History | str | Path | bool) -> History | None:

@@ -72,7 +72,10 @@ class Started:
 
 @dataclass(frozen=True)
 class Finished:
-    """The end of an order; per member the bytes of its result and its branches, if any."""
+    """The end of an order; per member the bytes of its result and its branches, if any.
+
+    `worker` names the process that ran it, if processes outlive a run.
+    """
 
     number: int
     device: int
@@ -81,6 +84,7 @@ class Finished:
     data: tuple[float, ...] = ()
     branches: tuple[tuple[str | int, ...], ...] = ()
     transfers: tuple[Transfer, ...] = ()
+    worker: str = ""
 
 
 Fault = Literal["raised", "unpicklable", "exited", "killed", "timeout", "outcome", "function"]

@@ -12,10 +12,17 @@ import numpy as np
 from weft.errors import InvalidInput
 from weft.model import Cluster, Problem, Workflow
 from weft.model.columns import FloatArray, frozen
-from weft.runtime.backends.protocol import Finished
+from weft.runtime.backends.protocol import DeviceLost, Finished
 from weft.runtime.costs.cost_model import CostModel, Point
 from weft.runtime.costs.drift import filled
-from weft.runtime.costs.history import History, HistoryUnusable, Measurement, TaskRow, set_aside
+from weft.runtime.costs.history import (
+    History,
+    HistoryUnusable,
+    Measurement,
+    TaskRow,
+    set_aside,
+    usual_rows,
+)
 from weft.runtime.costs.keys import GPU, CostKey
 from weft.runtime.engine.events import Observer
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
@@ -23,6 +30,12 @@ from weft.sim.device_state import Group
 
 TRANSFERS = 3
 """Measured transfers between two kinds of devices required to use them."""
+
+MOST_WARM = 100_000
+"""Pairs of worker and kind that are remembered between runs."""
+
+_WARM_WORKERS: set[tuple[str, str]] = set()
+"""Worker processes that outlive a run, and the kinds that they have run."""
 
 _Rows = Sequence[TaskRow]
 _Keys = Sequence[CostKey]
@@ -40,6 +53,7 @@ def estimated_problem(
     *,
     keys: Sequence[CostKey] | None = None,
     devices: Sequence[str] = (),
+    learned: bool = False,
 ) -> Problem:
     """Bind a workflow to the devices of a backend, with durations from the history.
 
@@ -51,11 +65,12 @@ def estimated_problem(
     ----------
     keys : keys of the tasks in the history; None: their kinds
     devices : name or kind of the device each task needs, empty: any; `GPU` for any GPU
+    learned : use the cold starts and batch curves of the history too
     """
     sized = workflow if workflow.durations or workflow.work.any() else _with_work(workflow)
     if history is not None:
         cluster = with_measured_links(cluster, history)
-    rows = [] if history is None else history.tasks
+    rows = [] if history is None else usual_rows(history.tasks)
     keys = keys_of(workflow) if keys is None else keys
     bound = Problem.bind(with_measured_data(sized, rows, keys), cluster)
     problem = restricted(bound, devices) if any(devices) else bound
@@ -68,7 +83,12 @@ def estimated_problem(
     ratio[~np.isfinite(ratio)] = np.nan
     scaled = prior * np.exp(_filled_ratios(ratio, workflow))
     seconds = np.where(np.isfinite(measured) & np.isfinite(prior), measured, scaled)
-    return _by_task(problem, seconds)
+    made = _by_task(problem, seconds)
+    if not learned or history is None:
+        return made
+    from weft.runtime.costs.learned_machines import with_learned_machines
+
+    return with_learned_machines(made, history.tasks, keys)
 
 
 def _filled_ratios(ratio: FloatArray, workflow: Workflow) -> FloatArray:
@@ -216,6 +236,10 @@ class Recorder(Observer):
         self._links: list[tuple[str, str, float, float]] = []
         self._bytes: dict[int, FloatArray] = {}
         self._keys: dict[int, _Keys] = dict(enumerate(keys))
+        self._warm: set[tuple[int, str]] = set()
+        """(device, kind) of which an execution has ended: later ones are warm."""
+        if len(_WARM_WORKERS) > MOST_WARM:
+            _WARM_WORKERS.clear()
 
     def replace(self, problem: int, workflow: Workflow) -> None:
         """Set the workflow of a problem: a new one, or in the place of another."""
@@ -226,7 +250,7 @@ class Recorder(Observer):
         self, life: LiveLifecycle, group: Group, event: Finished, outcomes: Mapping[int, int]
     ) -> None:
         """Record durations, result sizes and transfers."""
-        cluster = life.workload.cluster
+        cluster, ran = life.workload.cluster, set()
         for k, i in enumerate(group.members):
             job, task = life.place[i]
             template = int(life.workload.template[job])
@@ -239,12 +263,27 @@ class Recorder(Observer):
             key, device = self._keys[template][task], cluster.kinds[event.device]
             self._samples.append(
                 Measurement(
-                    key.kind, device, event.finish - event.start, work, data, output, key.sizes
+                    *(key.kind, device, event.finish - event.start, work, data, output, key.sizes),
+                    cold=not self._is_warm(event, key.kind),
+                    batch=len(group.members),
                 )
             )
+            ran.add(key.kind)
+        self._warm |= {(event.device, kind) for kind in ran}
+        _WARM_WORKERS.update((event.worker, kind) for kind in ran if event.worker)
         for moved in event.transfers:
             source = cluster.kinds[moved.source] if moved.source >= 0 else "disk"
             self._links.append((source, cluster.kinds[event.device], moved.data, moved.seconds))
+
+    def _is_warm(self, event: Finished, kind: str) -> bool:
+        """Return whether the worker has run the kind before, in this run or an earlier one."""
+        if event.worker:
+            return (event.worker, kind) in _WARM_WORKERS
+        return (event.device, kind) in self._warm
+
+    def lost(self, life: LiveLifecycle, event: DeviceLost) -> None:
+        """Expect cold starts on a device that is replaced."""
+        self._warm = {pair for pair in self._warm if pair[0] != event.device}
 
     def ended(self, life: LiveLifecycle, now: float) -> None:
         """Write all measurements at once."""

@@ -25,7 +25,7 @@ from weft.runtime.costs.keys import Sizes
 from weft.runtime.costs.project import default_path
 from weft.runtime.costs.summaries import Durations, LinkCost, apart, fit_link, summary
 
-VERSION = 3
+VERSION = 4
 """Version of the schema; files of newer versions are refused, older ones are upgraded."""
 
 WAIT = 2.0
@@ -44,7 +44,8 @@ _SCHEMA = """
 CREATE TABLE IF NOT EXISTS task (
   id INTEGER PRIMARY KEY, kind TEXT NOT NULL, device TEXT NOT NULL,
   work REAL NOT NULL, data REAL NOT NULL, seconds REAL NOT NULL, output REAL NOT NULL, at REAL NOT
-  NULL, sizes TEXT NOT NULL DEFAULT '');
+  NULL, sizes TEXT NOT NULL DEFAULT '', cold REAL NOT NULL DEFAULT 0,
+  batch REAL NOT NULL DEFAULT 1);
 CREATE INDEX IF NOT EXISTS task_key ON task (kind, device, work, data, id);
 CREATE TABLE IF NOT EXISTS link (
   id INTEGER PRIMARY KEY, source TEXT NOT NULL, target TEXT NOT NULL,
@@ -67,7 +68,10 @@ _DROP_LINK = _DROP.format("link", "source = ? AND target = ?") + _OFFSET
 
 @dataclass(frozen=True)
 class Measurement:
-    """One finished task."""
+    """One finished task.
+
+    `cold`: the first of its kind on its worker; `batch`: tasks that ran together, in `seconds`.
+    """
 
     kind: str
     device: str
@@ -76,6 +80,8 @@ class Measurement:
     data: float = 0.0
     output: float = 0.0
     sizes: Sizes = ()
+    cold: bool = False
+    batch: int = 1
 
 
 class TaskRow(NamedTuple):
@@ -89,6 +95,8 @@ class TaskRow(NamedTuple):
     output: float
     at: float
     sizes: Sizes
+    cold: float = 0.0
+    batch: float = 1.0
 
 
 class LinkRow(NamedTuple):
@@ -144,7 +152,11 @@ class History:
         now = time.time()
         self.add_rows(
             [
-                TaskRow(s.kind, s.device, s.work, s.data, s.seconds, s.output, now, s.sizes)
+                TaskRow(
+                    *(s.kind, s.device, s.work, s.data, s.seconds, s.output, now, s.sizes),
+                    cold=float(s.cold),
+                    batch=float(s.batch),
+                )
                 for s in samples
             ],
             [LinkRow(*link, now) for link in links],
@@ -154,9 +166,9 @@ class History:
         """Add rows with their own times; drop the oldest."""
         with self._transaction(write=True) as db:
             db.executemany(
-                "INSERT INTO task (kind, device, work, data, seconds, output, at, sizes)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                [(*row[:7], sizes_text(row.sizes)) for row in tasks],
+                "INSERT INTO task (kind, device, work, data, seconds, output, at, sizes, cold,"
+                " batch) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                [(*row[:7], sizes_text(row.sizes), row.cold, row.batch) for row in tasks],
             )
             db.executemany(
                 "INSERT INTO link (source, target, data, seconds, at) VALUES (?, ?, ?, ?, ?)", links
@@ -222,9 +234,9 @@ class History:
         return self._transfers
 
     def durations(self) -> list[Durations]:
-        """Return the durations by kind, device, work and incoming bytes."""
+        """Return the durations by kind, device, work and incoming bytes; cold starts apart."""
         groups: dict[tuple[str, str, float, float], list[tuple[float, float]]] = {}
-        for row in sorted(self.tasks, key=lambda row: row[:4]):
+        for row in sorted(usual_rows(self.tasks), key=lambda row: row[:4]):
             groups.setdefault(row[:4], []).append((row.seconds, row.output))
         return [summary(key, values) for key, values in groups.items()]
 
@@ -259,7 +271,7 @@ class History:
         """Return (n, 3) work, incoming bytes and seconds of all measurements, the oldest first."""
         rows = [
             (row.work, row.data, row.seconds)
-            for row in self.tasks
+            for row in usual_rows(self.tasks)
             if (row.kind, row.device) == (kind, device)
         ]
         return np.array(rows, float).reshape(-1, 3)
@@ -267,7 +279,7 @@ class History:
     def residuals(self) -> list[tuple[str, int, float]]:
         """Return task kind, run and log(seconds / median of that kind, device and size)."""
         groups: dict[tuple[Any, ...], list[TaskRow]] = {}
-        for row in self.tasks:
+        for row in usual_rows(self.tasks):
             if row.seconds > 0:
                 groups.setdefault((*row[:4], row.sizes), []).append(row)
         times = sorted(row.at for rows in groups.values() for row in rows)
@@ -293,14 +305,15 @@ class History:
     def _read(self, db: sqlite3.Connection) -> None:
         """Read all rows, the oldest first; refuse values that no run can have written."""
         tasks = db.execute(
-            "SELECT kind, device, work, data, seconds, output, at, sizes FROM task ORDER BY id"
+            "SELECT kind, device, work, data, seconds, output, at, sizes, cold, batch FROM task"
+            " ORDER BY id"
         ).fetchall()
         links = db.execute(
             "SELECT source, target, data, seconds, at FROM link ORDER BY id"
         ).fetchall()
         parsed = {text: parse_sizes(text) for text in {row[7]: None for row in tasks}}
         self._tasks: list[TaskRow] = [
-            checked(TaskRow._make((*row[:7], parsed[row[7]]))) for row in tasks
+            checked(TaskRow._make((*row[:7], parsed[row[7]], *row[8:]))) for row in tasks
         ]
         self._transfers: list[LinkRow] = [checked(LinkRow(*row)) for row in links]
 
@@ -336,6 +349,9 @@ class History:
         columns = [row[1] for row in db.execute("PRAGMA table_info(task)")]
         if columns and "sizes" not in columns:
             db.execute("ALTER TABLE task ADD COLUMN sizes TEXT NOT NULL DEFAULT ''")
+        for column, default in (("cold", 0), ("batch", 1)):
+            if columns and column not in columns:
+                db.execute(f"ALTER TABLE task ADD COLUMN {column} REAL NOT NULL DEFAULT {default}")
         if found < VERSION:
             for statement in _SCHEMA.split(";"):
                 db.execute(statement)
@@ -403,6 +419,24 @@ def set_aside(path: Path) -> Path | None:
     except OSError:
         return None
     return aside
+
+
+def usual_rows(rows: Sequence[TaskRow], *, batches: bool = False) -> list[TaskRow]:
+    """Return the warm executions, alone unless `batches`; all of a kind and device without any.
+
+    Examples
+    --------
+    >>> first = TaskRow("f", "cpu", 0, 0, 3.0, 0, 0, (), cold=1.0)
+    >>> later = TaskRow("f", "cpu", 0, 0, 1.0, 0, 0, ())
+    >>> usual_rows([first, later]) == [later], usual_rows([first]) == [first]
+    (True, True)
+    """
+    usual = [row for row in rows if not row.cold and (batches or row.batch == 1)]
+    if len(usual) == len(rows):
+        return usual
+    known = {(row.kind, row.device) for row in usual}
+    chosen = set(map(id, usual))
+    return [row for row in rows if id(row) in chosen or (row.kind, row.device) not in known]
 
 
 def sizes_text(sizes: Sizes) -> str:

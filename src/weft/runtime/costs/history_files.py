@@ -15,7 +15,7 @@ from weft.runtime.costs.history import History, LinkRow, TaskRow, checked, parse
 FORMAT = "weft-history-1"
 FIELDS = (
     *("record", "kind", "device", "source", "target"),
-    *("work", "data", "seconds", "output", "at", "sizes"),
+    *("work", "data", "seconds", "output", "at", "sizes", "cold", "batch"),
 )
 """Columns of the CSV form; `record` is "task" or "link"."""
 
@@ -124,7 +124,8 @@ def _row(make: Any, record: dict[str, Any]) -> Any:
         elif name in needed[:4]:
             values.append(given)
         else:
-            values.append(0.0 if given in (None, "") else _number(given, name))
+            missing = make._field_defaults.get(name, 0.0)
+            values.append(missing if given in (None, "") else _number(given, name))
     return checked(make(*values))
 
 

@@ -8,7 +8,7 @@ from math import frexp
 
 from weft.model import Cluster
 from weft.runtime.costs.cost_model import CostModel
-from weft.runtime.costs.history import KEPT, History, Measurement
+from weft.runtime.costs.history import KEPT, History, Measurement, usual_rows
 from weft.runtime.costs.keys import CostKey, Sizes
 
 AHEAD = 0.005
@@ -52,7 +52,7 @@ class CallCosts:
         self.classes = list(dict.fromkeys(zip(cluster.kinds, cluster.speed.tolist(), strict=True)))
         pairs = zip(cluster.kinds, cluster.speed.tolist(), strict=True)
         self.class_of = [self.classes.index(pair) for pair in pairs]
-        self._model = CostModel(history.tasks if history is not None else ())
+        self._model = CostModel(usual_rows(history.tasks) if history is not None else ())
         self._known: dict[Rough, list[float | None]] = {}
         """Running means by class of devices, from here or from the history."""
         self._means: dict[Rough, list[float | None]] = {}

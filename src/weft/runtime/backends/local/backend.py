@@ -469,6 +469,14 @@ class LocalBackend(RealBackend):
                 for k, size, took in loads
             ]
         )
+        w = self._workers[device]
         return Finished(
-            order.number, device, start, finish, (float(payload.size),), (branches,), moved
+            order.number,
+            device,
+            start,
+            finish,
+            (float(payload.size),),
+            (branches,),
+            moved,
+            worker="" if w is None else str(w.process.pid),
         )

@@ -1,0 +1,90 @@
+"""Cold and warm executions are learned apart, and so are batches of several sizes."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+
+import numpy as np
+import pytest
+
+import weft
+from weft.runtime.costs.estimates import estimated_problem
+from weft.runtime.costs.history import History, Measurement
+
+COLD, WARM = 0.25, 0.02
+_loaded: list[bool] = []
+
+
+def slow_at_first(item: int) -> int:
+    """Load a model once per worker, then use it."""
+    time.sleep(WARM if _loaded else WARM + COLD)
+    _loaded.append(True)
+    return item
+
+
+@pytest.fixture
+def history(tmp_path):
+    return History(tmp_path / "history.sqlite")
+
+
+def workflow(tasks: int = 8, kind: str = "f") -> weft.Workflow:
+    return weft.Workflow(work=np.ones(tasks), src=[], dst=[], data=[], kinds=(kind,))
+
+
+def test_estimates_are_of_warm_executions_and_cold_ones_become_the_set_up(history):
+    history.add([Measurement("f", "cpu", WARM, work=1.0)] * 4)
+    history.add([Measurement("f", "cpu", WARM + COLD, work=1.0, cold=True)] * 3)
+    cluster = weft.Cluster(speed=[1.0, 1.0], kinds=("cpu", "cpu"))
+    problem = estimated_problem(workflow(), cluster, history, learned=True)
+    assert problem.durations().max() == pytest.approx(WARM)
+    assert problem.cluster.setup_of(["f"])[0, :, 0].tolist() == pytest.approx([COLD, COLD])
+    plain = estimated_problem(workflow(), cluster, history)
+    assert not plain.cluster.has_setup
+    assert history.predict("f", "cpu", work=1.0) == WARM
+    assert weft.simulate(plain, "eft").makespan == pytest.approx(4 * WARM)
+    assert weft.simulate(problem, "eft").makespan == pytest.approx(COLD + 4 * WARM)
+
+
+def test_only_cold_measurements_are_better_than_none(history):
+    history.add([Measurement("f", "cpu", 3.0, cold=True)])
+    assert history.predict("f", "cpu") == 3.0
+
+
+def test_a_run_measures_the_first_execution_on_each_worker_as_cold(history):
+    graph = [weft.task(slow_at_first)(k) for k in range(8)]
+    for _ in range(2):
+        weft.run(graph, devices=2, history=history, progress=False)
+    cold = [row.seconds for row in history.tasks if row.cold]
+    warm = [row.seconds for row in history.tasks if not row.cold]
+    assert 1 <= len(cold) <= 2  # workers outlive a run: they are warm in the second one
+    assert len(cold) + len(warm) == 16
+    assert min(cold) > np.median(warm) + COLD / 2
+
+
+def test_batches_of_several_sizes_give_a_curve(history):
+    for size, seconds in ((1, 1.0), (2, 1.2), (4, 1.6)):
+        history.add([Measurement("f", "gpu", seconds, work=1.0, batch=size)] * size)
+    cluster = weft.Cluster(speed=[1.0], kinds=("gpu",), batch=[6])
+    problem = estimated_problem(workflow(), cluster, history, learned=True)
+    assert problem.durations().max() == 1.0  # of a task alone
+    growth = problem.cluster.batch_growth(["f"])[0, 0]
+    assert growth.tolist() == pytest.approx([1.0, 1.2, 1.4, 1.6, 1.8, 2.0])
+
+
+def test_older_histories_are_upgraded_and_files_keep_the_marks(history, tmp_path):
+    history.add([Measurement("f", "cpu", 1.0, cold=True, batch=3)])
+    for name in ("h.csv", "h.json"):
+        history.export_to(tmp_path / name)
+        other = History(tmp_path / f"{name}.sqlite")
+        other.import_from(tmp_path / name)
+        assert [(row.cold, row.batch) for row in other.tasks] == [(1.0, 3.0)]
+    old = tmp_path / "old.sqlite"
+    with sqlite3.connect(old) as db:
+        db.execute(
+            "CREATE TABLE task (id INTEGER PRIMARY KEY, kind TEXT, device TEXT, work REAL,"
+            " data REAL, seconds REAL, output REAL, at REAL, sizes TEXT DEFAULT '')"
+        )
+        db.execute("INSERT INTO task VALUES (1, 'f', 'cpu', 0, 0, 2.0, 0, 0, '')")
+        db.execute("PRAGMA user_version = 3")
+    assert [(row.cold, row.batch) for row in History(old).tasks] == [(0.0, 1.0)]
