@@ -51,6 +51,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="time limit of each plan, for planners that search",
     )
+    parser.add_argument(
+        "--objective",
+        default="makespan",
+        metavar="NAME",
+        help="what counts: makespan (default), mean, p95 or p99 completion, or deadline",
+    )
     add_uncertainty(parser)
     add_seed(parser)
     parser.add_argument(
@@ -98,6 +104,7 @@ def _compared(args: argparse.Namespace) -> Comparison:
         scenarios=args.scenarios,
         seed=args.seed,
         seconds=args.seconds,
+        objective=args.objective,
         progress=lambda pairs: progress(
             pairs, total=len(args.file) * len(contenders), what="compare"
         ),

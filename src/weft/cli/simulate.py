@@ -134,9 +134,10 @@ SECONDS = (
     "jct",
     "jct_median",
     "jct_p95",
+    "jct_p99",
     "lost_seconds",
 )
-SHARES = ("efficiency", "utilisation", "deadline_miss_share")
+SHARES = ("efficiency", "utilisation", "deadline_miss_share", "in_time_share")
 
 
 def _shown(key: str, value: float) -> str:

@@ -84,10 +84,12 @@ class TraceMetrics(Metrics):
     ----------
     jobs, finished, cancelled : number of jobs, of those that came to their end, and of those called
         off
-    jct, jct_median, jct_p95 : job completion time of the finished ones: mean, median, 95th
-        percentile
+    jct, jct_median, jct_p95, jct_p99 : job completion time of the finished ones: mean, median,
+        95th and 99th percentile
     deadline_misses, deadline_miss_share : finished jobs that ended after their deadline; share
         among finished jobs that have one
+    in_time_share : share of the jobs with a deadline that finished by it; cancelled ones did not; 1
+        without deadlines
     lost, lost_seconds : executions cut off by failures, and the device time that went with them
     """
 
@@ -97,8 +99,10 @@ class TraceMetrics(Metrics):
     jct: float
     jct_median: float
     jct_p95: float
+    jct_p99: float
     deadline_misses: int
     deadline_miss_share: float
+    in_time_share: float
     lost: int
     lost_seconds: float
 
@@ -198,8 +202,10 @@ def trace_metrics(trace: Trace) -> TraceMetrics:
         jct=float(trace.jct),
         jct_median=float(np.median(jct)) if len(jct) else np.nan,
         jct_p95=float(np.percentile(jct, 95)) if len(jct) else np.nan,
+        jct_p99=float(np.percentile(jct, 99)) if len(jct) else np.nan,
         deadline_misses=missed,
         deadline_miss_share=missed / int(due.sum()) if due.any() else 0.0,
+        in_time_share=in_time_share(trace),
         lost=int(lost.sum()),
         lost_seconds=_group_seconds(trace, lost),
     )
@@ -235,6 +241,22 @@ def trace_capacity_use(trace: Trace) -> dict[str, float]:
         here = trace.workload.template[trace.job] == t
         need[here] = problem.needs[trace.task[here]]
     return capacity_use(problems[0], need, trace.finish - trace.start, trace.makespan)
+
+
+def in_time_share(trace: Trace) -> float:
+    """Return the share of the jobs with a deadline that finished by it; 1 without deadlines.
+
+    Examples
+    --------
+    >>> from weft.sim.simulate import simulate
+    >>> from weft.sim.rule import Rule
+    >>> jobs = Workload.of(Problem.from_arrays([[2.0]]), arrival=[0.0, 0.0], deadline=[3.0, 3.0])
+    >>> in_time_share(simulate(jobs, Rule("fifo", "first", np.zeros(2))))
+    0.5
+    """
+    due = np.isfinite(trace.workload.deadline)
+    kept = trace.completed & (trace.job_finish <= trace.workload.deadline)
+    return float(kept[due].mean()) if due.any() else 1.0
 
 
 def critical_path(

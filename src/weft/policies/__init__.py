@@ -5,7 +5,7 @@
 - `simulate`: `weft.simulate`
 - `long_stream`: streams of millions of jobs in constant memory
 - `onnx_export`: `weft.export_onnx`
-- `rules`: an order of ready tasks and a placement
+- `rules`: an order of ready tasks and a placement; `service_levels`: deadlines and priorities
 - `replanning`: list scheduling of all uncommitted tasks at every event
 - `two_stage`: Q-networks that choose a task, then a device
 - `graph`: graph networks (Decima, Lachesis) and DEFT
@@ -14,6 +14,7 @@
 """
 
 from weft.policies import rules as _rules  # noqa: F401 (registers)
+from weft.policies import service_levels as _service_levels  # noqa: F401 (registers)
 from weft.policies.conditional import table as _conditional  # noqa: F401 (registers)
 from weft.policies.graph import deft as _deft  # noqa: F401 (registers)
 from weft.policies.graph import policy as _graph  # noqa: F401 (registers)

@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 
 from weft.display import Displayed
-from weft.errors import InvalidInput, Unsupported
+from weft.errors import InvalidInput, UnknownName, Unsupported
 from weft.model import Problem, Scenario, Trace, Workload
 from weft.model.columns import FloatArray
 from weft.model.explain import PARTS, Explanation, compare_explanations, explain
 from weft.model.explain.words import list_text
-from weft.model.metrics import trace_metrics
+from weft.model.metrics import TraceMetrics, trace_metrics
 from weft.planners import Plan
 from weft.planners.bounds import lower_bound
 from weft.planners.planner import EXACT, timed_plan
 from weft.policies import simulate
-from weft.registry import reject_unknown
+from weft.registry import closest, reject_unknown
 from weft.report.causes.contenders import Answer, ContenderBar, difference_sentences
 from weft.report.causes.crown import standings
 from weft.report.page import Dag, Facts, Gantts, PageBlock, Section, Table, Text, write_report
@@ -45,16 +45,17 @@ class Row:
     Attributes
     ----------
     kind : planner or policy
-    jct : mean job completion time in seconds
+    jct, jct_p95, jct_p99 : job completion time in seconds: mean, 95th and 99th percentile
+    in_time : share of the jobs with a deadline that finished by it
     makespan : seconds in the simulator; planned : seconds the plan promised (NaN for a policy)
     slr, speedup, utilisation : see `weft.model.metrics`
     gap : makespan / bound - 1, where the bound is proven for the estimated durations (NaN for
         conditional workflows)
     energy, cost : joules, and money for the rent of all devices, until the last task ends
     seconds : time to plan, without compilation (NaN for a policy)
-    low, high : bootstrap interval (95 %) of the mean makespan; wins : scenarios with the smallest
-        makespan
-    best : the smallest mean makespan, or not to be told apart from it in paired comparisons
+    low, high : bootstrap interval (95 %) of the mean of the objective, by default the makespan;
+        wins : scenarios in which it was the smallest
+    best : the smallest mean, or not to be told apart from it in paired comparisons
     refusal : why there are no figures: the unsupported feature
     """
 
@@ -63,6 +64,9 @@ class Row:
     kind: str
     makespan: float = np.nan
     jct: float = np.nan
+    jct_p95: float = np.nan
+    jct_p99: float = np.nan
+    in_time: float = np.nan
     planned: float = np.nan
     slr: float = np.nan
     speedup: float = np.nan
@@ -79,7 +83,7 @@ class Row:
 
     @property
     def half(self) -> float:
-        """Half the interval of the mean makespan."""
+        """Half the interval of the mean of the objective."""
         return (self.high - self.low) / 2
 
 
@@ -101,6 +105,7 @@ class Comparison(Displayed):
     traces: dict[tuple[str, str], Trace] = field(repr=False, default_factory=dict)
     bounds: dict[str, float] = field(repr=False, default_factory=dict)
     samples: dict[tuple[str, str], tuple[Trace, ...]] = field(repr=False, default_factory=dict)
+    objective: str = "makespan"
 
     def __str__(self) -> str:
         """The table as text."""
@@ -116,6 +121,7 @@ class Comparison(Displayed):
         return {
             "scenarios": self.scenarios,
             "seed": self.seed,
+            "objective": self.objective,
             "bounds": self.bounds,
             "rows": rows,
             "answers": answers,
@@ -176,16 +182,28 @@ class Comparison(Displayed):
         found = {row.contender: self._explained(workload, row) for row in rows}
         bound = self.bounds[workload.name]
         first = {name: some[0] for name, some in found.items()}
-        sentences = [_headline(workload, rows, bound)] if rows else []
+        sentences = [self._headline(workload, rows, bound)] if rows else []
         sentences += difference_sentences(first) if len(first) > 1 else []
         best = next(iter(first.values()), None)
+        if self.objective != "makespan":  # the interval is not of the bar's quantity
+            rows = [replace(row, low=np.nan, high=np.nan) for row in rows]
         bars = [_bar(row, found[row.contender], best) for row in rows]
         return Answer(bars, bound, sentences, self.scenarios)
+
+    def _headline(self, workload: Workload, rows: Sequence[Row], bound: float) -> str:
+        if self.objective == "makespan":
+            return _headline(workload, rows, bound)
+        value = getattr(rows[0], OBJECTIVES[self.objective][0])
+        if self.objective == "deadline":
+            found = f"{format_share(value)} of the jobs in time"
+        else:
+            found = f"{self.objective} completion {format_seconds(value)}"
+        return f"{workload.name} on {_devices_text(workload)}: {rows[0].contender}, {found}."
 
     def table(self, workload: Workload) -> Table:
         """The rows of one problem."""
         rows = [_cells(row) for row in self.of(workload.name)]
-        return Table(rows, _columns(workload, self.scenarios))
+        return Table(rows, _columns(workload, self.scenarios, self.objective))
 
     def _explained(self, workload: Workload, row: Row) -> list[Explanation]:
         key = workload.name, row.contender
@@ -210,7 +228,8 @@ class Comparison(Displayed):
             head += f", scenarios {self.scenarios}"
         rows = [_cells(row) for row in self.of(name)]
         notes = [f"{row.contender}: {row.refusal}" for row in self.of(name) if row.refusal]
-        return "\n".join([head, "", table_text(rows, _columns(workload, self.scenarios)), *notes])
+        columns = _columns(workload, self.scenarios, self.objective)
+        return "\n".join([head, "", table_text(rows, columns), *notes])
 
 
 MOST_CHARTS, MOST_DAGS = 12, 4
@@ -226,7 +245,20 @@ COLUMNS = (
     Column("seconds", "planned in", unit="s", digits=3),
 )
 
-JCT = Column("jct", "mean JCT", unit="s", best="min")
+JCT = (
+    Column("jct", "mean JCT", unit="s", best="min"),
+    Column("jct_p95", "p95 JCT", unit="s", best="min"),
+    Column("jct_p99", "p99 JCT", unit="s", best="min"),
+)
+IN_TIME = Column("in_time", "in time", unit="%", digits=3, best="max")
+OBJECTIVES: dict[str, tuple[str, Callable[[TraceMetrics], float]]] = {
+    "makespan": ("makespan", lambda found: found.makespan),
+    "mean": ("jct", lambda found: found.jct),
+    "p95": ("jct_p95", lambda found: found.jct_p95),
+    "p99": ("jct_p99", lambda found: found.jct_p99),
+    "deadline": ("in_time", lambda found: 1.0 - found.in_time_share),
+}
+"""Objective -> its column, and the value of a trace, the lower the better."""
 ENERGY = Column("energy", unit="J", best="min")
 COST = Column("cost", "rent", unit="money", best="min")
 
@@ -240,16 +272,35 @@ SAMPLED_ROWS = 20_000
 
 
 def columns_of(
-    *, jobs: int, scenarios: int, energy: bool = False, cost: bool = False
+    *,
+    jobs: int,
+    scenarios: int,
+    energy: bool = False,
+    cost: bool = False,
+    deadlines: bool = False,
+    objective: str = "makespan",
 ) -> tuple[Column, ...]:
-    """Return the columns; several jobs have a mean JCT, several scenarios a spread."""
-    jct = (JCT,) if jobs > 1 else ()
+    """Return the columns; several jobs have completion times, several scenarios a spread."""
+    jct = (*(JCT if jobs > 1 else ()), *((IN_TIME,) if deadlines else ()))
     spread = SPREAD if scenarios > 1 else (SLR,)
     money = (*((ENERGY,) if energy else ()), *((COST,) if cost else ()))
-    return (*COLUMNS[:3], *jct, *spread, *COLUMNS[3:-1], *money, COLUMNS[-1])
+    columns = (*COLUMNS[:3], *jct, *spread, *COLUMNS[3:-1], *money, COLUMNS[-1])
+    if objective == "makespan":
+        return columns
+    marked = OBJECTIVES[objective][0]
+    return tuple(
+        replace(c, best=None, marked="best")
+        if c.key == marked
+        else replace(c, marked="")
+        if c.key == "makespan"
+        else replace(c, unit="%")
+        if c.key == "half" and objective == "deadline"
+        else c
+        for c in columns
+    )
 
 
-def _columns(workload: Workload, scenarios: int) -> tuple[Column, ...]:
+def _columns(workload: Workload, scenarios: int, objective: str = "makespan") -> tuple[Column, ...]:
     """Return the columns; energy and cost only where devices have power and prices."""
     cluster = workload.cluster
     return columns_of(
@@ -257,6 +308,8 @@ def _columns(workload: Workload, scenarios: int) -> tuple[Column, ...]:
         scenarios=scenarios,
         energy=bool(cluster.power.any() or cluster.idle_power.any()),
         cost=bool(cluster.price.any()),
+        deadlines=bool(np.isfinite(workload.deadline).any()),
+        objective=objective,
     )
 
 
@@ -307,6 +360,7 @@ def compare(
     scenarios: int = 1,
     seed: int = 0,
     seconds: float | None = None,
+    objective: str = "makespan",
     progress: CompareProgress = lambda pairs: pairs,
     **uncertainty: float,
 ) -> Comparison:
@@ -320,6 +374,8 @@ def compare(
     scenarios : futures to draw; noise, bias, slowdowns, failures and cancellations say how
         uncertain they are
     seconds : time limit of each plan, for planners that search
+    objective : what counts: `makespan`, `mean`, `p95` or `p99` of job completion times, or
+        `deadline`, the share of jobs in time
 
     Examples
     --------
@@ -330,6 +386,9 @@ def compare(
     if scenarios < 1:
         raise InvalidInput(f"scenarios is {scenarios}; it must be 1 or more")
     reject_unknown(uncertainty, UNCERTAINTY, "compare")
+    if objective not in OBJECTIVES:
+        raise UnknownName(f"unknown objective '{objective}'{closest(objective, OBJECTIVES)}")
+    worth = OBJECTIVES[objective][1]
     workloads = _with_unique_names([_workload(given) for given in _listed(problems)])
     several = isinstance(contenders, Sequence) and not isinstance(contenders, str)
     chosen = [load_contender(c) for c in (contenders if several else [contenders])]
@@ -352,6 +411,7 @@ def compare(
             bounds[workload.name],
             seconds=seconds,
             seed=seed,
+            worth=worth,
         )
         rows.append(row)
         if kept:
@@ -359,8 +419,18 @@ def compare(
             samples[workload.name, row.contender] = kept
     rows = _ranked(rows, measured)
     place = {w.name: i for i, w in enumerate(workloads)}
-    rows.sort(key=lambda row: (place[row.problem], math.isnan(row.makespan), row.makespan))
-    return Comparison(tuple(rows), workloads, scenarios, seed, traces, bounds, samples)
+    means = {
+        key: float(np.mean(values)) if len(values) else math.inf for key, values in measured.items()
+    }
+    rows.sort(
+        key=lambda row: (
+            place[row.problem],
+            math.isnan(row.makespan),
+            means[row.problem, row.contender],
+            row.makespan,
+        )
+    )
+    return Comparison(tuple(rows), workloads, scenarios, seed, traces, bounds, samples, objective)
 
 
 UNCERTAINTY = ("noise", "bias", "slowdowns", "failures", "cancellations")
@@ -395,6 +465,7 @@ def _measure(
     *,
     seconds: float | None,
     seed: int,
+    worth: Callable[[TraceMetrics], float],
 ) -> tuple[Row, tuple[Trace, ...], FloatArray]:
     kind = _kind(contender)
     made: list[Plan] = []
@@ -415,6 +486,9 @@ def _measure(
         kind=kind,
         makespan=makespan,
         jct=_mean([float(trace.jct) for trace in traces]),
+        jct_p95=_mean([f.jct_p95 for f in figures]),
+        jct_p99=_mean([f.jct_p99 for f in figures]),
+        in_time=_mean([f.in_time_share for f in figures]),
         planned=single.makespan if single is not None else np.nan,
         slr=_mean([f.slr for f in figures]),
         speedup=_mean([f.speedup for f in figures]),
@@ -426,7 +500,7 @@ def _measure(
     )
     keep = max(1, SAMPLED_ROWS // max(1, len(traces[0])))
     kept = tuple(trace.named(name) for trace in traces[:keep])
-    return row, kept, np.array([f.makespan for f in figures])
+    return row, kept, np.array([worth(f) for f in figures])
 
 
 def _ranked(rows: Sequence[Row], measured: dict[tuple[str, str], FloatArray]) -> list[Row]:

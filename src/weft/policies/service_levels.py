@@ -1,0 +1,184 @@
+"""Rules for jobs with deadlines and priorities: whose task goes first.
+
+`edf`, `least-slack` and `priority-first` have an order that does not change with time, so they run
+inside the compiled kernel. `critical-ratio` and `las` order the ready tasks anew at every decision.
+All of them use the idle device that finishes the task first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from weft.model import Problem, Workload
+from weft.model.columns import FloatArray, IntArray
+from weft.policies.policy import POLICIES
+from weft.policies.rules import RulePolicy
+from weft.sim.rule import Rule
+from weft.sim.view import Decision, View
+
+FAMILY = "service levels"
+
+
+def shortest_rest(problem: Problem) -> FloatArray:
+    """(n,) least seconds from the start of each task to the end of its workflow.
+
+    Each task takes its shortest duration, nothing moves, and the longest branch is taken.
+
+    Examples
+    --------
+    >>> shortest_rest(Problem.from_arrays([[2.0, 1.0], [3.0, 4.0]], [[0, 1]])).tolist()
+    [4.0, 3.0]
+    """
+    w, rest = problem.workflow, problem.work * problem.best_pace[problem.row]
+    for u in w.order[::-1].tolist():
+        after = w.dst[int(w.succ_ptr[u]) : int(w.succ_ptr[u + 1])]
+        rest[u] += rest[after].max(initial=0.0)
+    return np.asarray(rest)
+
+
+def _per_task(workload: Workload, of: Callable[[Problem], FloatArray]) -> FloatArray:
+    """(instances,) a value of each task, by template."""
+    values = [of(problem) for problem in workload.problems]
+    return np.concatenate([np.zeros(0), *(values[t] for t in workload.template)])
+
+
+def _job_of(workload: Workload) -> IntArray:
+    return np.repeat(np.arange(workload.jobs), np.diff(workload.first_instance))
+
+
+def _places(*columns: FloatArray) -> FloatArray:
+    """Return the place of each row in the order of the columns, the first column first."""
+    order = np.lexsort(columns[::-1])
+    rows = np.column_stack(columns)[order]
+    new = np.concatenate(([False], (rows[1:] != rows[:-1]).any(axis=1)))
+    places = np.zeros(len(order))
+    places[order] = np.cumsum(new)[: len(order)]
+    return places
+
+
+def by_deadline(workload: Workload) -> FloatArray:
+    """Order by deadline, then by priority, the highest first."""
+    job = _job_of(workload)
+    return _places(workload.deadline[job], -workload.priority[job])
+
+
+def by_slack(workload: Workload) -> FloatArray:
+    """Order by the latest start that can still make the deadline."""
+    job = _job_of(workload)
+    latest = workload.deadline[job] - _per_task(workload, shortest_rest)
+    return _places(latest, -workload.priority[job])
+
+
+def by_priority(workload: Workload) -> FloatArray:
+    """Order by priority, the highest first, then by deadline."""
+    job = _job_of(workload)
+    return _places(-workload.priority[job], workload.deadline[job])
+
+
+@dataclass(frozen=True, eq=False)
+class JobRule(RulePolicy):
+    """A rule whose order depends on the jobs, not only on their workflows."""
+
+    order: Callable[[Workload], FloatArray] = by_deadline
+    by_job = True
+
+    def rule(self, workload: Workload) -> Rule:
+        """Return the rule for the compiled kernel."""
+        return Rule(self.name, self.placement, self.order(workload))
+
+
+def _job_rule(name: str, order: Callable[[Workload], FloatArray]) -> JobRule:
+    return JobRule(name, "earliest", shortest_rest, order=order)
+
+
+class LiveOrder:
+    """A rule whose order of ready tasks depends on the time and on what jobs have received."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def begin(self, workload: Workload, *, seed: int = 0) -> None:
+        """Compute what does not change."""
+        self._job = _job_of(workload)
+        self._rest = _per_task(workload, shortest_rest)
+
+    def decide(self, view: View) -> Decision | None:
+        """Take the first task in the present order for which a device is idle."""
+        if not view.idle.any():
+            return None
+        if len(self._job) != view.workload.instances:  # jobs were added
+            self.begin(view.workload)
+        urgency = self.urgency(view)
+        for k in np.lexsort((view.ready, urgency)).tolist():
+            instance = int(view.ready[k])
+            devices = [
+                d
+                for d in np.flatnonzero(view.idle).tolist()
+                if view.duration(instance, d) < np.inf and view.has_room(instance, d)
+            ]
+            if devices:
+                return Decision(instance, min(devices, key=lambda d: view.finish(instance, d)))
+        return None
+
+    def urgency(self, view: View) -> FloatArray:
+        """(r,) a key of each ready task, the lowest first."""
+        raise NotImplementedError
+
+
+class CriticalRatio(LiveOrder):
+    """Time left over time needed: the job that runs the greatest risk goes first."""
+
+    def urgency(self, view: View) -> FloatArray:
+        """Return time left / time needed; tasks that cannot make it come last."""
+        left = view.workload.deadline[self._job[view.ready]] - view.now
+        needed = np.maximum(self._rest[view.ready], 1e-12)
+        late = left < needed
+        with np.errstate(invalid="ignore"):
+            ratio = np.where(np.isinf(left), np.inf, left / needed)
+        most = ratio[np.isfinite(ratio)].max(initial=1.0)
+        ratio[np.isinf(ratio)] = 2.0 * most
+        return np.where(late, 4.0 * most - ratio, ratio)
+
+
+class LeastAttainedService(LiveOrder):
+    """The job that has received the least device time goes first; durations are not needed."""
+
+    def urgency(self, view: View) -> FloatArray:
+        """Return the device seconds that the job of each ready task has had."""
+        end = np.where(np.isnan(view.finished_at), view.now, view.finished_at)
+        had = np.where(np.isnan(view.started_at), 0.0, np.maximum(end - view.started_at, 0.0))
+        attained = np.bincount(self._job, weights=had, minlength=view.workload.jobs)
+        return np.asarray(attained[self._job[view.ready]])
+
+
+@POLICIES.register("edf", family=FAMILY)
+def earliest_deadline_first() -> JobRule:
+    """The job with the earliest deadline first."""
+    return _job_rule("edf", by_deadline)
+
+
+@POLICIES.register("least-slack", family=FAMILY)
+def least_slack() -> JobRule:
+    """The task with the least time between now and its latest start that makes the deadline."""
+    return _job_rule("least-slack", by_slack)
+
+
+@POLICIES.register("priority-first", family=FAMILY)
+def priority_first() -> JobRule:
+    """The job of the highest priority first, then the earliest deadline."""
+    return _job_rule("priority-first", by_priority)
+
+
+@POLICIES.register("critical-ratio", family=FAMILY)
+def critical_ratio() -> CriticalRatio:
+    """The greatest risk of missing the deadline first: time left over time needed."""
+    return CriticalRatio("critical-ratio")
+
+
+@POLICIES.register("las", family=FAMILY)
+def least_attained_service() -> LeastAttainedService:
+    """The job that has had the least device time first: no durations are needed."""
+    return LeastAttainedService("las")
