@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import argparse
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from weft.cli.arguments import whole
 
 if TYPE_CHECKING:
     from weft.model.columns import FloatArray
+    from weft.model.conditional_stream import ConditionalStream
 
-SUMMARY = "mean job completion time of policies and rules for streams of conditional jobs"
+    Figures = dict[str, FloatArray]
+    """Mean, p95, p99 and share in time, each with one number per draw."""
+
+SUMMARY = "job completion times of policies and rules for streams of conditional jobs"
 EXAMPLE = """  weft evaluate conditional-pi4 fifo mru depth-first
   weft evaluate trained/pi4 conditional --probabilities 0.8,0.9,1 --seeds 10
-  weft evaluate fifo --stream mine.toml --jobs 2000 --json"""
+  weft evaluate fifo --stream mine.toml --jobs 2000 --json
+  weft evaluate edf conditional-any --stream two_streams.toml"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,75 +64,113 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Play, and print."""
-    from weft.cli.output import emit, progress
-    from weft.formats.native.stream_toml import load_stream
+    from dataclasses import replace
 
-    stream = load_stream(args.stream)
-    stream = stream if args.jobs is None else stream.with_jobs(args.jobs)
-    from weft.learn.conditional.scores import completion_times, variants
+    import numpy as np
+
+    from weft.cli.output import emit, progress
+    from weft.formats.native.stream_toml import load_stream, load_streams
+
+    shared = load_streams(args.stream)
+    from weft.learn.conditional.scores import (
+        completions,
+        service_figures,
+        shared_completions,
+        variants,
+    )
     from weft.policies.load import load_policy
 
-    points = None if args.own else (args.probabilities or [i / 10 for i in range(11)])
+    points, together = None, len(shared.streams) > 1
+    if together:
+        streams = [s if args.jobs is None else s.with_jobs(args.jobs) for s in shared.streams]
+        shared = replace(shared, streams=tuple(streams))
+        title, labels = shared.name, [s.name for s in streams]
+    else:
+        stream = load_stream(args.stream)
+        stream = stream if args.jobs is None else stream.with_jobs(args.jobs)
+        points = None if args.own else (args.probabilities or [i / 10 for i in range(11)])
+        title, streams = stream.name, variants(stream, points)
+        labels = ["own"] if points is None else [f"{p:g}" for p in points]
     names = list(dict.fromkeys(args.policy))
     who = {name: load_policy(name) for name in names}
-    authors = (
-        stream.name == "conditional-paper"
-    )  # their draws, so that the figures stand beside theirs
-    streams, seeds = variants(stream, points), range(1, args.seeds + 1)
-    work = [(name, i) for name in names for i in range(len(streams))]
-    parts: dict[str, list[FloatArray]] = {name: [] for name in names}
+    authors = title == "conditional-paper"  # their draws, so that the figures stand beside theirs
+    seeds = range(1, args.seeds + 1)
+    parts: dict[str, list[Figures]] = {name: [] for name in names}
+    work = [(name, i) for name in names for i in range(1 if together else len(streams))]
     for name, i in progress(work, total=len(work), what="evaluate"):
-        parts[name].append(
-            completion_times(who[name], streams[i : i + 1], seeds, idle=args.idle, authors=authors)[
-                0
-            ]
+        times = (
+            shared_completions(who[name], shared, seeds)
+            if together
+            else completions(who[name], streams[i : i + 1], seeds, idle=args.idle, authors=authors)
         )
+        for k, draws in enumerate(times):
+            found = [service_figures(jobs, streams[i + k].deadline) for jobs in draws]
+            parts[name].append({key: np.array([f[key] for f in found]) for key in found[0]})
     if args.json:
-        emit(_document(stream.name, points, seeds, parts))
-    else:
-        print(_text(stream.name, points, seeds, parts))
+        emit(_document(title, points, streams, seeds, parts))
+        return
+    shown = {"mean": "mean", "p95": "95th percentile of", "p99": "99th percentile of"}
+    blocks = [
+        _text(f"{what} job completion time in ms", title, labels, seeds, _column(parts, key))
+        for key, what in shown.items()
+    ]
+    if any(s.deadline < inf for s in streams):
+        share = {name: [100 * f["in_time"] for f in found] for name, found in parts.items()}
+        blocks.append(_text("% of jobs in time", title, labels, seeds, share))
+    print("\n\n".join(blocks))
+
+
+def _column(parts: dict[str, list[Figures]], key: str) -> dict[str, list[FloatArray]]:
+    """Return one figure by policy, in milliseconds."""
+    return {name: [1000 * f[key] for f in found] for name, found in parts.items()}
 
 
 def _document(
-    stream: str, points: list[float] | None, seeds: range, parts: dict[str, list[FloatArray]]
+    title: str,
+    points: list[float] | None,
+    streams: list[ConditionalStream],
+    seeds: range,
+    parts: dict[str, list[Figures]],
 ) -> dict[str, Any]:
     from weft.report.statistics import half_width
 
     rows = [
         {
             "policy": name,
+            "stream": streams[i].name,
             "probability": None if points is None else points[i],
-            "mean": times.mean(),
-            "half_width": half_width(times),
-            "seeds": times,
+            "mean": f["mean"].mean(),
+            "half_width": half_width(f["mean"]),
+            "p95": f["p95"].mean(),
+            "p99": f["p99"].mean(),
+            "in_time": f["in_time"].mean() if streams[i].deadline < inf else None,
+            "seeds": f["mean"],
         }
         for name, found in parts.items()
-        for i, times in enumerate(found)
+        for i, f in enumerate(found)
     ]
-    return {"stream": stream, "unit": "s", "seeds": list(seeds), "rows": rows}
+    return {"stream": title, "unit": "s", "seeds": list(seeds), "rows": rows}
 
 
 def _text(
-    stream: str, points: list[float] | None, seeds: range, parts: dict[str, list[FloatArray]]
+    what: str, title: str, labels: list[str], seeds: range, parts: dict[str, list[FloatArray]]
 ) -> str:
     width = max(len(name) for name in parts) + 2
+    first = max(6, *(len(label) for label in labels))
     draws = f"{len(seeds)} draw{'s' * (len(seeds) > 1)}"
-    lines = [f"{stream}: mean job completion time in ms over {draws}, with half the 95 % interval"]
-    lines.append("p".rjust(6) + "".join(name.rjust(max(width, 16)) for name in parts))
-    for i in range(len(next(iter(parts.values())))):
+    lines = [f"{title}: {what} over {draws}, with half the 95 % interval"]
+    lines.append("p".rjust(first) + "".join(name.rjust(max(width, 16)) for name in parts))
+    for i, label in enumerate(labels):
         cells = [_cell(found[i]) for found in parts.values()]
-        lines.append(
-            ("own" if points is None else f"{points[i]:g}").rjust(6)
-            + "".join(cell.rjust(max(width, 16)) for cell in cells)
-        )
+        lines.append(label.rjust(first) + "".join(cell.rjust(max(width, 16)) for cell in cells))
     return "\n".join(lines)
 
 
 def _cell(times: FloatArray) -> str:
     from weft.report.statistics import half_width
 
-    width = f" ± {half_width(times) * 1000:.2f}" if len(times) > 1 else ""
-    return f"{times.mean() * 1000:.2f}{width}"
+    width = f" ± {half_width(times):.2f}" if len(times) > 1 else ""
+    return f"{times.mean():.2f}{width}"
 
 
 def _probabilities(text: str) -> list[float]:

@@ -10,11 +10,12 @@ import numpy as np
 
 from weft.errors import Unsupported
 from weft.model.columns import FloatArray
-from weft.model.conditional_stream import ConditionalStream
+from weft.model.conditional_stream import ConditionalStream, SharedStreams
 from weft.policies.conditional.evaluate import (
     WINDOW,
-    evaluate_network,
+    check_network_fits,
     options_of,
+    run_batch,
     watched_task,
     with_first,
 )
@@ -50,25 +51,71 @@ def completion_times(
 
     `idle` defaults to that of the policy's training, and to "event" for rules.
     """
+    times = completions(policy, streams, seeds, idle=idle, authors=authors)
+    return np.array([[float(jobs.mean()) for jobs in row] for row in times])
+
+
+def completions(
+    policy: str | PathLike[str] | Policy,
+    streams: Sequence[ConditionalStream],
+    seeds: Sequence[int],
+    *,
+    idle: Idle | None = None,
+    authors: bool = False,
+) -> list[list[FloatArray]]:
+    """Return the completion time of every job in seconds, by stream and seed."""
     policy = load_policy(policy)
-    found = np.zeros((len(streams), len(seeds)))
-    for i, stream in enumerate(streams):
-        for j, seed in enumerate(seeds):
-            found[i, j] = _one(policy, stream, seed, idle, authors=authors)
+    return [
+        [_one(policy, stream, seed, idle, authors=authors) for seed in seeds] for stream in streams
+    ]
+
+
+def shared_completions(
+    policy: str | PathLike[str] | Policy, shared: SharedStreams, seeds: Sequence[int]
+) -> list[list[FloatArray]]:
+    """Return the completion time of every job in seconds, by stream and seed.
+
+    All streams run together; units wait until the next event.
+    """
+    policy = load_policy(policy)
+    found: list[list[FloatArray]] = [[] for _ in shared.streams]
+    for seed in seeds:
+        workload, scenario = shared.draw(seed)
+        times = simulate(workload, policy, scenario=scenario).job_completion
+        for k, rows in enumerate(found):
+            rows.append(times[workload.template == k])
     return found
+
+
+def service_figures(jobs: FloatArray, deadline: float = np.inf) -> dict[str, float]:
+    """Return the mean, the 95th and 99th percentile, and the share of jobs in time.
+
+    Examples
+    --------
+    >>> service_figures(np.array([1.0, 2.0, 3.0]), deadline=2.0)["in_time"]
+    0.6666666666666666
+    """
+    low, high = np.percentile(jobs, (95.0, 99.0)) if np.isfinite(jobs).all() else (np.inf, np.inf)
+    return {
+        "mean": float(jobs.mean()),
+        "p95": float(low),
+        "p99": float(high),
+        "in_time": float((jobs <= deadline).mean()),
+    }
 
 
 def _one(
     policy: Policy, stream: ConditionalStream, seed: int, idle: Idle | None, *, authors: bool
-) -> float:
+) -> FloatArray:
     stepwise: Any = getattr(policy, "stepwise", None)
     if stepwise is None:
         return _simulated(policy, stream, seed, idle, authors=authors)
     if isinstance(stepwise, TrainedNetwork):
         options = options_of(stepwise, idle)
-        return float(
-            evaluate_network(stepwise.network, stream, [seed], options=options, authors=authors)[0]
-        )
+        batch = StepBatch(stream, 1, options, authors=authors)
+        check_network_fits(stepwise.network, batch)
+        batch.place(0, *stream.draw_ticks(seed, authors=authors))
+        return batch.jct(0) if run_batch(stepwise.network, batch) else np.full(stream.jobs, np.inf)
     options = (
         stepwise.options(idle)
         if isinstance(stepwise, Rollout)
@@ -77,14 +124,14 @@ def _one(
     batch = StepBatch(stream, 1, options, authors=authors)
     batch.place(0, *stream.draw_ticks(seed, authors=authors))
     stepwise.run(batch)
-    return float(batch.jct(0).mean())
+    return batch.jct(0)
 
 
 def _simulated(
     policy: Policy, stream: ConditionalStream, seed: int, idle: Idle | None, *, authors: bool
-) -> float:
+) -> FloatArray:
     """Simulate a policy that has no step-wise form; it always waits until the next event."""
     if idle == "block":
         raise Unsupported(f"policy '{policy.name}' cannot block idle units; leave out the option")
     workload, scenario = stream.draw(seed, authors=authors)
-    return float(simulate(workload, policy, scenario=scenario).jct)
+    return simulate(workload, policy, scenario=scenario).job_completion
