@@ -16,6 +16,7 @@ EXAMPLE = """  weft reproduce conditional --quick
   weft reproduce streams --data ~/data"""
 
 EXPERIMENTS = {
+    "batch-curves": "weft.experiments.batch_curves.experiment",
     "conditional": "weft.experiments.conditional.experiment",
     "gpu-cluster": "weft.experiments.gpu_cluster.experiment",
     "imitation": "weft.experiments.imitation.experiment",
