@@ -28,11 +28,11 @@ from .model.cluster import Links as Links
 from .model.explain import Explanation as Explanation
 from .model.explain import compare_explanations as compare_explanations
 from .model.explain import explain as explain
+from .model.machines.setup import Setup as Setup
 from .model.network.topology import Port as Port
 from .model.network.topology import Topology as Topology
 from .model.network.topology import Trunk as Trunk
 from .model.network.transfers import Transfers as Transfers
-from .model.machines.setup import Setup as Setup
 from .model.problem import Problem as Problem
 from .model.scenario import Scenario as Scenario
 from .model.schedule import Schedule as Schedule

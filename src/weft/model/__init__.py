@@ -13,8 +13,8 @@
 
 from weft.model.builder import WorkflowBuilder
 from weft.model.cluster import Cluster, Device, Links
-from weft.model.network import Port, Topology, Transfers, Trunk
 from weft.model.machines import Setup
+from weft.model.network import Port, Topology, Transfers, Trunk
 from weft.model.problem import Problem, ProblemArrays
 from weft.model.scenario import Scenario
 from weft.model.schedule import Schedule
@@ -33,8 +33,8 @@ __all__ = [
     "ProblemArrays",
     "Scenario",
     "Schedule",
-    "Topology",
     "Setup",
+    "Topology",
     "Trace",
     "Transfers",
     "Trunk",

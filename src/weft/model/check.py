@@ -10,8 +10,8 @@ import numpy as np
 from weft.errors import InvalidInput
 from weft.model.check_trace import trace_violations
 from weft.model.columns import BoolArray, FloatArray, IntArray
-from weft.model.network.planned import planned_transfers
 from weft.model.machines.setup import seconds_before_groups
+from weft.model.network.planned import planned_transfers
 from weft.model.problem import Problem
 from weft.model.schedule import Planned, Schedule
 from weft.model.trace import Trace

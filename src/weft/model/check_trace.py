@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 
 from weft.model.columns import BoolArray, FloatArray, IntArray
-from weft.model.network.check import TransferCheck
 from weft.model.machines.setup import seconds_before_groups
+from weft.model.network.check import TransferCheck
 from weft.model.problem import Problem
 from weft.model.scenario import (
     active_instances,

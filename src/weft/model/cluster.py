@@ -22,8 +22,8 @@ from weft.model.columns import (
     refuse_not_positive,
     unique_names,
 )
-from weft.model.network.topology import Routes, Topology
 from weft.model.machines.setup import ANY_KIND, Setup, checked_setup, setup_columns, setup_of_kinds
+from weft.model.network.topology import Routes, Topology
 from weft.registry import closest
 
 Curve = float | Sequence[float]
