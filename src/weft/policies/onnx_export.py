@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 
 from weft.errors import Unsupported
 from weft.formats.onnx_graph import node, write_model
-from weft.policies.conditional.network_policy import NetworkPolicy, PairNetworkPolicy
+from weft.policies.conditional.network_policy import NetworkPolicy
 from weft.policies.conditional.networks import CLIP, Network, arrays_of
 from weft.policies.conditional.pair_network import PAIR_FEATURES
+from weft.policies.conditional.pair_view import PairNetworkPolicy
 from weft.policies.graph.network import WIDTH, ReadyFeatures
 from weft.policies.graph.policy import GraphPolicy
 from weft.policies.load import load_policy

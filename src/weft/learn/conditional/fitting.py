@@ -24,7 +24,8 @@ from weft.learn.conditional.scores import completion_times
 from weft.learn.settings import Progress, silent
 from weft.model.columns import FloatArray
 from weft.model.conditional_stream import ConditionalStream
-from weft.policies.conditional.network_policy import NetworkPolicy, PairNetworkPolicy
+from weft.policies.conditional.network_policy import NetworkPolicy
+from weft.policies.conditional.pair_view import PairNetworkPolicy
 from weft.policies.conditional.pair_network import OBSERVATION, PairPolicy
 from weft.policies.conditional.rules import ConditionalRule
 from weft.policies.conditional.trained_network import TrainedNetwork

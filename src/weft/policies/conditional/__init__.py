@@ -6,6 +6,7 @@
 - `networks`: small networks, with a compiled forward pass
 - `trained_network`: a network with its card
 - `pair_network`: network over pairs of unit and kind, for any stream
+- `pair_view`: the same network, decided by a `View`
 - `rollout`: one-step look-ahead by simulation
 - `sampled_future`: sampled futures for rollouts
 - `evaluate`: greedy evaluation of networks
@@ -20,6 +21,7 @@ __all__ = [
     "network_policy",
     "networks",
     "pair_network",
+    "pair_view",
     "rollout",
     "rules",
     "sampled_future",

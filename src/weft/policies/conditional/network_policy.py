@@ -14,10 +14,9 @@ from weft.model import Workload
 from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.policies.conditional.evaluate import options_of
 from weft.policies.conditional.networks import Network, Numbers, choose, working_space
-from weft.policies.conditional.pair_network import SOON, PairPolicy, choose_pairs, make_pair_state
+from weft.policies.conditional.pair_network import PairPolicy
 from weft.policies.conditional.trained_network import TrainedNetwork
 from weft.policies.conditional.view_policy import UnitPolicy, chosen_kinds
-from weft.policies.rules import task_kinds
 from weft.sim.renumbering import Renumbering
 from weft.sim.view import View
 
@@ -94,23 +93,14 @@ class NetworkPolicy(UnitPolicy):
             **super().state(),
             "estimate": self._estimate.tolist(),
             "counted": list(self._counted),
-            "reported": [
-                [job, task]
-                for job, left in self._open.items()
-                for template, task, choice, _, _ in self._watched
-                if template == self._template[job] and choice not in [entry[2] for entry in left]
-            ],
+            "reported": np.flatnonzero(self._reported).tolist(),
         }
 
     def resume(self, state: dict[str, Any], numbers: Renumbering) -> None:
         """Go on from a state, after `begin`."""
         super().resume(state, numbers)
         self._estimate[:], self._counted = state["estimate"], list(state["counted"])
-        new = {old: job for job, old in enumerate(numbers.jobs.tolist())}
-        for old, task in state["reported"]:
-            if old in new:
-                job = new[old]
-                self._open[job] = [entry for entry in self._open[job] if entry[1] != task]
+        self._reported[numbers.of(state["reported"])] = True
 
     def _choose(self, view: View) -> list[tuple[int, int]]:
         self._learn_outcomes(view)
@@ -187,11 +177,11 @@ class NetworkPolicy(UnitPolicy):
         priors = [np.full(branches - 1, 1.0 / branches) for _, _, _, branches, _ in self._watched]
         self._estimate = np.concatenate([np.zeros(0), *priors])
         self._counted = [0] * len(self._watched)
-        self._template: list[int] = workload.template.tolist()
-        self._open = {
-            j: [entry for entry in self._watched if entry[0] == workload.template[j]]
-            for j in range(workload.jobs)
-        }
+        self._deciding: dict[tuple[int, int], list[int]] = {}
+        """(problem, task) -> places of its choices in the list of watched ones."""
+        for at, (template, task, *_) in enumerate(self._watched):
+            self._deciding.setdefault((template, task), []).append(at)
+        self._reported = np.zeros(workload.instances, bool)
 
     def _watched_names(self) -> list[str] | None:
         """Return the tasks whose choices are estimated; None: all."""
@@ -202,27 +192,24 @@ class NetworkPolicy(UnitPolicy):
         """Update the estimates by new outcomes, in the order in which tasks finished."""
         if view.outcome is None:
             return
-        news = []
-        for job in [j for j in self._open if self._open[j]]:
-            if job > (view.jobs[-1] if len(view.jobs) else -1) and not np.isfinite(
-                view.finished_at[view.workload.first_instance[job]]
-            ):
-                break  # jobs are in order of arrival: later ones have not arrived
-            for entry in list(self._open[job]):
-                instance = int(view.workload.first_instance[job]) + entry[1]
-                done = view.finished_at[instance]
-                if np.isfinite(done):
-                    news.append((float(done), int(view.ran_on[instance]), instance, job, entry))
-                    self._open[job].remove(entry)
-        for *_, job, entry in sorted(news, key=lambda n: n[:3]):
-            at = self._watched.index(entry)
-            self._counted[at] += 1
-            weight = max(1.0 / (self._counted[at] + self.options.prior), 1.0 / self.options.window)
-            branch = int(view.outcome[int(view.workload.first_choice[job]) + entry[2]])
-            for b in range(entry[3] - 1):
-                self._estimate[entry[4] + b] += weight * (
-                    (1.0 if branch == b else 0.0) - self._estimate[entry[4] + b]
-                )
+        new = np.flatnonzero((view.ran_on >= 0) & ~self._reported)
+        if not len(new):
+            return
+        self._reported[new] = True
+        for instance in new[np.lexsort((view.ran_on[new], view.finished_at[new]))].tolist():
+            job, task = view.workload.task_of(instance)
+            for at in self._deciding.get((int(view.workload.template[job]), task), ()):
+                _, _, choice, branches, slot = self._watched[at]
+                branch = int(view.outcome[int(view.workload.first_choice[job]) + choice])
+                self._learn(at, branch, slice(slot, slot + branches - 1))
+
+    def _learn(self, at: int, branch: int, slots: slice) -> None:
+        """Move the estimates of a choice towards the branch that was taken."""
+        self._counted[at] += 1
+        weight = max(1.0 / (self._counted[at] + self.options.prior), 1.0 / self.options.window)
+        for b in range(slots.stop - slots.start):
+            taken = 1.0 if branch == b else 0.0
+            self._estimate[slots.start + b] += weight * (taken - self._estimate[slots.start + b])
 
     def _check_fits(self, workload: Workload) -> None:
         kinds, units = len(workload.kinds), workload.cluster.p
@@ -242,156 +229,3 @@ class NetworkPolicy(UnitPolicy):
                 f"{self.network.actions - 1} kinds of task; workload '{workload.name}' has "
                 f"{units} and {kinds}; train one for it: weft train"
             )
-
-
-class PairNetworkPolicy(NetworkPolicy):
-    """A network over pairs of unit and kind, for any workload. It estimates all choices."""
-
-    def __init__(self, learned: TrainedNetwork, *, tick: float = 1.0) -> None:
-        super().__init__(learned, tick=tick)
-        self.stepwise = PairPolicy(learned.network, learned.name)
-
-    def act(
-        self, observation: Numbers, mask: BoolArray, remaining: IntArray, capacity: IntArray
-    ) -> IntArray:
-        """Refuse: this policy reads pairs of unit and kind, not one observation."""
-        raise Unsupported(f"policy '{self.name}' reads no single observation; use decide")
-
-    def begin(self, workload: Workload, *, seed: int = 0) -> None:
-        """Reset all estimates."""
-        super().begin(workload, seed=seed)
-        tasks = [problem.n for problem in workload.problems]
-        self._first_task = np.concatenate(([0], np.cumsum(tasks))).astype(np.int64)
-        self._pairs = make_pair_state(workload)
-        self._seconds = np.concatenate(
-            [
-                np.zeros((0, workload.cluster.p)),
-                *(problem.durations() for problem in workload.problems),
-            ]
-        )
-        self._remaining = np.zeros(len(self._seconds))
-        self._visit = np.zeros(len(self._seconds))
-        self._task_kind = np.concatenate([np.zeros(0, np.int64), *task_kinds(workload)])
-        self._known: FloatArray | None = None
-        self._gone = np.zeros(len(workload.problems), np.int64)
-
-    def state(self) -> dict[str, Any]:
-        """Return also how many jobs of each problem left."""
-        return {**super().state(), "gone": self._gone.tolist()}
-
-    def resume(self, state: dict[str, Any], numbers: Renumbering) -> None:
-        """Go on from a state, after `begin`."""
-        super().resume(state, numbers)
-        known = len(state["gone"])
-        self._gone[:known] = state["gone"] + numbers.gone[:known]
-
-    def _choose(self, view: View) -> list[tuple[int, int]]:
-        self._learn_outcomes(view)
-        if not view.idle.any():
-            return []
-        self._fill(view)
-        action = np.zeros(len(view.idle), np.int64)
-        choose_pairs(self._pairs, self.network, self._space, action)
-        return chosen_kinds(view, action)
-
-    def _fill(self, view: View) -> None:
-        """Fill in the state, as `pair_network.read_simulation` does from a simulation."""
-        pairs, kinds = self._pairs, len(view.workload.kinds)
-        if self._known is None or not np.array_equal(self._known, self._estimate):
-            self._known = self._estimate.copy()
-            self._look_ahead(view)
-        pairs.idle[:] = view.idle
-        pairs.busy[:] = np.where(
-            np.isfinite(view.free_at), np.maximum(view.free_at - view.now, 0.0), np.inf
-        )
-        pairs.running[:] = np.where(view.running >= 0, self._kind[view.running], -1)
-        pairs.left[:] = np.bincount(self._kind[view.ready], minlength=kinds)
-        pairs.age[:] = pairs.remaining[:] = 0.0
-        for k in np.flatnonzero(pairs.left).tolist():
-            mine = view.ready[self._kind[view.ready] == k]
-            pairs.age[k] = view.now - view.workload.arrival[self._job[mine[0]]]
-            pairs.remaining[k] = self._remaining[self._task(view, int(mine[0]))]
-            for d in range(len(view.idle)):
-                own = [self._seconds[self._task(view, int(i)), d] for i in mine]
-                pairs.duration[k, d] = next((x for x in own if x < np.inf), np.inf)
-        if view.setup is not None:
-            pairs.setup[:] = view.setup
-        self._expect(view)
-        pairs.context[0] = self._typical, len(view.jobs), not nothing_due(view)
-
-    def _expect(self, view: View) -> None:
-        """Fill in the tasks expected soon, and the tasks expected per time."""
-        pairs = self._pairs
-        pairs.coming[:] = pairs.flow[:] = 0.0
-        for d in range(len(view.idle)):
-            if view.running[d] >= 0 and pairs.busy[d] <= SOON * self._typical:
-                for instance in self._members[d]:
-                    job, task = view.workload.task_of(instance)
-                    template = int(view.workload.template[job])
-                    w = view.workload.problems[template].workflow
-                    for e in range(int(w.succ_ptr[task]), int(w.succ_ptr[task + 1])):
-                        pairs.coming[self._task_kind[self._first_task[template] + w.dst[e]]] += (
-                            self._chance(view, template, e)
-                        )
-        arrived = int(np.searchsorted(view.workload.arrival, view.now, side="right"))
-        share = (
-            (
-                np.bincount(view.workload.template[:arrived], minlength=len(view.workload.problems))
-                + self._gone
-            )
-            / view.now
-            if view.now > 0
-            else None
-        )
-        for t in range(len(self._visit)):
-            template = int(np.searchsorted(self._first_task, t, side="right")) - 1
-            pairs.flow[self._task_kind[t]] += self._visit[t] * (
-                share[template] if share is not None else 0.0
-            )
-
-    def _look_ahead(self, view: View) -> None:
-        """Update the expected time to the end of the job, and how often a job runs each task."""
-        for template, problem in enumerate(view.workload.problems):
-            w, base = problem.workflow, int(self._first_task[template])
-            self._visit[base : base + w.n] = np.diff(w.pred_ptr) == 0
-            for t in w.order.tolist():
-                for e in range(int(w.succ_ptr[t]), int(w.succ_ptr[t + 1])):
-                    v = base + int(w.dst[e])
-                    self._visit[v] = 1.0 - (1.0 - self._visit[v]) * (
-                        1.0 - self._visit[base + t] * self._chance(view, template, e)
-                    )
-            for t in w.order[::-1].tolist():
-                total = float(self._seconds[base + t].min())
-                for e in range(int(w.succ_ptr[t]), int(w.succ_ptr[t + 1])):
-                    total += self._chance(view, template, e) * float(
-                        self._remaining[base + int(w.dst[e])]
-                    )
-                self._remaining[base + t] = total
-
-    def _chance(self, view: View, template: int, edge: int) -> float:
-        """Return the estimated probability of an edge."""
-        choices = view.workload.problems[template].workflow.choices
-        choice = int(choices.edge_choice[edge])
-        if choice < 0:
-            return 1.0
-        branches, slot = self._slot[template, choice]
-        branch = int(choices.edge_branch[edge])
-        if branch < branches - 1:
-            return float(self._estimate[slot + branch])
-        rest = 1.0
-        for b in range(branches - 1):
-            rest -= float(self._estimate[slot + b])
-        return rest
-
-    def _task(self, view: View, instance: int) -> int:
-        job, task = view.workload.task_of(instance)
-        return int(self._first_task[view.workload.template[job]]) + task
-
-    def _watched_names(self) -> None:
-        return None
-
-    def _check_fits(self, workload: Workload) -> None:
-        self._slot = {
-            (template, choice): (branches, slot)
-            for template, _, choice, branches, slot in self._watched
-        }

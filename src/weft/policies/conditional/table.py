@@ -9,7 +9,8 @@ from weft.formats.model_file import Model
 from weft.model import Workload
 from weft.policies.conditional.index import KIND as INDEX
 from weft.policies.conditional.index import index_of_model
-from weft.policies.conditional.network_policy import NetworkPolicy, PairNetworkPolicy
+from weft.policies.conditional.network_policy import NetworkPolicy
+from weft.policies.conditional.pair_view import PairNetworkPolicy
 from weft.policies.conditional.rollout import Rollout, load_rollout
 from weft.policies.conditional.rules import ConditionalRule
 from weft.policies.conditional.trained_network import NETWORK, PAIRS, network_of_model

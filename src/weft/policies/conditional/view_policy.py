@@ -28,6 +28,7 @@ class UnitPolicy:
     """A policy that chooses kinds for all idle units at once, then commits one task at a time."""
 
     reads_arrivals = True  # from the workload of each view: jobs may be added between decisions
+    idle_units_only = True  # without an idle unit there is nothing to ask
     name: str
     _kind: IntArray  # of each instance
     _batch: IntArray  # largest batch of each unit

@@ -277,14 +277,13 @@ class Cascade:
             self._session.cancelled(request.job)
 
     def _decide(self) -> None:
-        while made := self._ask(self._session.decide):
-            for assignment in made:
-                unit = self._units[self._session.cluster.names.index(assignment.device)]
-                members = [(self._jobs[job], task) for job, task in assignment.tasks]
-                for request, _ in members:
-                    request.running += 1
-                unit.works.append(Work.of(assignment, members))
-                self._advance(unit)
+        for assignment in self._ask(self._session.decide):
+            unit = self._units[self._session.cluster.names.index(assignment.device)]
+            members = [(self._jobs[job], task) for job, task in assignment.tasks]
+            for request, _ in members:
+                request.running += 1
+            unit.works.append(Work.of(assignment, members))
+            self._advance(unit)
 
     def _ask(self, question: Callable[[], R]) -> R:
         """Ask the session; replace a policy that fails by a rule."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections.abc import Mapping, Sequence
 from math import inf
 
@@ -63,6 +63,10 @@ class LiveLifecycle(Lifecycle):
         self._ran_on = np.full(workload.instances, -1, np.int64)
         self._finished_at = np.full(workload.instances, np.nan)
         self._copies: dict[int, list[tuple[int, float]]] = {}
+        self._present: list[int] = []
+        """Jobs that have arrived and not ended, in order."""
+        self._choices: dict[tuple[int, int], list[int]] = {}
+        """(template, task) -> the choices of a task."""
         self._kinds = {kind: k for k, kind in enumerate(workload.kinds)}
         """Kind -> its number, which stays when jobs are replaced."""
         self.contended = any(problem.contended for problem in workload.problems)
@@ -71,6 +75,12 @@ class LiveLifecycle(Lifecycle):
         """Device -> expected seconds of its queue; None: out of date."""
 
     # -- events -------------------------------------------------------------
+
+    def arrive(self, job: int, now: float) -> None:
+        """A job arrives."""
+        if not self._ended[job] and not self._here[job]:
+            insort(self._present, job)
+        super().arrive(job, now)
 
     def begin(self, device: int, now: float) -> Group:
         """Start the head of a device's queue, regardless of where its inputs are."""
@@ -202,6 +212,7 @@ class LiveLifecycle(Lifecycle):
             self._workflows[template : template + 1] = [w]
             self._edges[template : template + 1] = [OutgoingEdges.of(w)]
             self._parents[template : template + 1] = [_parents(w)]
+            self._choices.clear()
         self.place[rows] = [(job, task) for task in range(w.n)]
         numbers = [self._kinds.setdefault(kind, len(self._kinds)) for kind in w.kinds]
         self.kind[rows] = [numbers[k] for k in w.kind.tolist()]
@@ -240,7 +251,7 @@ class LiveLifecycle(Lifecycle):
 
     def jobs_here(self) -> list[int]:
         """Return the jobs that have arrived and not ended."""
-        return [j for j, here in enumerate(self._here) if here and not self._ended[j]]
+        return list(self._present)
 
     def over(self, job: int) -> int:
         """Return how many instances of a job are done, skipped or cancelled."""
@@ -266,7 +277,17 @@ class LiveLifecycle(Lifecycle):
 
     def choices_of(self, instance: int) -> list[int]:
         """Return the choices of an instance; most workflows have none."""
-        return super().choices_of(instance) if self.problem(instance).workflow.conditional else []
+        job, task = self.place[instance]
+        known = self._choices.get((self._template[job], task))
+        if known is None:
+            owners = self.problem(instance).workflow.choices.task
+            known = self._choices[self._template[job], task] = np.flatnonzero(
+                owners == task
+            ).tolist()
+        if not known:
+            return known
+        first = int(self.workload.first_choice[job])
+        return [first + c for c in known]
 
     def batch(self, instance: int, device: int) -> list[int]:
         """Return the batch of an instance; quick for devices that do not batch."""
@@ -318,7 +339,7 @@ class LiveLifecycle(Lifecycle):
             running=np.array(
                 [-1 if m.running is None else m.running.members[0] for m in self.machines], np.int64
             ),
-            jobs=np.array(self.jobs_here(), np.int64),
+            jobs=np.array(self._present, np.int64),
             eager=self.eager,
             outcome=self.outcome.copy(),
             copies=self._copies,
@@ -349,6 +370,11 @@ class LiveLifecycle(Lifecycle):
             self._end(job)
         else:
             super()._end_if_complete(job, now)
+
+    def _end(self, job: int) -> None:
+        super()._end(job)
+        if self._here[job]:
+            del self._present[bisect_left(self._present, job)]
 
 
 def _parents(workflow: Workflow) -> tuple[list[int], list[int]]:

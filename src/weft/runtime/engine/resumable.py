@@ -54,6 +54,7 @@ class ResumableLifecycle(LiveLifecycle):
         spans = [slice(*old.first_choice[j : j + 2].tolist()) for j in jobs]
         known = [branch for span in spans for branch in state["outcome"][span]]
         self.outcome[: len(known)] = known
+        self._present = [j for j, here in enumerate(self._here) if here and not self._ended[j]]
         self._batches, self.jobs_left = state["batches"], self._ended.count(False)
         self.machines = [_machine_of(machine, numbers) for machine in state["machines"]]
 

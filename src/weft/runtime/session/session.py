@@ -195,9 +195,10 @@ class Session:
         made: list[Assignment] = []
         if not self.problems or not self._life.ready:
             return made
-        if any(self._life.idle(d, now) for d in range(self.cluster.p)):
+        if self._some_idle(now):
             self._unseen.clear()
-        while self._life.ready:
+        idle_only = self._shadow is None and getattr(self.policy, "idle_units_only", False)
+        while self._life.ready and (not idle_only or self._some_idle(now)):
             try:
                 said = self._decider.decide(self._life, now)
                 self._check(said)
@@ -288,6 +289,9 @@ class Session:
     @property
     def _begun(self) -> bool:
         return hasattr(self, "_life")
+
+    def _some_idle(self, now: float) -> bool:
+        return any(self._life.idle(d, now) for d in range(len(self._life.machines)))
 
     def _room(self, jobs: int) -> int:
         """Return for how many jobs to make room ahead."""
