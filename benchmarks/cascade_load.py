@@ -1,11 +1,17 @@
 """Completion times of a cascade under open-loop Poisson load, beside other ways to run it.
 
-    python benchmarks/cascade_load.py --loads 0.5 0.8 0.9 --seconds 15
+    python benchmarks/cascade_load.py --loads 0.5 0.7 0.9 0.95 --seconds 20 --tune 60 --ray
 
-All contenders get the same images at the same times, one after the other: policies of weft and
-FIFO with full batches in the same runtime (units of two threads and of one), and a pool of two
-threads without batches. The time of a request counts from the moment at which it was due, so that
+All contenders get the same requests at the same times, one after the other: policies of weft and
+FIFO with full batches in the same runtime, Ray Serve with `@serve.batch` per stage, and a thread
+per unit without batches. The time of a request counts from the moment at which it was due, so that
 a late sender hides nothing. A load of 1 is the throughput of FIFO with full queues, measured first.
+`simulated` is the mean completion time of the same requests in weft's simulator, with the batch
+curves that were measured in the very run.
+
+`--example shapes` runs real networks, which share the processor with all other work of the machine;
+`--example emulated` has devices that only pass time. `--realtime` (needs root) gives all processes
+of the benchmark priority over others, for machines that are busy.
 """
 
 from __future__ import annotations
@@ -18,59 +24,47 @@ import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from cascade_contenders import Example, RayPipeline, ThreadPipeline, example, model_of, one_by_one
 
 import weft
+from weft.formats.native.stream_toml import load_stream, read_stream_toml
+from weft.model import Scenario, Workload
 from weft.runtime.cascade.lines import probe
+from weft.runtime.cascade.measured import Measurements
+from weft.runtime.cascade.stage import UnitSetting
 
-EXAMPLE = Path(__file__).parents[1] / "examples" / "cascade"
-OPEN = 32
+OPEN = 64
 """Requests that are open at once when the capacity is measured."""
-PLAIN = "thread pool"
+THREADS, RAY, TUNED = "thread pool", "ray serve", "weft tuned"
+WARM = 100
+FIGURES = ("mean", "p95", "p99", "throughput", "in_time")
 
 
-def images(count: int) -> list[bytes]:
-    """Return generated images."""
-    sys.path.insert(0, str(EXAMPLE))
-    from shapes import draw
-
-    return [image.tobytes() for image in draw(count, seed=11)[0]]
-
-
-class ThreadPipeline:
-    """A pool of threads; each takes a request through all stages, without batches."""
-
-    def __init__(self) -> None:
-        import stages
-
-        self.stages = stages
-        self.models = {name: stages.load(name, 1) for name in ("small", "medium", "large")}
-        self.pool = ThreadPoolExecutor(2)
-
-    def submit(self, image: bytes) -> Future[Any]:
-        """Queue a request."""
-        return self.pool.submit(self.run, image)
-
-    def run(self, image: bytes) -> Any:
-        """Take a request through the stages."""
-        for name in ("small", "medium", "large"):
-            ((value, outcome),) = getattr(self.stages, name)(self.models[name], [image])
-            if outcome != "unsure":
-                break
-        return value
-
-    def close(self) -> None:
-        """End the threads."""
-        self.pool.shutdown()
+def outcomes_of(what: Example) -> np.ndarray:
+    """Return (payloads, 2) the branches of small and medium: 0 is unsure."""
+    stages = what.stages()
+    models = {
+        stage: model_of(stages, stage, UnitSetting("gpu", 1))
+        for stage in ("small", "medium", "large")
+    }
+    if what.module == "emulated_stages":
+        return (np.array(what.payloads) >= stages.HALF).astype(int)
+    found = np.zeros((len(what.payloads), 2), int)
+    for k, payload in enumerate(what.payloads):
+        path = list(one_by_one(stages, models, payload))
+        found[k] = [len(path) <= 1, len(path) <= 2]
+    return found
 
 
-def throughput(cascade: weft.Cascade, payloads: list[bytes], seconds: float) -> float:
+def throughput(cascade: weft.Cascade, payloads: list[Any], seconds: float) -> float:
     """Return the requests per second with always full queues."""
     room, done = threading.Semaphore(OPEN), [0]
 
@@ -87,7 +81,7 @@ def throughput(cascade: weft.Cascade, payloads: list[bytes], seconds: float) -> 
 
 
 def drive(
-    submit: Callable[[bytes], Future[Any]], payloads: list[bytes], due: np.ndarray
+    submit: Callable[[Any], Future[Any]], payloads: list[Any], due: np.ndarray, in_time: float
 ) -> dict[str, float]:
     """Send requests when they are due; return the completion times in ms and the failures."""
     took = np.full(len(due), np.nan)
@@ -113,64 +107,177 @@ def drive(
     for _ in due:
         left.acquire()
     good = 1000.0 * took[~np.isnan(took)]
+    last = float(np.nanmax(due + took))
     p50, p95, p99 = np.percentile(good, [50, 95, 99])
     return {
-        "mean": good.mean(),
-        "p50": p50,
-        "p95": p95,
-        "p99": p99,
+        "mean": float(good.mean()),
+        "p50": float(p50),
+        "p95": float(p95),
+        "p99": float(p99),
+        "throughput": len(good) / last,
+        "in_time": float((good <= 1000.0 * in_time).sum() / len(due)),
         "failed": float(np.isnan(took).sum()),
     }
+
+
+def alone(submit: Callable[[Any], Future[Any]], payload: Any, count: int = 200) -> float:
+    """Return the median milliseconds of requests that are sent one after the other."""
+    took = []
+    for _ in range(count):
+        begin = time.perf_counter()
+        submit(payload).result()
+        took.append(time.perf_counter() - begin)
+    return 1000.0 * float(np.median(took))
+
+
+def simulated(text: str, policy: Any, due: np.ndarray, outcomes: np.ndarray) -> float:
+    """Return the mean completion time (ms) of the same requests in the simulator."""
+    stream = read_stream_toml(text, name="measured")
+    workload = Workload.of(stream.problem, arrival=due, template=np.zeros(len(due), np.int64))
+    taken = outcomes[np.arange(len(due)) % len(outcomes)].reshape(-1)
+    trace = weft.simulate(workload, policy, scenario=Scenario.of(workload, outcome=taken))
+    return 1000.0 * float(np.mean(trace.jct))
+
+
+@contextmanager
+def priority(wanted: bool) -> Iterator[None]:
+    """Give all threads of this process and its descendants priority over other processes."""
+    if not wanted:
+        yield
+        return
+    schedule(os.SCHED_FIFO, 1)
+    try:
+        yield
+    finally:
+        schedule(os.SCHED_OTHER, 0)
+
+
+def schedule(policy: int, level: int) -> None:
+    """Set how this process and its descendants are scheduled."""
+    parents = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            after_name = folder.joinpath("stat").read_text().rsplit(")")[-1]
+            parents[int(folder.name)] = int(after_name.split()[1])
+    mine, grown = {os.getpid()}, True
+    while grown:
+        more = {pid for pid, parent in parents.items() if parent in mine} - mine
+        mine, grown = mine | more, bool(more)
+    for thread in (t for pid in mine for t in Path(f"/proc/{pid}/task").glob("*")):
+        with suppress(ProcessLookupError):
+            os.sched_setscheduler(int(thread.name), policy, os.sched_param(level))
+
+
+def tuned(stream: Path, gap: float, seconds: float, folder: Path) -> str:
+    """Tune a policy for the measured stream with this gap between requests; return its path."""
+    from weft.learn.conditional.fitting import fit_stream
+    from weft.policies.conditional.trained_network import save_network
+
+    measured = load_stream(stream)
+    arrivals = replace(measured.arrivals, process="poisson", gap=gap)
+    found = fit_stream(replace(measured, arrivals=arrivals), seconds=seconds)
+    return str(save_network(found.policy.learned, folder / "tuned"))
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--loads", type=float, nargs="+", default=[0.5, 0.8, 0.9])
-    parser.add_argument("--seconds", type=float, default=15.0, help="per load and contender")
-    parser.add_argument("--policies", nargs="+", default=["conditional-any", "fifo"])
+    parser.add_argument("--example", choices=["emulated", "shapes"], default="shapes")
+    parser.add_argument("--loads", type=float, nargs="+", default=[0.5, 0.7, 0.9, 0.95])
+    parser.add_argument("--seconds", type=float, default=60.0, help="per load and contender")
+    parser.add_argument("--policies", nargs="+", default=["fifo", "conditional-any"])
+    parser.add_argument("--tune", type=float, default=60.0, help="seconds of tuning; 0: none")
     parser.add_argument("--stream", type=Path, help="a measured stream; default: measure first")
     parser.add_argument("--measured", type=Path, help="keep the measured stream here")
+    parser.add_argument("--ray", action="store_true", help="with Ray Serve")
+    parser.add_argument("--realtime", action="store_true", help="priority over other processes")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    warnings.simplefilter("ignore", UserWarning)  # of the load of a measured stream
-    payloads = images(2000)
-    cascade = EXAMPLE / "cascade.toml"
-    rows = []
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        stream = args.stream or args.measured or folder / "measured.toml"
-        with weft.Cascade(cascade, policy="fifo", stream=args.stream) as fifo:
-            if args.stream is None:
-                probe(fifo, payloads)
-                stream.write_text(fifo.measured.to_toml())
-            capacity = throughput(fifo, payloads, min(args.seconds, 5.0))
-        print(f"capacity: {capacity:.0f} requests/s; cores: {os.cpu_count()}", flush=True)
-        for load in args.loads:
-            gaps = np.random.default_rng(5).exponential(
-                1 / (load * capacity), int(load * capacity * args.seconds)
+    warnings.simplefilter("ignore")  # of the load of a measured stream
+    with tempfile.TemporaryDirectory() as folder:
+        Comparison(args, Path(folder)).run()
+
+
+class Comparison:
+    """One run of the benchmark."""
+
+    def __init__(self, args: argparse.Namespace, folder: Path) -> None:
+        self.args, self.folder = args, folder
+        self.what = example(args.example, 3000)
+        self.outcomes = outcomes_of(self.what)
+        self.stream = args.stream or args.measured or folder / "measured.toml"
+        self.rows: list[dict[str, Any]] = []
+        self.policies = {name: name for name in args.policies}
+
+    def run(self) -> None:
+        """Measure the capacity, tune, then compare at each load."""
+        capacity = self.capacity()
+        print(f"{self.args.example}: capacity {capacity:.0f} requests/s; ", end="")
+        print(f"cores: {os.cpu_count()}; load of the machine: {os.getloadavg()[0]:.1f}", flush=True)
+        if self.args.tune > 0:
+            path = tuned(self.stream, 1 / (0.9 * capacity), self.args.tune, self.folder)
+            self.policies = {TUNED: path, **self.policies}
+        for name in [*self.policies, *([RAY] if self.args.ray else []), THREADS]:
+            self.contender(name, capacity)
+        if self.args.json is not None:
+            about = {"command": "python " + " ".join(sys.argv), "example": self.args.example}
+            about |= {"seconds": self.args.seconds, "machine_load": os.getloadavg()[0]}
+            self.args.json.write_text(
+                json.dumps({**about, "capacity": capacity, "rows": self.rows}, indent=1) + "\n"
             )
-            for name in [*args.policies, PLAIN]:
-                served: Any = (
-                    ThreadPipeline()
-                    if name == PLAIN
-                    else weft.Cascade(cascade, policy=name, stream=stream)
+
+    def capacity(self) -> float:
+        """Measure the batch curves, then the throughput of FIFO."""
+        fifo = weft.Cascade(self.what.file, policy="fifo", stream=self.args.stream)
+        with fifo, priority(self.args.realtime):
+            if self.args.stream is None:
+                probe(fifo, self.what.payloads, rounds=20)
+                self.stream.write_text(fifo.measured.to_toml())
+            return throughput(fifo, self.what.payloads, min(self.args.seconds, 8.0))
+
+    def opened(self, name: str) -> Any:
+        if name == THREADS:
+            return ThreadPipeline(self.what)
+        if name == RAY:
+            return RayPipeline(self.what)
+        return weft.Cascade(self.what.file, policy=self.policies[name], stream=self.stream)
+
+    def contender(self, name: str, capacity: float) -> None:
+        """Drive one contender at all loads, and alone."""
+        payloads, in_time = self.what.payloads, self.what.in_time
+        served = self.opened(name)
+        try:
+            for load in self.args.loads:
+                rng = np.random.default_rng(5)
+                gaps = rng.exponential(
+                    1 / (load * capacity), int(load * capacity * self.args.seconds)
                 )
-                drive(served.submit, payloads, np.cumsum(gaps[:200]))  # warm
-                row = {"load": load, "contender": name} | drive(
-                    served.submit, payloads, np.cumsum(gaps)
-                )
-                served.close()
-                rows.append(row)
-                figures = "  ".join(
-                    f"{key} {row[key]:8.2f}" for key in ("mean", "p50", "p95", "p99")
-                )
-                print(
-                    f"load {load:4.2f}  {name:16s} {figures} ms  failed {row['failed']:.0f}",
-                    flush=True,
-                )
-    if args.json is not None:
-        args.json.write_text(json.dumps({"capacity": capacity, "rows": rows}, indent=1))
+                due = np.cumsum(gaps)
+                row: dict[str, Any] = {"load": load, "contender": name}
+                with priority(self.args.realtime):
+                    drive(served.submit, payloads, due[:WARM], in_time)
+                    if isinstance(served, weft.Cascade):
+                        served.measured = Measurements(served.description.stream)
+                    row |= drive(served.submit, payloads, due, in_time)
+                if isinstance(served, weft.Cascade):
+                    policy = weft.load_policy(self.policies[name])
+                    row["simulated"] = simulated(
+                        served.measured.to_toml(), policy, due, self.outcomes
+                    )
+                self.show(row)
+            sure = payloads[int(np.flatnonzero(self.outcomes[:, 0])[0])]
+            with priority(self.args.realtime):
+                took = alone(served.submit, sure)
+            self.show({"load": 0.0, "contender": name, "alone": took})
+        finally:
+            served.close()
+
+    def show(self, row: dict[str, Any]) -> None:
+        """Print and keep a row."""
+        self.rows.append(row)
+        keys = [key for key in (*FIGURES, "simulated", "failed", "alone") if key in row]
+        figures = "  ".join(f"{key} {row[key]:8.2f}" for key in keys)
+        print(f"load {row['load']:4.2f}  {row['contender']:16s} {figures}", flush=True)
 
 
 if __name__ == "__main__":

@@ -432,3 +432,81 @@ def test_networks_of_the_example_answer(monkeypatch):
     assert right >= 150
     seen = cascade.measured.branches
     assert all(seen[task, label] > 5 for task in ("small", "medium") for label in SURENESS)
+
+
+def test_policy_is_switched_while_requests_wait(folder, tmp_path):
+    gate = {"until": str(tmp_path / "gate")}
+    with weft.Cascade(folder / "cascade.toml") as cascade:
+        futures = [cascade.submit(gate) for _ in range(20)]
+        futures += [cascade.submit(x) for x in range(10)]
+        cascade.use("conditional-any", stream=folder / "stream.toml")
+        assert cascade.policy == "conditional-any"
+        (tmp_path / "gate").touch()
+        answers = [f.result(30) for f in futures]
+    assert answers == [gate] * 20 + [expected(x) for x in range(10)]
+    assert [(e.kind, e.text) for e in cascade.events] == [("policy", "'conditional-any' decides")]
+
+
+@pytest.mark.parametrize(
+    ("policy", "stream", "message"),
+    [
+        ("conditional-pi4", None, "is for 4 units"),
+        ("nonsense", None, "unknown policy 'nonsense'"),
+        ("fifo", "conditional-paper", "other tasks or units than the session"),
+    ],
+)
+def test_policy_that_does_not_fit_is_refused_and_the_old_one_goes_on(
+    shared, policy, stream, message
+):
+    with pytest.raises(WeftError, match=message):
+        shared.use(policy, stream=stream)
+    assert shared.policy == "fifo"
+    assert shared.submit(3).result(30) == 30
+
+
+def test_drift_is_proposed_once_and_named(folder):
+    from weft.runtime.cascade.drift import StreamDrift
+    from weft.runtime.cascade.measured import Measurements
+
+    stream = load_stream(folder / "stream.toml")
+    measured, drift = Measurements(stream), StreamDrift(stream, window=100)
+
+    def requests(count, gap, seconds, unsure):
+        for k in range(count):
+            measured.arrival(measured.arrivals * gap)
+            measured.batch("fast", "small", 2, seconds)
+            measured.branch("small", "unsure" if k < unsure * count else "sure")
+
+    requests(99, 0.004, 0.0012, 0.3)  # as in the stream: 1 ms, and a fifth more for the second
+    assert not drift.due(measured)
+    requests(1, 0.004, 0.0012, 0)
+    assert drift.due(measured)
+    assert drift.check(measured) == ""
+    assert not drift.due(measured)
+    requests(100, 0.004, 0.0024, 0.3)
+    assert drift.check(measured) == "'small' takes 2.00 times as long on 'fast' as in the stream"
+    requests(100, 0.004, 0.0012, 0.6)
+    assert drift.check(measured) == "'small' ends with 'unsure' 60% of the time, not 30%"
+    measured.forget_arrivals()
+    drift = StreamDrift(stream, window=100)
+    drift.check(measured)
+    requests(100, 0.002, 0.0012, 0.3)
+    assert drift.check(measured) == "requests come 2.00 times as often as in the stream"
+
+
+def test_drift_becomes_a_proposal_and_one_event(folder):
+    with weft.Cascade(folder / "cascade.toml") as cascade:
+        cascade._drift.window = 30
+        for x in range(1, 120):
+            cascade.submit(3 * x).result(30)  # all are unsure
+    assert "'small' ends with" in cascade.proposal or "times as" in cascade.proposal
+    assert [e.kind for e in cascade.events] == ["drift"]
+
+
+def test_tuning_writes_a_policy_that_serves(folder, tmp_path, capsys):
+    where, out = str(folder / "cascade.toml"), tmp_path / "tuned"
+    assert main(["cascade", "tune", where, "--seconds", "1", "-o", str(out), "--json"]) == 0
+    rows = {row["policy"]: row["mean"] for row in json.loads(capsys.readouterr().out)["rows"]}
+    assert {"tuned", "fifo", "conditional-any"} <= set(rows)
+    with weft.Cascade(folder / "cascade.toml", policy=out) as cascade:
+        assert [cascade.submit(x).result(30) for x in (1, 3)] == [1, 30]

@@ -1,4 +1,4 @@
-"""`weft cascade`: serve a cascade of models, and measure it."""
+"""`weft cascade`: serve a cascade of models, measure it, and tune its policy."""
 
 from __future__ import annotations
 
@@ -23,9 +23,12 @@ SERVE = """\
 
   With --stdin, each line is the JSON of a request, and each answer a line with its number."""
 MEASURE = """\
-  weft cascade measure examples/cascade/cascade.toml images.jsonl -o measured.toml
-  weft train conditional --stream measured.toml --out trained"""
-EXAMPLE = f"{SERVE}\n\n{MEASURE}"
+  weft cascade measure examples/cascade/cascade.toml images.jsonl -o measured.toml"""
+TUNE = """\
+  weft cascade tune cascade.toml --log measured.toml -o tuned
+  curl -H "Authorization: Bearer $TOKEN" --data '{"policy": "tuned", "stream": "measured.toml"}' \\
+    http://127.0.0.1:8788/v1/policy"""
+EXAMPLE = f"{SERVE}\n\n{MEASURE}\n\n{TUNE}"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,6 +49,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     measure.add_argument("payloads", type=Path, metavar="LINES", help="a payload of JSON per line")
     measure.add_argument(
         "-o", "--output", type=Path, required=True, metavar="FILE", help="the measured stream"
+    )
+    tune = _command(commands, "tune", "train a policy for what was measured", TUNE)
+    tune.add_argument(
+        "--log", type=Path, metavar="FILE", help="the measured stream; default: that of the file"
+    )
+    tune.add_argument(
+        "--seconds",
+        type=number(least=1),
+        default=60.0,
+        metavar="S",
+        help="processor time of the training (default: 60)",
+    )
+    tune.add_argument(
+        "--network", action="store_true", help="train networks too, beyond the 24 numbers"
+    )
+    tune.add_argument("--seed", type=whole(0), default=0, metavar="N", help="seed (default: 0)")
+    tune.add_argument(
+        "-o", "--output", type=Path, required=True, metavar="PATH", help="the trained policy"
     )
 
 
@@ -78,11 +99,8 @@ def _command(
 
 
 def run(args: argparse.Namespace) -> None:
-    """Serve until the end, or measure."""
-    if args.what == "measure":
-        _measure(args)
-    else:
-        _serve(args)
+    """Serve until the end, measure, or tune."""
+    {"measure": _measure, "tune": _tune, "serve": _serve}[args.what](args)
 
 
 def _serve(args: argparse.Namespace) -> None:
@@ -145,3 +163,21 @@ def _measure(args: argparse.Namespace) -> None:
         emit({"stream": str(args.output), **cascade.counts})
     else:
         print(f"{cascade.counts['answered']} requests measured; written: {args.output}")
+
+
+def _tune(args: argparse.Namespace) -> None:
+    from weft.cli.train.conditional import fit_and_show
+    from weft.policies.load import load_policy
+    from weft.runtime.cascade.description import load_cascade
+
+    stream = load_cascade(args.file, stream=args.log or args.stream).stream
+    start = None if args.policy is None else load_policy(args.policy)
+    fit_and_show(
+        stream,
+        args.output,
+        json=args.json,
+        seconds=args.seconds,
+        seed=args.seed,
+        start=start,
+        network=args.network,
+    )

@@ -84,26 +84,33 @@ def _train_conditional(args: argparse.Namespace) -> None:
 
 
 def _fit(args: argparse.Namespace) -> None:
-    """Train the best policy for a stream, and print it beside all rules and policies."""
-    from weft.cli.output import emit
     from weft.formats.native.stream_toml import load_stream
-    from weft.learn.conditional.fitting import fit_stream
-    from weft.policies.conditional.trained_network import save_network
     from weft.policies.load import load_policy
 
     stream = load_stream(args.stream)
     start = None if args.start is None else load_policy(args.start)
+    fit_and_show(
+        stream, args.out / "own", json=args.json, seconds=args.seconds, seed=args.seed, start=start
+    )
+
+
+def fit_and_show(stream: ConditionalStream, path: Path, *, json: bool, **options: Any) -> None:
+    """Train the best policy for a stream, and print it beside all rules and policies."""
+    from weft.cli.output import emit
+    from weft.learn.conditional.fitting import fit_stream
+    from weft.policies.conditional.trained_network import save_network
+
     begun = time.process_time()
 
     def show(line: str) -> None:
         print(f"{time.process_time() - begun:6.1f} s  {line}", file=sys.stderr, flush=True)
 
     show(f"measuring rules and policies on '{stream.name}'")
-    fitted = fit_stream(stream, seconds=args.seconds, seed=args.seed, start=start, progress=show)
+    fitted = fit_stream(stream, name=path.name, progress=show, **options)
     seconds = time.process_time() - begun
-    path = save_network(fitted.policy.learned, args.out / fitted.policy.name)
+    path = save_network(fitted.policy.learned, path)
     times = fitted.compare(stream)
-    if args.json:
+    if json:
         emit(
             {
                 "stream": stream.name,

@@ -25,8 +25,8 @@ from weft.learn.settings import Progress, silent
 from weft.model.columns import FloatArray
 from weft.model.conditional_stream import ConditionalStream
 from weft.policies.conditional.network_policy import NetworkPolicy
-from weft.policies.conditional.pair_view import PairNetworkPolicy
 from weft.policies.conditional.pair_network import OBSERVATION, PairPolicy
+from weft.policies.conditional.pair_view import PairNetworkPolicy
 from weft.policies.conditional.rules import ConditionalRule
 from weft.policies.conditional.trained_network import TrainedNetwork
 from weft.policies.load import list_policies, load_policy
@@ -93,14 +93,17 @@ def fit_stream(
     seconds: float = 240.0,
     seed: int = 0,
     start: Policy | None = None,
+    network: bool = True,
     progress: Progress[str] = silent,
 ) -> Fitted:
     """Train the best policy for a stream within about so much processor time.
 
     `start` is a policy to begin from: a score over pairs is tuned on, a network is trained on by
-    PPO, and any other policy that chooses in steps is imitated.
+    PPO, and any other policy that chooses in steps is imitated. Without `network`, only the linear
+    score over pairs is tuned.
     """
-    return _Fit(stream, name, seconds, seed, start, progress).run()
+    fit = _Fit(stream, name, seconds, seed, start, progress)
+    return fit.run(dict(SHARES) if network else {"linear": 0.8})
 
 
 class _Fit:
@@ -120,13 +123,16 @@ class _Fit:
         self.made: dict[str, NetworkPolicy] = {}
         self.others: dict[str, Policy] = {}
 
-    def run(self) -> Fitted:
+    def run(self, shares: dict[str, float]) -> Fitted:
+        self.shares = shares
         self._measure_all()
         interrupted = False
         try:
             linear = self._tune("linear", LINEAR, self._start_parameters(linear=True))
-            self._tune("wide", WIDE, self._better_start(linear))
-            self._learn()
+            if "wide" in shares:
+                self._tune("wide", WIDE, self._better_start(linear))
+            if "ppo" in shares:
+                self._learn()
         except KeyboardInterrupt:
             if not self.made:
                 raise
@@ -176,7 +182,7 @@ class _Fit:
             settings,
             start=start,
             stream=self.stream,
-            seconds=SHARES[origin] * self.seconds,
+            seconds=self.shares[origin] * self.seconds,
             progress=lambda row: self.progress(
                 f"{origin}: generation {row['generation']:.0f}, "
                 f"{np.exp(row['validation']) * 1000:.2f} ms"

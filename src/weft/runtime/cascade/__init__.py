@@ -6,7 +6,8 @@
 - `work`: batches on units
 - `cascade`: requests in, answers out
 - `lines`: requests as lines of JSON
+- `drift`: measurements beside the stream
 - `measured`: times, branches and arrivals as a stream file
 """
 
-__all__ = ["cascade", "description", "lines", "measured", "request", "stage", "work"]
+__all__ = ["cascade", "description", "drift", "lines", "measured", "request", "stage", "work"]

@@ -7,6 +7,7 @@ is answered once or fails with a clear error.
 from __future__ import annotations
 
 import heapq
+import logging
 import os
 import threading
 import warnings
@@ -17,14 +18,18 @@ from contextlib import suppress
 from functools import partial
 from itertools import count
 from math import inf
-from typing import Any, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 from weft.errors import InvalidInput, WeftError
+from weft.formats.native.stream_toml import load_stream
+from weft.model.conditional_stream import ConditionalStream
+from weft.policies.load import load_policy
 from weft.runtime.backends.calls import pickled_function
 from weft.runtime.backends.local.backend import LocalBackend
 from weft.runtime.backends.payload import Payload
 from weft.runtime.backends.protocol import DeviceAdded, DeviceLost, Event, Failed, Finished, Order
 from weft.runtime.cascade.description import CascadeDescription, load_cascade
+from weft.runtime.cascade.drift import StreamDrift
 from weft.runtime.cascade.measured import Measurements
 from weft.runtime.cascade.request import DeadlineMissed, Request, StageFailed, StageGraph
 from weft.runtime.cascade.stage import LoadedStage
@@ -44,7 +49,27 @@ PATIENCE = 1.0
 MAX_DEATHS = 3
 """Units that may die with a request that they run alone, before it fails."""
 
+EVENTS = 100
+"""Events that are kept."""
+
+LOG = logging.getLogger("weft.cascade")
 R = TypeVar("R")
+
+
+class CascadeEvent(NamedTuple):
+    """An event of a cascade, with its time in seconds since the start."""
+
+    time: float
+    kind: str
+    text: str
+
+
+class PolicyChange(NamedTuple):
+    """A policy that is to decide, and the times it decides by."""
+
+    policy: Policy
+    stream: ConditionalStream | None
+    done: Future[None]
 
 
 class Cascade:
@@ -61,6 +86,8 @@ class Cascade:
     ----------
     replaced : why a rule has replaced the policy; empty: it has not
     measured : times, branches and arrivals so far
+    proposal : why the policy should be tuned again; empty: it fits what is measured
+    events : the last events: policies used and replaced, units lost, drift
     """
 
     def __init__(
@@ -78,6 +105,10 @@ class Cascade:
         self.replaced = ""
         self.counts: Counter[str] = Counter()
         self.measured = Measurements(known.stream)
+        self.proposal = ""
+        self.events: deque[CascadeEvent] = deque(maxlen=EVENTS)
+        self._drift = StreamDrift(known.stream)
+        self._wanted: deque[PolicyChange] = deque()
         self._graph = StageGraph(known.stream.problem.workflow)
         self._tasks = list(self._graph.labels)
         self._backend = LocalBackend(known.devices())
@@ -101,6 +132,8 @@ class Cascade:
         self._deadlines: list[tuple[float, int, Request]] = []
         self._open = 0
         self._idle_since = inf
+        self._moment = 0.0
+        """When the last events came: a batch takes from those that caused it to its own end."""
         self._broken = ""
         self._closing = False
         self._lock = threading.Lock()
@@ -143,6 +176,36 @@ class Cascade:
             self._backend.wake()
         request.future.add_done_callback(lambda future: self._done(request, future))
         return request.future
+
+    @property
+    def policy(self) -> str:
+        """Return the name of the policy that decides."""
+        return self._session.policy.name
+
+    def use(
+        self,
+        policy: str | os.PathLike[str] | Policy,
+        *,
+        stream: str | os.PathLike[str] | ConditionalStream | None = None,
+    ) -> None:
+        """Let another policy decide from now on; no request is lost.
+
+        `stream` has new times of the same tasks on the same units, e.g. measured ones. A policy or
+        stream that does not fit is refused, and the policy before goes on.
+        """
+        loaded = load_policy(policy)
+        known = stream if isinstance(stream, ConditionalStream | None) else load_stream(stream)
+        session = Session(self.description.stream, "fifo")
+        session.replace_policy(loaded, stream=known)  # compiles, or refuses, in this thread
+        session.arrived(at=0.0)
+        session.decide(at=0.0)
+        change = PolicyChange(loaded, known, Future())
+        with self._lock:
+            if self._closing or self._broken:
+                raise WeftError("the cascade is closed; it takes no policy")
+            self._wanted.append(change)
+            self._backend.wake()
+        change.done.result()
 
     def compared(self) -> ShadowReport | None:
         """Return how the decisions of the shadow differed; None without a shadow."""
@@ -228,21 +291,46 @@ class Cascade:
             self._broken = self._broken or "it was closed"
             left = [*self._jobs.values(), *self._incoming]
             self._backend.close()
+        for change in self._wanted:
+            change.done.set_exception(WeftError(f"the cascade ended: {self._broken}"))
         for request in left:
             request.fail(WeftError(f"the cascade ended: {self._broken}"))
 
     def _step(self) -> bool:
         """Decide, then handle the next events; return whether there is more to do."""
+        self._change_policy()
         self._accept()
         self._drop()
         self._decide()
         if self._closing and not self._jobs and not self._incoming:
             return False
         now = self._backend.clock()
-        for event in self._backend.wait(max(now, self._next_time(now))):
+        events = self._backend.wait(max(now, self._next_time(now)))
+        self._moment = self._backend.clock()
+        for event in events:
             self._handle(event)
         self._end_late()
         return True
+
+    def _change_policy(self) -> None:
+        while self._wanted:
+            change = self._wanted.popleft()
+            self._session.replace_policy(change.policy, stream=change.stream)
+            self.replaced = self.proposal = ""
+            self._drift = StreamDrift(change.stream or self._drift.stream)
+            self._drift.check(self.measured)
+            self._note("policy", f"'{change.policy.name}' decides")
+            change.done.set_result(None)
+
+    def _note(self, kind: str, text: str) -> None:
+        self.events.append(CascadeEvent(self._backend.clock(), kind, text))
+        LOG.info("%s: %s", kind, text)
+
+    def _look_for_drift(self) -> None:
+        found = self._drift.check(self.measured)
+        if found and not self.proposal:
+            self._note("drift", f"{found}; tune again: weft cascade tune")
+        self.proposal = found
 
     def _accept(self) -> None:
         while self._incoming:
@@ -254,6 +342,8 @@ class Cascade:
             request.job = self._ask(enter)
             self._jobs[request.job] = request
             self.measured.arrival(request.arrived)
+            if self._drift.due(self.measured):
+                self._look_for_drift()
             if deadline < inf:
                 heapq.heappush(self._deadlines, (deadline, next(self._order), request))
 
@@ -298,6 +388,7 @@ class Cascade:
     def _replace(self, why: str) -> None:
         self.replaced = why
         name = self._session.policy.name
+        self._note("policy replaced", f"'{RULE}' decides, not '{name}': {why}")
         warnings.warn(
             f"policy '{name}' is replaced by '{RULE}': {why}", PolicyReplaced, stacklevel=2
         )
@@ -344,9 +435,9 @@ class Cascade:
         self.function[run.number] = self._tasks.index(run.task)
         self._runs[run.number] = (run, unit)
         timeout = self.description.stages[run.task].timeout
-        run.sent = self._backend.clock()
+        run.begun = self._moment
         if timeout is not None and run.requests:
-            run.limit = run.sent + timeout
+            run.limit = self._backend.clock() + timeout
         unit.current = run
         try:
             order = Order(run.number, (run.number,), ((),), (False,))
@@ -381,7 +472,7 @@ class Cascade:
     def _handle(self, event: Event) -> None:
         if isinstance(event, Finished):
             run, unit = self._runs[event.number]
-            self._finished(unit, run, self._backend.clock() - run.sent)
+            self._finished(unit, run, self._moment - run.begun)
         elif isinstance(event, Failed):
             run, unit = self._runs[event.number]
             self._end_run(run)
@@ -431,6 +522,7 @@ class Cascade:
     def _lost(self, unit: CascadeUnit, text: str) -> None:
         """Make the work of a dead unit ready again; fail a request that kills units alone."""
         self.counts["units lost"] += 1
+        self._note("unit lost", f"'{unit.name}': {text}")
         run, works = unit.current, list(unit.works)
         unit.up = False
         unit.works.clear()

@@ -61,6 +61,8 @@ class CascadeDescription:
     units: Mapping[str, UnitProcess] = field(default_factory=dict)
     policy: str = DEFAULT_POLICY
     queue: int = QUEUE
+    folder: str = ""
+    """Of the cascade file; empty: there is none."""
 
     def __post_init__(self) -> None:
         """Refuse names that the stream does not have, and tasks without a stage."""
@@ -108,7 +110,7 @@ def load_cascade(
         policy = str(where.parent / policy)
     loaded = load_stream(stream)
     with naming(str(where)):
-        return CascadeDescription(loaded, stages, units, policy, queue)
+        return CascadeDescription(loaded, stages, units, policy, queue, str(where.parent.resolve()))
 
 
 def _tables(record: Record, key: str) -> list[tuple[str, Record]]:

@@ -54,6 +54,24 @@ class Measurements:
         self.arrivals, self._last = 0, inf
         self._gaps = self._squares = 0.0
 
+    def copy(self) -> Measurements:
+        """Return the measurements so far."""
+        return self.since(Measurements(self.stream))
+
+    def since(self, before: Measurements) -> Measurements:
+        """Return the measurements that came after earlier ones."""
+        new = Measurements(self.stream)
+        for key, sizes in self.batches.items():
+            old = before.batches.get(key, {})
+            for size, (count, seconds) in sizes.items():
+                known = old.get(size, (0.0, 0.0))
+                if count > known[0]:
+                    new.batches[key][size] = [count - known[0], seconds - known[1]]
+        new.branches = self.branches - before.branches
+        new.arrivals, new._last = self.arrivals - before.arrivals, self._last
+        new._gaps, new._squares = self._gaps - before._gaps, self._squares - before._squares
+        return new
+
     def curve(self, kind: str, task: str, largest: int) -> list[float]:
         """Return the seconds of batches of 1 to `largest`; empty if none was measured.
 
@@ -66,7 +84,7 @@ class Measurements:
         sizes = sorted(found)
         means = [found[size][1] / found[size][0] for size in sizes]
         seconds = isotonic_regression(means, weights=[found[size][0] for size in sizes]).x
-        known = self._expected(kind, task, largest)
+        known = self.expected(kind, task, largest)
         ratio = np.interp(
             np.arange(1, largest + 1),
             sizes,
@@ -74,7 +92,7 @@ class Measurements:
         )
         return [float(r * s) for r, s in zip(ratio, known, strict=True)]
 
-    def _expected(self, kind: str, task: str, largest: int) -> list[float]:
+    def expected(self, kind: str, task: str, largest: int) -> list[float]:
         """Return the seconds of batches of 1 to `largest` by the stream."""
         problem = self.stream.problem
         unit, t = problem.cluster.kinds.index(kind), self._task(task)
@@ -143,7 +161,7 @@ class Measurements:
         problem = self.stream.problem
         largest = int(problem.cluster.batch[self._kinds()[kind]])
         name = problem.workflow.task_name(t)
-        return self.curve(kind, name, largest) or self._expected(kind, name, largest)
+        return self.curve(kind, name, largest) or self.expected(kind, name, largest)
 
     def _task_table(self, t: int) -> list[str]:
         workflow = self.stream.problem.workflow

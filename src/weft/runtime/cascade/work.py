@@ -17,7 +17,7 @@ class Run:
     task: str
     requests: list[Request]
     number: int = -1
-    sent: float = inf
+    begun: float = inf
     limit: float = inf
     """Time at which its unit is killed."""
     late: bool = False

@@ -215,11 +215,31 @@ class Session:
             self._look(said.device, now)
         return made
 
-    def replace_policy(self, policy: str | PathLike[str] | Policy) -> None:
-        """Let another policy decide from now on; all jobs and assignments stay."""
-        self.policy = load_policy(policy)
+    def replace_policy(
+        self, policy: str | PathLike[str] | Policy, *, stream: ConditionalStream | None = None
+    ) -> None:
+        """Let another policy decide from now on; all jobs and assignments stay.
+
+        `stream` has the same tasks and units as the stream of the session, with other times.
+        """
+        loaded = load_policy(policy)
+        if stream is not None:
+            self._replace_times(stream)
+        self.policy = loaded
         if self._begun:
             self._rebuild(remember=False)
+
+    def _replace_times(self, stream: ConditionalStream) -> None:
+        cluster, known = (
+            stream.problem.cluster,
+            self.problems[0].workflow if self.problems else None,
+        )
+        if known is None or cluster.names != self.cluster.names or not _alike(known, stream):
+            raise InvalidInput(
+                f"stream '{stream.name}' has other tasks or units than the session; "
+                "only times, probabilities and arrivals may differ"
+            )
+        self.cluster, self.problems[0] = cluster, stream.problem
 
     def compared(self) -> ShadowReport | None:
         """Return how the decisions of the shadow differed; None without a shadow."""
@@ -421,3 +441,14 @@ class Session:
             return same.index(True)
         self.problems.append(self._bound(workflow))
         return len(self.problems) - 1
+
+
+def _alike(workflow: Workflow, stream: ConditionalStream) -> bool:
+    """Return whether a stream has the same tasks, edges and branches as a workflow."""
+    other = stream.problem.workflow
+    return (
+        workflow.task_names == other.task_names
+        and (workflow.src.tolist(), workflow.dst.tolist())
+        == (other.src.tolist(), other.dst.tolist())
+        and list(workflow.choices.labels) == list(other.choices.labels)
+    )

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import isfinite
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -42,7 +43,7 @@ class CascadeEntry:
 
 
 class CascadeApp:
-    """POST /v1/requests?timeout=S&priority=P; GET /v1/status."""
+    """POST /v1/requests?timeout=S&priority=P; POST /v1/policy; GET /v1/status."""
 
     def __init__(self, cascade: Cascade, *, max_body: int = 4 << 20) -> None:
         self.cascade = cascade
@@ -65,7 +66,9 @@ class CascadeApp:
 
     async def _answer(self, scope: Any, receive: Any) -> tuple[bytes, bytes]:
         if (scope["method"], scope["path"]) == ("GET", "/v1/status"):
-            return _encoded({**self.cascade.counts, "replaced": self.cascade.replaced})
+            return _encoded(self._status())
+        if (scope["method"], scope["path"]) == ("POST", "/v1/policy"):
+            return await self._use(await self._body(receive))
         if (scope["method"], scope["path"]) != ("POST", "/v1/requests"):
             raise Refused(404, f"there is no {scope['method']} {scope['path']}")
         query = parse_qs(scope["query_string"].decode("latin-1"))
@@ -73,10 +76,39 @@ class CascadeApp:
         kind = dict(scope["headers"]).get(b"content-type", JSON).split(b";")[0].strip()
         payload: Any = await self._body(receive)
         if kind == JSON:
-            with naming("the body"):
-                payload = parse_json(decode_text(payload))
+            payload = _decoded(payload)
         future = self.cascade.submit(payload, timeout=timeout, priority=priority or 0.0)
         return _encoded(await asyncio.wrap_future(future))
+
+    def _status(self) -> dict[str, Any]:
+        c = self.cascade
+        state = {"policy": c.policy, "replaced": c.replaced, "proposal": c.proposal}
+        return {**c.counts, **state, "events": [event._asdict() for event in list(c.events)]}
+
+    async def _use(self, body: bytes) -> tuple[bytes, bytes]:
+        """Switch the policy; files are found in the folder of the cascade file only."""
+        given = _decoded(body)
+        if not isinstance(given, dict) or set(given) - {"policy", "stream"}:
+            raise Refused(400, 'the body must be {"policy": NAME, "stream": FILE}')
+        names = [given.get("policy"), given.get("stream")]
+        if not isinstance(names[0], str) or not isinstance(names[1], str | None):
+            raise Refused(400, "policy must be a name or a file, and stream a file")
+        policy, stream = (name and self._found(name) for name in names)
+        try:
+            await asyncio.to_thread(self.cascade.use, policy, stream=stream)
+        except WeftError as error:
+            raise Refused(400, one_line(str(error))) from None
+        return _encoded(self._status())
+
+    def _found(self, name: str) -> str:
+        """Return the path of a file in the folder of the cascade, or a name as it is."""
+        folder = Path(self.cascade.description.folder).resolve()
+        path = (folder / name).resolve()
+        if "/" not in name and not path.exists() and not path.with_suffix(".json").exists():
+            return name
+        if not self.cascade.description.folder or folder not in path.parents:
+            raise Refused(400, f"'{name}' is not in the folder of the cascade file")
+        return str(path)
 
     async def _body(self, receive: Any) -> bytes:
         parts, more = bytearray(), True
@@ -101,6 +133,11 @@ def _number(query: dict[str, list[str]], key: str) -> float | None:
     if not isfinite(value) or (key == "timeout" and value <= 0):
         raise Refused(400, f"{key} is '{query[key][-1]}'; it must be a number that makes sense")
     return value
+
+
+def _decoded(body: bytes) -> Any:
+    with naming("the body"):
+        return parse_json(decode_text(body))
 
 
 def _encoded(value: Any) -> tuple[bytes, bytes]:

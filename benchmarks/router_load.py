@@ -1,0 +1,109 @@
+"""Ray Serve's own request router beside that of weft, on replicas of unlike speed.
+
+    python benchmarks/router_load.py --load 0.8 --seconds 30
+
+Two replicas, one four times as fast as the other, each one request at a time. Both routers get the
+same requests at the same times, open loop.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import ray
+from cascade_load import priority
+from ray import serve
+from ray.serve.config import RequestRouterConfig
+
+SECONDS = (0.04, 0.16)
+"""Of a request, on each replica."""
+ROUTERS = {
+    "ray": "ray.serve._private.request_router:PowerOfTwoChoicesRequestRouter",
+    "weft": "weft.runtime.routers.ray_serve:CompletionRouter",
+}
+
+
+def deployed(name: str) -> Any:
+    """Return the handle of a deployment with a router."""
+    claims = tempfile.mkdtemp()
+
+    class Replica:
+        def __init__(self) -> None:
+            self.lock = asyncio.Lock()
+            for number, seconds in enumerate(SECONDS):
+                with suppress(FileExistsError):
+                    os.close(os.open(Path(claims) / str(number), os.O_CREAT | os.O_EXCL))
+                    self.seconds = seconds
+                    break
+
+        async def __call__(self) -> float:
+            async with self.lock:
+                await asyncio.sleep(self.seconds)
+            return self.seconds
+
+    config = RequestRouterConfig(request_router_class=ROUTERS[name])
+    made = serve.deployment(
+        name=name,
+        num_replicas=len(SECONDS),
+        max_ongoing_requests=1000,
+        ray_actor_options={"num_cpus": 0},
+        request_router_config=config,
+    )
+    return serve.run(made(Replica).bind(), name=name, route_prefix=None)
+
+
+async def drive(handle: Any, due: np.ndarray) -> dict[str, float]:
+    """Send requests when they are due; return the completion times in ms."""
+    took, fast = np.zeros(len(due)), [0]
+    start = time.perf_counter() + 0.1
+
+    async def send(k: int) -> None:
+        await asyncio.sleep(max(0.0, start + due[k] - time.perf_counter()))
+        fast[0] += await handle.remote() == min(SECONDS)
+        took[k] = 1000.0 * (time.perf_counter() - start - due[k])
+
+    await asyncio.gather(*(send(k) for k in range(len(due))))
+    p50, p95, p99 = np.percentile(took, [50, 95, 99]).tolist()
+    share = fast[0] / len(due)
+    return {"mean": float(took.mean()), "p50": p50, "p95": p95, "p99": p99, "fast": share}
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--load", type=float, default=0.8)
+    parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--realtime", action="store_true", help="priority over other processes")
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    ray.init(num_cpus=8, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    rate = args.load * sum(1 / seconds for seconds in SECONDS)
+    due = np.cumsum(np.random.default_rng(3).exponential(1 / rate, int(rate * args.seconds)))
+    rows = {}
+    for name in ROUTERS:
+        handle = deployed(name)
+        with priority(args.realtime):
+            asyncio.run(drive(handle, due[:50]))
+            rows[name] = asyncio.run(drive(handle, due))
+        print(name, {key: round(value, 2) for key, value in rows[name].items()}, flush=True)
+        serve.delete(name)
+    print(f"weft below ray in mean: {1 - rows['weft']['mean'] / rows['ray']['mean']:.1%}")
+    if args.json is not None:
+        command = "python " + " ".join(sys.argv)
+        args.json.write_text(json.dumps({"command": command, "rows": rows}, indent=1) + "\n")
+    serve.shutdown()
+    ray.shutdown()
+
+
+if __name__ == "__main__":
+    main()

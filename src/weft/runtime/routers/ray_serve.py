@@ -1,0 +1,81 @@
+"""A request router of Ray Serve: the replica that is expected to answer first.
+
+Ray's own router compares the number of requests of two replicas. This one predicts when each would
+answer, from the pace of its answers so far, so replicas may be of unlike speed::
+
+    @serve.deployment(
+        num_replicas=2,
+        request_router_config=RequestRouterConfig(
+            request_router_class="weft.runtime.routers.ray_serve.CompletionRouter"
+        ),
+    )
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from typing import Any
+
+from ray.serve.request_router import (
+    FIFOMixin,
+    LocalityMixin,
+    MultiplexMixin,
+    PendingRequest,
+    ReplicaID,
+    RequestRouter,
+    RunningReplica,
+)
+
+from weft.runtime.costs.online_times import OnlineTimes, SentRequest
+
+
+class CompletionRouter(FIFOMixin, LocalityMixin, MultiplexMixin, RequestRouter):
+    """Routes each request to the replica that is expected to answer it first."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._times = OnlineTimes()
+        self._unnamed: dict[ReplicaID, deque[SentRequest]] = defaultdict(deque)
+        """Requests that a replica has not accepted yet, in the order of sending."""
+        self._named: dict[tuple[ReplicaID, str], list[SentRequest]] = defaultdict(list)
+
+    async def choose_replicas(
+        self,
+        candidate_replicas: list[RunningReplica],
+        pending_request: PendingRequest | None = None,
+    ) -> list[list[RunningReplica]]:
+        """Return the replicas, each a rank of its own, the first to answer before the others."""
+        known = {replica.replica_id: replica for replica in candidate_replicas}
+        if pending_request is not None and pending_request.metadata.multiplexed_model_id:
+            ids = self.apply_multiplex_routing(pending_request=pending_request)
+            known = {i: replica for i, replica in known.items() if i in ids} or known
+        return [[known[i]] for i in self._times.ranked(list(known))]
+
+    def on_send_request(self, replica_id: ReplicaID) -> None:
+        """Count a request that is sent."""
+        super().on_send_request(replica_id)
+        self._unnamed[replica_id].append(self._times.sent(replica_id))
+
+    def on_request_routed(
+        self, pending_request: PendingRequest, replica_id: ReplicaID, result: Any
+    ) -> None:
+        """Name the oldest request that the replica had not accepted yet."""
+        if self._unnamed[replica_id]:
+            name = pending_request.metadata.internal_request_id
+            self._named[replica_id, name].append(self._unnamed[replica_id].popleft())
+
+    def on_request_completed(self, replica_id: ReplicaID, internal_request_id: str) -> None:
+        """Learn from an answer; a request that was not accepted says nothing of the speed."""
+        named = self._named.pop((replica_id, internal_request_id), [])
+        if named:
+            self._times.answered(named.pop(0))
+            if named:
+                self._named[replica_id, internal_request_id] = named
+        elif self._unnamed[replica_id]:
+            self._times.answered(self._unnamed[replica_id].popleft(), good=False)
+
+    def on_replica_actor_died(self, replica_id: ReplicaID) -> None:
+        """Forget a replica that died."""
+        super().on_replica_actor_died(replica_id)
+        self._times.drop(replica_id)
+        self._unnamed.pop(replica_id, None)
