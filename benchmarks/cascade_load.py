@@ -145,7 +145,7 @@ def priority(wanted: bool) -> Iterator[None]:
     if not wanted:
         yield
         return
-    schedule(os.SCHED_FIFO, 1)
+    schedule(os.SCHED_RR, 1)
     try:
         yield
     finally:
@@ -185,7 +185,7 @@ def main() -> None:
     parser.add_argument("--example", choices=["emulated", "shapes"], default="shapes")
     parser.add_argument("--loads", type=float, nargs="+", default=[0.5, 0.7, 0.9, 0.95])
     parser.add_argument("--seconds", type=float, default=60.0, help="per load and contender")
-    parser.add_argument("--policies", nargs="+", default=["fifo", "conditional-any"])
+    parser.add_argument("--policies", nargs="*", default=["fifo", "conditional-any"])
     parser.add_argument("--tune", type=float, default=60.0, help="seconds of tuning; 0: none")
     parser.add_argument("--stream", type=Path, help="a measured stream; default: measure first")
     parser.add_argument("--measured", type=Path, help="keep the measured stream here")

@@ -42,6 +42,7 @@ DOORS = {
     "pandas": ("report/causes/notebook.py",),
     "distributed": ("runtime/",),
     "dask": ("runtime/",),
+    "litellm": ("runtime/routers/",),
     "ray": ("runtime/",),
     "hyperqueue": ("runtime/backends/hyperqueue/",),
     "saga": ("experiments/benchmarks/peer.py",),

@@ -4,6 +4,7 @@
 
 - `work`: the graph that runs, and the values it must give
 - `processes`: victims and left-over processes
+- `cascade`: a cascade under load whose units are killed
 - `campaigns`: local, Dask and Ray runs with killed workers; drivers that are killed and resumed
 - `service`: a service with killed workers, failing applications, bursts, cancelled submissions
 - `soak`: a saturated service: memory, descriptors, threads, shares and priorities

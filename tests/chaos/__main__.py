@@ -8,6 +8,7 @@ import faulthandler
 import sys
 
 from tests.chaos.campaigns import LIMIT, Tally, kill_drivers, kill_workers
+from tests.chaos.cascade import kill_units
 from tests.chaos.service import attack_service
 from tests.chaos.soak import soak_service
 
@@ -16,7 +17,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the campaigns; return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.chaos",
-        description="Kill workers and drivers of real runs at any moment; attack a service.",
+        description="Kill workers and drivers of real runs at any moment; attack a service and a cascade.",
         epilog="example: python -m tests.chaos --local 50 --driver 30 --dask 10 --ray 10 "
         "--service 600; a saturated service: --soak 1800 with 0 for all others",
     )
@@ -26,6 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--ray", type=int, default=10, help="runs on Ray")
     parser.add_argument("--service", type=float, default=600, help="seconds of attacks on services")
     parser.add_argument("--soak", type=float, default=0, help="seconds of a saturated service")
+    parser.add_argument("--cascade", type=float, default=60.0, help="seconds of a cascade")
     parser.add_argument("--tasks", type=int, default=100, help="tasks per run")
     parser.add_argument("--driver-backend", default="local", help="backend of the killed drivers")
     args = parser.parse_args(arguments)
@@ -39,6 +41,8 @@ def main(arguments: list[str] | None = None) -> int:
     if args.service:
         tallies["service"] = attack_service(args.service, _tell)
     soak = soak_service(args.soak, _tell) if args.soak else None
+    if args.cascade:
+        tallies["cascade"] = kill_units(args.cascade, _tell)
     faulthandler.cancel_dump_traceback_later()
     if tallies:
         print(table(tallies))

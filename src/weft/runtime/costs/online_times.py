@@ -62,7 +62,7 @@ class ServerTimes:
         """Return the expected seconds until a further request is answered."""
         expected = max(self.latency * size, (self.open_size + size) * self.pace)
         idle = 0.0 if self.open_requests else max(0.0, now - self.last)
-        return expected * 0.5 ** (idle / HALF_LIFE)
+        return float(expected * 0.5 ** (idle / HALF_LIFE))
 
 
 class OnlineTimes:

@@ -45,7 +45,7 @@ class CompletionStrategy(CustomRoutingStrategyBase, CustomLogger):  # type: igno
         self.router.set_custom_routing_strategy(self)
         logging_callback_manager.add_litellm_callback(self)
 
-    async def async_get_available_deployment(  # type: ignore[override]
+    async def async_get_available_deployment(
         self,
         model: str,
         messages: list[dict[str, str]] | None = None,
@@ -63,16 +63,17 @@ class CompletionStrategy(CustomRoutingStrategyBase, CustomLogger):  # type: igno
             specific_deployment=specific_deployment,
         )
         if isinstance(found, dict):
-            return found
+            return dict(found)
         by_id = {deployment["model_info"]["id"]: deployment for deployment in found}
         if not by_id:
             raise WeftError(f"no deployment of model '{model}' is healthy")
         size = tokens_of(messages, input, given)
         best = self.times.best(list(by_id), size)
         self._remember(given, self.times.sent(best, size))
-        return by_id[str(best)]
+        chosen: dict[str, Any] = by_id[best]
+        return chosen
 
-    def get_available_deployment(  # type: ignore[override]
+    def get_available_deployment(
         self,
         model: str,
         messages: list[dict[str, str]] | None = None,
