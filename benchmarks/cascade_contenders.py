@@ -165,7 +165,7 @@ def _ray_stage(what: Example, stage: str, units: list[tuple[str, int]], claims: 
     made = serve.deployment(
         name=stage,
         num_replicas=len(units),
-        max_ongoing_requests=16,
+        max_ongoing_requests=1000,
         ray_actor_options={"num_cpus": 0},
     )
     return made(RayStage).bind()

@@ -391,6 +391,33 @@ def test_over_http_with_token_json_bytes_and_errors(folder):
     assert b"ZeroDivisionError" in found[2][1]
 
 
+def test_policy_is_switched_over_http(folder):
+    httpx = pytest.importorskip("httpx")
+    pytest.importorskip("starlette")
+    from weft.runtime.web.cascade import CascadeApp
+
+    async def answers(cascade):
+        transport = httpx.ASGITransport(CascadeApp(cascade))
+        async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
+            bodies = [
+                {"policy": "conditional-any", "stream": "stream.toml"},
+                {"policy": "conditional-pi4"},
+                {"policy": "fifo", "stream": "../stream.toml"},
+                {"polic": "fifo"},
+                {"policy": 3},
+            ]
+            found = [await client.post("/v1/policy", json=body) for body in bodies]
+            return [*found, await client.get("/v1/status")]
+
+    with weft.Cascade(folder / "cascade.toml") as cascade:
+        *switched, status = asyncio.run(answers(cascade))
+    assert [r.status_code for r in switched] == [200, 400, 400, 400, 400]
+    assert "not in the folder of the cascade file" in switched[2].json()["error"]
+    state = status.json()["value"]
+    assert (state["policy"], state["proposal"]) == ("conditional-any", "")
+    assert [event["kind"] for event in state["events"]] == ["policy"]
+
+
 def test_lines_of_json(folder, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("sys.stdin", io.StringIO('1\n\n3\n"raise"\nnonsense\n'))
     measured = tmp_path / "measured.toml"
@@ -510,3 +537,21 @@ def test_tuning_writes_a_policy_that_serves(folder, tmp_path, capsys):
     assert {"tuned", "fifo", "conditional-any"} <= set(rows)
     with weft.Cascade(folder / "cascade.toml", policy=out) as cascade:
         assert [cascade.submit(x).result(30) for x in (1, 3)] == [1, 30]
+
+
+class Slow(Fails):
+    """A policy that takes its time."""
+
+    name = "slow"
+
+    def decide(self, view):
+        time.sleep(0.05)
+        return self.rule.decide(view)
+
+
+def test_time_of_a_batch_includes_its_decision(folder):
+    with weft.Cascade(folder / "cascade.toml", policy=Slow(0)) as cascade:
+        assert [cascade.submit(x).result(30) for x in (1, 2)] == [1, 2]
+    measured = [entry for sizes in cascade.measured.batches.values() for entry in sizes.values()]
+    assert sum(count for count, _ in measured) == 2
+    assert sum(seconds for _, seconds in measured) >= 2 * 0.05

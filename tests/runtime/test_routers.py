@@ -103,8 +103,8 @@ def test_litellm_prefers_the_deployment_that_answers_first(monkeypatch):
             messages = [{"role": "user", "content": "hello"}]
             answer = await router.acompletion(model="m", messages=messages)
             found.append(answer.choices[0].message.content)
-            while strategy._sent:  # callbacks come later
-                await asyncio.sleep(0.01)  # noqa: ASYNC110  # LiteLLM has no event for it
+            while strategy._sent:  # noqa: ASYNC110  # callbacks come later, without an event
+                await asyncio.sleep(0.01)
         return found
 
     found = asyncio.run(answers(16))

@@ -196,6 +196,11 @@ def choose_by_view(
 
 
 @njit_inline
+def _chance(tables: TaskTables, edge: int) -> float:
+    return chance_of(tables, edge)  # type: ignore[arg-type]  # it has the columns that are read
+
+
+@njit_inline
 def _look_ahead(tables: TaskTables) -> None:
     """Update the expected time to the end of the job, and how often a job runs each task."""
     for t in range(len(tables.order)):
@@ -204,7 +209,7 @@ def _look_ahead(tables: TaskTables) -> None:
         t = tables.order[at]
         for e in range(tables.succ[t], tables.succ[t + 1]):
             v = tables.target[e]
-            taken = tables.visit[t] * chance_of(tables, e)
+            taken = tables.visit[t] * _chance(tables, e)
             tables.visit[v] = 1.0 - (1.0 - tables.visit[v]) * (1.0 - taken)
     for at in range(len(tables.order) - 1, -1, -1):
         t = tables.order[at]
@@ -212,7 +217,7 @@ def _look_ahead(tables: TaskTables) -> None:
         for d in range(tables.seconds.shape[1]):
             total = min(total, tables.seconds[t, d])
         for e in range(tables.succ[t], tables.succ[t + 1]):
-            total += chance_of(tables, e) * tables.remaining[tables.target[e]]
+            total += _chance(tables, e) * tables.remaining[tables.target[e]]
         tables.remaining[t] = total
 
 
@@ -258,7 +263,7 @@ def _read_units(
                 break
             t = tables.task[i]
             for e in range(tables.succ[t], tables.succ[t + 1]):
-                pairs.coming[tables.kind[tables.target[e]]] += chance_of(tables, e)
+                pairs.coming[tables.kind[tables.target[e]]] += _chance(tables, e)
 
 
 @njit_inline

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from statistics import median
+from typing import TypeVar
 
+S = TypeVar("S", bound=Hashable)
 KEPT = 9
 """Answers that are kept of a server; their medians count."""
 LEAST = 3
@@ -128,15 +130,13 @@ class OnlineTimes:
         paces = [other.pace for other in self._servers.values() if other.judged]
         return (waiting + size) * min(paces, default=1.0) if waiting else 0.0
 
-    def best(
-        self, servers: list[Hashable], size: float = 1.0, *, at: float | None = None
-    ) -> Hashable:
+    def best(self, servers: Iterable[S], size: float = 1.0, *, at: float | None = None) -> S:
         """Return the server that is expected to answer first; the first of equals."""
         return self.ranked(servers, size, at=at)[0]
 
     def ranked(
-        self, servers: list[Hashable], size: float = 1.0, *, at: float | None = None
-    ) -> list[Hashable]:
+        self, servers: Iterable[S], size: float = 1.0, *, at: float | None = None
+    ) -> list[S]:
         """Return the servers, the one that is expected to answer first before the others."""
         now = self._clock() if at is None else at
         return sorted(servers, key=lambda server: self.predicted(server, size, at=now))

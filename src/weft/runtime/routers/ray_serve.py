@@ -33,7 +33,7 @@ class CompletionRouter(FIFOMixin, LocalityMixin, MultiplexMixin, RequestRouter):
     """Routes each request to the replica that is expected to answer it first."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+        super().__init__(*args, **kwargs)  # type: ignore[no-untyped-call]
         self._times = OnlineTimes()
         self._unnamed: dict[ReplicaID, deque[SentRequest]] = defaultdict(deque)
         """Requests that a replica has not accepted yet, in the order of sending."""

@@ -90,12 +90,12 @@ class CascadeApp:
         given = _decoded(body)
         if not isinstance(given, dict) or set(given) - {"policy", "stream"}:
             raise Refused(400, 'the body must be {"policy": NAME, "stream": FILE}')
-        names = [given.get("policy"), given.get("stream")]
-        if not isinstance(names[0], str) or not isinstance(names[1], str | None):
+        policy, stream = given.get("policy"), given.get("stream")
+        if not isinstance(policy, str) or not isinstance(stream, str | None):
             raise Refused(400, "policy must be a name or a file, and stream a file")
-        policy, stream = (name and self._found(name) for name in names)
+        times = None if stream is None else self._found(stream)
         try:
-            await asyncio.to_thread(self.cascade.use, policy, stream=stream)
+            await asyncio.to_thread(self.cascade.use, self._found(policy), stream=times)
         except WeftError as error:
             raise Refused(400, one_line(str(error))) from None
         return _encoded(self._status())
