@@ -1,7 +1,7 @@
 """Stages that take the time of a device and use no processor: a request is two numbers below 1.
 
-A stage is unsure if its number is below one half. A lock per device stands for the device, so that
-several processes can share it.
+A stage is unsure if its number is below one half; it appends its seconds to the numbers. A lock per
+device stands for the device, so that several processes can share it.
 """
 
 from __future__ import annotations
@@ -32,14 +32,15 @@ class EmulatedDevice:
             0o600,
         )
 
-    def run(self, stage: str, size: int) -> None:
-        """Wait for the device, then for the time of a batch."""
-        seconds = SECONDS[stage] * SLOWNESS[self.name]
+    def run(self, stage: str, size: int) -> float:
+        """Wait for the device, then for the time of a batch; return that time."""
+        seconds = SECONDS[stage] * SLOWNESS[self.name] * (1.0 + GROWTH[self.name] * (size - 1))
         fcntl.flock(self.lock, fcntl.LOCK_EX)
         try:
-            time.sleep(seconds * (1.0 + GROWTH[self.name] * (size - 1)))
+            time.sleep(seconds)
         finally:
             fcntl.flock(self.lock, fcntl.LOCK_UN)
+        return seconds
 
 
 def load(unit: Any) -> EmulatedDevice:
@@ -47,15 +48,15 @@ def load(unit: Any) -> EmulatedDevice:
 
 
 def small(device: EmulatedDevice, batch: list[list[float]]) -> list[tuple[Any, str | None]]:
-    device.run("small", len(batch))
-    return [(x, "unsure" if x[0] < HALF else "sure") for x in batch]
+    took = device.run("small", len(batch))
+    return [([*x, took], "unsure" if x[0] < HALF else "sure") for x in batch]
 
 
 def medium(device: EmulatedDevice, batch: list[list[float]]) -> list[tuple[Any, str | None]]:
-    device.run("medium", len(batch))
-    return [(x, "unsure" if x[1] < HALF else "sure") for x in batch]
+    took = device.run("medium", len(batch))
+    return [([*x, took], "unsure" if x[1] < HALF else "sure") for x in batch]
 
 
 def large(device: EmulatedDevice, batch: list[list[float]]) -> list[tuple[Any, str | None]]:
-    device.run("large", len(batch))
-    return [(x, None) for x in batch]
+    took = device.run("large", len(batch))
+    return [([*x, took], None) for x in batch]

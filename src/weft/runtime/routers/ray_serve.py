@@ -9,11 +9,16 @@ answer, from the pace of its answers so far, so replicas may be of unlike speed:
             request_router_class="weft.runtime.routers.ray_serve.CompletionRouter"
         ),
     )
+
+Requests of unlike size are routed better if their size is known: with the argument
+``request_router_kwargs={"size": "module:function"}`` the function is called with the arguments of
+each request and returns a number, e.g. of tokens.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict, deque
+from collections.abc import Callable
 from typing import Any
 
 from ray.serve.request_router import (
@@ -26,6 +31,7 @@ from ray.serve.request_router import (
     RunningReplica,
 )
 
+from weft.runtime.cascade.stage import function_of
 from weft.runtime.costs.online_times import OnlineTimes, SentRequest
 
 
@@ -37,7 +43,15 @@ class CompletionRouter(FIFOMixin, LocalityMixin, MultiplexMixin, RequestRouter):
         self._times = OnlineTimes()
         self._unnamed: dict[ReplicaID, deque[SentRequest]] = defaultdict(deque)
         """Requests that a replica has not accepted yet, in the order of sending."""
+        self._size: Callable[..., float] | None = None
+        self._sizes: dict[ReplicaID, float] = {}
+        """Size of the request that a replica was last chosen for."""
         self._named: dict[tuple[ReplicaID, str], list[SentRequest]] = defaultdict(list)
+
+    def initialize_state(self, size: str = "", **kwargs: Any) -> None:
+        """Take the options of the deployment."""
+        super().initialize_state(**kwargs)
+        self._size = function_of(size) if size else None
 
     async def choose_replicas(
         self,
@@ -49,12 +63,18 @@ class CompletionRouter(FIFOMixin, LocalityMixin, MultiplexMixin, RequestRouter):
         if pending_request is not None and pending_request.metadata.multiplexed_model_id:
             ids = self.apply_multiplex_routing(pending_request=pending_request)
             known = {i: replica for i, replica in known.items() if i in ids} or known
-        return [[known[i]] for i in self._times.ranked(list(known))]
+        size = 1.0
+        if self._size is not None and pending_request is not None:
+            size = float(self._size(*pending_request.args, **pending_request.kwargs))
+        ranked = self._times.ranked(known, size)
+        self._sizes.update(dict.fromkeys(ranked, size))
+        return [[known[i]] for i in ranked]
 
     def on_send_request(self, replica_id: ReplicaID) -> None:
         """Count a request that is sent."""
         super().on_send_request(replica_id)
-        self._unnamed[replica_id].append(self._times.sent(replica_id))
+        size = self._sizes.get(replica_id, 1.0)
+        self._unnamed[replica_id].append(self._times.sent(replica_id, size))
 
     def on_request_routed(
         self, pending_request: PendingRequest, replica_id: ReplicaID, result: Any
