@@ -491,6 +491,24 @@ def test_policy_that_does_not_fit_is_refused_and_the_old_one_goes_on(
     assert shared.submit(3).result(30) == 30
 
 
+class BeginsOnce(Fails):
+    """A policy that cannot begin in the cascade, after it did elsewhere."""
+
+    name = "begins once"
+
+    def begin(self, workload, *, seed=0):
+        if threading.current_thread().name == "weft-cascade":
+            raise RuntimeError("not here")
+        super().begin(workload, seed=seed)
+
+
+def test_policy_that_fails_to_begin_leaves_the_old_one(shared):
+    with pytest.raises(RuntimeError, match="not here"):
+        shared.use(BeginsOnce(100))
+    assert shared.policy == "fifo"
+    assert shared.submit(3).result(30) == 30
+
+
 def test_drift_is_proposed_once_and_named(folder):
     from weft.runtime.cascade.drift import StreamDrift
     from weft.runtime.cascade.measured import Measurements

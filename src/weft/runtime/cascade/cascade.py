@@ -314,8 +314,13 @@ class Cascade:
 
     def _change_policy(self) -> None:
         while self._wanted:
-            change = self._wanted.popleft()
-            self._session.replace_policy(change.policy, stream=change.stream)
+            change, before = self._wanted.popleft(), self._session.policy
+            try:
+                self._session.replace_policy(change.policy, stream=change.stream)
+            except Exception as error:  # noqa: BLE001  # the caller gets it
+                self._session.replace_policy(before)
+                change.done.set_exception(error)
+                continue
             self.replaced = self.proposal = ""
             self._drift = StreamDrift(change.stream or self._drift.stream)
             self._drift.check(self.measured)

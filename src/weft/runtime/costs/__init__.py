@@ -7,6 +7,7 @@
 - `history`: the file of measurements
 - `history_files`: measurements as CSV and JSON
 - `keys`: functions and sizes of arguments, by which measurements go
+- `online_times`: when servers answer, from their answers
 - `profiler`: devices of this machine and micro-benchmarks
 - `project`: the place of a project's history
 - `recorded`: traces of other engines as measurements
@@ -21,6 +22,7 @@ __all__ = [
     "history",
     "history_files",
     "keys",
+    "online_times",
     "profiler",
     "project",
     "recorded",
