@@ -17,7 +17,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the campaigns; return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.chaos",
-        description="Kill workers and drivers of real runs at any moment; attack a service and a cascade.",
+        description="Kill workers and drivers of real runs, and units of a cascade, at any moment; "
+        "attack a service.",
         epilog="example: python -m tests.chaos --local 50 --driver 30 --dask 10 --ray 10 "
         "--service 600; a saturated service: --soak 1800 with 0 for all others",
     )

@@ -25,9 +25,9 @@ from weft.model.capacity import offered_load
 from weft.model.conditional_stream import ticked
 from weft.policies import simulate
 from weft.policies.conditional.evaluate import WINDOW
-from weft.policies.conditional.pair_view import PairNetworkPolicy
 from weft.policies.conditional.networks import arrays_of, network_of
 from weft.policies.conditional.pair_network import OBSERVATION, PAIR_FEATURES, PairPolicy
+from weft.policies.conditional.pair_view import PairNetworkPolicy
 from weft.policies.conditional.rules import ConditionalRule
 from weft.policies.conditional.trained_network import TrainedNetwork, read_network, save_network
 from weft.policies.load import load_policy

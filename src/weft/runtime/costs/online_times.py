@@ -82,9 +82,8 @@ class ServerTimes:
         return max(self.open_size * self.pace - passed, 0.0)
 
 
-def _ratio(rows: Iterable[tuple[float, float]]) -> float:
-    seconds, sizes = zip(*rows, strict=True)
-    return sum(seconds) / sum(sizes)
+def _ratio(rows: deque[tuple[float, float]]) -> float:
+    return sum(seconds for seconds, _ in rows) / sum(size for _, size in rows)
 
 
 class OnlineTimes:

@@ -50,7 +50,7 @@ class CompletionRouter(FIFOMixin, LocalityMixin, MultiplexMixin, RequestRouter):
 
     def initialize_state(self, size: str = "", **kwargs: Any) -> None:
         """Take the options of the deployment."""
-        super().initialize_state(**kwargs)
+        super().initialize_state(**kwargs)  # type: ignore[no-untyped-call]
         self._size = function_of(size) if size else None
 
     async def choose_replicas(
