@@ -1,10 +1,13 @@
 """The compiled kernel equals the slow reference, to the last bit, with every feature on."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.report_examples import layered
 from tests.support.strategies import futures, workloads
 from weft.errors import Stuck
 from weft.model import Problem, Scenario, Schedule, Trace, Workload
@@ -197,3 +200,19 @@ def test_same_seed_same_bytes(workload):
         for _ in range(2)
     ]
     assert_same(*runs)
+
+
+def test_expected_ends_agree_where_groups_wait_for_room():
+    """A group that waits for room starts later than expected; what policies see must tell."""
+    for seed in range(3):
+        rng, problem = np.random.default_rng(seed), layered(20, 4, seed=seed)
+        workflow = replace(problem.workflow, cores=rng.integers(1, 4, problem.n))
+        cluster = replace(problem.cluster, nodes=("n",) * 4, capacity={"cores": {"n": 4.0}})
+        workload = Workload.of(
+            Problem.bind(workflow, cluster),
+            arrival=np.sort(rng.uniform(0, 20, 4)),
+            template=np.zeros(4, np.int64),
+        )
+        factor = np.exp(0.3 * rng.standard_normal(workload.instances))
+        rule = Rule("rule", "eft", rng.random(workload.instances))
+        assert both(workload, rule, Scenario.of(workload, factor=factor)) is not None

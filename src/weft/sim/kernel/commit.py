@@ -64,6 +64,8 @@ def free_at(sim: Sim, d: int) -> float:
         return np.inf
     now = sim.world[0].now
     overdue = sim.device[d].running >= 0 and now > sim.device[d].expected
+    # On a network, or where groups wait for room, they may start later than expected.
+    overdue = overdue or sim.world[0].network > 0 or sim.need.shape[1] > 0
     if sim.device[d].stale == 1 or overdue or sim.device[d].head < 0:
         t = now
         if sim.device[d].running >= 0:
