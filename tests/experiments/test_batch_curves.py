@@ -9,7 +9,7 @@ import pytest
 
 from weft.experiments.batch_curves.experiment import CURVES, constant, curved, verdict
 from weft.formats.native.stream_toml import load_stream
-from weft.model.capacity import offered_load
+from weft.model.machines.capacity import offered_load
 
 DATA = Path(__file__).parents[2] / "docs" / "results" / "batch_curves.json"
 

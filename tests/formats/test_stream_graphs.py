@@ -11,8 +11,8 @@ import weft
 from weft.cli.main import main
 from weft.formats.native.stream_toml import read_stream_toml, read_streams_toml
 from weft.learn.conditional.scores import service_figures, shared_completions
-from weft.model.capacity import run_probability
 from weft.model.conditional_stream import SEEDS_APART
+from weft.model.machines.capacity import run_probability
 from weft.policies.conditional.rules import ConditionalRule
 from weft.sim.vector.batch import StepBatch
 

@@ -21,8 +21,8 @@ from weft.learn.conditional.pair_network import (
     widened,
 )
 from weft.model import Scenario, Workload
-from weft.model.capacity import offered_load
 from weft.model.conditional_stream import ticked
+from weft.model.machines.capacity import offered_load
 from weft.policies import simulate
 from weft.policies.conditional.evaluate import WINDOW
 from weft.policies.conditional.networks import arrays_of, network_of

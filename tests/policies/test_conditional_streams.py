@@ -13,8 +13,8 @@ from weft.formats.native.stream_toml import (
     stream_names,
 )
 from weft.generators.conditional import conditional_paper
-from weft.model.capacity import offered_load
 from weft.model.conditional_stream import Arrivals, ConditionalStream, ProbabilityDrift, in_ticks
+from weft.model.machines.capacity import offered_load
 
 GOOD = """
 jobs = 50

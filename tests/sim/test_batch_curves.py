@@ -10,7 +10,7 @@ import pytest
 import weft
 from weft.formats.native.cluster_toml import read_cluster_toml, write_cluster_toml
 from weft.formats.native.stream_toml import read_stream_toml
-from weft.model.capacity import offered_load
+from weft.model.machines.capacity import offered_load
 from weft.sim.reference import simulate_reference
 from weft.sim.rule import Rule
 

@@ -9,9 +9,9 @@ import numpy as np
 from weft.generators.arguments import number, whole
 from weft.generators.conditional import conditional
 from weft.model import Cluster, Problem, Workflow
-from weft.model.capacity import offered_load
 from weft.model.columns import FloatArray, frozen
 from weft.model.conditional_stream import Arrivals, ConditionalStream, ProbabilityDrift
+from weft.model.machines.capacity import offered_load
 from weft.rng import generator
 
 TYPICAL = 0.010

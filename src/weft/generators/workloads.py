@@ -28,8 +28,8 @@ from weft.generators.ccr import scale_ccr
 from weft.generators.generators import generator_options
 from weft.generators.layered import layered
 from weft.model import Cluster, Problem, Workload
-from weft.model.capacity import fluid_capacity, sampled_run_probability
 from weft.model.columns import FloatArray, IntArray
+from weft.model.machines.capacity import fluid_capacity, sampled_run_probability
 from weft.registry import reject_unknown
 from weft.rng import generator
 

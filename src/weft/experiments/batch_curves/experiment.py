@@ -19,9 +19,9 @@ from weft.experiments.harness import Progress, describe_machine, write_results
 from weft.formats.native.stream_toml import load_stream
 from weft.learn.conditional.index import IndexSettings, tune_index
 from weft.learn.conditional.scores import completions, service_figures
-from weft.model.capacity import offered_load
 from weft.model.columns import FloatArray
 from weft.model.conditional_stream import ConditionalStream
+from weft.model.machines.capacity import offered_load
 from weft.policies.conditional.evaluate import WINDOW, watched_task, with_first
 from weft.policies.conditional.rules import ConditionalRule
 from weft.policies.conditional.view_policy import RuleViewPolicy

@@ -69,13 +69,13 @@ from weft.formats.parsing.quantity import quantity
 from weft.formats.parsing.record import Record, shown
 from weft.formats.parsing.source import decode_text, naming, read_bytes
 from weft.model import Cluster, Device, Links, Problem, Workflow, WorkflowBuilder
-from weft.model.capacity import offered_load
 from weft.model.conditional_stream import (
     Arrivals,
     ConditionalStream,
     ProbabilityDrift,
     SharedStreams,
 )
+from weft.model.machines.capacity import offered_load
 from weft.registry import closest
 
 _OWN_KEYS = ("name", "jobs", "deadline", "priority", "start", "arrivals", "tasks", "choices")
