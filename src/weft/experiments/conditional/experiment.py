@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.experiments.conditional import report
-from weft.experiments.conditional.runs import ConditionalPlan, Setup, run_steps
+from weft.experiments.conditional.runs import ConditionalPlan, RunSetup, run_steps
 from weft.experiments.conditional.statistics import ConditionalResults, summarise
 from weft.experiments.harness import Checkpoint, Progress, fingerprint, write_results
 from weft.report.tables import Column, Columns, table_text
@@ -36,7 +36,7 @@ def reproduce(
     """
     begin = time.perf_counter()
     plan, folder = plan or (QUICK if quick else FULL), Path(folder)
-    setup = Setup(plan)
+    setup = RunSetup(plan)
     found = ConditionalResults(setup)
     mark = fingerprint(plan, list(setup.entered))
     checkpoint = Checkpoint(folder / "progress.jsonl", mark)

@@ -68,7 +68,7 @@ class Step(NamedTuple):
         return f"{self.kind} {self.place} {self.seed}"
 
 
-class Setup:
+class RunSetup:
     """Contenders and streams of the experiment."""
 
     def __init__(self, plan: ConditionalPlan) -> None:
@@ -287,18 +287,18 @@ def best_rule_score(stream: ConditionalStream, policy: TrainedNetwork) -> float:
 # -- processes -------------------------------------------------------------------------
 
 
-_SETUPS: dict[ConditionalPlan, Setup] = {}
+_SETUPS: dict[ConditionalPlan, RunSetup] = {}
 """Setups of a worker process, created once."""
 
 
 def _run_in_worker(plan: ConditionalPlan, step: Step) -> Any:
     if plan not in _SETUPS:
-        _SETUPS[plan] = Setup(plan)
+        _SETUPS[plan] = RunSetup(plan)
     return _SETUPS[plan].run(step)
 
 
 def run_steps(
-    setup: Setup, checkpoint: Checkpoint, progress: Progress
+    setup: RunSetup, checkpoint: Checkpoint, progress: Progress
 ) -> Iterator[tuple[Step, Any]]:
     """Yield each step with its result, in order, in the processes of the plan."""
     function = setup.run if setup.plan.processes <= 1 else partial(_run_in_worker, setup.plan)

@@ -13,7 +13,7 @@ from weft.experiments.conditional.runs import (
     PROBABILITIES,
     ROLLOUT,
     WAITINGS,
-    Setup,
+    RunSetup,
     Step,
 )
 from weft.experiments.harness import describe_machine
@@ -44,7 +44,7 @@ SLOW = "F"
 class ConditionalResults:
     """Results of the steps so far; `document` becomes results.json."""
 
-    setup: Setup
+    setup: RunSetup
     regular: dict[str, FloatArray] = field(default_factory=dict)
     times: dict[Idle, dict[str, FloatArray]] = field(default_factory=dict)
     usage: dict[Idle, dict[str, list[Usage]]] = field(default_factory=dict)

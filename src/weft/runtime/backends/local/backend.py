@@ -478,5 +478,5 @@ class LocalBackend(RealBackend):
             (float(payload.size),),
             (branches,),
             moved,
-            worker="" if w is None else str(w.process.pid),
+            worker=str(w.pid) if w is not None and w.pid else "",
         )
