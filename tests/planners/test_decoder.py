@@ -12,7 +12,7 @@ from weft.model import Problem, Schedule
 from weft.model.check import check
 from weft.planners.bounds import device_tails
 from weft.planners.objective import Objective
-from weft.planners.search.annealing import another_device, another_place, make_chain, shift
+from weft.planners.search.annealing import another_device, make_chain
 from weft.planners.search.decoder import ANY, decode, decode_from, make_decoder
 
 

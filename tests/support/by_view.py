@@ -14,6 +14,7 @@ class Hidden:
 
     def __init__(self, policy):
         self.name, self.begin, self.decide = policy.name, policy.begin, policy.decide
+        self.copies = getattr(policy, "copies", False)
 
 
 def assert_same_by_view(workload, policy, scenario):

@@ -2,6 +2,7 @@
 
 - `generators`: the table of workflow generators and `generate`
 - `layered`, `shapes`, `linear_algebra`, `scientific`, `conditional`: workflows
+- `families`: families of real workflows, and the cases drawn from them
 - `clusters`, `catalogue`: clusters of published devices and random ones; `costs`, `ccr`: costs
 - `workloads`: arrivals, load, deadlines; `conditional_streams`: random conditional streams
 - `instances`: the instances of the GPU-cluster experiments
@@ -13,6 +14,7 @@ from weft.generators.ccr import measure_ccr, scale_ccr
 from weft.generators.clusters import gpu_cluster, mixed_cluster, random_cluster
 from weft.generators.conditional import cascade, cascade_cluster, conditional, conditional_paper
 from weft.generators.costs import related_speeds, unrelated_problem, with_affinity
+from weft.generators.families import draw_case, draw_workflow
 from weft.generators.generators import GENERATORS, generate, generate_problem, generator_options
 from weft.generators.instances import (
     CONDITIONS,
@@ -66,9 +68,11 @@ __all__ = [
     "dag_jobs",
     "deadlines",
     "device_model",
+    "draw_case",
     "draw_instance",
     "draw_problem",
     "draw_scenario",
+    "draw_workflow",
     "epigenomics",
     "fft",
     "fit_workflow",

@@ -26,6 +26,15 @@ from weft.planners.objective import Goal
 from weft.planners.search.decoder import ANY, Decoder, decode, decode_from
 from weft.sim.kernel.gaps import NONE
 from weft.sim.kernel.jit import njit
+from weft.sim.kernel.order_moves import (
+    another_place,
+    before_wait,
+    behind_waiting,
+    below,
+    neighbour,
+    shift,
+    uniform,
+)
 
 CRITICAL, DIRECT = 0.3, 0.8
 """Share of moves that take a task from the critical path, and the share of these that remove its
@@ -42,9 +51,6 @@ OTHER_ANY_SHARE = 0.2
 
 TOGETHER, GROUP = 0.3, 2
 """Share of device moves that move a task and a neighbour together, and the tasks of such a move."""
-
-REACH = 50
-"""Most places that a task moves in the order."""
 
 CURRENT, BEST = 0, 1
 
@@ -88,30 +94,6 @@ def make_chain(n: int, seed: int) -> Chain:
 
 
 @njit
-def draw(random: np.ndarray) -> int:
-    """Return the next 64 random bits (xorshift64, Marsaglia 2003), the same on every machine."""
-    x = random[0]
-    x ^= x << np.uint64(13)
-    x ^= x >> np.uint64(7)
-    x ^= x << np.uint64(17)
-    random[0] = x
-    return x  # type: ignore[no-any-return]  # an unsigned integer, unknown to mypy
-
-
-@njit
-def below(random: np.ndarray, n: int) -> int:
-    """Draw a whole number from 0 to n - 1."""
-    product = (draw(random) >> np.uint64(32)) * np.uint64(n)
-    return np.int64(product >> np.uint64(32))  # type: ignore[return-value]
-
-
-@njit
-def uniform(random: np.ndarray) -> float:
-    """Draw a number from 0 to below 1."""
-    return np.float64(draw(random) >> np.uint64(11)) * (1.0 / 9007199254740992.0)
-
-
-@njit
 def set_state(c: Chain, order: IntArray, choice: IntArray) -> None:
     """Set the current order and choices of a chain."""
     c.order[:] = order
@@ -148,32 +130,6 @@ def keep(c: Chain) -> None:
 
 
 @njit
-def shift(order: IntArray, place: IntArray, here: int, there: int) -> None:
-    """Move the task at place `here` to place `there`."""
-    t = order[here]
-    step = 1 if there > here else -1
-    for j in range(here, there, step):
-        order[j] = order[j + step]
-        place[order[j]] = j
-    order[there] = t
-    place[t] = there
-
-
-@njit
-def another_place(
-    a: ProblemArrays, order: IntArray, place: IntArray, t: int, random: np.ndarray
-) -> int:
-    """Draw a place for a task between its parents and its children, within reach."""
-    here = place[t]
-    low, high = max(0, here - REACH), min(len(order) - 1, here + REACH)
-    for e in range(a.pred_ptr[t], a.pred_ptr[t + 1]):
-        low = max(low, place[a.pred[e]] + 1)
-    for e in range(a.succ_ptr[t], a.succ_ptr[t + 1]):
-        high = min(high, place[a.succ[e]] - 1)
-    return int(low + below(random, high - low + 1))
-
-
-@njit
 def trace_path(a: ProblemArrays, w: Decoder, path: Path) -> None:
     """Find a critical path of the schedule in the decoder."""
     t = int(np.argmax(w.finish))
@@ -200,34 +156,6 @@ def trace_path(a: ProblemArrays, w: Decoder, path: Path) -> None:
         # Tasks of no duration may wait for one another at the same time.
         t = wait if size < len(path.task) else NONE
     path.size[0] = size
-
-
-@njit
-def neighbour(a: ProblemArrays, t: int, random: np.ndarray) -> int:
-    """Draw a parent or child of a task; NONE if it has neither."""
-    parents, children = a.pred_ptr[t + 1] - a.pred_ptr[t], a.succ_ptr[t + 1] - a.succ_ptr[t]
-    if parents + children == 0:
-        return NONE
-    k = below(random, parents + children)
-    return int(a.pred[a.pred_ptr[t] + k] if k < parents else a.succ[a.succ_ptr[t] + k - parents])
-
-
-@njit
-def before_wait(a: ProblemArrays, place: IntArray, t: int, wait: int) -> int:
-    """Return the place of the task waited for, or the first place behind the parents."""
-    there = place[wait]
-    for e in range(a.pred_ptr[t], a.pred_ptr[t + 1]):
-        there = max(there, place[a.pred[e]] + 1)
-    return int(there)
-
-
-@njit
-def behind_waiting(a: ProblemArrays, place: IntArray, wait: int, t: int) -> int:
-    """Return, for the task waited for, the place of the waiting one or the last before children."""
-    there = place[t]
-    for e in range(a.succ_ptr[wait], a.succ_ptr[wait + 1]):
-        there = min(there, place[a.succ[e]] - 1)
-    return int(there)
 
 
 @njit

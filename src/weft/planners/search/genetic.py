@@ -23,13 +23,13 @@ from weft.model import Problem, ProblemArrays, Schedule
 from weft.model.columns import FloatArray, IntArray
 from weft.planners.objective import Goal, Objective, Prices
 from weft.planners.planner import PLANNERS, QUICK, Solution, refuse_choices
-from weft.planners.search.annealing import another_place, below, shift, uniform
 from weft.planners.search.clock import Clock
 from weft.planners.search.decoder import Decoder, decode, make_decoder
 from weft.planners.search.team import Progress, reporting
 from weft.planners.search.warm_start import order_by_start
 from weft.rng import generator
 from weft.sim.kernel.jit import njit
+from weft.sim.kernel.order_moves import another_place, below, shift, uniform
 
 GENERATIONS = 300
 """Generations of a run without a time limit."""

@@ -122,6 +122,19 @@ def _copy_finish(sim: Sim, parent: int, d: int, begin: float) -> float:
 
 
 @njit_inline
+def useful_copy(sim: Sim, instance: int, d: int) -> int:
+    """Return the parent to copy ahead of an instance on an idle device, or NONE.
+
+    A copy is useful if its data exists before that of the original arrives.
+    """
+    now = sim.world[0].now
+    last, latest, others = _inputs(sim, instance, d)
+    if latest <= now or others >= latest:
+        return NONE
+    return last if _copy_finish(sim, last, d, now) < latest else NONE
+
+
+@njit_inline
 def dispatch(sim: Sim, buffers: PlacementBuffers) -> None:
     """Place the ready instances in their order.
 

@@ -23,8 +23,9 @@ def observe_devices(sim: Sim, plan: PlanState) -> None:
     for d in range(len(sim.device)):
         device = plan.device[d]
         device.free, device.busy, device.began = free_at(sim, d), -1, np.nan
-        if sim.device[d].running >= 0:
-            device.busy = sim.entry[sim.device[d].running].instance
+        running = sim.device[d].running
+        if running >= 0 and sim.entry[running].copy == 0:  # behind a copy waits what it is for
+            device.busy = sim.entry[running].instance
             device.began = sim.device[d].start
         elif sim.device[d].head >= 0:
             device.busy = sim.entry[sim.device[d].head].instance
@@ -60,7 +61,9 @@ def _learn_from(sim: Sim, plan: PlanState, x: int) -> None:
     d, g = sim.execution[x].device, task_of(sim, sim.execution[x].instance)
     estimate = sim.task[g].work * sim.grid[sim.task[g].row, d] * sim.device[d].pace
     observed = sim.execution[x].finish - sim.execution[x].start
-    if sim.execution[x].status != 0 or not 0.0 < estimate < np.inf or observed <= 0.0:
+    if sim.execution[x].status != 0 or sim.execution[x].copy == 1:
+        return
+    if not 0.0 < estimate < np.inf or observed <= 0.0:
         return
     ratio = min(max(np.log(observed / estimate), -_MOST), _MOST)
     for other in range(len(sim.device)):

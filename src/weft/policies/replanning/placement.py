@@ -13,6 +13,7 @@ import numpy as np
 from weft.model.columns import FloatArray
 from weft.policies.replanning.affinity import NO_GROUP, assign_groups
 from weft.policies.replanning.feedback import expect_ends, learn_durations, update_rates
+from weft.policies.replanning.prices import update_prices
 from weft.policies.replanning.state import PlanState
 from weft.policies.replanning.weights import W
 from weft.sim.kernel.gaps import gap_in_rows, insert_row
@@ -34,9 +35,12 @@ def plan_window(
     """
     learn_durations(sim, plan, weights[W.trust])
     update_rates(sim, plan)
+    priced = weights[W.price] != 0.0 and update_prices(sim, plan)
     for d in range(len(sim.device)):
         slowed = weights[W.slowed] if sim.device[d].pace > 1.0 else 0.0
         plan.penalty_rate[d] = slowed + weights[W.energy] * plan.device[d].power
+        if priced:
+            plan.penalty_rate[d] += weights[W.price] * plan.price_scale[0] * plan.price[d]
     if not expect_ends(sim, plan, weights[W.overdue]):
         return False
     if plan.state[0].groups > 1:

@@ -53,6 +53,8 @@ class ReplanningPolicy:
     [13.0, 6.0, 6.0]
     """
 
+    copies = False
+
     def __init__(
         self,
         name: str,
@@ -91,7 +93,7 @@ class ReplanningPolicy:
     def resume(self, state: dict[str, Any], numbers: Renumbering) -> None:
         """Go on from a state, after `begin`."""
         if state:
-            tables = SimFromView(self._workload)
+            tables = SimFromView(self._workload, copies=self.copies)
             portfolio = self.portfolio(tables.sim)
             tables.resume(state["tables"], numbers)
             resume_portfolio(portfolio, state["plans"], numbers, state["tables"]["recorded"])
@@ -119,7 +121,7 @@ class ReplanningPolicy:
         if not view.idle.any():
             return None
         if self._tables is None or self._portfolio is None:
-            self._tables = SimFromView(self._workload, eager=view.eager)
+            self._tables = SimFromView(self._workload, eager=view.eager, copies=self.copies)
             self._portfolio = self.portfolio(self._tables.sim)
         tables = self._tables
         moment = tables.moment(view)

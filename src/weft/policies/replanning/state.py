@@ -32,8 +32,9 @@ PAIR = record("log_sum count square_sum factor", "")
 # of a task kind on a device: sum, number and sum of squares of log(observed / estimated duration);
 # expected / estimated duration
 HEAD = record("", "at job")  # place in `order` of the next task of a job
-STATE = record("", "executions planned random groups")
-# executions that were observed; tasks placed; state of the random numbers of `incumbent`; groups
+STATE = record("", "executions planned random groups priced")
+# executions that were observed; tasks placed; state of the random numbers of `incumbent`; groups;
+# jobs that had arrived when the prices were computed
 
 
 class PlanState(NamedTuple):
@@ -61,6 +62,9 @@ class PlanState(NamedTuple):
     heap: Table  # (jobs + 1,) jobs with tasks to place, the one with the most urgent task on top
     sequence: IntArray  # (slots,) tasks in the order of placement
     demand: Table  # (jobs, p) seconds that a job needs of a group, see `affinity`
+    price: FloatArray  # (p,) of device time, see `prices`
+    price_scale: FloatArray  # (1,) 1 / (1 + CCR): a near device matters more than a cheap one
+    row_work: FloatArray  # (rows of the grid,) work that has arrived
     state: Table  # (1,)
 
 
@@ -85,6 +89,9 @@ def plan_at(stack: PlanState, m: int) -> PlanState:
         stack.heap[m],
         stack.sequence[m],
         stack.demand[m],
+        stack.price[m],
+        stack.price_scale[m],
+        stack.row_work[m],
         stack.state[m],
     )
 
@@ -113,6 +120,9 @@ def make_plan(
         heap=np.zeros(jobs + 1, HEAD),
         sequence=np.zeros(slots, np.int64),
         demand=np.zeros((jobs, p), DEMAND),
+        price=np.ones(p),
+        price_scale=np.ones(1),
+        row_work=np.zeros(len(sim.grid)),
         state=np.zeros(1, STATE),
     )
     plan.inst["start"] = plan.inst["finish"] = np.nan
@@ -124,7 +134,12 @@ def make_plan(
     orders = zip(workload.problems, starts, strict=False)
     topological = np.concatenate([problem.workflow.order + at for problem, at in orders])
     topological = topological.astype(np.int64)
-    rank_tasks(sim, topological, plan, *transfer_within(workload.cluster, group), weights)
+    latency, per_byte = transfer_within(workload.cluster, group)
+    rank_tasks(sim, topological, plan, latency, per_byte, weights)
+    seconds = np.ascontiguousarray(plan.task["mean"]).sum() / max(tasks, 1)
+    if len(sim.edge) and seconds > 0.0:
+        moving = latency + np.ascontiguousarray(sim.edge["data"]).mean() * per_byte
+        plan.price_scale[:] = 1.0 / (1.0 + moving / seconds)
     if group.any():
         demand = np.zeros((len(workload.problems), p), DEMAND)
         weigh_groups(sim, topological, starts, group, demand, np.zeros((tasks + 3, p)))

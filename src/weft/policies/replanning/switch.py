@@ -88,7 +88,7 @@ def describe_options(
     for d in range(p):
         slowed += 1 if 1.0 < sim.device[d].pace < np.inf else 0
         down += 1 if plan.device[d].free == np.inf else 0
-    count, square, bias = _observed(plan)
+    count, square, bias = observed_squares(plan)
     for option in range(2):
         f = features[option]
         f[FEATURE.keep], f[FEATURE.kept] = option, keep
@@ -106,7 +106,7 @@ def describe_options(
 
 
 @njit_inline
-def _observed(plan: PlanState) -> tuple[float, float, float]:
+def observed_squares(plan: PlanState) -> tuple[float, float, float]:
     """Return number and squares of log ratios, and the squares that kinds explain."""
     count, square, bias = 0.0, 0.0, 0.0
     for d in range(len(plan.device)):

@@ -39,6 +39,8 @@ class Weights(NamedTuple):
     # expectations
     overdue: int  # share of its duration that an overdue task is expected to take still
     trust: int  # exponent of observed / estimated durations, by task kind and device kind
+    # streams
+    price: int  # score: its duration there x price of the device / mean price, see `prices`
 
 
 W = Weights(*range(len(Weights._fields)))

@@ -114,6 +114,7 @@ class SimFromView:
         waiting[waiting] = status[self._waiting[waiting]] == COMMITTED
         self._waiting[~waiting] = -1
         running = view.running >= 0
+        running[running] = ~done[view.running[running]]  # the copy of a task counts as waiting
         self.busy = np.where(running, view.running, self._waiting)
         self.began = np.where(running, view.started_at[view.running], np.nan)
 

@@ -1,0 +1,240 @@
+"""One decision by search: start from the best known plan, improve it, start its first tasks."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weft.model import Workload
+from weft.model.columns import IntArray
+from weft.policies.graph.deft import useful_copy
+from weft.policies.replanning.portfolio import Portfolio, advance_to_decision, replan
+from weft.policies.replanning.state import PlanState, plan_at
+from weft.policies.replanning.switch import observed_squares
+from weft.policies.search.anneal import (
+    ANY,
+    BEST,
+    Chain,
+    anneal,
+    begin_search,
+    keep_best,
+    make_search_chain,
+)
+from weft.policies.search.residual import Residual, fill, make_residual
+from weft.sim.kernel.commit import commit, commit_with_copy, is_idle
+from weft.sim.kernel.events import MOMENT
+from weft.sim.kernel.gaps import NONE
+from weft.sim.kernel.jit import njit_inline, njit_noalloc
+from weft.sim.kernel.records import record
+from weft.sim.kernel.tables import READY, Sim, Table
+from weft.sim.renumbering import Renumbering
+
+LEAST_SPREAD = 0.02
+"""Spread of the durations below which they count as exact: the expected future is the only one."""
+
+STATE = record("work first_work warmth", "futures copies kept known arrived")
+# placements per event, and when a job has arrived; warmth: see `anneal`; kept: tasks of the
+# incumbent; known: 1 if there is one; arrived: jobs when it was made
+
+
+class Search(NamedTuple):
+    """The incumbent and all memory of the search."""
+
+    state: Table  # (1,)
+    left: Residual
+    chain: Chain
+    order: IntArray  # (instances,) the tasks of the incumbent
+    choice: IntArray  # (instances,) their devices, or ANY
+    seen: IntArray  # (instances,) storage
+    stack: IntArray  # (tasks,) storage
+    first: IntArray  # (p,) the task that each device starts first, or NONE
+
+
+def make_search(
+    workload: Workload,
+    sim: Sim,
+    tasks: int,
+    *,
+    futures: int,
+    work: tuple[float, float],
+    warmth: float,
+    copies: bool,
+    seed: int,
+) -> Search:
+    """Allocate a search for at most so many tasks at a time."""
+    tasks, p = min(tasks, len(sim.inst)), workload.cluster.p
+    state = np.zeros(1, STATE)
+    state["work"], state["first_work"] = work
+    state["warmth"], state["futures"], state["copies"] = warmth, futures, copies
+    return Search(
+        state=state,
+        left=make_residual(workload, sim, tasks, futures, seed),
+        chain=make_search_chain(tasks, workload.jobs, p, futures),
+        order=np.zeros(len(sim.inst), np.int64),
+        choice=np.full(len(sim.inst), ANY),
+        seen=np.zeros(len(sim.inst), np.int64),
+        stack=np.zeros(tasks, np.int64),
+        first=np.full(p, NONE),
+    )
+
+
+def search_state(search: Search) -> dict[str, Any]:
+    """Return the incumbent and the state of the random numbers."""
+    kept = int(search.state["kept"][0])
+    return {
+        "order": search.order[:kept].tolist(),
+        "choice": search.choice.copy(),
+        "arrived": int(search.state["arrived"][0]),
+        "random": search.left.random.copy(),
+    }
+
+
+def resume_search(search: Search, state: dict[str, Any], numbers: Renumbering) -> None:
+    """Go on from the state of a search."""
+    kept = numbers.of(state["order"])
+    stay = np.flatnonzero(numbers.instances >= 0)
+    search.order[: len(kept)], search.state["kept"] = kept, len(kept)
+    search.choice[: len(stay)] = state["choice"][stay]
+    search.left.random[:] = state["random"]
+    search.state["arrived"] = state["arrived"] - numbers.gone.sum()
+
+
+@njit_noalloc
+def choose_by_search(sim: Sim, portfolio: Portfolio, search: Search) -> None:
+    """Plan, improve the better of the plan and the incumbent, and fill in `search.first`."""
+    state, left, chain = search.state[0], search.left, search.chain
+    m = replan(sim, portfolio)
+    plan, makespan = plan_at(portfolio.stack, m), portfolio.state[0].makespan == 1
+    for d in range(len(search.first)):
+        search.first[d] = plan.device[d].first
+    count, square, bias = observed_squares(plan)
+    spread = np.sqrt(max(square - bias, 0.0) / max(count, 1.0))
+    futures = state.futures if spread > LEAST_SPREAD else 1
+    if plan.state[0].planned < 2:
+        return
+    fill(sim, plan, left, futures, spread, makespan)
+    if left.size[0].tasks < 2:
+        return
+    chain.figures[BEST] = np.inf
+    _start_from_plan(sim, plan, search, True)
+    _start_from_plan(sim, plan, search, False)
+    _start_from_incumbent(sim, search)
+    if chain.figures[BEST] == np.inf:  # a task has no device now
+        return
+    _take_best(search)
+    begin_search(left, sim.grid, chain)
+    new_job = state.arrived != portfolio.state[0].arrived
+    state.arrived = portfolio.state[0].arrived
+    work = state.first_work if new_job else state.work
+    anneal(left, sim.grid, chain, work, state.warmth)
+    _take_best(search)
+    begin_search(left, sim.grid, chain)
+    _store(search)
+
+
+@njit_inline
+def _start_from_plan(sim: Sim, plan: PlanState, search: Search, pinned: bool) -> None:
+    """Try the order of a plan, with its devices or with those of the earliest finish."""
+    left, chain = search.left, search.chain
+    for t in range(left.size[0].tasks):
+        chain.order[t] = t
+        device = plan.inst[left.instance[t]].device if pinned else ANY
+        chain.choice[t] = device if device >= 0 and left.seconds[t, device] < np.inf else ANY
+    if begin_search(left, sim.grid, chain) < chain.figures[BEST]:
+        keep_best(left, chain)
+
+
+@njit_noalloc
+def _start_from_incumbent(sim: Sim, search: Search) -> None:
+    """Try the incumbent, without the tasks that were committed; new tasks go in front."""
+    left, chain, n = search.left, search.chain, search.left.size[0].tasks
+    for t in range(n):
+        search.seen[t] = 0
+    for at in range(search.state[0].kept):
+        t = left.number[search.order[at]]
+        if t != NONE:
+            search.seen[t] = 1
+    count = 0
+    for t in range(n):
+        if search.seen[t] == 0:
+            search.choice[left.instance[t]] = ANY
+            search.stack[count] = t
+            count += 1
+    if count == n:
+        return
+    for at in range(search.state[0].kept):
+        t = left.number[search.order[at]]
+        if t != NONE:
+            search.stack[count] = t
+            count += 1
+    _order_parents_first(search)
+    for t in range(n):
+        d = search.choice[left.instance[t]]
+        chain.choice[t] = d if d >= 0 and left.seconds[t, d] < np.inf else ANY
+    if begin_search(left, sim.grid, chain) < chain.figures[BEST]:
+        keep_best(left, chain)
+
+
+@njit_noalloc
+def _order_parents_first(search: Search) -> None:
+    """Fill in the order from `stack`: each task behind its parents, else as given."""
+    left, chain, n = search.left, search.chain, search.left.size[0].tasks
+    for t in range(n):
+        search.seen[t] = 0
+    placed = 0
+    for at in range(n):
+        t = search.stack[at]
+        while search.seen[search.stack[at]] == 0:
+            waits = NONE
+            for e in range(left.pred_ptr[t], left.pred_ptr[t + 1]):
+                if search.seen[left.pred[e]] == 0:
+                    waits = left.pred[e]
+                    break
+            if waits != NONE:
+                t = waits
+            else:
+                chain.order[placed], search.seen[t] = t, 1
+                placed += 1
+                t = search.stack[at]
+
+
+@njit_inline
+def _take_best(search: Search) -> None:
+    chain = search.chain
+    for t in range(search.left.size[0].tasks):
+        chain.order[t], chain.choice[t] = chain.best_order[t], chain.best_choice[t]
+
+
+@njit_inline
+def _store(search: Search) -> None:
+    """Keep the plan as the incumbent; fill in the first task of each device."""
+    left, chain, state = search.left, search.chain, search.state[0]
+    state.kept = left.size[0].tasks
+    for d in range(len(search.first)):
+        search.first[d] = NONE
+    for at in range(left.size[0].tasks):
+        t = chain.order[at]
+        i, d = left.instance[t], chain.device[0, t]
+        search.order[at], search.choice[i] = i, chain.choice[t]
+        other = search.first[d]
+        if other == NONE or chain.start[0, t] < chain.start[0, left.number[other]]:
+            search.first[d] = i
+
+
+@njit_noalloc
+def run_by_search(sim: Sim, portfolio: Portfolio, search: Search) -> int:
+    """Simulate to the end; return ENDED or STUCK."""
+    while True:
+        answer = advance_to_decision(sim, portfolio)
+        if answer != MOMENT:
+            return answer
+        choose_by_search(sim, portfolio, search)
+        for d in range(len(sim.device)):
+            i = search.first[d]
+            if i >= 0 and sim.inst[i].status == READY and is_idle(sim, d):
+                copy = useful_copy(sim, i, d) if search.state[0].copies == 1 else NONE
+                if copy == NONE:
+                    commit(sim, i, d)
+                else:
+                    commit_with_copy(sim, i, d, copy)

@@ -1,0 +1,95 @@
+"""Moves in an order of tasks, compiled, and the random numbers of searches.
+
+Tasks are numbers, and an order never puts a task before a parent. The functions read parents and
+children (`pred_ptr`, `pred`, `succ_ptr`, `succ`) of any tuple of arrays that has them: those of a
+problem, or those of the tasks that a simulation has left.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.model.columns import IntArray
+from weft.sim.kernel.gaps import NONE
+from weft.sim.kernel.jit import njit_noalloc
+
+REACH = 50
+"""Most places that a task moves in the order."""
+
+
+@njit_noalloc
+def draw(random: np.ndarray) -> int:
+    """Return the next 64 random bits (xorshift64, Marsaglia 2003), the same on every machine."""
+    x = random[0]
+    x ^= x << np.uint64(13)
+    x ^= x >> np.uint64(7)
+    x ^= x << np.uint64(17)
+    random[0] = x
+    return x  # type: ignore[no-any-return]  # an unsigned integer, unknown to mypy
+
+
+@njit_noalloc
+def below(random: np.ndarray, n: int) -> int:
+    """Draw a whole number from 0 to n - 1."""
+    product = (draw(random) >> np.uint64(32)) * np.uint64(n)
+    return np.int64(product >> np.uint64(32))  # type: ignore[return-value]
+
+
+@njit_noalloc
+def uniform(random: np.ndarray) -> float:
+    """Draw a number from 0 to below 1."""
+    return np.float64(draw(random) >> np.uint64(11)) * (1.0 / 9007199254740992.0)
+
+
+@njit_noalloc
+def shift(order: IntArray, place: IntArray, here: int, there: int) -> None:
+    """Move the task at place `here` to place `there`."""
+    t = order[here]
+    step = 1 if there > here else -1
+    for j in range(here, there, step):
+        order[j] = order[j + step]
+        place[order[j]] = j
+    order[there] = t
+    place[t] = there
+
+
+@njit_noalloc
+def another_place(a: Any, order: IntArray, place: IntArray, t: int, random: np.ndarray) -> int:
+    """Draw a place for a task between its parents and its children, within reach."""
+    here = place[t]
+    low, high = max(0, here - REACH), min(len(order) - 1, here + REACH)
+    for e in range(a.pred_ptr[t], a.pred_ptr[t + 1]):
+        low = max(low, place[a.pred[e]] + 1)
+    for e in range(a.succ_ptr[t], a.succ_ptr[t + 1]):
+        high = min(high, place[a.succ[e]] - 1)
+    return int(low + below(random, high - low + 1))
+
+
+@njit_noalloc
+def neighbour(a: Any, t: int, random: np.ndarray) -> int:
+    """Draw a parent or child of a task; NONE if it has neither."""
+    parents, children = a.pred_ptr[t + 1] - a.pred_ptr[t], a.succ_ptr[t + 1] - a.succ_ptr[t]
+    if parents + children == 0:
+        return NONE
+    k = below(random, parents + children)
+    return int(a.pred[a.pred_ptr[t] + k] if k < parents else a.succ[a.succ_ptr[t] + k - parents])
+
+
+@njit_noalloc
+def before_wait(a: Any, place: IntArray, t: int, wait: int) -> int:
+    """Return the place of the task waited for, or the first place behind the parents."""
+    there = place[wait]
+    for e in range(a.pred_ptr[t], a.pred_ptr[t + 1]):
+        there = max(there, place[a.pred[e]] + 1)
+    return int(there)
+
+
+@njit_noalloc
+def behind_waiting(a: Any, place: IntArray, wait: int, t: int) -> int:
+    """Return, for the task waited for, the place of the waiting one or the last before children."""
+    there = place[t]
+    for e in range(a.succ_ptr[wait], a.succ_ptr[wait + 1]):
+        there = min(there, place[a.succ[e]] - 1)
+    return int(there)
