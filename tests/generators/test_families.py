@@ -19,7 +19,7 @@ from weft.generators.families.distribution import (
 EXECUTED = {
     "blast": [({"parts": 40}, 43, 120), ({"parts": 100}, 103, 300)],
     "bwa": [({"parts": 1000}, 1004, 4000)],
-    "cycles": [({"locations": 2}, 133, 194), ({"locations": 10}, 661, 970)],
+    "cycles": [({"locations": 5, "runs": 16}, 331, 485), ({"locations": 10, "runs": 16}, 661, 970)],
     "seismology": [({"signals": 100}, 101, 100), ({"signals": 1100}, 1101, 1100)],
     "soykb": [({"samples": 5}, 96, 194), ({"samples": 25, "chromosomes": 10}, 416, 914)],
     "srasearch": [({"accessions": 10}, 22, 30), ({"accessions": 50}, 104, 152)],

@@ -13,11 +13,13 @@ from weft.registry import closest
 SUMMARY = "run the experiment of a source document; write results.json and report.html"
 EXAMPLE = """  weft reproduce conditional --quick
   weft reproduce gpu-cluster --quick --out gpus
-  weft reproduce streams --data ~/data"""
+  weft reproduce streams --data ~/data
+  weft reproduce families --quick"""
 
 EXPERIMENTS = {
     "batch-curves": "weft.experiments.batch_curves.experiment",
     "conditional": "weft.experiments.conditional.experiment",
+    "families": "weft.experiments.families.experiment",
     "gpu-cluster": "weft.experiments.gpu_cluster.experiment",
     "imitation": "weft.experiments.imitation.experiment",
     "shift": "weft.experiments.shift.experiment",

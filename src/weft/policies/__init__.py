@@ -7,6 +7,7 @@
 - `onnx_export`: `weft.export_onnx`
 - `rules`: an order of ready tasks and a placement; `service_levels`: deadlines and priorities
 - `replanning`: list scheduling of all uncommitted tasks at every event
+- `search`: search for a better plan at every event
 - `two_stage`: Q-networks that choose a task, then a device
 - `graph`: graph networks (Decima, Lachesis) and DEFT
 - `conditional`: rules, networks and rollouts for streams of conditional jobs
@@ -23,6 +24,7 @@ from weft.policies.replanning import policy as _replanning  # noqa: F401 (regist
 from weft.policies.replanning import static_heft as _static_heft  # noqa: F401 (registers)
 from weft.policies.replanning import trained as _trained  # noqa: F401 (registers)
 from weft.policies.rules import RulePolicy
+from weft.policies.search import table as _search  # noqa: F401 (registers)
 from weft.policies.simulate import simulate
 from weft.sim.view import Block, Decision, Policy, View
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from weft.policies.load import load_policy
 from weft.policies.replanning.policy import ReplanningPolicy
-from weft.policies.search.table import AFTER_ONE, IN_STREAMS, make_search_policy
+from weft.policies.search.table import PRICE, make_search_policy
 from weft.sim.view import Policy
 
 HAND_MADE, TRAINED, SEARCH, PART = "hand-made", "trained", "search", "part"
@@ -39,7 +39,7 @@ class FamilyContender:
 def _prices_alone() -> Policy:
     policy = load_policy("portfolio")
     assert isinstance(policy, ReplanningPolicy)
-    return policy.with_weight("price", IN_STREAMS.price)
+    return policy.with_weight("price", PRICE)
 
 
 CONTENDERS = (
@@ -60,7 +60,7 @@ CONTENDERS = (
     FamilyContender(
         "search alone",
         PART,
-        "search from re-planned HEFT, no copies, no prices",
+        "no copies, no prices",
         lambda: make_search_policy("search alone", copies=False, price=0.0),
     ),
     FamilyContender(
@@ -80,10 +80,10 @@ CONTENDERS = (
         alone=False,
     ),
     FamilyContender(
-        "search in 4 futures",
+        "one future",
         PART,
-        "plans judged in the expected and three sampled futures",
-        lambda: make_search_policy("search in 4 futures", futures=4),
+        "plans judged in the expected future alone, not in sampled ones",
+        lambda: make_search_policy("one future", futures=1),
     ),
 )
 

@@ -150,12 +150,12 @@ def bwa(*, parts: int = 100, seed: int = 0) -> Workflow:
 @register_generator(
     "cycles", size="locations", estimate=lambda locations, runs: (4 * runs + 2) * locations + 1
 )
-def cycles(*, locations: int = 2, runs: int = 16, seed: int = 0) -> Workflow:
+def cycles(*, locations: int = 2, runs: int = 8, seed: int = 0) -> Workflow:
     """Crop simulations: 4 tasks per run and 2 summaries per location, then plots.
 
     Examples
     --------
-    >>> cycles(locations=10).n, cycles(locations=10).m
+    >>> cycles(locations=10, runs=16).n, cycles(locations=10, runs=16).m
     (661, 970)
     """
     s = _Recipe("cycles", CYCLES, seed)

@@ -32,7 +32,7 @@ from weft.rng import generator
 from weft.sim.kernel.events import ENDED
 from weft.sim.kernel.tables import Sim, make_sim
 
-TUNED = tuple(name for name in WEIGHTS if name not in {"energy", "moved"})
+TUNED = tuple(name for name in WEIGHTS if name not in {"energy", "moved", "price"})
 """All weights but `energy`, which is another objective, and `moved`, which needs whole plans."""
 START: Mapping[str, float] = {
     "ahead": 0.7,

@@ -24,7 +24,7 @@ from weft.policies.replanning.portfolio import (
     run_by_portfolio,
 )
 from weft.policies.replanning.switch import switch_network
-from weft.policies.replanning.weights import weights_of, without_job_keys
+from weft.policies.replanning.weights import WEIGHTS, weights_of, without_job_keys
 from weft.policies.two_stage.q_network import QNetwork
 from weft.sim.kernel.sim_from_view import SimFromView, refuse_choices
 from weft.sim.kernel.tables import READY, Sim
@@ -73,6 +73,14 @@ class ReplanningPolicy:
         """Return the same policy with another aim."""
         other = copy(self)
         other.options = replace(self.options, aim=aim)
+        return other
+
+    def with_weight(self, name: str, value: float) -> Self:
+        """Return the same policy with one weight changed in all its sets."""
+        other, place = copy(self), WEIGHTS.index(name)
+        other.sets = tuple(weights.copy() for weights in self.sets)
+        for weights in other.sets:
+            weights[place] = value
         return other
 
     def begin(self, workload: Workload, *, seed: int = 0) -> None:
