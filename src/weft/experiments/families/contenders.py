@@ -44,17 +44,17 @@ def _prices_alone() -> Policy:
 
 CONTENDERS = (
     FamilyContender(BASELINE, HAND_MADE, "HEFT planned again, with observed durations"),
-    FamilyContender("heft-replanned", HAND_MADE, "HEFT planned again, with the estimates"),
+    FamilyContender("heft-replanned", HAND_MADE, "HEFT planned again, estimates", stream=False),
     FamilyContender("heft-affinity", HAND_MADE, "HEFT, or each job on one node", stream=False),
     FamilyContender("fifo-deft-online", HAND_MADE, "oldest job first, with copies of parents"),
     FamilyContender("rank-eft", HAND_MADE, "highest rank first, earliest finish", stream=False),
     FamilyContender("heft-arrival", HAND_MADE, "HEFT, jobs in order of arrival", alone=False),
     FamilyContender("srpt-replanned", HAND_MADE, "shortest remaining work first", alone=False),
     FamilyContender("srpt-affinity", HAND_MADE, "the same, or each on one node", alone=False),
-    FamilyContender("tuned-list", TRAINED, "planned again, weights tuned by evolution"),
+    FamilyContender("tuned-list", TRAINED, "planned again, tuned weights", alone=False),
     FamilyContender("portfolio", TRAINED, "the best of several tuned plans"),
     FamilyContender(REFERENCE, TRAINED, "a network switches between keeping and planning again"),
-    FamilyContender("decima", TRAINED, "a graph network picks tasks, DEFT devices and copies"),
+    FamilyContender("decima", TRAINED, "a graph network picks tasks, DEFT devices", stream=False),
     FamilyContender("lachesis", TRAINED, "the same, and sees how devices differ"),
     FamilyContender(CHOSEN, SEARCH, "search, copies and prices together"),
     FamilyContender(
@@ -84,6 +84,7 @@ CONTENDERS = (
         PART,
         "plans judged in the expected future alone, not in sampled ones",
         lambda: make_search_policy("one future", futures=1),
+        stream=False,
     ),
 )
 

@@ -24,11 +24,14 @@ def observe_devices(sim: Sim, plan: PlanState) -> None:
         device = plan.device[d]
         device.free, device.busy, device.began = free_at(sim, d), -1, np.nan
         running = sim.device[d].running
-        if running >= 0 and sim.entry[running].copy == 0:  # behind a copy waits what it is for
+        if running >= 0 and sim.entry[running].copy == 0:  # a copy is there for the next one
             device.busy = sim.entry[running].instance
             device.began = sim.device[d].start
         elif sim.device[d].head >= 0:
-            device.busy = sim.entry[sim.device[d].head].instance
+            entry = sim.device[d].head
+            if sim.entry[entry].copy == 1:
+                entry = sim.entry[entry].next
+            device.busy = sim.entry[entry].instance
 
 
 @njit_noalloc

@@ -38,8 +38,8 @@ class SearchOptions:
     copies : whether a device may run a parent again instead of waiting for its data
     """
 
-    work: float = 20_000.0
-    first_work: float = 400_000.0
+    work: float = 8_000.0
+    first_work: float = 200_000.0
     futures: int = 4
     warmth: float = 0.0
     copies: bool = True

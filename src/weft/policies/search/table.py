@@ -18,8 +18,8 @@ def make_search_policy(
     name: str,
     *,
     price: float = PRICE,
-    work: float = 20_000.0,
-    first_work: float = 400_000.0,
+    work: float = 8_000.0,
+    first_work: float = 200_000.0,
     futures: int = 4,
     copies: bool = True,
 ) -> SearchPolicy:

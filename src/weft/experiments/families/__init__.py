@@ -1,0 +1,10 @@
+"""Families of real workflows: what re-planning with search gains where nothing was chosen.
+
+experiment  reproduce, table
+contenders  rules, trained policies, and the search policy with its parts
+runs        steps of the experiment: one case each, generated or measured
+statistics  ratios with intervals, targets, the ablation
+report      the page
+"""
+
+__all__ = ["contenders", "experiment", "report", "runs", "statistics"]

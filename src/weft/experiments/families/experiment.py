@@ -1,0 +1,77 @@
+"""Families experiment: search in the loop on families on which nothing was chosen.
+
+Behind `weft reproduce families`: 60 cases in each condition, all contenders on the same cases in
+the same simulator. Measured graphs are read from the data folder where it has some; the other cases
+come from generators fitted to the families.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from weft.experiments.families import report
+from weft.experiments.families.contenders import CONTENDERS
+from weft.experiments.families.runs import PROCESSES, run_step, steps
+from weft.experiments.families.statistics import by_condition, page_tables, ratio_rows, target_rows
+from weft.experiments.harness import (
+    Checkpoint,
+    Progress,
+    describe_machine,
+    fingerprint,
+    write_results,
+)
+from weft.report.tables import table_text
+
+
+def reproduce(
+    folder: str | Path, *, quick: bool = False, progress: Progress = iter
+) -> dict[str, Any]:
+    """Run all cases; write and return the results. An interrupted run resumes."""
+    begin, folder = time.perf_counter(), Path(folder)
+    todo = steps(quick=quick)
+    checkpoint = Checkpoint(
+        folder / "progress.jsonl", fingerprint(todo, [c.name for c in CONTENDERS])
+    )
+    played = [
+        (step.condition, result)
+        for step, result in checkpoint.run(run_step, todo, processes=PROCESSES, progress=progress)
+    ]
+    results = summarise(played, quick=quick)
+    results["seconds"] = time.perf_counter() - begin
+    write_results(folder, results)
+    report.write(folder / "report.html", results)
+    checkpoint.delete()
+    return results
+
+
+def summarise(played: list[tuple[str, dict[str, Any]]], *, quick: bool) -> dict[str, Any]:
+    """Return the statistics of finished steps."""
+    groups = by_condition(played)
+    rows = ratio_rows(groups)
+    results: dict[str, Any] = {
+        "experiment": "families",
+        "measured_with": "weft reproduce families" + (" --quick" if quick else ""),
+        "provenance": "written by that command",
+        "quick": quick,
+        "machine": describe_machine(),
+        "contenders": {c.name: {"kind": c.kind, "about": c.about} for c in CONTENDERS},
+        "share_measured": float(np.mean([r["measured"] for _, r in played])),
+        "ratios": rows,
+        "targets": target_rows(groups, rows),
+    }
+    results["tables"] = page_tables(results)
+    return results
+
+
+def table(results: dict[str, Any]) -> str:
+    """Return the targets and the ratios of all contenders as text."""
+    return "\n\n".join(
+        (
+            table_text(results["targets"], report.TARGET_COLUMNS),
+            table_text(results["ratios"], report.RATIO_COLUMNS),
+        )
+    )

@@ -1,0 +1,67 @@
+"""Report of the families experiment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from weft.experiments.families.contenders import BASELINE, CHOSEN, REFERENCE
+from weft.experiments.harness import footer
+from weft.report.page import Section, Table, Text, write_report
+from weft.report.palette import colors_by_name
+from weft.report.tables import Column, Columns
+
+TARGET_COLUMNS: Columns = [
+    "condition",
+    "cases",
+    "over",
+    Column("ratio", places=3),
+    Column("low", places=3),
+    Column("high", places=3),
+    Column("target", places=2),
+    "reached",
+    Column("best_rule", "best hand-made rule"),
+    Column("over_rule", "over it", places=3),
+    Column("rule_low", "low", places=3),
+    Column("rule_high", "high", places=3),
+    Column("clear", "clear of 1"),
+    Column("clairvoyant", places=3),
+]
+RATIO_COLUMNS: Columns = [
+    "condition",
+    "contender",
+    "kind",
+    "cases",
+    Column("ratio", places=3),
+    Column("low", places=3),
+    Column("high", places=3),
+    Column("milliseconds", "ms per task", places=3),
+]
+METHOD = f"""\
+All contenders run on the same cases in the same simulator. One workflow per case, compared by \
+makespan over {BASELINE}, which has the same information; streams of jobs of mixed families, \
+compared by mean completion time over {REFERENCE}. Families, clusters and CCRs have equal shares. \
+No constant of {CHOSEN} was chosen on these families. Intervals are 95 % bootstrap intervals of \
+the geometric mean of paired ratios. "clairvoyant" is a search of 5,000 moves with the true \
+durations in advance. Times are processor time of the whole simulation per task."""
+
+
+@colors_by_name()
+def write(path: Path, results: Mapping[str, Any]) -> Path:
+    """Write the report from the results."""
+    about = [{"contender": name, **entry} for name, entry in results["contenders"].items()]
+    share = (
+        f"{results['share_measured']:.0%} of the workflows are of families with measured graphs."
+    )
+    return write_report(
+        path,
+        title="Families of real workflows",
+        lead="Does search at every event pay on families on which nothing was chosen?",
+        sections=[
+            Section("Targets", [Table(results["targets"], TARGET_COLUMNS)]),
+            Section("All contenders", [Table(results["ratios"], RATIO_COLUMNS)]),
+            Section("Method", [Text(METHOD), Text(share), Table(about, None)]),
+        ],
+        footer=footer("families", results),
+    )

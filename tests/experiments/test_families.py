@@ -1,0 +1,90 @@
+"""The families experiment: cases, statistics with known answers, the command."""
+
+import json
+
+import numpy as np
+import pytest
+
+import weft
+from weft.cli.main import main
+from weft.experiments.families import runs
+from weft.experiments.families.contenders import BASELINE, CHOSEN, CONTENDERS, REFERENCE, entrants
+from weft.experiments.families.statistics import by_condition, ratio_rows, target_rows
+from weft.generators.families.distribution import LEFT_OUT
+from weft.policies.load import load_policy
+
+FEW = (BASELINE, REFERENCE, CHOSEN, "heft-replanned")
+
+
+def result(own, base, *, cluster="rack"):
+    figures = {BASELINE: base, REFERENCE: base, "heft-replanned": 2.0 * base, CHOSEN: own}
+    return {"cluster": cluster, "figures": figures, "seconds": dict.fromkeys(figures, 1e-3)}
+
+
+def test_ratios_and_targets_have_known_answers():
+    """Ratios of 0.5 and 0.98: the geometric mean is 0.7, the rule is the baseline itself."""
+    groups = by_condition([("static", result(1.0, 2.0)), ("static", result(9.8, 10.0))])
+    rows = ratio_rows(groups)
+    own = next(r for r in rows if r["contender"] == CHOSEN)
+    assert own["ratio"] == pytest.approx(0.7)
+    assert own["low"] == pytest.approx(0.5)
+    assert own["high"] == pytest.approx(0.98)
+    (target,) = target_rows(groups, rows)
+    assert (target["reached"], target["best_rule"], target["clear"]) == ("yes", BASELINE, "yes")
+
+
+def test_single_nodes_form_a_group_of_their_own():
+    alone = result(1.0, 2.0, cluster="one node, 2 kinds")
+    groups = by_condition([("static", alone), ("static", result(1.0, 2.0)), ("stream .8", alone)])
+    assert {name: len(found) for name, found in groups.items()} == {
+        "static": 2,
+        "stream .8": 1,
+        "single node": 1,
+    }
+
+
+def test_steps_cover_every_condition_and_only_families_left_out():
+    todo = runs.steps(quick=False)
+    assert len(todo) == 60 * len(runs.CONDITIONS)
+    assert len({step.key for step in todo}) == len(todo)
+    drawn = {family for step in todo[:80] for family in runs.case_of(step).families}
+    assert drawn <= set(LEFT_OUT)
+
+
+def test_a_clairvoyant_search_sees_the_true_durations(monkeypatch):
+    """Without noise it is the planner itself; a factor of 3 on all durations triples it."""
+    monkeypatch.delenv("WEFT_DATA", raising=False)
+    case = runs.case_of(runs.FamilyStep("static", 5))
+    workload, scenario = case.instance
+    slow = weft.Scenario.of(workload, factor=np.full(workload.instances, 3.0))
+    plain = runs.clairvoyant(case)
+    problem = workload.problems[0]
+    assert plain == pytest.approx(
+        weft.plan(problem, "anytime", iterations=runs.CLAIRVOYANT_MOVES).makespan
+    )
+    assert runs.clairvoyant(case._replace(instance=case.instance._replace(scenario=slow))) > plain
+    assert (scenario.factor == 1.0).all()
+
+
+def test_contenders_are_registered_or_made():
+    for contender in CONTENDERS:
+        assert contender.policy().name == (
+            contender.name if contender.name != "prices alone" else "portfolio"
+        )
+    assert load_policy(CHOSEN).copies
+
+
+def test_the_command_writes_results_and_a_page(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(runs, "QUICK_CASES", 1)
+    monkeypatch.setattr("weft.experiments.families.experiment.PROCESSES", 1)
+    monkeypatch.setattr(runs, "STREAM_JOBS", 2)
+    monkeypatch.setattr(runs, "CLAIRVOYANT_MOVES", 50)
+    monkeypatch.setattr(
+        runs, "entrants", lambda *, stream: [c for c in entrants(stream=stream) if c.name in FEW]
+    )
+    out = tmp_path / "out"
+    assert main(["reproduce", "families", "--quick", "--out", str(out)]) == 0
+    results = json.loads((out / "results.json").read_text())
+    assert {row["condition"] for row in results["targets"]} >= {"static", "stream .95"}
+    assert (out / "report.html").read_text().count("search-replanning") > 3
+    assert "target" in capsys.readouterr().out

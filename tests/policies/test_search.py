@@ -1,0 +1,208 @@
+"""Search at every event: known answers, twins, the budget, copies and prices."""
+
+import numpy as np
+import pytest
+
+import weft
+from tests.support.by_view import assert_same_by_view
+from weft.errors import InvalidInput, Unsupported
+from weft.generators import CONDITIONS, draw_instance
+from weft.model import Scenario, Workload
+from weft.model.capacity import fluid_capacity
+from weft.policies import simulate
+from weft.policies.replanning.portfolio import PlanOptions
+from weft.policies.replanning.prices import update_prices
+from weft.policies.replanning.state import make_plan
+from weft.policies.replanning.weights import weights_of
+from weft.policies.search.anneal import ANY, anneal, begin_search, make_search_chain
+from weft.policies.search.policy import SearchOptions, SearchPolicy
+from weft.policies.search.residual import fill, make_residual
+from weft.sim.kernel.tables import JOB_HERE, make_sim
+
+FEW = SearchOptions(work=400.0, first_work=1_500.0)
+PLANS = PlanOptions(window=160, affinity=True, early_exit=False)
+
+
+def policy(**options):
+    settings = {"work": 400.0, "first_work": 1_500.0, **options}
+    return SearchPolicy("x", [{"trust": 1.0}, {"ahead": 1.0}], PLANS, SearchOptions(**settings))
+
+
+@pytest.mark.parametrize("copies", [False, True])
+@pytest.mark.parametrize("condition", list(CONDITIONS))
+def test_views_and_compiled_path_agree(condition, copies):
+    for seed in range(2):
+        case = (
+            draw_instance(condition, seed=seed, jobs=5, tasks=(8, 15), load=0.9)
+            if condition == "stream"
+            else draw_instance(condition, seed=seed, tasks=(15, 30), ccr=[1.0, 5.0][seed])
+        )
+        assert_same_by_view(
+            case.workload, policy(futures=1 + 2 * seed, copies=copies), case.scenario
+        )
+
+
+def test_the_same_seed_gives_the_same_trace_and_another_seed_another_search():
+    case = draw_instance("noisy", seed=3, tasks=60, ccr=2.0)
+    runs = [
+        simulate(case.workload, policy(futures=3), scenario=case.scenario, seed=s)
+        for s in (1, 1, 2)
+    ]
+    assert runs[0].finish.tobytes() == runs[1].finish.tobytes()
+    assert runs[0].finish.tobytes() != runs[2].finish.tobytes()
+
+
+def test_with_exact_costs_search_is_no_worse_than_the_plans_it_starts_from():
+    gains = []
+    for seed in range(4):
+        case = draw_instance("static", seed=seed, tasks=50, ccr=2.0)
+        without, few, many = (
+            simulate(
+                case.workload,
+                policy(work=w, first_work=10 * w, copies=False),
+                scenario=case.scenario,
+            ).makespan
+            for w in (0.0, 300.0, 10_000.0)
+        )
+        assert few <= without * (1 + 1e-9)
+        gains.append(many / without)
+    assert np.mean(gains) < 0.99
+
+
+def test_search_finds_the_plan_that_heft_misses():
+    """Two chains of two tasks with 10 s transfers on two devices.
+
+    The second tasks take 1 s on device 1 and 3 s on device 0, the first ones 2 s anywhere. HEFT
+    puts one first task on each device; both chains on device 1 end at 6 s, one on each at 5 s.
+    """
+    problem = weft.Problem.from_arrays(
+        [[2.0, 2.0], [3.0, 1.0], [2.0, 2.0], [3.0, 1.0]],
+        [[0, 1], [2, 3]],
+        [10.0, 10.0],
+        bandwidth=1.0,
+    )
+    best = weft.plan(problem, "exact").makespan
+    assert (
+        simulate(problem, SearchPolicy("x", {}, PLANS, SearchOptions(copies=False))).makespan
+        == best
+    )
+
+
+def test_a_copy_replaces_a_wait():
+    """One parent of 1 s, two children of 5 s, 3 s transfers on two devices.
+
+    The second child waits for data until 4 s and ends at 9 s; with a copy of the parent, which
+    runs from 1 s to 2 s, it ends at 7 s.
+    """
+    problem = weft.Problem.from_arrays(
+        [[1.0, 1.0], [5.0, 5.0], [5.0, 5.0]], [[0, 1], [0, 2]], [3.0, 3.0], bandwidth=1.0
+    )
+    traces = [
+        simulate(problem, SearchPolicy("x", {}, PLANS, SearchOptions(copies=copies)))
+        for copies in (False, True)
+    ]
+    assert [trace.makespan for trace in traces] == [9.0, 7.0]
+    assert all(weft.check(problem, trace) == [] for trace in traces)
+
+
+def test_lost_tasks_down_devices_and_empty_jobs():
+    for seed in range(12):
+        case = draw_instance("failing", seed=seed, jobs=2, tasks=(6, 14))
+        trace = simulate(case.workload, policy(), scenario=case.scenario)
+        assert weft.check(case.workload, trace) == []
+
+
+def test_the_work_of_a_search_is_counted():
+    """The search ends at its budget: at most one move more."""
+    case = draw_instance("static", seed=1, tasks=80, ccr=1.0)
+    left, chain, sim = residual_of(case.workload)
+    begin_search(left, sim.grid, chain)
+    before = chain.figures[2]
+    anneal(left, sim.grid, chain, 5_000.0, 0.0)
+    most = 80 * (1 + 0.5 * case.workload.cluster.p)
+    assert 5_000 <= chain.figures[2] - before <= 5_000 + most + 1
+
+
+def test_times_of_a_plan_equal_a_plain_version():
+    for seed in range(5):
+        case = draw_instance("static", seed=seed, tasks=25, ccr=1.0)
+        left, chain, sim = residual_of(case.workload, pinned=True)
+        value = begin_search(left, sim.grid, chain)
+        assert value == pytest.approx(plain_value(left, chain, sim), rel=1e-12)
+
+
+def residual_of(workload, *, pinned=False):
+    """The problem that is left at time zero: all of it, in the order of the ranks."""
+    sim = make_sim(workload, Scenario.of(workload), None, eager=True)
+    sim.job["state"][:-1] = JOB_HERE
+    weights, p = weights_of({}), workload.cluster.p
+    plan = make_plan(workload, sim, weights, 10_000, np.zeros(p, np.int64))
+    n = len(sim.inst)
+    plan.sequence[:n], plan.state["planned"] = plan.inst["order"], n
+    left = make_residual(workload, sim, n, 1, 0)
+    plan.rate[:] = 1.0
+    fill(sim, plan, left, 1, 0.0, True)
+    chain = make_search_chain(n, 1, p, 1)
+    chain.order[:] = np.arange(n)
+    chain.choice[:] = np.arange(n) % p if pinned else ANY
+    return left, chain, sim
+
+
+def plain_value(left, chain, sim):
+    """Place the tasks one by one, each in the earliest gap of its device."""
+    p = left.free.shape[1]
+    busy = [[] for _ in range(p)]
+    finish, on = {}, {}
+    for t in chain.order.tolist():
+        d = int(chain.choice[t])
+        ready = left.free[0, d]
+        for e in range(left.pred_ptr[t], left.pred_ptr[t + 1]):
+            u = int(left.pred[e])
+            ready = max(
+                ready, finish[u] + sim.grid[on[u], d] + left.pred_data[e] * sim.grid[p + on[u], d]
+            )
+        seconds = left.seconds[t, d]
+        starts = [ready, *(end for _, end in busy[d] if end > ready)]
+        start = min(s for s in starts if all(s + seconds <= a or s >= b for a, b in busy[d]))
+        busy[d].append((start, start + seconds))
+        finish[t], on[t] = start + seconds, d
+    return max(finish.values())
+
+
+def test_prices_are_dual_values_of_the_capacity():
+    """At the dual optimum, the cheapest cost of a job at prices of sum 1 is 1 / capacity."""
+    for seed in range(4):
+        case = draw_instance("static", seed=seed, jobs=3, tasks=40)
+        workload = case.workload
+        sim = make_sim(workload, Scenario.of(workload), None, eager=True)
+        sim.job["state"][:-1] = JOB_HERE
+        p = workload.cluster.p
+        plan = make_plan(workload, sim, weights_of({"price": 1.0}), 100, np.zeros(p, np.int64))
+        assert update_prices(sim, plan)
+        rows = np.flatnonzero(plan.row_work)
+        pace, demand = sim.grid[rows], plan.row_work[rows]
+        cost = (demand * (pace * plan.price / plan.price.sum()).min(axis=1)).sum()
+        assert cost == pytest.approx(1.0 / fluid_capacity(pace, demand), rel=0.05)
+        assert cost <= 1.0 / fluid_capacity(pace, demand) * (1 + 1e-9)
+
+
+def test_a_job_alone_has_no_prices():
+    case = draw_instance("static", seed=2, tasks=40)
+    assert (
+        simulate(case.workload, policy(), scenario=case.scenario).finish.tobytes()
+        == simulate(
+            case.workload, policy().with_weight("price", 3.0), scenario=case.scenario
+        ).finish.tobytes()
+    )
+
+
+def test_refusals():
+    with pytest.raises(InvalidInput, match="futures is 0"):
+        SearchOptions(futures=0)
+    with pytest.raises(InvalidInput, match="work is nan"):
+        SearchOptions(work=float("nan"))
+    conditional = Workload.of(
+        weft.Problem.bind(weft.generate("conditional"), weft.gpu_cluster("2xV100"))
+    )
+    with pytest.raises(Unsupported, match="choices"):
+        policy().begin(conditional)
