@@ -13,7 +13,7 @@ from weft.experiments.families.statistics import by_condition, ratio_rows, targe
 from weft.generators.families.distribution import LEFT_OUT
 from weft.policies.load import load_policy
 
-FEW = (BASELINE, REFERENCE, CHOSEN, "heft-replanned")
+FEW = (BASELINE, REFERENCE, CHOSEN, "heft-replanned", "search alone")
 
 
 def result(own, base, *, cluster="rack"):
@@ -80,7 +80,9 @@ def test_the_command_writes_results_and_a_page(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(runs, "STREAM_JOBS", 2)
     monkeypatch.setattr(runs, "CLAIRVOYANT_MOVES", 50)
     monkeypatch.setattr(
-        runs, "entrants", lambda *, stream: [c for c in entrants(stream=stream) if c.name in FEW]
+        runs,
+        "entrants",
+        lambda *, stream, parts: [c for c in entrants(stream=stream) if c.name in FEW],
     )
     out = tmp_path / "out"
     assert main(["reproduce", "families", "--quick", "--out", str(out)]) == 0

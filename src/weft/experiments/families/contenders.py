@@ -80,15 +80,16 @@ CONTENDERS = (
         alone=False,
     ),
     FamilyContender(
-        "one future",
+        "in 4 futures",
         PART,
-        "plans judged in the expected future alone, not in sampled ones",
-        lambda: make_search_policy("one future", futures=1),
+        "plans judged in the expected and three sampled futures",
+        lambda: make_search_policy("in 4 futures", futures=4),
         stream=False,
     ),
 )
 
 
-def entrants(*, stream: bool) -> list[FamilyContender]:
-    """Return the contenders of a condition."""
-    return [c for c in CONTENDERS if (c.stream if stream else c.alone)]
+def entrants(*, stream: bool, parts: bool = True) -> list[FamilyContender]:
+    """Return the contenders of a condition, with or without parts of the search policy."""
+    here = [c for c in CONTENDERS if (c.stream if stream else c.alone)]
+    return [c for c in here if parts or c.kind != PART]

@@ -16,7 +16,13 @@ import numpy as np
 from weft.experiments.families import report
 from weft.experiments.families.contenders import CONTENDERS
 from weft.experiments.families.runs import PROCESSES, run_step, steps
-from weft.experiments.families.statistics import by_condition, page_tables, ratio_rows, target_rows
+from weft.experiments.families.statistics import (
+    ablation_rows,
+    by_condition,
+    page_tables,
+    ratio_rows,
+    target_rows,
+)
 from weft.experiments.harness import (
     Checkpoint,
     Progress,
@@ -62,6 +68,7 @@ def summarise(played: list[tuple[str, dict[str, Any]]], *, quick: bool) -> dict[
         "share_measured": float(np.mean([r["measured"] for _, r in played])),
         "ratios": rows,
         "targets": target_rows(groups, rows),
+        "ablation": ablation_rows(groups),
     }
     results["tables"] = page_tables(results)
     return results

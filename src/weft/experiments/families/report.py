@@ -61,6 +61,7 @@ def write(path: Path, results: Mapping[str, Any]) -> Path:
         sections=[
             Section("Targets", [Table(results["targets"], TARGET_COLUMNS)]),
             Section("All contenders", [Table(results["ratios"], RATIO_COLUMNS)]),
+            Section("Parts of the search policy", [Table(results["ablation"], RATIO_COLUMNS)]),
             Section("Method", [Text(METHOD), Text(share), Table(about, None)]),
         ],
         footer=footer("families", results),

@@ -29,6 +29,8 @@ from weft.rng import generator
 FIRST_SEED = 1_000_000
 """Seeds of the evaluation begin here; no constant was chosen with these."""
 CASES, QUICK_CASES = 60, 8
+ABLATION_CASES = 20
+"""Cases per condition, the first ones, on which parts of the search policy run too."""
 STREAM_JOBS = 8
 PROCESSES = 2
 MEASURED = {
@@ -81,7 +83,8 @@ def run_step(step: FamilyStep) -> dict[str, Any]:
     stream = step.condition in LOADS
     found: dict[str, float] = {}
     spent: dict[str, float] = {}
-    for contender in entrants(stream=stream):
+    parts = step.seed < FIRST_SEED + ABLATION_CASES
+    for contender in entrants(stream=stream, parts=parts):
         policy, begin = contender.policy(), time.process_time()
         trace = simulate(workload, policy, scenario=scenario)
         spent[contender.name] = (time.process_time() - begin) / workload.instances

@@ -32,6 +32,7 @@ TARGETS = {
 }
 Results = Sequence[Mapping[str, Any]]
 KIND = {c.name: c.kind for c in CONTENDERS}
+PARTS = tuple(c.name for c in CONTENDERS if c.kind == PART)
 
 
 def by_condition(played: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, list[Any]]:
@@ -50,22 +51,27 @@ def ratio_rows(groups: Mapping[str, Results]) -> list[dict[str, Any]]:
     for condition, results in groups.items():
         base = REFERENCE if condition in LOADS else BASELINE
         for name in results[0]["figures"]:
-            if all(name in r["figures"] for r in results):
-                found = _ratio(results, name, base)
-                kind = KIND.get(name, "reference")
-                milliseconds = 1e3 * float(np.mean([r["seconds"].get(name, 0) for r in results]))
-                rows.append(
-                    {
-                        "condition": condition,
-                        "contender": name,
-                        "kind": kind,
-                        "cases": len(results),
-                        "over": base,
-                        **found,
-                        "milliseconds": milliseconds,
-                    }
-                )
+            own = [r for r in results if name in r["figures"]]
+            seconds = [r["seconds"].get(name, 0.0) for r in own]
+            rows.append(
+                {
+                    "condition": condition,
+                    "contender": name,
+                    "kind": KIND.get(name, "reference"),
+                    "cases": len(own),
+                    "over": base,
+                    **_ratio(own, name, base),
+                    "milliseconds": 1e3 * float(np.mean(seconds)),
+                }
+            )
     return rows
+
+
+def ablation_rows(groups: Mapping[str, Results]) -> list[dict[str, Any]]:
+    """Return the ratios of the search policy and of its parts, on the cases of the parts."""
+    same = {c: [r for r in results if PARTS[0] in r["figures"]] for c, results in groups.items()}
+    rows = ratio_rows({c: results for c, results in same.items() if results})
+    return [row for row in rows if row["contender"] in (CHOSEN, *PARTS)]
 
 
 def _ratio(results: Results, name: str, base: str) -> dict[str, float]:
@@ -111,27 +117,8 @@ def target_rows(groups: Mapping[str, Results], rows: Sequence[Mapping[str, Any]]
 
 def page_tables(results: Mapping[str, Any]) -> dict[str, Any]:
     """Return the tables of the documentation page."""
-    conditions = list(dict.fromkeys(r["condition"] for r in results["ratios"]))
-    ratio = {(r["contender"], r["condition"]): r for r in results["ratios"]}
-    names = list(dict.fromkeys(r["contender"] for r in results["ratios"]))
-
-    def cell(name: str, condition: str) -> str | None:
-        row = ratio.get((name, condition))
-        return None if row is None else f"{row['ratio']:.3f}"
-
-    def wide(chosen: Sequence[str]) -> dict[str, Any]:
-        return {
-            "columns": ["contender", *conditions],
-            "align": ["l", *"r" * len(conditions)],
-            "rows": [[name, *(cell(name, c) for c in conditions)] for name in chosen],
-        }
-
-    parts = [n for n in names if KIND.get(n) == PART]
-    spent = {
-        name: [r["milliseconds"] for r in results["ratios"] if r["contender"] == name]
-        for name in names
-        if name in KIND
-    }
+    ratios = results["ratios"]
+    names = list(dict.fromkeys(r["contender"] for r in ratios))
     return {
         "targets": {
             "columns": [
@@ -165,16 +152,34 @@ def page_tables(results: Mapping[str, Any]) -> dict[str, Any]:
                 for r in results["targets"]
             ],
         },
-        "all": wide([n for n in names if n not in parts]),
-        "ablation": wide([CHOSEN, *parts]),
+        "all": _wide([r for r in ratios if r["contender"] not in PARTS]),
+        "ablation": _wide(results["ablation"]),
         "times": {
             "columns": ["contender", "mean ms per task, one job", "mean ms per task, streams"],
             "align": ["l", "r", "r"],
             "rows": [
-                [name, *(_mean_time(results["ratios"], name, stream=s) for s in (False, True))]
-                for name in spent
+                [name, *(_mean_time(ratios, name, stream=s) for s in (False, True))]
+                for name in names
+                if name in KIND
             ],
         },
+    }
+
+
+def _wide(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return ratios with a column per condition; the last row has the numbers of cases."""
+    conditions, names = (
+        list(dict.fromkeys(row[key] for row in rows)) for key in ("condition", "contender")
+    )
+    found = {(row["contender"], row["condition"]): f"{row['ratio']:.3f}" for row in rows}
+    cases = [max(r["cases"] for r in rows if r["condition"] == c) for c in conditions]
+    return {
+        "columns": ["contender", *conditions],
+        "align": ["l", *"r" * len(conditions)],
+        "rows": [
+            *([name, *(found.get((name, c)) for c in conditions)] for name in names),
+            ["cases", *map(str, cases)],
+        ],
     }
 
 

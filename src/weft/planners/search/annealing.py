@@ -26,7 +26,7 @@ from weft.planners.objective import Goal
 from weft.planners.search.decoder import ANY, Decoder, decode, decode_from
 from weft.sim.kernel.gaps import NONE
 from weft.sim.kernel.jit import njit
-from weft.sim.kernel.order_moves import (
+from weft.sim.order_moves import (
     another_place,
     before_wait,
     behind_waiting,

@@ -35,7 +35,7 @@ from weft.planners.search.annealing import (
 )
 from weft.sim.kernel.gaps import NONE, gap_in_chain, link
 from weft.sim.kernel.jit import njit, njit_inline
-from weft.sim.kernel.order_moves import another_place, below, shift, uniform
+from weft.sim.order_moves import another_place, below, shift, uniform
 
 ROOM = 4
 """Runs per task, on average, for which there is memory."""

@@ -17,7 +17,7 @@ from weft.model.columns import FloatArray, IntArray
 from weft.policies.search.residual import Residual
 from weft.sim.kernel.gaps import NONE, gap_in_chain, link
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
-from weft.sim.kernel.order_moves import (
+from weft.sim.order_moves import (
     another_place,
     before_wait,
     behind_waiting,
@@ -173,7 +173,7 @@ def evaluate(left: Residual, grid: FloatArray, c: Chain, first: int, limit: floa
         total += place_from(left, grid, c, k, first, limit * futures - total)
         if total == np.inf:
             break
-    return total / futures
+    return float(total / futures)
 
 
 @njit_inline

@@ -40,7 +40,7 @@ class SearchOptions:
 
     work: float = 8_000.0
     first_work: float = 200_000.0
-    futures: int = 4
+    futures: int = 1
     warmth: float = 0.0
     copies: bool = True
 

@@ -20,7 +20,7 @@ def make_search_policy(
     price: float = PRICE,
     work: float = 8_000.0,
     first_work: float = 200_000.0,
-    futures: int = 4,
+    futures: int = 1,
     copies: bool = True,
 ) -> SearchPolicy:
     """Make a search policy that starts from the plans of `portfolio` and from HEFT."""

@@ -6,7 +6,6 @@
 - `queues`, `commit`, `ready_heap`: device queues, commitments, the pool of ready instances
 - `rules`: priority rules inside the kernel
 - `ranks`: upward and downward rank
-- `order_moves`: moves in an order of tasks, for searches
 """
 
-__all__ = ["commit", "events", "jit", "order_moves", "queues", "ranks", "ready_heap", "rules", "tables"]
+__all__ = ["commit", "events", "jit", "queues", "ranks", "ready_heap", "rules", "tables"]
