@@ -14,6 +14,7 @@ from weft.planners.bounds import device_tails
 from weft.planners.objective import Objective
 from weft.planners.search.annealing import another_device, make_chain
 from weft.planners.search.decoder import ANY, decode, decode_from, make_decoder
+from weft.sim.order_moves import another_place, shift
 
 
 def plain_decode(

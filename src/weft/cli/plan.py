@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from weft.cli.arguments import add_cluster, add_seed, number, whole
 from weft.errors import InvalidInput
@@ -153,9 +153,9 @@ def print_front(problem: Problem, args: argparse.Namespace) -> None:
         print(f"\nwrote {args.picture}")
 
 
-def search_options(args: argparse.Namespace) -> dict[str, object]:
+def search_options(args: argparse.Namespace) -> dict[str, Any]:
     """Return the given options of planners that search; the planner refuses those it lacks."""
-    given: dict[str, object] = {
+    given: dict[str, Any] = {
         "objective": None if args.objective is None else read_objective(args.objective),
         "duplicate": args.duplicate or None,
         "iterations": args.iterations,

@@ -31,7 +31,7 @@ def plan(
     durations: Mapping[str, float] | None = None,
     seconds: float | None = None,
     seed: int = 0,
-    **options: object,
+    **options: Any,
 ) -> Plan:
     """Plan a problem, a workflow or a graph of functions; nothing is run.
 

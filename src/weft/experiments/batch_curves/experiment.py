@@ -135,7 +135,7 @@ def reproduce(
     base = load_stream("conditional-paper").with_jobs(effort.jobs)
     cases = [(name, load) for load in LOADS for name in CURVES]
     found = [compare_choices(base, name, load, effort) for name, load in progress(cases)]
-    results = {
+    results: dict[str, Any] = {
         "experiment": "batch-curves",
         "quick": quick,
         "machine": describe_machine(),

@@ -103,10 +103,12 @@ def spread_out(choices: VariantChoices) -> tuple[Problem, Lanes]:
         nodes=tuple(np.repeat(c.nodes, many).tolist()),
         bandwidth=np.repeat(np.repeat(c.bandwidth, many, axis=0), many, axis=1),
         latency=np.repeat(np.repeat(c.latency, many, axis=0), many, axis=1),
-        **{
-            name: np.repeat(getattr(c, name), many)
-            for name in ("memory", "cores", "batch", "power", "idle_power", "price")
-        },
+        memory=np.repeat(c.memory, many),
+        cores=np.repeat(c.cores, many),
+        batch=np.repeat(c.batch, many),
+        power=np.repeat(c.power, many),
+        idle_power=np.repeat(c.idle_power, many),
+        price=np.repeat(c.price, many),
         throughput={},
         batch_curve={},
         capacity={},

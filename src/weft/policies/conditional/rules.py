@@ -252,11 +252,11 @@ def _cost(sim: Sim, state: StepState, rule: int, d: int, kind: int) -> float:
     task = task_of(sim, pool_top(sim, kind))
     taken = min(left, batch_limit(sim, kind, d))
     if rule == FIFO:
-        return _arrival_after(sim, kind, sim.kind[kind].ready - left)
+        return float(_arrival_after(sim, kind, sim.kind[kind].ready - left))
     if rule == LONGEST_QUEUE:
         return -float(left)
     if rule == BATCH_AWARE:
-        return _batch_seconds(sim, state, d, task, taken) / taken
+        return float(_batch_seconds(sim, state, d, task, taken) / taken)
     if rule == SHORTEST_REMAINING:
         return float(state.remaining[task] / taken)
     return _reserved(sim, state, d, task, taken)

@@ -17,10 +17,10 @@ from weft.model.columns import FloatArray, IntArray
 from weft.policies.replanning.state import PlanState
 from weft.sim.kernel.gaps import NONE
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
-from weft.sim.order_moves import uniform
 from weft.sim.kernel.queues import task_of, transfer_time
 from weft.sim.kernel.records import record
 from weft.sim.kernel.tables import DONE, READY, WAITING, Sim, Table
+from weft.sim.order_moves import uniform
 
 SIZE = record("now", "tasks futures jobs")
 """Time, tasks left, futures in use, and jobs whose ends count."""

@@ -305,7 +305,8 @@ def _committed(life: LiveLifecycle, device: int, now: float) -> list[tuple[Group
 def _amounts(life: LiveLifecycle, members: Sequence[int]) -> np.ndarray:
     """Return what a group takes of each capacity of its node."""
     none = np.zeros(len(life.workload.cluster.capacity))
-    return np.add.reduce([none, *(life.problem(i).needs[life.place[i][1]] for i in members)])
+    needs = (life.problem(i).needs[life.place[i][1]] for i in members)
+    return sum(needs, start=none)
 
 
 def _durations(life: LiveLifecycle, instance: int, pace: np.ndarray) -> np.ndarray:
