@@ -20,7 +20,7 @@ def main(arguments: list[str] | None = None) -> int:
         description="Kill workers and drivers of real runs, and units of a cascade, at any moment; "
         "attack a service.",
         epilog="example: python -m tests.chaos --local 50 --driver 30 --dask 10 --ray 10 "
-        "--service 600; a saturated service: --soak 1800 with 0 for all others",
+        "--service 600 --cascade 300; a saturated service: --soak 1800 with 0 for all others",
     )
     parser.add_argument("--local", type=int, default=50, help="runs on local processes")
     parser.add_argument("--driver", type=int, default=30, help="drivers killed and resumed")
@@ -28,7 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--ray", type=int, default=10, help="runs on Ray")
     parser.add_argument("--service", type=float, default=600, help="seconds of attacks on services")
     parser.add_argument("--soak", type=float, default=0, help="seconds of a saturated service")
-    parser.add_argument("--cascade", type=float, default=60.0, help="seconds of a cascade")
+    parser.add_argument("--cascade", type=float, default=0, help="seconds of a cascade")
     parser.add_argument("--tasks", type=int, default=100, help="tasks per run")
     parser.add_argument("--driver-backend", default="local", help="backend of the killed drivers")
     args = parser.parse_args(arguments)

@@ -69,7 +69,7 @@ def value_of(x: int) -> int:
     return -x if x % 3 == 0 else x
 
 
-def kill_units(seconds: float, progress: Progress, seed: int = 0) -> Tally:
+def kill_units(seconds: float, progress: Progress, *, every: float = EVERY, seed: int = 0) -> Tally:
     """Kill units of a cascade under open-loop load for so long; judge every request."""
     tally = Tally(runs=1)
     token, before = secrets.token_hex(8), memory(os.getpid())
@@ -79,7 +79,7 @@ def kill_units(seconds: float, progress: Progress, seed: int = 0) -> Tally:
     with warnings.catch_warnings(), environment({MARK: token}):
         warnings.simplefilter("ignore")
         with weft.Cascade(description) as cascade:
-            killer = Killer("local", EVERY, seed, token, most=10**9)
+            killer = Killer("local", every, seed, token, most=10**9)
             killer.start()
             try:
                 _drive(cascade, seconds, seed, tally, killer, progress)

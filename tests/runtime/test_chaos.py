@@ -16,6 +16,7 @@ from pathlib import Path
 from tests.chaos import __main__ as command
 from tests.chaos.__main__ import table
 from tests.chaos.campaigns import Tally, kill_drivers, kill_workers
+from tests.chaos.cascade import kill_units
 from tests.chaos.service import attack_service
 from tests.chaos.soak import SHARES, Sample, Soak, soak_service
 from weft.runtime.backends.payload import PREFIX
@@ -46,6 +47,14 @@ def test_a_service_under_attack():
     assert tally.wrong == []
     assert tally.kills >= 1
     assert tally.right + tally.clear_error == tally.traces_valid == tally.runs > 0
+    assert multiprocessing.active_children() == []
+
+
+def test_a_cascade_whose_units_are_killed():
+    tally = kill_units(3.0, silent, every=0.5)
+    assert tally.wrong == []
+    assert tally.kills >= 1
+    assert tally.right > 0
     assert multiprocessing.active_children() == []
 
 
