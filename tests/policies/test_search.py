@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from weft.model.capacity import fluid_capacity
 
 import weft
 from tests.support.by_view import assert_same_by_view
 from weft.errors import InvalidInput, Unsupported
 from weft.generators import CONDITIONS, draw_instance
 from weft.model import Scenario, Workload
+from weft.model.machines.capacity import fluid_capacity
 from weft.policies import simulate
 from weft.policies.replanning.portfolio import PlanOptions
 from weft.policies.replanning.prices import update_prices

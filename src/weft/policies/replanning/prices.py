@@ -1,10 +1,11 @@
 """Prices of devices in streams: dual values of the fluid capacity problem; compiled.
 
 The highest rate of jobs that devices can keep up with is a linear program over the time that each
-device gives to each class of tasks (see `model/capacity.py`). Its dual values are prices of device
-time: with prices y, a task costs `seconds on d x y[d]`, and at the optimum every class runs where
-it costs the least. A device that is scarce for others is expensive, so that a task which is nearly
-as quick elsewhere leaves it free (Al-Azzoni and Down 2008 use the primal values in the same way).
+device gives to each class of tasks (see `model/machines/capacity.py`). Its dual values are prices
+of device time: with prices y, a task costs `seconds on d x y[d]`, and at the optimum every class
+runs where it costs the least. A device that is scarce for others is expensive, so that a task which
+is nearly as quick elsewhere leaves it free (Al-Azzoni and Down 2008 use the primal values in the
+same way).
 
 The dual is solved by mirror ascent on the simplex over the work that has arrived so far: nothing
 of the future enters.

@@ -41,7 +41,7 @@ WORK_PER_PAIR = 100
 """Placements per pair of tasks after which a search ends: few tasks have few plans."""
 
 
-class Chain(NamedTuple):
+class PlanChain(NamedTuple):
     """The plan under search, its times in each future, and the best plan."""
 
     order: IntArray  # (tasks,)
@@ -70,7 +70,7 @@ VALUE, BEST, WORK, PATH = range(4)
 """Figures: value of the plan and of the best; placements so far; tasks on the path."""
 
 
-def make_search_chain(tasks: int, jobs: int, p: int, futures: int) -> Chain:
+def make_search_chain(tasks: int, jobs: int, p: int, futures: int) -> PlanChain:
     """Allocate the memory of a search."""
 
     def integers(*shape: int) -> IntArray:
@@ -80,7 +80,7 @@ def make_search_chain(tasks: int, jobs: int, p: int, futures: int) -> Chain:
         return np.zeros(shape)
 
     n, k = tasks, futures
-    return Chain(
+    return PlanChain(
         order=integers(n),
         place=integers(n),
         choice=integers(n),
@@ -106,7 +106,7 @@ def make_search_chain(tasks: int, jobs: int, p: int, futures: int) -> Chain:
 
 @njit_noalloc
 def place_from(
-    left: Residual, grid: FloatArray, c: Chain, k: int, first: int, limit: float
+    left: Residual, grid: FloatArray, c: PlanChain, k: int, first: int, limit: float
 ) -> float:
     """Place the tasks of a future from a place in the order on.
 
@@ -166,7 +166,7 @@ def place_from(
 
 
 @njit_noalloc
-def evaluate(left: Residual, grid: FloatArray, c: Chain, first: int, limit: float) -> float:
+def evaluate(left: Residual, grid: FloatArray, c: PlanChain, first: int, limit: float) -> float:
     """Return the mean value over the futures, inf as soon as it must exceed the limit."""
     futures, total = left.size[0].futures, 0.0
     for k in range(futures):
@@ -177,7 +177,7 @@ def evaluate(left: Residual, grid: FloatArray, c: Chain, first: int, limit: floa
 
 
 @njit_inline
-def accept(left: Residual, c: Chain, first: int) -> None:
+def accept(left: Residual, c: PlanChain, first: int) -> None:
     """Keep the times of all futures from a place in the order on."""
     for k in range(left.size[0].futures):
         for at in range(first, left.size[0].tasks):
@@ -188,7 +188,7 @@ def accept(left: Residual, c: Chain, first: int) -> None:
 
 
 @njit_inline
-def _reject(left: Residual, c: Chain, first: int) -> None:
+def _reject(left: Residual, c: PlanChain, first: int) -> None:
     for k in range(left.size[0].futures):
         for at in range(first, left.size[0].tasks):
             t = c.order[at]
@@ -198,7 +198,7 @@ def _reject(left: Residual, c: Chain, first: int) -> None:
 
 
 @njit_inline
-def keep_best(left: Residual, c: Chain) -> None:
+def keep_best(left: Residual, c: PlanChain) -> None:
     """Store the plan as the best."""
     c.figures[BEST] = c.figures[VALUE]
     for at in range(left.size[0].tasks):
@@ -207,7 +207,7 @@ def keep_best(left: Residual, c: Chain) -> None:
 
 
 @njit_noalloc
-def trace_path(left: Residual, grid: FloatArray, c: Chain, k: int) -> None:
+def trace_path(left: Residual, grid: FloatArray, c: PlanChain, k: int) -> None:
     """Find a critical path of the plan in one future."""
     n, p = left.size[0].tasks, left.free.shape[1]
     t, size = 0, 0
@@ -234,7 +234,7 @@ def trace_path(left: Residual, grid: FloatArray, c: Chain, k: int) -> None:
 
 
 @njit_noalloc
-def begin_search(left: Residual, grid: FloatArray, c: Chain) -> float:
+def begin_search(left: Residual, grid: FloatArray, c: PlanChain) -> float:
     """Time the plan in `order` and `choice`; return its value."""
     for at in range(left.size[0].tasks):
         c.place[c.order[at]] = at
@@ -246,7 +246,7 @@ def begin_search(left: Residual, grid: FloatArray, c: Chain) -> float:
 
 
 @njit_noalloc
-def _unblock(left: Residual, c: Chain, i: int) -> tuple[int, int, int]:
+def _unblock(left: Residual, c: PlanChain, i: int) -> tuple[int, int, int]:
     """Return task, new device and new place that remove the i-th wait of the path, or NONE."""
     t, wait = c.path[i], c.wait[i]
     if wait == NONE:
@@ -262,7 +262,7 @@ def _unblock(left: Residual, c: Chain, i: int) -> tuple[int, int, int]:
 
 
 @njit_noalloc
-def _another_device(left: Residual, c: Chain, t: int) -> int:
+def _another_device(left: Residual, c: PlanChain, t: int) -> int:
     kind = uniform(left.random)
     if kind < ANY_SHARE:
         return ANY
@@ -273,7 +273,7 @@ def _another_device(left: Residual, c: Chain, t: int) -> int:
 
 
 @njit_noalloc
-def _choose(left: Residual, c: Chain, size: int, new: int) -> int:
+def _choose(left: Residual, c: PlanChain, size: int, new: int) -> int:
     """Set the choice of a group; return the first changed place, or NONE."""
     first = NONE
     for i in range(size):
@@ -288,7 +288,7 @@ def _choose(left: Residual, c: Chain, size: int, new: int) -> int:
 
 
 @njit_noalloc
-def _draw_move(left: Residual, c: Chain, order: IntArray) -> tuple[int, int, int, int]:
+def _draw_move(left: Residual, c: PlanChain, order: IntArray) -> tuple[int, int, int, int]:
     """Draw a task, its new device or place (else NO_DEVICE, NONE), and the tasks that move."""
     t, new, there, size = below(left.random, len(order)), NO_DEVICE, NONE, 1
     if uniform(left.random) < CRITICAL and c.figures[PATH] > 0:
@@ -310,7 +310,7 @@ def _draw_move(left: Residual, c: Chain, order: IntArray) -> tuple[int, int, int
 
 
 @njit_noalloc
-def anneal(left: Residual, grid: FloatArray, c: Chain, work: float, warmth: float) -> None:
+def anneal(left: Residual, grid: FloatArray, c: PlanChain, work: float, warmth: float) -> None:
     """Try moves until so many tasks were placed; accept worse plans by `warmth` x value."""
     n, begun = left.size[0].tasks, c.figures[WORK]
     order, work = c.order[:n], min(work, float(WORK_PER_PAIR * n * n))

@@ -15,7 +15,7 @@ from weft.policies.replanning.switch import observed_squares
 from weft.policies.search.anneal import (
     ANY,
     BEST,
-    Chain,
+    PlanChain,
     anneal,
     begin_search,
     keep_best,
@@ -38,12 +38,12 @@ STATE = record("work first_work warmth", "futures copies kept known arrived")
 # incumbent; known: 1 if there is one; arrived: jobs when it was made
 
 
-class Search(NamedTuple):
+class IncumbentSearch(NamedTuple):
     """The incumbent and all memory of the search."""
 
     state: Table  # (1,)
     left: Residual
-    chain: Chain
+    chain: PlanChain
     order: IntArray  # (instances,) the tasks of the incumbent
     choice: IntArray  # (instances,) their devices, or ANY
     seen: IntArray  # (instances,) storage
@@ -61,13 +61,13 @@ def make_search(
     warmth: float,
     copies: bool,
     seed: int,
-) -> Search:
+) -> IncumbentSearch:
     """Allocate a search for at most so many tasks at a time."""
     tasks, p = min(tasks, len(sim.inst)), workload.cluster.p
     state = np.zeros(1, STATE)
     state["work"], state["first_work"] = work
     state["warmth"], state["futures"], state["copies"] = warmth, futures, copies
-    return Search(
+    return IncumbentSearch(
         state=state,
         left=make_residual(workload, sim, tasks, futures, seed),
         chain=make_search_chain(tasks, workload.jobs, p, futures),
@@ -79,7 +79,7 @@ def make_search(
     )
 
 
-def search_state(search: Search) -> dict[str, Any]:
+def search_state(search: IncumbentSearch) -> dict[str, Any]:
     """Return the incumbent and the state of the random numbers."""
     kept = int(search.state["kept"][0])
     return {
@@ -90,7 +90,7 @@ def search_state(search: Search) -> dict[str, Any]:
     }
 
 
-def resume_search(search: Search, state: dict[str, Any], numbers: Renumbering) -> None:
+def resume_search(search: IncumbentSearch, state: dict[str, Any], numbers: Renumbering) -> None:
     """Go on from the state of a search."""
     kept = numbers.of(state["order"])
     stay = np.flatnonzero(numbers.instances >= 0)
@@ -101,7 +101,7 @@ def resume_search(search: Search, state: dict[str, Any], numbers: Renumbering) -
 
 
 @njit_noalloc
-def choose_by_search(sim: Sim, portfolio: Portfolio, search: Search) -> None:
+def choose_by_search(sim: Sim, portfolio: Portfolio, search: IncumbentSearch) -> None:
     """Plan, improve the better of the plan and the incumbent, and fill in `search.first`."""
     state, left, chain = search.state[0], search.left, search.chain
     m = replan(sim, portfolio)
@@ -134,7 +134,7 @@ def choose_by_search(sim: Sim, portfolio: Portfolio, search: Search) -> None:
 
 
 @njit_inline
-def _start_from_plan(sim: Sim, plan: PlanState, search: Search, pinned: bool) -> None:
+def _start_from_plan(sim: Sim, plan: PlanState, search: IncumbentSearch, pinned: bool) -> None:
     """Try the order of a plan, with its devices or with those of the earliest finish."""
     left, chain = search.left, search.chain
     for t in range(left.size[0].tasks):
@@ -146,7 +146,7 @@ def _start_from_plan(sim: Sim, plan: PlanState, search: Search, pinned: bool) ->
 
 
 @njit_noalloc
-def _start_from_incumbent(sim: Sim, search: Search) -> None:
+def _start_from_incumbent(sim: Sim, search: IncumbentSearch) -> None:
     """Try the incumbent, without the tasks that were committed; new tasks go in front."""
     left, chain, n = search.left, search.chain, search.left.size[0].tasks
     for t in range(n):
@@ -177,7 +177,7 @@ def _start_from_incumbent(sim: Sim, search: Search) -> None:
 
 
 @njit_noalloc
-def _order_parents_first(search: Search) -> None:
+def _order_parents_first(search: IncumbentSearch) -> None:
     """Fill in the order from `stack`: each task behind its parents, else as given."""
     left, chain, n = search.left, search.chain, search.left.size[0].tasks
     for t in range(n):
@@ -200,14 +200,14 @@ def _order_parents_first(search: Search) -> None:
 
 
 @njit_inline
-def _take_best(search: Search) -> None:
+def _take_best(search: IncumbentSearch) -> None:
     chain = search.chain
     for t in range(search.left.size[0].tasks):
         chain.order[t], chain.choice[t] = chain.best_order[t], chain.best_choice[t]
 
 
 @njit_inline
-def _store(search: Search) -> None:
+def _store(search: IncumbentSearch) -> None:
     """Keep the plan as the incumbent; fill in the first task of each device."""
     left, chain, state = search.left, search.chain, search.state[0]
     state.kept = left.size[0].tasks
@@ -223,7 +223,7 @@ def _store(search: Search) -> None:
 
 
 @njit_noalloc
-def run_by_search(sim: Sim, portfolio: Portfolio, search: Search) -> int:
+def run_by_search(sim: Sim, portfolio: Portfolio, search: IncumbentSearch) -> int:
     """Simulate to the end; return ENDED or STUCK."""
     while True:
         answer = advance_to_decision(sim, portfolio)

@@ -12,7 +12,7 @@ from weft.policies.graph.deft import useful_copy
 from weft.policies.replanning.policy import ReplanningPolicy
 from weft.policies.replanning.portfolio import PlanOptions, Portfolio
 from weft.policies.search.planning import (
-    Search,
+    IncumbentSearch,
     choose_by_search,
     make_search,
     resume_search,
@@ -87,7 +87,7 @@ class SearchPolicy(ReplanningPolicy):
         """Start a run without a plan; the seed is that of the random moves."""
         super().begin(workload, seed=seed)
         self._seed = seed
-        self._search: Search | None = None
+        self._search: IncumbentSearch | None = None
 
     def live(self, sim: Sim) -> int:
         """Make all decisions of a simulation in compiled code."""
@@ -106,7 +106,7 @@ class SearchPolicy(ReplanningPolicy):
             self._search = self._make_search(self._tables.sim, self._portfolio)
             resume_search(self._search, state["search"], numbers)
 
-    def _make_search(self, sim: Sim, portfolio: Portfolio) -> Search:
+    def _make_search(self, sim: Sim, portfolio: Portfolio) -> IncumbentSearch:
         own = self.search_options
         return make_search(
             self._workload,
