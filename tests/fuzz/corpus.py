@@ -107,6 +107,29 @@ price = "3.5 /h"
 [nodes.n0]
 price = 2
 """
+NETWORK_TOML = """[links]
+node_bandwidth = "300 GB/s"
+[[devices]]
+node = "n0"
+[[devices]]
+node = "n1"
+[network]
+sharing = "one-port"
+[[network.ports]]
+nodes = ["n0"]
+up = "10 Gbit/s"
+down = "5 Gbit/s"
+latency = "5 us"
+switch = "left"
+[[network.ports]]
+nodes = ["n1"]
+up = "10 Gbit/s"
+switch = "right"
+[[network.trunks]]
+between = ["left", "right"]
+oversubscription = 4
+latency = "1 us"
+"""
 STREAM_TOML = """name = "inspection"
 jobs = 50
 tick = "1 ms"
@@ -214,6 +237,7 @@ def seeds(folder: Path) -> dict[str, Seed]:
             made[f"weft{suffix.replace('.', '-')} {name}"] = Seed(suffix, path.read_bytes(), read)
     made["weft-json gz"] = _gzipped(folder)
     made["cluster-toml"] = Seed(".toml", CLUSTER_TOML.encode(), formats.load_cluster)
+    made["network-toml"] = Seed(".toml", NETWORK_TOML.encode(), formats.load_cluster)
     made["stream-toml"] = Seed(".toml", STREAM_TOML.encode(), load_stream)
     made["dot"] = Seed(".dot", DOT.encode(), formats.load_workflow)
     made["task-table"] = Seed(".csv", TASK_TABLE.encode(), formats.load_workflow)

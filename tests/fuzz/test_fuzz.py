@@ -29,6 +29,7 @@ NAMES = (
     ),
     "weft-json gz",
     "cluster-toml",
+    "network-toml",
     "stream-toml",
     "dot",
     "stg",
