@@ -20,7 +20,7 @@ from weft.formats.parsing.record import Record
 from weft.model import Cluster, Device, Links, Port, Problem, Topology, Trunk, Workflow, Workload
 from weft.model.check import check
 from weft.planners.planner import plan
-from weft.planners.whatif.changes import Bandwidth, RemoveDevice
+from weft.planners.whatif.changes import AddDevice, Bandwidth, RemoveDevice
 from weft.sim.simulate import simulate
 
 PLAN = weft.Schedule.of(device=[0, 1, 2], start=[0, 1, 1], finish=[1, 2, 2])
@@ -248,3 +248,20 @@ def test_changed_machines_keep_the_network():
     assert (fewer.node_names, list(fewer.network.ports)) == (("a", "b"), ["a", "b"])
     with pytest.raises(Unsupported, match="network"):
         Bandwidth(2.0, between=("a", "b")).apply(problem)
+
+
+def test_changed_machines_keep_capacities_set_ups_and_curves():
+    devices = [
+        Device(f"d{i}", kind="K", node=f"n{i // 2}", batch=3 - i, batch_curve={"a": 0.5},
+               setup={"a": 1.0 + i}, cache=4.0 + i, throughput={"a": 2.0})
+        for i in range(3)
+    ]  # fmt: skip
+    machines = Cluster.of(devices, capacity={"cores": {"n0": 2.0, "n1": 3.0}})
+    problem = Problem.bind(Workflow(work=[1.0], src=[], dst=[], data=[], kinds=("a",)), machines)
+    left = RemoveDevice("d0").apply(problem).cluster
+    assert left.cache.tolist() == [5.0, 6.0]
+    assert left.capacity["cores"].tolist() == [2.0, 3.0]
+    assert left.batch_curve["a"].shape == (2, 2)
+    assert left.setup["a"][:, 0].tolist() == [2.0, 3.0]
+    assert RemoveDevice("d2").apply(problem).cluster.capacity["cores"].tolist() == [2.0]
+    assert AddDevice("K").apply(problem).cluster.cache.tolist() == [4.0, 5.0, 6.0, 6.0]

@@ -13,7 +13,14 @@ from weft.model import Cluster, Problem
 from weft.model.columns import BoolArray, frozen
 from weft.registry import closest
 
-COLUMNS = ("speed", "memory", "cores", "batch", "power", "idle_power", "price")
+COLUMNS = {
+    "memory": np.inf,
+    "cores": 1,
+    "batch": 1,
+    "cache": np.inf,
+    "switch": 0.0,
+} | dict.fromkeys(("speed", "power", "idle_power", "price"), 0.0)
+"""Columns of devices, with the values of a new kind that has no published ones."""
 NETWORK = "Ethernet-25G"
 """Link of a new kind of device to a cluster that has no links between nodes."""
 
@@ -263,9 +270,18 @@ def select_devices(
         key: tuple(getattr(c, key)[d] for d in columns) for key in ("names", "kinds", "nodes")
     }
     labels["names"] = labels["names"] if names is None else names
-    rates = {kind: rate[at] for kind, rate in c.throughput.items()}
-    network = c.network and c.network.of_nodes(dict.fromkeys(labels["nodes"]))
-    cluster = replace(c, throughput=rates, network=network, **kept, **labels)
+    rows = {key: {k: v[at] for k, v in getattr(c, key).items()} for key in ("throughput", "setup")}
+    most, here = int(c.batch[at].max()), tuple(dict.fromkeys(labels["nodes"]))
+    nodes = [c.node_names.index(node) for node in here]
+    cluster = replace(
+        c,
+        batch_curve={k: v[at, :most] for k, v in c.batch_curve.items()},
+        capacity={k: v[nodes] for k, v in c.capacity.items()},
+        network=c.network and c.network.of_nodes(here),
+        **rows,
+        **kept,
+        **labels,
+    )
     pace = frozen(np.ascontiguousarray(problem.pace[:, at]))
     stranded = np.isinf(pace.min(axis=1))[problem.row]
     if stranded.any():
@@ -308,7 +324,7 @@ def _with_new_kind(
     latency = float(old.latency[far].max(initial=0.0)) if far.any() else network.latency
     grown: dict[str, Any] = {
         key: np.append(getattr(old, key), np.full(count, extra.get(key, default)))
-        for key, default in zip(COLUMNS, (speed, np.inf, 1, 1, 0.0, 0.0, price or 0.0), strict=True)
+        for key, default in {**COLUMNS, "speed": speed, "price": price or 0.0}.items()
     }
     for key, value in (("bandwidth", bandwidth), ("latency", latency)):
         grown[key] = np.full((len(names), len(names)), value)
@@ -319,6 +335,12 @@ def _with_new_kind(
         kinds=(*old.kinds, *[kind] * count),
         nodes=(*old.nodes, *(f"added {name}" for name in names[old.p :])),
         throughput={k: np.append(v, np.full(count, np.nan)) for k, v in old.throughput.items()},
+        setup={k: np.append(v, np.zeros((count, 3)), axis=0) for k, v in old.setup.items()},
+        batch_curve={
+            k: np.append(v, np.ones((count, v.shape[1])), axis=0)
+            for k, v in old.batch_curve.items()
+        },
+        capacity={k: np.append(v, np.full(count, np.inf)) for k, v in old.capacity.items()},
         **grown,
     )
     return Problem.bind(problem.workflow, cluster)
