@@ -54,7 +54,8 @@ def plan(
     seed
         Seed of planners.
     options
-        Options of the planner of that name; unknown ones are refused.
+        Options of the planner of that name; unknown ones are refused. For workflows with variants
+        also `min_accuracy`, the least mean accuracy, and `budget`, the most money.
 
     Examples
     --------
@@ -66,7 +67,8 @@ def plan(
         problem = problem_of(problem, cluster=cluster, history=history, durations=durations)
     elif cluster is not None or durations is not None:
         raise InvalidInput("a Problem has its cluster and durations; give neither beside it")
-    return plan_problem(problem, planner, seconds=seconds, seed=seed, **options)
+    limits: Any = options  # of the planner, or on variants
+    return plan_problem(problem, planner, seconds=seconds, seed=seed, **limits)
 
 
 def problem_of(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from math import inf, isnan
+from typing import Any
 
 import numpy as np
 
@@ -95,6 +96,10 @@ def spread_out(choices: VariantChoices) -> tuple[Problem, Lanes]:
     )
     if "cores" not in c.capacity:
         seconds[cores[:, None, :] > c.cores[None, :, None]] = inf
+    columns: Any = {
+        name: np.repeat(getattr(c, name), many)
+        for name in ("memory", "cores", "batch", "power", "idle_power", "price")
+    }
     wide = replace(
         c,
         speed=np.repeat(c.speed, many),
@@ -103,12 +108,7 @@ def spread_out(choices: VariantChoices) -> tuple[Problem, Lanes]:
         nodes=tuple(np.repeat(c.nodes, many).tolist()),
         bandwidth=np.repeat(np.repeat(c.bandwidth, many, axis=0), many, axis=1),
         latency=np.repeat(np.repeat(c.latency, many, axis=0), many, axis=1),
-        memory=np.repeat(c.memory, many),
-        cores=np.repeat(c.cores, many),
-        batch=np.repeat(c.batch, many),
-        power=np.repeat(c.power, many),
-        idle_power=np.repeat(c.idle_power, many),
-        price=np.repeat(c.price, many),
+        **columns,
         throughput={},
         batch_curve={},
         capacity={},

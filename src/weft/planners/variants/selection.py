@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf, isnan
+from typing import Any
 
 import numpy as np
 
@@ -97,11 +98,10 @@ class VariantChoices:
 
     def starts(self) -> Iterator[Pick]:
         """Yield simple choices, made accurate enough at little slowdown, or at little cost."""
-        for score in (self._seconds, self._use, self._accuracy, self._cost):
-            pick = tuple(
-                min(range(len(ways)), key=[score(t, way) for way in ways].__getitem__)
-                for t, ways in self.ways.items()
-            )
+        scores_of: list[Any] = [self._seconds, self._use, self._accuracy, self._cost]
+        for score in scores_of:
+            scores = [[score(t, way) for way in ways] for t, ways in self.ways.items()]
+            pick = tuple(row.index(min(row)) for row in scores)
             yield self._repaired(pick, _money if score == self._cost else self._seconds)
 
     def _repaired(self, pick: Pick, price: Callable[[int, Variant], float]) -> Pick:

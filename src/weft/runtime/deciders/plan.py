@@ -304,9 +304,10 @@ def _committed(life: LiveLifecycle, device: int, now: float) -> list[tuple[Group
 
 def _amounts(life: LiveLifecycle, members: Sequence[int]) -> np.ndarray:
     """Return what a group takes of each capacity of its node."""
-    none = np.zeros(len(life.workload.cluster.capacity))
-    needs = (life.problem(i).needs[life.place[i][1]] for i in members)
-    return sum(needs, start=none)
+    total = np.zeros(len(life.workload.cluster.capacity))
+    for i in members:
+        total = total + life.problem(i).needs[life.place[i][1]]
+    return total
 
 
 def _durations(life: LiveLifecycle, instance: int, pace: np.ndarray) -> np.ndarray:

@@ -184,8 +184,9 @@ def problem_of(
         for parent in dict.fromkeys(parents(job)):
             if parent in names:
                 builder.edge(names[parent], name)
-    machine: dict[str, Any] = {**amounts, "cores": int(amounts.get("cores", 1.0))}
-    return Problem.bind(builder.build(), Cluster.host(**machine))
+    cores, memory = int(amounts.pop("cores", 1.0)), amounts.pop("memory", None)
+    others: Any = amounts  # the names of capacities are keywords
+    return Problem.bind(builder.build(), Cluster.host(cores=cores, memory=memory, **others))
 
 
 def _capacities(resources: Mapping[str, Any]) -> dict[str, float]:
