@@ -270,7 +270,7 @@ def select_devices(
         key: tuple(getattr(c, key)[d] for d in columns) for key in ("names", "kinds", "nodes")
     }
     labels["names"] = labels["names"] if names is None else names
-    rows = {key: {k: v[at] for k, v in getattr(c, key).items()} for key in ("throughput", "setup")}
+    kept |= {key: {k: v[at] for k, v in getattr(c, key).items()} for key in ("throughput", "setup")}
     most, here = int(c.batch[at].max()), tuple(dict.fromkeys(labels["nodes"]))
     nodes = [c.node_names.index(node) for node in here]
     cluster = replace(
@@ -278,7 +278,6 @@ def select_devices(
         batch_curve={k: v[at, :most] for k, v in c.batch_curve.items()},
         capacity={k: v[nodes] for k, v in c.capacity.items()},
         network=c.network and c.network.of_nodes(here),
-        **rows,
         **kept,
         **labels,
     )
