@@ -279,9 +279,12 @@ class History:
     def residuals(self) -> list[tuple[str, int, float]]:
         """Return task kind, run and log(seconds / median of that kind, device and size)."""
         groups: dict[tuple[Any, ...], list[TaskRow]] = {}
-        for row in usual_rows(self.tasks):
+        for row in self.tasks:
             if row.seconds > 0:
                 groups.setdefault((*row[:4], row.sizes), []).append(row)
+        for key, rows in groups.items():
+            warm = usual_rows(rows)
+            groups[key] = warm if len(warm) > 1 else rows  # one alone has no scatter
         times = sorted(row.at for rows in groups.values() for row in rows)
         runs = {at: run for run, at in enumerate(dict.fromkeys(times))}
         return [
