@@ -478,5 +478,5 @@ class LocalBackend(RealBackend):
             (float(payload.size),),
             (branches,),
             moved,
-            worker=str(w.pid) if w is not None and w.pid else "",
+            worker="" if w is None else w.token,
         )
