@@ -135,7 +135,8 @@ def test_a_run_adds_its_durations_to_the_history(run, tmp_path):
         b.task(f"s{k}", kind="slow", work=1.0)
     run(b.build(), functions={"slow": partial(f.slow, 0.02)}, history=history)
     (known,) = history.durations()
-    assert (known.kind, known.device, known.count) == ("slow", "cpu", 4)
+    assert (known.kind, known.device) == ("slow", "cpu")
+    assert len(history.tasks) == 4  # the first of each worker is a cold start, kept apart
     assert known.quartiles[0] >= 0.02
     trace = run(b.build(), functions={"slow": partial(f.slow, 0.02)}, history=history)
     measured = history.predict("slow", "cpu", work=1.0)  # of eight now
