@@ -19,6 +19,7 @@ from weft.formats.native.weft_schema import decode, encode
 from weft.formats.parsing.record import Record
 from weft.model import Cluster, Device, Links, Port, Problem, Topology, Trunk, Workflow, Workload
 from weft.model.check import check
+from weft.planners.contention import moved_tasks, replayed
 from weft.planners.planner import plan
 from weft.planners.whatif.changes import AddDevice, Bandwidth, RemoveDevice
 from weft.sim.simulate import simulate
@@ -100,6 +101,19 @@ def test_search_compares_plans_on_shared_links(sharing):
     assert check(problem, heft) == check(problem, best) == []
     assert best.bound <= best.makespan * (1 + 1e-9)
     assert best.makespan < heft.makespan
+
+
+def test_moving_tasks_shortens_a_bad_plan():
+    """All tasks in turn on all devices: keys of the order soon lie beyond the makespan."""
+    problem = layered(24, 4, seed=1)
+    network = Topology.star(problem.cluster.node_names, up=3e6)
+    problem = replace(problem, cluster=replace(problem.cluster, network=network))
+    turns = np.arange(problem.n)
+    bad = replayed(problem, weft.Schedule.of(device=turns % 4, start=turns, finish=turns + 1))
+    for seed in range(3):
+        better = moved_tasks(problem, bad, seconds=None, seed=seed)
+        assert check(problem, better) == []
+        assert better.makespan < 0.9 * bad.makespan
 
 
 def mutated(trace, **columns):

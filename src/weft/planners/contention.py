@@ -72,10 +72,12 @@ def best_on_network(
         plan = replayed(problem, solve(independent(problem, sharers), share))
         best = min(best, plan, key=lambda s: s.makespan)
     spent = time.perf_counter() - begin + PLANNING_SHARE * (seconds or 0.0)
-    return _moved(problem, best, seconds=None if seconds is None else seconds - spent, seed=seed)
+    return moved_tasks(
+        problem, best, seconds=None if seconds is None else seconds - spent, seed=seed
+    )
 
 
-def _moved(problem: Problem, best: Schedule, *, seconds: float | None, seed: int) -> Schedule:
+def moved_tasks(problem: Problem, best: Schedule, *, seconds: float | None, seed: int) -> Schedule:
     """Move one task at a time to another device or place in the order, while that helps."""
     begin, rng = time.perf_counter(), generator(seed, "contention")
     workload = Workload.of(problem)
@@ -89,7 +91,7 @@ def _moved(problem: Problem, best: Schedule, *, seconds: float | None, seed: int
         tried, place = device.copy(), key.copy()
         tried[task] = able[rng.integers(len(able))]
         if rng.random() < 0.5:
-            place[task] = rng.uniform(*_window(problem, key, task, length))
+            place[task] = rng.uniform(*_window(problem, key, task))
         made = _makespan(workload, tried, place)
         idle = idle + 1 if made >= length else 0
         if made <= length:
@@ -97,12 +99,12 @@ def _moved(problem: Problem, best: Schedule, *, seconds: float | None, seed: int
     return min(best, replayed(problem, _ordered(device, key)), key=lambda s: s.makespan)
 
 
-def _window(problem: Problem, key: FloatArray, task: int, end: float) -> tuple[float, float]:
+def _window(problem: Problem, key: FloatArray, task: int) -> tuple[float, float]:
     """Return the keys between which a task stays in a topological order."""
     w = problem.workflow
     before = key[w.src[w.pred_edge[w.pred_ptr[task] : w.pred_ptr[task + 1]]]]
     after = key[w.dst[w.succ_ptr[task] : w.succ_ptr[task + 1]]]
-    return float(before.max(initial=0.0)), float(after.min(initial=end))
+    return float(before.max(initial=0.0)), float(after.min(initial=key.max()))
 
 
 def _makespan(workload: Workload, device: IntArray, key: FloatArray) -> float:
