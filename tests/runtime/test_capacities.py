@@ -102,16 +102,19 @@ def packed_run(workflow, *, scenario=None, planner="heft", cluster=HOST):
     return driver.trace()
 
 
-def test_a_task_that_waits_for_room_is_not_delayed_by_others():
-    # Planned: a and b to 2 s, wide to 4 s, then its child and the last one side by side to 7 s.
-    w = weft.Workflow(
-        work=[2.0, 2.0, 2.0, 3.0, 1.9], src=[2], dst=[3], data=[0.0], cores=[1, 2, 3, 1, 1]
-    )
-    cluster = weft.Cluster.host(cores=3)
-    workload = Workload.of(weft.Problem.bind(w, cluster))
-    late = Scenario.of(workload, factor=np.array([1.0, 1.025, 1.0, 1.0, 1.0]))
-    trace = packed_run(w, scenario=late, cluster=cluster)
-    assert trace.makespan == pytest.approx(2.05 + 2.0 + 3.0)
+def test_an_overdue_task_keeps_its_room_for_the_one_that_waits():
+    # The first is late by 0.05 s; the second needs all cores as soon as it ends.
+    w = weft.Workflow(work=[2.0, 2.0, 0.5], src=[], dst=[], data=[], cores=[2, 3, 1])
+    life = LiveLifecycle(Workload.of(weft.Problem.bind(w, weft.Cluster.host(cores=3))))
+    life.arrive(0, 0.0)
+    life.commit([0], 0, 0.0)
+    life.begin(0, 0.0)
+    turn = {1: (0, 1), 2: (1, 2)}
+    assert next_start(life, turn, np.zeros(3, np.int64), 2.05) is None
+    life.finish(0, 2.06)
+    found = next_start(life, turn, np.zeros(3, np.int64), 2.06)
+    assert found is not None
+    assert found.instance == 1
 
 
 @pytest.mark.parametrize(("seconds", "started"), [(3.5, True), (4.5, False)])
