@@ -9,11 +9,10 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from math import inf, isnan
-from typing import Any
 
 import numpy as np
 
-from weft.model import Problem, Schedule
+from weft.model import Cluster, Problem, Schedule
 from weft.model.columns import FloatArray, frozen
 from weft.model.variants import Variant
 from weft.planners.packing import pack
@@ -96,22 +95,12 @@ def spread_out(choices: VariantChoices) -> tuple[Problem, Lanes]:
     )
     if "cores" not in c.capacity:
         seconds[cores[:, None, :] > c.cores[None, :, None]] = inf
-    columns: Any = {
-        name: np.repeat(getattr(c, name), many)
-        for name in ("memory", "cores", "batch", "power", "idle_power", "price")
-    }
-    wide = replace(
-        c,
+    wide = Cluster(  # durations hold what else devices have
         speed=np.repeat(c.speed, many),
         names=tuple(f"{name}#{k}" for name in c.names for k in range(many)),
-        kinds=tuple(np.repeat(c.kinds, many).tolist()),
         nodes=tuple(np.repeat(c.nodes, many).tolist()),
         bandwidth=np.repeat(np.repeat(c.bandwidth, many, axis=0), many, axis=1),
         latency=np.repeat(np.repeat(c.latency, many, axis=0), many, axis=1),
-        **columns,
-        throughput={},
-        batch_curve={},
-        capacity={},
     )
     plain = replace(problem.workflow, variants={}, needs={}, durations={})
     n = problem.n
