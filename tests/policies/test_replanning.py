@@ -32,6 +32,7 @@ ODD = {
     "energy": 0.2,
     "overdue": 0.3,
     "trust": 0.9,
+    "price": 0.4,
 }
 
 
