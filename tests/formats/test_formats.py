@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import weft
 from tests.support.strategies import clusters, futures, problems, workloads
 from weft import formats
-from weft.errors import InvalidInput, UnknownName
+from weft.errors import InvalidInput, UnknownName, WeftError
 from weft.model import Choices, Cluster, Device, Links, Problem, Schedule, Trace, Workflow, Workload
 
 ways = pytest.mark.parametrize("suffix", [".json", ".npz", ".json.gz"])
@@ -294,9 +295,38 @@ def test_save_refuses(folder):
         formats.save(
             Workflow(work=[1.0], src=[], dst=[], data=[], names=("a\0",)), folder / "x.npz"
         )
-    bent = Problem(problem.workflow, problem.cluster, problem.work, problem.row, problem.pace * 2)
-    with pytest.raises(InvalidInput, match="costs that do not follow"):
-        formats.save(bent, folder / "x.json")
+
+
+@pytest.mark.parametrize("suffix", [".json", ".npz"])
+def test_measured_costs_survive(folder, suffix):
+    plain = Problem.bind(
+        Workflow(work=[1.0, 2.0], src=[0], dst=[1], data=[8.0]), Cluster(speed=[1.0, 2.0])
+    )
+    pace = np.array([[0.5, np.inf], [3.0, 0.25]])
+    measured = Problem(plain.workflow, plain.cluster, plain.work, np.array([1, 0]), pace)
+    formats.save(measured, folder / f"x{suffix}")
+    again = formats.load(folder / f"x{suffix}")
+    assert np.array_equal(again.durations(), measured.durations())
+    formats.save(weft.simulate(measured, "eft"), folder / f"y{suffix}")
+    trace = formats.load_trace(folder / f"y{suffix}")
+    assert np.array_equal(trace.workload.problems[0].durations(), measured.durations())
+    assert weft.check(trace.workload, trace) == []
+
+
+@pytest.mark.parametrize(
+    "costs", [{"row": [0, 5]}, {"row": [-1, 0]}, {"pace": [[1.0]]}, {"work": [-1.0, 1.0]}, {"x": 1}]
+)
+def test_wrong_costs_are_refused(folder, costs):
+    plain = Problem.bind(
+        Workflow(work=[1.0, 2.0], src=[0], dst=[1], data=[8.0]), Cluster(speed=[1.0, 2.0])
+    )
+    bent = Problem(plain.workflow, plain.cluster, plain.work, plain.row, plain.pace * 2)
+    formats.save(bent, folder / "x.json")
+    content = json.loads((folder / "x.json").read_text())
+    content["workflow"]["costs"] |= costs
+    (folder / "x.json").write_text(json.dumps(content))
+    with pytest.raises(WeftError):
+        formats.load(folder / "x.json")
 
 
 def test_choices_survive_edges_in_any_order(folder):

@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 
 from weft.errors import InvalidInput
 from weft.formats.binding import bind
+from weft.formats.native.costs import decode_costs, encode_costs
 from weft.formats.native.network import decode_network, encode_network
 from weft.formats.native.variants import read_variants
 from weft.formats.parsing.limits import TASK_CELLS, check_cells, check_devices, check_graph
@@ -148,25 +149,18 @@ def _encode_cluster(c: Cluster) -> dict[str, Any]:
             "setup_kinds": list(c.setup),
             "setup": np.stack([v.reshape(-1) for v in c.setup.values()]),
         }
-    if c.has_setup:
+    if np.isfinite(c.cache).any() or c.switch.any():
         made |= {key: _compact(getattr(c, key)) for key in ("cache", "switch")}
     return made
 
 
 def _encode_problem(problem: Problem) -> dict[str, Any]:
-    again = bind(problem.workflow, problem.cluster)
-    if not all(
-        np.array_equal(getattr(problem, key), getattr(again, key))
-        for key in ("work", "row", "pace")
-    ):
-        raise InvalidInput(
-            f"problem '{problem.name}' has costs that do not follow from its workflow and cluster; "
-            "make it with Problem.bind"
-        )
-    return {
-        "workflow": _encode_workflow(problem.workflow),
-        "cluster": _encode_cluster(problem.cluster),
-    }
+    return {"workflow": _encode_bound(problem), "cluster": _encode_cluster(problem.cluster)}
+
+
+def _encode_bound(problem: Problem) -> dict[str, Any]:
+    costs = encode_costs(problem)
+    return _encode_workflow(problem.workflow) | ({"costs": costs} if costs else {})
 
 
 def _encode_workload(w: Workload) -> dict[str, Any]:
@@ -179,7 +173,7 @@ def _encode_workload(w: Workload) -> dict[str, Any]:
     return {
         "name": w.name,
         "clusters": clusters,
-        "workflows": [_encode_problem(p)["workflow"] for p in w.problems],
+        "workflows": [_encode_bound(p) for p in w.problems],
         "cluster_of": np.array([number[id(p.cluster)] for p in w.problems], np.int64),
         **{key: getattr(w, key) for key in JOB_COLUMNS},
     }
@@ -372,13 +366,19 @@ def _curve_rows(curve: FloatArray, devices: int, path: str) -> FloatArray:
 
 def _decode_problem(r: Record) -> Problem:
     r.only(("workflow", "cluster"))
-    return bind(_decode_workflow(r.child("workflow")), _decode_cluster(r.child("cluster")))
+    return _decode_bound(r.child("workflow"), _decode_cluster(r.child("cluster")))
+
+
+def _decode_bound(r: Record, cluster: Cluster) -> Problem:
+    rest = Record({k: v for k, v in r.content.items() if k != "costs"}, r.where)
+    problem = bind(_decode_workflow(rest), cluster)
+    return decode_costs(r.child("costs"), problem) if "costs" in r else problem
 
 
 def _decode_workload(r: Record) -> Workload:
     r.only(("name", "clusters", "workflows", "cluster_of", *JOB_COLUMNS))
     clusters = [_decode_cluster(child) for child in r.children("clusters")]
-    workflows = [_decode_workflow(child) for child in r.children("workflows")]
+    workflows = r.children("workflows")
     of = integers(
         r.integers("cluster_of", 0), r.path("cluster_of"), shape=(len(workflows),)
     ).tolist()
@@ -389,7 +389,7 @@ def _decode_workload(r: Record) -> Workload:
         )
     jobs = r.integers("template")
     return Workload.of(
-        [bind(workflow, clusters[c]) for workflow, c in zip(workflows, of, strict=True)],
+        [_decode_bound(workflow, clusters[c]) for workflow, c in zip(workflows, of, strict=True)],
         name=r.text("name", "workload"),
         template=jobs,
         arrival=floats(r.floats("arrival", 0.0), r.path("arrival"), shape=(jobs.size,)),
