@@ -8,3 +8,5 @@ collect_ignore = [
     for name, packages in NEEDS.items()
     if any(find_spec(package) is None for package in packages)
 ]
+if find_spec("airflow") is None:
+    collect_ignore.append("airflow_plugin_weft")

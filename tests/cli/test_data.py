@@ -15,7 +15,7 @@ SAMPLES = Path(__file__).parents[1] / "formats" / "samples"
 
 def test_plan_uses_and_names_the_machines_of_the_file(capsys):
     assert main(["plan", str(SAMPLES / "wfformat-1.6.json")]) == 0
-    assert "3 devices (2 machines of the file)" in capsys.readouterr().out
+    assert "6 devices (2 machines of the file)" in capsys.readouterr().out
 
 
 def test_plan_of_a_trace_says_that_it_has_no_dependencies(capsys):

@@ -102,6 +102,7 @@ class LiveOrder:
 
     def begin(self, workload: Workload, *, seed: int = 0) -> None:
         """Compute what does not change."""
+        self._workload = workload
         self._job = _job_of(workload)
         self._rest = _per_task(workload, shortest_rest)
 
@@ -109,7 +110,7 @@ class LiveOrder:
         """Take the first task in the present order for which a device is idle."""
         if not view.idle.any():
             return None
-        if len(self._job) != view.workload.instances:  # jobs were added
+        if view.workload is not self._workload:  # jobs came or left
             self.begin(view.workload)
         urgency = self.urgency(view)
         for k in np.lexsort((view.ready, urgency)).tolist():

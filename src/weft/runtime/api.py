@@ -445,6 +445,11 @@ def _backend(backend: Any, devices: Any, address: str | Path | None) -> tuple[Ba
     if isinstance(devices, str | Path):
         from weft.formats import load_cluster
 
+        if not Path(devices).is_file():
+            raise InvalidInput(
+                f"devices is '{devices}', and there is no such file; give a number of devices, the "
+                "devices, or the path of a cluster file"
+            )
         devices = load_cluster(devices)
     options = {} if address is None else {"address": str(address)}
     return BACKENDS[backend](devices, **options), True

@@ -35,6 +35,7 @@ class Lifecycle(LifecycleState):
 
     Examples
     --------
+    >>> from weft.model import Problem, Workload
     >>> life = Lifecycle(Workload.of(Problem.from_arrays([[2.0], [3.0]], [[0, 1]])))
     >>> life.arrive(0, 0.0)
     >>> life.commit([0], 0, 0.0)

@@ -216,6 +216,8 @@ def _note_starts(sim: Sim, started: FloatArray, known: IntArray) -> None:
             and sim.execution[x].finish == sim.inst[i].done_at
         ):
             started[i] = sim.execution[x].start
+        elif sim.execution[x].copy == 0 and np.isnan(sim.inst[i].done_at):
+            started[i] = np.nan  # lost or cancelled
     known[0] = sim.world[0].executions
     for d in range(len(sim.device)):
         entry = sim.device[d].running

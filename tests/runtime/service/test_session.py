@@ -75,8 +75,10 @@ class Feed:
         ended = [r for r in self.groups if t.finish[r[0]] == now and t.status[r[0]] == DONE]
         for rows in sorted(ended, key=lambda r: t.device[r[0]]):
             _, device, tasks, copy = self._row(rows)
-            outcomes = [self._branch(t.job[r], t.task[r]) for r in rows]
-            self.session.finished(weft.Assignment(device, tasks, copy), outcomes, at=now)
+            branches = [self._branch(t.job[r], t.task[r]) for r in rows]
+            outcomes = dict(zip(self._tasks(rows), branches, strict=True))
+            assignment = weft.Assignment(device, tasks, copy)
+            self.session.finished(assignment, [outcomes[task] for task in tasks], at=now)
 
     def _branch(self, job, task):
         owned = np.flatnonzero(self.workload.problem_of(job).workflow.choices.task == task)
@@ -87,12 +89,17 @@ class Feed:
         made = self.session.decide(at=now)
         self.made += [(now, a.device, a.tasks, a.copy) for a in made]
 
-    def _row(self, rows):
+    def _tasks(self, rows):
         t = self.trace
         names = [self.workload.problem_of(t.job[r]).workflow.task_name(t.task[r]) for r in rows]
-        tasks = tuple((self.jobs[t.job[r]], name) for r, name in zip(rows, names, strict=True))
-        first = rows[0]
-        return t.decided[first], self.names[t.device[first]], tasks, bool(t.copy[first])
+        return tuple((self.jobs[t.job[r]], name) for r, name in zip(rows, names, strict=True))
+
+    def _row(self, rows):
+        """A group as the session made it: a trace has a batch in the order of its instances."""
+        t, first = self.trace, rows[0]
+        device, tasks = self.names[t.device[first]], self._tasks(rows)
+        same = (m[2] for m in reversed(self.made) if m[1] == device and {*m[2]} == {*tasks})
+        return t.decided[first], device, next(same, tasks), bool(t.copy[first])
 
     def expected(self):
         """Return what the simulation decided and started."""

@@ -165,6 +165,7 @@ def read_stream_toml(text: str, *, name: str) -> ConditionalStream:
         raise InvalidInput("has several streams; read it with load_streams or: weft evaluate")
     record.only(_KEYS)
     title = record.text("name", name)
+    _tasks(record)
     return _stream(record, record, title, _units(record, title))
 
 
@@ -186,10 +187,7 @@ def read_streams_toml(text: str, *, name: str) -> SharedStreams:
 
 def _stream(record: Record, shared: Record, title: str, units: Cluster) -> ConditionalStream:
     """Return one stream; `shared` has the units and the tick of all streams of the file."""
-    tasks = record.children("tasks") if "tasks" in record else []
-    if not tasks:
-        raise InvalidInput("has no tasks; add at least one [[tasks]] table")
-    workflow, drift, watched = _workflow(record, tasks, title, _unit_rows(shared))
+    workflow, drift, watched = _workflow(record, _tasks(record), title, _unit_rows(shared))
     _refuse_unreachable(workflow, _names(record, "start", [str(workflow.task_name(0))]))
     return ConditionalStream(
         problem=Problem.bind(workflow, units),
@@ -202,6 +200,13 @@ def _stream(record: Record, shared: Record, title: str, units: Cluster) -> Condi
         deadline=quantity(record.raw("deadline", np.inf), "seconds", record.path("deadline")),
         priority=_number(record.raw("priority", 0.0), record.path("priority")),
     )
+
+
+def _tasks(record: Record) -> list[Record]:
+    tasks = record.children("tasks") if "tasks" in record else []
+    if not tasks:
+        raise InvalidInput("has no tasks; add at least one [[tasks]] table")
+    return tasks
 
 
 def _arrivals(record: Record) -> Arrivals:
@@ -390,11 +395,7 @@ def _refuse_unreachable(workflow: Workflow, starts: list[str]) -> None:
 def _unit_rows(record: Record) -> dict[str, float]:
     rows = {}
     for r in record.children("units") if "units" in record else []:
-        coefficient = _number(r.raw("coefficient", 1.0), r.path("coefficient"))
-        if not 0 < coefficient < np.inf:
-            raise InvalidInput(
-                f"{r.path('coefficient')} is {coefficient}; it must be a finite number above zero"
-            )
+        coefficient = _coefficient(r)
         if r.text("name") in rows:
             raise InvalidInput(
                 f"unit '{r.text('name')}' is given twice; use count = 2 for two of them"
@@ -403,6 +404,15 @@ def _unit_rows(record: Record) -> dict[str, float]:
     if not rows:
         raise InvalidInput("has no units; add at least one [[units]] table")
     return rows
+
+
+def _coefficient(r: Record) -> float:
+    found = _number(r.raw("coefficient", 1.0), r.path("coefficient"))
+    if not 0 < found < np.inf:
+        raise InvalidInput(
+            f"{r.path('coefficient')} is {found}; it must be a finite number above zero"
+        )
+    return found
 
 
 def _units(record: Record, title: str) -> Cluster:
@@ -416,13 +426,15 @@ def _units(record: Record, title: str) -> Cluster:
                 "takes at once (1: one at a time)"
             )
         memory = quantity(r.raw("memory", np.inf), "bytes", r.path("memory"))
-        speed = 1.0 / _number(r.raw("coefficient", 1.0), r.path("coefficient"))
+        coefficient = _coefficient(r)
         check_devices(len(devices) + count)
         batch = _count(r, "batch")
         machine = {"memory": memory, "batch_curve": read_batch_curve(r), **read_setup(r)}
         for i in range(count):
             label = f"{name}{i}" if count > 1 else name
-            devices.append(Device(label, kind=name, speed=speed, batch=batch, **machine))
+            devices.append(
+                Device(label, kind=name, speed=1.0 / coefficient, batch=batch, **machine)
+            )
     links = Links()
     if "links" in record:
         r = record.child("links")

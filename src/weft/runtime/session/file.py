@@ -18,7 +18,7 @@ from weft.formats.parsing.source import decode_text, naming, parse_json, read_by
 from weft.model import Cluster, Problem
 
 FORMAT = "weft-session-1"
-_KINDS = ("b1", "i8", "f4", "f8")
+_KINDS = ("b1", "i8", "u8", "f4", "f8")
 
 
 def encoded(thing: object) -> bytes:
