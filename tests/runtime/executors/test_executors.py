@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import concurrent.futures
+import multiprocessing
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -46,7 +48,15 @@ class Odd(Exception):
         super().__init__(f"{one} and {two}")
 
 
+class Locked(Exception):
+    lock = None
+
+
 def raises(kind):
+    if kind == "locked":
+        error = Locked("no pickle")
+        error.lock = threading.Lock()
+        raise error
     raise {"plain": ValueError("no", 3), "odd": Odd(1, 2), "exit": SystemExit(4)}[kind]
 
 
@@ -222,6 +232,18 @@ def test_predictions_follow_measurements_speed_and_size():
     assert [m.seconds for m in costs.measurements()] == [4.0, 1.0]
 
 
+def test_error_that_cannot_be_pickled_keeps_its_type(executor):
+    with pytest.raises(Locked, match="no pickle"):
+        executor.submit(raises, "locked").result()
+
+
+def test_calls_use_managers_of_multiprocessing(executor):
+    with multiprocessing.Manager() as manager:
+        found = manager.dict()
+        executor.submit(found.update, {"a": 1}).result()
+        assert dict(found) == {"a": 1}
+
+
 # -- joblib and Dask ----------------------------------------------------------
 
 
@@ -244,8 +266,43 @@ def test_joblib_runs_on_weft_and_learns(tmp_path):
     assert set(names) <= {"slow", "fast"}
 
 
-def _inner(k):
-    return joblib.Parallel(n_jobs=2)(joblib.delayed(abs)(x) for x in (k, k + 1))
+def test_joblib_initializes_limits_threads_and_refuses_unknown_options():
+    weft.register_joblib()
+    options = {"backend": "weft", "n_jobs": 2, "history": False}
+    with joblib.parallel_config(**options, inner_max_num_threads=3):
+        assert joblib.Parallel()([joblib.delayed(os.getenv)("OMP_NUM_THREADS")]) == ["3"]
+    own = [joblib.delayed(_value)()] * 4
+    for value in ("a", "b"):  # the processes are the same ones
+        setup = {"initializer": _initialize, "initargs": (value,)}
+        assert joblib.Parallel(**options, **setup)(own) == [value] * 4
+    with pytest.raises(weft.WeftError, match="no option 'device'; did you mean 'devices'"):
+        joblib.Parallel(**options, device=2)(own)
+    assert joblib.Parallel(**options, devices=TWO)([joblib.delayed(where)()])[0] in {"slow", "fast"}
+
+
+_set_up = {}
+
+
+def _initialize(value):
+    _set_up["value"] = value
+
+
+def _value():
+    return _set_up["value"]
+
+
+def test_joblib_can_be_nested_and_says_what_cannot_be_pickled():
+    weft.register_joblib()
+    nested = joblib.Parallel(n_jobs=2, backend="weft", history=False)
+    assert nested([joblib.delayed(_inner)(1, backend="weft")]) == [[1, 2]]
+    with pytest.raises(pickle.PicklingError, match="cannot pickle the task"):
+        nested([joblib.delayed(id)(threading.Lock())])
+    with joblib.parallel_config(backend="weft"):
+        assert joblib.effective_n_jobs() == joblib.Parallel()._effective_n_jobs()
+
+
+def _inner(k, **options):
+    return joblib.Parallel(n_jobs=2, **options)(joblib.delayed(abs)(x) for x in (k, k + 1))
 
 
 def test_dask_computes_with_weft(tmp_path):

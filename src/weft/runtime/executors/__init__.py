@@ -6,6 +6,7 @@
 - `function_table`: functions that workers hold
 - `placement`: predicted seconds of calls, and the device of each
 - `joblib_backend`: `joblib.parallel_config(backend="weft")`
+- `joblib_batch`: a batch of joblib in a worker
 """
 
 __all__ = [
@@ -14,5 +15,6 @@ __all__ = [
     "executor",
     "function_table",
     "joblib_backend",
+    "joblib_batch",
     "placement",
 ]

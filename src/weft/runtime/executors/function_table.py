@@ -66,13 +66,16 @@ def apply(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
 
 
 def _portable(error: BaseException) -> BaseException:
-    """Return an exception that survives pickling: itself, or its text."""
-    try:
-        pickle.loads(pickle.dumps(error))
-    except Exception:  # noqa: BLE001  # code of the user
-        return WeftError(f"{type(error).__name__}: {error}")
-    error.__traceback__ = None
-    return error
+    """Return an exception that survives pickling: itself, its type and arguments, or its text."""
+    for made in (lambda: error, lambda: type(error)(*error.args)):
+        try:
+            found = made()
+            pickle.loads(pickle.dumps(found))
+        except Exception:  # noqa: BLE001, S112  # code of the user
+            continue
+        found.__traceback__ = None
+        return found
+    return WeftError(f"{type(error).__name__}: {error}")
 
 
 Binding = tuple[Callable[[], Any], Any]

@@ -136,7 +136,8 @@ class WorkerProcess(WorkerLink):
     def __init__(self, device: int, spec: LocalDevice, folder: Path, token: str) -> None:
         here, there = multiprocessing.Pipe(duplex=True)
         here.send(([p or str(Path.cwd()) for p in sys.path], sys.argv))
-        here.send(worker.Setting(spec.name, str(folder), spec.cores, spec.memory))
+        key = bytes(multiprocessing.current_process().authkey)
+        here.send(worker.Setting(spec.name, str(folder), spec.cores, spec.memory, key))
         flags = subprocess._args_from_interpreter_flags()  # type: ignore  # noqa: SLF001, PGH003
         self.process = subprocess.Popen(  # noqa: S603  # this Python, this program
             [get_executable(), *flags, "-P", "-c", BOOTSTRAP, str(there.fileno())],

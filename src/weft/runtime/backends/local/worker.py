@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import os
 import pickle
 import select
@@ -14,7 +15,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -78,15 +79,17 @@ class Chosen(NamedTuple):
 
 @dataclass(frozen=True)
 class Setting:
-    """Settings of a worker: device, folder for payloads, cores, memory limit.
+    """Settings of a worker: device, folder for payloads, cores, memory limit, key.
 
-    Without a folder, the worker shares no memory with the driver: it sends whole results.
+    Without a folder, the worker shares no memory with the driver: it sends whole results. With
+    the key of the driver, tasks can use its `multiprocessing` managers.
     """
 
     device: str
     folder: str
     cores: tuple[int, ...] = ()
     memory: int | None = None
+    key: bytes = field(default=b"", repr=False)
 
 
 class TaskRun(NamedTuple):
@@ -106,6 +109,8 @@ def main(pipe: Connection) -> None:
     os.set_inheritable(pipe.fileno(), False)
     setting: Setting = pipe.recv()
     set_device(setting.device)
+    if setting.key:
+        multiprocessing.current_process().authkey = setting.key
     _confine(setting)
     watch = threading.Thread(target=_end_with_driver, args=(pipe, setting.folder), daemon=True)
     watch.start()
