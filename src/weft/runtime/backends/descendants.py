@@ -13,7 +13,6 @@ import secrets
 import signal
 import time
 from collections.abc import Container
-from pathlib import Path
 
 VARIABLE = "WEFT_WORKER"
 """Environment variable of workers; its value begins with the token of their backend."""
@@ -28,14 +27,22 @@ def descendants(token: str) -> dict[int, str]:
     """Return the process ids whose variable begins with a token, and the variables."""
     head = f"{VARIABLE}={token}".encode()
     found = {}
-    for path in Path("/proc").glob("[0-9]*/environ"):
+    for pid in _processes():
         with contextlib.suppress(OSError):  # of another user, or gone
-            data = path.read_bytes()
+            with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:  # noqa: PTH123
+                data = file.read()
             if head in data:
                 own = [v for v in data.split(b"\0") if v.startswith(head)]
                 if own:
-                    found[int(path.parent.name)] = own[0].decode()[len(VARIABLE) + 1 :]
+                    found[pid] = own[0].decode()[len(VARIABLE) + 1 :]
     return found
+
+
+def _processes() -> list[int]:
+    """Return the ids of all processes; without pathlib, as every run and executor ends with it."""
+    with contextlib.suppress(FileNotFoundError):  # not Linux
+        return [int(name) for name in os.listdir("/proc") if name.isdecimal()]  # noqa: PTH208
+    return []
 
 
 def end_descendants(token: str, keep: Container[int] = (), seconds: float = 5.0) -> None:
@@ -53,11 +60,10 @@ def end_descendants(token: str, keep: Container[int] = (), seconds: float = 5.0)
 def leaders_with_others(leaders: Container[int]) -> set[int]:
     """Return those leaders whose process groups hold other processes, too."""
     found = set()
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError, ValueError):  # gone meanwhile
-            # The name in parentheses may hold anything; state, parent and group follow it.
-            group = int(path.read_text(errors="replace").rpartition(")")[2].split()[2])
-            if group in leaders and int(path.parent.name) != group:
+    for pid in _processes():
+        with contextlib.suppress(OSError):  # gone meanwhile
+            group = os.getpgid(pid)
+            if group in leaders and pid != group:
                 found.add(group)
     return found
 

@@ -48,6 +48,12 @@ def register_joblib() -> None:
     parallel.register_parallel_backend(NAME, _backend_class())
 
 
+def _kind(batch: Any) -> str:
+    """Return the name of a batch in the history: its first function and its number of calls."""
+    items = getattr(batch, "items", None) or ((batch,),)
+    return f"{function_identity(items[0][0])} x {len(items)}"
+
+
 def _result(future: Future[Any]) -> Any:
     """Return the result of a batch, or raise its exception; pickling is joblib's own error."""
     try:
@@ -74,7 +80,7 @@ def _effective(n_jobs: int) -> int:
     return n_jobs if n_jobs > 0 else max(len(local_devices(None)) + 1 + n_jobs, 1)
 
 
-def _backend_class() -> type:
+def _backend_class() -> type:  # noqa: C901  # a class of short methods
     """Return the backend; its base classes exist only where joblib is installed."""
     from joblib._parallel_backends import AutoBatchingMixin
     from joblib.parallel import ParallelBackendBase
@@ -130,10 +136,8 @@ def _backend_class() -> type:
         ) -> Future[Any]:
             """Run a batch."""
             assert self._workers is not None
-            items = getattr(func, "items", None)
-            kind = function_identity(items[0][0]) if items else function_identity(func)
             batch = JoblibBatch(func, self._initializer)
-            future = self._workers.put_call(batch, kind=f"{kind} x {len(items or (0,))}")
+            future = self._workers.put_call(batch, kind=_kind(func))
             if callback is not None:
                 future.add_done_callback(callback)
             return future
