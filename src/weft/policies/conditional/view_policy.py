@@ -6,6 +6,7 @@ The view is written into the tables of a simulation, so that the same compiled r
 
 from __future__ import annotations
 
+from math import inf, isfinite
 from typing import Any
 
 import numpy as np
@@ -84,8 +85,8 @@ def moment_of(view: View) -> object:
 def chosen_kinds(view: View, actions: IntArray) -> list[tuple[int, int]]:
     """Return the idle units that do not wait, with their kinds."""
     kinds = len(view.workload.kinds)
-    idle = np.flatnonzero(view.idle).tolist()
-    return [(d, int(actions[d])) for d in idle if actions[d] < kinds]
+    chosen = zip(view.idle.tolist(), actions.tolist(), strict=True)
+    return [(d, kind) for d, (idle, kind) in enumerate(chosen) if idle and kind < kinds]
 
 
 class RuleViewPolicy(UnitPolicy):
@@ -111,6 +112,8 @@ class RuleViewPolicy(UnitPolicy):
         )
         self.stepwise.check_shape(self._state.group, len(workload.kinds), workload.name)
         self._begin_units(workload)
+        self._pools: list[int] = self._sim.kind["pool"].tolist()
+        self._jobs = self._sim.job["arrival"][:-1], self._sim.job["state"][:-1]
         self._runs = np.isfinite(problem.durations())
         self._tasks = problem.n
         self._reported = np.zeros(workload.instances, bool)
@@ -151,17 +154,18 @@ class RuleViewPolicy(UnitPolicy):
     def _write_view(self, view: View) -> None:
         """Write what the view shows into the tables that the rule reads."""
         sim = self._sim
-        sim.world["now"], sim.world["ready"] = view.now, len(view.ready)
-        for k in range(len(sim.kind)):
-            mine = view.ready[self._kind[view.ready] == k]
-            base = int(sim.kind[k]["pool"])
-            sim.kind[k]["ready"] = len(mine)
-            sim.inst["pool"][base : base + len(mine)] = mine  # sorted numbers are a heap
-        job = sim.job
-        arrived = int(np.searchsorted(view.workload.arrival, view.now, side="right"))
-        job["arrival"][:-1], job["state"][:-1] = view.workload.arrival, JOB_HERE
-        job["state"][arrived:-1] = JOB_AHEAD
-        sim.world["next_arrival"] = arrived
+        pools: list[list[int]] = [[] for _ in self._pools]
+        for i, kind in zip(view.ready.tolist(), self._kind[view.ready].tolist(), strict=True):
+            pools[kind].append(i)
+        for base, mine in zip(self._pools, pools, strict=True):
+            if mine:
+                sim.inst["pool"][base : base + len(mine)] = mine  # sorted numbers are a heap
+        sim.kind["ready"] = [len(mine) for mine in pools]
+        arrival, state = self._jobs
+        arrived = int(view.workload.arrival.searchsorted(view.now, side="right"))
+        arrival[:], state[:arrived], state[arrived:] = view.workload.arrival, JOB_HERE, JOB_AHEAD
+        world = sim.world[0]
+        world["now"], world["ready"], world["next_arrival"] = view.now, len(view.ready), arrived
         self._write_devices(view)
         self._write_outcomes(view)
 
@@ -170,31 +174,37 @@ class RuleViewPolicy(UnitPolicy):
         device["pace"], device["head"] = view.pace, -1
         if view.loaded is not None:
             sim.loaded[: len(device)] = view.loaded
-        device["running"] = np.where(view.idle, -1, np.arange(len(device)))
-        device["expected"] = device["blocked_until"] = np.where(
-            np.isfinite(view.free_at), view.free_at, view.now
-        )
-        device["blocked_until"][view.idle] = view.now
-        sim.due[:] = np.where(view.running >= 0, np.maximum(view.free_at, view.now), np.inf)
-        for d in np.flatnonzero(view.running >= 0).tolist():
-            members = self._members[d] or [int(view.running[d])]
-            sim.entry[d]["instance"] = members[0]
-            sim.inst["partner"][members] = [*members[1:], -1]
-            device[d]["last_kind"] = self._kind[members[0]]
+        now, idle, free = view.now, view.idle.tolist(), view.free_at.tolist()
+        running = view.running.tolist()
+        expected = [end if isfinite(end) else now for end in free]
+        device["running"] = [-1 if waits else d for d, waits in enumerate(idle)]
+        device["expected"] = expected
+        device["blocked_until"] = [
+            now if waits else end for waits, end in zip(idle, expected, strict=True)
+        ]
+        sim.due[:] = [
+            max(end, now) if i >= 0 else inf for i, end in zip(running, free, strict=True)
+        ]
+        for d, i in enumerate(running):
+            if i >= 0:
+                members = self._members[d] or [i]
+                sim.entry[d]["instance"] = members[0]
+                sim.inst["partner"][members] = [*members[1:], -1]
+                device[d]["last_kind"] = self._kind[members[0]]
 
     def _write_outcomes(self, view: View) -> None:
         """Append the tasks that finished since the last call, in order, and update estimates."""
-        new = np.flatnonzero(~np.isnan(view.finished_at) & ~self._reported)
+        new = (~np.isnan(view.finished_at) > self._reported).nonzero()[0]
         if not len(new) or view.outcome is None:
             return
         self._reported[new] = True
-        new = new[np.lexsort((view.ran_on[new], view.finished_at[new]))]
+        if len(new) > 1:
+            new = new[np.lexsort((view.ran_on[new], view.finished_at[new]))]
         at = int(self._sim.world["executions"][0])
         rows = self._sim.execution[at : at + len(new)]
         rows["instance"], rows["device"], rows["status"] = new, view.ran_on[new], 0
         self._sim.world["executions"] = at + len(new)
-        known = view.outcome >= 0
-        self._sim.outcome[known] = view.outcome[known]
+        np.copyto(self._sim.outcome, view.outcome, where=view.outcome >= 0)
         read_outcomes(self._sim, self._state)
 
 
