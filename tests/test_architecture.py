@@ -51,7 +51,7 @@ DOORS = {
     "starlette": ("runtime/web/app.py",),
     "uvicorn": ("runtime/web/server.py",),
     "tqdm": ("learn/", "experiments/", "cli/"),
-    "joblib": ("runtime/executors/joblib_backend.py",),
+    "joblib": ("runtime/executors/joblib_",),
     "cloudpickle": ("runtime/backends/payload.py",),
     "lazy_loader": ("__init__.py", "runtime/__init__.py"),
     "numpy": ("",),

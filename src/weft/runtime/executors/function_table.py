@@ -9,6 +9,7 @@ every call: a call never sees an old state.
 # ruff: noqa: S301  # round trip of an exception in the process that raised it
 from __future__ import annotations
 
+import contextlib
 import pickle
 import traceback
 from collections import OrderedDict
@@ -67,15 +68,22 @@ def apply(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
 
 def _portable(error: BaseException) -> BaseException:
     """Return an exception that survives pickling: itself, its type and arguments, or its text."""
-    for made in (lambda: error, lambda: type(error)(*error.args)):
-        try:
-            found = made()
-            pickle.loads(pickle.dumps(found))
-        except Exception:  # noqa: BLE001, S112  # code of the user
-            continue
-        found.__traceback__ = None
-        return found
+    if _survives(error):
+        return error
+    with contextlib.suppress(Exception):  # its type may take other arguments
+        plain = type(error)(*error.args)
+        if _survives(plain):
+            return plain
     return WeftError(f"{type(error).__name__}: {error}")
+
+
+def _survives(error: BaseException) -> bool:
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:  # noqa: BLE001  # code of the user
+        return False
+    error.__traceback__ = None
+    return True
 
 
 Binding = tuple[Callable[[], Any], Any]

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 NAME = "weft"
 """Name of the backend in joblib."""
@@ -14,7 +15,8 @@ _last = {"initializer": b""}
 """Pickle of the initializer that ran last in this process."""
 
 
-class JoblibBatch(NamedTuple):
+@dataclass(frozen=True)
+class JoblibBatch:
     """A batch of joblib, and the pickle of an initializer that its process runs before."""
 
     function: Callable[[], Any]
