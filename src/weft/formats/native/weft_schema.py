@@ -366,19 +366,25 @@ def _curve_rows(curve: FloatArray, devices: int, path: str) -> FloatArray:
 
 def _decode_problem(r: Record) -> Problem:
     r.only(("workflow", "cluster"))
-    return _decode_bound(r.child("workflow"), _decode_cluster(r.child("cluster")))
+    child = r.child("workflow")
+    workflow = _decode_workflow(_without_costs(child))
+    return _bound(workflow, _decode_cluster(r.child("cluster")), child)
 
 
-def _decode_bound(r: Record, cluster: Cluster) -> Problem:
-    rest = Record({k: v for k, v in r.content.items() if k != "costs"}, r.where)
-    problem = bind(_decode_workflow(rest), cluster)
+def _without_costs(r: Record) -> Record:
+    return Record({key: value for key, value in r.content.items() if key != "costs"}, r.where)
+
+
+def _bound(workflow: Workflow, cluster: Cluster, r: Record) -> Problem:
+    problem = bind(workflow, cluster)
     return decode_costs(r.child("costs"), problem) if "costs" in r else problem
 
 
 def _decode_workload(r: Record) -> Workload:
     r.only(("name", "clusters", "workflows", "cluster_of", *JOB_COLUMNS))
     clusters = [_decode_cluster(child) for child in r.children("clusters")]
-    workflows = r.children("workflows")
+    children = r.children("workflows")
+    workflows = [_decode_workflow(_without_costs(child)) for child in children]
     of = integers(
         r.integers("cluster_of", 0), r.path("cluster_of"), shape=(len(workflows),)
     ).tolist()
@@ -389,7 +395,10 @@ def _decode_workload(r: Record) -> Workload:
         )
     jobs = r.integers("template")
     return Workload.of(
-        [_decode_bound(workflow, clusters[c]) for workflow, c in zip(workflows, of, strict=True)],
+        [
+            _bound(w, clusters[c], child)
+            for w, c, child in zip(workflows, of, children, strict=True)
+        ],
         name=r.text("name", "workload"),
         template=jobs,
         arrival=floats(r.floats("arrival", 0.0), r.path("arrival"), shape=(jobs.size,)),
