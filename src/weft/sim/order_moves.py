@@ -1,4 +1,4 @@
-"""Moves in an order of tasks, compiled, and the random numbers of searches.
+"""Moves of searches over orders and devices of tasks, compiled, and their random numbers.
 
 Tasks are numbers, and an order never puts a task before a parent. The functions read parents and
 children (`pred_ptr`, `pred`, `succ_ptr`, `succ`) of any tuple of arrays that has them: those of a
@@ -15,8 +15,22 @@ from weft.model.columns import IntArray
 from weft.sim.kernel.gaps import NONE
 from weft.sim.kernel.jit import njit_noalloc
 
+ANY = -1
+"""The choice of a task that goes to the device of its earliest finish."""
+
 REACH = 50
 """Most places that a task moves in the order."""
+
+CRITICAL, DIRECT = 0.3, 0.8
+"""Share of moves that take a task from the critical path, and the share of these that remove its
+wait; the others are as for any task."""
+
+DEVICE_MOVES, TOGETHER = 0.5, 0.3
+"""Share of the other moves that change devices, and the share of these that move a task and a
+neighbour together; the rest change the order."""
+
+ANY_SHARE, NEIGHBOUR_SHARE = 0.7, 0.15
+"""Shares of device moves to the earliest finish and to a neighbour's device; the rest: to any."""
 
 
 @njit_noalloc
@@ -75,6 +89,77 @@ def neighbour(a: Any, t: int, random: np.ndarray) -> int:
         return NONE
     k = below(random, parents + children)
     return int(a.pred[a.pred_ptr[t] + k] if k < parents else a.succ[a.succ_ptr[t] + k - parents])
+
+
+@njit_noalloc
+def another_device(
+    a: Any, device: IntArray, devices: int, t: int, random: np.ndarray, anywhere: float
+) -> int:
+    """Draw a choice for a task: `ANY` with probability `anywhere`; the device may be unable."""
+    kind = uniform(random)
+    if kind < anywhere:
+        return ANY
+    if kind < anywhere + NEIGHBOUR_SHARE:
+        other = neighbour(a, t, random)
+        return ANY if other == NONE else int(device[other])
+    return below(random, devices)
+
+
+@njit_noalloc
+def unblock(
+    a: Any, place: IntArray, device: IntArray, t: int, wait: int, random: np.ndarray
+) -> tuple[int, int, int]:
+    """Return the task, new device and new place that remove the wait of a task for another.
+
+    A device or a place is NONE; both are if the wait cannot be removed by one move.
+    """
+    if wait == NONE:
+        return t, NONE, NONE
+    waiting_one = uniform(random) < 0.5
+    if device[wait] != device[t]:
+        return (t, device[wait], NONE) if waiting_one else (wait, device[t], NONE)
+    if place[wait] > place[t]:
+        return t, NONE, NONE
+    if waiting_one:
+        return t, NONE, before_wait(a, place, t, wait)
+    return wait, NONE, behind_waiting(a, place, wait, t)
+
+
+@njit_noalloc
+def draw_move(
+    a: Any,
+    order: IntArray,
+    place: IntArray,
+    device: IntArray,
+    devices: int,
+    anywhere: float,
+    path: IntArray,
+    wait: IntArray,
+    length: int,
+    group: IntArray,
+    random: np.ndarray,
+) -> tuple[int, int, int, int]:
+    """Draw a move: a task, its new device, its new place, and how many tasks of `group` move.
+
+    Without a new place (NONE) the device changes, perhaps to `ANY`. The first `length` tasks of
+    `path` are the critical path, and `wait` has the tasks that these wait for.
+    """
+    t, new, there, size = below(random, len(order)), NONE, NONE, 1
+    if uniform(random) < CRITICAL and length > 0:
+        i = below(random, length)
+        t = path[i]
+        if uniform(random) < DIRECT:
+            t, new, there = unblock(a, place, device, t, wait[i], random)
+    group[0] = t
+    if new == NONE and there == NONE:
+        if uniform(random) < DEVICE_MOVES:
+            if uniform(random) < TOGETHER:
+                group[1] = neighbour(a, t, random)
+                size = 1 if group[1] == NONE else 2
+            new = another_device(a, device, devices, t, random, anywhere)
+        else:
+            there = another_place(a, order, place, t, random)
+    return t, new, there, size
 
 
 @njit_noalloc

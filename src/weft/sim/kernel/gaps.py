@@ -191,35 +191,19 @@ def occupy(timeline: Timeline, device: int, start: float, finish: float) -> None
 @njit
 def _gap_of(timeline: Timeline, device: int, start: float) -> int:
     """Find the last gap that begins at `start` or before."""
-    low = timeline.first[device]
-    high = low + timeline.gaps[device] - 1
-    while low < high:
-        middle = (low + high + 1) // 2
-        if timeline.begin[middle] <= start:
-            low = middle
-        else:
-            high = middle - 1
-    return int(low)
+    first = timeline.first[device]
+    return last_begun(timeline.begin, first, first + timeline.gaps[device] - 1, start)
 
 
 @njit
 def _make_room(timeline: Timeline, device: int, at: int) -> int:
     """Shift the gaps after `at` by one, into larger memory if needed; return the new `at`."""
     old, count = timeline.first[device], timeline.gaps[device]
-    first = old
-    if count == timeline.room[device]:
-        first = timeline.used[0]
-        timeline.room[device] *= 2
-        timeline.used[0] += timeline.room[device]
-        timeline.first[device] = first
-        for i in range(at - old + 1):
-            timeline.begin[first + i] = timeline.begin[old + i]
-            timeline.end[first + i] = timeline.end[old + i]
-    for i in range(count - 1, at - old, -1):
-        timeline.begin[first + i + 1] = timeline.begin[old + i]
-        timeline.end[first + i + 1] = timeline.end[old + i]
+    first = place_for_more(device, timeline.first, count, timeline.room, timeline.used)
+    insert_copy(timeline.begin, old, first, count, at - old)
+    new = insert_copy(timeline.end, old, first, count, at - old)
     timeline.gaps[device] = count + 1
-    return int(first + at - old)
+    return new - 1
 
 
 @njit
@@ -228,3 +212,46 @@ def _remove_gap(timeline: Timeline, device: int, at: int) -> None:
     for i in range(at, timeline.first[device] + timeline.gaps[device]):
         timeline.begin[i] = timeline.begin[i + 1]
         timeline.end[i] = timeline.end[i + 1]
+
+
+# -- intervals of several owners in one memory ---------------------------------------
+
+
+@njit
+def last_begun(begin: FloatArray, low: int, high: int, time: float) -> int:
+    """Find the last item of [low, high] that begins at a time or before; the first one does."""
+    while low < high:
+        middle = (low + high + 1) // 2
+        if begin[middle] <= time:
+            low = middle
+        else:
+            high = middle - 1
+    return int(low)
+
+
+@njit
+def place_for_more(owner: int, first: IntArray, count: int, room: IntArray, used: IntArray) -> int:
+    """Return where the items of an owner begin once one more is there.
+
+    An owner whose memory is full moves to a place twice as large at the end of the memory in use.
+    """
+    if count == room[owner]:
+        first[owner] = used[0]
+        room[owner] *= 2
+        used[0] += room[owner]
+    return int(first[owner])
+
+
+@njit
+def insert_copy(column: FloatArray, old: int, first: int, count: int, at: int) -> int:
+    """Insert a copy of the item `at` behind it, moving from place `old` to `first`; return where.
+
+    The items before it are copied only if the place changes.
+    """
+    if first != old:
+        for i in range(at + 1):
+            column[first + i] = column[old + i]
+    for i in range(count - 1, at, -1):
+        column[first + i + 1] = column[old + i]
+    column[first + at + 1] = column[first + at]
+    return first + at + 1

@@ -12,6 +12,13 @@ def before(inst: Table, a: int, b: int) -> bool:
     return bool(inst[a].key < inst[b].key or (inst[a].key == inst[b].key and a < b))
 
 
+@njit_inline
+def _put(inst: Table, base: int, at: int, instance: int) -> None:
+    """Place an instance in the heap that begins at `base`."""
+    inst[base + at].pool = instance
+    inst[instance].place = at
+
+
 @njit_noalloc
 def _rise(inst: Table, base: int, at: int) -> None:
     mine = inst[base + at].pool
@@ -20,11 +27,9 @@ def _rise(inst: Table, base: int, at: int) -> None:
         other = inst[base + up].pool
         if not before(inst, mine, other):
             break
-        inst[base + at].pool = other
-        inst[other].place = at
+        _put(inst, base, at, other)
         at = up
-    inst[base + at].pool = mine
-    inst[mine].place = at
+    _put(inst, base, at, mine)
 
 
 @njit_noalloc
@@ -39,11 +44,9 @@ def _sink(inst: Table, base: int, size: int, at: int) -> None:
         other = inst[base + child].pool
         if not before(inst, other, mine):
             break
-        inst[base + at].pool = other
-        inst[other].place = at
+        _put(inst, base, at, other)
         at = child
-    inst[base + at].pool = mine
-    inst[mine].place = at
+    _put(inst, base, at, mine)
 
 
 @njit_inline
@@ -66,8 +69,7 @@ def pool_remove(sim: Sim, kind: int, instance: int) -> None:
     sim.inst[instance].place = -1
     if at < last:
         moved = sim.inst[base + last].pool
-        sim.inst[base + at].pool = moved
-        sim.inst[moved].place = at
+        _put(sim.inst, base, at, moved)
         _sink(sim.inst, base, last, at)
         _rise(sim.inst, base, sim.inst[moved].place)
 

@@ -60,17 +60,18 @@ class SimFromView:
 
     def state(self) -> dict[str, Any]:
         """Return all that a view does not show."""
-        written = int(self.sim.world["executions"][0])
+        rows = self.sim.execution[: int(self.sim.world["executions"][0])]
+        first = np.where(rows["status"] == _COPY, -1, rows["instance"])  # copies are in the view
         return {
             "committed": np.flatnonzero(self._committed).tolist(),
-            "recorded": self._known or np.array(self.sim.execution["instance"][:written]),
+            "recorded": self._known or first,
             "waiting": self._waiting.tolist(),
         }
 
     def resume(self, state: dict[str, Any], numbers: Renumbering) -> None:
         """Go on from a state of the tables of an older workload."""
         self._committed[numbers.of(state["committed"])] = True
-        self._known = numbers.of(state["recorded"])
+        self._known = numbers.of([i for i in state["recorded"] if i >= 0])
         waiting = [numbers.of([i]) if i >= 0 else [] for i in state["waiting"]]
         self._waiting = np.array([new[0] if new else -1 for new in waiting])
 

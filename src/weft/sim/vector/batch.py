@@ -8,26 +8,21 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from weft.errors import InvalidInput, Stuck, Unsupported
+from weft.errors import InvalidInput, Stuck
 from weft.model import Scenario, Workload
 from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.model.conditional_stream import ConditionalStream, in_ticks, ticked
 from weft.sim.kernel.events import ENDED
 from weft.sim.kernel.tables import Sim, Table, make_sim
-from weft.sim.vector.step import (
-    CHANCE,
-    CONFIG,
-    COUNTERS,
-    WATCH,
-    BatchTables,
-    Observation,
-    StepState,
-    begin_one,
-    observation_size,
-    step_many,
-)
+from weft.sim.vector.observation import Observation, observation_size
+from weft.sim.vector.state import CHANCE, CONFIG, COUNTERS, WATCH, BatchTables, StepState
+from weft.sim.vector.step import begin_one, step_many
 
 Idle = Literal["block", "event"]
+
+REWARDS = ("completion", "tardiness", "late")
+"""What rewards add up to: minus the sum of completion times, of the seconds after deadlines, or the
+number of jobs that end after their deadline."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +40,8 @@ class StepOptions:
     detail : observe also the fill of each batch and the time since the last arrival
     ages : number of tasks per queue observed by age
     age_scale, queue_scale : ages are divided by `age_scale` seconds, queue lengths by `queue_scale`
+    reward : "completion" (the published one), or "tardiness" or "late" of streams with a deadline;
+        see `REWARDS`
     """
 
     idle: Idle = "block"
@@ -57,11 +54,14 @@ class StepOptions:
     ages: int = 3
     age_scale: float = 5.0
     queue_scale: float = 50.0
+    reward: str = "completion"
 
     def __post_init__(self) -> None:
         """Refuse unknown and non-positive values."""
         if self.idle not in {"block", "event"}:
             raise InvalidInput(f"idle is '{self.idle}'; it must be 'block' or 'event'")
+        if self.reward not in REWARDS:
+            raise InvalidInput(f"reward is '{self.reward}'; it must be one of {', '.join(REWARDS)}")
         for name in ("idle_seconds", "window", "age_scale", "queue_scale"):
             if not getattr(self, name) > 0:
                 raise InvalidInput(f"{name} is {getattr(self, name)}; it must be above zero")
@@ -77,7 +77,7 @@ class Steps(NamedTuple):
 
     observation: Observation
     mask: BoolArray  # (size, units * (kinds + 1))
-    reward: FloatArray  # minus seconds x jobs in the system; adds up to minus the sum of JCTs
+    reward: FloatArray  # see `REWARDS`; by default minus seconds x jobs in the system
     elapsed: FloatArray  # seconds
     done: BoolArray  # the episode ended; observation and mask are those of the next one
 
@@ -107,10 +107,14 @@ class StepBatch:
         *,
         authors: bool = False,
     ) -> None:
-        if stream.problem.cluster.network is not None:
-            raise Unsupported(f"stream '{stream.name}' has a network; steps have none")
         self.stream, self.size, self.authors = stream, size, authors
         self.options = options or StepOptions()
+        if self.options.reward != "completion" and stream.deadline == np.inf:
+            raise InvalidInput(
+                f"reward '{self.options.reward}' needs a deadline, and stream '{stream.name}' has "
+                'none; give it one, such as deadline = "400 ms"'
+            )
+        self._counted = np.zeros((size, stream.jobs), np.bool_)
         problem = ticked(stream.problem, stream.tick)
         workload = Workload.of(
             problem,
@@ -172,11 +176,25 @@ class StepBatch:
                 f"simulation {stuck} of '{self.stream.name}' waits, but no event is due; "
                 "choose actions that the mask allows"
             )
+        if self.options.reward != "completion":
+            self._steps.reward[:] = self._service_reward()
         if renew and self._steps.done.any():
             for s in np.flatnonzero(self._steps.done).tolist():
                 self.final_observation[s] = self._steps.observation[s]
                 self._begin(s)
         return self._steps
+
+    def _service_reward(self) -> FloatArray:
+        """(size,) minus the late jobs, or their seconds, among those that ended in this step."""
+        job = self.tables.sim.job[:, :-1]
+        took = (job["finish"] - job["arrival"]) * self.stream.tick
+        new = np.isfinite(took) & ~self._counted
+        self._counted |= new
+        over = np.where(new, took - self.stream.deadline, 0.0)
+        late = over > 0.0
+        count = late.astype(float) if self.options.reward == "late" else np.where(late, over, 0.0)
+        reward: FloatArray = -count.sum(axis=1)
+        return reward
 
     def renew(self, which: IntArray) -> None:
         """Restart some simulations, each with its next draw."""
@@ -186,6 +204,7 @@ class StepBatch:
     def place(self, s: int, arrival: FloatArray, outcome: IntArray) -> None:
         """Reset simulation s to these arrivals (ticks, sorted) and outcomes (jobs, choices)."""
         sim, state = self.tables.sim, self.tables.state
+        self._counted[s] = False
         for name in _OWN:
             np.copyto(getattr(sim, name)[s], getattr(self._blank, name))
         sim.job["arrival"][s, :-1] = arrival
@@ -214,7 +233,19 @@ class StepBatch:
         self._next[s] += self.size
 
 
-_OWN = ("world", "job", "inst", "entry", "kind", "device", "due", "room", "loaded")
+_OWN = (
+    "world",
+    "job",
+    "inst",
+    "entry",
+    "kind",
+    "device",
+    "due",
+    "room",
+    "loaded",
+    "link",
+    "inbound",
+)
 _OWN_STATE = ("estimate", "seen", "counters")
 
 
@@ -222,7 +253,7 @@ def _stack(blank: Sim, size: int) -> Sim:
     own = {name: np.stack([getattr(blank, name)] * size) for name in _OWN}
     width = {
         name: np.zeros((size, *getattr(blank, name).shape), getattr(blank, name).dtype)
-        for name in ("execution", "outcome")
+        for name in ("execution", "outcome", "flow")
     }
     return blank._replace(**own, **width)
 
@@ -321,6 +352,7 @@ def _unit_groups(stream: ConditionalStream) -> IntArray:
             setup[:, d].tobytes(),
             float(problem.cluster.cache[d]),
             float(problem.cluster.switch[d]),
+            -1 if problem.cluster.network is None else int(problem.cluster.node[d]),
         )
         for d in range(problem.p)
     ]

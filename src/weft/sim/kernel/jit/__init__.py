@@ -3,6 +3,9 @@
 Compiled code is cached on disk. Numba reuses it as long as the file of the function is unchanged,
 even if a function or constant that was compiled into it changed in another file. So the stamp
 covers all files of weft that a module imports.
+
+- `kernel`: functions that become machine code only where Python calls them
+- `stored`: the cache of this user, and kernels that came with the installation
 """
 
 from __future__ import annotations
@@ -19,7 +22,9 @@ from typing import Any, TypeVar, cast
 import numba
 from numba.core.event import Event, Listener, register
 
-from weft.sim.kernel.jit_kernel import Kernel
+from weft.sim.kernel.jit.kernel import Kernel
+
+__all__ = ["Notice", "compiled", "kernel", "njit", "njit_inline", "njit_noalloc", "stamp", "stored"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -49,7 +54,14 @@ class Notice(Listener):
         self.due = self.clock() + EVERY
 
 
-register("numba:compile", Notice())  # type: ignore[no-untyped-call]
+_NOTICE = Notice()
+register("numba:compile", _NOTICE)  # type: ignore[no-untyped-call]
+
+
+def compiled() -> int:
+    """Return the number of functions that this process has compiled."""
+    return _NOTICE.made
+
 
 # nogil: threads share the cores. No fastmath: results of twins are compared bit for bit.
 _OPTIONS: dict[str, Any] = {
@@ -83,33 +95,14 @@ def njit_inline(function: F) -> F:
 def _compiled(function: F, options: dict[str, Any]) -> F:
     if getattr(numba.config, "DISABLE_JIT", 0):
         return function
-    made: Any = Kernel(function, options)
-    file = made._cache._cache_file  # noqa: SLF001 (numba has no public way)
-    if function.__module__.startswith("weft."):
-        file._source_stamp = stamp(function.__module__)  # noqa: SLF001
-        file._load_index = _tolerant(file._load_index)  # noqa: SLF001
-    return cast("F", made)
-
-
-def _tolerant(load: Callable[[], Any]) -> Callable[[], Any]:
-    """Treat an index that names classes of another version of weft as empty.
-
-    Numba unpickles the index before it compares stamps, so a class that was renamed would raise.
-    """
-
-    def load_index() -> Any:
-        try:
-            return load()
-        except (AttributeError, ImportError):
-            return {}
-
-    return load_index
+    inside = function.__module__.startswith("weft.")
+    return cast("F", Kernel(function, options, stamp(function.__module__) if inside else None))
 
 
 # -- when the cache is out of date ----------------------------------------------
 
 _IMPORT = re.compile(r"^\s*(?:from|import) +(weft[\w.]*)(?: +import +(\w+))?", re.MULTILINE)
-_ROOT = Path(__file__).parents[3]
+_ROOT = Path(__file__).parents[4]
 
 
 @cache

@@ -18,6 +18,8 @@ from numba.core.environment import lookup_environment
 from numba.core.funcdesc import default_mangler
 from numba.core.registry import CPUDispatcher
 
+from weft.sim.kernel.jit.stored import KernelCache
+
 # mypy: disable-error-code="no-untyped-call, misc, attr-defined, no-any-return"
 
 
@@ -115,7 +117,9 @@ class _Flags(Flags):
 class Kernel(CPUDispatcher):
     """A compiled function with two forms: one for calls from Python, one for compiled code."""
 
-    def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
+    def __init__(
+        self, function: Callable[..., Any], options: dict[str, Any], stamp: str | None
+    ) -> None:
         super().__init__(function, targetoptions=options, pipeline_class=_EntryPointCompiler)
         self._callee = CPUDispatcher(
             function,
@@ -124,7 +128,7 @@ class Kernel(CPUDispatcher):
         )
         for form in (self, self._callee):
             form._compiler._customize_flags = _Flags  # noqa: SLF001
-        self.enable_caching()
+        self._cache = KernelCache(function, stamp)
 
     @property
     def _numba_type_(self) -> types.Dispatcher:
