@@ -6,7 +6,7 @@
 - `conditional_stream`: a conditional problem that arrives repeatedly; `capacity`: its load
 - `machines`: set-up, what devices load before they run a kind of task
 - `scenario`: one drawn future; `schedule`: an intended plan; `trace`: an execution
-- `check`, `check_trace`, `violation`: the oracle; `metrics`: figures of schedules and traces
+- `check`, `oracle`: the oracle; `metrics`: figures of schedules and traces
 - `explain`: why a plan or trace takes as long as it does
 - `columns`: read-only columns with errors that name the column and the value
 """

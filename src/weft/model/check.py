@@ -8,15 +8,11 @@ from dataclasses import replace
 import numpy as np
 
 from weft.errors import InvalidInput
-from weft.model.check_trace import trace_violations
 from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.model.machines.setup import seconds_before_groups
 from weft.model.network.planned import planned_transfers
-from weft.model.problem import Problem
-from weft.model.schedule import Planned, Schedule
-from weft.model.trace import Trace
-from weft.model.variants import resolve, variants_by_task
-from weft.model.violation import (
+from weft.model.oracle.trace_rules import trace_violations
+from weft.model.oracle.violation import (
     Executions,
     Violation,
     device_name,
@@ -28,6 +24,10 @@ from weft.model.violation import (
     overlaps,
     task_name,
 )
+from weft.model.problem import Problem
+from weft.model.schedule import Planned, Schedule
+from weft.model.trace import Trace
+from weft.model.variants import resolve, variants_by_task
 from weft.model.workload import Workload
 
 __all__ = ["Violation", "check"]
@@ -216,17 +216,37 @@ def _overlaps(
         )
 
 
+INPUT_ROWS = 1_000_000
+"""Rows whose inputs are looked at together: more would need memory for all edges at once."""
+
+
 def _late_inputs(
     problem: Problem, task: IntArray, device: IntArray, start: FloatArray, finish: FloatArray
 ) -> Iterator[Violation]:
     done = Executions.of(task, device, finish, instances=problem.n)
-    need = inputs(problem, done, first=np.zeros(len(task), np.int64), task=task, device=device)
+    came = None
     if problem.cluster.network is not None:
         moved = planned_transfers(problem, task, device, start, finish)
         came = np.full(problem.m, np.nan)
         came[moved.edge] = moved.end
-        came = came[need.edge]
-        need = need._replace(arrived=np.where(np.isnan(came), need.arrived, came))
+    for first in range(0, len(task), INPUT_ROWS):
+        part = slice(first, first + INPUT_ROWS)
+        yield from _late_rows(problem, done, came, task[part], device[part], start[part])
+
+
+def _late_rows(
+    problem: Problem,
+    done: Executions,
+    came: FloatArray | None,
+    task: IntArray,
+    device: IntArray,
+    start: FloatArray,
+) -> Iterator[Violation]:
+    """Yield rows that start before their inputs; `came`: arrivals by a network, NaN elsewhere."""
+    need = inputs(problem, done, first=np.zeros(len(task), np.int64), task=task, device=device)
+    if came is not None:
+        moved = came[need.edge]
+        need = need._replace(arrived=np.where(np.isnan(moved), need.arrived, moved))
     begin = start[need.row]
     absent = np.isinf(need.finished)  # reported as missing
     for i in np.flatnonzero(exceeds(need.arrived, begin) & ~absent).tolist():

@@ -12,6 +12,7 @@ import numpy as np
 from weft.errors import InvalidInput, UnknownName, Unsupported
 from weft.model.columns import FloatArray, IntArray, frozen
 from weft.model.machines.setup import SECONDS
+from weft.model.network.topology import Topology
 from weft.model.problem import Problem
 from weft.model.scenario import Scenario
 from weft.model.workflow import ALWAYS
@@ -391,6 +392,20 @@ def _ticked_setup(rows: FloatArray, tick: float) -> FloatArray:
     return made
 
 
+def _ticked_network(network: Topology | None, tick: float) -> Topology | None:
+    if network is None:
+        return None
+    ports = {
+        node: dataclasses.replace(p, up=p.up * tick, down=p.down * tick, latency=p.latency / tick)
+        for node, p in network.ports.items()
+    }
+    trunks = [
+        dataclasses.replace(t, bandwidth=t.bandwidth * tick, latency=t.latency / tick)
+        for t in network.trunks
+    ]
+    return Topology(ports, trunks, network.sharing)
+
+
 def ticked(problem: Problem, tick: float) -> Problem:
     """The same problem on a clock that counts ticks."""
     if tick == 1.0:
@@ -401,6 +416,7 @@ def ticked(problem: Problem, tick: float) -> Problem:
         bandwidth=problem.cluster.bandwidth * tick,
         switch=np.round(problem.cluster.switch / tick, 9),
         setup={k: _ticked_setup(rows, tick) for k, rows in problem.cluster.setup.items()},
+        network=_ticked_network(problem.cluster.network, tick),
     )
     dense = problem.work[:, None] * np.where(np.isinf(problem.pace), 1.0, problem.pace)[problem.row]
     pace = np.where(np.isinf(problem.pace[problem.row]), np.inf, np.round(dense / tick, 9))

@@ -9,11 +9,11 @@ import numpy as np
 
 from weft.errors import InvalidInput
 from weft.model.columns import BoolArray, FloatArray, IntArray
+from weft.model.oracle.violation import Executions, inputs
 from weft.model.problem import Problem
 from weft.model.scenario import active_instances, settled_times, taken_edges, templates
 from weft.model.schedule import Schedule
 from weft.model.trace import DONE, LOST, Trace
-from weft.model.violation import Executions, inputs
 from weft.model.workload import Workload
 
 
@@ -359,14 +359,7 @@ def _trace_inputs(
         w, job = problem.workflow, trace.job[here]
         decided = None if trace.eager else trace.decided[here]
         first = workload.first_instance[job]
-        need = inputs(
-            problem,
-            executions,
-            first=first,
-            task=trace.task[here],
-            device=trace.device[here],
-            decided=decided,
-        )
+        need = inputs(problem, executions, first, trace.task[here], trace.device[here], decided)
         parent = first[need.row] + w.src[need.edge]
         np.maximum.at(ready, here[need.row], settled[parent])
         taken = active[parent] & taken_edges(

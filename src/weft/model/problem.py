@@ -1,8 +1,8 @@
 """`Problem`: a workflow bound to a cluster, indexed, with every cost in one form.
 
 Seconds of task `t` on device `d` are ``work[t] * pace[row[t], d]``. Costs of the form work / speed
-need one row, costs per task kind one row a kind, a full matrix one row a task. A device a task
-cannot run on (memory, cores, kind) has an infinite pace, so planners and kernels need no other
+need one row, costs per task kind one row per kind, a full matrix one row per task. A device that
+cannot run a task (memory, cores, kind) has an infinite pace, so planners and kernels need no other
 test.
 """
 
@@ -22,18 +22,15 @@ from weft.display import Displayed
 from weft.errors import InvalidInput
 from weft.model.cluster import Cluster
 from weft.model.columns import FloatArray, IntArray, floats, frozen, refuse
+from weft.model.costs import ROUNDING, amounts_of, costs_of, needs_of
 from weft.model.workflow import Workflow
-from weft.registry import closest
 
 SHORTEST = 1e-150
 """Least seconds of a duration or a transfer that is not zero. Smaller ones lose their digits in
 products and quotients of times."""
+
 PLENTY = 1e300
 """Sums of seconds below this leave room for every other sum of times."""
-
-
-ROUNDING = 1e-12
-"""Share of a capacity that sums of amounts may miss by rounding."""
 
 
 class ProblemArrays(NamedTuple):
@@ -83,10 +80,7 @@ class Problem(Displayed):
     @classmethod
     def bind(cls, workflow: Workflow, cluster: Cluster) -> Problem:
         """Bind a workflow to a cluster; raises `InvalidInput` when a task fits no device."""
-        with np.errstate(over="ignore"):  # infinite seconds are refused
-            work, row, pace = _costs(workflow, cluster)
-        row, pace = _forbid_misfits(workflow, cluster, row, pace)
-        row, pace = _forbid_excess(workflow, cluster, row, pace)
+        work, row, pace = costs_of(workflow, cluster)
         return cls(workflow, cluster, frozen(work), frozen(row), frozen(np.ascontiguousarray(pace)))
 
     @classmethod
@@ -256,12 +250,12 @@ class Problem(Displayed):
     @cached_property
     def needs(self) -> FloatArray:
         """(n, capacities) amounts that each task takes of the capacities of its node."""
-        return frozen(_needs(self.workflow, self.cluster))
+        return frozen(needs_of(self.workflow, self.cluster))
 
     @cached_property
     def room(self) -> FloatArray:
         """(nodes, capacities) amounts of each node, raised by what rounding may take."""
-        return frozen(_amounts(self.cluster) * (1.0 + ROUNDING))
+        return frozen(amounts_of(self.cluster) * (1.0 + ROUNDING))
 
     @cached_property
     def mean_pace(self) -> FloatArray:
@@ -378,15 +372,6 @@ def _refuse_total(problem: Problem) -> None:
     )
 
 
-def _costs(workflow: Workflow, cluster: Cluster) -> tuple[FloatArray, IntArray, FloatArray]:
-    """Return work, row and pace, before memory and cores."""
-    if workflow.durations:
-        return _pace_from_durations(workflow, cluster)
-    if cluster.throughput:
-        return workflow.work, workflow.kind, _pace_by_kind(workflow, cluster)
-    return workflow.work, np.zeros(workflow.n, np.int64), (1.0 / cluster.speed)[None, :]
-
-
 def _edge_pairs(edges: ArrayLike) -> IntArray:
     pairs = np.asarray(edges)
     if pairs.size == 0:
@@ -439,128 +424,3 @@ def _duration_matrix(durations: ArrayLike, names: tuple[str, ...] | None) -> Flo
         named = names[t] if names is not None and len(names) == len(matrix) else f"t{t}"
         raise InvalidInput(f"task '{named}' fits no device: its durations are all inf or NaN")
     return matrix
-
-
-def _pace_from_durations(
-    workflow: Workflow, cluster: Cluster
-) -> tuple[FloatArray, IntArray, FloatArray]:
-    """Return one row per task: measured seconds, by device name, then by device kind."""
-    n, p = workflow.n, cluster.p
-    pace = np.full((n, p), np.nan)
-    for d, (name, kind) in enumerate(zip(cluster.names, cluster.kinds, strict=True)):
-        column = workflow.durations.get(name, workflow.durations.get(kind))
-        if column is not None:
-            pace[:, d] = column
-    # A task without any measured duration falls back to work / speed.
-    bare = np.isnan(np.stack(list(workflow.durations.values()))).all(axis=0)
-    with np.errstate(invalid="ignore"):  # no work at an infinite pace
-        by_speed = workflow.work[bare, None] * _pace_by_kind(workflow, cluster)[workflow.kind[bare]]
-    pace[bare] = np.where(np.isnan(by_speed), np.inf, by_speed)
-    pace[np.isnan(pace)] = np.inf
-    return np.ones(n), np.arange(n, dtype=np.int64), pace
-
-
-def _pace_by_kind(workflow: Workflow, cluster: Cluster) -> FloatArray:
-    """Return one row per task kind, from the cluster's throughput, else its speed."""
-    pace = np.empty((len(workflow.kinds), cluster.p))
-    with np.errstate(divide="ignore"):
-        for k, kind in enumerate(workflow.kinds):
-            rate = cluster.throughput.get(kind, cluster.speed)
-            pace[k] = 1.0 / np.where(np.isnan(rate), cluster.speed, rate)
-    return pace
-
-
-def _forbid_misfits(
-    workflow: Workflow, cluster: Cluster, row: IntArray, pace: FloatArray
-) -> tuple[IntArray, FloatArray]:
-    """Split rows so that memory and cores become infinite paces; refuse misfits."""
-    # Tasks whose needs lie between the same two capacities fit the same devices: few classes.
-    room = np.searchsorted(np.unique(cluster.memory), workflow.memory)
-    cores = cluster.cores
-    if "cores" in cluster.capacity:  # then the node limits them, not the device
-        shared = np.isfinite(cluster.capacity["cores"])[cluster.node]
-        cores = np.where(shared, max(1, int(workflow.cores.max(initial=1))), cores)
-    seats = np.searchsorted(np.unique(cores), workflow.cores)
-    if room.any() or seats.any():
-        classes, first, member = np.unique(
-            np.stack([row, room, seats], axis=1), axis=0, return_index=True, return_inverse=True
-        )
-        fits = (workflow.memory[first, None] <= cluster.memory) & (
-            workflow.cores[first, None] <= cores
-        )
-        pace = np.where(fits, pace[classes[:, 0]], np.inf)
-        row = member.reshape(-1).astype(np.int64)
-    stranded = np.isinf(pace.min(axis=1, initial=np.inf))[row]
-    if stranded.any():
-        t = int(np.flatnonzero(stranded)[0])
-        raise InvalidInput(
-            f"task '{workflow.task_name(t)}' fits no device of '{cluster.name}': "
-            f"{_why_none(workflow, cluster, t)}"
-        )
-    return row, pace
-
-
-def _why_none(workflow: Workflow, cluster: Cluster, task: int) -> str:
-    """Return why a task can run on no device."""
-    known = [device for device, seconds in workflow.durations.items() if seconds[task] >= 0]
-    if known and not any(x in known for x in (*cluster.names, *cluster.kinds)):
-        kinds = ", ".join(dict.fromkeys(cluster.kinds))
-        return f"no duration for device kind {kinds}; known: {', '.join(known)}"
-    memory, cores = float(workflow.memory[task]), int(workflow.cores[task])
-    if memory > cluster.memory.max():
-        return (
-            f"it needs {memory:g} bytes of memory, the largest device has {cluster.memory.max():g}"
-        )
-    if cores > cluster.cores.max():
-        return f"it needs {cores} cores, the largest device has {cluster.cores.max()}"
-    kind = workflow.kinds[workflow.kind[task]]
-    return (
-        f"none has {memory:g} bytes of memory, {cores} cores and a finite duration of kind "
-        f"'{kind}' at once"
-    )
-
-
-def _amounts(cluster: Cluster) -> FloatArray:
-    """(nodes, capacities) amount of each capacity."""
-    columns = list(cluster.capacity.values())
-    return np.array(columns).reshape(len(columns), len(cluster.node_names)).T
-
-
-def _needs(workflow: Workflow, cluster: Cluster) -> FloatArray:
-    """(n, capacities) need of each task."""
-    own = {"cores": workflow.cores.astype(float), "memory": workflow.memory} | dict(workflow.needs)
-    columns = [own.get(name, np.zeros(workflow.n)) for name in cluster.capacity]
-    return np.ascontiguousarray(np.array(columns).reshape(len(columns), workflow.n).T)
-
-
-def _forbid_excess(
-    workflow: Workflow, cluster: Cluster, row: IntArray, pace: FloatArray
-) -> tuple[IntArray, FloatArray]:
-    """Split rows so that needs beyond a node's capacity become infinite paces; refuse misfits."""
-    for name in workflow.needs:
-        if name not in cluster.capacity:
-            raise InvalidInput(
-                f"workflow '{workflow.name}' needs '{name}', but no node of '{cluster.name}' has "
-                f"it{closest(name, cluster.capacity)}; give it as capacity of the nodes"
-            )
-    if not cluster.capacity or workflow.n == 0:
-        return row, pace
-    needs, group = np.unique(_needs(workflow, cluster), axis=0, return_inverse=True)
-    room = _amounts(cluster)[cluster.node] * (1.0 + ROUNDING)
-    fits = np.asarray((needs[:, None, :] <= room[None, :, :]).all(axis=2))
-    if fits.all():
-        return row, pace
-    both, first, member = np.unique(
-        np.stack([row, group.reshape(-1)], axis=1), axis=0, return_index=True, return_inverse=True
-    )
-    allowed: FloatArray = np.where(fits[both[:, 1]], pace[both[:, 0]], np.inf)
-    stranded = np.flatnonzero(np.isinf(allowed.min(axis=1)))
-    if len(stranded):
-        t = int(first[stranded[0]])
-        own = _needs(workflow, cluster)[t]
-        needed = ", ".join(f"{x:g} {k}" for k, x in zip(cluster.capacity, own, strict=True) if x)
-        raise InvalidInput(
-            f"task '{workflow.task_name(t)}' needs {needed}: no node of '{cluster.name}' whose "
-            "devices can run it has that much"
-        )
-    return member.reshape(-1).astype(np.int64), allowed

@@ -16,11 +16,11 @@ from weft.errors import InvalidInput
 from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.model.network.planned import planned_transfers
 from weft.model.network.transfers import Transfers
+from weft.model.oracle.violation import expand
 from weft.model.problem import Problem
 from weft.model.scenario import Scenario, active_instances, settled_times, taken_edges, templates
 from weft.model.schedule import Schedule
 from weft.model.trace import DONE, LOST, Trace
-from weft.model.violation import expand
 from weft.model.workload import Workload
 
 KINDS = ("input", "branch", "retry", "device", "capacity", "arrival", "decision")

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from weft.model.explain.causes import INPUT, CauseTable, ExecutionTable, triggers
+from weft.model.oracle.violation import exceeds
 from weft.model.scenario import changes_of
 from weft.model.trace import DONE
-from weft.model.violation import exceeds
 
 PARTS = (
     "computing",

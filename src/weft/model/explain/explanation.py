@@ -36,10 +36,10 @@ from weft.model.explain.chain import (
     follow_chain,
 )
 from weft.model.explain.words import bytes_text, list_text, seconds_text, share_text
+from weft.model.oracle.violation import exceeds
 from weft.model.problem import Problem
 from weft.model.schedule import Planned, Schedule
 from weft.model.trace import Trace
-from weft.model.violation import exceeds
 from weft.registry import closest
 
 

@@ -10,7 +10,7 @@ from weft.model.cluster import Cluster
 from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.model.network.rates import link_use, transfer_ends
 from weft.model.network.transfers import Transfers
-from weft.model.violation import TOLERANCE, Violation, differs, exceeds, overlaps
+from weft.model.oracle.violation import TOLERANCE, Violation, differs, exceeds, overlaps
 from weft.model.workload import Workload
 
 

@@ -130,7 +130,6 @@ def excesses(
 def inputs(
     problem: Problem,
     executions: Executions,
-    *,
     first: IntArray,
     task: IntArray,
     device: IntArray,

@@ -1,0 +1,161 @@
+"""What tasks cost on devices: the columns `work`, `row` and `pace` of a problem.
+
+Costs of the form work / speed need one row of paces, costs per task kind one row per kind, a full
+matrix one row per task. A device that cannot run a task has an infinite pace.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from weft.errors import InvalidInput
+from weft.model.cluster import Cluster
+from weft.model.columns import FloatArray, IntArray
+from weft.model.workflow import Workflow
+from weft.registry import closest
+
+ROUNDING = 1e-12
+"""Share of a capacity that sums of amounts may miss by rounding."""
+
+
+def costs_of(workflow: Workflow, cluster: Cluster) -> tuple[FloatArray, IntArray, FloatArray]:
+    """Return work, row and pace; raises `InvalidInput` when a task fits no device."""
+    with np.errstate(over="ignore"):  # infinite seconds are refused
+        work, row, pace = _costs(workflow, cluster)
+    row, pace = _forbid_misfits(workflow, cluster, row, pace)
+    row, pace = _forbid_excess(workflow, cluster, row, pace)
+    return work, row, pace
+
+
+def _costs(workflow: Workflow, cluster: Cluster) -> tuple[FloatArray, IntArray, FloatArray]:
+    """Return work, row and pace, before memory and cores."""
+    if workflow.durations:
+        return _pace_from_durations(workflow, cluster)
+    if cluster.throughput:
+        return workflow.work, workflow.kind, _pace_by_kind(workflow, cluster)
+    return workflow.work, np.zeros(workflow.n, np.int64), (1.0 / cluster.speed)[None, :]
+
+
+def _pace_from_durations(
+    workflow: Workflow, cluster: Cluster
+) -> tuple[FloatArray, IntArray, FloatArray]:
+    """Return one row per task: measured seconds, by device name, then by device kind."""
+    n, p = workflow.n, cluster.p
+    pace = np.full((n, p), np.nan)
+    for d, (name, kind) in enumerate(zip(cluster.names, cluster.kinds, strict=True)):
+        column = workflow.durations.get(name, workflow.durations.get(kind))
+        if column is not None:
+            pace[:, d] = column
+    # A task without any measured duration falls back to work / speed.
+    bare = np.isnan(np.stack(list(workflow.durations.values()))).all(axis=0)
+    with np.errstate(invalid="ignore"):  # no work at an infinite pace
+        by_speed = workflow.work[bare, None] * _pace_by_kind(workflow, cluster)[workflow.kind[bare]]
+    pace[bare] = np.where(np.isnan(by_speed), np.inf, by_speed)
+    pace[np.isnan(pace)] = np.inf
+    return np.ones(n), np.arange(n, dtype=np.int64), pace
+
+
+def _pace_by_kind(workflow: Workflow, cluster: Cluster) -> FloatArray:
+    """Return one row per task kind, from the cluster's throughput, else its speed."""
+    pace = np.empty((len(workflow.kinds), cluster.p))
+    with np.errstate(divide="ignore"):
+        for k, kind in enumerate(workflow.kinds):
+            rate = cluster.throughput.get(kind, cluster.speed)
+            pace[k] = 1.0 / np.where(np.isnan(rate), cluster.speed, rate)
+    return pace
+
+
+def _forbid_misfits(
+    workflow: Workflow, cluster: Cluster, row: IntArray, pace: FloatArray
+) -> tuple[IntArray, FloatArray]:
+    """Split rows so that memory and cores become infinite paces; refuse misfits."""
+    # Tasks whose needs lie between the same two capacities fit the same devices: few classes.
+    room = np.searchsorted(np.unique(cluster.memory), workflow.memory)
+    cores = cluster.cores
+    if "cores" in cluster.capacity:  # then the node limits them, not the device
+        shared = np.isfinite(cluster.capacity["cores"])[cluster.node]
+        cores = np.where(shared, max(1, int(workflow.cores.max(initial=1))), cores)
+    seats = np.searchsorted(np.unique(cores), workflow.cores)
+    if room.any() or seats.any():
+        classes, first, member = np.unique(
+            np.stack([row, room, seats], axis=1), axis=0, return_index=True, return_inverse=True
+        )
+        fits = (workflow.memory[first, None] <= cluster.memory) & (
+            workflow.cores[first, None] <= cores
+        )
+        pace = np.where(fits, pace[classes[:, 0]], np.inf)
+        row = member.reshape(-1).astype(np.int64)
+    stranded = np.isinf(pace.min(axis=1, initial=np.inf))[row]
+    if stranded.any():
+        t = int(np.flatnonzero(stranded)[0])
+        raise InvalidInput(
+            f"task '{workflow.task_name(t)}' fits no device of '{cluster.name}': "
+            f"{_why_none(workflow, cluster, t)}"
+        )
+    return row, pace
+
+
+def _why_none(workflow: Workflow, cluster: Cluster, task: int) -> str:
+    """Return why a task can run on no device."""
+    known = [device for device, seconds in workflow.durations.items() if seconds[task] >= 0]
+    if known and not any(x in known for x in (*cluster.names, *cluster.kinds)):
+        kinds = ", ".join(dict.fromkeys(cluster.kinds))
+        return f"no duration for device kind {kinds}; known: {', '.join(known)}"
+    memory, cores = float(workflow.memory[task]), int(workflow.cores[task])
+    if memory > cluster.memory.max():
+        return (
+            f"it needs {memory:g} bytes of memory, the largest device has {cluster.memory.max():g}"
+        )
+    if cores > cluster.cores.max():
+        return f"it needs {cores} cores, the largest device has {cluster.cores.max()}"
+    kind = workflow.kinds[workflow.kind[task]]
+    return (
+        f"none has {memory:g} bytes of memory, {cores} cores and a finite duration of kind "
+        f"'{kind}' at once"
+    )
+
+
+def amounts_of(cluster: Cluster) -> FloatArray:
+    """(nodes, capacities) amount of each capacity."""
+    columns = list(cluster.capacity.values())
+    return np.array(columns).reshape(len(columns), len(cluster.node_names)).T
+
+
+def needs_of(workflow: Workflow, cluster: Cluster) -> FloatArray:
+    """(n, capacities) need of each task."""
+    own = {"cores": workflow.cores.astype(float), "memory": workflow.memory} | dict(workflow.needs)
+    columns = [own.get(name, np.zeros(workflow.n)) for name in cluster.capacity]
+    return np.ascontiguousarray(np.array(columns).reshape(len(columns), workflow.n).T)
+
+
+def _forbid_excess(
+    workflow: Workflow, cluster: Cluster, row: IntArray, pace: FloatArray
+) -> tuple[IntArray, FloatArray]:
+    """Split rows so that needs beyond a node's capacity become infinite paces; refuse misfits."""
+    for name in workflow.needs:
+        if name not in cluster.capacity:
+            raise InvalidInput(
+                f"workflow '{workflow.name}' needs '{name}', but no node of '{cluster.name}' has "
+                f"it{closest(name, cluster.capacity)}; give it as capacity of the nodes"
+            )
+    if not cluster.capacity or workflow.n == 0:
+        return row, pace
+    needs, group = np.unique(needs_of(workflow, cluster), axis=0, return_inverse=True)
+    room = amounts_of(cluster)[cluster.node] * (1.0 + ROUNDING)
+    fits = np.asarray((needs[:, None, :] <= room[None, :, :]).all(axis=2))
+    if fits.all():
+        return row, pace
+    both, first, member = np.unique(
+        np.stack([row, group.reshape(-1)], axis=1), axis=0, return_index=True, return_inverse=True
+    )
+    allowed: FloatArray = np.where(fits[both[:, 1]], pace[both[:, 0]], np.inf)
+    stranded = np.flatnonzero(np.isinf(allowed.min(axis=1)))
+    if len(stranded):
+        t = int(first[stranded[0]])
+        own = needs_of(workflow, cluster)[t]
+        needed = ", ".join(f"{x:g} {k}" for k, x in zip(cluster.capacity, own, strict=True) if x)
+        raise InvalidInput(
+            f"task '{workflow.task_name(t)}' needs {needed}: no node of '{cluster.name}' whose "
+            "devices can run it has that much"
+        )
+    return member.reshape(-1).astype(np.int64), allowed
