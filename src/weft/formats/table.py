@@ -169,6 +169,15 @@ def _named_record(thing: Savable, problem: Problem | None) -> dict[str, Any]:
     return encode(thing) | {"task_name": tasks, "device_name": devices}
 
 
+def _lines_or(
+    read_lines: Callable[..., object], read_document: Callable[[File], object]
+) -> Callable[[File], object]:
+    """Return a reader of files that are lines of text or one JSON document."""
+    return lambda file: (
+        read_lines(file.text, name=file.name) if file.document is None else read_document(file)
+    )
+
+
 def _workflow_of(thing: Workflow | Problem) -> Workflow:
     return thing.workflow if isinstance(thing, Problem) else thing
 
@@ -233,11 +242,7 @@ _ROWS = (
         (Recording,),
         "Slurm's accounts: sacct --parsable2 or sacct --json; read.",
         recognise=lambda file: is_sacct(file.header) or file.untagged(is_sacct_json),
-        read=lambda file: (
-            read_sacct(file.text, name=file.name)
-            if file.document is None
-            else read_sacct_json(file.record, name=file.name)
-        ),
+        read=_lines_or(read_sacct, lambda file: read_sacct_json(file.record, name=file.name)),
         seconds=True,
     ),
     Format(
@@ -259,11 +264,7 @@ _ROWS = (
         (Recording,),
         "Dask's task stream: get_task_stream() as JSON, or a performance report; read.",
         recognise=lambda file: file.syntax == "html" or is_task_stream(file.document),
-        read=lambda file: (
-            read_report(file.text, name=file.name)
-            if file.document is None
-            else read_task_stream(file.document, name=file.name)
-        ),
+        read=_lines_or(read_report, lambda file: read_task_stream(file.document, name=file.name)),
         seconds=True,
     ),
     Format(
@@ -272,11 +273,7 @@ _ROWS = (
         (Recording,),
         "OpenTelemetry spans in OTLP JSON, in one document or one per line; read.",
         recognise=lambda file: is_otlp_lines(file.header) or file.untagged(is_otlp),
-        read=lambda file: (
-            read_otlp_lines(file.text, name=file.name)
-            if file.document is None
-            else read_otlp([file.record], name=file.name)
-        ),
+        read=_lines_or(read_otlp_lines, lambda file: read_otlp([file.record], name=file.name)),
         seconds=True,
     ),
     Format(

@@ -3,17 +3,14 @@
 - `generators`: the table of workflow generators and `generate`
 - `layered`, `shapes`, `linear_algebra`, `scientific`, `conditional`: workflows
 - `families`: families of real workflows, and the cases drawn from them
-- `clusters`, `catalogue`: clusters of published devices and random ones; `costs`, `ccr`: costs
+- `machines`: clusters of published devices and random ones, and costs on them; `ccr`: transfers
 - `workloads`: arrivals, load, deadlines; `conditional_streams`: random conditional streams
 - `instances`: the instances of the GPU-cluster experiments
 - `sketch`, `arguments`: a workflow under construction; checks of options
 """
 
-from weft.generators.catalogue import DeviceModel, catalogue, device_model
 from weft.generators.ccr import measure_ccr, scale_ccr
-from weft.generators.clusters import gpu_cluster, mixed_cluster, random_cluster
 from weft.generators.conditional import cascade, cascade_cluster, conditional, conditional_paper
-from weft.generators.costs import related_speeds, unrelated_problem, with_affinity
 from weft.generators.families import draw_case, draw_workflow
 from weft.generators.generators import GENERATORS, generate, generate_problem, generator_options
 from weft.generators.instances import (
@@ -29,6 +26,9 @@ from weft.generators.instances import (
 )
 from weft.generators.layered import layered
 from weft.generators.linear_algebra import cholesky, lu, qr
+from weft.generators.machines.catalogue import DeviceModel, catalogue, device_model
+from weft.generators.machines.clusters import gpu_cluster, mixed_cluster, random_cluster
+from weft.generators.machines.costs import related_speeds, unrelated_problem, with_affinity
 from weft.generators.scientific import cybershake, epigenomics, genome, montage
 from weft.generators.shapes import (
     bag,

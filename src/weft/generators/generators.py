@@ -10,7 +10,7 @@ from typing import Any
 from weft.errors import InvalidInput
 from weft.generators.arguments import whole
 from weft.generators.ccr import scale_ccr
-from weft.generators.clusters import gpu_cluster
+from weft.generators.machines.clusters import gpu_cluster
 from weft.model import Cluster, Problem, Workflow
 from weft.registry import Entry, Registry, reject_unknown
 

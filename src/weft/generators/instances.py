@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.generators.arguments import number, one_of, whole
-from weft.generators.catalogue import catalogue
 from weft.generators.ccr import scale_ccr
-from weft.generators.clusters import gpu_cluster
 from weft.generators.generators import generate
 from weft.generators.layered import layered
+from weft.generators.machines.catalogue import catalogue
+from weft.generators.machines.clusters import gpu_cluster
 from weft.generators.workloads import minimum_path, stream_of
 from weft.model import Cluster, Problem, Scenario, Workflow, Workload
 from weft.rng import generator

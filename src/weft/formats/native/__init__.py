@@ -1,7 +1,18 @@
 """weft's own formats.
 
-- `weft_schema`: every object as a nested dict; `weft_json`, `weft_npz`: its two encodings
-- `cluster_toml`, `stream_toml`: clusters and conditional streams, written by hand
+- `weft_schema`: every object as a nested dict; `weft_encoding`, `weft_decoding`: both directions
+- `weft_json`, `weft_npz`: its two files
+- `cluster_toml`, `stream_toml`: clusters and conditional streams, written by hand; `stream_graph`:
+  the tasks and choices of a stream
 """
 
-__all__ = ["cluster_toml", "stream_toml", "weft_json", "weft_npz", "weft_schema"]
+__all__ = [
+    "cluster_toml",
+    "stream_graph",
+    "stream_toml",
+    "weft_decoding",
+    "weft_encoding",
+    "weft_json",
+    "weft_npz",
+    "weft_schema",
+]

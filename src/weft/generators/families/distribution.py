@@ -16,10 +16,10 @@ import numpy as np
 
 from weft.generators.arguments import one_of
 from weft.generators.ccr import scale_ccr
-from weft.generators.clusters import gpu_cluster
-from weft.generators.costs import with_affinity
 from weft.generators.generators import generate
 from weft.generators.instances import Condition, Instance, fit_workflow, instance_of
+from weft.generators.machines.clusters import gpu_cluster
+from weft.generators.machines.costs import with_affinity
 from weft.model import Cluster, Problem, Workflow
 from weft.rng import generator
 

@@ -8,8 +8,14 @@ import numpy as np
 
 from weft.errors import InvalidInput
 from weft.generators.arguments import number, whole
-from weft.generators.catalogue import DeviceModel, LinkModel, catalogue, device_model, link_model
-from weft.generators.costs import related_speeds
+from weft.generators.machines.catalogue import (
+    DeviceModel,
+    LinkModel,
+    catalogue,
+    device_model,
+    link_model,
+)
+from weft.generators.machines.costs import related_speeds
 from weft.model import Cluster
 from weft.rng import generator
 
@@ -38,7 +44,7 @@ def gpu_cluster(
         ``4xV100,2xCPU`` a node of both
     precision : whose peak counts: fp64, fp32 or fp16
     efficiency : share of the peak that is reached
-    network : link between nodes (`weft.generators.catalogue.link_model`)
+    network : link between nodes (`weft.generators.machines.catalogue.link_model`)
     per_node : the most devices of a node; more are spread over further nodes
     idle_share : idle power as a share of the TDP (our own round number)
 

@@ -107,7 +107,9 @@ def link_model(name: str) -> LinkModel:
 
 @cache
 def _tables() -> dict[str, Any]:
-    return tomllib.loads((files("weft.generators") / "catalogue.toml").read_text(encoding="utf-8"))
+    return tomllib.loads(
+        (files("weft.generators.machines") / "catalogue.toml").read_text(encoding="utf-8")
+    )
 
 
 def _device(name: str, row: dict[str, Any]) -> DeviceModel:

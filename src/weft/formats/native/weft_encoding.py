@@ -1,0 +1,174 @@
+"""Objects of the model as nested dicts, the content of weft's files (see `weft_schema`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.formats.native.costs import encode_costs
+from weft.formats.native.network import encode_network
+from weft.model import Cluster, Problem, Schedule, Trace, Variant, Workflow, Workload
+
+CHOICE_COLUMNS = ("task", "first", "probability", "labels", "edge_choice", "edge_branch")
+
+CLUSTER_FLOATS = ("memory", "power", "idle_power", "price")
+
+JOB_COLUMNS = ("template", "arrival", "deadline", "priority")
+
+
+def _encode_variant(way: Variant) -> dict[str, Any]:
+    made: dict[str, Any] = {"name": way.name, "factor": way.factor, "cost": way.cost}
+    if isinstance(way.seconds, Mapping):
+        made["seconds_on"] = dict(way.seconds)
+    elif way.seconds is not None:
+        made["seconds"] = way.seconds
+    optional = {"cores": way.cores, "memory": way.memory}
+    made |= {key: value for key, value in optional.items() if value is not None}
+    if not np.isnan(way.accuracy):
+        made["accuracy"] = way.accuracy
+    if way.needs:
+        made["needs"] = dict(way.needs)
+    if way.devices:
+        made["devices"] = list(way.devices)
+    return made
+
+
+def encode_workflow(w: Workflow) -> dict[str, Any]:
+    """Return the content of a workflow."""
+    made: dict[str, Any] = {"name": w.name}
+    if w.names is not None:
+        made["names"] = list(w.names)
+    made |= {
+        "work": w.work,
+        "kinds": list(w.kinds),
+        "kind": _compact(w.kind),
+        "memory": _compact(w.memory),
+        "cores": _compact(w.cores),
+    }
+    made |= {"src": w.src, "dst": w.dst, "data": _compact(w.data)}
+    if w.needs:
+        made |= {"need_names": list(w.needs), "needs": np.stack(list(w.needs.values()))}
+    if w.durations:
+        made |= {
+            "duration_devices": list(w.durations),
+            "durations": np.stack(list(w.durations.values())),
+        }
+    if w.variants:
+        made["variants"] = [
+            {"of": of, **_encode_variant(way)} for of, ways in w.variants.items() for way in ways
+        ]
+    if w.conditional:
+        made["choices"] = {key: getattr(w.choices, key) for key in CHOICE_COLUMNS} | {
+            "labels": list(w.choices.labels)
+        }
+    return made
+
+
+def encode_cluster(c: Cluster) -> dict[str, Any]:
+    """Return the content of a cluster."""
+    made: dict[str, Any] = {
+        "name": c.name,
+        "names": list(c.names),
+        "kinds": list(c.kinds),
+        "nodes": list(c.nodes),
+        "speed": c.speed,
+    }
+    made |= {key: _compact(getattr(c, key)) for key in (*CLUSTER_FLOATS, "cores", "batch")}
+    made |= {key: _compact_links(getattr(c, key)) for key in ("bandwidth", "latency")}
+    if c.throughput:
+        made |= {
+            "throughput_kinds": list(c.throughput),
+            "throughput": np.stack(list(c.throughput.values())),
+        }
+    if c.capacity:
+        made |= {
+            "capacity_names": list(c.capacity),
+            "capacity": np.stack(list(c.capacity.values())),
+        }
+    if c.batch_curve:
+        made |= {
+            "curve_kinds": list(c.batch_curve),
+            "curves": np.stack([v.reshape(-1) for v in c.batch_curve.values()]),
+        }
+    if c.network is not None:
+        made["network"] = encode_network(c.network)
+    if c.setup:
+        made |= {
+            "setup_kinds": list(c.setup),
+            "setup": np.stack([v.reshape(-1) for v in c.setup.values()]),
+        }
+    if np.isfinite(c.cache).any() or c.switch.any():
+        made |= {key: _compact(getattr(c, key)) for key in ("cache", "switch")}
+    return made
+
+
+def encode_problem(problem: Problem) -> dict[str, Any]:
+    """Return the content of a problem."""
+    return {"workflow": _encode_bound(problem), "cluster": encode_cluster(problem.cluster)}
+
+
+def _encode_bound(problem: Problem) -> dict[str, Any]:
+    costs = encode_costs(problem)
+    return encode_workflow(problem.workflow) | ({"costs": costs} if costs else {})
+
+
+def encode_workload(w: Workload) -> dict[str, Any]:
+    """Return the content of a workload."""
+    number: dict[int, int] = {}
+    clusters: list[dict[str, Any]] = []
+    for problem in w.problems:
+        if id(problem.cluster) not in number:
+            number[id(problem.cluster)] = len(clusters)
+            clusters.append(encode_cluster(problem.cluster))
+    return {
+        "name": w.name,
+        "clusters": clusters,
+        "workflows": [_encode_bound(p) for p in w.problems],
+        "cluster_of": np.array([number[id(p.cluster)] for p in w.problems], np.int64),
+        **{key: getattr(w, key) for key in JOB_COLUMNS},
+    }
+
+
+def encode_schedule(s: Schedule) -> dict[str, Any]:
+    """Return the content of a schedule."""
+    return dict(s.to_arrays())
+
+
+def encode_trace(t: Trace) -> dict[str, Any]:
+    """Return the content of a trace."""
+    s = t.scenario
+    scenario = {key: _compact(getattr(s, key)) for key in ("factor", "bias", "cancel")}
+    scenario |= {
+        key: getattr(s, key) for key in ("outcome", "change_time", "change_device", "change_pace")
+    }
+    columns = {**t.to_arrays(), "job_finish": t.job_finish}
+    return {
+        "policy": t.policy,
+        "eager": bool(t.eager),
+        "measured": bool(t.measured),
+        "workload": encode_workload(t.workload),
+        "scenario": scenario,
+        **({} if t.transfers is None else {"transfers": t.transfers.to_arrays()}),
+        **columns,
+    }
+
+
+def _compact(column: NDArray[Any]) -> NDArray[Any]:
+    """Return one number if all links are equal; the diagonal is implied."""
+    if (
+        column.size == 0
+        or np.isnan(column.flat[0])
+        or (column.view(np.int64) != column.view(np.int64).flat[0]).any()
+    ):
+        return column
+    return np.asarray(column.flat[0])
+
+
+def _compact_links(matrix: NDArray[Any]) -> NDArray[Any]:
+    """One number where all links are alike; the diagonal follows by itself."""
+    between = matrix[~np.eye(len(matrix), dtype=bool)]
+    compact = _compact(between) if between.size else matrix[0, 0]
+    return np.asarray(compact) if np.ndim(compact) == 0 else matrix
