@@ -3,8 +3,10 @@
 - `planner`: the protocol, the table of planners, `plan` and its certificate
 - `bounds`: proven lower bounds on the makespan
 - `glue`: a stronger bound for schedules without copies
-- `contention`: plans for networks, timed and compared on shared links
-- `objective`: makespan, energy, cost, completion and waiting
+- `replays`: plans for set-ups and shared links, compared by replay; `contention`, `setups`: the
+  estimates that planners plan for
+- `packing`: plans for nodes whose tasks share capacities
+- `objective`: makespan, energy, cost, completion, waiting
 - `lists`: list scheduling (HEFT and others): a rank times a placement
 - `search`: planners that use a time budget: `anytime`, `exact`, `genetic`
 - `imitation`: networks that imitate planners: `deepsched`
@@ -15,6 +17,7 @@ from weft.planners.imitation.deepsched import planner as _deepsched  # noqa: F40
 from weft.planners.lists import clustering as _clustering  # noqa: F401 (registers)
 from weft.planners.lists import dynamic as _dynamic  # noqa: F401 (registers)
 from weft.planners.lists import placements as _placements  # noqa: F401 (registers)
+from weft.planners.lists import portfolio as _portfolio  # noqa: F401 (registers)
 from weft.planners.planner import FEATURES, PLANNERS, Plan, Planner, Solution, plan, refuse_choices
 from weft.planners.search import anytime as _anytime  # noqa: F401 (registers)
 from weft.planners.search import exact as _exact  # noqa: F401 (registers)

@@ -1,4 +1,4 @@
-"""Objectives of search planners: a weighted sum of makespan, energy, cost, completion, waiting."""
+"""Objectives of search planners: a weighted sum of makespan, energy, cost and service of jobs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from weft.errors import InvalidInput, UnknownName
-from weft.model import Problem, Schedule, Workflow
+from weft.model import Problem, Schedule, Workflow, Workload
 from weft.model.columns import FloatArray, IntArray, frozen
 from weft.registry import closest
 from weft.sim.kernel.jit import njit
@@ -21,7 +21,8 @@ Prices = Sequence[float] | Mapping[str, float]
 class Goal(NamedTuple):
     """An objective for compiled code.
 
-    value = makespan x weight + seconds on each device x rate + completion + waiting
+    value = makespan x weight + seconds on each device x rate + completion + waiting + tardiness
+    + late jobs
     """
 
     plain: bool  # the makespan only
@@ -33,6 +34,9 @@ class Goal(NamedTuple):
     job_end: FloatArray  # (jobs,) scratch memory
     completion: float  # weight of the sum over jobs of the end of their last task
     waiting: float  # weight of the sum over tasks of their start
+    deadline: FloatArray  # (jobs,)
+    tardiness: FloatArray  # (jobs,) per second after the deadline
+    late: FloatArray  # (jobs,) for an end after the deadline
 
 
 @njit
@@ -45,12 +49,20 @@ def score(
         value += (finish[t] - start[t]) * goal.rate[device[t]]
         waiting += start[t]
     value += goal.waiting * waiting
-    if goal.completion > 0.0:
+    if goal.completion > 0.0 or len(goal.deadline) > 0:
         goal.job_end[:] = 0.0
         for t in range(len(device)):
             goal.job_end[goal.job[t]] = max(goal.job_end[goal.job[t]], finish[t])
         value += goal.completion * goal.job_end.sum()
+    for j in range(len(goal.deadline)):
+        over = goal.job_end[j] - goal.deadline[j]
+        if over > 0.0:
+            value += goal.tardiness[j] * over + goal.late[j]
     return value
+
+
+GUIDE = 0.1
+"""What a late job adds to the goal of a search, in late jobs, per largest deadline it is late."""
 
 
 @dataclass(frozen=True)
@@ -66,11 +78,16 @@ class Objective:
         cluster's prices per hour
     completion : per second of the mean end of jobs; `jobs` labels the tasks (see `union`)
     waiting : per second of the mean start of tasks
+    tardiness : per second of the mean time of jobs after their deadlines
+    late : of the share of jobs that end after their deadlines
+    deadlines : of the jobs, in the order of their labels, in seconds; inf: none
+    priorities : of the jobs; a job of priority k counts 1 + k times in `tardiness` and `late`
 
     Examples
     --------
-    >>> Objective.of({"makespan": 1.0, "energy": 0.01})
-    Objective(makespan=1.0, energy=0.01, cost=0.0, completion=0.0, waiting=0.0, price=(), jobs=())
+    >>> objective = Objective.of({"makespan": 1.0, "energy": 0.01})
+    >>> objective.makespan, objective.energy, objective.late
+    (1.0, 0.01, 0.0)
     """
 
     makespan: float = 0.0
@@ -78,8 +95,12 @@ class Objective:
     cost: float = 0.0
     completion: float = 0.0
     waiting: float = 0.0
+    tardiness: float = 0.0
+    late: float = 0.0
     price: tuple[float, ...] | tuple[tuple[str, float], ...] = ()
     jobs: tuple[int, ...] = ()
+    deadlines: tuple[float, ...] = ()
+    priorities: tuple[float, ...] = ()
 
     @classmethod
     def of(
@@ -88,12 +109,14 @@ class Objective:
         *,
         price: Prices = (),
         jobs: Sequence[int] = (),
+        deadlines: Sequence[float] = (),
+        priorities: Sequence[float] = (),
     ) -> Objective:
         """Make an objective from the name of one quantity, or from weights by name."""
         if isinstance(given, Objective):
             return given
         weights = {given: 1.0} if isinstance(given, str) else dict(given)
-        known = [f.name for f in fields(cls)][:5]
+        known = [f.name for f in fields(cls)][:7]
         for name, weight in weights.items():
             if name not in known:
                 raise UnknownName(f"unknown objective '{name}'{closest(name, known)}")
@@ -106,15 +129,34 @@ class Objective:
             raise InvalidInput(
                 "all weights of the objective are zero; give at least one above zero"
             )
-        return cls(**weights, price=_listed(price), jobs=tuple(int(x) for x in jobs))
+        return cls(
+            **weights,
+            price=_listed(price),
+            jobs=tuple(int(x) for x in jobs),
+            deadlines=tuple(float(x) for x in deadlines),
+            priorities=tuple(float(x) for x in priorities),
+        )
 
     @property
     def plain(self) -> bool:
         """Whether the makespan is the only quantity."""
-        return not (self.energy or self.cost or self.completion or self.waiting)
+        other = self.energy or self.cost or self.completion or self.waiting
+        return not (other or self.by_deadline)
+
+    @property
+    def by_deadline(self) -> bool:
+        """Whether deadlines count."""
+        return bool(self.tardiness or self.late)
 
     def goal(self, problem: Problem) -> Goal:
-        """Return the weights for compiled code; each thread needs its own."""
+        """Return the weights for compiled code; each thread needs its own.
+
+        A search finds no way between schedules with as many late jobs. So in its goal a late job
+        counts a little more, the later it is (`GUIDE`).
+        """
+        return self._goal(problem, guided=True)
+
+    def _goal(self, problem: Problem, *, guided: bool) -> Goal:
         idle, busy = problem.cluster.idle_power, problem.cluster.power
         if self.energy and not (busy.any() or idle.any()):
             raise InvalidInput(
@@ -127,6 +169,9 @@ class Objective:
             weight += self.cost * problem.cluster.rent(1.0)
         job = self._labels(problem)
         jobs = int(job.max(initial=0)) + 1
+        deadline, share = self._service(jobs)
+        longest = float(np.max(deadline, initial=0.0, where=np.isfinite(deadline)))
+        guide = GUIDE * self.late / longest if guided and longest > 0.0 else 0.0
         bounded = weight > 0 and bool((rate >= 0).all())
         return Goal(
             plain=self.plain,
@@ -138,12 +183,34 @@ class Objective:
             job_end=np.zeros(jobs),
             completion=self.completion / jobs,
             waiting=self.waiting / max(1, problem.n),
+            deadline=deadline,
+            tardiness=(self.tardiness + guide) * share,
+            late=self.late * share,
         )
+
+    def _service(self, jobs: int) -> tuple[FloatArray, FloatArray]:
+        """(jobs,) deadlines, and shares of jobs in means; empty if deadlines do not count."""
+        if not self.by_deadline:
+            return np.zeros(0), np.zeros(0)
+        for what, given in (("deadlines", self.deadlines), ("priorities", self.priorities)):
+            if len(given) != jobs and (given or what == "deadlines"):
+                raise InvalidInput(
+                    f"objectives 'tardiness' and 'late' need {what} of {jobs} jobs; got "
+                    f"{len(given)}; give {what}=, in the order of the labels in jobs="
+                )
+        weight = 1.0 + np.array(self.priorities or [0.0] * jobs)
+        if np.isnan(self.deadlines).any() or not (np.isfinite(weight) & (weight > 0.0)).all():
+            raise InvalidInput(
+                "deadlines must be times, and priorities finite numbers above -1; got "
+                f"{list(self.deadlines)} and {list(self.priorities)}"
+            )
+        return np.array(self.deadlines, float), weight / weight.sum()
 
     def value(self, problem: Problem, schedule: Schedule) -> float:
         """Return the weighted sum for a schedule without copies."""
         s = schedule
-        return float(score(self.goal(problem), s.makespan, s.device, s.start, s.finish))
+        goal = self._goal(problem, guided=False)
+        return float(score(goal, s.makespan, s.device, s.start, s.finish))
 
     def _least(self, problem: Problem, rate: FloatArray) -> float:
         """Return the value of all tasks on the devices that are cheapest for them."""
@@ -199,10 +266,35 @@ def _by_name(price: Mapping[str, float], problem: Problem) -> FloatArray:
     return np.array(found, float)
 
 
+def union_of_jobs(workload: Workload) -> tuple[Problem, dict[str, tuple[float, ...]]]:
+    """Merge the jobs of a workload that arrive together; return options of `weft.plan` with it.
+
+    Deadlines count from the arrival.
+
+    Examples
+    --------
+    >>> job = Problem.from_arrays([[1.0], [1.0]])
+    >>> workload = Workload.of(job, arrival=[0.0, 0.0], deadline=[1.0, 4.0], priority=[1.0, 0.0])
+    >>> union_of_jobs(workload)[1]
+    {'jobs': (0, 0, 1, 1), 'deadlines': (1.0, 4.0), 'priorities': (1.0, 0.0)}
+    """
+    if (workload.arrival != workload.arrival[0]).any():
+        raise InvalidInput(
+            f"the jobs of '{workload.name}' arrive at different times; plans are for jobs that "
+            "arrive together, and policies for those that do not"
+        )
+    problem, jobs = union([workload.problem_of(j) for j in range(workload.jobs)])
+    return problem, {
+        "jobs": jobs,
+        "deadlines": tuple((workload.deadline - workload.arrival).tolist()),
+        "priorities": tuple(workload.priority.tolist()),
+    }
+
+
 def union(problems: Sequence[Problem], *, name: str = "batch") -> tuple[Problem, tuple[int, ...]]:
     """Merge problems on one cluster; return the problem and the job of each of its tasks.
 
-    For the objective `completion`.
+    For the objectives `completion`, `tardiness` and `late`.
 
     Examples
     --------
@@ -234,6 +326,10 @@ def union(problems: Sequence[Problem], *, name: str = "batch") -> tuple[Problem,
         ),
         memory=np.concatenate([w.memory for w in flows]),
         cores=np.concatenate([w.cores for w in flows]),
+        needs={
+            need: np.concatenate([w.needs.get(need, np.zeros(w.n)) for w in flows])
+            for need in dict.fromkeys(need for w in flows for need in w.needs)
+        },
         src=np.concatenate([w.src + o for w, o in zip(flows, first, strict=False)]),
         dst=np.concatenate([w.dst + o for w, o in zip(flows, first, strict=False)]),
         data=np.concatenate([w.data for w in flows]),

@@ -6,7 +6,7 @@ import inspect
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Literal, Protocol
 
@@ -15,9 +15,9 @@ from weft.errors import InvalidInput, UnknownName, Unsupported
 from weft.model import Problem, Schedule
 from weft.model.variants import Variant, mean_accuracy
 from weft.planners.bounds import lower_bound
-from weft.planners.contention import PLANNING_SHARE, best_on_network, independent, replayed
 from weft.planners.glue import glue_bound
-from weft.planners.packing import improve, pack
+from weft.planners.objective import Objective
+from weft.planners.packing import pack
 from weft.registry import Entry, Registry, reject_unknown
 
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]
@@ -36,8 +36,9 @@ FEATURES = {
     "copies": "may run a task on several devices to save transfers",
     "seconds": "finds better plans in more time",
     "capacities": "plans with the capacities that tasks on a node share, not only around them",
+    "setups": "plans with the set-ups of devices, not only around them",
     "proof": "may prove its plan optimal",
-    "objectives": "energy, cost, job completion and waiting as well as the makespan",
+    "objectives": "energy, cost, waiting, completion and deadlines of jobs, not only the makespan",
 }
 """Features that a planner may support, and their meaning."""
 
@@ -157,12 +158,6 @@ def plan(
     is at least `min_accuracy` and the cost (rent and variants) at most `budget`.
 
     Further options belong to the planner of that name; unknown ones are refused.
-
-    Examples
-    --------
-    >>> problem = Problem.from_arrays([[2.0, 1.0], [3.0, 4.0]], [[0, 1]], [10.0], bandwidth=5.0)
-    >>> plan(problem, "heft").makespan
-    5.0
     """
     if not isinstance(problem, Problem):
         raise InvalidInput(
@@ -186,10 +181,6 @@ def plan(
         raise InvalidInput("min_accuracy and budget choose among variants; the workflow has none")
     begin = time.perf_counter()
     solution = solve(chosen, problem, seconds, seed)
-    if problem.cluster.has_setup:
-        from weft.planners.setups import with_setups
-
-        solution = replace(solution, schedule=with_setups(problem, solution.schedule))
     took = time.perf_counter() - begin
     return Plan(problem, solution.schedule, chosen.name, took, solution.bound, solution.history)
 
@@ -197,23 +188,49 @@ def plan(
 def solve(
     planner: Planner, problem: Problem, seconds: float | None = None, seed: int = 0
 ) -> Solution:
-    """Plan a problem; on a network with independent links, then with the times of shared ones."""
-    if problem.cluster.network is None:
+    """Plan a problem; with set-ups or shared links, the best of several plans by their replay."""
+    if problem.cluster.network is None and not problem.cluster.has_setup:
         return _solve_alone(planner, problem, seconds, seed)
-    plain = getattr(planner, "objective", "makespan") == "makespan"
-    searches = "seconds" in planner.supports and plain
-    first = seconds if seconds is None or not searches else PLANNING_SHARE * seconds
-    apart = _solve_alone(planner, independent(problem), first, seed)
-    schedule = replayed(problem, apart.schedule)
-    if searches:
-        schedule = best_on_network(
-            problem,
-            lambda p, share: _solve_alone(planner, p, share, seed).schedule,
-            schedule,
-            seconds=seconds,
-            seed=seed,
-        )
-    return Solution(schedule, apart.bound)  # a bound on independent links holds on shared ones
+    if (members := getattr(planner, "planners", None)) is not None:
+        found = [solve(member, problem, seconds, seed) for member in members]
+        return min(found, key=lambda solution: solution.schedule.makespan)
+    from weft.planners.replays import PLANNING_SHARE, ROUNDS, best_by_replay
+
+    objective = objective_of(planner)
+    searches = "seconds" in planner.supports
+    share = seconds if seconds is None or not searches else PLANNING_SHARE * seconds
+    begin, bounds = time.perf_counter(), []
+
+    def planned(estimated: Problem) -> Schedule:
+        found = _solve_alone(planner, estimated, share, seed)
+        bounds.append(found.bound)
+        return found.schedule
+
+    schedule = best_by_replay(
+        problem,
+        planned,
+        rounds=1 if searches else ROUNDS,
+        setups="setups" in planner.supports,
+        value=partial(_value, problem, objective),
+    )
+    if searches and objective.plain:
+        left = None if seconds is None else seconds - (time.perf_counter() - begin)
+        schedule = _moved(problem, schedule, left, seed)
+    return Solution(schedule, bounds[0])  # that of free set-ups and links holds
+
+
+def _value(problem: Problem, objective: Objective, schedule: Schedule) -> float:
+    return schedule.makespan if objective.plain else objective.value(problem, schedule)
+
+
+def _moved(problem: Problem, schedule: Schedule, seconds: float | None, seed: int) -> Schedule:
+    """Move tasks of a plan, or of the list planner that knows set-ups if that is better."""
+    from weft.planners.replays import moved_tasks
+
+    if problem.cluster.has_setup:
+        quick = solve(PLANNERS.create("heft"), problem, seed=seed).schedule
+        schedule = min(schedule, quick, key=lambda s: s.makespan)
+    return moved_tasks(problem, schedule, seconds=seconds, seed=seed)
 
 
 def _solve_alone(planner: Planner, problem: Problem, seconds: float | None, seed: int) -> Solution:
@@ -226,9 +243,19 @@ def _solve_alone(planner: Planner, problem: Problem, seconds: float | None, seed
     relaxed = planner.solve(problem, seconds=first, seed=seed)
     schedule = pack(problem, relaxed.schedule)
     if searches:
+        from weft.planners.search.packed import improve
+
         left = None if seconds is None else seconds - (time.perf_counter() - begin)
-        schedule = improve(problem, schedule, seconds=left, seed=seed)
+        objective = objective_of(planner)
+        schedule = improve(problem, schedule, seconds=left, seed=seed, objective=objective)
     return Solution(schedule, relaxed.bound)  # a bound without capacities holds with them
+
+
+def objective_of(planner: Planner) -> Objective:
+    """Return the objective of a planner; the makespan, if it has no other."""
+    names = ("price", "jobs", "deadlines", "priorities")
+    options = {name: getattr(planner, name) for name in names if hasattr(planner, name)}
+    return Objective.of(getattr(planner, "objective", "makespan"), **options)
 
 
 def planner_options(name: str) -> list[str]:

@@ -1,27 +1,64 @@
-"""Plans for devices that load kinds of tasks: times of the set-ups, by replay."""
+"""Set-ups as planners that do not know them see them: longer tasks."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from weft.model import Choices, Problem, Schedule, Workload
-from weft.sim.simulate import simulate
+import numpy as np
+
+from weft.model import Cluster, Problem, Schedule
+from weft.model.columns import FloatArray, frozen
+from weft.model.machines.setup import SECONDS
+
+CELL_LIMIT = 5_000_000
+"""Most tasks x devices for which set-ups are added to durations."""
 
 
-def with_setups(problem: Problem, schedule: Schedule) -> Schedule:
-    """Return a schedule whose tasks start when inputs, device and set-up allow.
+def without_setups(cluster: Cluster) -> Cluster:
+    """Return a cluster whose devices load nothing."""
+    if not cluster.has_setup:
+        return cluster
+    none = np.zeros(cluster.p)
+    return replace(cluster, setup={}, cache=none + np.inf, switch=none)
 
-    Devices and order are those of a schedule that was made without set-ups. With choices, all
-    branches are run.
+
+def likely_shares(problem: Problem) -> FloatArray:
+    """(kinds,) share of tasks that wait for their kind, if each device loads it once at most."""
+    w = problem.workflow
+    count = np.bincount(w.kind, minlength=len(w.kinds))
+    return np.minimum(1.0, problem.p / np.maximum(count, 1))
+
+
+def shares_seen(problem: Problem, schedule: Schedule) -> FloatArray:
+    """(kinds,) share of the full set-up that tasks of a kind had, in a replayed schedule."""
+    w, s = problem.workflow, schedule
+    full = _full_setups(problem)[w.kind[s.task], s.device]
+    had = s.finish - s.start - problem.work[s.task] * problem.pace[problem.row[s.task], s.device]
+    paid = np.bincount(w.kind[s.task], np.maximum(had, 0.0), len(w.kinds))
+    most = np.bincount(w.kind[s.task], full, len(w.kinds))
+    return np.minimum(1.0, paid / np.where(most > 0, most, 1.0))
+
+
+def with_mean_setups(problem: Problem, shares: FloatArray) -> Problem:
+    """Return the problem without set-ups, with tasks longer by a share of theirs.
+
+    Problems with too many tasks x devices are only freed of set-ups.
     """
-    if problem.n == 0:
-        return schedule
-    every = replace(problem, workflow=replace(problem.workflow, choices=Choices.none(problem.m)))
-    trace = simulate(Workload.of(every), schedule)
-    return Schedule.of(
-        task=trace.task,
-        device=trace.device,
-        start=trace.start,
-        finish=trace.finish,
-        copy=trace.copy,
+    cluster = without_setups(problem.cluster)
+    if not problem.cluster.has_setup or problem.n * problem.p > CELL_LIMIT:
+        return replace(problem, cluster=cluster)
+    w = problem.workflow
+    seconds = problem.durations() + (shares[:, None] * _full_setups(problem))[w.kind]
+    return Problem(
+        w,
+        cluster,
+        frozen(np.ones(problem.n)),
+        frozen(np.arange(problem.n)),
+        frozen(np.ascontiguousarray(seconds)),
     )
+
+
+def _full_setups(problem: Problem) -> FloatArray:
+    """(kinds, p) seconds to load a kind and to switch to it."""
+    c = problem.cluster
+    return c.setup_of(problem.workflow.kinds)[:, :, SECONDS] + c.switch

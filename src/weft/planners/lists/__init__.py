@@ -2,13 +2,17 @@
 
 HEFT, CPOP, PEFT and the other combinations are rows of `placements.COMBINATIONS`.
 
-- `placements`: `ListPlanner`, the placements by name, HEFT and all other combinations
+- `heft`: HEFT, and its placement by earliest finish for other ranks
+- `peft`: PEFT and its optimistic cost table
+- `placements`: `ListPlanner`, the placements by name, and all planners that combine them
 - `ranks`: the ranks by name, and the order that a rank gives
-- `insertion`: earliest finish time with insertion, and placement at the end of a device
-- `optimistic`: the optimistic cost table of PEFT
+- `insertion`: steps that list planners share, and placement at the end of a device
+- `common_link`: earliest finish on many devices with links alike; `loading`: on devices that load
+  kinds of tasks
 - `lookahead`: placement by the finish of the children
 - `duplication`: placement that may copy a parent (DEFT)
 - `dynamic`: planners that choose the next task at every step (DLS, ETF, Min-Min and others)
+- `portfolio`: the best of several
 - `clustering`: clusters along critical parents (TDCA)
 """
 
@@ -16,9 +20,12 @@ __all__ = [
     "clustering",
     "duplication",
     "dynamic",
+    "heft",
     "insertion",
+    "loading",
     "lookahead",
-    "optimistic",
+    "peft",
     "placements",
+    "portfolio",
     "ranks",
 ]

@@ -32,7 +32,8 @@ from weft.planners.lists.duplication import (
     inputs_on,
     no_executions,
 )
-from weft.planners.lists.insertion import durations_of, earliest_finish
+from weft.planners.lists.heft import earliest_finish
+from weft.planners.lists.insertion import durations_of
 from weft.planners.lists.ranks import rank_order
 from weft.planners.planner import PLANNERS, QUICK, Solution, refuse_choices
 from weft.sim.kernel.gaps import Timeline, earliest_start, idle_timeline

@@ -13,7 +13,8 @@ import numpy as np
 
 from weft.model import ProblemArrays, Schedule
 from weft.model.columns import BoolArray, FloatArray, IntArray
-from weft.planners.lists.insertion import durations_of, earliest_finish
+from weft.planners.lists.heft import earliest_finish
+from weft.planners.lists.insertion import durations_of
 from weft.sim.kernel.gaps import Timeline, earliest_start, idle_timeline, occupy
 from weft.sim.kernel.jit import njit
 

@@ -1,7 +1,6 @@
-"""Placement by earliest finish time, compiled: the inner loop of HEFT.
+"""Steps that list planners share, compiled, and placement at the end of a device.
 
-`insert_in_order` uses idle gaps (Topcuoglu, Hariri and Wu 2002, section 4.1); `append_in_order`
-only the end of a device (MCT, MET and OLB: Maheswaran et al. 1999, section 3).
+`append_in_order` is MCT, MET and OLB (Maheswaran et al. 1999, section 3).
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import numpy as np
 
 from weft.model import ProblemArrays, Schedule
 from weft.model.columns import FloatArray, IntArray
-from weft.sim.kernel.gaps import Timeline, earliest_start, free_from, idle_timeline, occupy
+from weft.sim.kernel.gaps import Timeline, idle_timeline, occupy
 from weft.sim.kernel.jit import njit
 
 ANYWHERE = -1
@@ -39,6 +38,13 @@ def as_schedule(rows: Rows) -> Schedule:
 def empty_rows(n: int) -> Rows:
     """Make rows of n tasks that are not placed yet."""
     return Rows(np.full(n, -1), np.empty(n), np.empty(n))
+
+
+@njit
+def empty_plan(a: ProblemArrays) -> tuple[Rows, Timeline, FloatArray, FloatArray]:
+    """Return empty rows, an idle timeline, and room for `arrivals` and `durations_of`."""
+    n, p = len(a.work), a.pace.shape[1]
+    return empty_rows(n), idle_timeline(p, n), np.empty(p), np.empty(p)
 
 
 @njit
@@ -79,44 +85,6 @@ def place(
     """Add a task to the plan."""
     rows.device[task], rows.start[task], rows.finish[task] = device, start, start + duration
     occupy(timeline, device, start, start + duration)
-
-
-@njit
-def earliest_finish(
-    timeline: Timeline, ready: FloatArray, seconds: FloatArray
-) -> tuple[int, float]:
-    """Return (device, start) of the earliest finish; the lowest device number among equals."""
-    best, device, start = np.inf, -1, 0.0
-    for d in range(len(ready)):  # the finish at the end of a device bounds most searches
-        begin = max(ready[d], free_from(timeline, d))
-        if begin + seconds[d] < best:
-            best, device, start = begin + seconds[d], d, begin
-    for d in range(len(ready)):
-        bound = ready[d] + seconds[d]
-        if bound < best or (bound == best and d < device):
-            begin = earliest_start(timeline, d, ready[d], seconds[d], best)
-            finish = begin + seconds[d]
-            if finish < best or (finish == best and d < device):
-                best, device, start = finish, d, begin
-    return device, start
-
-
-@njit
-def insert_in_order(a: ProblemArrays, order: IntArray, pin: IntArray) -> Rows:
-    """Place each task, in order, on its pinned device or at its earliest finish."""
-    n, p = len(a.work), a.pace.shape[1]
-    rows, timeline = empty_rows(n), idle_timeline(p, n)
-    ready, seconds = np.empty(p), np.empty(p)
-    for task in order:
-        arrivals(a, task, rows, ready)
-        durations_of(a, task, seconds)
-        if pin[task] == ANYWHERE:
-            device, start = earliest_finish(timeline, ready, seconds)
-        else:
-            device = pin[task]
-            start = earliest_start(timeline, device, ready[device], seconds[device], np.inf)
-        place(timeline, rows, task, device, start, seconds[device])
-    return rows
 
 
 @njit

@@ -6,15 +6,9 @@ import numpy as np
 
 from weft.model import ProblemArrays
 from weft.model.columns import FloatArray, IntArray
-from weft.planners.lists.insertion import (
-    Rows,
-    arrivals,
-    durations_of,
-    earliest_finish,
-    empty_rows,
-    place,
-)
-from weft.sim.kernel.gaps import Timeline, earliest_start, idle_timeline
+from weft.planners.lists.heft import earliest_finish
+from weft.planners.lists.insertion import Rows, arrivals, durations_of, empty_plan, place
+from weft.sim.kernel.gaps import Timeline, earliest_start
 from weft.sim.kernel.jit import njit
 
 
@@ -26,8 +20,7 @@ def insert_looking_ahead(a: ProblemArrays, order: IntArray) -> Rows:
     device, then the task's own finish. Parents of the children count only if they are placed.
     """
     n, p = len(a.work), a.pace.shape[1]
-    rows, timeline = empty_rows(n), idle_timeline(p, n)
-    ready, seconds = np.empty(p), np.empty(p)
+    rows, timeline, ready, seconds = empty_plan(a)
     children = (a.succ_ptr[1:] - a.succ_ptr[:-1]).max() if n else 0
     child_ready, child_seconds = np.empty((children, p)), np.empty((children, p))
     for task in order:

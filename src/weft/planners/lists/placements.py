@@ -1,9 +1,8 @@
 """HEFT, CPOP, PEFT and other list planners: a rank orders the tasks, a placement chooses devices.
 
 Every rank of `RANKS` works with every placement of `PLACEMENTS`; `COMBINATIONS` lists those that
-are planners by name. References: HEFT and CPOP, Topcuoglu, Hariri and Wu (2002); PEFT, Arabnejad
-and Barbosa (2014); lookahead, Bittencourt et al. (2010); DEFT, see `duplication`; MCT, MET and OLB,
-Maheswaran et al. (1999).
+are planners by name. CPOP: Topcuoglu, Hariri and Wu (2002), section 4.2; HEFT, PEFT, lookahead and
+DEFT have files of their own.
 """
 
 from __future__ import annotations
@@ -17,25 +16,24 @@ import numpy as np
 from weft.model import Problem, Schedule
 from weft.model.columns import FloatArray, IntArray
 from weft.planners.lists import duplication
-from weft.planners.lists.insertion import (
-    ANYWHERE,
-    MCT,
-    MET,
-    OLB,
-    append_in_order,
-    as_schedule,
-    insert_in_order,
-)
+from weft.planners.lists.common_link import common_link, insert, sorted_schedule
+from weft.planners.lists.heft import no_pins
+from weft.planners.lists.insertion import ANYWHERE, MCT, MET, OLB, append_in_order, as_schedule
+from weft.planners.lists.loading import insert_with_setups, loading_of
 from weft.planners.lists.lookahead import insert_looking_ahead
-from weft.planners.lists.optimistic import insert_optimistically
+from weft.planners.lists.peft import insert_optimistically
 from weft.planners.lists.ranks import RANKS, rank_order
 from weft.planners.planner import PLANNERS, QUICK, Solution, refuse_choices
+from weft.planners.setups import likely_shares, with_mean_setups
 from weft.registry import Registry
 from weft.rng import generator
 from weft.sim.kernel.ranks import mean_transfer, upward_rank
 
 PLACEMENTS: Registry[Schedule] = Registry("placement")
 """Name -> function of (problem, order of tasks, seed)."""
+
+LOADING = ("earliest", "critical-path", "one-device", "round-robin", "random", "mct")
+"""Placements that count the set-ups of devices."""
 
 
 @dataclass(frozen=True)
@@ -56,12 +54,17 @@ class ListPlanner:
     @property
     def supports(self) -> frozenset[str]:
         """Names of `FEATURES`."""
+        if self.placement in LOADING:
+            return QUICK | {"setups"}
         return QUICK | {"copies"} if self.placement == "duplicate" else QUICK
 
     def solve(self, problem: Problem, *, seconds: float | None = None, seed: int = 0) -> Solution:
         """Plan the problem."""
         refuse_choices(problem, self.name)
-        order = rank_order(problem, RANKS.factory(self.rank)(problem, seed))
+        ranked = problem
+        if problem.cluster.has_setup:
+            ranked = with_mean_setups(problem, likely_shares(problem))
+        order = rank_order(problem, RANKS.factory(self.rank)(ranked, seed))
         return Solution(PLACEMENTS.factory(self.placement)(problem, order, seed))
 
 
@@ -104,8 +107,11 @@ for _name, (_rank, _placement, _summary) in COMBINATIONS.items():
     )
 
 
-def _insert(problem: Problem, order: IntArray, pin: IntArray) -> Schedule:
-    return as_schedule(insert_in_order(problem.arrays, order, pin))
+def _insert(problem: Problem, order: IntArray, pin: IntArray, *, gaps: bool = True) -> Schedule:
+    if problem.cluster.has_setup:
+        loading = loading_of(problem)
+        return as_schedule(insert_with_setups(problem.arrays, loading, order, pin, gaps))
+    return sorted_schedule(insert(problem.arrays, order, pin))
 
 
 @PLACEMENTS.register("earliest")
@@ -150,11 +156,13 @@ def _one_node(problem: Problem, order: IntArray, _seed: int) -> Schedule:
 
     Tasks that a node cannot run go to any device.
     """
+    a = problem.arrays
+    link = common_link(a.latency, a.per_byte)
     placed = (
-        insert_in_order(problem.arrays._replace(pace=pace), order, no_pins(problem))
+        insert(a._replace(pace=pace), order, no_pins(problem), link)
         for pace in paces_by_node(problem)
     )
-    return as_schedule(min(placed, key=lambda rows: float(rows.finish.max(initial=0.0))))
+    return sorted_schedule(min(placed, key=lambda rows: float(rows.finish.max(initial=0.0))))
 
 
 @PLACEMENTS.register("round-robin")
@@ -172,6 +180,8 @@ def _random(problem: Problem, order: IntArray, seed: int) -> Schedule:
 @PLACEMENTS.register("mct")
 def _mct(problem: Problem, order: IntArray, _seed: int) -> Schedule:
     """Earliest finish at the end of a device."""
+    if problem.cluster.has_setup:
+        return _insert(problem, order, no_pins(problem), gaps=False)
     return as_schedule(append_in_order(problem.arrays, order, MCT))
 
 
@@ -188,11 +198,6 @@ def _olb(problem: Problem, order: IntArray, _seed: int) -> Schedule:
 
 
 # -- pins: devices that are chosen before placement --------------------------------
-
-
-def no_pins(problem: Problem) -> IntArray:
-    """Leave the device of every task open."""
-    return np.full(problem.n, ANYWHERE)
 
 
 def critical_path(problem: Problem) -> IntArray:

@@ -8,7 +8,7 @@ import numpy as np
 
 from weft.model import Problem, ProblemArrays
 from weft.model.columns import FloatArray, IntArray
-from weft.planners.lists.optimistic import optimistic_rank
+from weft.planners.lists.peft import optimistic_rank
 from weft.registry import Registry
 from weft.rng import generator
 from weft.sim.kernel.jit import njit

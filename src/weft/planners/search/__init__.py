@@ -6,9 +6,11 @@
 - `decoder`: order of tasks and devices -> schedule
 - `annealing`: moves and acceptance of simulated annealing
 - `duplicating`: decoder and annealing for schedules with copies
+- `packed`: decoder and annealing for nodes with capacities
 - `team`: annealing chains on several threads
 - `warm_start`: the best schedule of the quick planners
 - `forward_backward`: list scheduling in turns from both ends of the graph
+- `weighted_ranks`: HEFT with other weights of transfers
 - `enumeration`: all assignments of devices of small problems
 - `effort`: expected times of the parts of a search
 - `clock`: the time budget
@@ -25,6 +27,8 @@ __all__ = [
     "exact",
     "forward_backward",
     "genetic",
+    "packed",
     "team",
     "warm_start",
+    "weighted_ranks",
 ]

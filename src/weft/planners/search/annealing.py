@@ -23,34 +23,16 @@ import numpy as np
 from weft.model import ProblemArrays
 from weft.model.columns import FloatArray, IntArray
 from weft.planners.objective import Goal
-from weft.planners.search.decoder import ANY, Decoder, decode, decode_from
+from weft.planners.search.decoder import Decoder, decode, decode_from
 from weft.sim.kernel.gaps import NONE
 from weft.sim.kernel.jit import njit
-from weft.sim.order_moves import (
-    another_place,
-    before_wait,
-    behind_waiting,
-    below,
-    neighbour,
-    shift,
-    uniform,
-)
-
-CRITICAL, DIRECT = 0.3, 0.8
-"""Share of moves that take a task from the critical path, and the share of these that remove its
-wait; the others are as for any task."""
-
-DEVICE_MOVES = 0.5
-"""Share of the other moves that change devices; the rest change the order."""
-
-ANY_SHARE, NEIGHBOUR_SHARE = 0.7, 0.15
-"""Shares of device moves to the earliest finish and to a neighbour's device; the rest: to any."""
+from weft.sim.order_moves import ANY, ANY_SHARE, draw_move, shift, uniform
 
 OTHER_ANY_SHARE = 0.2
 """`ANY_SHARE` for objectives other than the makespan: an early finish is worth less for them."""
 
-TOGETHER, GROUP = 0.3, 2
-"""Share of device moves that move a task and a neighbour together, and the tasks of such a move."""
+GROUP = 2
+"""Most tasks of a move."""
 
 CURRENT, BEST = 0, 1
 
@@ -159,20 +141,6 @@ def trace_path(a: ProblemArrays, w: Decoder, path: Path) -> None:
 
 
 @njit
-def another_device(
-    a: ProblemArrays, device: IntArray, t: int, random: np.ndarray, anywhere: float
-) -> int:
-    """Draw a choice for a task: `ANY` with probability `anywhere`; the device may be unable."""
-    kind = uniform(random)
-    if kind < anywhere:
-        return ANY
-    if kind < anywhere + NEIGHBOUR_SHARE:
-        other = neighbour(a, t, random)
-        return ANY if other == NONE else int(device[other])
-    return below(random, a.pace.shape[1])
-
-
-@njit
 def choose(a: ProblemArrays, c: Chain, w: Decoder, size: int, new: int) -> tuple[int, int]:
     """Set the choice of a group; return the first and last changed place, or NONE and NONE.
 
@@ -198,25 +166,6 @@ def undo_choices(c: Chain, size: int) -> None:
 
 
 @njit
-def unblock(a: ProblemArrays, c: Chain, w: Decoder, i: int) -> tuple[int, int, int]:
-    """Return the task, new device and new place that remove the i-th wait of the critical path.
-
-    A device or a place is NONE; both are if the wait cannot be removed by one move.
-    """
-    t, wait = c.path.task[i], c.path.wait[i]
-    if wait == NONE:
-        return t, NONE, NONE
-    waiting_one = uniform(c.random) < 0.5
-    if w.device[wait] != w.device[t]:
-        return (t, w.device[wait], NONE) if waiting_one else (wait, w.device[t], NONE)
-    if c.place[wait] > c.place[t]:
-        return t, NONE, NONE
-    if waiting_one:
-        return t, NONE, before_wait(a, c.place, t, wait)
-    return wait, NONE, behind_waiting(a, c.place, wait, t)
-
-
-@njit
 def anneal(
     a: ProblemArrays,
     goal: Goal,
@@ -228,25 +177,24 @@ def anneal(
     target: float,
 ) -> None:
     """Try a number of moves at a temperature; stop when the best value meets the target."""
-    n, anywhere = len(c.order), ANY_SHARE if goal.plain else OTHER_ANY_SHARE
+    anywhere = ANY_SHARE if goal.plain else OTHER_ANY_SHARE
     for _ in range(moves):
         now = c.value[CURRENT]
         limit = now * (1.0 + 1e-12) - temperature * np.log(1.0 - uniform(c.random))
-        t, new, there, size = below(c.random, n), NONE, NONE, 1
-        if uniform(c.random) < CRITICAL:
-            i = below(c.random, c.path.size[0])
-            t = c.path.task[i]
-            if uniform(c.random) < DIRECT:
-                t, new, there = unblock(a, c, w, i)
-        c.group[0] = t
-        if new == NONE and there == NONE:
-            if uniform(c.random) < DEVICE_MOVES:
-                if uniform(c.random) < TOGETHER:
-                    c.group[1] = neighbour(a, t, c.random)
-                    size = 1 if c.group[1] == NONE else 2
-                new = another_device(a, w.device, t, c.random, anywhere)
-            else:
-                there = another_place(a, c.order, c.place, t, c.random)
+        path, p = c.path, a.pace.shape[1]
+        t, new, there, size = draw_move(
+            a,
+            c.order,
+            c.place,
+            w.device,
+            p,
+            anywhere,
+            path.task,
+            path.wait,
+            path.size[0],
+            c.group,
+            c.random,
+        )
         here = c.place[t]
         if there != NONE:
             if there == here:

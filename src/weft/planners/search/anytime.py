@@ -13,11 +13,28 @@ from weft.errors import InvalidInput, Unsupported
 from weft.model import Cluster, Device, Links, Problem, Schedule, Workflow
 from weft.planners.lists.ranks import rank_order
 from weft.planners.objective import Objective, Prices
-from weft.planners.planner import EXACT, PLANNERS, QUICK, Plan, Solution, refuse_choices
+from weft.planners.packing import pack
+from weft.planners.planner import (
+    EXACT,
+    PLANNERS,
+    QUICK,
+    Plan,
+    Solution,
+    objective_of,
+    refuse_choices,
+)
 from weft.planners.search.clock import Clock
 from weft.planners.search.effort import affordable_bound, affordable_tails, can_anneal, fits
 from weft.planners.search.forward_backward import pass_until_end
-from weft.planners.search.team import Progress, Team, reporting
+from weft.planners.search.packed import PackedSearch
+from weft.planners.search.team import (
+    MAKESPAN,
+    REFINING_HEAT,
+    SHORT_SHARE,
+    Progress,
+    Team,
+    reporting,
+)
 from weft.planners.search.warm_start import (
     COPY_COST,
     WarmStart,
@@ -40,12 +57,6 @@ PLAIN_SHARE = 0.25
 COPY_CELLS = 1_000_000
 """Most tasks x devices for a search with copies; above it, only quick planners make copies."""
 
-MAKESPAN = Objective.of("makespan")
-
-SHORT_SHARE, REFINING_HEAT = 0.7, 0.1
-"""Share of the time for a short schedule, where a search for another objective then starts, and
-the factor of its temperature: it must not lose what it starts from."""
-
 
 @PLANNERS.register("anytime")
 @dataclass(frozen=True)
@@ -63,8 +74,8 @@ class Anytime:
     start : a plan of this problem, or of one of the same structure (as many tasks, the same
         devices), where the search starts
     duplicate : whether a task may run on several devices to save transfers
-    objective : "makespan", another one, or several with weights; see `Objective`, also for `price`
-        and `jobs`
+    objective : "makespan", another one, or several with weights; see `Objective`, also for `price`,
+        `jobs`, `deadlines` and `priorities`
     progress : called with the used share of the budget and the best value; None: a bar on stderr
         for runs of 2 s or more
 
@@ -82,6 +93,8 @@ class Anytime:
     objective: str | Mapping[str, float] | Objective = "makespan"
     price: Prices = ()
     jobs: tuple[int, ...] = ()
+    deadlines: tuple[float, ...] = ()
+    priorities: tuple[float, ...] = ()
     progress: Progress | None = field(default=None, compare=False)
     name: str = "anytime"
 
@@ -95,12 +108,13 @@ class Anytime:
     @property
     def supports(self) -> frozenset[str]:
         """Names of `FEATURES`."""
-        return QUICK | {"seconds"} | ({"copies"} if self.duplicate else {"objectives"})
+        other = {"copies"} if self.duplicate else {"objectives"}
+        return QUICK | {"seconds", "capacities"} | other
 
     def solve(self, problem: Problem, *, seconds: float | None = None, seed: int = 0) -> Solution:
         """Plan the problem."""
         refuse_choices(problem, self.name)
-        objective = Objective.of(self.objective, price=self.price, jobs=self.jobs)
+        objective = objective_of(self)
         if self.duplicate and not objective.plain:
             raise Unsupported(
                 f"planner '{self.name}' with duplicate=True handles the objective 'makespan' only; "
@@ -109,7 +123,8 @@ class Anytime:
         if problem.n == 0:
             return Solution(Schedule.of(device=[], start=[], finish=[]))
         names = quick_names(search_clock(seconds, self.iterations))
-        warm_up(names, duplicate=self.duplicate)  # the clock starts after compilation
+        # The clock starts after compilation.
+        warm_up(names, duplicate=self.duplicate, contended=problem.contended)
         clock = search_clock(seconds, self.iterations)
         return self._search(problem, objective, clock, seed, names)
 
@@ -123,6 +138,8 @@ class Anytime:
     ) -> Solution:
         given = None if self.start is None else fit(problem, _schedule_of(self.start))
         start = quick_start(problem, MAKESPAN, clock, seed=seed, names=names, first=given)
+        if problem.contended:
+            return self._search_packed(problem, objective, clock, seed, start)
         found = [start.schedule]
         points: tuple[tuple[float, float], ...] = ()
         if self.duplicate and (
@@ -142,6 +159,28 @@ class Anytime:
             found, key=lambda s: s.makespan if objective.plain else objective.value(problem, s)
         )
         proved = bound if objective.plain and not self.duplicate else 0.0
+        return Solution(best, proved, points if objective.plain else ())
+
+    def _search_packed(
+        self, problem: Problem, objective: Objective, clock: Clock, seed: int, start: WarmStart
+    ) -> Solution:
+        """Search on nodes with capacities, from the start packed into them; without copies."""
+        first = pack(problem, start.schedule)
+        bound = affordable_bound(problem, clock, start.heft, copies=False)
+        proved = bound if objective.plain else 0.0
+        with reporting(self.progress, clock, proved) as progress:
+            search = PackedSearch(
+                problem,
+                clock,
+                objective,
+                seed,
+                moves=self.iterations,
+                chains=self.threads,
+                target=bound * (1 + EXACT),
+                progress=progress,
+            )
+            best = search.improved(first)
+            points = tuple(progress.points)
         return Solution(best, proved, points if objective.plain else ())
 
     def _anneal(
@@ -212,7 +251,7 @@ def search_size(
 
 
 @cache
-def warm_up(names: tuple[str, ...], *, duplicate: bool) -> None:
+def warm_up(names: tuple[str, ...], *, duplicate: bool, contended: bool = False) -> None:
     """Load or compile the kernels of a search by these quick planners, on twelve tasks.
 
     The devices are on two nodes, so that no quick planner is left out. No schedule meets the bound,
@@ -223,7 +262,9 @@ def warm_up(names: tuple[str, ...], *, duplicate: bool) -> None:
     workflow = Workflow(work=work, src=tasks[:-2], dst=tasks[2:], data=np.ones(10))
     speeds = {"a0": 1.0, "a1": 2.0, "b0": 3.0, "b1": 1.0}
     devices = [Device(name, node=name[0], speed=speed) for name, speed in speeds.items()]
-    problem = Problem.bind(workflow, Cluster.of(devices, Links(bandwidth=1.0)))
+    capacity = {"cores": {"a": 1.0, "b": 1.0}} if contended else {}
+    links = Links(bandwidth=1.0)
+    problem = Problem.bind(workflow, Cluster.of(devices, links, capacity=capacity))
     rank_order(problem, tasks.astype(float))  # parents after children, as ranks with ties may be
     planner = Anytime(iterations=8, threads=1, duplicate=duplicate)
     planner._search(problem, MAKESPAN, Clock(None), 0, names)  # noqa: SLF001

@@ -21,9 +21,6 @@ from weft.planners.objective import Goal, score
 from weft.sim.kernel.gaps import NONE, gap_in_chain, link
 from weft.sim.kernel.jit import njit
 
-ANY = -1
-"""The choice of a task that goes to the device of its earliest finish."""
-
 
 class Decoder(NamedTuple):
     """All memory of a decoder; each thread needs its own.

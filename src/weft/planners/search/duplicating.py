@@ -23,19 +23,18 @@ from weft.planners.lists.duplication import (
     no_executions,
     runs_on,
 )
-from weft.planners.search.annealing import (
-    ANY_SHARE,
-    BEST,
-    CURRENT,
-    DEVICE_MOVES,
-    Chain,
-    another_device,
-    keep,
-    set_state,
-)
+from weft.planners.search.annealing import BEST, CURRENT, Chain, keep, set_state
 from weft.sim.kernel.gaps import NONE, gap_in_chain, link
 from weft.sim.kernel.jit import njit, njit_inline
-from weft.sim.order_moves import another_place, below, shift, uniform
+from weft.sim.order_moves import (
+    ANY_SHARE,
+    DEVICE_MOVES,
+    another_device,
+    another_place,
+    below,
+    shift,
+    uniform,
+)
 
 ROOM = 4
 """Runs per task, on average, for which there is memory."""
@@ -190,7 +189,7 @@ def anneal_copies(
         t = below(c.random, len(c.order))
         here, there, old = c.place[t], c.place[t], c.choice[t]
         if uniform(c.random) < DEVICE_MOVES:
-            new = another_device(a, w.place, t, c.random, ANY_SHARE)
+            new = another_device(a, w.place, a.pace.shape[1], t, c.random, ANY_SHARE)
             if new == old or (new >= 0 and a.pace[a.row[t], new] == np.inf):
                 continue
             c.choice[t] = new

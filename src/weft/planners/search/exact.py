@@ -22,7 +22,7 @@ from weft.model.columns import FloatArray, IntArray
 from weft.planners.bounds import device_heads, device_tails, lower_bound
 from weft.planners.glue import glue_bound
 from weft.planners.objective import Objective
-from weft.planners.packing import improve, pack
+from weft.planners.packing import pack
 from weft.planners.planner import EXACT, PLANNERS, QUICK, Solution, refuse_choices
 from weft.planners.search.anytime import Anytime
 from weft.planners.search.clock import Clock
@@ -89,8 +89,8 @@ class Exact:
         first = None if seconds is None else min(WARM_SHARE * seconds, WARM_SECONDS)
         start = Anytime(threads=self.threads if seconds else None)
         warm = start.solve(problem, seconds=first, seed=seed).schedule
-        if problem.shared:
-            warm = improve(problem, pack(problem, warm), seconds=first, seed=seed)
+        if problem.shared and not problem.contended:
+            warm = pack(problem, warm)
         bound = lower_bound(problem)
         if warm.makespan > bound * (1 + EXACT):
             bound = glue_bound(problem, bound)

@@ -14,9 +14,11 @@ import numpy as np
 
 from weft.model import Problem, ProblemArrays, Schedule
 from weft.model.columns import frozen
-from weft.planners.lists.insertion import ANYWHERE, Rows, as_schedule, insert_in_order
+from weft.planners.lists.common_link import common_link, insert
+from weft.planners.lists.insertion import ANYWHERE, Rows, as_schedule
 from weft.planners.lists.ranks import rank_order
 from weft.planners.search.clock import Clock
+from weft.planners.search.weighted_ranks import WEIGHTS, weighted_heft
 from weft.rng import generator
 
 PATIENCE = 2
@@ -49,6 +51,7 @@ class Passes:
 
     def __init__(self, problem: Problem) -> None:
         self.ahead, self.back = problem.arrays, reverse(problem.arrays)
+        self.links = [common_link(a.latency, a.per_byte) for a in (self.ahead, self.back)]
         self.place = np.empty(problem.n, np.int64)
         self.place[problem.workflow.order] = np.arange(problem.n)
         self.free = np.full(problem.n, ANYWHERE)
@@ -56,9 +59,11 @@ class Passes:
     def both(self, rows: Rows, *, keep_devices: bool) -> Rows:
         """Schedule backward, then forward; on the devices of `rows`, or on any."""
         order = np.lexsort((-self.place, -rows.start, -rows.finish)).astype(np.int64)
-        turned = insert_in_order(self.back, order, rows.device if keep_devices else self.free)
+        pin = rows.device if keep_devices else self.free
+        turned = insert(self.back, order, pin, self.links[1])
         order = np.lexsort((self.place, -turned.start, -turned.finish)).astype(np.int64)
-        return insert_in_order(self.ahead, order, turned.device if keep_devices else self.free)
+        pin = turned.device if keep_devices else self.free
+        return insert(self.ahead, order, pin, self.links[0])
 
 
 def improve(problem: Problem, rows: Rows, more: Callable[[], bool]) -> Rows:
@@ -79,17 +84,22 @@ def improve(problem: Problem, rows: Rows, more: Callable[[], bool]) -> Rows:
 def pass_until_end(
     problem: Problem, schedule: Schedule, clock: Clock, seconds: float, *, seed: int = 0
 ) -> Schedule:
-    """Improve a schedule by passes from disturbed orders of it until the time is used.
+    """Improve a schedule by other ranks, then by passes from disturbed orders of it, in the time.
 
     `seconds` is the expected time of passes in both directions.
     """
     passes, random = Passes(problem), generator(seed, "passes")
     best, least, size = _rows(schedule), schedule.makespan, DISTURBANCE
+    for weight in WEIGHTS:
+        if clock.seconds is not None and clock.left() > 3.0 * seconds:
+            now = weighted_heft(problem, weight, passes.links[0])
+            if float(now.finish.max()) < least:
+                best, least = now, float(now.finish.max())
     while clock.seconds is not None and clock.left() > 3.0 * seconds:
         rank = least - best.start
         rank *= np.exp(size * random.standard_normal(problem.n))
         order = rank_order(problem, rank)
-        now = insert_in_order(passes.ahead, order, passes.free)
+        now = insert(passes.ahead, order, passes.free, passes.links[0])
         for _ in range(2):
             if float(now.finish.max()) < least:
                 best, least = now, float(now.finish.max())

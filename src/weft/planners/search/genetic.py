@@ -22,7 +22,7 @@ from weft.errors import InvalidInput
 from weft.model import Problem, ProblemArrays, Schedule
 from weft.model.columns import FloatArray, IntArray
 from weft.planners.objective import Goal, Objective, Prices
-from weft.planners.planner import PLANNERS, QUICK, Solution, refuse_choices
+from weft.planners.planner import PLANNERS, QUICK, Solution, objective_of, refuse_choices
 from weft.planners.search.clock import Clock
 from weft.planners.search.decoder import Decoder, decode, make_decoder
 from weft.planners.search.team import Progress, reporting
@@ -65,16 +65,16 @@ class Genetic:
     ----------
     population : individuals per generation
     generations : None: 300, or as many as the time limit allows
-    objective : the fitness; see `Objective`, also for `price` and `jobs`
+    objective : the fitness; see `Objective`, also for `price`, `jobs`, `deadlines` and `priorities`
     seeded : whether the first generation contains HEFT's schedule; the others are random
     progress : called with the used share of the budget and the best value; None: a bar on stderr
         for runs of 2 s or more
 
     Examples
     --------
-    >>> problem = Problem.from_arrays([[2.0, 1.0], [3.0, 4.0]], [[0, 1]], [10.0], bandwidth=5.0)
+    >>> problem = Problem.from_arrays([[2.0, 1.0], [3.0, 4.0]])  # no edges: both at once
     >>> Genetic(generations=5).solve(problem).schedule.makespan
-    5.0
+    3.0
     """
 
     population: int = 60
@@ -82,6 +82,8 @@ class Genetic:
     objective: str | Mapping[str, float] | Objective = "makespan"
     price: Prices = ()
     jobs: tuple[int, ...] = ()
+    deadlines: tuple[float, ...] = ()
+    priorities: tuple[float, ...] = ()
     seeded: bool = True
     progress: Progress | None = field(default=None, compare=False)
     name: str = "genetic"
@@ -101,7 +103,7 @@ class Genetic:
     def solve(self, problem: Problem, *, seconds: float | None = None, seed: int = 0) -> Solution:
         """Plan the problem."""
         refuse_choices(problem, self.name)
-        objective = Objective.of(self.objective, price=self.price, jobs=self.jobs)
+        objective = objective_of(self)
         if problem.n == 0:
             return Solution(Schedule.of(device=[], start=[], finish=[]))
         clock = Clock(seconds)

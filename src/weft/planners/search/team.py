@@ -18,11 +18,12 @@ from weft.planners.objective import Goal, Objective
 from weft.planners.search import duplicating
 from weft.planners.search.annealing import BEST, Chain, anneal, begin, make_chain
 from weft.planners.search.clock import Clock, now
-from weft.planners.search.decoder import ANY, Decoder, decode, make_decoder
+from weft.planners.search.decoder import Decoder, decode, make_decoder
 from weft.planners.search.duplicating import CopyDecoder, make_copy_decoder
 from weft.planners.search.warm_start import WarmStart
 from weft.rng import generator
 from weft.sim.kernel.ranks import upward_rank
+from weft.sim.order_moves import ANY
 
 HOT, GROWTH, COLD = 0.0003, 0.42, 40.0
 """A run of m moves per task starts at the temperature HOT x m ** GROWTH, relative to the value at
@@ -34,6 +35,12 @@ CYCLE = 25_000
 
 STEPS = 64
 """Temperatures per run."""
+
+SHORT_SHARE, REFINING_HEAT = 0.7, 0.1
+"""Share of the time for a short schedule, where a search for another objective then starts, and
+the factor of its temperature: it must not lose what it starts from."""
+
+MAKESPAN = Objective.of("makespan")
 
 BAR_SECONDS = 2.0
 """Shortest time limit for which a progress bar is shown."""

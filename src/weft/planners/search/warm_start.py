@@ -9,8 +9,9 @@ import numpy as np
 from weft.errors import InvalidInput
 from weft.model import Problem, Schedule
 from weft.model.columns import IntArray
+from weft.planners.lists.common_link import insert
 from weft.planners.lists.dynamic import RULES, choose_in_turn
-from weft.planners.lists.insertion import ANYWHERE, Rows, as_schedule, insert_in_order
+from weft.planners.lists.insertion import ANYWHERE, Rows, as_schedule
 from weft.planners.lists.ranks import rank_order
 from weft.planners.objective import Objective
 from weft.planners.planner import PLANNERS
@@ -121,7 +122,7 @@ def fit(problem: Problem, given: Schedule) -> Schedule:
         )
     able = np.isfinite(problem.pace[problem.row, device])
     pin = np.where(able, device, ANYWHERE).astype(np.int64)
-    return as_schedule(insert_in_order(problem.arrays, rank_order(problem, -start), pin))
+    return as_schedule(insert(problem.arrays, rank_order(problem, -start), pin))
 
 
 def _left_out(problem: Problem, name: str, clock: Clock) -> bool:

@@ -24,7 +24,7 @@ SizeProgress = Callable[[Iterable[Counts]], Iterable[Counts]]
 
 @dataclass(frozen=True, eq=False)
 class Sizing:
-    """The rentals that no other one beats in both time and rent, and the one asked for.
+    """The rentals that no other one beats in both time and rent, and the chosen one.
 
     Attributes
     ----------

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from weft.errors import InvalidInput
-from weft.model import Problem, Schedule, Workload
+from weft.model import Problem, Scenario, Schedule, Workload
 from weft.model.check import check
 from weft.model.explain.words import list_text, seconds_text, share_text
 from weft.planners.planner import Plan, Planner, plan
@@ -151,7 +151,8 @@ def _replayed(made: Plan, changed: Problem) -> Plan | None:
     moved = Schedule.of(
         task=old.task, device=at[old.device], start=old.start, finish=old.finish, copy=old.copy
     )
-    trace = simulate(Workload.of(changed), moved)
+    workload = Workload.of(changed)
+    trace = simulate(workload, moved, scenario=Scenario.of(workload))
     columns = {key: getattr(trace, key) for key in ("task", "device", "start", "finish", "copy")}
     return Plan(changed, Schedule.of(**columns), made.planner, 0.0)
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from weft.errors import InvalidInput, UnknownName, Unsupported
-from weft.generators.catalogue import catalogue, device_model, link_model
+from weft.generators.machines.catalogue import catalogue, device_model, link_model
 from weft.model import Cluster, Problem
 from weft.model.columns import BoolArray, frozen
 from weft.registry import closest

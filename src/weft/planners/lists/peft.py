@@ -1,4 +1,4 @@
-"""The optimistic cost table of PEFT, compiled (Arabnejad and Barbosa 2014, section 4)."""
+"""PEFT, compiled: earliest finish plus optimistic cost (Arabnejad and Barbosa 2014, section 4)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import numpy as np
 
 from weft.model import Problem, ProblemArrays
 from weft.model.columns import FloatArray, IntArray
-from weft.planners.lists.insertion import Rows, arrivals, durations_of, empty_rows, place
-from weft.sim.kernel.gaps import earliest_start, idle_timeline
+from weft.planners.lists.insertion import Rows, arrivals, durations_of, empty_plan, place
+from weft.sim.kernel.gaps import earliest_start
 from weft.sim.kernel.jit import njit
 from weft.sim.kernel.ranks import mean_transfer
 
@@ -71,14 +71,12 @@ def _means(a: ProblemArrays, cost: FloatArray) -> FloatArray:
 
 @njit
 def _insert(a: ProblemArrays, order: IntArray, cost: FloatArray) -> Rows:
-    n, p = len(a.work), a.pace.shape[1]
-    rows, timeline = empty_rows(n), idle_timeline(p, n)
-    ready, seconds = np.empty(p), np.empty(p)
+    rows, timeline, ready, seconds = empty_plan(a)
     for task in order:
         arrivals(a, task, rows, ready)
         durations_of(a, task, seconds)
         best, device, start = np.inf, -1, 0.0
-        for d in range(p):
+        for d in range(len(ready)):
             if ready[d] + seconds[d] + cost[task, d] < best:
                 begin = earliest_start(timeline, d, ready[d], seconds[d], np.inf)
                 if begin + seconds[d] + cost[task, d] < best:

@@ -1,0 +1,281 @@
+"""Placement by earliest finish time on many devices whose links are mostly alike, compiled.
+
+`insert_in_common` makes the same plan as `insert_in_order`, bit for bit, in about two thirds of the
+time. Data that leave a device arrive at the same time on all devices that the common link connects
+to it, so arrivals are computed once and then for the few other devices. Idle gaps are searched only
+on devices whose last gap ends late enough.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from weft.model import ProblemArrays, Schedule
+from weft.model.columns import FloatArray, IntArray, frozen
+from weft.planners.lists.heft import insert_in_order
+from weft.planners.lists.insertion import ANYWHERE, Rows, empty_rows
+from weft.sim.kernel.gaps import Timeline, earliest_start, idle_timeline, occupy
+from weft.sim.kernel.jit import njit, njit_inline
+
+MANY = 128
+"""Fewest devices for which the common link is worth a look."""
+
+OTHERS = 0.25
+"""Largest share of links that may differ from the common one."""
+
+SAMPLE = 4096
+"""Links from which the most frequent one is chosen."""
+
+LARGE = 50_000
+"""Tasks from which they are renumbered by their order: their parents are then close in memory."""
+
+BLOCK = 32
+"""Devices that are compared at once."""
+
+
+class CommonLink(NamedTuple):
+    """The link of most pairs of devices, and the devices that a device reaches by another one."""
+
+    latency: float
+    per_byte: float
+    first: IntArray  # (p + 1,) where the devices of each sender begin in `other`
+    other: IntArray  # the sender itself is one of them
+    alone: bool  # whether it is the only one everywhere: no other link differs
+
+
+def common_link(latency: FloatArray, per_byte: FloatArray) -> CommonLink | None:
+    """Return the most frequent link; None if there are few devices or the links differ too much.
+
+    Examples
+    --------
+    >>> link = common_link(np.zeros((128, 128)), 2.0 - 2.0 * np.eye(128))
+    >>> link.per_byte, link.other[:3].tolist()
+    (2.0, [0, 1, 2])
+    """
+    p = len(latency)
+    if p < MANY:
+        return None
+    flat = np.linspace(1, p * p - 2, min(SAMPLE, p * p)).astype(np.int64)
+    seen, count = np.unique(
+        np.stack([latency.flat[flat], per_byte.flat[flat]], axis=1), axis=0, return_counts=True
+    )
+    usual = seen[int(np.argmax(count))]
+    differs = (latency != usual[0]) | (per_byte != usual[1])
+    np.fill_diagonal(differs, val=True)
+    sender, other = np.nonzero(differs)
+    if len(other) > OTHERS * p * p:
+        return None
+    first = np.searchsorted(sender, np.arange(p + 1)).astype(np.int64)
+    alone = len(other) == p
+    return CommonLink(float(usual[0]), float(usual[1]), frozen(first), frozen(other), alone)
+
+
+def insert(
+    a: ProblemArrays, order: IntArray, pin: IntArray, link: CommonLink | None = None
+) -> Rows:
+    """Place each task, in order, on its pinned device or at its earliest finish.
+
+    `link` saves looking for the common link again.
+    """
+    if link is None:
+        link = common_link(a.latency, a.per_byte)
+    if link is None:
+        return insert_in_order(a, order, pin)
+    if len(order) < LARGE:
+        return insert_in_common(a, order, pin, link)
+    made = insert_in_common(renumbered(a, order), np.arange(len(order)), pin[order], link)
+    rows = empty_rows(len(order))
+    for column, values in zip(rows, made, strict=True):
+        column[order] = values
+    return rows
+
+
+def sorted_schedule(rows: Rows) -> Schedule:
+    """Make a schedule of rows without copies; they are sorted by task already."""
+    task, copy = np.arange(len(rows.device)), np.zeros(len(rows.device), bool)
+    columns = (task, rows.device, rows.start, rows.finish, copy)
+    return Schedule(*(frozen(column) for column in columns))
+
+
+def renumbered(a: ProblemArrays, order: IntArray) -> ProblemArrays:
+    """Return the costs and the parents of tasks that are numbered by their place in the order."""
+    work, row, ptr, pred, data = (frozen(x) for x in _renumber(a, order))  # one signature
+    return a._replace(work=work, row=row, pred_ptr=ptr, pred=pred, pred_data=data)
+
+
+@njit
+def _renumber(
+    a: ProblemArrays, order: IntArray
+) -> tuple[FloatArray, IntArray, IntArray, IntArray, FloatArray]:
+    n, place = len(order), np.empty(len(order), np.int64)
+    for i in range(n):
+        place[order[i]] = i
+    work, row, ptr = np.empty(n), np.empty(n, np.int64), np.zeros(n + 1, np.int64)
+    pred, data, k = np.empty(len(a.pred), np.int64), np.empty(len(a.pred)), 0
+    for i in range(n):
+        t = order[i]
+        work[i], row[i] = a.work[t], a.row[t]
+        for e in range(a.pred_ptr[t], a.pred_ptr[t + 1]):
+            pred[k], data[k] = place[a.pred[e]], a.pred_data[e]
+            k += 1
+        ptr[i + 1] = k
+    return work, row, ptr, pred, data
+
+
+class Ends(NamedTuple):
+    """What the choice of a device reads, by device: little, so that it stays in the cache."""
+
+    free: FloatArray  # (p,) end of the last task
+    gap: FloatArray  # (p,) end of the last gap before it; -1 without one
+    low: IntArray  # (blocks,) least finish of a task in each block, as bits
+    finish: FloatArray  # (BLOCK,) scratch memory
+    other: IntArray  # (p,) devices that get the inputs of a task by another link
+
+
+@njit
+def insert_in_common(a: ProblemArrays, order: IntArray, pin: IntArray, link: CommonLink) -> Rows:
+    """Do what `insert_in_order` does, for links that are mostly alike."""
+    n, p = len(a.work), a.pace.shape[1]
+    rows, timeline = empty_rows(n), idle_timeline(p, n)
+    blocks = (p + BLOCK - 1) // BLOCK
+    x = Ends(
+        np.zeros(p),
+        np.full(p, -1.0),
+        np.empty(blocks, np.int64),
+        np.empty(BLOCK),
+        np.empty(p, np.int64),
+    )
+    for task in order:
+        if pin[task] == ANYWHERE:
+            device, start = _earliest_finish(a, task, rows, timeline, link, x)
+            seconds = a.work[task] * a.pace[a.row[task], device]
+        else:
+            device = pin[task]
+            seconds = _seconds(a, task, device)
+            ready = _arrival(a, task, device, rows, link)
+            start = earliest_start(timeline, device, ready, seconds, np.inf)
+        rows.device[task], rows.start[task], rows.finish[task] = device, start, start + seconds
+        occupy(timeline, device, start, start + seconds)
+        _update(timeline, x, device)
+    return rows
+
+
+@njit_inline
+def _update(timeline: Timeline, x: Ends, device: int) -> None:
+    last = timeline.first[device] + timeline.gaps[device] - 1
+    x.free[device] = timeline.begin[last]
+    x.gap[device] = timeline.end[last - 1] if timeline.gaps[device] > 1 else -1.0
+
+
+@njit_inline
+def _seconds(a: ProblemArrays, task: int, device: int) -> float:
+    pace = a.pace[a.row[task], device]
+    return a.work[task] * pace if pace < np.inf else np.inf
+
+
+@njit_inline
+def _arrival(a: ProblemArrays, task: int, device: int, rows: Rows, link: CommonLink) -> float:
+    """Return the time at which all inputs of a task are on a device."""
+    ready = 0.0
+    for i in range(a.pred_ptr[task], a.pred_ptr[task + 1]):
+        source = rows.device[a.pred[i]]
+        if source < 0:
+            continue
+        latency, per_byte = link.latency, link.per_byte
+        if not link.alone:  # else the links, which take more memory than a cache has, are known
+            latency, per_byte = a.latency[source, device], a.per_byte[source, device]
+        elif source == device:
+            latency, per_byte = 0.0, 0.0
+        ready = max(ready, rows.finish[a.pred[i]] + (latency + a.pred_data[i] * per_byte))
+    return ready
+
+
+@njit_inline
+def _hide_others(
+    a: ProblemArrays, task: int, rows: Rows, link: CommonLink, x: Ends
+) -> tuple[int, float]:
+    """Take devices that get inputs by another link out of the choice.
+
+    Returns their number and the time at which all inputs are on any of the rest.
+    """
+    count, usual = 0, 0.0
+    for i in range(a.pred_ptr[task], a.pred_ptr[task + 1]):
+        source = rows.device[a.pred[i]]
+        if source < 0:
+            continue
+        move = link.latency + a.pred_data[i] * link.per_byte
+        usual = max(usual, rows.finish[a.pred[i]] + move)
+        for k in range(link.first[source], link.first[source + 1]):
+            d = link.other[k]
+            if x.free[d] < np.inf:
+                x.free[d], x.gap[d] = np.inf, -1.0
+                x.other[count] = d
+                count += 1
+    return count, usual
+
+
+@njit_inline
+def _earliest_finish(
+    a: ProblemArrays, task: int, rows: Rows, timeline: Timeline, link: CommonLink, x: Ends
+) -> tuple[int, float]:
+    """Return (device, start) of the earliest finish; the lowest device number among equals."""
+    work, pace = a.work[task], a.pace[a.row[task]]
+    count, ready = _hide_others(a, task, rows, link, x)
+    device, best = _behind_tasks(work, pace, ready, x)
+    start = max(ready, x.free[device])
+    for b in range(len(x.low)):
+        costs, room = pace[b * BLOCK : (b + 1) * BLOCK], x.gap[b * BLOCK : (b + 1) * BLOCK]
+        fits = 0
+        for i in range(len(costs)):
+            soonest = ready + work * costs[i]
+            fits |= int(soonest <= best) & int(soonest <= room[i])
+        if fits == 0:
+            continue
+        for d in range(b * BLOCK, b * BLOCK + len(costs)):
+            soonest = ready + work * pace[d]
+            if soonest <= x.gap[d] and (soonest < best or (soonest == best and d < device)):
+                begin = earliest_start(timeline, d, ready, work * pace[d], best)
+                done = begin + work * pace[d]
+                if done < best or (done == best and d < device):
+                    best, device, start = done, d, begin
+    for k in range(count):
+        d = x.other[k]
+        _update(timeline, x, d)
+        seconds, soonest = _seconds(a, task, d), _arrival(a, task, d, rows, link)
+        if soonest + seconds < best or (soonest + seconds == best and d < device):
+            begin = earliest_start(timeline, d, soonest, seconds, best)
+            done = begin + seconds
+            if done < best or (done == best and d < device):
+                best, device, start = done, d, begin
+    return device, start
+
+
+@njit_inline
+def _behind_tasks(work: float, pace: FloatArray, ready: float, x: Ends) -> tuple[int, float]:
+    """Return the device, and the finish, of the earliest finish behind all tasks.
+
+    Times are not negative, so their bits compare as they do. Integers need no care for NaN, so the
+    least of a block is found by vector instructions.
+    """
+    bits = x.finish.view(np.int64)
+    for b in range(len(x.low)):
+        costs, free = pace[b * BLOCK : (b + 1) * BLOCK], x.free[b * BLOCK : (b + 1) * BLOCK]
+        for i in range(len(costs)):
+            x.finish[i] = max(ready, free[i]) + (work * costs[i] if costs[i] < np.inf else np.inf)
+        least = bits[0]
+        for i in range(len(costs)):
+            least = min(least, bits[i])
+        x.low[b] = least
+    block = 0
+    for b in range(len(x.low)):
+        if x.low[b] < x.low[block]:
+            block = b
+    first = block * BLOCK
+    for d in range(first, min(first + BLOCK, len(pace))):
+        finish = max(ready, x.free[d]) + (work * pace[d] if pace[d] < np.inf else np.inf)
+        x.finish[0] = finish
+        if bits[0] == x.low[block]:
+            return d, finish
+    return first, np.inf

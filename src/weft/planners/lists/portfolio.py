@@ -1,0 +1,41 @@
+"""The best of several list planners."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from weft.model import Problem
+from weft.planners.planner import PLANNERS, Planner, Solution, refuse_choices, solve
+
+
+@dataclass(frozen=True)
+class ListPortfolio:
+    """The best plan of HEFT, PEFT and lookahead.
+
+    None of them is best everywhere: HEFT is short-sighted where results are large, the others where
+    they are small. With set-ups and shared links, replay decides.
+    """
+
+    name: str = "list-portfolio"
+    members: tuple[str, ...] = ("heft", "peft", "lookahead")
+
+    @property
+    def supports(self) -> frozenset[str]:
+        """What all members support."""
+        return frozenset.intersection(*(p.supports for p in self.planners))
+
+    @property
+    def planners(self) -> list[Planner]:
+        """The members; `solve` plans by each of them."""
+        return [PLANNERS.create(name) for name in self.members]
+
+    def solve(self, problem: Problem, *, seconds: float | None = None, seed: int = 0) -> Solution:
+        """Plan by all members; return the shortest plan, the first among equals."""
+        refuse_choices(problem, self.name)
+        found = [solve(planner, problem, seconds, seed) for planner in self.planners]
+        return min(found, key=lambda solution: solution.schedule.makespan)
+
+
+PLANNERS.register("list-portfolio", summary="The best plan of HEFT, PEFT and lookahead.")(
+    ListPortfolio
+)

@@ -1,0 +1,182 @@
+"""Plans for nodes whose tasks share capacities: timing by earliest fit, compiled.
+
+Any planner's schedule becomes valid by placing its tasks one after another, in the order of their
+starts, at the earliest time at which a device is free and the node has room (the serial schedule
+generation scheme of project scheduling: Kolisch and Hartmann 1999, section 2.1). Equal devices of a
+node are one *pool*: how many of them are free is one more capacity, and which of them runs a task
+is chosen at the end, in order of start.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from weft.model import Problem, ProblemArrays, Schedule
+from weft.model.columns import FloatArray, IntArray, frozen
+from weft.planners.packing.pools import Pools, each_alone, make_pools, pool_of_devices
+from weft.planners.packing.profile import earliest_fit, empty_profile, use
+from weft.sim.kernel.jit import njit
+from weft.sim.kernel.ranks import upward_rank
+
+ANYWHERE = -1
+"""The pin of a task that may go to any pool."""
+
+Packed = tuple[IntArray, FloatArray, FloatArray]
+"""The pool, start and duration of each task."""
+
+
+def pack(problem: Problem, schedule: Schedule) -> Schedule:
+    """Return a schedule that respects the capacities of nodes, made of one that may not.
+
+    The best of a few: tasks in the order of their starts, on their devices, on devices like theirs
+    or on the best ones, and tasks by upward rank on the best ones. Copies are left out.
+    """
+    if problem.n == 0:
+        return schedule
+    device, by_start = devices_and_order(problem, schedule)
+    by_rank = np.lexsort((_places(problem), -upward_rank(problem))).astype(np.int64)
+    free = np.full(problem.n, ANYWHERE)
+    pool = pool_of_devices(problem)
+    tries = [(pool, by_start, pool[device]), (pool, by_start, free), (pool, by_rank, free)]
+    alone = each_alone(problem, pool)
+    if alone is not pool:
+        tries.append((alone, by_start, alone[device]))
+    found = [
+        (into, *pack_in_order(problem.arrays, make_pools(problem, into), order, pin))
+        for into, order, pin in tries
+    ]
+    return as_schedule(problem, *min(found, key=lambda rows: float((rows[2] + rows[3]).max())))
+
+
+class Turned(NamedTuple):
+    """A problem, and the same with time running backwards."""
+
+    problem: Problem
+    arrays: ProblemArrays
+    pools: Pools
+    back: ProblemArrays
+    back_pools: Pools
+
+    @classmethod
+    def of(cls, problem: Problem, pools: Pools) -> Turned:
+        """Turn a problem around."""
+        return cls(problem, problem.arrays, pools, *_reversed(problem.arrays, pools))
+
+
+def _reversed(a: ProblemArrays, pools: Pools) -> tuple[ProblemArrays, Pools]:
+    back = a._replace(
+        order=np.ascontiguousarray(a.order[::-1]),
+        succ_ptr=a.pred_ptr,
+        succ=a.pred,
+        succ_data=a.pred_data,
+        pred_ptr=a.succ_ptr,
+        pred=a.succ,
+        pred_data=a.succ_data,
+    )
+    links = [frozen(np.ascontiguousarray(x)) for x in (a.latency.T, a.per_byte.T)]
+    near = [np.ascontiguousarray(x) for x in (pools.latency.T, pools.per_byte.T)]
+    turned = pools._replace(latency=near[0], per_byte=near[1])
+    return back._replace(order=frozen(back.order), latency=links[0], per_byte=links[1]), turned
+
+
+def back_and_forth(turned: Turned, rows: Packed) -> Packed:
+    """Pack the tasks from the end, last finish first, and then again from the beginning.
+
+    Forward-backward improvement (Valls, Ballestin and Quintanilla 2005, section 3).
+    """
+    pool, start, seconds = rows
+    place = _places(turned.problem)
+    last = np.lexsort((-place, -(start + seconds))).astype(np.int64)
+    _, late, again = pack_in_order(turned.back, turned.back_pools, last, pool)
+    order = order_of(turned.problem, -(late + again))
+    return pack_in_order(turned.arrays, turned.pools, order, pool)
+
+
+def order_of(problem: Problem, start: FloatArray) -> IntArray:
+    """Order tasks by start; among equals, parents first."""
+    return np.lexsort((_places(problem), start)).astype(np.int64)
+
+
+def length_of(rows: Packed) -> float:
+    """Return the makespan of packed tasks."""
+    return float((rows[1] + rows[2]).max())
+
+
+def _places(problem: Problem) -> IntArray:
+    place = np.empty(problem.n, np.int64)
+    place[problem.workflow.order] = np.arange(problem.n)
+    return place
+
+
+def devices_and_order(problem: Problem, schedule: Schedule) -> tuple[IntArray, IntArray]:
+    """Return the device of each task, and the tasks in the order of their starts.
+
+    Without copies, a child may start before its parent: it had the data of a copy. So the order is
+    made topological: a task goes after its parents.
+    """
+    device, start = np.zeros(problem.n, np.int64), np.zeros(problem.n)
+    rows = ~schedule.copy
+    device[schedule.task[rows]] = schedule.device[rows]
+    start[schedule.task[rows]] = schedule.start[rows]
+    w, places = problem.workflow, _places(problem)
+    if schedule.copies or (start[w.src] > start[w.dst]).any():
+        for edge in np.argsort(places[w.src], kind="stable").tolist():
+            start[w.dst[edge]] = max(start[w.dst[edge]], start[w.src[edge]])
+    return device, np.lexsort((places, start)).astype(np.int64)
+
+
+def as_schedule(
+    problem: Problem, pool: IntArray, chosen: IntArray, start: FloatArray, seconds: FloatArray
+) -> Schedule:
+    """Choose a device of its pool for each task, in order of start."""
+    device = np.zeros(problem.n, np.int64)
+    for k in range(int(pool.max()) + 1):
+        members = np.flatnonzero(pool == k)
+        free = np.zeros(len(members))
+        tasks = np.flatnonzero(chosen == k)
+        for t in tasks[np.lexsort((start[tasks] + seconds[tasks], start[tasks]))].tolist():
+            # The one that was free last leaves the others for longer tasks.
+            able = np.flatnonzero(free <= start[t])
+            at = int(able[np.argmax(free[able])])
+            device[t], free[at] = members[at], start[t] + seconds[t]
+    return Schedule.of(device=device, start=start, finish=start + seconds)
+
+
+@njit
+def pack_in_order(
+    a: ProblemArrays, pools: Pools, order: IntArray, pin: IntArray
+) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Place each task, in order, in its pinned pool or where it finishes first.
+
+    Returns the pool, start and duration of each task.
+    """
+    n, count = len(a.work), len(pools.first)
+    pool, start, seconds = np.full(n, -1), np.zeros(n), np.zeros(n)
+    profile = empty_profile(pools.room, n)
+    ready = np.zeros(count)
+    for task in order:
+        ready[:] = 0.0
+        for i in range(a.pred_ptr[task], a.pred_ptr[task + 1]):
+            parent = a.pred[i]
+            source = pool[parent]
+            sent = start[parent] + seconds[parent]
+            for k in range(count):
+                moved = pools.latency[source, k] + a.pred_data[i] * pools.per_byte[source, k]
+                ready[k] = max(ready[k], sent + moved)
+        best, chosen, begin = np.inf, -1, 0.0
+        for k in range(count):
+            pace = a.pace[a.row[task], pools.first[k]]
+            if pace == np.inf or (pin[task] != ANYWHERE and pin[task] != k):
+                continue
+            duration = a.work[task] * pace
+            if ready[k] + duration >= best:
+                continue
+            at = earliest_fit(profile, pools, k, task, ready[k], duration, best)
+            if at + duration < best:
+                best, chosen, begin = at + duration, k, at
+        pool[task], start[task] = chosen, begin
+        seconds[task] = a.work[task] * a.pace[a.row[task], pools.first[chosen]]
+        use(profile, pools, chosen, task, begin, begin + seconds[task])
+    return pool, start, seconds

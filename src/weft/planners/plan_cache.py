@@ -1,0 +1,162 @@
+"""`PlanCache`: plans by the content of their problem; plans of the same shape start a search."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+
+from weft.errors import InvalidInput
+from weft.model import Problem, Schedule
+from weft.planners.planner import PLANNERS, Plan, plan, planner_options
+
+
+@dataclass(frozen=True)
+class CachedPlan:
+    """A stored plan: its schedule and what proves it, without the problem."""
+
+    schedule: Schedule
+    planner: str
+    proved: float
+
+    @property
+    def size(self) -> int:
+        """Bytes of the schedule."""
+        return sum(column.nbytes for column in self.schedule.to_arrays().values())
+
+
+class PlanCache:
+    """Plans by content, the least recently used dropped first.
+
+    A problem with the same content, planned with the same planner, options, time limit and seed,
+    gets the stored schedule. A problem of the same shape (the same edges, as many devices with the
+    same links) starts its search at the last plan of that shape, if the planner has the option
+    `start`.
+
+    Parameters
+    ----------
+    plans : most plans that are stored
+    size : most bytes of their schedules together
+
+    Examples
+    --------
+    >>> problem = Problem.from_arrays([[2.0, 1.0], [3.0, 4.0]], [[0, 1]], [10.0], bandwidth=5.0)
+    >>> cache = PlanCache()
+    >>> cache.plan(problem, "heft").makespan, cache.plan(problem, "heft").makespan
+    (5.0, 5.0)
+    >>> cache.hits, cache.starts, cache.misses
+    (1, 0, 1)
+    """
+
+    def __init__(self, plans: int = 256, size: float = 256e6) -> None:
+        if plans < 1 or not size > 0:
+            raise InvalidInput(f"plans is {plans} and size {size}; both must be above zero")
+        self.plans, self.size = plans, size
+        self.hits = self.starts = self.misses = 0
+        """Stored plans that were returned, that started a search, and plans made from scratch."""
+        self._stored: OrderedDict[str, CachedPlan] = OrderedDict()
+        self._latest: dict[str, str] = {}  # shape -> key of its last plan
+        self._shapes: dict[str, str] = {}  # key -> shape
+        self._used = 0
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._stored)
+
+    def plan(
+        self,
+        problem: Problem,
+        planner: str = "heft",
+        *,
+        seconds: float | None = None,
+        seed: int = 0,
+        **options: Any,
+    ) -> Plan:
+        """Plan a problem as `weft.plan` does, or return the stored plan of its content."""
+        if problem.workflow.variants:
+            raise InvalidInput(
+                f"'{problem.name}' has variants, which a cache does not store; use weft.plan"
+            )
+        shape = shape_of(problem)
+        key = _digest([shape, problem, planner, seconds, seed, sorted(options.items())])
+        with self._lock:
+            found = self._get(key)
+            last = self._stored.get(self._latest.get(shape, ""))
+        if found is not None:
+            self.hits += 1
+            return Plan(problem, found.schedule, found.planner, 0.0, found.proved)
+        takes_start = planner in PLANNERS.names() and "start" in planner_options(planner)
+        if last is not None and takes_start and "start" not in options:
+            options = {**options, "start": last.schedule}
+            self.starts += 1
+        else:
+            self.misses += 1
+        made = plan(problem, planner, seconds=seconds, seed=seed, **options)
+        with self._lock:
+            self._put(key, shape, CachedPlan(made.schedule, made.planner, made.proved))
+        return made
+
+    def _get(self, key: str) -> CachedPlan | None:
+        if key in self._stored:
+            self._stored.move_to_end(key)
+        return self._stored.get(key)
+
+    def _put(self, key: str, shape: str, made: CachedPlan) -> None:
+        if made.size > self.size:
+            return
+        self._drop(key)
+        self._stored[key], self._shapes[key], self._latest[shape] = made, shape, key
+        self._used += made.size
+        while len(self._stored) > self.plans or self._used > self.size:
+            self._drop(next(iter(self._stored)))
+
+    def _drop(self, key: str) -> None:
+        if key in self._stored:
+            self._used -= self._stored.pop(key).size
+            shape = self._shapes.pop(key)
+            if self._latest.get(shape) == key:
+                del self._latest[shape]
+
+
+def shape_of(problem: Problem) -> str:
+    """Return a key of the shape: tasks, edges, number of devices and their links.
+
+    Examples
+    --------
+    >>> one = Problem.from_arrays([[2.0], [3.0]], [[0, 1]])
+    >>> other = Problem.from_arrays([[5.0], [1.0]], [[0, 1]])
+    >>> shape_of(one) == shape_of(other), shape_of(one) == shape_of(Problem.from_arrays([[2.0]]))
+    (True, False)
+    """
+    w, c = problem.workflow, problem.cluster
+    return _digest([w.n, w.src, w.dst, c.p, c.bandwidth, c.latency])
+
+
+def _digest(value: object) -> str:
+    state = sha256()
+    _feed(state, value)
+    return state.hexdigest()
+
+
+def _feed(state: Any, value: object) -> None:
+    """Add a value to a hash: type and length first, so that no two values look alike."""
+    if isinstance(value, np.ndarray):
+        state.update(f"array {value.dtype.str} {value.shape} ".encode())
+        state.update(np.ascontiguousarray(value).tobytes())
+    elif is_dataclass(value) and not isinstance(value, type):
+        state.update(f"{type(value).__name__} ".encode())
+        for field in fields(value):
+            _feed(state, getattr(value, field.name))
+    elif isinstance(value, Mapping):
+        _feed(state, list(value.items()))
+    elif isinstance(value, list | tuple):
+        state.update(f"list {len(value)} ".encode())
+        for item in value:
+            _feed(state, item)
+    else:
+        state.update(f"{type(value).__name__} {value!r} ".encode())

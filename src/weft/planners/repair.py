@@ -1,0 +1,293 @@
+"""`replan`: the answer to a lost device or a longer task, from the plan that stands, compiled.
+
+Tasks keep their order and, as far as they can, their devices; one pass in the order of their starts
+gives them new times (right-shift rescheduling; Vieira, Herrmann and Lin 2003). Tasks of a lost
+device, and tasks that would make the plan longer, go to the device where they are least
+late, at the end of its queue. A pass reads every edge once, so it takes a small fraction of
+planning again; where that is quick too, HEFT plans again, and the shorter plan is the answer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from copy import copy
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.errors import InvalidInput, UnknownName, Unsupported
+from weft.model import Problem, ProblemArrays
+from weft.model.columns import BoolArray, FloatArray, IntArray, assign, frozen
+from weft.planners.lists.common_link import sorted_schedule
+from weft.planners.lists.insertion import Rows
+from weft.planners.planner import PLANNERS, Plan
+from weft.planners.search.warm_start import order_by_start
+from weft.registry import closest
+from weft.sim.kernel.jit import njit
+
+PATIENCE = 0.5
+"""Durations by which a task may be later than usual before it looks for another device."""
+
+AGAIN_CELLS = 2_000_000
+"""Most tasks x devices for which HEFT plans again as well: it takes a few milliseconds."""
+
+SMOOTHING = 0.01
+"""Weight of the last task in the usual lateness."""
+
+ShortArray = NDArray[np.int32]
+
+
+class PlanTables(NamedTuple):
+    """A plan as `replan` reads it: tasks are numbered by their place in the order of starts."""
+
+    task: IntArray  # (n,) the task at each place
+    work: FloatArray  # (n,)
+    row: ShortArray  # (n,)
+    device: ShortArray  # (n,)
+    latest: FloatArray  # (n,) start after which the plan becomes longer
+    due: FloatArray  # (n,) the finish that belongs to it
+    behind: ShortArray  # (n,) the next task on the same device; n: none
+    pred_ptr: IntArray  # (n + 1,)
+    pred: ShortArray  # (m,)
+    pred_data: FloatArray  # (m,)
+
+
+_TABLES: WeakKeyDictionary[Plan, PlanTables] = WeakKeyDictionary()
+
+
+def prepare(plan: Plan) -> None:
+    """Lay out a plan for `replan`, which otherwise does so at its first call for a plan."""
+    if plan not in _TABLES:
+        _refuse(plan)
+        problem, schedule = plan.problem, plan.schedule
+        order = order_by_start(problem, schedule)
+        parts = _numbered(
+            order,
+            problem.work,
+            problem.row,
+            schedule.device,
+            schedule.makespan - _tails(problem.arrays, order, schedule.device),
+            schedule.finish - schedule.start,
+            problem.p,
+            problem.arrays.pred_ptr,
+            problem.arrays.pred,
+            problem.arrays.pred_data,
+        )
+        _TABLES[plan] = PlanTables(order, *parts)
+
+
+def replan(
+    plan: Plan, *, lost: str | Sequence[str] = (), longer: Mapping[str | int, float] | None = None
+) -> Plan:
+    """Change a plan for lost devices and longer tasks; the rest keeps its devices and order.
+
+    Parameters
+    ----------
+    plan : a plan without copies; neither networks, shared capacities nor set-up
+    lost : names of devices that run nothing any more
+    longer : task (name or number) -> factor of its duration on every device; below 1: shorter
+
+    Returns
+    -------
+    A plan of the changed problem (`plan.problem`), where lost devices cannot run any task.
+
+    Examples
+    --------
+    >>> from weft.planners import plan
+    >>> problem = Problem.from_arrays([[2.0, 2.0], [2.0, 2.0], [3.0, 3.0]], names=["a", "b", "c"])
+    >>> made = plan(problem, "heft")
+    >>> made.makespan, replan(made, longer={"c": 2.0}).makespan, replan(made, lost="d1").makespan
+    (4.0, 6.0, 7.0)
+    """
+    begin = time.perf_counter()
+    prepare(plan)
+    tables, problem = _TABLES[plan], plan.problem
+    gone = _lost(problem, [lost] if isinstance(lost, str) else lost)
+    work, pace = problem.work, problem.pace
+    if longer:
+        factor = _factors(problem, longer)
+        work = work.copy()
+        for task, by in factor.items():
+            work[task] *= by
+        tables = tables._replace(work=work[tables.task])
+    if gone.any():
+        pace = np.where(gone, np.inf, pace)
+        _refuse_stranded(problem, pace)
+    changed = _changed(problem, frozen(work), frozen(pace))
+    a = changed.arrays
+    device, start, finish = _repair(tables, a.pace, a.latency, a.per_byte)
+    schedule = sorted_schedule(Rows(device, start, finish))
+    if problem.n * problem.p <= AGAIN_CELLS:
+        again = PLANNERS.create("heft").solve(changed).schedule
+        schedule = min(schedule, again, key=lambda made: made.makespan)
+    return Plan(changed, schedule, plan.planner, time.perf_counter() - begin)
+
+
+def _refuse(plan: Plan) -> None:
+    problem = plan.problem
+    reasons = {
+        "the plan has copies of tasks": plan.schedule.copies > 0,
+        "its transfers share a network": problem.cluster.network is not None,
+        "tasks on a node share capacities": problem.contended,
+        "devices need set-up": problem.cluster.has_setup,
+    }
+    for reason, holds in reasons.items():
+        if holds:
+            raise Unsupported(f"cannot replan '{problem.name}': {reason}; plan it again instead")
+
+
+def _lost(problem: Problem, names: Sequence[str]) -> BoolArray:
+    known, gone = problem.cluster.names, np.zeros(problem.p, bool)
+    for name in names:
+        if name not in known:
+            raise UnknownName(f"no device is called '{name}'{closest(name, known)}")
+        gone[known.index(name)] = True
+    return gone
+
+
+def _factors(problem: Problem, longer: Mapping[str | int, float]) -> dict[int, float]:
+    factors = {}
+    for task, by in longer.items():
+        number = _number(problem, task)
+        if not (0.0 < by < np.inf):
+            raise InvalidInput(
+                f"task '{problem.workflow.task_name(number)}' is to take {by} times as long; the "
+                "factor must be a finite number above zero"
+            )
+        factors[number] = float(by)
+    return factors
+
+
+def _number(problem: Problem, task: str | int) -> int:
+    if isinstance(task, str):
+        w = problem.workflow
+        if w.names is None and task[:1] == "t" and task[1:].isdecimal():
+            number = int(task[1:])  # an index of all names takes longer than replanning
+        elif task in w.index:
+            return w.index[task]
+        else:
+            raise UnknownName(f"no task is called '{task}'{closest(task, w.index)}")
+    else:
+        number = int(task)
+    if not 0 <= number < problem.n:
+        raise InvalidInput(f"task {task} does not exist: there are {problem.n} tasks")
+    return number
+
+
+def _refuse_stranded(problem: Problem, pace: FloatArray) -> None:
+    without = np.isinf(pace.min(axis=1, initial=np.inf))
+    if without.any() and (stranded := without[problem.row]).any():
+        name = problem.workflow.task_name(int(np.flatnonzero(stranded)[0]))
+        raise InvalidInput(f"task '{name}' fits none of the devices that are left")
+
+
+def _changed(problem: Problem, work: FloatArray, pace: FloatArray) -> Problem:
+    """Return the problem with other costs; a new one would be validated for longer than this."""
+    made = copy(problem)
+    for key in ("mean_pace", "best_pace"):
+        made.__dict__.pop(key, None)
+    pace = np.ascontiguousarray(pace)
+    assign(made, work=work, pace=frozen(pace), arrays=problem.arrays._replace(work=work, pace=pace))
+    return made
+
+
+@njit
+def _numbered(
+    order: IntArray,
+    work: FloatArray,
+    row: IntArray,
+    device: IntArray,
+    latest: FloatArray,
+    seconds: FloatArray,
+    p: int,
+    pred_ptr: IntArray,
+    pred: IntArray,
+    pred_data: FloatArray,
+) -> Any:
+    """Return the columns of `PlanTables` after the first."""
+    n, m = len(order), len(pred)
+    place = np.empty(n, np.int32)
+    for i in range(n):
+        place[order[i]] = i
+    works, latests, due = np.empty(n), np.empty(n), np.empty(n)
+    behind, next_one, ptr = np.empty(n, np.int32), np.full(p, n), np.zeros(n + 1, np.int64)
+    rows, devices = np.empty(n, np.int32), np.empty(n, np.int32)
+    preds, data, k = np.empty(m, np.int32), np.empty(m), 0
+    for i in range(n):
+        t = order[i]
+        works[i], rows[i], devices[i], latests[i] = work[t], row[t], device[t], latest[t]
+        due[i] = latest[t] + seconds[t]
+        for e in range(pred_ptr[t], pred_ptr[t + 1]):
+            preds[k], data[k] = place[pred[e]], pred_data[e]
+            k += 1
+        ptr[i + 1] = k
+    for i in range(n - 1, -1, -1):
+        behind[i] = next_one[devices[i]]
+        next_one[devices[i]] = i
+    return works, rows, devices, latests, due, behind, ptr, preds, data
+
+
+@njit
+def _tails(a: ProblemArrays, order: IntArray, device: IntArray) -> FloatArray:
+    """(n,) longest time from a task's start to the end, over children and queues of devices."""
+    tail, behind = np.zeros(len(order)), np.zeros(a.pace.shape[1])
+    for i in range(len(order) - 1, -1, -1):
+        t = order[i]
+        d, rest = device[t], behind[device[t]]
+        for e in range(a.succ_ptr[t], a.succ_ptr[t + 1]):
+            there = device[a.succ[e]]
+            move = a.latency[d, there] + a.succ_data[e] * a.per_byte[d, there]
+            rest = max(rest, move + tail[a.succ[e]])
+        tail[t] = rest + a.work[t] * a.pace[a.row[t], d]
+        behind[d] = tail[t]
+    return tail
+
+
+@njit
+def _repair(
+    x: PlanTables, pace: FloatArray, latency: FloatArray, per_byte: FloatArray
+) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Return device, start and finish of each task.
+
+    A placement is late by what its finish exceeds the latest finish of the task, or the latest
+    start of the next task on the device.
+    """
+    n, p = len(x.task), pace.shape[1]
+    free, ready, upcoming = np.zeros(p), np.zeros(p), np.full(p, np.inf)
+    on, end = np.empty(n, np.int32), np.empty(n)
+    device, start, finish = np.empty(n, np.int64), np.empty(n), np.empty(n)
+    for i in range(n - 1, -1, -1):
+        upcoming[x.device[i]] = x.latest[i]
+    usual = 0.0  # by which recent tasks were late
+    for i in range(n):
+        d, units, costs = x.device[i], x.work[i], pace[x.row[i]]
+        upcoming[d] = x.latest[x.behind[i]] if x.behind[i] < n else np.inf
+        seconds, begin, late = 0.0, 0.0, np.inf
+        if costs[d] < np.inf:
+            seconds, begin = units * costs[d], free[d]
+            for e in range(x.pred_ptr[i], x.pred_ptr[i + 1]):
+                u = x.pred[e]
+                move = latency[on[u], d] + x.pred_data[e] * per_byte[on[u], d]
+                begin = max(begin, end[u] + move)
+            late = begin + seconds - min(x.due[i], upcoming[d])
+        if late > usual + PATIENCE * seconds:
+            ready[:] = free
+            for e in range(x.pred_ptr[i], x.pred_ptr[i + 1]):
+                sent, data, source = end[x.pred[e]], x.pred_data[e], on[x.pred[e]]
+                for k in range(p):
+                    move = latency[source, k] + data * per_byte[source, k]
+                    ready[k] = max(ready[k], sent + move)
+            for k in range(p):
+                if costs[k] < np.inf:
+                    done = ready[k] + units * costs[k]
+                    if done - min(x.due[i], upcoming[k]) < late:
+                        late = done - min(x.due[i], upcoming[k])
+                        d, begin, seconds = k, ready[k], units * costs[k]
+        usual += SMOOTHING * (max(0.0, late) - usual)
+        on[i], end[i], free[d] = d, begin + seconds, begin + seconds
+        t = x.task[i]
+        device[t], start[t], finish[t] = d, begin, begin + seconds
+    return device, start, finish
