@@ -10,6 +10,7 @@
 - `search`: search for a better plan at every event
 - `two_stage`: Q-networks that choose a task, then a device
 - `graph`: graph networks (Decima, Lachesis) and DEFT
+- `hybrid`: durations learned while they are used
 - `conditional`: rules, networks and rollouts for streams of conditional jobs
 - `bundled`: every trained model that ships with weft
 """
@@ -19,6 +20,7 @@ from weft.policies import service_levels as _service_levels  # noqa: F401 (regis
 from weft.policies.conditional import table as _conditional  # noqa: F401 (registers)
 from weft.policies.graph import deft as _deft  # noqa: F401 (registers)
 from weft.policies.graph import policy as _graph  # noqa: F401 (registers)
+from weft.policies.hybrid import policy as _hybrid  # noqa: F401 (registers)
 from weft.policies.policy import POLICIES
 from weft.policies.replanning import policy as _replanning  # noqa: F401 (registers)
 from weft.policies.replanning import static_heft as _static_heft  # noqa: F401 (registers)

@@ -28,7 +28,7 @@ from weft.policies.load import load_policy
 from weft.policies.replanning.policy import SwitchPolicy
 from weft.policies.replanning.switch import FEATURES as SWITCH_FEATURES
 from weft.policies.two_stage.candidates import DeviceFeatures, TaskFeatures
-from weft.policies.two_stage.policy import TwoStageDqn
+from weft.policies.two_stage.dqn import TwoStageDqn
 from weft.policies.two_stage.q_network import QNetwork
 from weft.sim.view import Policy
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 
@@ -17,6 +18,8 @@ from weft.policies.policy import POLICIES
 from weft.sim.kernel.ranks import upward_rank
 from weft.sim.rule import Placement, Rule
 from weft.sim.view import Decision, View
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +36,7 @@ class RulePolicy:
 
     def rule(self, workload: Workload) -> Rule:
         """Return the rule for the compiled kernel."""
-        keys = [self.key(problem) for problem in workload.problems]
+        keys = each_problem(workload, self.key)
         return Rule(
             self.name,
             self.placement,
@@ -92,10 +95,21 @@ class RulePolicy:
 
 def task_kinds(workload: Workload) -> list[IntArray]:
     """Return, per problem, the kind of each task as a number of the workload's kinds."""
-    return [
-        np.array([workload.kinds.index(k) for k in p.workflow.kinds], np.int64)[p.workflow.kind]
-        for p in workload.problems
-    ]
+    return each_problem(
+        workload,
+        lambda p: np.array([workload.kinds.index(k) for k in p.workflow.kinds], np.int64)[
+            p.workflow.kind
+        ],
+    )
+
+
+def each_problem(workload: Workload, compute: Callable[[Problem], T]) -> list[T]:
+    """Return a value per problem; jobs of a service often share one, which is computed once."""
+    known: dict[int, T] = {}
+    for problem in workload.problems:
+        if id(problem) not in known:
+            known[id(problem)] = compute(problem)
+    return [known[id(problem)] for problem in workload.problems]
 
 
 def _arrival(problem: Problem) -> FloatArray:

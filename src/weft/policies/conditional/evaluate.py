@@ -16,7 +16,9 @@ from weft.policies.conditional.waiting import forbid_standstill, shorten_waits
 from weft.sim.kernel.events import MOMENT
 from weft.sim.kernel.jit import njit_noalloc
 from weft.sim.vector.batch import Idle, StepBatch, StepOptions
-from weft.sim.vector.step import BatchTables, act, mask_actions, observe, proceed, sim_of, state_of
+from weft.sim.vector.observation import mask_actions, observe
+from weft.sim.vector.state import BatchTables, sim_of, state_of
+from weft.sim.vector.step import act, proceed
 
 WINDOW = 500.0
 """Outcomes an estimate remembers: its standard error is 0.016 at most, and it follows a change

@@ -1,6 +1,7 @@
 """Networks for conditional streams that decide by a `View`, of a simulation or of a real run.
 
-The observation equals that of `weft.sim.vector.step`, number by number; a test compares them.
+The observation equals that of `weft.sim.vector.observation`, number by number; a test compares
+them.
 """
 
 from __future__ import annotations

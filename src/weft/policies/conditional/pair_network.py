@@ -29,19 +29,8 @@ from weft.sim.kernel.rules import first_runnable
 from weft.sim.kernel.setup import setup_seconds
 from weft.sim.kernel.tables import Sim, Table
 from weft.sim.vector.batch import StepBatch
-from weft.sim.vector.step import (
-    BatchTables,
-    StepState,
-    act,
-    busy_for,
-    chance_of,
-    jobs_here,
-    proceed,
-    sim_of,
-    state_of,
-    update_coming,
-    update_remaining,
-)
+from weft.sim.vector.state import BatchTables, StepState, busy_for, jobs_here, sim_of, state_of
+from weft.sim.vector.step import act, chance_of, proceed, update_coming, update_remaining
 
 LONG = 3.0
 """A unit that is busy for more typical tasks than this is locked."""

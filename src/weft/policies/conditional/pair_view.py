@@ -27,7 +27,8 @@ from weft.policies.rules import task_kinds
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.tables import Table
 from weft.sim.renumbering import Renumbering
-from weft.sim.vector.step import CHANCE, chance_of
+from weft.sim.vector.state import CHANCE
+from weft.sim.vector.step import chance_of
 from weft.sim.view import View
 
 

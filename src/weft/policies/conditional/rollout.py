@@ -2,9 +2,9 @@
 
 Bertsekas, Tsitsiklis and Wu (1997). A candidate is the first choice, of the index or of a network,
 with the action of one unit changed. All candidates are executed in the same sampled futures
-(`sampled_future.py`); the index continues until all present and next jobs are done. The candidate
-with the least time of jobs in the system is taken, if it is clearly better than the first choice.
-Candidates that are clearly worse drop out early.
+(`sampled_future.py`); the base policy, the index or a network, continues until all present and next
+jobs are done. The candidate with the least time of jobs in the system is taken, if it is clearly
+better than the first choice. Candidates that are clearly worse drop out early.
 """
 
 from __future__ import annotations
@@ -42,16 +42,9 @@ from weft.sim.kernel.events import MOMENT, STUCK, next_time
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.tables import Sim
 from weft.sim.vector.batch import Idle, StepBatch, StepOptions
-from weft.sim.vector.step import (
-    BatchTables,
-    StepState,
-    act,
-    mask_actions,
-    observe,
-    proceed,
-    sim_of,
-    state_of,
-)
+from weft.sim.vector.observation import mask_actions, observe
+from weft.sim.vector.state import BatchTables, StepState, sim_of, state_of
+from weft.sim.vector.step import act, proceed
 
 ROOM = 512
 """Jobs in the simulations of the sampler."""
@@ -72,7 +65,7 @@ COUNT = RolloutCounts(*range(len(RolloutCounts._fields)))
 
 
 class Proposer(NamedTuple):
-    """A network whose choice is the first candidate, with buffers; none if it has no units."""
+    """A network that chooses, with buffers; the index chooses instead if it has no units."""
 
     network: Network
     seen: Numbers
@@ -114,6 +107,7 @@ class Rollout:
     confidence : a candidate is taken if it is better by so many standard errors, and drops out if
         it is worse by twice as many
     proposer : network whose choice is the first candidate; by default the index's choice is
+    continues : whether the proposer continues after a candidate, not the index: better, and slower
     """
 
     weights: FloatArray
@@ -123,6 +117,7 @@ class Rollout:
     confidence: float = 1.0
     seed: int = 0
     proposer: TrainedNetwork | None = None
+    continues: bool = False
 
     def __post_init__(self) -> None:
         """Refuse values out of range."""
@@ -133,6 +128,8 @@ class Rollout:
                 f"confidence {self.confidence}; ahead must be 1 to {ROOM // 2}, "
                 "least 2 or more and at most 'most', confidence not negative"
             )
+        if self.continues and self.proposer is None:
+            raise InvalidInput("rollout: there is no proposer that could continue")
 
     def options(self, idle: Idle | None = None) -> StepOptions:
         """Return the step and observation options."""
@@ -149,9 +146,10 @@ class Rollout:
         sampler = make_sampler(batch.stream, batch, room=ROOM, seed=self.seed)
         counts = np.zeros((batch.size, len(COUNT)), np.int64)
         proposer = make_proposer(self.proposer, batch)
+        base = make_proposer(self.proposer if self.continues else None, batch)
         for s in range(batch.size):
             buffers = make_buffers(batch.units)
-            task = (sampler, self.weights, proposer, buffers, budget)
+            task = (sampler, self.weights, proposer, base, buffers, budget)
             if run_rollouts(batch.tables, s, *task) == STUCK:
                 raise stuck("rollout", batch.stream)
             counts[s] = buffers.counts
@@ -204,6 +202,7 @@ def run_rollouts(
     sampler: FutureSampler,
     weights: FloatArray,
     proposer: Proposer,
+    base: Proposer,
     buffers: RolloutBuffers,
     budget: RolloutBudget,
 ) -> int:
@@ -211,7 +210,7 @@ def run_rollouts(
     sim, state = sim_of(tables, s), state_of(tables, s)
     answer = proceed(sim, state)
     while answer == MOMENT:
-        best = decide(sim, state, sampler, weights, proposer, buffers, budget)
+        best = decide(sim, state, sampler, weights, proposer, base, buffers, budget)
         act(sim, state, buffers.action[best])
         answer = proceed(sim, state)
         buffers.counts[COUNT.steps] += 1
@@ -225,6 +224,7 @@ def decide(
     sampler: FutureSampler,
     weights: FloatArray,
     proposer: Proposer,
+    base: Proposer,
     buffers: RolloutBuffers,
     budget: RolloutBudget,
 ) -> int:
@@ -232,7 +232,7 @@ def decide(
     candidates = gather_candidates(sim, state, weights, proposer, buffers)
     futures = 0
     if candidates > 1:
-        futures = try_candidates(sim, state, sampler, weights, buffers, candidates, budget)
+        futures = try_candidates(sim, state, sampler, weights, base, buffers, candidates, budget)
     best = pick(buffers, candidates, futures, budget.confidence)
     buffers.counts[COUNT.choices] += 1 if candidates > 1 else 0
     buffers.counts[COUNT.changed] += 1 if best > 0 else 0
@@ -245,6 +245,7 @@ def try_candidates(
     state: StepState,
     sampler: FutureSampler,
     weights: FloatArray,
+    base: Proposer,
     buffers: RolloutBuffers,
     candidates: int,
     budget: RolloutBudget,
@@ -263,12 +264,13 @@ def try_candidates(
     futures, others, spare = 0, candidates - 1, buffers.action[MAX_CANDIDATES - 1]
     while futures < budget.most and others > 0:
         sample_future(sim, sampler, jobs, budget.ahead)
-        own = continue_rollout(sampler, jobs, weights, buffers.action[0], spare)
+        own = continue_rollout(sampler, jobs, weights, base, buffers.action[0], spare)
         futures += 1
         buffers.counts[COUNT.rollouts] += 1
         for c in range(1, candidates):
             if buffers.active[c] == 1:
-                cost = continue_rollout(sampler, jobs, weights, buffers.action[c], spare) - own
+                action = buffers.action[c]
+                cost = continue_rollout(sampler, jobs, weights, base, action, spare) - own
                 buffers.counts[COUNT.rollouts] += 1
                 shift = cost - buffers.mean[c]
                 buffers.mean[c] += shift / futures
@@ -403,9 +405,14 @@ def _is_duplicate(buffers: RolloutBuffers, found: int) -> bool:
 
 @njit_noalloc
 def continue_rollout(
-    sampler: FutureSampler, jobs: int, weights: FloatArray, first: IntArray, actions: IntArray
+    sampler: FutureSampler,
+    jobs: int,
+    weights: FloatArray,
+    base: Proposer,
+    first: IntArray,
+    actions: IntArray,
 ) -> float:
-    """Return the job ticks in the system if the index continues after the first actions."""
+    """Return the job ticks in the system if the base policy continues after the first actions."""
     start_rollout(sampler, jobs)
     sim, state = (
         with_first_jobs(sim_of(sampler.tables, ROLLOUT), jobs),
@@ -415,7 +422,10 @@ def continue_rollout(
     answer = proceed(sim, state)
     cost = state.counters[0].cost
     while answer == MOMENT:
-        choose_one(sim, state, INDEX, weights, actions)
+        if base.network.units > 0:
+            propose(sim, state, base, actions)
+        else:
+            choose_one(sim, state, INDEX, weights, actions)
         act(sim, state, actions)
         answer = proceed(sim, state)
         cost += state.counters[0].cost

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from weft.errors import Unsupported
 from weft.model.columns import FloatArray, IntArray
 from weft.model.conditional_stream import ConditionalStream, in_ticks
 from weft.rng import generator
@@ -17,7 +18,8 @@ from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.records import record
 from weft.sim.kernel.tables import DONE, JOB_HERE, SKIPPED, Sim, Table
 from weft.sim.vector.batch import StepBatch
-from weft.sim.vector.step import BatchTables, StepState, chance_of, sim_of, state_of
+from weft.sim.vector.state import BatchTables, StepState, sim_of, state_of
+from weft.sim.vector.step import chance_of
 
 DRAWS = 1 << 18
 """Random numbers drawn in advance; they are used cyclically."""
@@ -47,6 +49,11 @@ def make_sampler(
     stream: ConditionalStream, like: StepBatch, *, room: int, seed: int
 ) -> FutureSampler:
     """Allocate a sampler for a stream, with the step options of another batch."""
+    if stream.problem.cluster.network is not None:
+        raise Unsupported(
+            f"stream '{stream.name}' has a network; rollouts do not copy transfers on their way; "
+            "choose a policy without rollouts"
+        )
     batch = StepBatch(stream.with_jobs(room), 3, like.options)
     for s in range(3):
         batch.place(s, np.full(room, np.inf), np.zeros((room, len(stream.drift)), np.int64))

@@ -12,7 +12,7 @@ from weft.sim.kernel.events import next_time
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.queues import batch_limit
 from weft.sim.kernel.tables import Sim
-from weft.sim.vector.step import BatchTables, StepState, sim_of, state_of
+from weft.sim.vector.state import BatchTables, StepState, sim_of, state_of
 
 
 def stuck(name: str, stream: ConditionalStream) -> Stuck:

@@ -7,6 +7,7 @@
 - `affinity`: jobs that stay on one node or device
 - `incumbent`: a plan that is kept and improved by local search
 - `switch`: network that decides whether to keep the incumbent
+- `shrinkage`: network that decides how far observed durations are trusted
 - `portfolio`: several plans, of which the best is followed
 - `policy`: the policies
 - `static_heft`: HEFT, planned once per job
@@ -20,6 +21,7 @@ __all__ = [
     "placement",
     "policy",
     "portfolio",
+    "shrinkage",
     "state",
     "static_heft",
     "switch",

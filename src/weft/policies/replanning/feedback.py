@@ -10,9 +10,6 @@ from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.queues import batch_growth, task_of
 from weft.sim.kernel.tables import Sim
 
-_PRIOR = 3.0
-"""Observations that the estimate counts for, against those of a task kind on a device kind; and
-observations that the mean of a device kind counts for."""
 _MOST = 1.5
 """Largest logarithm of observed / estimated that counts: the speed may have changed meanwhile."""
 
@@ -41,22 +38,32 @@ def learn_durations(sim: Sim, plan: PlanState, trust: float) -> None:
     Observations are pooled over devices of one kind, and drawn towards that kind's mean over all
     task kinds.
     """
+    if collect_durations(sim, plan) and trust != 0.0:
+        expect_durations(sim, plan, trust)
+
+
+@njit_noalloc
+def collect_durations(sim: Sim, plan: PlanState) -> bool:
+    """Add the executions since the last call to the observations; False if there are none."""
     seen, known = plan.state[0].executions, sim.world[0].executions
-    if seen == known:
-        return
     plan.state[0].executions = known
     for x in range(seen, known):
         _learn_from(sim, plan, x)
-    if trust == 0.0:
-        return
+    return bool(seen != known)
+
+
+@njit_noalloc
+def expect_durations(sim: Sim, plan: PlanState, trust: float) -> None:
+    """Compute expected / estimated durations from the observations and the priors."""
+    own, of_kind = plan.prior[0], plan.prior[1]
     for d in range(len(sim.device)):
         total, count = 0.0, 0.0
         for kind in range(len(sim.kind)):
             total, count = total + plan.pair[kind, d].log_sum, count + plan.pair[kind, d].count
-        pooled = total / (count + _PRIOR)
+        pooled = total / (count + of_kind)
         for kind in range(len(sim.kind)):
             pair = plan.pair[kind, d]
-            pair.factor = np.exp(trust * ((pair.log_sum + _PRIOR * pooled) / (pair.count + _PRIOR)))
+            pair.factor = np.exp(trust * ((pair.log_sum + own * pooled) / (pair.count + own)))
 
 
 @njit_inline

@@ -12,12 +12,12 @@ import numpy as np
 
 from weft.policies.replanning.feedback import expect_ends, learn_durations, update_rates
 from weft.policies.replanning.placement import insert, skip_done
-from weft.policies.replanning.state import PlanState
+from weft.policies.replanning.state import PlanState, end_of
 from weft.sim.kernel.gaps import gap_in_rows
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.queues import task_of, transfer_time
 from weft.sim.kernel.records import record
-from weft.sim.kernel.tables import DONE, JOB_HERE, READY, WAITING, Sim, Table
+from weft.sim.kernel.tables import JOB_HERE, READY, WAITING, Sim, Table
 
 LONGEST_SHIFT = 12
 """Places in the order by which a task moves, at most."""
@@ -105,10 +105,7 @@ def _arrival(sim: Sim, incumbent: PlanState, i: int, d: int) -> float:
     for k in range(sim.task[g].pred, sim.task[g + 1].pred):
         e = sim.edge[k].back
         parent = sim.edge[e].source + i - g
-        if sim.inst[parent].status == DONE:
-            done, origin = sim.inst[parent].done_at, sim.inst[parent].ran_on
-        else:
-            done, origin = incumbent.inst[parent].finish, incumbent.inst[parent].device
+        origin, done = end_of(sim, incumbent, parent)
         if origin < 0:
             return np.inf
         latest = max(latest, done + transfer_time(sim, origin, d, sim.edge[e].data))

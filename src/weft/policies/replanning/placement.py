@@ -14,7 +14,7 @@ from weft.model.columns import FloatArray
 from weft.policies.replanning.affinity import NO_GROUP, assign_groups
 from weft.policies.replanning.feedback import expect_ends, learn_durations, update_rates
 from weft.policies.replanning.prices import update_prices
-from weft.policies.replanning.state import PlanState
+from weft.policies.replanning.state import PlanState, end_of
 from weft.policies.replanning.weights import W
 from weft.sim.kernel.gaps import gap_in_rows, insert_row
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
@@ -244,10 +244,7 @@ def compute_arrivals(sim: Sim, plan: PlanState, i: int) -> None:
     for k in range(sim.task[g].pred, sim.task[g + 1].pred):
         e = sim.edge[k].back
         parent = sim.edge[e].source + i - g
-        if sim.inst[parent].status == DONE:
-            origin, done = sim.inst[parent].ran_on, sim.inst[parent].done_at
-        else:
-            origin, done = plan.inst[parent].device, plan.inst[parent].finish
+        origin, done = end_of(sim, plan, parent)
         if origin < 0:
             done = np.inf
         data = sim.edge[e].data

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import replace
 from typing import Any, Self
@@ -24,7 +24,7 @@ from weft.policies.replanning.portfolio import (
     run_by_portfolio,
 )
 from weft.policies.replanning.switch import switch_network
-from weft.policies.replanning.weights import WEIGHTS, weights_of, without_job_keys
+from weft.policies.replanning.weights import WEIGHTS, WeightSets, weights_of, without_job_keys
 from weft.policies.two_stage.q_network import QNetwork
 from weft.sim.kernel.sim_from_view import SimFromView, refuse_choices
 from weft.sim.kernel.tables import READY, Sim
@@ -55,18 +55,14 @@ class ReplanningPolicy:
 
     copies = False
 
-    def __init__(
-        self,
-        name: str,
-        weights: Mapping[str, float] | Sequence[Mapping[str, float]],
-        options: PlanOptions | None = None,
-    ) -> None:
+    def __init__(self, name: str, weights: WeightSets, options: PlanOptions | None = None) -> None:
         given = [weights] if isinstance(weights, Mapping) else weights
         if not given:
             raise InvalidInput(f"policy '{name}' has no weights; give at least one set")
         self.name, self.options = name, options or PlanOptions()
         self.sets = tuple(weights_of(each) for each in given)
         self.switch_network: QNetwork | None = None
+        self.shrinkage_network: QNetwork | None = None
         self.margin = 0.0
 
     def aimed_at(self, aim: str) -> Self:
@@ -121,7 +117,13 @@ class ReplanningPolicy:
         if self.options.aim == "makespan":
             sets = tuple(without_job_keys(weights) for weights in sets)
         return make_portfolio(
-            self._workload, sim, sets, self.options, switch=self.switch_network, margin=self.margin
+            self._workload,
+            sim,
+            sets,
+            self.options,
+            switch=self.switch_network,
+            margin=self.margin,
+            shrinkage=self.shrinkage_network,
         )
 
     def decide(self, view: View) -> Decision | None:
@@ -179,7 +181,7 @@ class SwitchPolicy(ReplanningPolicy):
         self,
         name: str,
         arrays: Mapping[str, NDArray[Any]],
-        weights: Mapping[str, float] | Sequence[Mapping[str, float]],
+        weights: WeightSets,
         options: PlanOptions | None = None,
         *,
         margin: float = 0.0,

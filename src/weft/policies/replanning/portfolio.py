@@ -21,10 +21,24 @@ from weft.errors import InvalidInput, UnknownName
 from weft.model import Workload
 from weft.model.columns import FloatArray, IntArray
 from weft.policies.replanning.affinity import divisions
-from weft.policies.replanning.feedback import learn_durations, observe_devices
+from weft.policies.replanning.feedback import (
+    collect_durations,
+    expect_durations,
+    learn_durations,
+    observe_devices,
+)
 from weft.policies.replanning.incumbent import MOVE, adopt, refresh, time_tasks, try_move, undo_move
 from weft.policies.replanning.placement import plan_window, predicted_finish
-from weft.policies.replanning.state import EARLY_EXIT_FACTOR, PAIR, PlanState, make_plan, plan_at
+from weft.policies.replanning.shrinkage import FEATURES as SPREAD_FEATURES
+from weft.policies.replanning.shrinkage import describe_spread, no_shrinkage_network, prior_of
+from weft.policies.replanning.state import (
+    EARLY_EXIT_FACTOR,
+    PAIR,
+    PRIOR,
+    PlanState,
+    make_plan,
+    plan_at,
+)
 from weft.policies.replanning.switch import (
     FEATURES,
     describe_options,
@@ -80,6 +94,7 @@ class PlanOptions:
     moves : moves of the incumbent per event, and tasks timed in moves of a new one; (0, 0): none is
         kept
     early_exit : whether a plan may stop once it is clear which tasks start now
+    prior : observations that the estimate of a duration, and the mean of a device kind, count for
     """
 
     window: int = UNLIMITED
@@ -88,6 +103,7 @@ class PlanOptions:
     affinity: bool = False
     moves: tuple[int, int] = (0, 0)
     early_exit: bool = True
+    prior: tuple[float, float] = (PRIOR, PRIOR)
 
     def __post_init__(self) -> None:
         """Refuse an unknown aim and a negative number of contenders."""
@@ -107,6 +123,8 @@ class Portfolio(NamedTuple):
     switch: QNetwork  # values of planning again and of keeping; without hidden units: none
     features: Numbers  # (2, features) of these two
     move: Table  # (1,) the last move, to undo it
+    shrinkage: QNetwork  # priors of durations; without hidden units: as they are
+    spread: Numbers  # (features,) of the observed durations
 
 
 def make_portfolio(
@@ -117,6 +135,7 @@ def make_portfolio(
     *,
     switch: QNetwork | None = None,
     margin: float = 0.0,
+    shrinkage: QNetwork | None = None,
 ) -> Portfolio:
     """Allocate the plans of a simulation of this workload, one for each weight set."""
     options = options or PlanOptions()
@@ -128,6 +147,8 @@ def make_portfolio(
         given += [(sets[0], group) for group in divisions(workload.cluster)]
     incumbent = [(sets[0], one)] if max(options.moves) > 0 else []
     plans = [make_plan(workload, sim, weights, window, g) for weights, g in given + incumbent]
+    for plan in plans:
+        plan.prior[:] = options.prior
     stack = PlanState._make(np.stack(arrays) for arrays in zip(*plans, strict=True))
     state = np.zeros(1, PORTFOLIO_STATE)
     state["contenders"], state["window"] = options.contenders, window
@@ -143,12 +164,14 @@ def make_portfolio(
         switch=switch or no_switch_network(),
         features=np.zeros((2, len(FEATURES)), np.float32),
         move=np.zeros(1, MOVE),
+        shrinkage=shrinkage or no_shrinkage_network(),
+        spread=np.zeros(len(SPREAD_FEATURES), np.float32),
     )
 
 
 def copy_portfolio(portfolio: Portfolio) -> Portfolio:
     """Copy a portfolio at its present state; weights and network are shared."""
-    changing = ("state", "predicted", "features", "move")
+    changing = ("state", "predicted", "features", "move", "spread")
     own = {name: getattr(portfolio, name).copy() for name in changing}
     return portfolio._replace(
         stack=PlanState._make(array.copy() for array in portfolio.stack), **own
@@ -167,6 +190,7 @@ def portfolio_state(portfolio: Portfolio) -> dict[str, Any]:
         "group": stack.job["group"].copy(),
         "pair": {key: stack.pair[key].copy() for key in PAIR.names or ()},
         "sequence": stack.sequence.copy(),
+        "prior": stack.prior.copy(),
         **{key: stack.state[key].copy() for key in ("random", "planned", "executions")},
         **{key: int(state[key]) for key in _FOLLOWED},
     }
@@ -186,9 +210,10 @@ def resume_portfolio(
     for m, row in enumerate(state["sequence"]):
         kept = numbers.of(row[: state["planned"][m, 0]])
         stack.sequence[m, : len(kept)], stack.state["planned"][m] = kept, len(kept)
-        observed = numbers.of(recorded[: state["executions"][m, 0]])
+        seen = [i for i in recorded[: state["executions"][m, 0]] if i >= 0]  # without copies
+        observed = numbers.of(seen)
         stack.state["executions"][m] = len(observed)
-    stack.state["random"] = state["random"]
+    stack.state["random"], stack.prior[:] = state["random"], state["prior"]
     for key in _FOLLOWED:
         portfolio.state[key] = state[key]
     portfolio.state["arrived"] -= numbers.gone.sum()
@@ -212,6 +237,8 @@ def replan(sim: Sim, portfolio: Portfolio) -> int:
     for j in range(len(sim.job) - 1):
         arrived += 1 if sim.job[j].state != JOB_AHEAD else 0
         left += sim.job[j].remaining if sim.job[j].state == JOB_HERE else 0
+    if portfolio.shrinkage.b1.shape[1] > 0:
+        _set_priors(sim, portfolio)
     new_job = arrived != state.arrived
     state.arrived = arrived
     tries = count - 1 if new_job else min(state.contenders, count - 1)
@@ -233,6 +260,21 @@ def describe(sim: Sim, portfolio: Portfolio) -> None:
     incumbent, state = plan_at(portfolio.stack, len(portfolio.weights)), portfolio.state[0]
     learn_durations(sim, incumbent, portfolio.weights[0, W.trust])
     describe_options(sim, incumbent, state.moving, state.keep, portfolio.features)
+
+
+@njit_noalloc
+def _set_priors(sim: Sim, portfolio: Portfolio) -> None:
+    """Set the priors of durations in every plan by the network, if there are new observations."""
+    first, trust = plan_at(portfolio.stack, 0), portfolio.weights[0, W.trust]
+    if not collect_durations(sim, first):
+        return
+    describe_spread(sim, first, portfolio.spread)
+    for which in range(first.prior.shape[0]):
+        prior = prior_of(portfolio.shrinkage, which, portfolio.spread)
+        for m in range(len(portfolio.predicted)):
+            portfolio.stack.prior[m, which] = prior
+    if trust != 0.0:
+        expect_durations(sim, first, trust)
 
 
 @njit_noalloc

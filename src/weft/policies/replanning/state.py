@@ -14,10 +14,14 @@ from weft.policies.replanning.weights import W
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.queues import transfer_time
 from weft.sim.kernel.records import record
-from weft.sim.kernel.tables import Sim, Table
+from weft.sim.kernel.tables import DONE, Sim, Table
 
 EARLY_EXIT_FACTOR = 8
 """Factor on the window of a plan that may exit early: it stops long before."""
+
+PRIOR = 3.0
+"""Observations that the estimate counts for, against those of a task kind on a device kind; and
+observations that the mean of a device kind counts for."""
 
 TASK = record("rank least mean", "")  # upward rank; seconds on the fastest device, and on average
 INST = record("start finish", "device order")
@@ -65,6 +69,7 @@ class PlanState(NamedTuple):
     price: FloatArray  # (p,) of device time, see `prices`
     price_scale: FloatArray  # (1,) 1 / (1 + CCR): a near device matters more than a cheap one
     row_work: FloatArray  # (rows of the grid,) work that has arrived
+    prior: FloatArray  # (2,) observations that the estimate, and a device kind's mean, count for
     state: Table  # (1,)
 
 
@@ -92,6 +97,7 @@ def plan_at(stack: PlanState, m: int) -> PlanState:
         stack.price[m],
         stack.price_scale[m],
         stack.row_work[m],
+        stack.prior[m],
         stack.state[m],
     )
 
@@ -123,6 +129,7 @@ def make_plan(
         price=np.ones(p),
         price_scale=np.ones(1),
         row_work=np.zeros(len(sim.grid)),
+        prior=np.full(2, PRIOR),
         state=np.zeros(1, STATE),
     )
     plan.inst["start"] = plan.inst["finish"] = np.nan
@@ -170,6 +177,14 @@ def _fill_jobs(
         plan.inst["order"][first : first + len(by_rank[t])] = first + by_rank[t]
     plan.job["deadline"], plan.job["priority"] = workload.deadline, workload.priority
     plan.job["seconds"], plan.job["group"] = total[workload.template], NO_GROUP
+
+
+@njit_inline
+def end_of(sim: Sim, plan: PlanState, i: int) -> tuple[int, float]:
+    """Return the device and the finish of an instance: as it ran, or as it is planned."""
+    if sim.inst[i].status == DONE:
+        return sim.inst[i].ran_on, sim.inst[i].done_at
+    return plan.inst[i].device, plan.inst[i].finish
 
 
 @njit_noalloc

@@ -13,7 +13,7 @@ from weft.formats.parsing.record import Record, shown
 from weft.policies.policy import POLICIES, bundled_policy, register_kind
 from weft.policies.replanning.policy import ReplanningPolicy, SwitchPolicy
 from weft.policies.replanning.portfolio import MOVES, WINDOW, PlanOptions
-from weft.policies.two_stage.policy import TwoStageDqn
+from weft.policies.two_stage.dqn import TwoStageDqn
 
 REPLANNING, SWITCH, TWO_STAGE = "replanning", "replan-switch", "two-stage-dqn"
 KEYS = ("weights", "window", "contenders", "affinity")
@@ -36,7 +36,8 @@ def replanning_model(
 
     `weights` are the sets of weights it plans with, `window` the tasks planned per 16 devices,
     `contenders` the plans compared with the incumbent, and `affinity` whether jobs may be kept in
-    a group of devices. A switch has `margin` and `moves` too.
+    a group of devices. A switch has `margin` and `moves` too, a two-stage DQN `margin` and
+    `copies`.
     """
     own = {
         "weights": [dict(one) for one in weights],
@@ -60,15 +61,18 @@ def _options(settings: Record) -> PlanOptions:
         number = settings.raw(key)
         if type(number) is not int or not least <= number <= 10**9:
             raise InvalidInput(f"{key} is {shown(number)}; it must be a whole number from {least}")
-    if not isinstance(settings.raw("affinity"), bool):
-        raise InvalidInput(
-            f"affinity is {shown(settings.raw('affinity'))}; it must be true or false"
-        )
     return PlanOptions(
         window=settings.raw("window"),
         contenders=settings.raw("contenders"),
-        affinity=settings.raw("affinity"),
+        affinity=_flag(settings, "affinity"),
     )
+
+
+def _flag(settings: Record, key: str) -> bool:
+    value = settings.raw(key)
+    if not isinstance(value, bool):
+        raise InvalidInput(f"{key} is {shown(value)}; it must be true or false")
+    return value
 
 
 def _weights(settings: Record) -> list[dict[str, float]]:
@@ -115,8 +119,17 @@ def switch_of(model: Model) -> SwitchPolicy:
 def two_stage_of(model: Model) -> TwoStageDqn:
     """Build the two-stage DQN from its model."""
     settings = Record(dict(model.settings))
-    settings.only(KEYS)
-    return TwoStageDqn(model.name, model.arrays, _weights(settings), _options(settings))
+    settings.only((*KEYS, "margin", "copies"))
+    margin = float(settings.floats("margin").reshape(())) if "margin" in settings else 0.0
+    copies = "copies" in settings and _flag(settings, "copies")
+    return TwoStageDqn(
+        model.name,
+        model.arrays,
+        _weights(settings),
+        _options(settings),
+        margin=margin,
+        copies=copies,
+    )
 
 
 @POLICIES.register("portfolio-makespan", family="replanning")

@@ -5,7 +5,7 @@ All terms are in seconds, so that weights mean the same whatever the unit of tim
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +13,9 @@ import numpy as np
 from weft.errors import InvalidInput, UnknownName
 from weft.model.columns import FloatArray
 from weft.registry import closest
+
+WeightSets = Mapping[str, float] | Sequence[Mapping[str, float]]
+"""Weights by name, of one plan or of each plan of a portfolio; the others are 0."""
 
 
 class Weights(NamedTuple):

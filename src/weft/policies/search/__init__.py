@@ -3,8 +3,9 @@
 - `residual`: the problem that is left, and sampled futures of it
 - `anneal`: moves over orders and choices of devices
 - `planning`: one decision by search
-- `policy`: the policy and its options
+- `options`: options of the search
+- `policy`: the policy
 - `table`: the registered policy
 """
 
-__all__ = ["anneal", "planning", "policy", "residual", "table"]
+__all__ = ["anneal", "options", "planning", "policy", "residual", "table"]

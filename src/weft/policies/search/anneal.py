@@ -3,40 +3,29 @@
 The moves are those of the planner `anytime`: a task goes to another place in the order, or to
 another device: that of the earliest finish, that of a neighbour in the graph, or any; and moves
 that remove a wait of the critical path. A plan is judged by its mean value over the sampled
-futures of `residual`. The work is counted in placements of tasks, not in seconds, so that the same
-seed gives the same decisions on every machine.
+futures of `residual`: the time of each job until its end; for the jobs that will come, the seconds
+that tasks occupy devices, by the price of the device; and the mean finish of the tasks, which keeps
+tasks with slack from drifting. A task may run its last parent again on its own device, right ahead
+of itself, once all its parents have ended: then both take one interval of the plan. The work is
+counted in placements of tasks, not in seconds, so that the same seed gives the same decisions on
+every machine.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from weft.model.columns import FloatArray, IntArray
 from weft.policies.search.residual import Residual
 from weft.sim.kernel.gaps import NONE, gap_in_chain, link
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
-from weft.sim.order_moves import (
-    another_place,
-    before_wait,
-    behind_waiting,
-    below,
-    neighbour,
-    shift,
-    uniform,
-)
+from weft.sim.order_moves import ANY, ANY_SHARE, below, draw_move, shift, uniform
 
-ANY, NO_DEVICE = -1, -2
-"""The choice of a task that goes to the device of its earliest finish; no choice."""
-CRITICAL, DIRECT = 0.3, 0.8
-"""Share of moves on the critical path, and the share of these that remove a wait."""
-DEVICE_MOVES, TOGETHER = 0.5, 0.3
-"""Share of the other moves that change devices, and the share of these that move a neighbour too.
-"""
-ANY_SHARE, NEIGHBOUR_SHARE = 0.7, 0.15
-"""Shares of device moves to the earliest finish and to a neighbour's device; the rest: to any."""
-
+Column = NDArray[Any]
+"""(K, tasks) numbers."""
 WORK_PER_PAIR = 100
 """Placements per pair of tasks after which a search ends: few tasks have few plans."""
 
@@ -71,7 +60,7 @@ VALUE, BEST, WORK, PATH = range(4)
 
 
 def make_search_chain(tasks: int, jobs: int, p: int, futures: int) -> PlanChain:
-    """Allocate the memory of a search."""
+    """Allocate the memory of a search over so many tasks and jobs."""
 
     def integers(*shape: int) -> IntArray:
         return np.zeros(shape, np.int64)
@@ -104,6 +93,32 @@ def make_search_chain(tasks: int, jobs: int, p: int, futures: int) -> PlanChain:
     )
 
 
+@njit_inline
+def _keep_placed(left: Residual, c: PlanChain, k: int, first: int) -> float:
+    """Link the tasks before a place in the order again; return their value."""
+    on, begin, end = c.device[k], c.start[k], c.finish[k]
+    before, latest, ends, tail = c.before[k], c.latest[k], c.ends, left.tail[k]
+    now, haste = left.size[0].now, left.size[0].haste / max(left.size[0].tasks, 1)
+    value = 0.0
+    for j in range(left.size[0].jobs):
+        ends[j] = left.size[0].now
+    for d in range(len(latest)):
+        latest[d] = NONE
+    for at in range(first):
+        t = c.order[at]
+        after, other = NONE, latest[on[t]]
+        while other != NONE and (
+            begin[other] > begin[t] or (begin[other] == begin[t] and end[other] > end[t])
+        ):
+            after, other = other, before[other]
+        link(t, on[t], after, latest, before)
+        value += haste * (end[t] - now) + left.price[on[t]] * (end[t] - begin[t])
+        if end[t] + tail[t] > ends[left.job[t]]:
+            value += end[t] + tail[t] - ends[left.job[t]]
+            ends[left.job[t]] = end[t] + tail[t]
+    return value
+
+
 @njit_noalloc
 def place_from(
     left: Residual, grid: FloatArray, c: PlanChain, k: int, first: int, limit: float
@@ -117,22 +132,8 @@ def place_from(
     on, begin, end = c.device[k], c.start[k], c.finish[k]
     before, latest, ready, ends = c.before[k], c.latest[k], c.ready, c.ends
     free, tail, factor = left.free[k], left.tail[k], left.factor[k]
-    value = 0.0
-    for j in range(left.size[0].jobs):
-        ends[j] = left.size[0].now
-    for d in range(p):
-        latest[d] = NONE
-    for at in range(first):
-        t = c.order[at]
-        after, other = NONE, latest[on[t]]
-        while other != NONE and (
-            begin[other] > begin[t] or (begin[other] == begin[t] and end[other] > end[t])
-        ):
-            after, other = other, before[other]
-        link(t, on[t], after, latest, before)
-        if end[t] + tail[t] > ends[left.job[t]]:
-            value += end[t] + tail[t] - ends[left.job[t]]
-            ends[left.job[t]] = end[t] + tail[t]
+    now, haste, copies = left.size[0].now, left.size[0].haste / max(n, 1), left.size[0].copies == 1
+    value = _keep_placed(left, c, k, first)
     for at in range(first, n):
         t = c.order[at]
         fixed = c.choice[t]
@@ -147,22 +148,64 @@ def place_from(
         device, start, finish, behind = NONE, 0.0, np.inf, NONE
         for d in range(low, high):
             seconds = left.seconds[t, d] * factor[t]
-            if ready[d] + seconds >= finish:
-                continue
-            soonest, after = gap_in_chain(latest[d], before, begin, end, ready[d], seconds)
-            if soonest + seconds < finish:
-                finish, device, start, behind = soonest + seconds, d, soonest, after
+            if ready[d] + seconds < finish:
+                soonest, after = gap_in_chain(latest[d], before, begin, end, ready[d], seconds)
+                if soonest + seconds < finish:
+                    finish, device, start, behind = soonest + seconds, d, soonest, after
+            if copies and ready[d] > free[d]:
+                soonest, after, ends_at = _with_copy(left, grid, c, k, t, d, finish)
+                if ends_at < finish:
+                    finish, device, start, behind = ends_at, d, soonest, after
         c.figures[WORK] += 1.0 if fixed >= 0 else 0.5 * p
         if device == NONE:
             return np.inf
+        value += haste * (finish - now) + left.price[device] * (finish - start)
         if finish + tail[t] > ends[left.job[t]]:
             value += finish + tail[t] - ends[left.job[t]]
             ends[left.job[t]] = finish + tail[t]
-            if value > limit:
-                return np.inf
+        if value > limit:
+            return np.inf
         link(t, device, behind, latest, before)
         on[t], begin[t], end[t] = device, start, finish
     return value
+
+
+@njit_noalloc
+def _with_copy(
+    left: Residual, grid: FloatArray, c: PlanChain, k: int, t: int, d: int, limit: float
+) -> tuple[float, int, float]:
+    """Place a task behind a copy of the parent whose data comes last.
+
+    Return the start of the copy, the task after both, and the finish; inf if it is no better than
+    the limit.
+    """
+    p, on, end = left.free.shape[1], c.device[k], c.finish[k]
+    last, latest, decided = NONE, left.arrival[k, t, d], left.done[k, t]
+    others = left.others[k, t, d]
+    for e in range(left.pred_ptr[t], left.pred_ptr[t + 1]):
+        u = left.pred[e]
+        there = end[u] + (grid[on[u], d] + left.pred_data[e] * grid[p + on[u], d])
+        decided = max(decided, end[u])
+        if there > latest:
+            last, others, latest = u, latest, there
+        else:
+            others = max(others, there)
+    again = left.again[t, d] if last == NONE else left.seconds[last, d] * left.factor[k, last]
+    both = again + left.seconds[t, d] * left.factor[k, t]
+    ready = max(decided, left.free[k, d], others - again)
+    if ready + both >= limit:
+        return 0.0, NONE, np.inf
+    if last == NONE:
+        ready = max(ready, left.source[t, d])
+    else:
+        ready = max(ready, left.arrival[k, last, d])
+        for e in range(left.pred_ptr[last], left.pred_ptr[last + 1]):
+            u = left.pred[e]
+            ready = max(ready, end[u] + (grid[on[u], d] + left.pred_data[e] * grid[p + on[u], d]))
+    if ready + again >= latest or ready + both >= limit:
+        return 0.0, NONE, np.inf
+    start, after = gap_in_chain(c.latest[k, d], c.before[k], c.start[k], end, ready, both)
+    return start, after, start + both
 
 
 @njit_noalloc
@@ -177,24 +220,26 @@ def evaluate(left: Residual, grid: FloatArray, c: PlanChain, first: int, limit: 
 
 
 @njit_inline
-def accept(left: Residual, c: PlanChain, first: int) -> None:
-    """Keep the times of all futures from a place in the order on."""
+def _copy(left: Residual, c: PlanChain, first: int, source: Column, target: Column) -> None:
+    """Copy a column of all futures, for the tasks from a place in the order on."""
     for k in range(left.size[0].futures):
         for at in range(first, left.size[0].tasks):
-            t = c.order[at]
-            c.kept_device[k, t] = c.device[k, t]
-            c.kept_start[k, t] = c.start[k, t]
-            c.kept_finish[k, t] = c.finish[k, t]
+            target[k, c.order[at]] = source[k, c.order[at]]
+
+
+@njit_inline
+def accept(left: Residual, c: PlanChain, first: int) -> None:
+    """Keep the times of all futures from a place in the order on."""
+    _copy(left, c, first, c.device, c.kept_device)
+    _copy(left, c, first, c.start, c.kept_start)
+    _copy(left, c, first, c.finish, c.kept_finish)
 
 
 @njit_inline
 def _reject(left: Residual, c: PlanChain, first: int) -> None:
-    for k in range(left.size[0].futures):
-        for at in range(first, left.size[0].tasks):
-            t = c.order[at]
-            c.device[k, t] = c.kept_device[k, t]
-            c.start[k, t] = c.kept_start[k, t]
-            c.finish[k, t] = c.kept_finish[k, t]
+    _copy(left, c, first, c.kept_device, c.device)
+    _copy(left, c, first, c.kept_start, c.start)
+    _copy(left, c, first, c.kept_finish, c.finish)
 
 
 @njit_inline
@@ -208,12 +253,14 @@ def keep_best(left: Residual, c: PlanChain) -> None:
 
 @njit_noalloc
 def trace_path(left: Residual, grid: FloatArray, c: PlanChain, k: int) -> None:
-    """Find a critical path of the plan in one future."""
+    """Find a critical path of the plan in one future, to the end of a random job."""
     n, p = left.size[0].tasks, left.free.shape[1]
-    t, size = 0, 0
-    for other in range(n):
-        if c.finish[k, other] + left.tail[k, other] > c.finish[k, t] + left.tail[k, t]:
-            t = other
+    job = below(left.random, left.size[0].present)
+    t, size, latest = NONE, 0, -np.inf
+    for other in range(left.size[0].real):
+        ends_at = c.finish[k, other] + left.tail[k, other]
+        if left.job[other] == job and ends_at > latest:
+            t, latest = other, ends_at
     while t != NONE:
         wait, start, here = NONE, c.start[k, t], c.device[k, t]
         other = c.before[k, t]
@@ -224,7 +271,7 @@ def trace_path(left: Residual, grid: FloatArray, c: PlanChain, k: int) -> None:
                 u = left.pred[e]
                 origin = c.device[k, u]
                 seconds = grid[origin, here] + left.pred_data[e] * grid[p + origin, here]
-                if c.finish[k, u] + seconds == start:
+                if start in (c.finish[k, u] + seconds, c.finish[k, u]):
                     wait = u
                     break
         c.path[size], c.wait[size] = t, wait
@@ -246,33 +293,6 @@ def begin_search(left: Residual, grid: FloatArray, c: PlanChain) -> float:
 
 
 @njit_noalloc
-def _unblock(left: Residual, c: PlanChain, i: int) -> tuple[int, int, int]:
-    """Return task, new device and new place that remove the i-th wait of the path, or NONE."""
-    t, wait = c.path[i], c.wait[i]
-    if wait == NONE:
-        return t, NONE, NONE
-    waiting_one = uniform(left.random) < 0.5
-    if c.device[0, wait] != c.device[0, t]:
-        return (t, c.device[0, wait], NONE) if waiting_one else (wait, c.device[0, t], NONE)
-    if c.place[wait] > c.place[t]:
-        return t, NONE, NONE
-    if waiting_one:
-        return t, NONE, before_wait(left, c.place, t, wait)
-    return wait, NONE, behind_waiting(left, c.place, wait, t)
-
-
-@njit_noalloc
-def _another_device(left: Residual, c: PlanChain, t: int) -> int:
-    kind = uniform(left.random)
-    if kind < ANY_SHARE:
-        return ANY
-    if kind < ANY_SHARE + NEIGHBOUR_SHARE:
-        other = neighbour(left, t, left.random)
-        return ANY if other == NONE else int(c.device[0, other])
-    return below(left.random, left.free.shape[1])
-
-
-@njit_noalloc
 def _choose(left: Residual, c: PlanChain, size: int, new: int) -> int:
     """Set the choice of a group; return the first changed place, or NONE."""
     first = NONE
@@ -288,28 +308,6 @@ def _choose(left: Residual, c: PlanChain, size: int, new: int) -> int:
 
 
 @njit_noalloc
-def _draw_move(left: Residual, c: PlanChain, order: IntArray) -> tuple[int, int, int, int]:
-    """Draw a task, its new device or place (else NO_DEVICE, NONE), and the tasks that move."""
-    t, new, there, size = below(left.random, len(order)), NO_DEVICE, NONE, 1
-    if uniform(left.random) < CRITICAL and c.figures[PATH] > 0:
-        i = below(left.random, int(c.figures[PATH]))
-        t = c.path[i]
-        if uniform(left.random) < DIRECT:
-            t, device, there = _unblock(left, c, i)
-            new = device if device != NONE else NO_DEVICE
-    c.group[0] = t
-    if new == NO_DEVICE and there == NONE:
-        if uniform(left.random) < DEVICE_MOVES:
-            if uniform(left.random) < TOGETHER:
-                c.group[1] = neighbour(left, t, left.random)
-                size = 1 if c.group[1] == NONE else 2
-            new = _another_device(left, c, t)
-        else:
-            there = another_place(left, order, c.place, t, left.random)
-    return t, new, there, size
-
-
-@njit_noalloc
 def anneal(left: Residual, grid: FloatArray, c: PlanChain, work: float, warmth: float) -> None:
     """Try moves until so many tasks were placed; accept worse plans by `warmth` x value."""
     n, begun = left.size[0].tasks, c.figures[WORK]
@@ -319,7 +317,19 @@ def anneal(left: Residual, grid: FloatArray, c: PlanChain, work: float, warmth: 
         spent, now = (c.figures[WORK] - begun) / work, c.figures[VALUE]
         temperature = warmth * max(1.0 - spent, 0.0) * now
         limit = now * (1.0 + 1e-12) - temperature * np.log(1.0 - uniform(left.random))
-        t, new, there, size = _draw_move(left, c, order)
+        t, new, there, size = draw_move(
+            left,
+            order,
+            c.place,
+            c.device[0],
+            left.free.shape[1],
+            ANY_SHARE,
+            c.path,
+            c.wait,
+            int(c.figures[PATH]),
+            c.group,
+            left.random,
+        )
         here = c.place[t]
         if there != NONE:
             if there == here:

@@ -13,7 +13,6 @@ from weft.policies.replanning.portfolio import Portfolio, advance_to_decision, r
 from weft.policies.replanning.state import PlanState, plan_at
 from weft.policies.replanning.switch import observed_squares
 from weft.policies.search.anneal import (
-    ANY,
     BEST,
     PlanChain,
     anneal,
@@ -21,6 +20,7 @@ from weft.policies.search.anneal import (
     keep_best,
     make_search_chain,
 )
+from weft.policies.search.options import SearchOptions
 from weft.policies.search.residual import Residual, fill, make_residual
 from weft.sim.kernel.commit import commit, commit_with_copy, is_idle
 from weft.sim.kernel.events import MOMENT
@@ -28,14 +28,20 @@ from weft.sim.kernel.gaps import NONE
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.records import record
 from weft.sim.kernel.tables import READY, Sim, Table
+from weft.sim.order_moves import ANY
 from weft.sim.renumbering import Renumbering
 
 LEAST_SPREAD = 0.02
 """Spread of the durations below which they count as exact: the expected future is the only one."""
 
-STATE = record("work first_work warmth", "futures copies kept known arrived")
-# placements per event, and when a job has arrived; warmth: see `anneal`; kept: tasks of the
-# incumbent; known: 1 if there is one; arrived: jobs when it was made
+STATE = record(
+    "work first_work warmth occupancy haste",
+    "futures copies planned_copies job_moves pinned imagined window kept known arrived gone",
+)
+# placements per event, and when a job has arrived; warmth, occupancy, haste: see `anneal`; copies:
+# 1 if tasks are committed with copies; planned_copies: 1 if plans have them; kept: tasks of the
+# incumbent; known: 1 if there is one; arrived: jobs when it was made; gone: jobs
+# that have left the tables
 
 
 class IncumbentSearch(NamedTuple):
@@ -52,29 +58,26 @@ class IncumbentSearch(NamedTuple):
 
 
 def make_search(
-    workload: Workload,
-    sim: Sim,
-    tasks: int,
-    *,
-    futures: int,
-    work: tuple[float, float],
-    warmth: float,
-    copies: bool,
-    seed: int,
+    workload: Workload, sim: Sim, tasks: int, options: SearchOptions, *, seed: int
 ) -> IncumbentSearch:
     """Allocate a search for at most so many tasks at a time."""
     tasks, p = min(tasks, len(sim.inst)), workload.cluster.p
     state = np.zeros(1, STATE)
-    state["work"], state["first_work"] = work
-    state["warmth"], state["futures"], state["copies"] = warmth, futures, copies
+    for name in state.dtype.names or ():
+        state[name] = getattr(options, name, 0)
+    state["planned_copies"] = options.copies and options.planned_copies
+    state["window"] = tasks
+    left = make_residual(workload, sim, tasks, options.futures, seed, imagined=options.imagined)
     return IncumbentSearch(
         state=state,
-        left=make_residual(workload, sim, tasks, futures, seed),
-        chain=make_search_chain(tasks, workload.jobs, p, futures),
+        left=left,
+        chain=make_search_chain(
+            len(left.instance), workload.jobs + options.imagined, p, options.futures
+        ),
         order=np.zeros(len(sim.inst), np.int64),
         choice=np.full(len(sim.inst), ANY),
-        seen=np.zeros(len(sim.inst), np.int64),
-        stack=np.zeros(tasks, np.int64),
+        seen=np.zeros(len(left.instance), np.int64),
+        stack=np.zeros(len(left.instance), np.int64),
         first=np.full(p, NONE),
     )
 
@@ -86,6 +89,7 @@ def search_state(search: IncumbentSearch) -> dict[str, Any]:
         "order": search.order[:kept].tolist(),
         "choice": search.choice.copy(),
         "arrived": int(search.state["arrived"][0]),
+        "gone": int(search.state["gone"][0]),
         "random": search.left.random.copy(),
     }
 
@@ -98,13 +102,19 @@ def resume_search(search: IncumbentSearch, state: dict[str, Any], numbers: Renum
     search.choice[: len(stay)] = state["choice"][stay]
     search.left.random[:] = state["random"]
     search.state["arrived"] = state["arrived"] - numbers.gone.sum()
+    search.state["gone"] = state["gone"] + numbers.gone.sum()
 
 
 @njit_noalloc
 def choose_by_search(sim: Sim, portfolio: Portfolio, search: IncumbentSearch) -> None:
     """Plan, improve the better of the plan and the incumbent, and fill in `search.first`."""
+    search_from(sim, portfolio, search, replan(sim, portfolio))
+
+
+@njit_noalloc
+def search_from(sim: Sim, portfolio: Portfolio, search: IncumbentSearch, m: int) -> None:
+    """Improve the better of a plan and the incumbent, and fill in `search.first`."""
     state, left, chain = search.state[0], search.left, search.chain
-    m = replan(sim, portfolio)
     plan, makespan = plan_at(portfolio.stack, m), portfolio.state[0].makespan == 1
     for d in range(len(search.first)):
         search.first[d] = plan.device[d].first
@@ -113,7 +123,9 @@ def choose_by_search(sim: Sim, portfolio: Portfolio, search: IncumbentSearch) ->
     futures = state.futures if spread > LEAST_SPREAD else 1
     if plan.state[0].planned < 2:
         return
-    fill(sim, plan, left, futures, spread, makespan)
+    _weigh_occupancy(sim, plan, search, portfolio.state[0].arrived + state.gone)
+    left.size[0].haste, left.size[0].copies = state.haste, state.planned_copies
+    fill(sim, plan, left, state.window, futures, spread, makespan, state.imagined)
     if left.size[0].tasks < 2:
         return
     chain.figures[BEST] = np.inf
@@ -122,8 +134,14 @@ def choose_by_search(sim: Sim, portfolio: Portfolio, search: IncumbentSearch) ->
     _start_from_incumbent(sim, search)
     if chain.figures[BEST] == np.inf:  # a task has no device now
         return
+    if state.job_moves == 1 and left.size[0].present > 1:
+        _move_jobs(sim, search)
     _take_best(search)
     begin_search(left, sim.grid, chain)
+    if state.pinned == 1:
+        for t in range(left.size[0].tasks):
+            chain.choice[t] = chain.device[0, t]
+        keep_best(left, chain)
     new_job = state.arrived != portfolio.state[0].arrived
     state.arrived = portfolio.state[0].arrived
     work = state.first_work if new_job else state.work
@@ -134,12 +152,21 @@ def choose_by_search(sim: Sim, portfolio: Portfolio, search: IncumbentSearch) ->
 
 
 @njit_inline
+def _weigh_occupancy(sim: Sim, plan: PlanState, search: IncumbentSearch, arrived: int) -> None:
+    """Price the seconds of devices, for jobs that will come; the first one may be the only one."""
+    left, p, weight = search.left, len(sim.device), search.state[0].occupancy
+    for d in range(p):
+        priced = plan.price[d] if plan.state[0].priced > 0 else 1.0
+        left.price[d] = weight * priced / p if arrived > 1 else 0.0
+
+
+@njit_inline
 def _start_from_plan(sim: Sim, plan: PlanState, search: IncumbentSearch, pinned: bool) -> None:
     """Try the order of a plan, with its devices or with those of the earliest finish."""
     left, chain = search.left, search.chain
     for t in range(left.size[0].tasks):
         chain.order[t] = t
-        device = plan.inst[left.instance[t]].device if pinned else ANY
+        device = plan.inst[left.instance[t]].device if pinned and left.base[t] == NONE else ANY
         chain.choice[t] = device if device >= 0 and left.seconds[t, device] < np.inf else ANY
     if begin_search(left, sim.grid, chain) < chain.figures[BEST]:
         keep_best(left, chain)
@@ -147,8 +174,11 @@ def _start_from_plan(sim: Sim, plan: PlanState, search: IncumbentSearch, pinned:
 
 @njit_noalloc
 def _start_from_incumbent(sim: Sim, search: IncumbentSearch) -> None:
-    """Try the incumbent, without the tasks that were committed; new tasks go in front."""
-    left, chain, n = search.left, search.chain, search.left.size[0].tasks
+    """Try the incumbent, without the tasks that were committed.
+
+    New tasks go in front, those of imagined jobs behind.
+    """
+    left, chain, n = search.left, search.chain, search.left.size[0].real
     for t in range(n):
         search.seen[t] = 0
     for at in range(search.state[0].kept):
@@ -168,12 +198,39 @@ def _start_from_incumbent(sim: Sim, search: IncumbentSearch) -> None:
         if t != NONE:
             search.stack[count] = t
             count += 1
+    for t in range(n, left.size[0].tasks):
+        search.stack[t] = t
     _order_parents_first(search)
-    for t in range(n):
-        d = search.choice[left.instance[t]]
+    for t in range(left.size[0].tasks):
+        d = search.choice[left.instance[t]] if t < n else ANY
         chain.choice[t] = d if d >= 0 and left.seconds[t, d] < np.inf else ANY
     if begin_search(left, sim.grid, chain) < chain.figures[BEST]:
         keep_best(left, chain)
+
+
+@njit_noalloc
+def _move_jobs(sim: Sim, search: IncumbentSearch) -> None:
+    """Try each job ahead of all others, on its devices or on any, and behind all others.
+
+    Jobs have no edges between them, so parents stay ahead of their children. Single tasks would
+    have to pass the tasks of another job one by one, and each step alone makes the plan worse.
+    """
+    left, chain, n = search.left, search.chain, search.left.size[0].tasks
+    for job in range(left.size[0].present):
+        for way in range(3):
+            placed = 0
+            for turn in range(2):
+                first = turn == (1 if way == 2 else 0)
+                for at in range(n):
+                    t = chain.best_order[at]
+                    if (left.job[t] == job) == first:
+                        chain.order[placed] = t
+                        placed += 1
+            for t in range(n):
+                free = way == 1 and left.job[t] == job
+                chain.choice[t] = ANY if free else chain.best_choice[t]
+            if begin_search(left, sim.grid, chain) < chain.figures[BEST]:
+                keep_best(left, chain)
 
 
 @njit_noalloc
@@ -210,13 +267,16 @@ def _take_best(search: IncumbentSearch) -> None:
 def _store(search: IncumbentSearch) -> None:
     """Keep the plan as the incumbent; fill in the first task of each device."""
     left, chain, state = search.left, search.chain, search.state[0]
-    state.kept = left.size[0].tasks
+    state.kept = 0
     for d in range(len(search.first)):
         search.first[d] = NONE
     for at in range(left.size[0].tasks):
         t = chain.order[at]
+        if left.base[t] != NONE:
+            continue
         i, d = left.instance[t], chain.device[0, t]
-        search.order[at], search.choice[i] = i, chain.choice[t]
+        search.order[state.kept], search.choice[i] = i, chain.choice[t]
+        state.kept += 1
         other = search.first[d]
         if other == NONE or chain.start[0, t] < chain.start[0, left.number[other]]:
             search.first[d] = i

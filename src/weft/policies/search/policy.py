@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from weft.errors import InvalidInput
 from weft.model import Workload
 from weft.policies.graph.deft import useful_copy
 from weft.policies.replanning.policy import ReplanningPolicy
 from weft.policies.replanning.portfolio import PlanOptions, Portfolio
+from weft.policies.replanning.weights import WeightSets
+from weft.policies.search.options import SearchOptions
 from weft.policies.search.planning import (
     IncumbentSearch,
     choose_by_search,
@@ -22,35 +21,6 @@ from weft.policies.search.planning import (
 from weft.sim.kernel.tables import READY, Sim
 from weft.sim.renumbering import Renumbering
 from weft.sim.view import Decision, View
-
-
-@dataclass(frozen=True, kw_only=True)
-class SearchOptions:
-    """Options of a search at every event.
-
-    Parameters
-    ----------
-    work : placements of tasks per event, in all futures together; 10,000 take about 1 ms
-    first_work : the same when a job has arrived
-    futures : the expected future and sampled ones, in which a plan is judged; while durations are
-        as estimated, the expected one alone
-    warmth : first temperature of the annealing, as a share of the value; 0: no plan gets worse
-    copies : whether a device may run a parent again instead of waiting for its data
-    """
-
-    work: float = 8_000.0
-    first_work: float = 200_000.0
-    futures: int = 1
-    warmth: float = 0.0
-    copies: bool = True
-
-    def __post_init__(self) -> None:
-        """Refuse values out of range."""
-        for name, least in (("work", 0), ("first_work", 0), ("futures", 1), ("warmth", 0)):
-            if not least <= getattr(self, name) < 1e15:
-                raise InvalidInput(
-                    f"{name} is {getattr(self, name)}; it must be a finite number from {least}"
-                )
 
 
 class SearchPolicy(ReplanningPolicy):
@@ -75,7 +45,7 @@ class SearchPolicy(ReplanningPolicy):
     def __init__(
         self,
         name: str,
-        weights: Mapping[str, float] | Sequence[Mapping[str, float]],
+        weights: WeightSets,
         options: PlanOptions | None = None,
         search: SearchOptions | None = None,
     ) -> None:
@@ -107,17 +77,8 @@ class SearchPolicy(ReplanningPolicy):
             resume_search(self._search, state["search"], numbers)
 
     def _make_search(self, sim: Sim, portfolio: Portfolio) -> IncumbentSearch:
-        own = self.search_options
-        return make_search(
-            self._workload,
-            sim,
-            int(portfolio.state["window"][0]),
-            futures=own.futures,
-            work=(own.work, own.first_work),
-            warmth=own.warmth,
-            copies=own.copies,
-            seed=self._seed,
-        )
+        window = int(portfolio.state["window"][0])
+        return make_search(self._workload, sim, window, self.search_options, seed=self._seed)
 
     def _choose(self, sim: Sim, portfolio: Portfolio, view: View) -> list[Decision]:
         """Return decisions for the tasks that the plan starts now and that can start."""

@@ -3,7 +3,8 @@
 Built at every event from the simulation and a plan of `replanning`, which supplies the tasks in
 the window, the expected durations as observed so far, and the expected ends of committed tasks.
 Future 0 is the expected one; in the others every task takes a random factor longer, with the
-spread that was observed.
+spread that was observed. In streams, futures may have jobs that will come (`imagine`): twins of
+jobs that have arrived, at the observed rate.
 """
 
 from __future__ import annotations
@@ -17,13 +18,15 @@ from weft.model.columns import FloatArray, IntArray
 from weft.policies.replanning.state import PlanState
 from weft.sim.kernel.gaps import NONE
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
-from weft.sim.kernel.queues import task_of, transfer_time
+from weft.sim.kernel.queues import input_arrival, task_of, transfer_time
 from weft.sim.kernel.records import record
-from weft.sim.kernel.tables import DONE, READY, WAITING, Sim, Table
-from weft.sim.order_moves import uniform
+from weft.sim.kernel.tables import DONE, JOB_AHEAD, READY, WAITING, Sim, Table
+from weft.sim.order_moves import below, uniform
 
-SIZE = record("now", "tasks futures jobs")
-"""Time, tasks left, futures in use, and jobs whose ends count."""
+SIZE = record("now occupancy haste", "tasks real futures jobs present copies")
+"""Time; value of a second of a device and of the mean finish of a task, see `anneal`; tasks left,
+those of jobs present, futures in use, jobs whose ends count, those present, and 1 if plans have
+copies of parents."""
 
 
 class Residual(NamedTuple):
@@ -46,13 +49,24 @@ class Residual(NamedTuple):
     job_number: IntArray  # (jobs,)
     random: np.ndarray  # (1,) uint64
     ended: FloatArray  # (p,) storage: seconds that running tasks have left
+    price: FloatArray  # (p,) value of a second of each device, in seconds of a job
+    others: FloatArray  # (K, tasks, p) arrival without the last outside parent,
+    again: FloatArray  # (tasks, p) seconds of that parent there, inf if it cannot run there,
+    source: FloatArray  # (tasks, p) and the arrival of its inputs
+    done: FloatArray  # (K, tasks) end of the last outside parent
+    base: IntArray  # (tasks,) first task of the imagined job of a task, or NONE
+    position: IntArray  # (instances,) place of an instance in the order of ranks of its job
+    release: FloatArray  # (K, tasks) arrival of the imagined job
 
 
-def make_residual(workload: Workload, sim: Sim, tasks: int, futures: int, seed: int) -> Residual:
-    """Allocate the memory for so many tasks and futures."""
-    n, p, k = min(tasks, len(sim.inst)), workload.cluster.p, futures
+def make_residual(
+    workload: Workload, sim: Sim, tasks: int, futures: int, seed: int, *, imagined: int = 0
+) -> Residual:
+    """Allocate the memory for so many tasks, futures and imagined jobs."""
     sizes = [problem.m for problem in workload.problems]
-    edges = sum(sizes[t] for t in workload.template.tolist())
+    edges = sum(sizes[t] for t in workload.template.tolist()) + imagined * max(sizes)
+    n = min(tasks, len(sim.inst)) + imagined * max(problem.n for problem in workload.problems)
+    p, k = workload.cluster.p, futures
     return Residual(
         size=np.zeros(1, SIZE),
         instance=np.zeros(n, np.int64),
@@ -71,26 +85,41 @@ def make_residual(workload: Workload, sim: Sim, tasks: int, futures: int, seed: 
         job_number=np.full(workload.jobs, NONE),
         random=np.array([(2 * seed + 1) * 0x9E3779B97F4A7C15 % 2**64 | 1], np.uint64),
         ended=np.zeros(p),
+        price=np.zeros(p),
+        others=np.zeros((k, n, p)),
+        again=np.full((n, p), np.inf),
+        source=np.zeros((n, p)),
+        done=np.zeros((k, n)),
+        base=np.full(n, NONE),
+        position=np.zeros(len(sim.inst), np.int64),
+        release=np.zeros((k, n)),
     )
 
 
 @njit_noalloc
 def fill(
-    sim: Sim, plan: PlanState, left: Residual, futures: int, spread: float, makespan: bool
+    sim: Sim,
+    plan: PlanState,
+    left: Residual,
+    window: int,
+    futures: int,
+    spread: float,
+    makespan: bool,
+    imagined: int,
 ) -> None:
     """Fill in the tasks of the plan; futures differ by `spread`, a standard deviation of logs."""
     size = left.size[0]
-    for t in range(size.tasks):
+    for t in range(size.real):
         left.number[left.instance[t]] = NONE
         left.job_number[sim.inst[left.instance[t]].job] = NONE
     size.now, size.futures, size.jobs = sim.world[0].now, futures, 0
     count = 0
     for k in range(plan.state[0].planned):
         i = plan.sequence[k]
-        if sim.inst[i].status in (WAITING, READY) and count < len(left.instance):
-            left.instance[count], left.number[i] = i, count
+        if sim.inst[i].status in (WAITING, READY) and count < window:
+            left.instance[count], left.number[i], left.base[count] = i, count, NONE
             count += 1
-    size.tasks = count
+    size.tasks, size.real = count, count
     for t in range(count):
         job = sim.inst[left.instance[t]].job
         if left.job_number[job] == NONE:
@@ -99,10 +128,45 @@ def fill(
         left.job[t] = 0 if makespan else left.job_number[job]
     if makespan:
         size.jobs = min(size.jobs, 1)
+    size.present = size.jobs
+    if imagined > 0 and not makespan:
+        _imagine(sim, plan, left, imagined)
     _draw_futures(sim, plan, left, spread)
     _link_parents(sim, plan, left)
     _link_children(sim, left)
     _compute_tails(sim, plan, left)
+
+
+@njit_noalloc
+def _imagine(sim: Sim, plan: PlanState, left: Residual, imagined: int) -> None:
+    """Add jobs that will come: twins of jobs that have arrived, drawn at random, at their rate."""
+    size, arrived, first = left.size[0], 0, np.inf
+    for j in range(len(sim.job) - 1):
+        if sim.job[j].state != JOB_AHEAD:
+            arrived, first = arrived + 1, min(first, sim.job[j].arrival)
+    if arrived < 2:
+        return
+    gap = (size.now - first) / (arrived - 1)
+    for m in range(imagined):
+        chosen, twin = below(left.random, arrived), NONE
+        for j in range(len(sim.job) - 1):
+            if sim.job[j].state != JOB_AHEAD:
+                twin = j if chosen == 0 else twin
+                chosen -= 1
+        base, start, end = size.tasks, sim.job[twin].first, sim.job[twin + 1].first
+        if base + end - start > len(left.instance):
+            return
+        for k in range(start, end):
+            i = plan.inst[k].order
+            t = base + k - start
+            left.position[i], left.instance[t], left.base[t] = k - start, i, base
+            left.job[t] = size.jobs
+        for k in range(size.futures):
+            wait = gap if k == 0 else -gap * np.log(1.0 - uniform(left.random))
+            before = left.release[k, base - 1] if m > 0 else size.now
+            for t in range(base, base + end - start):
+                left.release[k, t] = before + wait
+        size.tasks, size.jobs = base + end - start, size.jobs + 1
 
 
 @njit_inline
@@ -143,30 +207,60 @@ def _link_parents(sim: Sim, plan: PlanState, left: Residual) -> None:
     for t in range(left.size[0].tasks):
         left.pred_ptr[t] = count
         for k in range(left.size[0].futures):
+            left.done[k, t] = 0.0
             for d in range(p):
-                left.arrival[k, t, d] = 0.0
+                left.arrival[k, t, d], left.others[k, t, d] = 0.0, 0.0
+        for d in range(p):
+            left.again[t, d] = np.inf
+        if left.base[t] != NONE:
+            for k in range(left.size[0].futures):
+                for d in range(p):
+                    left.arrival[k, t, d] = left.release[k, t]
         i = left.instance[t]
         g = task_of(sim, i)
         for at in range(sim.task[g].pred, sim.task[g + 1].pred):
             e = sim.edge[at].back
             parent, data = sim.edge[e].source + i - g, sim.edge[e].data
-            if left.number[parent] != NONE:
+            if left.base[t] != NONE:
+                left.pred[count] = left.base[t] + left.position[parent]
+                left.pred_data[count] = data
+                count += 1
+            elif left.number[parent] != NONE:
                 left.pred[count], left.pred_data[count] = left.number[parent], data
                 count += 1
             elif sim.inst[parent].status == DONE:
-                _arrive_from_done(sim, left, t, parent, data)
+                _arrive_from_done(sim, plan, left, t, parent, data)
             else:
                 origin = plan.inst[parent].device
                 for k in range(left.size[0].futures):
                     done = left.free[k, origin] if origin >= 0 else now
+                    left.done[k, t] = max(left.done[k, t], done)
                     for d in range(p):
                         there = done + transfer_time(sim, max(origin, 0), d, data)
-                        left.arrival[k, t, d] = max(left.arrival[k, t, d], there)
+                        _arrive(sim, plan, left, k, t, d, parent, there)
     left.pred_ptr[left.size[0].tasks] = count
 
 
 @njit_inline
-def _arrive_from_done(sim: Sim, left: Residual, t: int, parent: int, data: float) -> None:
+def _arrive(
+    sim: Sim, plan: PlanState, left: Residual, k: int, t: int, d: int, parent: int, there: float
+) -> None:
+    """Let the data of an outside parent arrive; the last one to arrive may be run there again."""
+    if there <= left.arrival[k, t, d]:
+        left.others[k, t, d] = max(left.others[k, t, d], there)
+        return
+    left.others[k, t, d], left.arrival[k, t, d] = left.arrival[k, t, d], there
+    if k == 0 and left.size[0].copies == 1:
+        g = task_of(sim, parent)
+        rate = plan.rate[sim.task[g].kind, d]
+        left.again[t, d] = sim.task[g].work * sim.grid[sim.task[g].row, d] * rate
+        left.source[t, d] = input_arrival(sim, parent, d, left.size[0].now)
+
+
+@njit_inline
+def _arrive_from_done(
+    sim: Sim, plan: PlanState, left: Residual, t: int, parent: int, data: float
+) -> None:
     """Take the data of a finished parent from where it arrives first: it may have copies."""
     now, eager = left.size[0].now, sim.world[0].eager == 1
     for d in range(len(sim.device)):
@@ -176,7 +270,7 @@ def _arrive_from_done(sim: Sim, left: Residual, t: int, parent: int, data: float
             soonest = min(soonest, sent + transfer_time(sim, sim.execution[x].device, d, data))
             x = sim.execution[x].before
         for k in range(left.size[0].futures):
-            left.arrival[k, t, d] = max(left.arrival[k, t, d], soonest)
+            _arrive(sim, plan, left, k, t, d, parent, soonest)
 
 
 @njit_inline
@@ -188,6 +282,8 @@ def _link_children(sim: Sim, left: Residual) -> None:
         g = task_of(sim, i)
         for e in range(sim.task[g].succ, sim.task[g + 1].succ):
             child = left.number[sim.edge[e].target + i - g]
+            if left.base[t] != NONE:
+                child = left.base[t] + left.position[sim.edge[e].target + i - g]
             if child != NONE:
                 left.succ[count] = child
                 count += 1
@@ -203,7 +299,7 @@ def _compute_tails(sim: Sim, plan: PlanState, left: Residual) -> None:
         g, outside = task_of(sim, i), 0.0
         for e in range(sim.task[g].succ, sim.task[g + 1].succ):
             child = sim.edge[e].target
-            if left.number[child + i - g] == NONE:
+            if left.base[t] == NONE and left.number[child + i - g] == NONE:
                 outside = max(outside, plan.task[child].rank)
         for k in range(left.size[0].futures):
             left.tail[k, t] = outside

@@ -1,9 +1,10 @@
 """Q-networks that choose a ready task, then a device.
 
 - `candidates`: the candidates of a decision, their features and rewards
+- `graph_features`: features from the graph and from where results are
 - `choose`: choice of a candidate, by the plan or by the networks
 - `q_network`: the networks
-- `policy`: the policy
+- `dqn`: the policy `dqn`
 """
 
-__all__ = ["candidates", "choose", "policy", "q_network"]
+__all__ = ["candidates", "choose", "dqn", "graph_features", "q_network"]

@@ -26,6 +26,7 @@ from weft.policies.replanning.placement import compute_arrivals, predicted_finis
 from weft.policies.replanning.portfolio import Portfolio, observe, replan
 from weft.policies.replanning.state import PlanState, plan_at
 from weft.policies.replanning.weights import W
+from weft.policies.two_stage.graph_features import describe_graph, describe_place, finish_elsewhere
 from weft.sim.kernel.commit import any_idle, is_idle
 from weft.sim.kernel.events import MOMENT, advance
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
@@ -51,6 +52,10 @@ class TaskFeatures(NamedTuple):
     slack: int  # seconds to the deadline
     age: int  # of the job
     left: int  # share of the job that is unfinished
+    opens: int  # children that wait for this task alone
+    joins: int  # largest share of the parents of a child that have ended
+    transfer: int  # to the child with the highest rank, relative to the duration
+    depth: int  # share of the critical path of the job that is behind the task
     ready: int  # ready tasks per device
     idle: int  # share of the devices that are idle
     jobs: int  # number of jobs present
@@ -72,6 +77,10 @@ class DeviceFeatures(NamedTuple):
     other_ready: int  # 1: that task is ready
     slowed: int  # present slowdown of the device
     bias: int  # expected / estimated duration
+    near: int  # share of the parents that ran there
+    copy: int  # 1: a copy of a parent there comes before its data
+    elsewhere: int  # earliest finish on a busy device, after the finish there
+    speed: int  # least duration / duration there
     ready: int
     idle: int
     jobs: int
@@ -292,6 +301,10 @@ def _candidate_tasks(sim: Sim, plan: PlanState, candidates: Candidates, weights:
         f[OF_TASK.age] = _within((now - sim.job[job].arrival) / rank, 0.0, 5.0)
         size = sim.job[job + 1].first - sim.job[job].first
         f[OF_TASK.left] = sim.job[job].remaining / size
+        opens, joins, transfer = describe_graph(sim, plan, i)
+        f[OF_TASK.opens], f[OF_TASK.joins] = min(opens, 8.0) / 8.0, joins
+        f[OF_TASK.transfer] = _within(transfer / mean, 0.0, 5.0)
+        f[OF_TASK.depth] = 1.0 - plan.task[g].rank / max(_path(sim, plan, job), 1e-300)
         _describe_state(sim, candidates, f)
         candidates.item[count] = i
         count += 1
@@ -313,6 +326,7 @@ def _candidate_devices(sim: Sim, plan: PlanState, candidates: Candidates) -> int
     g = task_of(sim, i)
     mean, where = max(plan.task[g].mean, 1e-300), plan.inst[i].device
     compute_arrivals(sim, plan, i)
+    elsewhere = finish_elsewhere(sim, plan, i)
     for d in range(len(sim.device)):
         if candidates.idle[d] == 0 or sim.grid[sim.task[g].row, d] == np.inf:
             continue
@@ -339,6 +353,9 @@ def _candidate_devices(sim: Sim, plan: PlanState, candidates: Candidates) -> int
             f[OF_DEVICE.other_ready] = 1.0 if sim.inst[other].status == READY else 0.0
         f[OF_DEVICE.slowed] = _within(sim.device[d].pace - 1.0, 0.0, 3.0)
         f[OF_DEVICE.bias] = _within(plan.pair[sim.task[g].kind, d].factor - 1.0, -1.0, 2.0)
+        f[OF_DEVICE.near], f[OF_DEVICE.copy] = describe_place(sim, i, d)
+        f[OF_DEVICE.elsewhere] = _within((elsewhere - ends) / mean, -5.0, 5.0)
+        f[OF_DEVICE.speed] = plan.task[g].least / max(seconds, 1e-300)
         _describe_state(sim, candidates, f)
         candidates.item[count] = d
         count += 1

@@ -8,10 +8,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.model.columns import IntArray
+from weft.policies.graph.deft import useful_copy
 from weft.policies.replanning.portfolio import Portfolio
-from weft.policies.two_stage.candidates import FEATURES, OF_TASK, Candidates, apply, next_decision
+from weft.policies.two_stage.candidates import (
+    DEVICE,
+    FEATURES,
+    OF_TASK,
+    Candidates,
+    apply,
+    next_decision,
+)
 from weft.policies.two_stage.q_network import QNetwork, q_network, q_value
-from weft.sim.kernel.commit import commit
+from weft.sim.kernel.commit import commit, commit_with_copy
 from weft.sim.kernel.events import MOMENT
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.tables import Sim
@@ -45,10 +54,38 @@ def _before(value: float, item: int, highest: float, holder: int) -> bool:
 
 
 @njit_noalloc
-def greedy_choice(network: QNetwork, candidates: Candidates) -> int:
-    """Return the candidate with the highest value; among equals the planned one."""
+def demonstrated_choice(candidates: Candidates, first: IntArray) -> int:
+    """Return the candidate of a plan that starts task `first[d]` on device d, or -1 for none.
+
+    Of several tasks the most urgent goes first. Without one the last candidate: wait, or hold.
+    """
+    count, item, state = candidates.state[0].count, candidates.item, candidates.state[0]
+    best, highest = count - 1, -np.inf
+    for c in range(count):
+        if item[c] < 0:
+            continue
+        if state.stage == DEVICE:
+            if first[item[c]] == state.task:
+                return c
+            continue
+        planned = False
+        for d in range(len(first)):
+            planned = planned or (first[d] == item[c] and candidates.idle[d] == 1)
+        urgency = candidates.feature[c, OF_TASK.urgency]
+        if planned and _before(urgency, item[c], highest, item[best]):
+            best, highest = c, urgency
+    return int(best)
+
+
+@njit_noalloc
+def greedy_choice(network: QNetwork, candidates: Candidates, margin: float) -> int:
+    """Return the candidate with the highest value.
+
+    The planned one, unless another one is better by more than the margin.
+    """
     planned, state = planned_choice(candidates), candidates.state[0]
-    best, highest = planned, q_value(network, state.stage, candidates.feature[planned])
+    highest = q_value(network, state.stage, candidates.feature[planned]) + margin
+    best = planned
     for c in range(state.count):
         if c != planned:
             value = q_value(network, state.stage, candidates.feature[c])
@@ -59,12 +96,24 @@ def greedy_choice(network: QNetwork, candidates: Candidates) -> int:
 
 
 @njit_noalloc
-def run_by_values(sim: Sim, portfolio: Portfolio, candidates: Candidates, network: QNetwork) -> int:
+def run_by_values(
+    sim: Sim, portfolio: Portfolio, candidates: Candidates, network: QNetwork, margin: float
+) -> int:
     """Simulate to the end by the highest values; return ENDED or STUCK."""
     while True:
         answer = next_decision(sim, portfolio, candidates)
         if answer != MOMENT:
             return answer
-        task, device = apply(candidates, greedy_choice(network, candidates))
+        task, device = apply(candidates, greedy_choice(network, candidates, margin))
         if device >= 0:
-            commit(sim, task, device)
+            commit_choice(sim, task, device)
+
+
+@njit_noalloc
+def commit_choice(sim: Sim, task: int, device: int) -> None:
+    """Commit a task, with a copy of a parent ahead of it if there is room and it helps."""
+    copy = useful_copy(sim, task, device) if sim.world[0].copies == 1 else -1
+    if copy >= 0:
+        commit_with_copy(sim, task, device, copy)
+    else:
+        commit(sim, task, device)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.model import Workload
+from weft.policies.graph.deft import useful_copy
 from weft.policies.replanning.policy import ReplanningPolicy
 from weft.policies.replanning.portfolio import PlanOptions, Portfolio, replan
+from weft.policies.replanning.weights import WeightSets
 from weft.policies.two_stage.candidates import (
     Candidates,
     apply,
@@ -34,21 +36,26 @@ class TwoStageDqn(ReplanningPolicy):
     arrays : of the networks for tasks and for devices, see `weft.policies.two_stage.candidates`
     weights, options : of the plan, see `ReplanningPolicy`; plans never exit early, because
         candidates are described by whole plans
+    margin : by how much the value of another candidate must exceed that of the planned one
+    copies : whether a task starts with a copy of a parent ahead of it where that helps (DEFT)
     """
 
     def __init__(
         self,
         name: str,
         arrays: Mapping[str, NDArray[Any]],
-        weights: Mapping[str, float] | Sequence[Mapping[str, float]],
+        weights: WeightSets,
         options: PlanOptions | None = None,
+        *,
+        margin: float = 0.0,
+        copies: bool = False,
     ) -> None:
         super().__init__(name, weights, replace(options or PlanOptions(), early_exit=False))
-        self.network = stage_networks(arrays)
+        self.network, self.margin, self.copies = stage_networks(arrays), margin, copies
 
     def live_by(self, sim: Sim, portfolio: Portfolio) -> int:
         """Make all decisions of a simulation in compiled code."""
-        return run_by_values(sim, portfolio, make_candidates(sim), self.network)
+        return run_by_values(sim, portfolio, make_candidates(sim), self.network, self.margin)
 
     def begin(self, workload: Workload, *, seed: int = 0) -> None:
         """Start a run without a plan."""
@@ -67,8 +74,10 @@ class TwoStageDqn(ReplanningPolicy):
         begin_moment(sim, portfolio, candidates, len(view.ready), idle)
         found = []
         while enumerate_candidates(sim, portfolio, candidates):
-            task, device = apply(candidates, greedy_choice(self.network, candidates))
+            choice = greedy_choice(self.network, candidates, self.margin)
+            task, device = apply(candidates, choice)
             if device >= 0:
-                found.append(Decision(task, device))
+                copy = int(useful_copy(sim, task, device)) if self.copies else -1
+                found.append(Decision(task, device, copy))
                 sim.inst["status"][task] = COMMITTED
         return found

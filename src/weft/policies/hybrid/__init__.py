@@ -1,0 +1,8 @@
+"""`hybrid`: decisions by expected durations, from models that learn while they are used.
+
+duration_process  durations on one device: a Gaussian process that detects changes
+chooser           a device per task, one task after the other
+policy            the registered policy, with queues and parallelism
+"""
+
+__all__ = ["chooser", "duration_process", "policy"]

@@ -1,0 +1,235 @@
+"""The policy `hybrid`: expected durations by one online model per device kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+
+from weft.errors import InvalidInput
+from weft.model import Workload
+from weft.model.columns import FloatArray, IntArray
+from weft.policies.hybrid.duration_process import DurationProcess
+from weft.policies.policy import POLICIES
+from weft.sim.renumbering import Renumbering
+from weft.sim.view import Decision, View
+
+Features = Callable[[Workload], FloatArray]
+"""Workload -> (instances, k), one row per task instance."""
+LEAST = 1e-9
+"""Seconds; the logarithm of a shorter estimate is that of this one."""
+
+
+class HybridPolicy:
+    """Learned durations, and devices that take the tasks they are best at.
+
+    An idle device takes the ready task with its largest advantage over the other devices (as in
+    HeteroPrio: Agullo et al. 2016), unless others would finish it earlier even as the last of all
+    ready tasks. Devices are alike, and share a queue, if they have one kind and equal estimates.
+
+    Without `models`, the estimates of the problem (for real runs: the measured history and
+    profile) are the prior, and measured over estimated is learned, by task kind, device kind and
+    size. With `models`, durations are learned from features, and the estimates are ignored.
+
+    Parameters
+    ----------
+    models : device kind -> model fitted to offline data; the policy works on copies of them
+    features : the inputs of the models
+    learning : whether the models learn from finished tasks
+    """
+
+    def __init__(
+        self,
+        models: Mapping[str, DurationProcess] | None = None,
+        features: Features | None = None,
+        *,
+        name: str = "hybrid",
+        learning: bool = True,
+    ) -> None:
+        if (models is None) != (features is None):
+            raise InvalidInput(f"policy '{name}' needs models and features, or neither of them")
+        self.name, self.learning = name, learning
+        self._given, self._features = models, features
+
+    def begin(self, workload: Workload, *, seed: int = 0) -> None:
+        """Read features and estimates; forget what was learned."""
+        kinds = tuple(dict.fromkeys(workload.cluster.kinds))
+        self._models = [self._model(kind) for kind in kinds]
+        self._kind = np.array([kinds.index(k) for k in workload.cluster.kinds], np.int64)
+        self._first = np.asarray(workload.first_instance)
+        self._template = np.asarray(workload.template)
+        estimates = [problem.durations() for problem in workload.problems]
+        self._alike = _alike(np.concatenate([*estimates, self._kind[None]]))
+        self._fits = [np.isfinite(seconds) for seconds in estimates]
+        ones = [np.where(fits, 1.0, np.inf) for fits in self._fits]
+        self._estimates = estimates if self._given is None else ones
+        self._group = _task_kinds(workload)
+        self._rows = self._inputs(workload, estimates)
+        self._centre = np.zeros((len(kinds), workload.instances))
+        self._version = np.full((len(kinds), workload.instances), -1, np.int64)
+        # instance -> device, and the seconds that count as 1 for the model
+        self._watched: dict[int, tuple[int, float]] = {}
+
+    def _model(self, kind: str) -> DurationProcess:
+        if self._given is None:
+            return DurationProcess(
+                ("seconds",), ("seconds",), level=0.5, slope=0.1, group=0.5, era=1.0, window=150
+            )
+        if kind not in self._given:
+            raise InvalidInput(
+                f"policy '{self.name}' has no model of device kind '{kind}'; "
+                f"its models: {', '.join(self._given)}"
+            )
+        return deepcopy(self._given[kind])
+
+    def _inputs(self, workload: Workload, estimates: list[FloatArray]) -> FloatArray:
+        """(instances, k) features; without models, the shortest estimate of the task."""
+        if self._features is None:
+            shortest = [np.maximum(s.min(axis=1, initial=np.inf), LEAST) for s in estimates]
+            finite = [np.where(np.isfinite(s), s, 1.0) for s in shortest]
+            per_job = [finite[t] for t in self._template.tolist()]
+            return np.concatenate([np.zeros(0), *per_job])[:, None]
+        rows = np.asarray(self._features(workload), float)
+        if len(rows) != workload.instances:
+            raise InvalidInput(
+                f"policy '{self.name}' got {len(rows)} rows of features "
+                f"for {workload.instances} tasks"
+            )
+        return rows
+
+    # -- deciding ----------------------------------------------------------------
+
+    def decide(self, view: View) -> Decision | None:
+        """Learn from finished tasks, then start a task on an idle device."""
+        self._learn(view)
+        idle = np.flatnonzero(view.idle).tolist()
+        if not idle or not len(view.ready):
+            return None
+        seconds = self._seconds(view)
+        refused: tuple[float, Decision] | None = None
+        for device in idle:
+            place = self._choose(view, seconds, device)
+            if place is None:
+                continue
+            decision = Decision(int(view.ready[place]), device)
+            finish = max(view.now, view.arrival(*_pair(decision))) + float(seconds[place, device])
+            if finish <= self._sooner(view, seconds, place, device):
+                return self._watch(view, decision)
+            if refused is None or finish < refused[0]:
+                refused = finish, decision
+        up = np.isfinite(view.pace)
+        if refused is not None and (view.idle == up).all():  # nothing runs that could be waited for
+            return self._watch(view, refused[1])
+        return None
+
+    def _choose(self, view: View, seconds: FloatArray, device: int) -> int | None:
+        """Return the place of the ready task with the largest advantage on a device."""
+        others = seconds[:, self._alike != self._alike[device]].min(axis=1, initial=np.inf)
+        own = seconds[:, device]
+        can = np.isfinite(own)
+        if view.room is not None:
+            can &= [view.has_room(i, device) for i in view.ready.tolist()]
+        if not can.any():
+            return None
+        with np.errstate(divide="ignore", invalid="ignore"):
+            gain = np.where(own > 0, others / own, np.inf)
+        return int(np.where(can, gain, -np.inf).argmax())
+
+    def _sooner(self, view: View, seconds: FloatArray, place: int, device: int) -> float:
+        """Return when other devices would finish a task as the last of all ready tasks."""
+        best, instance = np.inf, int(view.ready[place])
+        for alike in np.unique(self._alike).tolist():
+            mine = np.flatnonzero((self._alike == alike) & np.isfinite(view.pace))
+            if alike == self._alike[device] or not len(mine):
+                continue
+            own = float(seconds[place, mine[0]])
+            if not np.isfinite(own):
+                continue
+            column = seconds[:, mine[0]]
+            rest = float(column[np.isfinite(column)].sum()) - own
+            free = float(np.maximum(view.free_at[mine], view.now).mean())
+            begin = max(free + rest / len(mine), view.arrival(instance, int(mine[0])))
+            best = min(best, begin + own)
+        return best
+
+    def _seconds(self, view: View) -> FloatArray:
+        """(ready, devices) expected seconds; inf where a task cannot run."""
+        ready = view.ready
+        job = np.searchsorted(self._first, ready, side="right") - 1
+        task = ready - self._first[job]
+        base = np.empty((len(ready), len(self._kind)))
+        for t in np.unique(self._template[job]).tolist():
+            chosen = self._template[job] == t
+            base[chosen] = self._estimates[t][task[chosen]]
+        for k, model in enumerate(self._models):
+            stale = ready[self._version[k, ready] != model.observed]
+            if len(stale):
+                self._centre[k, stale] = model.predict_rows(self._rows[stale], self._group[stale])[
+                    0
+                ]
+                self._version[k, stale] = model.observed
+        factor = np.exp(self._centre[self._kind][:, ready].T)
+        up = np.isfinite(view.pace)
+        pace = np.where(up, view.pace, 1.0) if self._given is None else np.ones(len(up))
+        return np.asarray(np.where(up & np.isfinite(base), base * factor * pace, np.inf))
+
+    # -- learning ----------------------------------------------------------------
+
+    def _watch(self, view: View, decision: Decision) -> Decision:
+        job = int(np.searchsorted(self._first, decision.instance, side="right")) - 1
+        task = decision.instance - int(self._first[job])
+        base = float(self._estimates[int(self._template[job])][task, decision.device])
+        pace = float(view.pace[decision.device]) if self._given is None else 1.0
+        self._watched[decision.instance] = decision.device, base * pace
+        return decision
+
+    def _learn(self, view: View) -> None:
+        ended = [i for i in self._watched if not np.isnan(view.finished_at[i])]
+        for instance in ended:
+            device, unit = self._watched.pop(instance)
+            seconds = float(view.finished_at[instance] - view.started_at[instance])
+            if self.learning and unit > 0 and int(view.ran_on[instance]) == device:
+                self._models[int(self._kind[device])].observe(
+                    self._rows[instance], max(seconds, 0.0) / unit, int(self._group[instance])
+                )
+
+    def state(self) -> dict[str, Any]:
+        """Return the running tasks and the models."""
+        watched = [[i, device, unit] for i, (device, unit) in self._watched.items()]
+        return {"watched": watched, "models": [model.state() for model in self._models]}
+
+    def resume(self, state: dict[str, Any], numbers: Renumbering) -> None:
+        """Go on from a state, after `begin`."""
+        for old, device, unit in state["watched"]:
+            if numbers.instances[int(old)] >= 0:
+                self._watched[int(numbers.instances[int(old)])] = int(device), float(unit)
+        for model, content in zip(self._models, state["models"], strict=True):
+            model.resume(content)
+
+
+def _pair(decision: Decision) -> tuple[int, int]:
+    return decision.instance, decision.device
+
+
+def _alike(columns: FloatArray) -> IntArray:
+    """(p,) a number per device, equal for equal columns."""
+    found = np.unique(columns, axis=1, return_inverse=True)[1]
+    return np.asarray(found, np.int64).ravel()
+
+
+def _task_kinds(workload: Workload) -> IntArray:
+    """(instances,) the number of each task's kind."""
+    number = {kind: k for k, kind in enumerate(workload.kinds)}
+    kinds = [
+        np.array([number[kind] for kind in p.workflow.kinds], np.int64)[p.workflow.kind]
+        for p in workload.problems
+    ]
+    return np.concatenate([np.zeros(0, np.int64), *(kinds[t] for t in workload.template.tolist())])
+
+
+@POLICIES.register("hybrid", family="learned durations")
+def hybrid() -> HybridPolicy:
+    """Devices take the tasks they are best at, by durations learned from finished tasks."""
+    return HybridPolicy()

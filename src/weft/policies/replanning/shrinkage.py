@@ -1,0 +1,107 @@
+"""Network that decides how far observed durations are trusted; compiled.
+
+The expected duration of a task kind on a device kind is the estimate times a factor, which is
+drawn from the observed ones towards 1 (`feedback.learn_durations`). How far depends on what cannot
+be seen directly: if estimates are wrong by kind, one observation says nearly all; if durations are
+noisy, even ten say little. The posterior mean of a random effect is `n m / (n + noise / bias)`,
+with n observations of mean m and the variances of noise and bias (Robbins 1956). A network reads
+the spread within and between kinds so far and returns the logarithm of that ratio, for a pair of
+kinds and for the mean of a device kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.policies.replanning.state import PlanState
+from weft.policies.two_stage.q_network import Numbers, QNetwork, q_network, q_value
+from weft.sim.kernel.jit import njit_noalloc
+from weft.sim.kernel.tables import Sim
+
+OUTPUTS = 2
+"""Observations that the prior of a pair of kinds counts for, and that of a device kind."""
+LARGEST = 5.0
+"""Largest absolute logarithm of such a number."""
+
+
+class ShrinkageFeatures(NamedTuple):
+    """Places of the features."""
+
+    observed: int  # logarithm of the number of observations
+    repeated: int  # the same of observations beside the first of each pair of kinds
+    pairs: int  # pairs of kinds that were observed
+    total: int  # root mean square of log(observed / estimated duration)
+    within: int  # of its deviations from the means of pairs
+    between: int  # of these means
+    mean: int  # of all
+    slowed: int  # share of the devices that are slower than usual, or down
+    one: int
+
+
+FEATURE = ShrinkageFeatures(*range(len(ShrinkageFeatures._fields)))
+FEATURES = ShrinkageFeatures._fields
+
+
+def shrinkage_network(arrays: Mapping[str, NDArray[Any]]) -> QNetwork:
+    """Make the network of named arrays."""
+    return q_network(arrays, networks=OUTPUTS, features=len(FEATURES))
+
+
+def no_shrinkage_network() -> QNetwork:
+    """Make an empty network, which leaves the numbers as they are."""
+    shapes: tuple[tuple[int, ...], ...] = ((2, 0, 0), (2, 0), (2, 0, 0), (2, 0), (2, 0), (2, 0))
+    return QNetwork(*(np.zeros(shape, np.float32) for shape in shapes))
+
+
+def constant_arrays(priors: tuple[float, float], hidden: int = 1) -> dict[str, Numbers]:
+    """Return the arrays of a network with constant outputs.
+
+    Examples
+    --------
+    >>> network = shrinkage_network(constant_arrays((3.0, 0.5)))
+    >>> nothing = np.zeros(len(FEATURES), np.float32)
+    >>> [round(prior_of(network, which, nothing), 5) for which in range(2)]
+    [3.0, 0.5]
+    """
+    shapes = {"w1": (len(FEATURES), hidden), "b1": (hidden,), "w2": (hidden, hidden)}
+    arrays = {key: np.zeros((OUTPUTS, *shape), np.float32) for key, shape in shapes.items()}
+    last = np.zeros((OUTPUTS, hidden), np.float32)
+    last[:, 0] = np.log(priors)
+    return {**arrays, "b2": np.ones((OUTPUTS, hidden), np.float32), "w3": last}
+
+
+@njit_noalloc
+def describe_spread(sim: Sim, plan: PlanState, f: Numbers) -> None:
+    """Fill in the features; devices of a kind share their observations and count once."""
+    count, square, pairs, means, total = 0.0, 0.0, 0.0, 0.0, 0.0
+    slowed, p = 0.0, len(plan.device)
+    for d in range(p):
+        slowed += 1.0 if sim.device[d].pace != 1.0 else 0.0
+        first = True
+        for other in range(d):
+            first = first and plan.device[other].kind != plan.device[d].kind
+        if first:
+            for kind in range(len(plan.pair)):
+                pair = plan.pair[kind, d]
+                if pair.count > 0.0:
+                    count, square, pairs = count + pair.count, square + pair.square_sum, pairs + 1.0
+                    means += pair.log_sum * pair.log_sum / pair.count
+                    total += pair.log_sum
+    again = count - pairs
+    f[FEATURE.observed], f[FEATURE.repeated] = np.log(1.0 + count) / 5.0, np.log(1.0 + again) / 5.0
+    f[FEATURE.pairs], f[FEATURE.total] = pairs / 20.0, np.sqrt(square / max(count, 1.0))
+    f[FEATURE.within] = np.sqrt(max(square - means, 0.0) / max(again, 1.0))
+    f[FEATURE.between] = np.sqrt(means / max(pairs, 1.0))
+    f[FEATURE.mean], f[FEATURE.slowed] = total / max(count, 1.0), slowed / p
+    f[FEATURE.one] = 1.0
+
+
+@njit_noalloc
+def prior_of(network: QNetwork, which: int, features: Numbers) -> float:
+    """Return the observations that a prior counts for."""
+    value = q_value(network, which, features)
+    return float(np.exp(min(max(value, -LARGEST), LARGEST)))
