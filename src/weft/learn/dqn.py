@@ -3,10 +3,11 @@
 The whole loop.
 
 Mnih et al. (2015) with a double estimator (van Hasselt, Guez and Silver 2016), prioritized replay
-with importance weights (Schaul et al. 2016), n-step returns and, as an option, dueling heads (Wang
-et al. 2016). Candidates are scored with shared weights, so that their number may vary. The
-behaviour follows a given choice in part of the decisions (`follow`): demonstrations in the same
-memory.
+with importance weights (Schaul et al. 2016), n-step returns and, as options, dueling heads (Wang et
+al. 2016), soft values and demonstrations. Candidates are scored with shared weights, so that their
+number may vary. The behaviour follows the demonstrated choice in part of the decisions (`follow`).
+Every stored decision has the demonstrated candidate, also where the behaviour chose another one;
+a large-margin loss lifts its value above those of the others (Hester et al. 2018, equation 2).
 
 `weft.learn.workflow.two_stage` trains the policy `dqn` with it.
 """
@@ -42,9 +43,13 @@ class DqnSettings:
     hidden, dueling : of the networks
     rate, batch : learning rate, and transitions per update
     updates : of the networks after each episode
-    follow, explore : share of decisions that follow the given choice, and that are random; from the
-        first number at the start to the second at the end
+    follow, explore : share of decisions that follow the demonstration, and that are random; from
+        the first number at the start to the second at the end
     steps, discount : of n-step returns
+    temperature : the value of a later state is the mean over its candidates, weighted by
+        exp(value / temperature); 0: that of the best one
+    imitate, lead : weight of the large-margin loss, and the lead in value that it gives to the
+        demonstrated candidate; 0: none
     memory : transitions; candidates : candidates of a later state that the memory keeps
     target : updates between two copies of the online to the target network
     alpha, beta : of prioritized replay
@@ -61,6 +66,9 @@ class DqnSettings:
     explore: tuple[float, float] = (0.1, 0.05)
     steps: int = 64
     discount: float = 1.0
+    temperature: float = 0.0
+    imitate: float = 0.0
+    lead: float = 0.05
     memory: int = 40_000
     candidates: int = 24
     target: int = 500
@@ -82,6 +90,7 @@ class Episode(NamedTuple):
     stage: IntArray  # (decisions,)
     chosen: Numbers  # (decisions, features) of the chosen candidate
     kept: IntArray  # (decisions,) number of candidates kept
+    shown: IntArray  # (decisions,) place of the demonstrated one among these, or -1
     candidates: Numbers  # (decisions, candidates, features)
     reward: FloatArray  # (decisions, terms) after the decision
 
@@ -92,6 +101,7 @@ def make_episode(decisions: int, candidates: int, features: int, terms: int) -> 
         stage=np.zeros(decisions, np.int64),
         chosen=np.zeros((decisions, features), np.float32),
         kept=np.zeros(decisions, np.int64),
+        shown=np.full(decisions, -1),
         candidates=np.zeros((decisions, candidates, features), np.float32),
         reward=np.zeros((decisions, terms)),
     )
@@ -122,8 +132,8 @@ class Environment(Protocol):
         """Fill in an episode, up to its length; return the number of decisions."""
         ...
 
-    def score(self, arrays: Mapping[str, Numbers]) -> float:
-        """Return the score of greedy choices by networks; lower is better."""
+    def score(self, arrays: Mapping[str, Numbers]) -> tuple[float, float]:
+        """Return the score of choices by networks, lower is better, and the margin they had."""
         ...
 
 
@@ -210,7 +220,7 @@ class ReplayMemory:
         """Add the first `len(reward)` decisions of an episode, with their n-step returns."""
         count, steps, discount = len(reward), self._settings.steps, self._settings.discount
         places = (self._at + np.arange(count)) % self.size
-        for name in ("stage", "chosen", "kept", "candidates"):
+        for name in ("stage", "chosen", "kept", "shown", "candidates"):
             getattr(self.episode, name)[places] = getattr(episode, name)[:count]
         ahead = np.zeros(count + steps)
         ahead[:count] = reward
@@ -340,6 +350,7 @@ class TrainedDqn:
     arrays: dict[str, Numbers]
     settings: DqnSettings
     score: float = np.inf
+    margin: float = 0.0
     seconds: float = 0.0
     episodes: int = 0
     decisions: int = 0
@@ -351,6 +362,7 @@ class TrainedDqn:
             "algorithm": "DQN (weft.learn.dqn)",
             "seed": self.settings.seed,
             "score": self.score,
+            "margin": self.margin,
             "cpu_seconds": round(self.seconds, 1),
             "episodes": self.episodes,
             "decisions": self.decisions,
@@ -365,10 +377,11 @@ def train(
     *,
     start: Mapping[str, Numbers] | None = None,
     progress: Callable[[dict[str, float]], None] | None = None,
+    checkpoint: Callable[[TrainedDqn], None] | None = None,
 ) -> TrainedDqn:
     """Train Q-networks in an environment; `start` gives the weights to start from.
 
-    `progress` receives the row of each validation.
+    `progress` receives the row of each validation, `checkpoint` the state at each new best score.
     """
     s = settings
     torch.manual_seed(s.seed)
@@ -397,7 +410,7 @@ def train(
             memory.add(episode, episode.reward[:decisions] @ environment.weights)
         if memory.held > 4 * s.batch:
             for _ in range(s.updates):
-                _update(online, target, optimizer, memory, s.beta + (1 - s.beta) * done, rng)
+                _update(online, target, optimizer, memory, s, s.beta + (1 - s.beta) * done, rng)
                 updates += 1
                 if updates % s.target == 0:
                     target.load_state_dict(online.state_dict())
@@ -405,7 +418,9 @@ def train(
         trained.decisions += decisions
         last = number + 1 == s.episodes or trained.seconds > s.seconds
         if (number + 1) % s.every == 0 or last:
-            _validate(trained, environment, online.arrays(), updates)
+            better = _validate(trained, environment, online.arrays(), updates)
+            if better and checkpoint is not None:
+                checkpoint(trained)
             if progress is not None:
                 progress(trained.curve[-1])
         if last:
@@ -418,21 +433,28 @@ def _update(
     target: QValues,
     optimizer: torch.optim.Optimizer,
     memory: ReplayMemory,
+    s: DqnSettings,
     beta: float,
     rng: np.random.Generator,
 ) -> None:
     places, importance = memory.draw(beta, rng)
     with torch.no_grad():
         stage, candidates, mask = memory.state(memory.later[places])
-        value = online(stage, candidates, candidates, mask)
-        best = value.masked_fill(~mask, -torch.inf).argmax(1)
-        ahead = target(stage, candidates, candidates, mask).gather(1, best[:, None]).squeeze(1)
+        value = online(stage, candidates, candidates, mask).masked_fill(~mask, -torch.inf)
+        later = target(stage, candidates, candidates, mask)
+        if s.temperature > 0.0:
+            ahead = (torch.softmax(value / s.temperature, 1) * later * mask).sum(1)
+        else:
+            ahead = later.gather(1, value.argmax(1, keepdim=True)).squeeze(1)
         gain, discount = memory.gain[places], memory.discount[places]
         goal = torch.from_numpy(gain).float() + torch.from_numpy(discount).float() * ahead
     stage, candidates, mask = memory.state(places)
     value = online(stage, torch.from_numpy(memory.episode.chosen[places]), candidates, mask)
     error = nn.functional.smooth_l1_loss(value, goal, reduction="none", beta=0.1)
-    loss = (torch.from_numpy(importance).float() * error).mean()
+    weight = torch.from_numpy(importance).float()
+    loss = (weight * error).mean()
+    if s.imitate > 0.0:
+        loss = loss + s.imitate * (weight * _lead_loss(online, memory, places, s.lead)).mean()
     optimizer.zero_grad()
     loss.backward()  # type: ignore[no-untyped-call]
     nn.utils.clip_grad_norm_(online.parameters(), 1.0)
@@ -440,18 +462,32 @@ def _update(
     memory.set_errors(places, (value - goal).detach().numpy().astype(np.float64))
 
 
+def _lead_loss(online: QValues, memory: ReplayMemory, places: IntArray, lead: float) -> Tensor:
+    """Return by how much the demonstrated candidates miss their lead in value."""
+    stage, candidates, mask = memory.state(places)
+    shown = torch.from_numpy(memory.episode.shown[places])
+    value = online.advantage(stage, candidates)
+    own = value.gather(1, shown.clamp(min=0)[:, None])
+    others = torch.arange(value.shape[1])[None] != shown[:, None]
+    best = (value + lead * others).masked_fill(~mask, -torch.inf).amax(1)
+    return (best - own.squeeze(1)) * (shown >= 0)
+
+
 def _validate(
     trained: TrainedDqn, environment: Environment, arrays: dict[str, Numbers], updates: int
-) -> None:
-    """Score networks, and keep them if they are the best so far."""
-    score = environment.score(arrays)
+) -> bool:
+    """Score networks, and keep them if they are the best so far; return whether they are."""
+    score, margin = environment.score(arrays)
     trained.curve.append(
         {
             "episode": trained.episodes,
             "updates": updates,
             "seconds": round(trained.seconds, 1),
             "score": score,
+            "margin": margin,
         }
     )
-    if score < trained.score:
-        trained.arrays, trained.score = arrays, score
+    better = score < trained.score
+    if better:
+        trained.arrays, trained.score, trained.margin = arrays, score, margin
+    return better

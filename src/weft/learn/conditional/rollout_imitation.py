@@ -2,9 +2,9 @@
 
 Rollout classification (Lagoudakis and Parr 2003, "Reinforcement Learning as Classification") with
 costs: the network plays; at every other step, its choice and the choices with one unit's action
-changed are carried out in the same sampled futures, and the tuned index plays on
-(`policies/conditional/rollout.py`). The cost of a choice relative to the network's own is an
-advantage with little noise, for all choices of a step at once, where a policy gradient has one
+changed are carried out in the same sampled futures, and the network itself or the tuned index
+continues (`policies/conditional/rollout.py`). The cost of a choice relative to the network's own is
+an advantage with little noise, for all choices of a step at once, where a policy gradient has one
 noisy sample. The network then moves to minimise the expected cost of choices drawn by its own
 probabilities, and the next round plays with the result.
 """
@@ -12,9 +12,9 @@ probabilities, and the next round plays with the result.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -53,7 +53,8 @@ from weft.rng import generator
 from weft.sim.kernel.events import MOMENT
 from weft.sim.kernel.jit import njit_noalloc
 from weft.sim.vector.batch import StepBatch
-from weft.sim.vector.step import BatchTables, act, proceed, sim_of, state_of
+from weft.sim.vector.state import BatchTables, sim_of, state_of
+from weft.sim.vector.step import act, proceed
 
 FIRST_DRAW = 30_000_000
 """First seed of training draws: far from those of trainings, validations and evaluations."""
@@ -75,6 +76,8 @@ class ImitationSettings:
     epochs : passes over all stored steps; `rate` is the first learning rate (the last is 0),
         `batch` the batch size
     validation : draws per probability to compare networks
+    base : the policy that continues in the futures: the "network" of the round, which makes the
+        rounds those of policy iteration, or the "index", which is several times as fast
     """
 
     noun: ClassVar[str] = "rollout imitation"
@@ -87,11 +90,16 @@ class ImitationSettings:
     rate: float = 1e-3
     batch: int = 2048
     validation: int = 4
+    base: Literal["network", "index"] = "index"
     seed: int = 0
 
     def __post_init__(self) -> None:
         """Check the values."""
         require(self, at_least_one=("rounds", "steps", "ahead", "epochs", "batch"))
+        if self.base not in {"network", "index"}:
+            raise InvalidInput(
+                f"{self.noun}: base is '{self.base}'; it must be 'network' or 'index'"
+            )
         for name, least in (("jobs", SKIPPED_JOBS + 1), ("futures", 2)):
             if getattr(self, name) < least:
                 value = getattr(self, name)
@@ -115,8 +123,12 @@ def improve(
     settings: ImitationSettings | None = None,
     *,
     progress: Progress[dict[str, float]] = silent,
+    keep: Callable[[TrainedNetwork], object] | None = None,
 ) -> TrainedNetwork:
-    """Return a network trained on rollouts, or the given one if none validates better."""
+    """Return a network trained on rollouts, or the given one if none validates better.
+
+    `keep` is called with the best network so far after each round.
+    """
     settings = settings or ImitationSettings()
     torch.set_num_threads(1)
     torch.manual_seed(settings.seed)
@@ -143,16 +155,20 @@ def improve(
                 if score < best:
                     best, kept = score, student.network()
         student.net.begin_with(arrays_of(kept))
-    record = {
-        "method": "rollout classification (weft.learn.conditional.rollout_imitation)",
-        "start": start,
-        "score": best,
-        **asdict(settings),
-        "cpu_seconds": round(time.process_time() - began, 1),
-        "curve": [{k: round(v, 6) for k, v in row.items()} for row in curve],
-    }
-    # "lessons" is the key of the cards that ship.
-    return replace(policy, network=kept, training=policy.training | {"lessons": record})
+        record = {
+            "method": "rollout classification (weft.learn.conditional.rollout_imitation)",
+            "start": start,
+            "score": best,
+            **asdict(settings),
+            "rounds": number + 1,
+            "cpu_seconds": round(time.process_time() - began, 1),
+            "curve": [{k: round(v, 6) for k, v in row.items()} for row in curve],
+        }
+        # "lessons" is the key of the cards that ship.
+        better = replace(policy, network=kept, training=policy.training | {"lessons": record})
+        if keep is not None:
+            keep(better)
+    return better
 
 
 # -- collecting ----------------------------------------------------------------------
@@ -173,6 +189,7 @@ def _collect(
     seed = settings.seed * 100 + number
     sampler = make_sampler(short, batch, room=ROOM, seed=seed)
     proposer, buffers = make_proposer(policy, batch), make_buffers(batch.units)
+    base = make_proposer(policy if settings.base == "network" else None, batch)
     rng = generator(seed, "rollout lessons")
     budget = RolloutBudget(settings.ahead, settings.futures, settings.futures, 1.0)
     examples, probability = _empty(batch, settings.steps), np.zeros(settings.steps)
@@ -183,7 +200,9 @@ def _collect(
         columns: list[Any] = [column[at:] for column in examples]
         rest = RolloutExamples(*columns)
         follows = run % 2 == 1
-        found = collect(batch.tables, sampler, weights, proposer, buffers, budget, follows, rest)
+        found = collect(
+            batch.tables, sampler, weights, proposer, base, buffers, budget, follows, rest
+        )
         probability[at : at + found] = p
         at, run = at + found, run + 1
     return examples, probability
@@ -220,6 +239,7 @@ def collect(
     sampler: FutureSampler,
     weights: FloatArray,
     proposer: Proposer,
+    base: Proposer,
     buffers: RolloutBuffers,
     budget: RolloutBudget,
     follows: bool,
@@ -238,7 +258,7 @@ def collect(
         candidates = gather_candidates(sim, state, weights, proposer, buffers)
         started = sim.world[0].next_arrival >= SKIPPED_JOBS
         if 1 < candidates <= MAX_CHOICES and started and step % 2 == 0:
-            played = try_candidates(sim, state, sampler, weights, buffers, candidates, budget)
+            played = try_candidates(sim, state, sampler, weights, base, buffers, candidates, budget)
             if played > 0:
                 best = pick(buffers, candidates, played, budget.confidence)
                 _store(examples, stored, proposer, buffers, candidates)

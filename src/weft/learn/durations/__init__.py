@@ -3,9 +3,8 @@
 - `bandit`: an ensemble of networks that chooses devices by Thompson sampling
 - `end_time`: when a run will end, with bands; `spread`: how durations scatter
 - `forest`: a random forest in compiled code
-- `hybrid`: choices by expected time with budgeted probes
 - `matrix_product`: speed of matrix products on this machine
 - `model`: Bayesian regression of durations with change detection
 """
 
-__all__ = ["bandit", "end_time", "forest", "hybrid", "matrix_product", "model", "spread"]
+__all__ = ["bandit", "end_time", "forest", "matrix_product", "model", "spread"]

@@ -11,9 +11,10 @@ the others along: when it slows down, all devices look slower together, and the 
 Exploration follows the uncertainty of the networks: a bootstrapped ensemble (Osband et al. 2016,
 section 4), each member with its own weighting of the online data and its own fixed random prior
 function (Osband et al. 2018, section 3), so that members differ where there is no data. For each
-task one member is drawn and followed (Thompson sampling); the cost of exploring is part of the
-measured times. Half of every batch is offline data, so that the members still fit it when a shift
-is undone.
+task one member is drawn and followed (Thompson sampling). Members may agree and be wrong, so there
+is a floor: every device is tried at the start, and a small share of the tasks is placed at random.
+The cost of exploring is part of the measured times. Half of every batch is offline data, so that
+the members still fit it when a shift is undone.
 
 Plain numpy: the members are small, and one matrix product serves all of them.
 """
@@ -50,6 +51,8 @@ class EnsembleBandit:
         of the online part of a batch
     offline : weight of an offline observation relative to an online one
     prior : weight of the fixed random functions
+    trials, floor : online tasks that every device gets first, in turn, and the probability of a
+        random device after that
     seed : of the initial weights, the bootstrap and the draws
 
     Examples
@@ -73,6 +76,8 @@ class EnsembleBandit:
     recent: int = 20
     offline: float = 0.05
     prior: float = 1.0
+    trials: int = 2
+    floor: float = 0.01
     seed: int = 0
     _layers: Layers = field(init=False, repr=False)
 
@@ -107,15 +112,17 @@ class EnsembleBandit:
         return np.asarray(self.values(features).mean(axis=0).argmax(axis=1), np.int64)
 
     def choose(self, features: ArrayLike, allowed: ArrayLike | None = None) -> int:
-        """Choose an `allowed` device for one task by a randomly drawn member."""
+        """Choose an `allowed` device: the next one to try, a random one, or by a drawn member."""
+        can = np.ones(self.devices, bool) if allowed is None else np.asarray(allowed, bool)
+        if not can.any():
+            raise InvalidInput("no device is allowed for the task")
+        devices = np.flatnonzero(can)
+        if self._seen < self.trials * self.devices:
+            return int(devices[self._seen % len(devices)])
+        if self._rng.random() < self.floor:
+            return int(self._rng.choice(devices))
         member = int(self._rng.integers(self.members))
-        q = self.values(features)[member, 0]
-        if allowed is not None:
-            can = np.asarray(allowed, bool)
-            if not can.any():
-                raise InvalidInput("no device is allowed for the task")
-            q = np.where(can, q, -np.inf)
-        return int(q.argmax())
+        return int(np.where(can, self.values(features)[member, 0], -np.inf).argmax())
 
     # -- learning ----------------------------------------------------------------
 

@@ -4,6 +4,7 @@
 - `portfolio`: weight sets that complement one another
 - `fine_tuning`: weights fitted to sample instances
 - `switch`: the network of `replan-switch`, from rollouts
+- `shrinkage`: the network of `search-replanning`, by regression
 - `two_stage`: environment and training of `dqn` (the algorithm is `weft.learn.dqn`)
 - `graph`, `graph_episodes`: graph networks, by imitation and REINFORCE
 - `env`: the Gymnasium environment
@@ -15,6 +16,7 @@ __all__ = [
     "graph",
     "graph_episodes",
     "portfolio",
+    "shrinkage",
     "switch",
     "tuned_list",
     "two_stage",

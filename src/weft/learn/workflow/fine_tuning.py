@@ -20,7 +20,7 @@ from weft.policies.load import load_policy
 from weft.policies.replanning.policy import ReplanningPolicy
 from weft.policies.replanning.trained import SWITCH, TWO_STAGE, replanning_model
 from weft.policies.replanning.weights import WEIGHTS
-from weft.policies.two_stage.policy import TwoStageDqn
+from weft.policies.two_stage.dqn import TwoStageDqn
 from weft.policies.two_stage.q_network import ARRAYS
 from weft.registry import closest
 from weft.rng import generator
@@ -150,7 +150,7 @@ def tuned_model(policy: ReplanningPolicy, name: str, training: Mapping[str, Any]
         own |= {"kind": SWITCH, "margin": policy.margin, "moves": list(o.moves)}
         own["arrays"] = {part: getattr(network, part) for part in ARRAYS}
     elif isinstance(policy, TwoStageDqn):
-        own["kind"] = TWO_STAGE
+        own |= {"kind": TWO_STAGE, "margin": policy.margin, "copies": policy.copies}
         own["arrays"] = {part: getattr(policy.network, part) for part in ARRAYS}
     sets = [dict(zip(WEIGHTS, map(float, weights), strict=True)) for weights in policy.sets]
     about = f"{policy.name}, tuned on own workflows."

@@ -1,22 +1,28 @@
-"""Environment of the two-stage DQN, and training of the policy `dqn`."""
+"""Environment of the two-stage DQN, and training of the policy `dqn`.
+
+Instances come from families of real workflows (`draw_families`), those on which constants of
+policies are chosen. The demonstrations are the decisions of a search at every moment
+(`policies/search`), whatever the networks did before.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from weft.errors import UnknownName
 from weft.generators import Instance
-from weft.learn.dqn import DqnSettings, Episode, Exploration, Numbers, TrainedDqn, train
+from weft.generators.families.distribution import DEVELOPMENT, FAMILY_CONDITIONS, LOADS, draw_case
+from weft.learn.dqn import DqnSettings, Episode, Exploration, Numbers, QValues, TrainedDqn, train
 from weft.learn.workflow.tuned_list import (
     VALIDATION,
     clip_ratio,
     copy_sim,
     draw_instances,
     log_completion,
-    start_sim,
 )
 from weft.model.columns import FloatArray
 from weft.policies.replanning.portfolio import (
@@ -25,8 +31,9 @@ from weft.policies.replanning.portfolio import (
     PlanOptions,
     Portfolio,
     make_portfolio,
-    run_by_portfolio,
 )
+from weft.policies.search.options import SearchOptions
+from weft.policies.search.planning import IncumbentSearch, make_search, search_from
 from weft.policies.two_stage.candidates import (
     FEATURES,
     OWN_FEATURES,
@@ -37,6 +44,8 @@ from weft.policies.two_stage.candidates import (
     next_decision,
 )
 from weft.policies.two_stage.choose import (
+    commit_choice,
+    demonstrated_choice,
     greedy_choice,
     planned_choice,
     run_by_values,
@@ -44,10 +53,9 @@ from weft.policies.two_stage.choose import (
 )
 from weft.policies.two_stage.q_network import QNetwork
 from weft.registry import closest
-from weft.sim.kernel.commit import commit
 from weft.sim.kernel.events import ENDED, MOMENT
 from weft.sim.kernel.jit import njit_noalloc
-from weft.sim.kernel.tables import Sim
+from weft.sim.kernel.tables import Sim, make_sim
 
 OURS: Mapping[str, float] = {"promise": 1.0}
 DOCUMENT: Mapping[str, float] = {"elapsed": 1.0, "idle": 0.3, "imbalance": 0.1, "late": 0.3}
@@ -63,11 +71,19 @@ class TwoStageSettings(DqnSettings):
     ----------
     reward : weights by name, see `weft.policies.two_stage.candidates.Rewards`
     alone, streams : validation instances, of single workflows and of streams
+    margins : that a validation tries: by how much another candidate must exceed the planned one
+    work, first_work : of the search that demonstrates, see `SearchOptions`; 0: the plan does
+    affinity, copies : of the policy, see `PlanOptions` and `TwoStageDqn`
     """
 
     reward: Mapping[str, float] = field(default_factory=lambda: dict(OURS))
     alone: int = 90
     streams: int = 9
+    margins: tuple[float, ...] = (0.0,)
+    work: float = 0.0
+    first_work: float = 0.0
+    affinity: bool = False
+    copies: bool = False
 
     def __post_init__(self) -> None:
         """Refuse unknown rewards and values out of range."""
@@ -77,12 +93,33 @@ class TwoStageSettings(DqnSettings):
                 raise UnknownName(f"unknown reward '{name}'{closest(name, REWARDS)}")
 
 
+def family_settings(**changes: Any) -> TwoStageSettings:
+    """Return the settings of `weft train dqn`: demonstrations by search, soft values, copies."""
+    own: dict[str, Any] = {
+        "reward": dict(DOCUMENT),
+        "follow": (0.6, 0.3),
+        "explore": (0.05, 0.02),
+        "imitate": 1.0,
+        "temperature": 0.02,
+        "margins": (0.0, 0.02, 0.05, 0.1),
+        "alone": 42,
+        "streams": 6,
+        "work": 3_000.0,
+        "first_work": 50_000.0,
+        "affinity": True,
+        "copies": True,
+        "every": 200,
+    }
+    return TwoStageSettings(**own | changes)
+
+
 @njit_noalloc
 def record_episode(
     sim: Sim,
     portfolio: Portfolio,
     candidates: Candidates,
     network: QNetwork,
+    search: IncumbentSearch,
     follow: float,
     explore: float,
     chance: FloatArray,
@@ -92,6 +129,7 @@ def record_episode(
 
     Return the number of decisions.
     """
+    seconds, ended = -1.0, -1
     for t in range(len(episode.stage)):
         answer = next_decision(sim, portfolio, candidates)
         if t > 0:
@@ -100,13 +138,21 @@ def record_episode(
         if answer != MOMENT:
             return t
         count = candidates.state[0].count
+        if search.state[0].first_work > 0.0:
+            if sim.world[0].now != seconds or sim.world[0].executions != ended:
+                seconds, ended = sim.world[0].now, sim.world[0].executions
+                search_from(sim, portfolio, search, portfolio.state[0].followed)
+            shown = demonstrated_choice(candidates, search.first)
+        else:
+            shown = planned_choice(candidates)
         if chance[t, 0] < follow:
-            choice = planned_choice(candidates)
+            choice = shown
         elif chance[t, 0] < follow + explore:
             choice = int(chance[t, 1] * count)
         else:
-            choice = greedy_choice(network, candidates)
+            choice = greedy_choice(network, candidates, 0.0)
         kept = min(count, episode.candidates.shape[1])
+        episode.shown[t] = kept - 1 if shown == count - 1 else shown if shown < kept - 1 else -1
         episode.stage[t], episode.kept[t] = candidates.state[0].stage, kept
         for f in range(FEATURES):
             episode.chosen[t, f] = candidates.feature[choice, f]
@@ -116,15 +162,34 @@ def record_episode(
             episode.candidates[t, kept - 1, f] = candidates.feature[count - 1, f]
         task, device = apply(candidates, choice)
         if device >= 0:
-            commit(sim, task, device)
+            commit_choice(sim, task, device)
     return len(episode.stage)
 
 
-def portfolio_for(instance: Instance, sim: Sim, sets: Sequence[FloatArray]) -> Portfolio:
+def portfolio_for(
+    instance: Instance, sim: Sim, sets: Sequence[FloatArray], *, affinity: bool = False
+) -> Portfolio:
     """Make whole plans: of all tasks of a single workflow, in a window for a stream."""
     window = WINDOW if instance.workload.jobs > 1 else UNLIMITED
-    options = PlanOptions(window=window, early_exit=False)
+    options = PlanOptions(window=window, early_exit=False, affinity=affinity)
     return make_portfolio(instance.workload, sim, sets, options)
+
+
+def draw_families(seed: int, alone: int, streams: int) -> list[Instance]:
+    """Draw workflows of the families that are not left out, under all conditions, and streams.
+
+    Examples
+    --------
+    >>> [instance.workload.jobs for instance in draw_families(1, 2, 1)]
+    [1, 1, 6]
+    """
+    single = [name for name in FAMILY_CONDITIONS if name not in LOADS]
+    found = []
+    for k in range(alone + streams):
+        names = single if k < alone else list(LOADS)
+        case = draw_case(names[k % len(names)], seed=seed * 1000 + k, families=DEVELOPMENT, jobs=6)
+        found.append(case.instance)
+    return found
 
 
 class TwoStageEnvironment:
@@ -139,40 +204,58 @@ class TwoStageEnvironment:
         draw: Callable[[int, int, int], list[Instance]],
     ) -> None:
         self.weights = np.array([settings.reward.get(name, 0.0) for name in REWARDS])
-        self._sets, self._seed, self._draw = sets, settings.seed, draw
+        self._sets, self._settings, self._draw = sets, settings, draw
         self._pool: list[Instance] = []
         self._instances = draw(VALIDATION + 1, settings.alone, settings.streams)
-        self._blank = [start_sim(instance) for instance in self._instances]
-        self._reference = self._costs(None)
+        self._blank = [self._start(instance) for instance in self._instances]
+        self._reference = self._costs(None, 0.0)
 
     def run_episode(
         self, number: int, arrays: Mapping[str, Numbers], exploration: Exploration, episode: Episode
     ) -> int:
         """Simulate the next instance, and record its decisions."""
+        s = self._settings
         if not self._pool:
-            self._pool = self._draw(self._seed * 100_000 + 50_000 + number, 22, 2)
+            self._pool = self._draw(s.seed * 100_000 + 50_000 + number, 22, 2)
         instance = self._pool.pop()
-        sim = start_sim(instance)
-        portfolio, network = portfolio_for(instance, sim, self._sets), stage_networks(arrays)
+        sim = self._start(instance)
+        portfolio = portfolio_for(instance, sim, self._sets, affinity=s.affinity)
         follow, explore, rng = exploration
         chance = rng.random((len(episode.stage), 2))
-        candidates = make_candidates(sim)
-        return record_episode(sim, portfolio, candidates, network, follow, explore, chance, episode)
+        search = make_search(
+            instance.workload,
+            sim,
+            int(portfolio.state["window"][0]),
+            SearchOptions(work=s.work, first_work=s.first_work),
+            seed=number,
+        )
+        network = stage_networks(arrays)
+        return record_episode(
+            sim, portfolio, make_candidates(sim), network, search, follow, explore, chance, episode
+        )
 
-    def score(self, arrays: Mapping[str, Numbers]) -> float:
-        """Return the mean log of the objective over that of following the plan."""
-        return float(clip_ratio(self._costs(stage_networks(arrays)) - self._reference).mean())
+    def score(self, arrays: Mapping[str, Numbers]) -> tuple[float, float]:
+        """Return the least mean log of the objective over that of the plan, and its margin."""
+        network, found = stage_networks(arrays), {}
+        for margin in self._settings.margins:
+            change = clip_ratio(self._costs(network, margin) - self._reference)
+            found[margin] = float(change.mean())
+        best = min(found, key=lambda margin: (found[margin], margin))
+        return found[best], best
 
-    def _costs(self, network: QNetwork | None) -> FloatArray:
-        return np.array([self._cost(k, network) for k in range(len(self._instances))])
+    def _start(self, instance: Instance) -> Sim:
+        copies = self._settings.copies
+        return make_sim(instance.workload, instance.scenario, None, eager=True, copies=copies)
 
-    def _cost(self, k: int, network: QNetwork | None) -> float:
-        sim = copy_sim(self._blank[k])
-        portfolio = portfolio_for(self._instances[k], sim, self._sets)
-        if network is None:
-            answer = run_by_portfolio(sim, portfolio)
-        else:
-            answer = run_by_values(sim, portfolio, make_candidates(sim), network)
+    def _costs(self, network: QNetwork | None, margin: float) -> FloatArray:
+        """Return the logs of the objectives; without a network, of following the plan."""
+        network = network or stage_networks(QValues(FEATURES, 1, dueling=False).arrays())
+        return np.array([self._cost(k, network, margin) for k in range(len(self._instances))])
+
+    def _cost(self, k: int, network: QNetwork, margin: float) -> float:
+        sim, affinity = copy_sim(self._blank[k]), self._settings.affinity
+        portfolio = portfolio_for(self._instances[k], sim, self._sets, affinity=affinity)
+        answer = run_by_values(sim, portfolio, make_candidates(sim), network, margin)
         return log_completion(sim) if answer == ENDED else np.inf
 
 
@@ -183,14 +266,15 @@ def train_two_stage(
     draw: Callable[[int, int, int], list[Instance]] = draw_instances,
     start: Mapping[str, Numbers] | None = None,
     progress: Callable[[dict[str, float]], None] | None = None,
+    checkpoint: Callable[[TrainedDqn], None] | None = None,
 ) -> TrainedDqn:
     """Train the two-stage DQN over the plans of weight sets.
 
     `start` gives weights to start from.
 
     `draw(seed, alone, streams)` draws the instances; `progress` receives the row of each
-    validation.
+    validation, `checkpoint` the state at each new best score.
     """
     settings = settings or TwoStageSettings()
     environment = TwoStageEnvironment(sets, settings, draw)
-    return train(environment, settings, start=start, progress=progress)
+    return train(environment, settings, start=start, progress=progress, checkpoint=checkpoint)

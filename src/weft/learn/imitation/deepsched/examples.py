@@ -23,18 +23,11 @@ from weft.planners.imitation.deepsched.features import (
     pair_features,
     task_features,
 )
-from weft.planners.lists.insertion import (
-    arrivals,
-    durations_of,
-    earliest_finish,
-    empty_rows,
-    insert_in_order,
-    place,
-)
-from weft.planners.lists.placements import no_pins
+from weft.planners.lists.heft import earliest_finish, heft
+from weft.planners.lists.insertion import arrivals, durations_of, empty_plan, place
 from weft.planners.lists.ranks import rank_order
 from weft.rng import generator
-from weft.sim.kernel.gaps import earliest_start, free_from, idle_timeline
+from weft.sim.kernel.gaps import earliest_start, free_from
 from weft.sim.kernel.jit import njit
 from weft.sim.kernel.ranks import upward_rank
 
@@ -70,13 +63,13 @@ def example_of(problem: Problem, *, steps: int, stray: float = 0.0, seed: int = 
     rng = generator(seed, "deepsched", "lesson")
     features, a, rank = task_features(problem), problem.arrays, upward_rank(problem)
     order = rank_order(problem, rank)
-    heft = insert_in_order(a, order, no_pins(problem))
+    plan = heft(problem)
     take = np.zeros(problem.n, np.bool_)
     take[rng.choice(problem.n, size=min(steps, problem.n), replace=False)] = True
     elsewhere = np.where(rng.random(problem.n) < stray, rng.integers(0, problem.p, problem.n), -1)
     pairs, can, good = _follow(a, order, features.scale, take, elsewhere)
     task = order[take]
-    times = np.stack([heft.start[task], heft.finish[task]]) / features.horizon
+    times = np.stack([plan.start[task], plan.finish[task]]) / features.horizon
     targets = np.stack([rank[task] / max(float(rank.max()), 1e-300), *times], axis=1)
     return RankExample(features.rows[task], targets.astype(np.float32), pairs, can, good)
 
@@ -85,9 +78,9 @@ def example_of(problem: Problem, *, steps: int, stray: float = 0.0, seed: int = 
 def _follow(
     a: ProblemArrays, order: IntArray, scale: FloatArray, take: BoolArray, elsewhere: IntArray
 ) -> tuple[Any, Any, Any]:
-    n, p, steps = len(a.work), a.pace.shape[1], int(take.sum())
-    rows, timeline = empty_rows(n), idle_timeline(p, n)
-    ready, seconds, begin, free = np.empty(p), np.empty(p), np.empty(p), np.zeros(p)
+    p, steps = a.pace.shape[1], int(take.sum())
+    rows, timeline, ready, seconds = empty_plan(a)
+    begin, free = np.empty(p), np.zeros(p)
     pairs = np.zeros((steps, len(PAIR_FEATURES), p), np.float32)
     can, good = np.zeros((steps, p), np.bool_), np.zeros((steps, p), np.bool_)
     k = 0
