@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from weft.errors import InvalidInput, UnknownName
-from weft.model import Cluster, Problem, Schedule, Trace, Workload
-from weft.planners import Planner
+from weft.model import Cluster, Problem, Schedule, Topology, Trace, Workload
+from weft.model.variants import Variant
+from weft.planners import Plan, Planner
 from weft.policies import Policy
 from weft.policies.load import load_policy
 from weft.registry import closest
@@ -25,7 +26,12 @@ from weft.runtime.backends.protocol import Backend
 from weft.runtime.backends.ray.backend import RayBackend
 from weft.runtime.backends.ray.session import RayDevice
 from weft.runtime.costs.drift import DriftDetector
-from weft.runtime.costs.estimates import Recorder, estimated_problem
+from weft.runtime.costs.estimates import (
+    Recorder,
+    estimated_problem,
+    has_estimates,
+    measured_network,
+)
 from weft.runtime.costs.history import History, HistoryUnusable, history_for_run
 from weft.runtime.costs.keys import CostKey
 from weft.runtime.deciders.contender import load_contender
@@ -38,7 +44,8 @@ from weft.runtime.engine.events import Observer
 from weft.runtime.engine.failure import Failure, TaskFailed
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
 from weft.runtime.fingerprints import task_fingerprints
-from weft.runtime.inputs.functions import application_of
+from weft.runtime.inputs.functions import Application, Functions, application_of
+from weft.runtime.inputs.variants import VariantLimits, choose_variants
 from weft.runtime.journal import Journal, default_folder, resume_promise
 from weft.runtime.options import RunOptions
 from weft.runtime.progress import Progress
@@ -46,7 +53,7 @@ from weft.runtime.progress import Progress
 if TYPE_CHECKING:
     from weft.learn.durations.end_time import Forecast
     from weft.runtime.costs.forecast import Forecaster
-    from weft.runtime.web.board import LiveBoard
+    from weft.runtime.web.live.board import LiveBoard
 
 
 def _dask(where: Any) -> Backend:
@@ -99,6 +106,7 @@ class RunTrace(Trace):
     shadow : comparison with the shadow policy
     forecast : when it was expected to end, before it began; None for a policy, or where none of
         its tasks was measured before
+    variants : task name -> the variant that ran, for tasks that have some
     """
 
     results: Mapping[str, Any] = field(default_factory=dict, repr=False)
@@ -109,13 +117,14 @@ class RunTrace(Trace):
     shadow: ShadowReport | None = None
     value: Any = field(default=None, repr=False)
     forecast: Forecast | None = None
+    variants: Mapping[str, Variant] = field(default_factory=dict)
 
 
 def run(
     what: Any,
     *,
-    functions: Mapping[str, Callable[..., Any] | Sequence[str]] | None = None,
-    policy: str | Planner | Policy | Schedule = "heft",
+    functions: Functions | None = None,
+    policy: str | Planner | Policy | Schedule | Plan = "heft",
     backend: str | Backend | Any = "local",
     devices: int
     | Cluster
@@ -139,6 +148,8 @@ def run(
     shadow: str | Policy | None = None,
     progress: bool = False,
     live: LiveBoard | None = None,
+    min_accuracy: float | None = None,
+    budget: float | None = None,
     seconds: float | None = None,
     seed: int = 0,
 ) -> RunTrace:
@@ -153,10 +164,11 @@ def run(
     functions
         Task name or kind -> function. A function receives the results of the task's parents in
         order, None from a branch that was not taken. A command, [program, argument, ...], runs
-        without a shell and gives the end of its output.
+        without a shell and gives the end of its output. A task with variants may have a dict
+        variant -> function instead.
     policy
         A planner (its plan is dispatched in order), a policy (asked at every event), each by name
-        or as an object, or a `Schedule` to follow as it is.
+        or as an object, or a `Schedule` to follow as it is, or the `Plan` that has it.
     backend
         "local", "dask", "ray", "hyperqueue", "slurm", a `distributed.Client`, or a backend object,
         which stays open.
@@ -196,6 +208,9 @@ def run(
         terminal.
     live
         Receives the events of the run for a page that shows it; `weft run --live` makes one.
+    min_accuracy, budget
+        Limits of the choice among variants of tasks, as in `weft.plan`. The planner chooses before
+        the run, HEFT where a policy decides; a `Plan` has chosen.
     seconds
         Time limit of planners that search.
     seed
@@ -219,12 +234,14 @@ def run(
     >>> trace.results
     {'count': 0}
     """
-    app = application_of(what, functions)
+    given = application_of(what, functions)
     options = RunOptions(window, retries, backoff, crashes, timeout, on_error)
-    chosen = load_contender(policy)
     known = history_for_run(history)
     place, own = _backend(backend, devices, address)
     try:
+        limits = VariantLimits(min_accuracy, budget, seconds, seed)
+        picked = choose_variants(given, load_contender(policy), place.devices(), known, limits)
+        app, chosen = picked.application, picked.decider
         estimated = partial(
             estimated_problem,
             app.workflow,
@@ -235,7 +252,10 @@ def run(
         )
         problem = estimated(place.devices())
         workload = Workload.of(problem)
-        decider = _live(chosen, window=window, adapt=adapt, seconds=seconds, seed=seed)
+        network = None if place.modelled else measured_network(place.devices(), known)
+        decider = _live(
+            chosen, window=window, adapt=adapt, seconds=seconds, seed=seed, network=network
+        )
         shadowed = (
             None if shadow is None else ShadowedDecider(decider, load_policy(shadow), seed=seed)
         )
@@ -248,11 +268,7 @@ def run(
         _say(
             resume_promise(run_id, keep=keep, schedule=isinstance(chosen, Schedule)), shown=progress
         )
-        journal = None
-        if run_id is not None:
-            root = default_folder() if folder is None else Path(folder)
-            marks = task_fingerprints(app.workflow, app.calls)
-            journal = Journal(root, run_id, workload, place, keep=keep, marks=marks)
+        journal = _journal(run_id, folder, app, workload, place, keep=keep)
         display = Progress()
         observers: list[Observer] = [
             *([journal] if journal else ()),
@@ -284,7 +300,7 @@ def run(
             if journal is not None:
                 _resume(driver, journal)
             else:
-                run_whole(driver, decider)
+                run_whole(driver, decider, measured=has_estimates(app.workflow, known, app.keys))
             driver.run()
             results: Mapping[str, Any] = {
                 app.workflow.task_name(t): place.fetch(t) for t in app.wanted if life.results[t]
@@ -306,6 +322,7 @@ def run(
             replaced=driver.replaced,
             shadow=shadowed.report() if shadowed is not None else None,
             forecast=None if forecaster is None else forecaster.first,
+            variants=picked.variants,
         )
         if forecaster is not None and known is not None and not (driver.failures or journal):
             _keep_score(known, problem.name, forecaster.first.score(trace.makespan))
@@ -373,6 +390,22 @@ def _forecaster(
     return Forecaster(problem, rows, Spread.of(measured), scores)
 
 
+def _journal(
+    run_id: str | None,
+    folder: str | Path | None,
+    app: Application,
+    workload: Workload,
+    place: Backend,
+    *,
+    keep: bool,
+) -> Journal | None:
+    if run_id is None:
+        return None
+    root = default_folder() if folder is None else Path(folder)
+    marks = task_fingerprints(app.workflow, app.calls)
+    return Journal(root, run_id, workload, place, keep=keep, marks=marks)
+
+
 def _resume(driver: Driver, journal: Journal) -> None:
     if journal.changed:
         warnings.warn(
@@ -416,11 +449,21 @@ def _resume(driver: Driver, journal: Journal) -> None:
     driver.resume(entries, paths.__getitem__)
 
 
-def _live(chosen: Any, *, window: int, adapt: bool, seconds: float | None, seed: int) -> Decider:
+def _live(
+    chosen: Any,
+    *,
+    window: int,
+    adapt: bool,
+    seconds: float | None,
+    seed: int,
+    network: Topology | None = None,
+) -> Decider:
     if isinstance(chosen, Schedule):
         return ReplayDecider(chosen)
     if hasattr(chosen, "solve"):
-        return PlanDecider(chosen, ahead=window, replan=adapt, seconds=seconds, seed=seed)
+        return PlanDecider(
+            chosen, ahead=window, replan=adapt, seconds=seconds, seed=seed, network=network
+        )
     if hasattr(chosen, "decide"):
         return adaptive(chosen, seed=seed)
     raise InvalidInput(

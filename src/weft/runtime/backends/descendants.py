@@ -29,13 +29,27 @@ def descendants(token: str) -> dict[int, str]:
     found = {}
     for pid in _processes():
         with contextlib.suppress(OSError):  # of another user, or gone
-            with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:  # noqa: PTH123
-                data = file.read()
+            data = _environment(pid)
             if head in data:
                 own = [v for v in data.split(b"\0") if v.startswith(head)]
                 if own:
                     found[pid] = own[0].decode()[len(VARIABLE) + 1 :]
     return found
+
+
+def _environment(pid: int) -> bytes:
+    """Return the variables of a process; wait for them while it starts a program.
+
+    Between the start of a program and its first instruction, Linux shows no variables.
+    """
+    for _ in range(5):
+        with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:  # noqa: PTH123
+            data = file.read()
+        if data:
+            return data
+        os.readlink(f"/proc/{pid}/exe")  # noqa: PTH115 (fails for threads of the kernel)
+        time.sleep(0.002)
+    return b""
 
 
 def _processes() -> list[int]:

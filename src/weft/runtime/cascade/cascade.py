@@ -24,16 +24,14 @@ from weft.errors import InvalidInput, WeftError
 from weft.formats.native.stream_toml import load_stream
 from weft.model.conditional_stream import ConditionalStream
 from weft.policies.load import load_policy
-from weft.runtime.backends.calls import pickled_function
 from weft.runtime.backends.local.backend import LocalBackend
-from weft.runtime.backends.payload import Payload
-from weft.runtime.backends.protocol import DeviceAdded, DeviceLost, Event, Failed, Finished, Order
 from weft.runtime.cascade.description import CascadeDescription, load_cascade
 from weft.runtime.cascade.drift import StreamDrift
+from weft.runtime.cascade.feed import CascadeFeed
 from weft.runtime.cascade.measured import Measurements
-from weft.runtime.cascade.request import DeadlineMissed, Request, StageFailed, StageGraph
-from weft.runtime.cascade.stage import LoadedStage
-from weft.runtime.cascade.work import CascadeUnit, Run, Work
+from weft.runtime.cascade.request import DeadlineMissed, Request
+from weft.runtime.cascade.runner import UnitRunner
+from weft.runtime.cascade.state import CascadeState, StageState
 from weft.runtime.deciders.shadow import ShadowReport
 from weft.runtime.engine.failure import PolicyReplaced
 from weft.runtime.service.queue import QueueFull
@@ -46,22 +44,8 @@ RULE = "eft"
 PATIENCE = 1.0
 """Seconds that a policy may wait though nothing runs, before a rule replaces it."""
 
-MAX_DEATHS = 3
-"""Units that may die with a request that they run alone, before it fails."""
-
-EVENTS = 100
-"""Events that are kept."""
-
 LOG = logging.getLogger("weft.cascade")
 R = TypeVar("R")
-
-
-class CascadeEvent(NamedTuple):
-    """An event of a cascade, with its time in seconds since the start."""
-
-    time: float
-    kind: str
-    text: str
 
 
 class PolicyChange(NamedTuple):
@@ -85,7 +69,6 @@ class Cascade:
     Attributes
     ----------
     replaced : why a rule has replaced the policy; empty: it has not
-    measured : times, branches and arrivals so far
     proposal : why the policy should be tuned again; empty: it fits what is measured
     events : the last events: policies used and replaced, units lost, drift
     """
@@ -104,14 +87,12 @@ class Cascade:
         self.description = known
         self.replaced = ""
         self.counts: Counter[str] = Counter()
-        self.measured = Measurements(known.stream)
         self.proposal = ""
-        self.events: deque[CascadeEvent] = deque(maxlen=EVENTS)
         self._drift = StreamDrift(known.stream)
         self._wanted: deque[PolicyChange] = deque()
-        self._graph = StageGraph(known.stream.problem.workflow)
-        self._tasks = list(self._graph.labels)
         self._backend = LocalBackend(known.devices())
+        self._feed = CascadeFeed(self._backend.clock)
+        self.events = self._feed.events
         self._session = Session(
             known.stream,
             known.policy if policy is None else policy,
@@ -119,26 +100,27 @@ class Cascade:
             shadow=shadow,
         )
         self._warm_up()
-        self.functions = [pickled_function(LoadedStage(known.stages[t])) for t in self._tasks]
-        self.function: dict[int, int] = {}
-        """Number of a run -> number of its stage."""
-        rows = zip(self._session.cluster.names, self._session.cluster.kinds, strict=True)
-        self._units = [CascadeUnit(name, kind, i) for i, (name, kind) in enumerate(rows)]
-        self._runs: dict[int, tuple[Run, CascadeUnit]] = {}
-        self._numbers, self._order = count(), count()
+        self._runner = UnitRunner(
+            known,
+            self._backend,
+            self._session,
+            over=self._forget,
+            answered=self._answer,
+            counts=self.counts,
+            tell=self._feed.tell,
+        )
+        self._order = count()
         self._incoming: deque[Request] = deque()
         self._cancelled: deque[Request] = deque()
         self._jobs: dict[int, Request] = {}
         self._deadlines: list[tuple[float, int, Request]] = []
         self._open = 0
         self._idle_since = inf
-        self._moment = 0.0
-        """When the last events came: a batch takes from those that caused it to its own end."""
         self._broken = ""
         self._closing = False
         self._lock = threading.Lock()
         try:
-            self._load()
+            self._runner.load()
         except BaseException:
             self._backend.close()
             raise
@@ -176,6 +158,49 @@ class Cascade:
             self._backend.wake()
         request.future.add_done_callback(lambda future: self._done(request, future))
         return request.future
+
+    @property
+    def measured(self) -> Measurements:
+        """Return times, branches and arrivals since the start or since `measure_again`."""
+        return self._runner.measured
+
+    def measure_again(self) -> None:
+        """Drop what was measured so far."""
+        self._runner.measured = Measurements(self.description.stream)
+        self._drift = StreamDrift(self._drift.stream, window=self._drift.window)
+
+    def watch(self, watcher: Callable[[dict[str, Any]], object]) -> Callable[[], None]:
+        """Call `watcher` with every change from now on; return a function that ends that.
+
+        A change is a document that JSON can hold: `time` (seconds since the start), `kind`, and
+        the facts of `weft.runtime.cascade.feed.CHANGES`; `state` is what changes begin with. It is
+        called in the thread of the cascade, so it must return at once, e.g. put the change into a
+        queue. One that raises is not called again.
+        """
+        return self._feed.watch(watcher)
+
+    def state(self) -> CascadeState:
+        """Return what units do and what waits, now; callers may be in any thread."""
+        known = self._runner
+        now, units, held = self._backend.clock(), [unit.state() for unit in known.units], 0
+        stages = {task: StageState() for task in known.graph.labels}
+        for unit in known.units:
+            run = unit.current
+            if run is not None:
+                stages[run.task].running += len(run.requests)
+            for work in list(unit.works):
+                for waits in list(work.runs):
+                    stages[waits.task].queued += len(waits.requests)
+        for request in list(self._jobs.values()):
+            for task in known.graph.due(request) if not request.running else ():
+                stages[task].waiting += 1
+            held += 1
+        for (_, task), sizes in list(self.measured.batches.items()):
+            for size, (number, seconds) in list(sizes.items()):
+                stages[task].batches += int(number)
+                stages[task].requests += int(size * number)
+                stages[task].seconds += seconds
+        return CascadeState(now, held, tuple(units), stages)
 
     @property
     def policy(self) -> str:
@@ -236,38 +261,10 @@ class Cascade:
                     self._backend.wake()
             else:
                 self.counts["answered" if future.exception() is None else "failed"] += 1
-
-    # -- the calls as the backend reads them --------------------------------
-
-    def preload(self) -> list[bytes]:
-        """Return all stages: units load their models before they take requests."""
-        return self.functions
-
-    def arguments(self, number: int) -> Payload:
-        """Return the packed batch of a run."""
-        run, _ = self._runs[number]
-        return self._backend.packed(
-            (([self._graph.takes(run.task, r) for r in run.requests],), {}), number
-        )
+        kind = "answered" if not future.cancelled() and future.exception() is None else "failed"
+        self._feed.tell("cancelled" if future.cancelled() else kind, job=request.job)
 
     # -- the thread ---------------------------------------------------------
-
-    def _load(self) -> None:
-        """Start the units; every stage must load on every unit."""
-        self._backend.start(self)
-        for unit in self._units:
-            self._begin_loading(unit)
-        while any(not unit.up for unit in self._units):
-            for event in self._backend.wait(inf):
-                if isinstance(event, Failed):
-                    run, unit = self._runs[event.number]
-                    raise WeftError(
-                        f"stage '{run.task}' cannot be loaded on unit '{unit.name}': {event.text}"
-                    )
-                if isinstance(event, DeviceLost):
-                    name = self._units[event.device].name
-                    raise WeftError(f"unit '{name}' died while it loaded its stages: {event.text}")
-                self._handle(event)
 
     def _warm_up(self) -> None:
         """Compile what the policy needs; one that fails here is replaced at its first decision."""
@@ -275,10 +272,6 @@ class Cascade:
         with suppress(Exception):
             session.arrived(at=0.0)
             session.decide(at=0.0)
-
-    def _begin_loading(self, unit: CascadeUnit) -> None:
-        unit.loading.extend(Run(task, []) for task in self._tasks)
-        self._advance(unit)
 
     def _run(self) -> None:
         try:
@@ -306,10 +299,10 @@ class Cascade:
             return False
         now = self._backend.clock()
         events = self._backend.wait(max(now, self._next_time(now)))
-        self._moment = self._backend.clock()
+        self._runner.moment = self._backend.clock()
         for event in events:
-            self._handle(event)
-        self._end_late()
+            self._runner.handle(event)
+        self._runner.end_late()
         return True
 
     def _change_policy(self) -> None:
@@ -328,8 +321,11 @@ class Cascade:
             change.done.set_result(None)
 
     def _note(self, kind: str, text: str) -> None:
-        self.events.append(CascadeEvent(self._backend.clock(), kind, text))
-        LOG.info("%s: %s", kind, text)
+        self._feed.tell(kind, text=text)
+
+    def _answer(self, request: Request, value: Any) -> None:
+        del self._jobs[request.job]
+        request.answer(value)
 
     def _look_for_drift(self) -> None:
         found = self._drift.check(self.measured)
@@ -346,6 +342,7 @@ class Cascade:
             enter = partial(self._session.arrived, deadline=deadline, priority=priority)
             request.job = self._ask(enter)
             self._jobs[request.job] = request
+            self._feed.tell("accepted", job=request.job)
             self.measured.arrival(request.arrived)
             if self._drift.due(self.measured):
                 self._look_for_drift()
@@ -373,12 +370,8 @@ class Cascade:
 
     def _decide(self) -> None:
         for assignment in self._ask(self._session.decide):
-            unit = self._units[self._session.cluster.names.index(assignment.device)]
             members = [(self._jobs[job], task) for job, task in assignment.tasks]
-            for request, _ in members:
-                request.running += 1
-            unit.works.append(Work.of(assignment, members))
-            self._advance(unit)
+            self._runner.begin(assignment, members)
 
     def _ask(self, question: Callable[[], R]) -> R:
         """Ask the session; replace a policy that fails by a rule."""
@@ -401,9 +394,9 @@ class Cascade:
 
     def _next_time(self, now: float) -> float:
         """Return when to act even if nothing happens."""
-        limits = [unit.current.limit for unit in self._units if unit.current is not None]
+        limits = self._runner.limits()
         times = [self._session.wake, *limits, *(d[0] for d in self._deadlines[:1])]
-        waits = self._jobs and not limits and any(unit.up for unit in self._units)
+        waits = self._jobs and not limits and any(unit.up for unit in self._runner.units)
         if not waits or self.replaced or self._session.wake < inf:
             self._idle_since = inf
         else:
@@ -413,145 +406,3 @@ class Cascade:
                 return now
             times.append(self._idle_since + PATIENCE)
         return min(times)
-
-    def _end_late(self) -> None:
-        """Kill units whose batch takes too long."""
-        now = self._backend.clock()
-        for unit in self._units:
-            if unit.current is not None and unit.current.limit <= now:
-                unit.current.late, unit.current.limit = True, inf
-                self._backend.cancel(unit.current.number)
-
-    # -- units --------------------------------------------------------------
-
-    def _advance(self, unit: CascadeUnit) -> None:
-        """Send the next run to an idle unit; report work that is done."""
-        while unit.current is None:
-            run = unit.following()
-            if run is not None:
-                self._send(unit, run)
-            elif unit.works:
-                self._complete(unit.works.popleft())
-            else:
-                return
-
-    def _send(self, unit: CascadeUnit, run: Run) -> None:
-        run.number = next(self._numbers)
-        self.function[run.number] = self._tasks.index(run.task)
-        self._runs[run.number] = (run, unit)
-        timeout = self.description.stages[run.task].timeout
-        run.begun = self._moment
-        if timeout is not None and run.requests:
-            run.limit = self._backend.clock() + timeout
-        unit.current = run
-        try:
-            order = Order(run.number, (run.number,), ((),), (False,))
-            self._backend.submit(order, unit.index, 0.0)
-        except Exception as error:  # noqa: BLE001  # payloads that cannot be pickled
-            self._end_run(run)
-            self._failed(unit, run, f"cannot be sent: {type(error).__name__}: {error}")
-
-    def _end_run(self, run: Run) -> None:
-        _, unit = self._runs.pop(run.number)
-        del self.function[run.number]
-        unit.current = None
-        self._backend.forget(run.number)
-
-    def _complete(self, work: Work) -> None:
-        """Report an assignment to the session, then answer or drop its requests."""
-        outcomes = [
-            r.results[task][1] if task in r.results else self._graph.some_outcome(task)
-            for r, task in work.members
-        ]
-        self._session.finished(work.assignment, outcomes)
-        for request, _ in work.members:
-            request.running -= 1
-            if request.over:
-                self._forget(request)
-                continue
-            complete, value = self._graph.answer(request)
-            if complete:
-                del self._jobs[request.job]
-                request.answer(value)
-
-    def _handle(self, event: Event) -> None:
-        if isinstance(event, Finished):
-            run, unit = self._runs[event.number]
-            self._finished(unit, run, self._moment - run.begun)
-        elif isinstance(event, Failed):
-            run, unit = self._runs[event.number]
-            self._end_run(run)
-            self._failed(unit, run, event.text)
-        elif isinstance(event, DeviceLost):
-            self._lost(self._units[event.device], event.text)
-        elif isinstance(event, DeviceAdded) and not self._units[event.device].up:
-            unit = self._units[event.device]
-            if not unit.loading and unit.current is None:
-                self._begin_loading(unit)
-
-    def _finished(self, unit: CascadeUnit, run: Run, seconds: float) -> None:
-        try:
-            pairs = self._backend.fetch(run.number)
-        except Exception as error:  # noqa: BLE001  # unpickling runs code of the user
-            self._end_run(run)
-            self._failed(unit, run, f"{type(error).__name__}: {error}")
-            return
-        self._end_run(run)
-        if run.requests:
-            self.measured.batch(unit.kind, run.task, len(run.requests), seconds)
-        for request, (value, given) in zip(run.requests, pairs, strict=True):
-            try:
-                outcome = self._graph.outcome(run.task, given)
-            except InvalidInput as error:
-                request.fail(StageFailed(f"stage '{run.task}' failed: {error}"))
-                continue
-            request.results[run.task] = (value, outcome)
-            self.measured.branch(run.task, outcome)
-        if not run.requests and not unit.loading:
-            unit.up = True
-            self._session.slowed(unit.name, 1.0)
-        self._advance(unit)
-
-    def _failed(self, unit: CascadeUnit, run: Run, text: str) -> None:
-        """Try the requests of a failed batch one by one; fail a single one."""
-        if not run.requests:
-            warnings.warn(f"unit '{unit.name}' stays out: stage '{run.task}': {text}", stacklevel=2)
-            unit.loading.clear()
-            return
-        if len(run.requests) > 1:
-            unit.works[0].runs.extendleft(run.singles())
-        else:
-            run.requests[0].fail(StageFailed(f"stage '{run.task}' failed: {text}"))
-        self._advance(unit)
-
-    def _lost(self, unit: CascadeUnit, text: str) -> None:
-        """Make the work of a dead unit ready again; fail a request that kills units alone."""
-        self.counts["units lost"] += 1
-        self._note("unit lost", f"'{unit.name}': {text}")
-        run, works = unit.current, list(unit.works)
-        unit.up = False
-        unit.works.clear()
-        unit.loading.clear()
-        if run is not None:
-            self._end_run(run)
-            self._blame(run, text)
-        self._session.device_lost(unit.name)
-        for request, _ in (member for work in works for member in work.members):
-            request.running -= 1
-            if request.over:
-                self._forget(request)
-
-    def _blame(self, run: Run, text: str) -> None:
-        for request in run.requests:
-            request.alone = True
-        if len(run.requests) != 1:
-            return
-        (request,) = run.requests
-        request.deaths += 1
-        if run.late:
-            timeout = self.description.stages[run.task].timeout
-            request.fail(DeadlineMissed(f"stage '{run.task}' took longer than {timeout:g} s"))
-        elif request.deaths >= MAX_DEATHS:
-            request.fail(
-                StageFailed(f"stage '{run.task}' failed: {MAX_DEATHS} units died with it: {text}")
-            )

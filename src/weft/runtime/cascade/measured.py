@@ -15,6 +15,9 @@ from weft.model.workflow import ALWAYS
 
 STEADY = 0.7
 """Coefficient of variation of gaps below which arrivals are not written as Poisson."""
+WORTH = 0.02
+"""Share of the time per task that a larger batch must save; otherwise batches stay smaller, since
+every request of a batch waits for the whole batch."""
 
 
 class Measurements:
@@ -203,12 +206,26 @@ class Measurements:
             curves = {}
             for t in range(workflow.n):
                 seconds = self._seconds(kind, t)
-                curves[self._kind(t)] = str([1.0, *(round(s / seconds[0], 4) for s in seconds[1:])])
+                used = seconds[: _worthwhile(seconds)]
+                curves[self._kind(t)] = str([1.0, *(round(s / used[0], 4) for s in used[1:])])
             batch = int(cluster.batch[unit])
             lines += ["", "[[units]]", f"name = {_text(kind)}"]
             lines += [f"count = {cluster.kinds.count(kind)}", f"batch = {batch}"]
             lines += [f"batch_curve = {_table(curves)}"] if batch > 1 else []
         return lines
+
+
+def _worthwhile(seconds: list[float]) -> int:
+    """Return the smallest batch whose time per task is within `WORTH` of the least.
+
+    Examples
+    --------
+    >>> _worthwhile([1.0, 1.2, 1.4, 1.6]), _worthwhile([1.0, 1.99, 2.96, 3.94])
+    (4, 1)
+    """
+    per_task = [s / size for size, s in enumerate(seconds, 1)]
+    least = min(per_task) / (1.0 - WORTH)
+    return next(size for size, s in enumerate(per_task, 1) if s <= least)
 
 
 def _text(value: str) -> str:

@@ -106,6 +106,20 @@ class StageGraph:
         )
         return found[0] if len(found) == 1 else found
 
+    def due(self, request: Request) -> list[str]:
+        """Return the tasks that a request needs next: their inputs are there, they are not."""
+        done = request.results
+        if not done:
+            return [task for task, before in self._before.items() if not before]
+        found = dict.fromkeys(
+            v
+            for task, (_, outcome) in list(done.items())
+            for v, label in self._after[task]
+            if v not in done and label in (None, outcome)
+        )
+        needs = {v: [u for u, label in self._before[v] if label is None] for v in found}
+        return [v for v in found if all(u in done for u in needs[v])]
+
     def answer(self, request: Request) -> tuple[bool, Any]:
         """Return whether all stages are done, and the value of the last one, or by task."""
         done, last = request.results, {}

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from weft.runtime.cascade.request import Request
+from weft.runtime.cascade.state import UnitState
 from weft.runtime.session.jobs import Assignment
 
 
@@ -56,6 +57,20 @@ class CascadeUnit:
     current: Run | None = None
     loading: deque[Run] = field(default_factory=deque)
     up: bool = False
+
+    def state(self) -> UnitState:
+        """Return what the unit does now."""
+        run = self.current
+        busy = run is not None and bool(run.requests)
+        return UnitState(
+            self.name,
+            self.kind,
+            self.up,
+            run.task if run is not None else "",
+            len(run.requests) if run is not None else 0,
+            run.begun if run is not None and busy else None,
+            sum(len(work.runs) for work in list(self.works)),
+        )
 
     def following(self) -> Run | None:
         """Return the next run, without requests that are over; None if the first work is done."""

@@ -60,6 +60,44 @@ class CostModel:
         return self._curves[key].at(at)
 
 
+class OutputModel:
+    """Bytes of results by task kind and size, whatever the device.
+
+    Examples
+    --------
+    >>> rows = [TaskRow("half", "cpu", 0, b, 1.0, b / 4, 0, ()) for b in (1e6, 4e6)]
+    >>> model = OutputModel(rows)
+    >>> model.bytes("half", (0, 4e6, ())), model.bytes("half", (0, 3e6, ()))
+    (1000000.0, 1000000.0)
+    >>> model.bytes("other", (0, 0, ()))
+    0.0
+    """
+
+    def __init__(self, rows: Iterable[TaskRow]) -> None:
+        groups: dict[str, dict[Point, list[float]]] = {}
+        for row in rows:
+            points = groups.setdefault(row.kind, {})
+            points.setdefault((row.work, row.data, row.sizes), []).append(row.output)
+        self._known = {
+            kind: {point: median(values[-KEPT:]) for point, values in points.items()}
+            for kind, points in groups.items()
+        }
+        self.known = any(any(points.values()) for points in self._known.values())
+        """Whether any result has bytes."""
+        self._found: dict[tuple[str, Point], float] = {}
+
+    def bytes(self, kind: str, at: Point) -> float:
+        """Return the median bytes at this size, or at the nearest one; 0: none is known."""
+        points = self._known.get(kind)
+        if points is None:
+            return 0.0
+        if (kind, at) not in self._found:
+            exact = points.get(at)
+            near = min(points, key=lambda p: _distance(at, p)) if exact is None else at
+            self._found[kind, at] = points[near]
+        return self._found[kind, at]
+
+
 class _Curve:
     """The measurements of one task kind on one device kind."""
 

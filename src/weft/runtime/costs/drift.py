@@ -16,6 +16,9 @@ from weft.model.columns import FloatArray, frozen
 NOISE = 2e-4
 """Smallest difference in seconds between measured and predicted that counts."""
 
+FILL_ROUNDS = 50
+"""Rounds in which the parts of kinds and of devices are separated; few measurements need more."""
+
 LARGEST = 20_000_000
 """Largest duration matrix that is corrected, in entries."""
 
@@ -82,21 +85,29 @@ class DriftDetector:
 def filled(logs: FloatArray) -> FloatArray:
     """Fill the gaps of a (kinds, p) matrix of logarithms.
 
-    From the same kind on other devices, else from all entries, else 0.
+    An entry is the usual one of its kind plus that of its device: a device that is twice as slow
+    for all kinds measured on it is so for the others too. A kind without entries is a usual one.
 
     Examples
     --------
     >>> filled(np.array([[1.0, np.nan], [np.nan, np.nan]])).tolist()
     [[1.0, 1.0], [1.0, 1.0]]
+    >>> filled(np.array([[1.0, 3.0], [5.0, np.nan]])).round(6).tolist()
+    [[1.0, 3.0], [5.0, 7.0]]
     """
     known = ~np.isnan(logs)
-    overall = float(np.median(logs[known])) if known.any() else 0.0
-    full = np.array(logs)
-    for row in full:
-        row[np.isnan(row)] = (
-            float(np.mean(row[~np.isnan(row)])) if (~np.isnan(row)).any() else overall
-        )
-    return full
+    if known.all() or not known.any():
+        return np.where(known, logs, 0.0)
+    values, rows, columns = np.where(known, logs, 0.0), known.sum(axis=1), known.sum(axis=0)
+    device = np.zeros(logs.shape[1])
+    for _ in range(FILL_ROUNDS):
+        kind = (values - np.where(known, device, 0.0)).sum(axis=1) / np.maximum(rows, 1)
+        rest = (values - np.where(known, kind[:, None], 0.0)).sum(axis=0)
+        device = rest / np.maximum(columns, 1)
+    if not rows.all():
+        overall = float(np.median((values - device)[known]))
+        kind = np.where(rows > 0, kind, overall)
+    return np.where(known, logs, kind[:, None] + device)
 
 
 def _times(problem: Problem, factor: FloatArray) -> Problem:

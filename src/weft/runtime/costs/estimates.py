@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from math import log
+from math import inf, isfinite
 
 import numpy as np
 
 from weft.errors import InvalidInput
-from weft.model import Cluster, Problem, Workflow
+from weft.model import Cluster, Problem, Topology, Workflow
 from weft.model.columns import FloatArray, frozen
+from weft.model.network import Port
 from weft.runtime.backends.protocol import DeviceLost, Finished
-from weft.runtime.costs.cost_model import CostModel, Point
+from weft.runtime.costs.cost_model import CostModel, OutputModel, Point
 from weft.runtime.costs.drift import filled
 from weft.runtime.costs.history import (
     History,
     HistoryUnusable,
+    LinkRow,
     Measurement,
     TaskRow,
     set_aside,
@@ -30,6 +32,15 @@ from weft.sim.device_state import Group
 
 TRANSFERS = 3
 """Measured transfers between two kinds of devices required to use them."""
+
+PORT_QUANTILE = 0.9
+"""Quantile of the rates of a link that shows its ports: most transfers share them with others."""
+
+LARGE = 65536
+"""Bytes from which a transfer shows the rate of a link rather than its latency."""
+
+LEAST_READ = 4096
+"""Measured bytes that a task reads from which they count for its duration."""
 
 MOST_WARM = 100_000
 """Pairs of worker and kind that are remembered between runs."""
@@ -44,6 +55,16 @@ _Keys = Sequence[CostKey]
 def incoming_bytes(workflow: Workflow) -> FloatArray:
     """Return the incoming bytes per task."""
     return np.bincount(workflow.dst, weights=workflow.data, minlength=workflow.n).astype(float)
+
+
+def has_estimates(
+    workflow: Workflow, history: History | None, keys: Sequence[CostKey] | None = None
+) -> bool:
+    """Return whether anything is known about the durations of a workflow's tasks."""
+    if workflow.durations or workflow.work.any():
+        return True
+    kinds = {row.kind for row in history.tasks} if history is not None else set()
+    return any(key.kind in kinds for key in (keys_of(workflow) if keys is None else keys))
 
 
 def estimated_problem(
@@ -72,12 +93,14 @@ def estimated_problem(
         cluster = with_measured_links(cluster, history)
     rows = [] if history is None else usual_rows(history.tasks)
     keys = keys_of(workflow) if keys is None else keys
-    bound = Problem.bind(with_measured_data(sized, rows, keys), cluster)
+    # The size of a result does not depend on whether its worker was cold.
+    every = [] if history is None else history.tasks
+    bound = Problem.bind(with_measured_data(sized, every, keys), cluster)
     problem = restricted(bound, devices) if any(devices) else bound
     if not rows:
         return problem
     prior = problem.durations()
-    measured = _measured(sized, cluster, rows, keys)
+    measured = _measured(sized, bound.workflow.data, cluster, rows, keys)
     with np.errstate(all="ignore"):
         ratio = np.log(measured / prior)
     ratio[~np.isfinite(ratio)] = np.nan
@@ -151,57 +174,116 @@ def _by_task(problem: Problem, seconds: FloatArray) -> Problem:
 def with_measured_links(cluster: Cluster, history: History) -> Cluster:
     """Return the cluster with measured links, where there are at least `TRANSFERS`.
 
-    Within a device nothing moves, whatever was measured between two of its kind.
+    The other links between nodes follow from the ports of both ends, as far as transfers of these
+    show them: an unmeasured link is no free one. Within a device nothing moves, whatever was
+    measured between two of its kind.
     """
     known = {
         (link.source, link.target): link for link in history.links() if link.count >= TRANSFERS
     }
+    if not known:
+        return cluster
+    out, into = _ports(history.transfers)
     bandwidth, latency = cluster.bandwidth.copy(), cluster.latency.copy()
     for a, source in enumerate(cluster.kinds):
         for b, target in enumerate(cluster.kinds):
             link = known.get((source, target))
             if link is not None and a != b:
                 bandwidth[a, b], latency[a, b] = link.bandwidth, link.latency
-    return replace(cluster, bandwidth=bandwidth, latency=latency) if known else cluster
+            elif source != target and np.isinf(bandwidth[a, b]):
+                bandwidth[a, b] = min(out(source), into(target))
+    return replace(cluster, bandwidth=bandwidth, latency=latency)
 
 
-def with_measured_data(workflow: Workflow, rows: _Rows, keys: _Keys) -> Workflow:
-    """Return the workflow with measured result sizes on edges without data."""
-    outputs: dict[str, dict[float, list[float]]] = {}
-    for row in rows:
-        outputs.setdefault(row.kind, {}).setdefault(row.work, []).append(row.output)
-    typical = {
-        kind: [(work, float(np.median(values))) for work, values in by_work.items()]
-        for kind, by_work in outputs.items()
-    }
-    known: dict[tuple[str, float], float] = {}
-    for key, work in zip(keys, workflow.work.tolist(), strict=True):
-        if (key.kind, work) not in known:
-            known[key.kind, work] = _nearest(typical.get(key.kind, ()), work)
-    if not any(known.values()):
-        return workflow
-    pairs = zip(keys, workflow.work.tolist(), strict=True)
-    returned = np.array([known[key.kind, work] for key, work in pairs])
-    return replace(
-        workflow, data=np.where(workflow.data == 0, returned[workflow.src], workflow.data)
+def measured_network(cluster: Cluster, history: History | None) -> Topology | None:
+    """Return the ports of the nodes as transfers showed them; None if too few were measured.
+
+    All transfers of a node share its port, so plans that ignore this are too optimistic.
+    """
+    nodes = cluster.node_names
+    if history is None or len(nodes) < 2 or len(history.transfers) < TRANSFERS:
+        return None
+    out, into = _ports(history.transfers)
+    kinds = [cluster.kinds[int(np.flatnonzero(cluster.node == n)[0])] for n in range(len(nodes))]
+    if len(set(kinds)) < 2 or not all(isfinite(out(k)) and isfinite(into(k)) for k in kinds):
+        return None
+    return Topology({n: Port(out(k), into(k)) for n, k in zip(nodes, kinds, strict=True)})
+
+
+def _ports(rows: Sequence[LinkRow]) -> tuple[Callable[[str], float], Callable[[str], float]]:
+    """Return the rates out of and into a kind of device: the best usual ones of its links.
+
+    A port that was seen in one direction is as quick in the other; one never seen is a usual one.
+    """
+    large = [row for row in rows if row.data >= LARGE and row.seconds > 0]
+    rates: dict[tuple[str, str], list[float]] = {}
+    for row in large or [row for row in rows if row.seconds > 0]:
+        rates.setdefault((row.source, row.target), []).append(row.data / row.seconds)
+    out: dict[str, float] = {}
+    into: dict[str, float] = {}
+    for (source, target), values in rates.items():
+        rate = float(np.quantile(values, PORT_QUANTILE))
+        out[source] = max(out.get(source, 0.0), rate)
+        into[target] = max(into.get(target, 0.0), rate)
+    usual = float(np.median([*out.values(), *into.values()])) if rates else inf
+    return (
+        lambda kind: out.get(kind, into.get(kind, usual)),
+        lambda kind: into.get(kind, out.get(kind, usual)),
     )
 
 
-def _nearest(rows: Sequence[tuple[float, float]], work: float) -> float:
-    """Return the bytes of the nearest (work, bytes); 0: none is known."""
-    return min(rows, key=lambda row: abs(log((row[0] + 1.0) / (work + 1.0))), default=(0.0, 0.0))[1]
+def with_measured_data(workflow: Workflow, rows: _Rows, keys: _Keys) -> Workflow:
+    """Return the workflow with measured result sizes on edges without data.
+
+    A size depends on the bytes that a task reads, so sizes are predicted parents first.
+    """
+    model = OutputModel(rows)
+    if not model.known or bool((workflow.data > 0).all()):
+        return workflow
+    data, work = workflow.data.copy(), workflow.work.tolist()
+    for task in workflow.order.tolist():
+        out = slice(workflow.succ_ptr[task], workflow.succ_ptr[task + 1])
+        free = workflow.data[out] == 0
+        if free.any():
+            point = (work[task], read_bytes(workflow, data, task), keys[task].sizes)
+            data[out][free] = model.bytes(keys[task].kind, point)
+    return replace(workflow, data=data)
 
 
-def _measured(workflow: Workflow, cluster: Cluster, rows: _Rows, keys: _Keys) -> FloatArray:
+def read_bytes(workflow: Workflow, data: FloatArray, task: int) -> float:
+    """Return the bytes that a task reads, with `data` per edge where the workflow has none."""
+    edges = workflow.pred_edge[workflow.pred_ptr[task] : workflow.pred_ptr[task + 1]]
+    return bytes_read(workflow.data[edges].tolist(), data[edges].tolist())
+
+
+def bytes_read(given: Sequence[float], measured: Sequence[float]) -> float:
+    """Return the sum of given bytes, and of measured ones where none are given.
+
+    Measured bytes are rounded to two digits, so that runs alike have the same key; few do not
+    count.
+
+    Examples
+    --------
+    >>> bytes_read([100.0, 0.0], [100.0, 123_456.0]), bytes_read([0.0], [50.0])
+    (120100.0, 0.0)
+    """
+    found = sum(m for g, m in zip(given, measured, strict=True) if g == 0)
+    return sum(given) + (float(f"{found:.1e}") if found >= LEAST_READ else 0.0)
+
+
+def _measured(
+    workflow: Workflow, data: FloatArray, cluster: Cluster, rows: _Rows, keys: _Keys
+) -> FloatArray:
     """Return (n, p) predictions from measurements, NaN if unknown; one per kind and size."""
     model = CostModel(rows)
     kinds = list(dict.fromkeys(cluster.kinds))
     column = np.array([kinds.index(kind) for kind in cluster.kinds])
     known: dict[tuple[str, Point], list[float]] = {}
     table = np.full((workflow.n, len(kinds)), np.nan)
-    sizes = zip(workflow.work.tolist(), incoming_bytes(workflow).tolist(), strict=True)
-    for task, ((kind, arguments), (work, data)) in enumerate(zip(keys, sizes, strict=True)):
-        key = (kind, (work, data, arguments))
+    for task, ((kind, arguments), work) in enumerate(
+        zip(keys, workflow.work.tolist(), strict=True)
+    ):
+        key = (kind, (work, read_bytes(workflow, data, task), arguments))
         if key not in known:
             found = [model.seconds(kind, device, key[1]) for device in kinds]
             known[key] = [np.nan if s is None else max(s, 1e-9) for s in found]
@@ -234,7 +316,8 @@ class Recorder(Observer):
         self.workflows = list(workflows)
         self._samples: list[Measurement] = []
         self._links: list[tuple[str, str, float, float]] = []
-        self._bytes: dict[int, FloatArray] = {}
+        self._outputs: dict[int, float] = {}
+        """Instance -> bytes of its result."""
         self._keys: dict[int, _Keys] = dict(enumerate(keys))
         self._warm: set[tuple[int, str]] = set()
         """(device, kind) of which an execution has ended: later ones are warm."""
@@ -244,7 +327,6 @@ class Recorder(Observer):
     def replace(self, problem: int, workflow: Workflow) -> None:
         """Set the workflow of a problem: a new one, or in the place of another."""
         self.workflows[problem : problem + 1] = [workflow]
-        self._bytes.pop(problem, None)
 
     def finished(
         self, life: LiveLifecycle, group: Group, event: Finished, outcomes: Mapping[int, int]
@@ -255,11 +337,10 @@ class Recorder(Observer):
             job, task = life.place[i]
             template = int(life.workload.template[job])
             w = life.problem(i).workflow
-            if template not in self._bytes:
-                self._bytes[template] = incoming_bytes(self.workflows[template])
-                self._keys.setdefault(template, keys_of(self.workflows[template]))
-            output = event.data[k] if k < len(event.data) else 0.0
-            work, data = float(w.work[task]), float(self._bytes[template][task])
+            if template not in self._keys:
+                self._keys[template] = keys_of(self.workflows[template])
+            output = self._outputs[i] = event.data[k] if k < len(event.data) else 0.0
+            work, data = float(w.work[task]), self._read(template, i - task, task)
             key, device = self._keys[template][task], cluster.kinds[event.device]
             self._samples.append(
                 Measurement(
@@ -274,6 +355,15 @@ class Recorder(Observer):
         for moved in event.transfers:
             source = cluster.kinds[moved.source] if moved.source >= 0 else "disk"
             self._links.append((source, cluster.kinds[event.device], moved.data, moved.seconds))
+
+    def _read(self, template: int, first: int, task: int) -> float:
+        """Return the bytes that a task has read: as given, else as its parents returned them."""
+        w = self.workflows[template]
+        edges = w.pred_edge[w.pred_ptr[task] : w.pred_ptr[task + 1]]
+        parents = w.src[edges].tolist()
+        return bytes_read(
+            w.data[edges].tolist(), [self._outputs.get(first + p, 0.0) for p in parents]
+        )
 
     def _is_warm(self, event: Finished, kind: str) -> bool:
         """Return whether the worker has run the kind before, in this run or an earlier one."""

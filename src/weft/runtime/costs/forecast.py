@@ -83,35 +83,63 @@ class Forecaster:
         task, device = np.array(self.rows, np.int64).reshape(-1, 2).T
         self.first = self._of(RunState(0.0, task, device, nothing, nothing))
 
-    def current(self, life: LiveLifecycle, now: float, *, samples: int = 100) -> Forecast:
-        """Forecast from the state of the run; about 10 ms for 1,000 tasks."""
-        return self._of(live_state(life, self.rows, now), samples)
+    def current(
+        self,
+        life: LiveLifecycle,
+        now: float,
+        *,
+        job: int = 0,
+        begun: float = 0.0,
+        samples: int = 100,
+    ) -> Forecast:
+        """Forecast from the state of the run; about 10 ms for 1,000 tasks.
+
+        `job` is the run among others of a service, and `begun` its start on the service's clock.
+        """
+        return self._of(live_state(life, self.rows, now, job=job, begun=begun), samples)
 
     def _of(self, state: RunState, samples: int = SAMPLES) -> Forecast:
         return forecast_end(self.problem, state, self.spread, scores=self.scores, samples=samples)
 
 
-def live_state(life: LiveLifecycle, rows: Sequence[tuple[int, int]], now: float) -> RunState:
-    """Return the state of a run of one job that follows a plan as far as it can.
+def live_state(
+    life: LiveLifecycle,
+    rows: Sequence[tuple[int, int]],
+    now: float,
+    *,
+    job: int = 0,
+    begun: float = 0.0,
+) -> RunState:
+    """Return the state of a job that follows a plan as far as it can.
 
-    Tasks that were given to another device than planned count there.
+    Tasks that were given to another device than planned count there. `begun` is the start of the
+    job on the clock of its life; all times of the state are counted from it.
     """
-    nan = float("nan")
-    done = [(i, *where[0], float(life.started[i])) for i, where in enumerate(life.results) if where]
-    over = {i for i, *_ in done}
+    nan, mine = float("nan"), life.instances(job)
+    done = [
+        (i - mine.start, where[0][0], where[0][1] - begun, float(life.started[i]) - begun)
+        for i in mine
+        if (where := life.results[i])
+    ]
+    over = {t for t, *_ in done}
     running, queued = dict[int, tuple[int, float]](), dict[int, int]()
     for device, machine in enumerate(life.machines):
         group = machine.running
         for i in group.members if group is not None else ():
-            if i not in over and group is not None:
-                running[i] = (device, float(group.start))
-        queued.update((i, device) for g in list(machine.queue) for i in g.members if i not in over)
-    planned = {i for i, _ in rows}
-    table = [(i, d, start, end) for i, d, end, start in sorted(done, key=lambda row: row[2])]
-    table += [(i, d, start, nan) for i, (d, start) in running.items()]
-    table += [(i, d, nan, nan) for i, d in queued.items() if i not in planned]
-    left = ((i, d) for i, d in rows if i not in over and i not in running)
-    table += [(i, queued.get(i, d), nan, nan) for i, d in left]
+            if i in mine and i - mine.start not in over and group is not None:
+                running[i - mine.start] = (device, float(group.start) - begun)
+        queued.update(
+            (i - mine.start, device)
+            for g in list(machine.queue)
+            for i in g.members
+            if i in mine and i - mine.start not in over
+        )
+    planned = {t for t, _ in rows}
+    table = [(t, d, start, end) for t, d, end, start in sorted(done, key=lambda row: row[2])]
+    table += [(t, d, start, nan) for t, (d, start) in running.items()]
+    table += [(t, d, nan, nan) for t, d in queued.items() if t not in planned]
+    left = ((t, d) for t, d in rows if t not in over and t not in running)
+    table += [(t, queued.get(t, d), nan, nan) for t, d in left]
     columns = np.array(table, float).reshape(-1, 4).T
     task, device = columns[0].astype(np.int64), columns[1].astype(np.int64)
     return RunState(now, task, device, columns[2].copy(), columns[3].copy())

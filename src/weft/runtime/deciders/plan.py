@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 from math import inf
 
 import numpy as np
 
 from weft.errors import InvalidInput
-from weft.model import Problem, Schedule, Workflow
+from weft.model import Problem, Schedule, Topology, Workflow
 from weft.planners import Planner
 from weft.planners.packing import pool_of_devices
 from weft.planners.planner import solve
@@ -21,6 +22,9 @@ from weft.sim.view import Decision
 
 OPEN = (State.WAITING, *POOL)
 """States of uncommitted instances, which a new plan may move."""
+
+MOST_REPLAYED = 5_000
+"""Tasks up to which plans are compared on shared links."""
 
 REPLAN_SECONDS = 1.0
 """Time limit of a search during a run, while devices may wait."""
@@ -36,6 +40,7 @@ class PlanDecider:
     ----------
     ahead : groups a device may hold, including the running one; a new plan can move the others
     replan : plan again when devices come and go, tasks are lost or estimates change
+    network : the links that transfers share, as far as they were measured
     """
 
     def __init__(
@@ -46,8 +51,10 @@ class PlanDecider:
         replan: bool = True,
         seconds: float | None = None,
         seed: int = 0,
+        network: Topology | None = None,
     ) -> None:
         self.planner = planner
+        self.network = network
         self.ahead = ahead
         self.replan = replan
         self.seconds = seconds
@@ -160,7 +167,19 @@ class PlanDecider:
             else min(self.seconds, REPLAN_SECONDS)
         )
         self.plans += 1
-        return solve(self.planner, problem, limit, self.seed).schedule
+        return solve(self.planner, self._on_network(problem), limit, self.seed).schedule
+
+    def _on_network(self, problem: Problem) -> Problem:
+        """Return the problem with shared links, if each node has a port and replay is quick."""
+        cluster = problem.cluster
+        if (
+            self.network is None
+            or cluster.network is not None
+            or problem.n > MOST_REPLAYED
+            or not set(cluster.node_names) <= set(self.network.ports)
+        ):
+            return problem
+        return replace(problem, cluster=replace(cluster, network=self.network))
 
     def _enqueue(self, plan: list[tuple[int, int]]) -> None:
         for instance, device in plan:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
 
+import numpy as np
+
 from weft.runtime.backends.protocol import Finished
 from weft.runtime.deciders.plan import OPEN, PlanDecider
 from weft.runtime.engine.driver import Driver
@@ -46,8 +48,21 @@ class WholePlans(Protocol):
         ...
 
 
-def run_whole(driver: Driver, decider: object) -> None:
-    """Run the plan of a decider as a whole, if possible; `Driver.run` does the rest."""
+@runtime_checkable
+class OwnPlacement(Protocol):
+    """Protocol of backends whose engine can place the tasks of a graph itself."""
+
+    def run_graph(self, rows: Sequence[PlanRow], on_finish: OnFinish) -> None:
+        """Run all tasks where the engine likes, until one fails or a device is lost."""
+        ...
+
+
+def run_whole(driver: Driver, decider: object, *, measured: bool = True) -> None:
+    """Run the plan of a decider as a whole, if possible; `Driver.run` does the rest.
+
+    If nothing is `measured`, a plan is a guess. Then the engine places the tasks, if it can: it
+    sees sizes of results and idle workers during the run. This run is measured for the next one.
+    """
     backend, life = driver.backend, driver.life
     if (
         not isinstance(backend, WholePlans)
@@ -65,6 +80,11 @@ def run_whole(driver: Driver, decider: object) -> None:
     ):
         return  # branches, timeouts and capacities need the driver
     monitor = _PlanMonitor(driver, decider)
+    anywhere = bool(np.isfinite(workload.problems[0].pace).all())
+    if not measured and anywhere and decider.replan and isinstance(backend, OwnPlacement):
+        rows = [PlanRow(i, device, monitor.parents(i)) for i, device in monitor.plan]
+        backend.run_graph(rows, monitor.record)
+        return
     while monitor.plan:
         plan = [
             (i, device) for i, device in monitor.plan if life.stories.state[i] in OPEN
@@ -101,6 +121,11 @@ class _PlanMonitor:
             return not self.plan
 
         return on_finish
+
+    def record(self, instance: int, event: Finished) -> bool:
+        """Record an end, and go on."""
+        self._record_end(instance, event)
+        return True
 
     def _record_end(self, instance: int, event: Finished) -> bool:
         """Record an end; return whether the estimates have drifted."""

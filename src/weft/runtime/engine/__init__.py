@@ -4,8 +4,17 @@
 - `driver`: backend events in, orders out
 - `events`: observers, and the interpretation of events
 - `failure`: failed tasks and their errors
-- `instances`: retries, time limits, result references, timers
-- `live_lifecycle`: the life cycle of a real run
+- `instances`: references to results, and timers; `retries`: retries and time limits
+- `live_lifecycle`: the life cycle of a real run; `resumable`: one that can be saved
 """
 
-__all__ = ["dispatch", "driver", "events", "failure", "instances", "live_lifecycle"]
+__all__ = [
+    "dispatch",
+    "driver",
+    "events",
+    "failure",
+    "instances",
+    "live_lifecycle",
+    "resumable",
+    "retries",
+]

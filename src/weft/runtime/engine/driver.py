@@ -182,7 +182,7 @@ class Driver:
         self.instances.cancels[job] = self.now
         self.life.cancel(job, self.now)
         for i in self.life.instances(job):
-            self.instances.held.pop(i, None)
+            self.instances.retries.held.pop(i, None)
         self._cancel_strays()
 
     def trace(self) -> Trace:
@@ -220,13 +220,13 @@ class Driver:
                 self._added(event)
             elif isinstance(event, Started):
                 self._started(event)
-        if self.instances.timed:
+        if self.instances.retries.timed:
             self._overdue()
         for job in self.instances.cancellations(self.now):
             self.cancel(job)
         for job in self._take_arrivals():
             self.decider.current.arrived(self.life, job, self.now)
-        if self.instances.held:
+        if self.instances.retries.held:
             self._releases()
         for device in self._devices:
             self.dispatch.fill(device, self.now)
@@ -242,9 +242,9 @@ class Driver:
 
     def _next_due(self) -> float:
         due = min(*self.dispatch.wakes, self.instances.next_timer())
-        if self.instances.held:
-            due = min(due, *self.instances.held.values())
-        if self.instances.timed:
+        if self.instances.retries.held:
+            due = min(due, *self.instances.retries.held.values())
+        if self.instances.retries.timed:
             due = min(due, *(self._deadline(d) for d in self._devices))
         if self.intake is None:
             return due
@@ -307,7 +307,7 @@ class Driver:
             observer.lost(self.life, event)
         # No task is to blame for a failure that a scenario scripts.
         for i in () if self.life.modelled else members:
-            blame = self.instances.fault_of_loss(
+            blame = self.instances.retries.fault_of_loss(
                 i,
                 event,
                 overdue=bool(sent) and sent[0].overdue,
@@ -361,7 +361,7 @@ class Driver:
         return (
             inf
             if running is None or not sent or sent[0].overdue
-            else self.instances.deadline(running)
+            else self.instances.retries.deadline(running)
         )
 
     def _take_arrivals(self) -> list[int]:
@@ -371,7 +371,7 @@ class Driver:
         return due
 
     def _releases(self) -> None:
-        due = self.instances.released(self.now)
+        due = self.instances.retries.released(self.now)
         for i in due:
             self.life.release(i)
         if due:
@@ -410,13 +410,13 @@ class Driver:
         final: bool = False,
     ) -> None:
         """Schedule the next attempt of a failed task, or cancel it and its dependents."""
-        again = self.instances.next_attempt(instance, self.now, final=final)
+        again = self.instances.retries.next_attempt(instance, self.now, final=final)
         for observer in self.observers:
             observer.failed(self.life, instance, device, text)
         if again is not None:
             self._back_off(instance, device, again)
             return
-        attempts = self.instances.attempts(instance, crashes=final)
+        attempts = self.instances.retries.attempts(instance, crashes=final)
         self.failures.append(
             Failure.of(self.life, instance, device, fault, text, traceback, attempts)
         )
@@ -433,7 +433,7 @@ class Driver:
             self.life.block(device, until)
         else:
             self.life.hold(instance)
-            self.instances.held[instance] = until
+            self.instances.retries.held[instance] = until
         self._changed()
 
     def _cancel_strays(self) -> None:

@@ -1,4 +1,4 @@
-"""Bookkeeping per instance and job: retries, time limits, result references, timers."""
+"""Bookkeeping per instance and job: references to results, and timers."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from math import inf
 import numpy as np
 
 from weft.model import Workflow
-from weft.runtime.backends.protocol import DeviceLost, Fault
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
+from weft.runtime.engine.retries import Retries
 from weft.runtime.options import RunOptions
-from weft.sim.device_state import Group
 
 
 class Instances:
-    """Counters and timers of the instances and jobs of a run.
+    """References and timers of the instances and jobs of a run.
 
     Parameters
     ----------
@@ -28,11 +27,9 @@ class Instances:
     >>> from weft.model import Problem, Workload
     >>> problem = Problem.from_arrays([[1.0], [1.0]], [[0, 1]])
     >>> life = LiveLifecycle(Workload.of(problem, arrival=[0.0, 2.0]))
-    >>> table = Instances(life, RunOptions(retries=1), wanted={1}, cancels=[inf, 3.0])
+    >>> table = Instances(life, RunOptions(), wanted={1}, cancels=[inf, 3.0])
     >>> table.arrivals(0.0), table.next_timer(), table.arrivals(2.5), table.next_timer()
     ([0], 2.0, [1], 3.0)
-    >>> table.next_attempt(0, 5.0), table.next_attempt(0, 6.0)  # one retry, after 0.1 s
-    (5.1, None)
     >>> life.inputs[1] = [(0, 0)]
     >>> table.unreferenced([1]), table.needed(0), table.needed(1)
     ([0], False, True)
@@ -47,15 +44,9 @@ class Instances:
         cancels: Sequence[float] | None = None,
     ) -> None:
         self.life = life
-        self.options = options
-        self.held: dict[int, float] = {}
-        """Instance -> time of its next attempt."""
-        self.timed = options.timeout is not None
+        self.retries = Retries(options)
         self.wanted: set[int] = set()
         self.cancels: list[float] = []
-        self._limits: list[float] = []
-        self._attempts: dict[int, int] = {}
-        self._crashes: dict[int, int] = {}
         self._readers: list[int] = []
         """Instance -> tasks that have yet to read its result."""
         self._counts: dict[int, tuple[Workflow, list[int]]] = {}
@@ -76,62 +67,10 @@ class Instances:
                 self._counts[template] = (w, _reader_counts(w))
             self._readers[rows.start : rows.stop] = self._counts[template][1]
             self.cancels[job : job + 1] = [inf]
-            for table in (self._attempts, self._crashes):
-                for i in rows if table else ():
-                    table.pop(i, None)
-            if self.timed:
-                limits = [self.options.limit(w, task) for task in range(w.n)]
-                self._limits[rows.start : rows.stop] = limits
+            self.retries.begin(rows, w)
             self.wanted.difference_update(rows)
         self._arrivals.extend(sorted((float(workload.arrival[job]), job) for job in jobs))
         self.wanted.update(wanted)
-
-    # -- retries and time limits --------------------------------------------
-
-    def next_attempt(self, instance: int, now: float, *, final: bool = False) -> float | None:
-        """Count a failed attempt; return the time of the next one, None to give up."""
-        attempts = self._attempts[instance] = self._attempts.get(instance, 0) + 1
-        if final or attempts > self.options.retries:
-            return None
-        return now + self.options.backoff * 2.0 ** (attempts - 1)
-
-    def fault_of_loss(
-        self, instance: int, event: DeviceLost, *, overdue: bool, ours: bool
-    ) -> tuple[Fault, str] | None:
-        """Return the fault if an instance is to blame for a lost device; None: it runs again.
-
-        `overdue`: the device was ended as the instance ran too long; `ours`: the driver ended it
-        to cancel another order.
-        """
-        if overdue:
-            return "timeout", f"it ran longer than its limit of {self.limit(instance):g} s"
-        if ours:
-            return None
-        if event.fault == "exited":
-            return "exited", event.text
-        crashes = self._crashes[instance] = self._crashes.get(instance, 0) + 1
-        if crashes < self.options.crashes:
-            return None
-        return "killed", f"{event.text}, {crashes} times under this task"
-
-    def attempts(self, instance: int, *, crashes: bool) -> int:
-        """Return how often an instance ran."""
-        return self._attempts.get(instance, 0) + (self._crashes.get(instance, 0) if crashes else 0)
-
-    def limit(self, instance: int) -> float:
-        """Return the seconds an instance may run."""
-        return self._limits[instance] if self.timed else inf
-
-    def deadline(self, group: Group) -> float:
-        """Return the time by which a running group must end."""
-        return group.start + max(self.limit(i) for i in group.members)
-
-    def released(self, now: float) -> list[int]:
-        """Remove and return the held instances whose next attempt is due."""
-        due = [i for i, at in self.held.items() if at <= now]
-        for i in due:
-            del self.held[i]
-        return due
 
     # -- result references --------------------------------------------------
 

@@ -21,10 +21,6 @@ _OF_INSTANCES = ("_undecided", "_reserved")
 class ResumableLifecycle(LiveLifecycle):
     """A `LiveLifecycle` that can be saved, and go on after jobs left and joined."""
 
-    def has_arrived(self, job: int) -> bool:
-        """Return whether a job has arrived."""
-        return self._here[job]
-
     def state(self) -> dict[str, Any]:
         """Return the state, in the numbers of the workload."""
         return {

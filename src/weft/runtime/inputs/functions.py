@@ -10,6 +10,7 @@ from typing import Any
 
 from weft.errors import InvalidInput, UnknownName
 from weft.model import Workflow, WorkflowBuilder
+from weft.model.variants import Variant, variants_by_task
 from weft.registry import closest
 from weft.runtime.backends.calls import name_of
 from weft.runtime.backends.protocol import Call, Input
@@ -19,13 +20,21 @@ from weft.runtime.inputs.promises import (
     Body,
     ConditionalPromise,
     Promise,
+    Task,
     device_of,
     needs_of,
     number_of,
     only_promises,
     outcomes_in,
     promised_in,
+    variants_in,
 )
+
+Function = Callable[..., Any] | Sequence[str]
+"""A function, or a command as [program, argument, ...]."""
+
+Functions = Mapping[str, Function | Mapping[str, Function]]
+"""Task or kind -> its function; or, for tasks with variants, variant -> function."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +49,7 @@ class Application:
     promised : task number of each promise in `shape`, by identity
     functions : per task, the name of its measurements; empty: the kinds of the workflow
     devices : per task, name or kind of the device it needs, empty: any; empty: no task needs one
+    ways : task -> variant -> its call, for tasks with variants that call other functions
     """
 
     workflow: Workflow
@@ -50,6 +60,7 @@ class Application:
     promised: Mapping[int, int] = field(default_factory=dict)
     functions: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
+    ways: Mapping[int, Mapping[str, Call]] = field(default_factory=dict)
 
     @cached_property
     def keys(self) -> list[CostKey]:
@@ -71,9 +82,7 @@ class Application:
         return outcomes_in(self.shape)
 
 
-def application_of(
-    what: Any, functions: Mapping[str, Callable[..., Any] | Sequence[str]] | None = None
-) -> Application:
+def application_of(what: Any, functions: Functions | None = None) -> Application:
     """Make an application of a workflow with functions, promises, Dask collections or a graph."""
     if isinstance(what, Application):
         return what
@@ -100,12 +109,10 @@ def application_of(
     raise InvalidInput(f"weft runs {known}; not a {type(what).__name__}")
 
 
-def from_functions(
-    workflow: Workflow, functions: Mapping[str, Callable[..., Any] | Sequence[str]]
-) -> Application:
+def from_functions(workflow: Workflow, functions: Functions) -> Application:
     """Bind each task to the function or command of its name or kind.
 
-    A function receives the parents' results.
+    A function receives the parents' results. A task with variants may have a function for each.
 
     Examples
     --------
@@ -120,10 +127,22 @@ def from_functions(
             raise UnknownName(
                 f"'{name}' is no task or kind of workflow '{workflow.name}'{closest(name, known)}"
             )
-    made = {name: function_of(given, name) for name, given in functions.items()}
+    made = {
+        name: {way: function_of(one, f"{name}, {way}") for way, one in given.items()}
+        if isinstance(given, Mapping)
+        else function_of(given, name)
+        for name, given in functions.items()
+    }
     shared: dict[tuple[int, int], Call] = {}
     """Identity of a function and number of inputs -> the call."""
-    calls = []
+
+    def call(function: Callable[..., Any], parents: int) -> Call:
+        shape = (id(function), parents)
+        if shape not in shared:
+            shared[shape] = Call(function, tuple(Input(k) for k in range(parents)))
+        return shared[shape]
+
+    calls, ways, variants = [], {}, variants_by_task(workflow)
     for task, (name, kind) in enumerate(zip(workflow.task_names, kinds, strict=True)):
         function = made.get(name, made.get(kind))
         if function is None:
@@ -132,11 +151,28 @@ def from_functions(
                 "give one by either name"
             )
         parents = int(workflow.pred_ptr[task + 1] - workflow.pred_ptr[task])
-        shape = (id(function), parents)
-        if shape not in shared:
-            shared[shape] = Call(function, tuple(Input(k) for k in range(parents)))
-        calls.append(shared[shape])
-    return Application(workflow, tuple(calls), _sinks(workflow))
+        if isinstance(function, Mapping):
+            _check_ways(name, function, variants.get(task, ()), whole=True)
+            ways[task] = {way: call(one, parents) for way, one in function.items()}
+            function = next(iter(function.values()))
+        calls.append(call(function, parents))
+    return Application(workflow, tuple(calls), _sinks(workflow), ways=ways)
+
+
+def _check_ways(
+    task: str, functions: Mapping[str, Any], variants: Sequence[Variant], *, whole: bool
+) -> None:
+    """Refuse functions of variants that there are not; with `whole`, variants without function."""
+    known = [way.name for way in variants]
+    for name in functions:
+        if name not in known:
+            raise UnknownName(
+                f"task '{task}' has a function for variant '{name}', and no such "
+                f"variant{closest(name, known)}"
+            )
+    missing = [name for name in known if name not in functions]
+    if whole and (missing or not known):
+        raise InvalidInput(f"variant '{missing[0]}' of task '{task}' has no function")
 
 
 def from_networkx(graph: Any) -> Application:
@@ -186,6 +222,7 @@ def from_promises(what: Any) -> Application:
     owners: dict[str, str] = {}
     """Kind -> the function it belongs to: functions of one name have kinds of their own."""
     names, functions, devices = [], [], []
+    variants: dict[str, tuple[Variant, ...]] = {}
     builder = WorkflowBuilder(promises[0].task.__name__)
     for promise in order:
         options, name = promise.task.settings, promise.task.__name__
@@ -205,8 +242,11 @@ def from_promises(what: Any) -> Application:
         )
         if "choices" in options:
             builder.choice(names[-1], options["choices"])
+        if options.get("variants"):
+            variants[names[-1]] = variants_in(options, names[-1])
     calls = []
     bodies: dict[int, Body] = {}  # one per task, so that each function is pickled once
+    ways: dict[int, dict[str, Call]] = {}
     for k, promise in enumerate(order):
         needs = _needs(promise, number, names[k])
         for parent, branch in sorted(needs.items()):
@@ -215,16 +255,25 @@ def from_promises(what: Any) -> Application:
         args, kwargs = _replaced((promise.args, promise.kwargs), number, slots)
         body = bodies.setdefault(id(promise.task), Body(promise.task))
         calls.append(Call(body, args, kwargs))
+        others = promise.task.settings.get("calls") or {}
+        _check_ways(names[k], others, variants.get(names[k], ()), whole=False)
+        for way, function in others.items():
+            other = bodies.setdefault(id(function), Body(Task(function, {})))
+            ways.setdefault(k, {})[way] = Call(other, args, kwargs)
     promised = {id(p): number[id(p)] for p in promises}
     wanted = tuple(dict.fromkeys(promised.values()))
+    workflow = builder.build()
+    if variants:
+        workflow = replace(workflow, variants=variants, choices=workflow.choices)
     return Application(
-        builder.build(),
+        workflow,
         tuple(calls),
         wanted,
         shape=what,
         promised=promised,
         functions=tuple(functions),
         devices=tuple(devices) if any(devices) else (),
+        ways=ways,
     )
 
 

@@ -10,12 +10,24 @@ from operator import attrgetter
 from typing import Any
 
 from weft.errors import InvalidInput, UnknownName
+from weft.model.variants import Variant
 from weft.registry import closest
 from weft.runtime.backends.calls import name_of
 from weft.runtime.backends.local.worker import current_device
 from weft.runtime.costs.keys import GPU
 
-OPTIONS = ("kind", "work", "memory", "cores", "needs", "device", "gpu", "choices")
+OPTIONS = (
+    "kind",
+    "work",
+    "memory",
+    "cores",
+    "needs",
+    "device",
+    "gpu",
+    "choices",
+    "variants",
+    "calls",
+)
 """Options of a task."""
 
 
@@ -146,6 +158,8 @@ def task(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     - gpu: True: it must run on a device with "gpu" or "cuda" in its name or kind
     - choices: label -> probability; the function returns the label of the branch it takes, or
       `Chosen(label, value)`
+    - variants: a list of `weft.Variant`, of which the plan chooses one
+    - calls: variant -> the function that runs it; the decorated one runs all others
 
     Examples
     --------
@@ -188,6 +202,16 @@ def needs_of(options: Mapping[str, Any], task: str) -> dict[str, float]:
             f"needs of task '{task}' is {given!r}; it must be a dict, such as {{'licence': 1}}"
         )
     return {str(name): number_of(given, name, task, 0.0) for name in given}
+
+
+def variants_in(options: Mapping[str, Any], task: str) -> tuple[Variant, ...]:
+    """Return the variants of a task."""
+    given = options["variants"]
+    if not isinstance(given, list | tuple) or not all(isinstance(x, Variant) for x in given):
+        raise InvalidInput(
+            f"variants of task '{task}' is {given!r}; it must be a list of weft.Variant"
+        )
+    return tuple(given)
 
 
 def device_of(options: Mapping[str, Any], task: str) -> str:

@@ -73,20 +73,9 @@ class CompletionStrategy(CustomRoutingStrategyBase, CustomLogger):  # type: igno
         chosen: dict[str, Any] = by_id[best]
         return chosen
 
-    def get_available_deployment(
-        self,
-        model: str,
-        messages: list[dict[str, str]] | None = None,
-        input: str | list[Any] | None = None,  # noqa: A002  # the name of LiteLLM's interface
-        specific_deployment: bool | None = False,
-        request_kwargs: dict[str, Any] | None = None,
-    ) -> dict[str, Any]:
-        """Return the same for programs without asyncio."""
-        return asyncio.run(
-            self.async_get_available_deployment(
-                model, messages, input, specific_deployment, request_kwargs
-            )
-        )
+    def get_available_deployment(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Return the same deployment, for programs without asyncio."""
+        return asyncio.run(self.async_get_available_deployment(*args, **kwargs))
 
     def _remember(self, given: dict[str, Any], request: SentRequest) -> None:
         while len(self._sent) >= MOST:
@@ -111,7 +100,7 @@ class CompletionStrategy(CustomRoutingStrategyBase, CustomLogger):  # type: igno
     async def async_log_failure_event(
         self, kwargs: dict[str, Any], response_obj: Any, start_time: datetime, end_time: datetime
     ) -> None:
-        """Count a request that failed as gone."""
+        """Count a failed request as ended."""
         self._ended(kwargs, end_time, good=False)
 
     def log_success_event(
@@ -123,7 +112,7 @@ class CompletionStrategy(CustomRoutingStrategyBase, CustomLogger):  # type: igno
     def log_failure_event(
         self, kwargs: dict[str, Any], response_obj: Any, start_time: datetime, end_time: datetime
     ) -> None:
-        """Count a request that failed as gone."""
+        """Count a failed request as ended."""
         self._ended(kwargs, end_time, good=False)
 
 

@@ -85,7 +85,7 @@ class CompletionRouter(FIFOMixin, LocalityMixin, MultiplexMixin, RequestRouter):
             self._named[replica_id, name].append(self._unnamed[replica_id].popleft())
 
     def on_request_completed(self, replica_id: ReplicaID, internal_request_id: str) -> None:
-        """Learn from an answer; a request that was not accepted says nothing of the speed."""
+        """Learn from an answer; requests that were not accepted are left out."""
         named = self._named.pop((replica_id, internal_request_id), [])
         if named:
             self._times.answered(named.pop(0))
@@ -95,7 +95,7 @@ class CompletionRouter(FIFOMixin, LocalityMixin, MultiplexMixin, RequestRouter):
             self._times.answered(self._unnamed[replica_id].popleft(), good=False)
 
     def on_replica_actor_died(self, replica_id: ReplicaID) -> None:
-        """Forget a replica that died."""
+        """Drop a replica that died."""
         super().on_replica_actor_died(replica_id)
         self._times.drop(replica_id)
         self._unnamed.pop(replica_id, None)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -41,8 +41,7 @@ WRITE_SECONDS = 1.0
 """Seconds between two writes to the history, on a real clock."""
 
 
-@dataclass(frozen=True)
-class TaskEvent:
+class TaskEvent(NamedTuple):
     """An event of a submission; times are seconds of the service's clock.
 
     Attributes

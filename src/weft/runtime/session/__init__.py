@@ -1,7 +1,7 @@
 """`weft.Session`: decisions of a policy in any program.
 
 - `session`: events in, assignments out
-- `jobs`: the jobs that a session knows, with room for more
+- `jobs`: the jobs of a session, with room for more
 - `outcomes`: the branches that tasks took, as callers name them
 - `file`: a saved session
 """

@@ -1,4 +1,4 @@
-"""The jobs that a session knows, with room for more."""
+"""The jobs of a session, with room for more."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Assignment:
 
 
 class SessionJobs:
-    """Jobs by slot: the first ones have arrived, the others are room. Callers know them by number.
+    """Jobs by slot: the first ones have arrived, the others are room. Callers name them by number.
 
     Attributes
     ----------

@@ -39,7 +39,7 @@ class Session:
     policy : of `weft.list_policies()`, the path of a trained one, or an object
     workflows : that jobs of a cluster are known to run; others may come
     clock : gives the time in seconds where an event has none; by default seconds since the start
-    shadow : a policy that is asked too, but not followed; see `compared`
+    shadow : a policy that decides too, without effect; see `compared`
 
     Examples
     --------
@@ -157,7 +157,7 @@ class Session:
         self._due.add(device)
 
     def cancelled(self, job: int, *, at: float | None = None) -> None:
-        """Report that a job is not wanted any more; what it runs is over."""
+        """Report that a job is cancelled; its tasks are dropped, running or not."""
         now = self._tick(at)
         slot = self._jobs.slot(job)
         self._due.update(self._life.cancel(slot, now))
@@ -248,7 +248,7 @@ class Session:
     # -- state --------------------------------------------------------------
 
     def save(self, path: str | PathLike[str]) -> Path:
-        """Write all that the session knows to a JSON file; return its path."""
+        """Write the state of the session to a JSON file; return its path."""
         known = self.problems != []
         state = {
             "policy": self.policy.name,

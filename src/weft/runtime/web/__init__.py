@@ -1,18 +1,20 @@
 """The service over HTTP, behind `weft serve`.
 
 - `answers`: plan, simulate and explain on request
-- `app`: the routes; the only file that imports Starlette
-- `board`: the events of one run, for `weft run --live`
+- `app`: the table of routes with their handlers, which are in `routes`
 - `cascade`: a cascade over HTTP, behind `weft cascade serve`
 - `documents`: submitted documents as applications
+- `entrance`: token and rate, before any route
+- `http`: answers and refusals; the only file that imports Starlette
 - `limits`: token, rate and refusals
-- `live_server`: the server of `weft run --live`
-- `live_status`: the status of a service and its runs
+- `live`: the data of live pages
 - `metrics`: counters in the text format of Prometheus
 - `openapi`: the description of the routes
+- `routes`: the handlers, by group
 - `runs`: the runs of a server, from submission to end
 - `server`: configuration and start; the only file that imports uvicorn
 - `spans`: runs as OpenTelemetry spans
+- `state`: what a server has
 - `store`: runs and events on disk
 - `work`: the functions that workers call
 """
@@ -20,17 +22,19 @@
 __all__ = [
     "answers",
     "app",
-    "board",
     "cascade",
     "documents",
+    "entrance",
+    "http",
     "limits",
-    "live_server",
-    "live_status",
+    "live",
     "metrics",
     "openapi",
+    "routes",
     "runs",
     "server",
     "spans",
+    "state",
     "store",
     "work",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
@@ -16,10 +16,14 @@ from weft.formats.parsing.source import decode_text, naming, one_line, parse_jso
 from weft.runtime.cascade.cascade import Cascade
 from weft.runtime.cascade.request import DeadlineMissed, StageFailed
 from weft.runtime.service.queue import QueueFull
-from weft.runtime.web.app import Entrance
-from weft.runtime.web.limits import Refused, Token
+from weft.runtime.web.entrance import Entrance
+from weft.runtime.web.http import Response, stream
+from weft.runtime.web.limits import PAGE_HEADERS, Refused, Token
+from weft.runtime.web.live.cascade import CascadeWatch
 from weft.runtime.web.metrics import ServerMetrics
+from weft.runtime.web.routes.runs import TICK, status_event
 from weft.runtime.web.server import listening, run_app
+from weft.runtime.web.state import PageSource
 
 STATUS = (
     (InvalidInput, 400),
@@ -28,6 +32,7 @@ STATUS = (
     (StageFailed, 422),
     (WeftError, 503),
 )
+MAX_STREAMS = 20
 JSON, BYTES = b"application/json", b"application/octet-stream"
 
 
@@ -39,19 +44,32 @@ class CascadeEntry:
     rate: float = 5000.0
     metrics: ServerMetrics = field(default_factory=ServerMetrics)
     patience: float = 30.0
-    page: None = None
+    page: PageSource | None = None
 
 
 class CascadeApp:
-    """POST /v1/requests?timeout=S&priority=P; POST /v1/policy; GET /v1/status."""
+    """POST /v1/requests?timeout=S&priority=P; POST /v1/policy; GET /v1/status; GET /v1/live; /."""
 
-    def __init__(self, cascade: Cascade, *, max_body: int = 4 << 20) -> None:
+    def __init__(
+        self, cascade: Cascade, *, max_body: int = 4 << 20, page: PageSource | None = None
+    ) -> None:
         self.cascade = cascade
         self.max_body = max_body
+        self.page = page
+        self.watch = CascadeWatch(cascade)
+        self._streams = 0
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer a request."""
         if scope["type"] != "http":
+            return
+        what = (scope["method"], scope["path"])
+        if what == ("GET", "/") and self.page is not None:
+            page = Response(self.page.html, media_type="text/html", headers=PAGE_HEADERS)
+            await page(scope, receive, send)
+            return
+        if what == ("GET", "/v1/live") and self._streams < MAX_STREAMS:
+            await stream(self._statuses())(scope, receive, send)
             return
         try:
             status, kind, body = 200, *await self._answer(scope, receive)
@@ -65,6 +83,8 @@ class CascadeApp:
         await send({"type": "http.response.body", "body": body})
 
     async def _answer(self, scope: Any, receive: Any) -> tuple[bytes, bytes]:
+        if (scope["method"], scope["path"]) == ("GET", "/v1/live"):
+            raise Refused(429, f"{MAX_STREAMS} streams are open")
         if (scope["method"], scope["path"]) == ("GET", "/v1/status"):
             return _encoded(self._status())
         if (scope["method"], scope["path"]) == ("POST", "/v1/policy"):
@@ -78,7 +98,20 @@ class CascadeApp:
         if kind == JSON:
             payload = _decoded(payload)
         future = self.cascade.submit(payload, timeout=timeout, priority=priority or 0.0)
+        self.watch.watch(future, timeout)
         return _encoded(await asyncio.wrap_future(future))
+
+    async def _statuses(self) -> AsyncIterator[str]:
+        """Yield the status once per second; the first one has what waited so far."""
+        self._streams += 1
+        extra = {"history": self.watch.waiting.as_dict()}
+        try:
+            while True:
+                yield status_event(self.watch.status() | extra)
+                extra = {}
+                await asyncio.sleep(TICK)
+        finally:
+            self._streams -= 1
 
     def _status(self) -> dict[str, Any]:
         c = self.cascade
@@ -154,9 +187,16 @@ def _error(error: WeftError) -> bytes:
 
 
 def serve_cascade(
-    cascade: Cascade, host: str, port: int, token: Token, started: Callable[[str], None]
+    cascade: Cascade,
+    host: str,
+    port: int,
+    token: Token,
+    started: Callable[[str], None],
+    *,
+    page: PageSource | None = None,
 ) -> None:
     """Serve until the process is ended; `started` receives the address."""
     listener = listening(host, port)
     started(f"http://{host}:{listener.getsockname()[1]}")
-    run_app(Entrance(CascadeApp(cascade), CascadeEntry(token)), listener)
+    app = CascadeApp(cascade, page=page)
+    run_app(Entrance(app, CascadeEntry(token, page=page)), listener)

@@ -7,7 +7,7 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,10 +18,15 @@ from weft.runtime.inputs.functions import Application
 from weft.runtime.service.queue import QueueFull
 from weft.runtime.service.service import Service
 from weft.runtime.service.session import TaskEvent
+from weft.runtime.status import waiting_by_reason
 from weft.runtime.web.documents import Documents, with_results
 from weft.runtime.web.limits import Refused
+from weft.runtime.web.live.waiting import WaitingHistory
 from weft.runtime.web.metrics import Labels, ServerMetrics
 from weft.runtime.web.store import RunStore
+
+LONG = 0.25
+"""Seconds after which the waiting tasks of a run are sampled."""
 
 RUN_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
 
@@ -36,6 +41,7 @@ class ActiveRun:
     seq: int = 0
     finished: frozenset[str] = frozenset()
     future: Future[dict[str, Any]] | None = field(default=None, repr=False)
+    waiting: WaitingHistory = field(default_factory=WaitingHistory, repr=False)
 
 
 class RunTable:
@@ -54,6 +60,8 @@ class RunTable:
         self.metrics = metrics
         self.limits = dict(limits)
         self.active: dict[str, ActiveRun] = {}
+        self.waiting = WaitingHistory(gap=1.0)
+        """Waiting tasks of all runs, in seconds of the service's clock."""
         self._count = dict.fromkeys(limits, 0)
         self._last = store.last
         self._series = secrets.token_hex(4)
@@ -61,6 +69,8 @@ class RunTable:
         self._lock = threading.Lock()
         self._listeners: dict[int, list[asyncio.Event]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._written: list[tuple[asyncio.Future[None], Exception | None]] = []
+        """Submissions whose last write is done, in the writing thread."""
         store.committed = self._committed
 
     # -- submissions --------------------------------------------------------
@@ -85,7 +95,7 @@ class RunTable:
             last = k == len(runs) - 1
             self.store.add(run.number, run.facts, body, self._tell(written, last=last))
         try:
-            await asyncio.shield(written)
+            await written
         except Exception as error:  # noqa: BLE001  # of any kind: the client gets it
             self._drop(runs)
             raise Refused(503, f"the submission could not be stored: {error}") from None
@@ -154,17 +164,9 @@ class RunTable:
     def _tell(self, written: asyncio.Future[None], *, last: bool) -> Any:
         """Return the callback of a write that resolves a future of the event loop."""
 
-        def resolve(error: Exception | None) -> None:
-            if written.done():
-                return
-            if error is not None:
-                written.set_exception(error)
-            elif last:
-                written.set_result(None)
-
         def done(error: Exception | None) -> None:
-            if (error is not None or last) and self._loop is not None:
-                self._loop.call_soon_threadsafe(resolve, error)
+            if error is not None or last:
+                self._written.append((written, error))
 
         return done
 
@@ -172,6 +174,7 @@ class RunTable:
         with self._lock:
             for run in runs:
                 self.active.pop(run.facts["id"], None)
+                run.future = None  # its callbacks hold the run
                 self._count[run.facts["application"]] -= 1
 
     def _start(self, run: ActiveRun) -> None:
@@ -197,6 +200,7 @@ class RunTable:
             self.store.begin(run.number, now)
             self._write(run, now, "begun", {})
             return
+        self._look(run, now)
         if event.task in run.finished:
             return  # its result is from before the restart
         seconds = event.finish - event.start
@@ -210,6 +214,19 @@ class RunTable:
             content |= {"error": one_line(event.text)}
         self.metrics.count("weft_tasks_total", application=name, outcome=event.kind)
         self._write(run, now, event.kind, content)
+
+    def _look(self, run: ActiveRun, now: float) -> None:
+        """Sample what waits; a run shorter than a sample's gap costs nothing."""
+        session = self.service.session
+        if session is None or session.driver is None:
+            return
+        life = session.driver.life
+        self.waiting.look(session.driver.now, lambda: waiting_by_reason(life))
+        since = now - run.facts["begun"]
+        if since >= LONG and run.future is not None:
+            job = session.job_of(run.future)
+            if job is not None:
+                run.waiting.look(since, lambda: waiting_by_reason(life, life.instances(job)))
 
     def _ended(self, run: ActiveRun, future: Future[dict[str, Any]]) -> None:
         now, results, text = time.time(), None, None
@@ -231,13 +248,24 @@ class RunTable:
         self.store.event(run.number, run.seq, now, kind, content)
 
     def _committed(self, runs: set[int]) -> None:
-        """Wake the streams of these runs; in the writing thread."""
-        if self._listeners and self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._wake, runs)
+        """Wake submissions and streams of these runs, once per group; in the writing thread."""
+        written, self._written = self._written, []
+        news = runs & self._listeners.keys() if self._listeners else None
+        if (written or news) and self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._tell_loop, written, news or ())
 
-    def _wake(self, runs: set[int]) -> None:
-        for run in runs & self._listeners.keys():
-            for event in self._listeners[run]:
+    def _tell_loop(
+        self, written: list[tuple[asyncio.Future[None], Exception | None]], runs: Iterable[int]
+    ) -> None:
+        for future, error in written:
+            if future.done():
+                continue
+            if error is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(None)
+        for run in runs:
+            for event in self._listeners.get(run, ()):
                 event.set()
 
     # -- questions ----------------------------------------------------------

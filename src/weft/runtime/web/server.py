@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 import socket
@@ -20,15 +21,20 @@ from weft.runtime.costs.history import History
 from weft.runtime.journal import default_folder
 from weft.runtime.options import RunOptions
 from weft.runtime.service.service import Service
-from weft.runtime.web.app import ApplicationLimits, Entrance, PageSource, ServerState, make_app
+from weft.runtime.web.app import make_app
 from weft.runtime.web.documents import Documents, registered
+from weft.runtime.web.entrance import Entrance
 from weft.runtime.web.limits import own_token
 from weft.runtime.web.metrics import ServerMetrics
 from weft.runtime.web.runs import RunTable
+from weft.runtime.web.state import ApplicationLimits, PageSource, ServerState
 from weft.runtime.web.store import RunStore
 
 SWITCH_SECONDS = 5e-4
 """Longest time one thread computes while another, such as that of HTTP, waits."""
+
+GARBAGE = 50_000
+"""New objects between two searches for cycles: a thousand submissions per second make many."""
 
 MAX_CONCURRENT = 4
 """Runs of one application that share the devices at once."""
@@ -140,10 +146,14 @@ def run_app(app: Entrance, listener: socket.socket) -> None:
         lifespan="off",
         access_log=False,
         server_header=False,
+        proxy_headers=False,
         limit_concurrency=1000,
         timeout_graceful_shutdown=2,
     )
     sys.setswitchinterval(SWITCH_SECONDS)
+    gc.collect()
+    gc.freeze()  # what is loaded now stays: later searches skip it
+    gc.set_threshold(GARBAGE, *gc.get_threshold()[1:])
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _ended)  # uvicorn ends on its own handlers, then restores these
     uvicorn.Server(settings).run(sockets=[listener])

@@ -8,14 +8,14 @@ thousand writes per second cheap. Ended runs beyond the newest `keep` are delete
 from __future__ import annotations
 
 import json
-import queue
 import sqlite3
 import threading
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from time import sleep
+from typing import Any, NamedTuple
 
 from weft.errors import InvalidInput
 from weft.runtime.private_files import lock, open_private
@@ -37,14 +37,16 @@ _COLUMNS = "id, application, priority, name, tasks, state, submitted, begun, end
 KEPT_BYTES = 1 << 16
 """Size of a document above which it is dropped at the end of its run."""
 
+GATHER = 1e-3
+"""Seconds in which a group of writes grows: one wake-up of the thread, and one transaction."""
+
 OPEN = ("waiting", "running")
 """States of runs that have not ended."""
 
 Done = Callable[[Exception | None], None]
 
 
-@dataclass(frozen=True)
-class _Write:
+class _Write(NamedTuple):
     sql: str
     values: Sequence[Any]
     run: int
@@ -78,7 +80,9 @@ class RunStore:
         except sqlite3.Error as error:
             self._lock.close()
             raise InvalidInput(f"{path}: cannot be used ({error}); move it away") from None
-        self._writes: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
+        self._writes: deque[_Write | None] = deque()
+        self._waits = threading.Event()
+        """Set while writes wait: a writer is woken once per group, not once per write."""
         self._thread = threading.Thread(target=self._work, name="weft-store", daemon=True)
         self._thread.start()
 
@@ -134,21 +138,27 @@ class RunStore:
 
     def close(self) -> None:
         """Write what waits and close the files."""
-        self._writes.put(None)
+        self._writes.append(None)
+        self._waits.set()
         self._thread.join()
         self._db.close()
         self._reader.close()
         self._lock.close()
 
     def _put(self, sql: str, values: Sequence[Any], run: int, done: Done | None = None) -> None:
-        self._writes.put(_Write(sql, values, run, done))
+        self._writes.append(_Write(sql, values, run, done))
+        if not self._waits.is_set():
+            self._waits.set()
 
     def _work(self) -> None:
         ends = False
         while not ends:
-            group = [self._writes.get()]
-            while len(group) < _GROUP and not self._writes.empty():
-                group.append(self._writes.get())
+            self._waits.wait()
+            sleep(GATHER)
+            self._waits.clear()  # before the look at what waits: a later write sets it again
+            group = [self._writes.popleft() for _ in range(min(len(self._writes), _GROUP))]
+            if self._writes:
+                self._waits.set()
             ends = None in group
             writes = [write for write in group if write is not None]
             if writes and self._commit(writes) is not None:

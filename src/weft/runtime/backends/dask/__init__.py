@@ -5,8 +5,18 @@
 - `messages`: messages to workers
 - `plan`: a plan as one graph
 - `plugin`: code that runs inside Dask
+- `profile`: measured links and speeds of a cluster
 - `results`: futures of results
 - `workers`: the registry of workers
 """
 
-__all__ = ["backend", "local_cluster", "messages", "plan", "plugin", "results", "workers"]
+__all__ = [
+    "backend",
+    "local_cluster",
+    "messages",
+    "plan",
+    "plugin",
+    "profile",
+    "results",
+    "workers",
+]

@@ -244,6 +244,21 @@ class DaskBackend(RealBackend):
         The driver does the rest if a task fails, a worker is lost or, unless `fixed`, a worker
         joins; changes of workers are among the next events.
         """
+        self._follow(rows, on_finish, fixed=fixed)
+
+    def run_graph(self, rows: Sequence[PlanRow], on_finish: OnFinish) -> None:
+        """Run all tasks as one graph that Dask places, with stealing as in its own graphs."""
+        self.client.run_on_scheduler(remote.let_steal, run=self._run, allowed=True)
+        try:
+            self._follow(rows, on_finish, fixed=False, pinned=False)
+        finally:
+            if self.client.status == "running":
+                self.client.run_on_scheduler(remote.let_steal, run=self._run, allowed=False)
+
+    def _follow(
+        self, rows: Sequence[PlanRow], on_finish: OnFinish, *, fixed: bool, pinned: bool = True
+    ) -> None:
+        """Send a graph and forward its reports until it is done or something deviates."""
         if any(isinstance(event, DeviceLost) for event in self._events):
             return
         self._plans += 1
@@ -254,6 +269,7 @@ class DaskBackend(RealBackend):
             rows,
             self._results,
             number=self._plans,
+            pinned=pinned,
         )
         while not graph.done and not any(isinstance(event, DeviceLost) for event in self._events):
             try:

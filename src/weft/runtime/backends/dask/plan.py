@@ -23,6 +23,7 @@ class WholeGraph:
     ----------
     results : finished results, extended by this plan
     number : counts the plans of a run
+    pinned : tasks run on the planned worker, in the planned order; False: where Dask likes
     """
 
     def __init__(
@@ -34,6 +35,7 @@ class WholeGraph:
         results: Results,
         *,
         number: int = 0,
+        pinned: bool = True,
     ) -> None:
         self.lines = list(lines)
         self._results = results
@@ -59,7 +61,8 @@ class WholeGraph:
             {key: [self.lines[row.device].site.address] for key, row in self._rows.items()}
         )
         ranks = remote.DeviceTable({key: -k for k, key in enumerate(self._rows)})
-        with dask.annotate(workers=pins, priority=ranks, allow_other_workers=True), quietly(size):
+        wishes = {"workers": pins, "priority": ranks, "allow_other_workers": True}
+        with dask.annotate(**(wishes if pinned else {})), quietly(size):
             self._futures = dict(
                 zip(self._rows, client.get(graph, list(self._rows), sync=False), strict=True)
             )

@@ -29,6 +29,9 @@ from weft.runtime.backends.local.worker import at_device, attempt, cannot_be_pic
 NOTED_FROM = 4096
 """Smallest transfer in bytes that is reported."""
 
+PREFETCHED_FROM = 65536
+"""Smallest result in bytes that moves before all inputs of its reader exist."""
+
 QUICK = 0.001
 """Seconds for which messages are batched during a run."""
 
@@ -286,6 +289,7 @@ class Reporter(SchedulerPlugin):  # type: ignore[misc]  # Dask is not typed ever
             # were lost at once, Dask does not try pinned tasks on new ones.
             self.scheduler.set_restrictions({key: None})
             message["report"] = (facts.get("metadata") or {}).get("weft")
+            self._prefetch(key)
         else:
             message |= {
                 "word": "erred",
@@ -293,6 +297,28 @@ class Reporter(SchedulerPlugin):  # type: ignore[misc]  # Dask is not typed ever
             }
             message["traceback"] = str(facts.get("traceback_text") or "")
         self.scheduler.log_event(self.run, message)
+
+    def _prefetch(self, key: str) -> None:
+        """Let workers fetch a result that a task planned for them will read.
+
+        Dask moves the inputs of a task once all of them exist; so a transfer would wait for the
+        slowest of the others, and the worker for the transfer. A fetch ahead gives way to others.
+        """
+        done = self.scheduler.tasks.get(key)
+        if done is None or not done.who_has or done.nbytes < PREFETCHED_FROM:
+            return
+        here = {worker.address for worker in done.who_has}
+        readers = {
+            address: None
+            for reader in done.dependents
+            if reader.state == "waiting" and len(reader.worker_restrictions or ()) == 1
+            for address in reader.worker_restrictions
+            if address not in here and address in self.scheduler.stream_comms
+        }
+        for address in readers:
+            self.scheduler.request_acquire_replicas(
+                address, [key], stimulus_id=f"weft-prefetch-{time.time()}"
+            )
 
     def add_worker(self, scheduler: Any, worker: str) -> None:
         """Report a new worker."""
@@ -352,6 +378,15 @@ async def leave(dask_scheduler: Any, run: str) -> None:
     broker = getattr(dask_scheduler, "_broker", None)
     if broker is not None:
         broker.truncate(run)
+
+
+async def let_steal(dask_scheduler: Any, run: str, allowed: bool) -> None:
+    """Allow or forbid stealing during a run, if Dask was stealing before it."""
+    reporter = dask_scheduler.plugins.get(run)
+    if reporter is None or not reporter.stole:
+        return
+    stealing = dask_scheduler.extensions["stealing"]
+    await (stealing.start() if allowed else stealing.stop())
 
 
 class DeviceTable:

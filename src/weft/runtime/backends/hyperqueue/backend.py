@@ -97,7 +97,7 @@ class HyperQueueBackend(PilotBackend):
             stderr=shown,
             priority=spec.priority,
             resources=request(_amounts(spec, own=self._server is not None), spec.cpus),
-            crash_limit=1,  # the driver asks for another one itself
+            crash_limit=1,  # the driver submits another one itself
         )
         try:
             return HyperQueueJob(self._client, self._client.submit(job).id)
@@ -126,7 +126,7 @@ class HyperQueueJob:
         return -int(found[2]) if found[2] else int(found[1])
 
     def cancel(self) -> None:
-        """Leave it: a pilot ends with its connection, and one that starts later finds none."""
+        """Do nothing: a pilot ends with its connection; one that starts later cannot connect."""
 
 
 def _amounts(spec: PilotDevice, *, own: bool) -> list[tuple[str, float]]:

@@ -1,7 +1,7 @@
 """Pilots: workers that a batch system starts, and that connect to the driver.
 
 - `backend`: the devices of a run as pilots
-- `device`: what a pilot asks of its batch system
+- `device`: the resources of a pilot
 - `link`: the driver's side of a pilot
 - `listener`: accepts pilots that have the key
 - `program`: the program of a pilot

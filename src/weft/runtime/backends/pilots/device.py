@@ -1,4 +1,4 @@
-"""The devices of batch systems: what a pilot asks for."""
+"""Devices of batch systems, with the resources that a pilot requests."""
 
 from __future__ import annotations
 

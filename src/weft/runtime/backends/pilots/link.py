@@ -29,7 +29,7 @@ class PilotJob(Protocol):
         ...
 
     def cancel(self) -> None:
-        """Give it up: what has not started shall not start."""
+        """Cancel the job; if it has not started, it never does."""
         ...
 
 
@@ -41,7 +41,7 @@ class LatePipe(MessagePipe):
         self._in, self._out = bytearray(), bytearray()
 
     def connect(self, connection: Connection) -> None:
-        """Send what waits, and go on as a pipe."""
+        """Send the waiting messages; later ones go through the connection."""
         waiting = bytes(self._out)
         super().__init__(connection, blocking=False)
         self._out += waiting
@@ -58,7 +58,7 @@ class LatePipe(MessagePipe):
 
 
 class PilotLink(WorkerLink):
-    """A worker that a batch system was asked for."""
+    """A worker that was submitted to a batch system."""
 
     box: LatePipe
 
@@ -111,7 +111,7 @@ class PilotLink(WorkerLink):
             self.offset = min(self.offset, time.perf_counter() - message[2])
 
     def exit_code(self, seconds: float = 0.0) -> int | None:
-        """Ask the batch system how the process ended."""
+        """Return the exit code that the batch system reports."""
         deadline = time.perf_counter() + seconds
         while self.job is not None:
             code = self.job.exit_code()

@@ -22,7 +22,7 @@ SILENT_MILLISECONDS = 30_000
 
 
 class Greeting(NamedTuple):
-    """What a pilot says first: its number, process id, machine, and whether it sees the folder."""
+    """First message of a pilot: number, process id, machine, whether it can read the folder."""
 
     number: int
     pid: int
@@ -61,7 +61,7 @@ class PilotListener:
         return found
 
     def close(self) -> None:
-        """Stop listening, and drop pilots that nobody took."""
+        """Stop listening, and drop pilots that were not taken."""
         with self._lock:
             if self._closed:
                 return
@@ -103,7 +103,7 @@ class PilotListener:
 
 
 def keep_alive(connected: socket.socket) -> None:
-    """Notice a host that is cut off, on either side; do not wait to fill packets."""
+    """Detect a host that is cut off, on either side; send packets before they are full."""
     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (

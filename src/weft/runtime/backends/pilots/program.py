@@ -1,4 +1,4 @@
-"""The program of a pilot: it reads its facts, connects to the driver and serves as a worker."""
+"""The program of a pilot: it reads its input, connects to the driver and runs tasks."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ class PilotFacts(NamedTuple):
 
 def main(*facts: object) -> None:
     """Connect to the driver and run its orders until the connection closes."""
-    told = PilotFacts(*facts)  # type: ignore[arg-type]
+    pilot = PilotFacts(*facts)  # type: ignore[arg-type]
     with contextlib.suppress(OSError):
         os.setpgid(0, 0)  # with the children of its tasks
-    connected = socket.create_connection(told.address, timeout=CONNECT_SECONDS)
+    connected = socket.create_connection(pilot.address, timeout=CONNECT_SECONDS)
     connected.settimeout(None)
     keep_alive(connected)
     connection = Connection(connected.detach())
-    answer_challenge(connection, told.key)
-    deliver_challenge(connection, told.key)
-    shares = Path(told.marker).exists()
-    connection.send(tuple(Greeting(told.number, os.getpid(), machine(), shares)))
+    answer_challenge(connection, pilot.key)
+    deliver_challenge(connection, pilot.key)
+    shares = Path(pilot.marker).exists()
+    connection.send(tuple(Greeting(pilot.number, os.getpid(), machine(), shares)))
     serve(connection)

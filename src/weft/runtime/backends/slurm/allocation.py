@@ -1,4 +1,4 @@
-"""The allocation that a program runs in: Slurm tells it by environment variables."""
+"""The allocation that a program runs in, read from the environment variables of Slurm."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def cores_per_node(text: str, nodes: int) -> list[int]:
 def hostnames(names: str) -> list[str]:
     """Expand a list of nodes such as ``n[0-3]`` by Slurm's own rules."""
     try:
-        told = subprocess.run(  # noqa: S603
+        found = subprocess.run(  # noqa: S603
             ["scontrol", "show", "hostnames", names],  # noqa: S607
             capture_output=True,
             text=True,
@@ -101,4 +101,4 @@ def hostnames(names: str) -> list[str]:
         raise InvalidInput(
             f"SLURM_JOB_NODELIST is '{names}': {' '.join(error.stderr.split())}"
         ) from None
-    return told.stdout.split()
+    return found.stdout.split()

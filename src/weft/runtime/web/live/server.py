@@ -16,8 +16,8 @@ from weft.formats.parsing.record import Record
 from weft.formats.parsing.source import decode_text, one_line, parse_json
 from weft.planners.whatif.answer import whatif
 from weft.runtime.web.answers import MAX_CHANGES, plain
-from weft.runtime.web.board import LiveBoard
 from weft.runtime.web.limits import PAGE_HEADERS, Token
+from weft.runtime.web.live.board import LiveBoard
 
 MAX_BODY = 1 << 16
 PATIENCE = 30.0
@@ -148,7 +148,7 @@ class _Handler(BaseHTTPRequestHandler):
                 live.streams -= 1
 
     def _events(self, seq: int) -> None:
-        board, over = self.server.live.board, False
+        board, over, first = self.server.live.board, False, True
         while not over:
             news = board.after(seq, TICK)
             parts = [
@@ -157,7 +157,10 @@ class _Handler(BaseHTTPRequestHandler):
             ]
             seq = news[-1]["seq"] if news else seq
             over = board.over and seq >= len(board.events)
-            parts.append(f"event: status\ndata: {_text(board.status())}\n\n")
+            status = board.status()
+            if first and status:
+                status["history"], first = board.history(), False
+            parts.append(f"event: status\ndata: {_text(status)}\n\n")
             self.wfile.write("".join(parts).encode())
             self.wfile.flush()
 

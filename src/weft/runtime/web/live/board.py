@@ -16,7 +16,8 @@ from weft.policies.simulate import simulate
 from weft.runtime.backends.protocol import DeviceAdded, DeviceLost, Finished, Started
 from weft.runtime.engine.events import Observer
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
-from weft.runtime.status import StatusReader, task_name
+from weft.runtime.status import StatusReader, task_name, waiting_by_reason
+from weft.runtime.web.live.waiting import WaitingHistory
 from weft.sim.device_state import Execution, Group
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class LiveBoard(Observer):
         self._reader, self._reading = StatusReader(), threading.Lock()
         self._rows = self._plans = 0
         self._why = ""
+        self._waiting = WaitingHistory()
         self._life: LiveLifecycle | None = None
         self._forecaster: Forecaster | None = None
         self._band: dict[str, Any] | None = None
@@ -80,6 +82,7 @@ class LiveBoard(Observer):
     def started(self, life: LiveLifecycle, event: Started) -> None:
         """Add news."""
         self._see(event.time)
+        self._waiting.look(event.time, lambda: waiting_by_reason(life))
         self._catch_up(life, event.time)
 
     def finished(
@@ -87,6 +90,7 @@ class LiveBoard(Observer):
     ) -> None:
         """Add the rows of a group."""
         self._see(event.finish)
+        self._waiting.look(event.finish, lambda: waiting_by_reason(life))
         self._catch_up(life, event.finish)
 
     def failed(self, life: LiveLifecycle, instance: int, device: int, text: str) -> None:
@@ -124,6 +128,10 @@ class LiveBoard(Observer):
             self._news.wait_for(lambda: len(self.events) > seq or self.over, seconds)
             return self.events[max(seq, 0) :]
 
+    def history(self) -> dict[str, Any]:
+        """Return the waiting tasks by reason so far, for a page that opens now."""
+        return self._waiting.as_dict()
+
     def status(self) -> dict[str, Any]:
         """Return the status of now, with bands of 50 and 90 % for the end where known."""
         life = self._life
@@ -137,7 +145,9 @@ class LiveBoard(Observer):
                     self._asked = now
                     found = self._forecaster.current(life, now)
                     self._band = {"half": found.half, "most": found.most, "median": found.median}
-                return {**self._reader.read(life, now).as_dict(), "forecast": self._band}
+                status = self._reader.read(life, now)
+                self._waiting.look(now, lambda: status.waiting)
+                return {**status.as_dict(), "forecast": self._band}
             return {}
 
     # -- inside -------------------------------------------------------------

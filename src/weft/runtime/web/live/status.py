@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any
 
+from weft.runtime.engine.live_lifecycle import LiveLifecycle
 from weft.runtime.service.budgets import Budget
+from weft.runtime.service.service import Service
 from weft.runtime.service.session import ServiceSession
 from weft.runtime.status import StatusReader, waiting_by_reason
 from weft.runtime.web.runs import ActiveRun, RunTable
@@ -30,6 +33,7 @@ def service_status(
         with suppress(RuntimeError, IndexError):  # the service goes on while this looks at it
             status = StatusReader(count_busy=False).read(life, now).as_dict()
             left = _work_left(session)
+        runs.waiting.look(now, lambda: status["waiting"])
     asked = sum(shares[name] for name in left) or 1.0
     counts = {(name, state): 0.0 for name in shares for state in ("waiting", "running")}
     counts |= {(key[0][1], key[1][1]): n for what, key, n in runs.gauges() if what == "weft_runs"}
@@ -67,15 +71,45 @@ def _work_left(session: ServiceSession) -> dict[str, float]:
     return found
 
 
+def job_of(runs: RunTable, run: ActiveRun) -> tuple[LiveLifecycle, int] | None:
+    """Return where a run runs: the life cycle of its session and its job; None: it does not."""
+    session, future = runs.service.session, run.future
+    if session is None or session.driver is None or future is None:
+        return None
+    job = session.job_of(future)
+    return None if job is None else (session.driver.life, job)
+
+
+def crowding(service: Service, run: ActiveRun) -> float:
+    """Return how many times as long a run takes as alone, by the work of the runs beside it.
+
+    With as many tasks ready as devices, nobody waits. With more, a run gets what its application's
+    share leaves it: of the devices, divided by the runs of the application.
+    """
+    session = service.session
+    if session is None or session.driver is None:
+        return 1.0
+    life, active = session.driver.life, Counter[str]()
+    for name, _ in session.running():
+        active[name] += 1
+    mine = run.facts["application"]
+    waiting = waiting_by_reason(life)
+    busy = sum(machine.running is not None for machine in life.machines)
+    wanted = busy + waiting.get("for a device", 0) + waiting.get("in queues", 0)
+    shares = service.queue.shares.of
+    asked = sum(shares.get(name, 1.0) for name in active)
+    part = shares.get(mine, 1.0) / asked / active[mine] if active[mine] else 1.0
+    return max(1.0, min(1.0 / part, wanted / max(len(life.machines), 1)))
+
+
 def run_status(runs: RunTable, run: ActiveRun) -> dict[str, Any] | None:
     """Return the status of a run in seconds since it began; None unless it runs."""
-    session, begun = runs.service.session, run.facts.get("begun")
-    if session is None or session.driver is None or begun is None or run.future is None:
-        return None
+    begun = run.facts.get("begun")
     with suppress(RuntimeError, IndexError):  # the service goes on while this looks at it
-        job, life = session.job_of(run.future), session.driver.life
-        if job is None:
+        place = job_of(runs, run)
+        if place is None or begun is None:
             return None
+        life, job = place
         clock, now = runs.service.backend.clock(), time.time() - begun
         whole = StatusReader(count_busy=False).read(life, clock)
         devices = []
@@ -91,6 +125,7 @@ def run_status(runs: RunTable, run: ActiveRun) -> dict[str, Any] | None:
                 moved = (device.since - shift, device.expected - shift)
                 devices.append(replace(device, since=moved[0], expected=moved[1]))
         done, waiting = life.over(job), waiting_by_reason(life, life.instances(job))
+        run.waiting.look(now, lambda: waiting)
         return replace(
             whole,
             now=now,

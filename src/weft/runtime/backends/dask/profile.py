@@ -1,0 +1,185 @@
+"""Measured links and speeds of a Dask cluster: `weft profile --cluster`.
+
+A worker fetches a block of random bytes from each other worker, one pair at a time, over the
+connections that results take. So the rates include what serialisation and slow processors cost.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+import numpy as np
+from distributed import Client, wait
+from distributed.utils_comm import gather_from_workers
+
+from weft.errors import InvalidInput
+from weft.model import Cluster
+from weft.runtime.backends.dask import plugin as remote
+
+SMALL, LARGEST = 100_000, 32_000_000
+"""Bytes of the first block of a pair, and of the largest."""
+
+SECONDS = 0.4
+"""Seconds that the large block of a pair should take."""
+
+WORK_SECONDS = 0.25
+"""Seconds for which each worker computes; longer than the periods of processor quotas."""
+
+
+@dataclass(frozen=True)
+class LinkSample:
+    """The transfers that were measured from one host to another."""
+
+    source: str
+    target: str
+    sizes: tuple[float, ...]
+    seconds: tuple[float, ...]
+
+    @property
+    def bandwidth(self) -> float:
+        """Bytes per second: the slope between the small and the large blocks."""
+        large, small = max(self.sizes), min(self.sizes)
+        if large == small:
+            return large / max(min(self.seconds), 1e-9)
+        taken = {
+            size: min(s for b, s in zip(self.sizes, self.seconds, strict=True) if b == size)
+            for size in (small, large)
+        }
+        return (large - small) / max(taken[large] - taken[small], 1e-9)
+
+    @property
+    def latency(self) -> float:
+        """Seconds that a transfer takes beside its bytes."""
+        small = min(self.sizes)
+        taken = min(s for b, s in zip(self.sizes, self.seconds, strict=True) if b == small)
+        return max(taken - small / self.bandwidth, 0.0)
+
+
+@dataclass(frozen=True)
+class ClusterProfile:
+    """Hosts, their speeds (the fastest has 1), and the links between them."""
+
+    hosts: tuple[str, ...]
+    names: tuple[str, ...]
+    speeds: tuple[float, ...]
+    links: tuple[LinkSample, ...] = field(repr=False)
+
+    def cluster(self) -> Cluster:
+        """Return the machines as a cluster: one device per host."""
+        count = len(self.hosts)
+        bandwidth, latency = np.full((count, count), np.inf), np.zeros((count, count))
+        for link in self.links:
+            pair = self.hosts.index(link.source), self.hosts.index(link.target)
+            bandwidth[pair], latency[pair] = link.bandwidth, link.latency
+        return Cluster(
+            name="measured",
+            speed=np.array(self.speeds),
+            names=self.names,
+            kinds=self.hosts,
+            bandwidth=bandwidth,
+            latency=latency,
+        )
+
+    def rows(self) -> list[tuple[str, str, float, float]]:
+        """Return (source, target, bytes, seconds) of each transfer, for a history."""
+        return [
+            (link.source, link.target, size, seconds)
+            for link in self.links
+            for size, seconds in zip(link.sizes, link.seconds, strict=True)
+        ]
+
+
+def profile_cluster(
+    address: str,
+    *,
+    repeats: int = 3,
+    progress: Callable[[Iterator[Any], int], Iterator[Any]] = lambda steps, _: steps,
+) -> ClusterProfile:
+    """Measure the hosts of a Dask cluster and the links between them, one at a time.
+
+    Parameters
+    ----------
+    address : of the scheduler
+    repeats : transfers of each size and pair
+    progress : wraps the measured pairs, whose number is given
+    """
+    try:
+        client = Client(address, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"no Dask scheduler answers at '{address}': {error}") from None
+    with client:
+        found = client.run_on_scheduler(remote.list_workers)
+        here: dict[str, remote.Facts] = {}
+        for facts in found:
+            here.setdefault(facts["host"], facts)
+        if not here:
+            raise InvalidInput(f"the Dask scheduler at '{address}' has no workers")
+        where = {host: facts["worker"] for host, facts in here.items()}
+        rates = [max(client.run(work_rate, workers=[w]).values()) for w in where.values()]
+        pairs = [(a, b) for a in where for b in where if a != b]
+        links = [
+            _measured(client, where[a], where[b], (a, b), repeats)
+            for a, b in progress(iter(pairs), len(pairs))
+        ]
+    return ClusterProfile(
+        tuple(where),
+        tuple(facts["name"] for facts in here.values()),
+        tuple(rate / max(rates) for rate in rates),
+        tuple(links),
+    )
+
+
+def _measured(
+    client: Client, source: str, target: str, hosts: tuple[str, str], repeats: int
+) -> LinkSample:
+    """Fetch small blocks, then blocks that take a while, from one worker to another."""
+    sizes: list[float] = []
+    taken: list[float] = []
+
+    def fetch(size: int) -> float:
+        block = client.submit(os.urandom, size, workers=[source], pure=False)
+        with client.as_current():
+            wait(block)
+        (seconds,) = client.run(fetch_block, block.key, source, workers=[target]).values()
+        sizes.append(float(size))
+        taken.append(seconds)
+        block.release()
+        return float(seconds)
+
+    fetch(SMALL)  # connects
+    sizes.clear()
+    taken.clear()
+    first = median(fetch(SMALL) for _ in range(repeats))
+    probe = fetch(10 * SMALL)
+    rate = 9 * SMALL / max(probe - first, 1e-4)
+    sizes.pop()
+    taken.pop()
+    large = int(min(LARGEST, max(10 * SMALL, rate * SECONDS)))
+    for _ in range(repeats):
+        fetch(large)
+    return LinkSample(*hosts, tuple(sizes), tuple(taken))
+
+
+# -- on the workers -----------------------------------------------------------
+
+
+async def fetch_block(key: str, source: str, dask_worker: Any) -> float:
+    """Fetch a result from another worker; return the seconds."""
+    begin = time.perf_counter()
+    await gather_from_workers({key: [source]}, rpc=dask_worker.rpc)
+    return time.perf_counter() - begin
+
+
+def work_rate() -> float:
+    """Return how often per second this worker does a fixed piece of work."""
+    block = np.arange(20_000, dtype=np.float64)
+    begin, rounds = time.perf_counter(), 0
+    while (seconds := time.perf_counter() - begin) < WORK_SECONDS:
+        block = np.sqrt(block * block + 1.0)
+        rounds += 1
+    return rounds / seconds

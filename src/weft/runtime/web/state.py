@@ -1,0 +1,73 @@
+"""What a server has: applications with their limits, runs, documents, counters and its page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from weft.model import Cluster
+from weft.runtime.costs.history import History
+from weft.runtime.service.budgets import Budget
+from weft.runtime.web.documents import Documents
+from weft.runtime.web.http import in_thread
+from weft.runtime.web.limits import Refused, Token
+from weft.runtime.web.live.board import Drawing
+from weft.runtime.web.metrics import ServerMetrics
+from weft.runtime.web.runs import RunTable
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class ApplicationLimits:
+    """Share, budget and queue of an application."""
+
+    share: float = 1.0
+    budget: Budget | None = None
+    queue: int = 1000
+
+
+@dataclass(frozen=True)
+class PageSource:
+    """The live page, and the maker of the data of its charts; `weft.report` has both."""
+
+    html: bytes
+    draw: Drawing
+
+
+@dataclass(eq=False)
+class ServerState:
+    """All that the handlers use."""
+
+    runs: RunTable
+    documents: Documents
+    applications: Mapping[str, ApplicationLimits]
+    devices: Cluster
+    history: History | None
+    metrics: ServerMetrics
+    token: Token
+    max_body: int = 4 << 20
+    rate: float = 5000.0
+    max_streams: int = 200
+    patience: float = 30.0
+    """Seconds a client may take to send a body, or to take a part of a stream."""
+    questions: int = 4
+    """Questions that are answered in threads at once."""
+    asked: int = field(default=0, init=False)
+    watched: int = field(default=0, init=False)
+    """Streams of the status of the service."""
+    page: PageSource | None = None
+    warm: bool = False
+    """Whether the kernels of the usual planner are compiled."""
+
+    async def in_thread(self, answered: Callable[[], T]) -> T:
+        """Answer a question in a thread, unless too many are being answered."""
+        if self.asked >= self.questions:
+            self.metrics.count("weft_refused_total", reason="questions")
+            raise Refused(429, f"{self.questions} questions are being answered", retry_after=1.0)
+        self.asked += 1
+        try:
+            return await in_thread(answered)
+        finally:
+            self.asked -= 1
