@@ -1,8 +1,9 @@
 """Reports: tables, statistics, Gantt charts, figures and self-contained HTML pages.
 
-- `compare`: planners and policies on the same problems and scenarios
+- `compare`: planners and policies on the same problems and scenarios; `comparison`: its result
 - `statistics`, `tables`, `quantities`: tests and intervals, tables, numbers with units
-- `chart`: rows and lanes of a Gantt chart; `gantt_html`, `gantt_static`: its files
+- `gantt`: Gantt charts, as pages and as pictures
+- `causes`: why a result takes as long as it does, on pages and in notebooks
 - `dag_svg`, `layers`: drawings of workflows; `figures`, `matplot`: figures through matplotlib
 - `page`, `document`, `palette`: HTML pages and their colours
 - `run_report`: the report of a real run
@@ -11,13 +12,13 @@
 
 __all__ = [
     "answers",
-    "chart",
+    "causes",
     "compare",
+    "comparison",
     "dag_svg",
     "document",
     "figures",
-    "gantt_html",
-    "gantt_static",
+    "gantt",
     "layers",
     "matplot",
     "page",

@@ -24,7 +24,14 @@ SCRIPTS = (
     "tabs.js",
     "start.js",
 )
-LIVE_SCRIPTS = (*SCRIPTS[:-1], "live_events.js", "live.js", "start.js")
+LIVE_SCRIPTS = (
+    *SCRIPTS[:-1],
+    "live_events.js",
+    "live_parts.js",
+    "live_cascade.js",
+    "live.js",
+    "start.js",
+)
 STYLES = ("page.css", "answers.css", "gantt.css")
 
 

@@ -12,10 +12,10 @@ from weft.formats.parsing.source import write_file
 from weft.model import Problem, Workflow
 from weft.model.explain import compare_explanations
 from weft.report.causes.contenders import CLIPPED
-from weft.report.chart import Chart, Drawable
 from weft.report.dag_svg import dag_legend, dag_svg
 from weft.report.document import document, embedded_json
-from weft.report.gantt_html import gantt_fragment
+from weft.report.gantt.chart import Chart, Drawable
+from weft.report.gantt.html import gantt_fragment
 from weft.report.quantities import escaped
 from weft.report.tables import Columns, Row, table_html
 

@@ -20,7 +20,7 @@ from weft.policies import simulate
 from weft.report.causes.contenders import Answer, ContenderBar
 from weft.report.causes.scatter import Scatter, ScatterPoint
 from weft.report.causes.waterfall import Waterfall
-from weft.report.chart import Chart
+from weft.report.gantt.chart import Chart
 from weft.report.page import Dag, Facts, Gantts, PageBlock, Section, Table, Text, write_report
 from weft.report.quantities import format_seconds, format_share
 from weft.report.tables import Column, table_text

@@ -6,7 +6,7 @@ class Gantt {
     this.solo = document.body.classList.contains("solo");
     this.parts = buildPanel(root, this);
     this.painter = new Painter(this.model, this.parts.canvas);
-    this.look = { chosen: -1, hovered: -1, parents: [], children: [], binding: null, chain: false, fade: FADE, colors: new Uint8Array(this.model.n) };
+    this.look = { chosen: -1, hovered: -1, parents: [], children: [], binding: null, chain: false, fade: FADE, dims: false, dimmed: new Uint8Array(this.model.n), colors: new Uint8Array(this.model.n) };
     this.model.colors = this.look.colors;
     this.only = null;
     this.matches = null;
@@ -14,8 +14,6 @@ class Gantt {
     this.stretched = 1;
     this.load = this.model.load(480);
     this.view = { ...this.whole(), y: 0 };
-    this.look.dims = () => this.kin !== null || this.only !== null || this.matches !== null || this.look.chain;
-    this.look.dimmed = (r) => this.dimmed(r);
     this.recolour();
     this.showChain(this.model.chain.length > 0);
     this.listen();
@@ -118,13 +116,19 @@ class Gantt {
     this.group = value;
     for (let r = 0; r < this.model.n; r++) this.look.colors[r] = of(value(r));
     this.only = null;
+    this.fades();
     fillLegend(this);
   }
 
-  dimmed(r) {
-    if (this.kin) return !this.kin.has(r);
-    if (this.only !== null || this.matches !== null) return (this.only !== null && this.group(r) !== this.only) || (this.matches !== null && !this.matches[r]);
-    return this.look.chain && !this.model.onChain[r];
+  // Which rows are pale, written down once: a frame looks at every row.
+  dim() {
+    const { look, model, kin, only, matches } = this, { n } = model, dimmed = look.dimmed.length === n ? look.dimmed : new Uint8Array(n);
+    look.dimmed = dimmed;
+    look.dims = kin !== null || only !== null || matches !== null || look.chain;
+    if (!look.dims) return;
+    if (kin) { dimmed.fill(1); for (const r of kin) dimmed[r] = 0; return; }
+    if (only === null && matches === null) { for (let r = 0; r < n; r++) dimmed[r] = 1 - model.onChain[r]; return; }
+    for (let r = 0; r < n; r++) dimmed[r] = (only !== null && this.group(r) !== only) || (matches !== null && !matches[r]) ? 1 : 0;
   }
 
   // -- lanes, the chain and a second plan ----------------------------------------
@@ -135,7 +139,7 @@ class Gantt {
     this.fades();
     this.redraw();
   }
-  fades() { this.look.fade = this.kin === null && this.only === null && this.matches === null ? CHAIN_FADE : FADE; }
+  fades() { this.look.fade = this.kin === null && this.only === null && this.matches === null ? CHAIN_FADE : FADE; this.dim(); }
 
   sortLanes(byBusy) { this.painter.byBusy = byBusy; this.view.y = 0; this.resize(); }
   toggleNode(node) {

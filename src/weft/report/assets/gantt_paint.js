@@ -92,7 +92,7 @@ class Painter {
       this.shown.push(lane);
       y += this.laneHeight;
     }
-    this.content = y;
+    this.content = Math.abs(y - this.room) < 1 ? this.room : y; // heights are rounded to pixels
   }
 
   get headed() { return this.model.grouped && !this.byBusy; }
@@ -188,13 +188,13 @@ class Painter {
   // Runs over every visible row of the lane, a hundred thousand perhaps: no call and no object for bars below a pixel.
   paintLane(model, lane, view, look) {
     const { gutter } = this, { start, finish, size, status } = model, end = model.lanePtr[lane + 1], second = model !== this.model;
-    const scale = this.plot / (view.t1 - view.t0), colors = second ? model.colors : look.colors, dims = !second && look.dims();
+    const scale = this.plot / (view.t1 - view.t0), colors = second ? model.colors : look.colors, dims = !second && look.dims, { dimmed } = look;
     const [top, h] = this.band(lane, view, second), crumb = second ? lane + this.laneTop.length : lane;
     let pixel = -1, cover = 0, widest = -1, color = 0, dim = false;
     for (let r = model.firstVisible(lane, view.t0); r < end && start[r] <= view.t1; r++) {
       const x0 = gutter + (start[r] - view.t0) * scale, width = (finish[r] - start[r]) * scale;
       if (x0 + width < gutter) continue;
-      const faint = second || (dims && look.dimmed(r));
+      const faint = second || (dims && dimmed[r] === 1);
       if (width < 1.25 && size[r] === 1 && status[r] === DONE) {
         const here = Math.floor(x0);
         if (here !== pixel || faint !== dim) {
@@ -242,8 +242,14 @@ class Painter {
     const failed = model.status[r] !== DONE;
     c.globalAlpha = alpha * (failed ? 0.4 : 1);
     c.fillStyle = this.palette[color];
+    if (w <= 10 && !failed && !model.copy[r]) { // most bars of a large chart: no path, no name
+      c.fillRect(left, y, w, tall);
+      this.bars++;
+      c.globalAlpha = 1;
+      return;
+    }
     c.beginPath();
-    if (w > 6 && tall > 6) c.roundRect(left, y, w, tall, 2.5); else c.rect(left, y, w, tall);
+    if (w > 10 && tall > 6) c.roundRect(left, y, w, tall, 2.5); else c.rect(left, y, w, tall);
     c.fill();
     if (model.copy[r] && w > 3) { c.fillStyle = this.copyHatch; c.fill(); }
     c.globalAlpha = alpha;

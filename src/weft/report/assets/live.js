@@ -1,50 +1,5 @@
 // A page that follows a run, or a service, while it goes on. Names of users enter it as text only.
 const LOG_LIMIT = 200, KIND_LIMIT = 6, REDRAW = 900;
-const byId = (id) => document.getElementById(id);
-const percent = (share) => `${Math.round(100 * share)} %`;
-
-function tellLink(state, text) {
-  const link = byId("link");
-  link.dataset.state = state;
-  link.textContent = text;
-}
-
-function section(title, ...children) {
-  return make("section", {}, make("h2", {}, title), ...children);
-}
-
-function fillTable(table, head, rows) {
-  const cell = (tag) => (value) => {
-    const shown = value instanceof Node ? value : String(value ?? "");
-    return make(tag, typeof value === "number" ? { class: "number" } : value instanceof Node && value.className === "share" ? { class: "bar" } : {}, shown);
-  };
-  table.replaceChildren(make("thead", {}, make("tr", {}, ...head.map(cell("th")))), make("tbody", {}, ...rows.map((row) => make("tr", {}, ...row.map(cell("td"))))));
-}
-
-function shareBar(share) {
-  const bar = make("i", { class: "share", "aria-hidden": "true" });
-  bar.style.width = `${Math.round(100 * Math.min(1, share))}%`;
-  return bar;
-}
-
-function fillFacts(list, facts) {
-  list.replaceChildren(...facts.filter(([, value]) => value).map(([label, value]) => make("div", {}, make("dt", {}, label), make("dd", {}, value))));
-}
-
-// A service does not count how busy its devices were: no column then.
-function fillDevices(table, devices, now) {
-  const counted = devices.some((d) => d.busy !== null);
-  fillTable(table, ["device", "now", "for", "queue", ...(counted ? ["busy"] : [])], devices.map((d) => {
-    const elapsed = d.since === null ? "" : formatTime(Math.max(0, now - d.since));
-    const of = d.expected === null || d.since === null ? "" : ` of ${formatTime(d.expected - d.since)}`;
-    return [d.name, d.down ? "down" : d.task || "idle", elapsed + of, d.queued, ...(counted ? [percent(d.busy)] : [])];
-  }));
-}
-
-function waitingRows(waiting) {
-  const all = Object.values(waiting).reduce((a, b) => a + b, 0);
-  return Object.entries(waiting).map(([reason, count]) => [reason, count, shareBar(count / all)]);
-}
 
 // -- one run --------------------------------------------------------------------
 
@@ -65,21 +20,16 @@ class LiveRun {
 
   build() {
     const list = (tag, attributes) => make(tag, attributes);
-    Object.assign(this, { facts: list("dl", { class: "facts" }), devices: list("table"), waiting: list("table"), log: list("ul", { class: "log" }), sentence: list("p", { class: "sentence" }) });
+    Object.assign(this, { facts: list("dl", { class: "facts" }), devices: list("table"), log: list("ul", { class: "log" }), sentence: list("p", { class: "sentence" }), waiting: new WaitingAreas("Waiting tasks", "task"), progress: new TimePlot("") });
     this.log.append(make("li", { class: "hint" }, "Nothing yet."));
-    this.curve = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-    this.curve.setAttribute("class", "curve");
-    this.curve.setAttribute("viewBox", "0 0 1000 100");
-    this.curve.setAttribute("preserveAspectRatio", "none");
-    this.curve.setAttribute("role", "img");
     const root = make("section", { class: "gantt", "aria-label": "Gantt chart of the run" });
     this.whatif = new Sliders(this);
     byId("title").textContent = this.opening.name;
     document.title = `${this.opening.name}, live`;
     byId("live").replaceChildren(this.facts, this.sentence,
-      section("Progress against the plan", this.curve),
+      section("Progress against the plan", this.progress.figure),
       section("The run over the plan", root),
-      make("div", { class: "columns" }, section("Devices", make("div", { class: "wide" }, this.devices)), section("Waiting tasks", this.waiting), section("Plans, losses and failures", this.log), this.whatif.section));
+      make("div", { class: "columns" }, section("Devices", wideBox(this.devices)), this.waiting.section, section("Plans, losses and failures", this.log), this.whatif.section));
     this.ghost = new Model(this.plan);
     this.ghost.colors = Uint8Array.from(this.ghost.kind, (k) => k % this.plan.palette.light.length);
     this.chart = new Gantt(root, this.data());
@@ -100,12 +50,19 @@ class LiveRun {
     if (new Set(column("batch")).size < rows.length) columns.batch = column("batch");
     if (rows.some((r) => r.decided !== undefined) && this.plan.rows.decided) columns.decided = column("decided");
     const end = rows.reduce((latest, r) => Math.max(latest, r.finish), this.plan.span[0]);
-    return { ...this.plan, live: true, title: "measured", rows: columns, span: [this.plan.span[0], end], end, outcome: null, pauses: [], bound: this.plan.bound, why: null };
+    return { ...this.plan, live: !this.over, title: "measured", rows: columns, span: [this.plan.span[0], end], end, outcome: null, pauses: [], bound: this.plan.bound, why: null };
   }
 
   take(kind, event) {
-    if (kind === "status") { this.status = event; this.now = event.now; } else if (kind === "report") { this.report = event.chart; } else this.happen(kind, event);
+    if (kind === "status") { this.see(event); } else if (kind === "report") { this.report = event.chart; } else this.happen(kind, event);
     this.due = this.due || setTimeout(() => { this.due = 0; this.show(); }, kind === "ended" ? 0 : this.rows.length > 5000 ? 5 * REDRAW : REDRAW / 3);
+  }
+
+  see(status) {
+    this.status = status;
+    this.now = status.now;
+    if (status.history) this.waiting.load(status.history);
+    if (status.waiting) this.waiting.add(status.now, status.waiting);
   }
 
   happen(kind, event) {
@@ -147,27 +104,34 @@ class LiveRun {
     const range = (pair) => pair.map((x) => formatTime(x)).join(" to ");
     fillFacts(this.facts, [["tasks done", `${s && s.done > done ? s.done : done} of ${all}`], [this.over ? "took" : "so far", formatTime(this.over || !s ? last : this.now)], [this.opening.reference, formatTime(end)],
       ["expected end", !this.over && forecast ? formatTime(forecast.median) : ""], ["50 %", !this.over && forecast ? range(forecast.half) : ""], ["90 %", !this.over && forecast ? range(forecast.most) : ""]]);
-    if (s) { fillDevices(this.devices, s.devices, this.now); fillTable(this.waiting, ["for", "tasks", ""], waitingRows(s.waiting)); }
-    if (s && !Object.keys(s.waiting).length) this.waiting.replaceChildren(make("caption", {}, "No task waits."));
+    if (this.over) this.fillBusy(last); else if (s && s.devices) fillDevices(this.devices, s.devices, this.now);
+    this.waiting.show((s && s.waiting) || {}, this.over);
     this.drawCurve(Math.max(end, this.over ? last : this.now || 0, forecast && !this.over ? forecast.most[1] : 0), forecast);
     document.documentElement.dataset.done = String(this.over);
   }
 
-  // Share of tasks done over time: the plan dashed, the run solid, the band of 90 % for the end.
+  // After the end: what each device did.
+  fillBusy(end) {
+    const { names } = this.plan.devices, tasks = new Array(names.length).fill(0), busy = new Float64Array(names.length), seen = new Set();
+    for (const r of this.rows) {
+      if (r.status === DONE) tasks[r.device]++;
+      if (!seen.has(r.batch)) busy[r.device] += r.finish - r.start;
+      seen.add(r.batch);
+    }
+    fillTable(this.devices, ["device", "tasks", "busy"], names.map((name, d) => [name, tasks[d], figure(end ? percent(busy[d] / end) : "")]));
+  }
+
+  // Share of tasks done over time, in steps: the plan dashed, the run solid, the bands of 50 and 90 % for the end.
   drawCurve(until, forecast) {
-    const x = (t) => (1000 * t) / (until || 1), all = this.plan.templates[0].n;
-    const line = (ends) => [...ends].sort((a, b) => a - b).map((t, k) => `${x(t).toFixed(1)},${(98 - (96 * (k + 1)) / all).toFixed(1)}`).join(" ");
-    const element = (tag, attributes) => {
-      const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
-      for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-      return made;
-    };
-    const parts = [element("polyline", { class: "plan", points: `0,98 ${line(this.plan.rows.finish)}` }),
-      element("polyline", { class: "done", points: `0,98 ${line(this.rows.filter((r) => r.status === DONE && !r.copy).map((r) => r.finish))}` })];
-    if (forecast && !this.over) parts.unshift(element("rect", { class: "band", x: x(forecast.most[0]), width: x(forecast.most[1] - forecast.most[0]), y: 0, height: 100 }));
-    if (this.now && !this.over) parts.push(element("line", { class: "now", x1: x(this.now), x2: x(this.now), y1: 0, y2: 100 }));
-    this.curve.replaceChildren(...parts);
-    this.curve.setAttribute("aria-label", `${this.rows.length} executions so far; the plan ends at ${formatTime(this.plan.end)}`);
+    const x = (t) => (1000 * t) / (until || 1), all = this.plan.templates[0].n, here = this.over ? null : forecast;
+    const line = (ends) => `M0,98${[...ends].sort((a, b) => a - b).map((t, k) => `H${x(t).toFixed(1)}V${(98 - (96 * (k + 1)) / all).toFixed(1)}`).join("")}`;
+    const done = line(this.rows.filter((r) => r.status === DONE && !r.copy).map((r) => r.finish)) + (this.over || !this.now ? "" : `H${x(this.now).toFixed(1)}`);
+    const parts = [svg("path", { class: "plan", d: line(this.plan.rows.finish) }), svg("path", { class: "done", d: done })];
+    for (const [name, pair] of here ? [["half", here.half], ["most", here.most]] : []) parts.unshift(svg("rect", { class: `band ${name}`, x: x(pair[0]), width: x(pair[1] - pair[0]), y: 0, height: 100 }));
+    if (this.now && !this.over) parts.push(svg("line", { class: "now", x1: x(this.now), x2: x(this.now), y1: 0, y2: 100 }));
+    const key = (name, text) => [svg("svg", { class: `curve key ${name}`, viewBox: "0 0 24 10", "aria-hidden": "true" }, name === "band" ? svg("rect", { class: "band most", width: 24, height: 10 }) : svg("line", { class: name, x1: 0, x2: 24, y1: 5, y2: 5 })), text];
+    this.progress.top.replaceChildren("share of tasks done: ", ...key("done", "run"), ...key("plan", this.opening.reference), ...(here ? key("band", "band of 90 % for the end") : []));
+    this.progress.show(parts, 0, until || 1, `${this.rows.length} executions so far; the plan ends at ${formatTime(this.plan.end)}`);
   }
 }
 
@@ -240,29 +204,34 @@ class Sliders {
 
 class LiveService {
   constructor() {
-    Object.assign(this, { applications: make("table"), devices: make("table"), waiting: make("table"), runs: make("table") });
+    Object.assign(this, { applications: make("table"), devices: make("table"), waiting: new WaitingAreas("Waiting tasks", "task"), runs: make("table") });
     byId("title").textContent = "weft serve";
-    const wide = (table) => make("div", { class: "wide" }, table);
+    const wide = wideBox;
     byId("live").replaceChildren(section("Applications", wide(this.applications)), section("Runs", wide(this.runs)),
-      make("div", { class: "columns" }, section("Devices", wide(this.devices)), section("Waiting tasks", this.waiting)));
+      make("div", { class: "columns" }, section("Devices", wide(this.devices)), this.waiting.section));
   }
 
   take(kind, s) {
     if (kind !== "status") return;
     const budget = (a) => (a.budget ? `${formatTime(Math.max(0, a.left))} of ${formatTime(a.budget.seconds)} per ${formatTime(a.budget.period)}` : "none");
     fillTable(this.applications, ["application", "share", "budget left", "running", "waiting", "ends in about"],
-      Object.entries(s.applications).map(([name, a]) => [name, a.share, budget(a), a.running, a.waiting, a.eta === null ? "" : formatTime(a.eta)]));
+      Object.entries(s.applications).map(([name, a]) => [name, a.share, budget(a), a.running, a.waiting, figure(a.eta === null ? "" : formatTime(a.eta))]));
     fillTable(this.runs, ["run", "name", "application", "state", "tasks"],
       s.runs.map((run) => [make("a", { href: `/runs/${encodeURIComponent(run.id)}` }, run.id), run.name, run.application, run.state, run.tasks]));
     fillDevices(this.devices, s.devices, s.now);
-    fillTable(this.waiting, ["for", "tasks", ""], waitingRows(s.waiting));
-    if (!Object.keys(s.waiting).length) this.waiting.replaceChildren(make("caption", {}, "No task waits."));
+    if (s.history) this.waiting.load(s.history);
+    this.waiting.add(s.now, s.waiting);
+    this.waiting.show(s.waiting, false);
   }
 }
 
 async function startLive() {
   const found = /^\/runs\/([^/]+)$/.exec(location.pathname), base = found && `/v1/runs/${found[1]}`;
-  if (!found) { const service = new LiveService(); follow("/v1/live", (kind, event) => service.take(kind, event), tellLink); return; }
+  if (!found) {
+    let page = null; // a service or a cascade: the first status tells
+    follow("/v1/live", (kind, event) => { page = page || (event.cascade ? new LiveCascade(event) : new LiveService()); page.take(kind, event); }, tellLink);
+    return;
+  }
   for (let wait = 0.25; ; wait = Math.min(5, wait * 1.6)) {
     try {
       const opening = await ask(`${base}/chart`);

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from weft.model.explain import KINDS, PARTS
-from weft.report.chart import Chart
+from weft.report.gantt.chart import Chart
 
 TOLD_UP_TO = 1_500
 """Rows of a chart that has a sentence for each task; larger ones have them for the chain."""

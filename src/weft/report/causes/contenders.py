@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from weft.model.explain import PARTS, Explanation, compare_explanations
-from weft.report.chart import Chart
+from weft.report.gantt.chart import Chart
 from weft.report.palette import variable
 from weft.report.quantities import escaped, format_seconds
 
@@ -105,7 +105,7 @@ class Answer:
         data = ""
         if moving > 0.1 * bar.seconds:
             data = f' <strong class="moving">{format_seconds(moving)} moving data</strong>'
-        return f"{', '.join(notes)}{data}"
+        return f"{', '.join(notes)}{',' if notes and data else ''}{data}"
 
     def _legend(self, bars: Sequence[ContenderBar]) -> str:
         used = [part for part in PARTS if any(bar.parts.get(part, 0.0) > 0 for bar in bars)]

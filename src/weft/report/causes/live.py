@@ -6,9 +6,9 @@ from typing import Any
 
 from weft.model import Trace
 from weft.planners.planner import Plan
-from weft.report.chart import Chart
 from weft.report.document import document
-from weft.report.gantt_html import chart_data
+from weft.report.gantt.chart import Chart
+from weft.report.gantt.html import chart_data
 
 
 def live_page() -> bytes:

@@ -17,11 +17,11 @@ from weft.model.trace import STATUS
 from weft.planners import Plan
 from weft.report.causes.contenders import PART_COLORS
 from weft.report.causes.small_chart import small_chart
-from weft.report.chart import Chart, Drawable
-from weft.report.compare import Comparison
+from weft.report.comparison import Comparison
 from weft.report.dag_svg import dag_svg
 from weft.report.document import asset
-from weft.report.gantt_static import gantt_svg
+from weft.report.gantt.chart import Chart, Drawable
+from weft.report.gantt.static import gantt_svg
 from weft.report.matplot import drawing, svg_bytes
 from weft.report.palette import LIGHT, category, light_variables
 from weft.report.quantities import escaped, format_bytes, format_seconds

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from weft.model.columns import FloatArray, IntArray
-from weft.report.chart import Chart
+from weft.report.gantt.chart import Chart
 from weft.report.palette import LIGHT, category
 from weft.report.quantities import escaped, format_seconds, shortened
 

@@ -10,8 +10,8 @@ from weft.errors import InvalidInput
 from weft.formats.parsing.source import one_line
 from weft.model import Problem, Schedule, Trace
 from weft.report.causes.contenders import Answer, ContenderBar, difference_sentences
-from weft.report.chart import Chart
-from weft.report.compare import columns_of
+from weft.report.comparison import columns_of
+from weft.report.gantt.chart import Chart
 from weft.report.page import Dag, Facts, Gantts, PageBlock, Section, Table, report_html
 from weft.report.quantities import format_seconds
 

@@ -8,8 +8,8 @@ from weft.model import Cluster, Problem, Workload
 from weft.report.causes.cause_data import cause_data
 from weft.report.causes.contenders import Answer, ContenderBar
 from weft.report.causes.search_curve import SearchCurve
-from weft.report.chart import Chart, Drawable
 from weft.report.document import compact, document, embedded_json
+from weft.report.gantt.chart import Chart, Drawable
 from weft.report.palette import CATEGORIES, DARK_CATEGORIES
 from weft.report.quantities import escaped
 

@@ -12,8 +12,8 @@ from weft.formats.parsing.source import write_file
 from weft.model import Problem
 from weft.model.trace import CANCELLED, DONE, LOST
 from weft.registry import closest
-from weft.report.chart import Chart, Drawable
-from weft.report.gantt_html import gantt_html
+from weft.report.gantt.chart import Chart, Drawable
+from weft.report.gantt.html import gantt_html
 from weft.report.matplot import drawing, png_bytes, svg_bytes
 from weft.report.palette import LIGHT, category, text_on
 from weft.report.quantities import shortened
