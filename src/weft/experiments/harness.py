@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 import weft
 from weft.report.figures import Series, line_figure
@@ -87,6 +87,11 @@ class Checkpoint:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("\n".join(kept) + "\n", encoding="utf-8")
 
+    @classmethod
+    def of(cls, folder: Path, plan: object, names: Sequence[str]) -> Self:
+        """Return the checkpoint of an experiment in its folder."""
+        return cls(folder / "progress.jsonl", fingerprint(plan, names))
+
     def run(
         self,
         function: Callable[[Stored], Any],
@@ -147,6 +152,44 @@ def write_results(folder: Path, results: Mapping[str, Any]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps(results, indent=1, allow_nan=False) + "\n"
     (folder / "results.json").write_text(text, encoding="utf-8")
+
+
+def page_table(columns: Mapping[str, int | None], rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
+    """Return a table of a documentation page; columns have decimals, or None for text."""
+    return {
+        "columns": list(columns),
+        "align": ["l" if places is None else "r" for places in columns.values()],
+        "decimals": list(columns.values()),
+        "rows": [list(row) for row in rows],
+    }
+
+
+def write_page(folder: Path, results: Mapping[str, Any], tables: Mapping[str, Any]) -> None:
+    """Write page.json: the tables of the documentation, with the command that measured them."""
+    mode = " --quick" if results["quick"] else ""
+    page = {
+        "measured_with": f"weft reproduce {results['experiment']}{mode}",
+        "provenance": "written by that command",
+        "machine": results["machine"],
+        "seconds": results["seconds"],
+        "cpu_seconds": results.get("cpu_seconds"),
+        "tables": tables,
+    }
+    text = json.dumps(page, indent=1, allow_nan=False) + "\n"
+    (folder / "page.json").write_text(text, encoding="utf-8")
+
+
+def finish(
+    folder: Path,
+    results: dict[str, Any],
+    write_report: Callable[[Path, Any], object],
+    checkpoint: Checkpoint,
+) -> dict[str, Any]:
+    """Write results.json and report.html, delete the checkpoint, and return the results."""
+    write_results(folder, results)
+    write_report(folder / "report.html", results)
+    checkpoint.delete()
+    return results
 
 
 def footer(name: str, results: Mapping[str, Any], amount: str = "") -> str:

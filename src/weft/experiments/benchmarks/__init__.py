@@ -2,6 +2,7 @@
 
 speed           planning, simulation and start-up times
 large           one large plan in its own process
+scale           ten million tasks, changes of plans, search on large graphs
 peer            HEFT of the package anrg-saga on the same problem
 quality         gap to the best known makespan at equal time limits
 search          `anytime` in processor time of one thread
@@ -9,4 +10,4 @@ published_like  random graphs like those with published best makespans
 conditional     training and decision speed for streams of conditional jobs
 """
 
-__all__ = ["conditional", "large", "peer", "published_like", "quality", "search", "speed"]
+__all__ = ["conditional", "large", "peer", "published_like", "quality", "scale", "search", "speed"]

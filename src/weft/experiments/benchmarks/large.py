@@ -1,6 +1,6 @@
 """One large plan in its own process, so that the peak memory is that of the plan.
 
-Run it with ``python -m weft.experiments.benchmarks.large TASKS DEVICES``.
+Run it with ``python -m weft.experiments.benchmarks.large TASKS DEVICES [checked]``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ import numpy as np
 
 from weft.experiments.harness import peak_memory
 from weft.model import Problem
+from weft.model.check import check
 from weft.planners import plan
+from weft.planners.lists.common_link import LARGE, MANY
 from weft.rng import generator
 
 
@@ -39,15 +41,13 @@ def layered(
         0,
         1 + above[:, None] * width + rng.integers(0, width, (len(inner), degree)),
     )
-    childless = np.setdiff1d(inner, parents)
-    pairs = np.stack(
-        [
-            np.append(parents.ravel(), childless),
-            np.append(np.repeat(inner, degree), np.full(len(childless), n - 1)),
-        ],
-        axis=1,
-    )
-    edges = np.unique(pairs, axis=0)
+    has_child = np.zeros(n, bool)
+    has_child[parents.ravel()] = True
+    childless = inner[~has_child[inner]]
+    source = np.append(parents.ravel(), childless)
+    target = np.append(np.repeat(inner, degree), np.full(len(childless), n - 1))
+    key = np.sort(source * n + target)
+    edges = np.stack(np.divmod(key[np.append(True, np.diff(key) > 0)], n), axis=1)
     arrays: dict[str, object] = {
         "edges": edges,
         "data": rng.uniform(1.0, 10.0, len(edges)),
@@ -59,10 +59,15 @@ def layered(
     )
 
 
-def measure(n: int, p: int) -> dict[str, float]:
-    """Plan with HEFT; return build and plan seconds, and peak memory."""
-    # Compile, or read from the cache, before the measurement.
-    plan(Problem.from_arrays(**layered(50, 2)), "heft")  # type: ignore[arg-type]
+def measure(n: int, p: int, *, checked: bool = False) -> dict[str, float]:
+    """Plan with HEFT; return build and plan seconds, and peak memory.
+
+    With `checked`, the oracle then checks the plan: its seconds, and the number of violations.
+    """
+    # Compile, or read from the cache, before the measurement; large plans on many devices have
+    # kernels of their own.
+    for tasks, devices in ((50, 2), (LARGE, MANY)):
+        plan(Problem.from_arrays(**layered(tasks, devices)), "heft")  # type: ignore[arg-type]
     before = peak_memory()
     arrays = layered(n, p)
     begin = time.process_time()
@@ -70,7 +75,7 @@ def measure(n: int, p: int) -> dict[str, float]:
     built = time.process_time()
     schedule = plan(problem, "heft").schedule
     done = time.process_time()
-    return {
+    figures: dict[str, float] = {
         "tasks": n,
         "devices": p,
         "edges": problem.m,
@@ -80,7 +85,13 @@ def measure(n: int, p: int) -> dict[str, float]:
         "peak_bytes": peak_memory(),
         "peak_bytes_before": before,
     }
+    if checked:
+        figures["violations"] = len(check(problem, schedule))
+        figures["check_seconds"] = time.process_time() - done
+        figures["peak_bytes_with_check"] = peak_memory()
+    return figures
 
 
 if __name__ == "__main__":
-    print(json.dumps(measure(int(sys.argv[1]), int(sys.argv[2]))))
+    tasks, devices = (int(word) for word in sys.argv[1:3])
+    print(json.dumps(measure(tasks, devices, checked=sys.argv[3:] == ["checked"])))

@@ -14,7 +14,7 @@ from typing import Any
 from weft.experiments.conditional import report
 from weft.experiments.conditional.runs import ConditionalPlan, RunSetup, run_steps
 from weft.experiments.conditional.statistics import ConditionalResults, summarise
-from weft.experiments.harness import Checkpoint, Progress, fingerprint, write_results
+from weft.experiments.harness import Checkpoint, Progress, finish
 from weft.report.tables import Column, Columns, table_text
 
 FULL = ConditionalPlan(
@@ -38,16 +38,12 @@ def reproduce(
     plan, folder = plan or (QUICK if quick else FULL), Path(folder)
     setup = RunSetup(plan)
     found = ConditionalResults(setup)
-    mark = fingerprint(plan, list(setup.entered))
-    checkpoint = Checkpoint(folder / "progress.jsonl", mark)
+    checkpoint = Checkpoint.of(folder, plan, list(setup.entered))
     for step, result in run_steps(setup, checkpoint, progress):
         found.add(step, result)
     results = summarise(found, quick=quick)
     results["seconds"] = time.perf_counter() - begin
-    write_results(folder, results)
-    report.write(folder / "report.html", results)
-    checkpoint.delete()
-    return results
+    return finish(folder, results, report.write, checkpoint)
 
 
 def table(results: dict[str, Any]) -> str:

@@ -2,9 +2,10 @@
 
 experiment  reproduce, table
 contenders  rules, trained policies, and the search policy with its parts
+clairvoyant  a search that has the future in advance
 runs        steps of the experiment: one case each, generated or measured
 statistics  ratios with intervals, targets, the ablation
 report      the page
 """
 
-__all__ = ["contenders", "experiment", "report", "runs", "statistics"]
+__all__ = ["clairvoyant", "contenders", "experiment", "report", "runs", "statistics"]

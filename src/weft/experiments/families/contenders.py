@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
+from weft.formats.model_file import find_model, read_model
 from weft.policies.load import load_policy
 from weft.policies.replanning.policy import ReplanningPolicy
+from weft.policies.replanning.shrinkage import constant_arrays
 from weft.policies.search.table import PRICE, make_search_policy
 from weft.sim.view import Policy
 
@@ -18,11 +22,13 @@ REFERENCE = "replan-switch"
 """The policy that streams are compared with."""
 CHOSEN = "search-replanning"
 """The policy that is judged."""
+CONSTANT = "constant priors"
+"""The same policy with constants in place of its network."""
 
 
 @dataclass(frozen=True)
 class FamilyContender:
-    """A policy, what it is, and where it takes part."""
+    """A policy, what it is, and where it takes part; parts run on some cases or `everywhere`."""
 
     name: str
     kind: str
@@ -30,6 +36,7 @@ class FamilyContender:
     make: Callable[[], Policy] | None = None
     alone: bool = True
     stream: bool = True
+    everywhere: bool = False
 
     def policy(self) -> Policy:
         """Make the policy; trained ones for the completion of jobs, as they are."""
@@ -40,6 +47,33 @@ def _prices_alone() -> Policy:
     policy = load_policy("portfolio")
     assert isinstance(policy, ReplanningPolicy)
     return policy.with_weight("price", PRICE)
+
+
+def _bundled(name: str, *, network: bool = True, price: float = PRICE, **changes: Any) -> Policy:
+    """Make the bundled search policy with other options, or with constant priors."""
+    model = read_model(find_model(CHOSEN))
+    arrays = dict(model.arrays)
+    if not network:
+        own, of_kind = model.training["best_constants"]
+        arrays = constant_arrays((own, of_kind))
+    options = {**model.settings, **changes}
+    return make_search_policy(name, price=price, shrinkage=arrays, **options)
+
+
+def _part(
+    name: str, about: str, *, alone: bool = True, stream: bool = True, **changes: Any
+) -> FamilyContender:
+    make = partial(_bundled, name, **changes)
+    return FamilyContender(name, PART, about, make, alone=alone, stream=stream)
+
+
+NO_SEARCH: dict[str, Any] = {
+    "work": 0.0,
+    "first_work": 0.0,
+    "job_moves": False,
+    "planned_copies": False,
+}
+NO_PRICES: dict[str, Any] = {"price": 0.0, "occupancy": 0.0}
 
 
 CONTENDERS = (
@@ -56,40 +90,32 @@ CONTENDERS = (
     FamilyContender(REFERENCE, TRAINED, "a network switches between keeping and planning again"),
     FamilyContender("decima", TRAINED, "a graph network picks tasks, DEFT devices", stream=False),
     FamilyContender("lachesis", TRAINED, "the same, and sees how devices differ"),
-    FamilyContender(CHOSEN, SEARCH, "search, copies and prices together"),
+    FamilyContender("dqn", TRAINED, "two-stage DQN: a ready task, then a device"),
+    FamilyContender(CHOSEN, SEARCH, "search, copies, prices and the network together"),
     FamilyContender(
-        "search alone",
+        CONSTANT,
         PART,
-        "no copies, no prices",
-        lambda: make_search_policy("search alone", copies=False, price=0.0),
+        "the same with the best constants instead of the network",
+        partial(_bundled, CONSTANT, network=False),
+        everywhere=True,
     ),
-    FamilyContender(
-        "copies alone",
-        PART,
-        "the same plans without search, with copies",
-        lambda: make_search_policy("copies alone", work=0.0, first_work=0.0, price=0.0),
-    ),
+    _part("search alone", "no copies, prices, network", copies=False, network=False, **NO_PRICES),
+    _part("copies alone", "the plans without search", network=False, **NO_SEARCH, **NO_PRICES),
     FamilyContender(
         "prices alone", PART, "`portfolio` with prices of devices", _prices_alone, alone=False
     ),
-    FamilyContender(
-        "search and copies",
-        PART,
-        "without prices",
-        lambda: make_search_policy("search and copies", price=0.0),
-        alone=False,
-    ),
-    FamilyContender(
-        "in 4 futures",
-        PART,
-        "plans judged in the expected and three sampled futures",
-        lambda: make_search_policy("in 4 futures", futures=4),
-        stream=False,
-    ),
+    _part("network alone", "the plans, no copies", copies=False, **NO_SEARCH, **NO_PRICES),
+    _part("without copies", "all else", copies=False),
+    _part("without planned copies", "copies only at the start", planned_copies=False),
+    _part("without prices", "all else", alone=False, **NO_PRICES),
+    _part("without job moves", "all else", alone=False, job_moves=False),
+    _part("less work", "8,000 placements per event", work=8_000.0, first_work=200_000.0),
+    _part("in 4 futures", "one expected, three sampled", stream=False, futures=4),
+    _part("2 imagined jobs", "arrivals at the observed rate", alone=False, imagined=2),
 )
 
 
 def entrants(*, stream: bool, parts: bool = True) -> list[FamilyContender]:
     """Return the contenders of a condition, with or without parts of the search policy."""
     here = [c for c in CONTENDERS if (c.stream if stream else c.alone)]
-    return [c for c in here if parts or c.kind != PART]
+    return [c for c in here if parts or c.kind != PART or c.everywhere]

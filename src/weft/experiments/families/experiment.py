@@ -19,17 +19,13 @@ from weft.experiments.families.runs import PROCESSES, run_step, steps
 from weft.experiments.families.statistics import (
     ablation_rows,
     by_condition,
+    network_rows,
     page_tables,
     ratio_rows,
     target_rows,
+    training_seconds,
 )
-from weft.experiments.harness import (
-    Checkpoint,
-    Progress,
-    describe_machine,
-    fingerprint,
-    write_results,
-)
+from weft.experiments.harness import Checkpoint, Progress, describe_machine, finish
 from weft.report.tables import table_text
 
 
@@ -39,19 +35,14 @@ def reproduce(
     """Run all cases; write and return the results. An interrupted run resumes."""
     begin, folder = time.perf_counter(), Path(folder)
     todo = steps(quick=quick)
-    checkpoint = Checkpoint(
-        folder / "progress.jsonl", fingerprint(todo, [c.name for c in CONTENDERS])
-    )
+    checkpoint = Checkpoint.of(folder, todo, [c.name for c in CONTENDERS])
     played = [
         (step.condition, result)
         for step, result in checkpoint.run(run_step, todo, processes=PROCESSES, progress=progress)
     ]
     results = summarise(played, quick=quick)
     results["seconds"] = time.perf_counter() - begin
-    write_results(folder, results)
-    report.write(folder / "report.html", results)
-    checkpoint.delete()
-    return results
+    return finish(folder, results, report.write, checkpoint)
 
 
 def summarise(played: list[tuple[str, dict[str, Any]]], *, quick: bool) -> dict[str, Any]:
@@ -69,6 +60,8 @@ def summarise(played: list[tuple[str, dict[str, Any]]], *, quick: bool) -> dict[
         "ratios": rows,
         "targets": target_rows(groups, rows),
         "ablation": ablation_rows(groups),
+        "network": network_rows(groups),
+        "training_seconds": training_seconds(),
     }
     results["tables"] = page_tables(results)
     return results

@@ -9,9 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from weft.experiments.families.contenders import entrants
+from weft.experiments.families.clairvoyant import clairvoyant_completion, clairvoyant_makespan
+from weft.experiments.families.contenders import CHOSEN, entrants
 from weft.experiments.harness import data_folder
 from weft.formats.loading import load_workflow
 from weft.generators.families.distribution import (
@@ -21,15 +20,14 @@ from weft.generators.families.distribution import (
     draw_case,
     draw_workflow,
 )
-from weft.model import Problem, Workflow
-from weft.planners import plan
+from weft.model import Workflow
 from weft.policies import simulate
 from weft.rng import generator
 
 FIRST_SEED = 1_000_000
 """Seeds of the evaluation begin here; no constant was chosen with these."""
 CASES, QUICK_CASES = 60, 8
-ABLATION_CASES = 20
+ABLATION_CASES, QUICK_ABLATION_CASES = 10, 2
 """Cases per condition, the first ones, on which parts of the search policy run too."""
 STREAM_JOBS = 8
 PROCESSES = 2
@@ -49,7 +47,6 @@ CONDITIONS = tuple(c for c in FAMILY_CONDITIONS if c != "measured")
 """Conditions of the experiment; the measured noise of kernels lies between the first two."""
 EXACT = ("static", "noisy .3", "noisy .5", "biased")
 """Conditions without changes over time: a plan with the true durations can be made in advance."""
-CLAIRVOYANT_MOVES = 5_000
 
 
 @dataclass(frozen=True)
@@ -58,6 +55,7 @@ class FamilyStep:
 
     condition: str
     seed: int
+    parts: bool = False
 
     @property
     def key(self) -> str:
@@ -68,7 +66,8 @@ class FamilyStep:
 def steps(*, quick: bool) -> list[FamilyStep]:
     """Return the steps; all conditions advance together."""
     cases = QUICK_CASES if quick else CASES
-    return [FamilyStep(c, FIRST_SEED + k) for k in range(cases) for c in CONDITIONS]
+    parts = QUICK_ABLATION_CASES if quick else ABLATION_CASES
+    return [FamilyStep(c, FIRST_SEED + k, k < parts) for k in range(cases) for c in CONDITIONS]
 
 
 def case_of(step: FamilyStep) -> FamilyCase:
@@ -83,13 +82,16 @@ def run_step(step: FamilyStep) -> dict[str, Any]:
     stream = step.condition in LOADS
     found: dict[str, float] = {}
     spent: dict[str, float] = {}
-    parts = step.seed < FIRST_SEED + ABLATION_CASES
-    for contender in entrants(stream=stream, parts=parts):
+    known: dict[str, float] = {}
+    for contender in entrants(stream=stream, parts=step.parts):
         policy, begin = contender.policy(), time.process_time()
         trace = simulate(workload, policy, scenario=scenario)
         spent[contender.name] = (time.process_time() - begin) / workload.instances
         found[contender.name] = float(trace.jct if stream else trace.makespan)
-    known = {"clairvoyant": clairvoyant(case)} if step.condition in EXACT else {}
+        if contender.name == CHOSEN and stream and step.parts:
+            known["clairvoyant"] = clairvoyant_completion(case, trace)
+    if step.condition in EXACT:
+        known["clairvoyant"] = clairvoyant_makespan(case)
     return {
         "families": sorted(set(case.families)),
         "cluster": case.cluster,
@@ -99,21 +101,6 @@ def run_step(step: FamilyStep) -> dict[str, Any]:
         "figures": found | known,
         "seconds": spent,
     }
-
-
-def clairvoyant(case: FamilyCase) -> float:
-    """Return the makespan that a search finds when it has the true durations in advance."""
-    workload, scenario = case.instance
-    problem = workload.problems[0]
-    kinds = np.array([workload.kinds.index(k) for k in problem.workflow.kinds], np.int64)
-    seconds = problem.durations() * scenario.factor[:, None]
-    seconds = seconds * scenario.bias[kinds[problem.workflow.kind]]
-    columns = {
-        name: np.where(np.isfinite(seconds[:, d]), seconds[:, d], np.nan)
-        for d, name in enumerate(problem.cluster.names)
-    }
-    known = Problem.bind(dataclasses.replace(problem.workflow, durations=columns), problem.cluster)
-    return float(plan(known, "anytime", iterations=CLAIRVOYANT_MOVES).makespan)
 
 
 # -- measured graphs -------------------------------------------------------------------

@@ -10,11 +10,13 @@ import numpy as np
 from weft.experiments.families.contenders import (
     BASELINE,
     CHOSEN,
+    CONSTANT,
     CONTENDERS,
     HAND_MADE,
     PART,
     REFERENCE,
 )
+from weft.formats.model_file import bundled_models, find_model, read_model
 from weft.generators.families.distribution import FAMILY_CONDITIONS, LOADS, SINGLE_NODE
 from weft.report.statistics import geometric_mean_ratio
 
@@ -69,9 +71,23 @@ def ratio_rows(groups: Mapping[str, Results]) -> list[dict[str, Any]]:
 
 def ablation_rows(groups: Mapping[str, Results]) -> list[dict[str, Any]]:
     """Return the ratios of the search policy and of its parts, on the cases of the parts."""
-    same = {c: [r for r in results if PARTS[0] in r["figures"]] for c, results in groups.items()}
+    same = {
+        c: [r for r in results if "search alone" in r["figures"]] for c, results in groups.items()
+    }
     rows = ratio_rows({c: results for c, results in same.items() if results})
     return [row for row in rows if row["contender"] in (CHOSEN, *PARTS)]
+
+
+def network_rows(groups: Mapping[str, Results]) -> list[dict[str, Any]]:
+    """Return the ratios of the policy over itself with constants in place of the network."""
+    rows = []
+    for condition, results in groups.items():
+        own = [r for r in results if CONSTANT in r["figures"]]
+        if own:
+            found = _ratio(own, CHOSEN, CONSTANT)
+            earned = "yes" if found["high"] < 1.0 else "no"
+            rows.append({"condition": condition, "cases": len(own), **found, "earned": earned})
+    return rows
 
 
 def _ratio(results: Results, name: str, base: str) -> dict[str, float]:
@@ -154,16 +170,54 @@ def page_tables(results: Mapping[str, Any]) -> dict[str, Any]:
         },
         "all": _wide([r for r in ratios if r["contender"] not in PARTS]),
         "ablation": _wide(results["ablation"]),
-        "times": {
-            "columns": ["contender", "ms per task, one job", "ms per task, streams"],
-            "align": ["l", "r", "r"],
+        "network": {
+            "columns": ["condition", "cases", "network over constants", "interval", "below 1"],
+            "align": [*"lrrrl"],
             "rows": [
-                [name, *(_mean_time(ratios, name, stream=s) for s in (False, True))]
+                [
+                    r["condition"],
+                    f"{r['cases']}",
+                    f"{r['ratio']:.3f}",
+                    f"{r['low']:.3f} to {r['high']:.3f}",
+                    r["earned"],
+                ]
+                for r in results["network"]
+            ],
+        },
+        "times": {
+            "columns": [
+                "contender",
+                "ms per task, one job",
+                "ms per task, streams",
+                "training, minutes",
+            ],
+            "align": ["l", "r", "r", "r"],
+            "rows": [
+                [
+                    name,
+                    *(_mean_time(ratios, name, stream=s) for s in (False, True)),
+                    _minutes(results["training_seconds"].get(name)),
+                ]
                 for name in names
                 if name in KIND
             ],
         },
     }
+
+
+def training_seconds() -> dict[str, float]:
+    """Return the processor time of the training of each contender that has a card."""
+    found = {}
+    for name in bundled_models():
+        if name in KIND:
+            seconds = read_model(find_model(name)).training.get("cpu_seconds")
+            if isinstance(seconds, int | float):
+                found[name] = float(seconds)
+    return found
+
+
+def _minutes(seconds: float | None) -> str | None:
+    return None if seconds is None else f"{seconds / 60:.1f}"
 
 
 def _wide(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

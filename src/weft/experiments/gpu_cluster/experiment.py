@@ -41,13 +41,7 @@ from weft.experiments.gpu_cluster.statistics import (
 )
 from weft.experiments.gpu_cluster.transfer import transfer
 from weft.experiments.gpu_cluster.verdict import JUDGED, verdicts
-from weft.experiments.harness import (
-    Checkpoint,
-    Progress,
-    describe_machine,
-    fingerprint,
-    write_results,
-)
+from weft.experiments.harness import Checkpoint, Progress, describe_machine, finish
 from weft.generators import heterogeneous_gpus
 from weft.learn.workflow.env import decisions_per_second
 from weft.report.tables import Columns, table_text
@@ -71,7 +65,7 @@ def reproduce(
     folder, who = Path(folder), entrants(names)
     own = [c.name for c in who]
     units = points(plan, own)
-    checkpoint = Checkpoint(folder / "progress.jsonl", fingerprint(plan, own))
+    checkpoint = Checkpoint.of(folder, plan, own)
     played = checkpoint.run(run_point, units, processes=plan.processes, progress=progress)
     results = _describe(plan, who, units, quick=quick) | _statistics(as_arrays(played))
     results["transfer"] = transfer(plan, own, progress=progress)
@@ -85,10 +79,7 @@ def reproduce(
     results["seconds"] = time.perf_counter() - begin
     results["judged"] = JUDGED
     results["verdicts"] = verdicts(results)
-    write_results(folder, results)
-    report.write(folder / "report.html", results)
-    checkpoint.delete()
-    return results
+    return finish(folder, results, report.write, checkpoint)
 
 
 def table(results: dict[str, Any]) -> str:

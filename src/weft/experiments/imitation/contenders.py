@@ -1,16 +1,28 @@
-"""Planners of the DeepSched comparison."""
+"""Planners of the DeepSched comparison, and trivial baselines."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from functools import partial
 
+import numpy as np
+
 from weft.model import Problem, Schedule
+from weft.model.columns import IntArray
 from weft.planners import plan
+from weft.planners.lists.heft import insert_in_order
+from weft.planners.lists.insertion import as_schedule
 from weft.planners.lists.placements import ListPlanner
+from weft.planners.lists.ranks import rank_order
+from weft.planners.search.anytime import Anytime
 from weft.planners.search.genetic import Genetic
+from weft.rng import generator
+from weft.sim.kernel.ranks import downward_rank
 
 Contender = Callable[[Problem], Schedule]
+TIMED, FEW_MOVES = 4, 200
+"""Generations and moves whose processor time is measured before a search."""
 
 
 def heft(problem: Problem) -> Schedule:
@@ -29,16 +41,84 @@ def no_gaps(problem: Problem) -> Schedule:
 
 
 def genetic(problem: Problem, *, objective: str, seconds: float) -> Schedule:
-    """Plan with a GA from random individuals, as in the document."""
-    return plan(problem, Genetic(objective=objective, seeded=False), seconds=seconds).schedule
+    """Plan with a GA from random individuals, as in the document, for processor seconds.
+
+    A few timed generations say how many of them fit: a busy machine does not make the GA worse.
+    """
+    make = partial(Genetic, objective=objective, seeded=False)
+    each = _spent(problem, make(generations=TIMED)) / (TIMED + 1)
+    return plan(problem, make(generations=max(1, int(seconds / each)))).schedule
+
+
+def anytime(problem: Problem, *, seconds: float) -> Schedule:
+    """Plan with weft's search for the same objective and the same processor seconds."""
+    make = partial(Anytime, objective="waiting", threads=1)
+    few, many = (_spent(problem, make(iterations=moves)) for moves in (FEW_MOVES, 10 * FEW_MOVES))
+    each = max(many - few, 1e-9) / (9 * FEW_MOVES)
+    moves = max(FEW_MOVES, int((seconds - few) / each))
+    return plan(problem, make(iterations=moves)).schedule
+
+
+def _spent(problem: Problem, planner: Genetic | Anytime) -> float:
+    begin = time.process_time()
+    plan(problem, planner)
+    return max(time.process_time() - begin, 1e-6)
+
+
+# -- trivial baselines -------------------------------------------------------------------
+
+
+def in_order(problem: Problem, device: IntArray) -> Schedule:
+    """Place tasks in order of their earliest start on given devices, where they can run."""
+    can = np.isfinite(problem.pace)[problem.row]
+    shortest = np.where(can, problem.durations(), np.inf).argmin(axis=1)
+    chosen = np.where(can[np.arange(problem.n), device], device, shortest)
+    order = rank_order(problem, -downward_rank(problem))
+    return as_schedule(insert_in_order(problem.arrays, order, chosen))
+
+
+def random_device(problem: Problem) -> Schedule:
+    """Place every task on a random device."""
+    random = generator(problem.n, "imitation", "random")
+    return in_order(problem, random.integers(problem.p, size=problem.n))
+
+
+def round_robin(problem: Problem) -> Schedule:
+    """Place tasks on the devices in turn."""
+    order = rank_order(problem, -downward_rank(problem))
+    device = np.empty(problem.n, np.int64)
+    device[order] = np.arange(problem.n) % problem.p
+    return in_order(problem, device)
+
+
+def always_fastest(problem: Problem) -> Schedule:
+    """Place all tasks on the device that is fastest for most work."""
+    seconds = problem.durations()
+    total = np.where(np.isfinite(seconds), seconds, 0.0).sum(axis=0)
+    return in_order(problem, np.full(problem.n, int(total.argmin())))
+
+
+def fixed_device(problem: Problem, device: int) -> Schedule:
+    """Place all tasks on one device: HEFT's favourite in the training data."""
+    return in_order(problem, np.full(problem.n, device))
+
+
+TRIVIAL: dict[str, Contender] = {
+    "random": random_device,
+    "round robin": round_robin,
+    "always fastest": always_fastest,
+}
+"""Baselines that read nothing but the numbers of tasks and devices, or one number per device."""
 
 
 def contenders(*, seconds: float) -> dict[str, Contender]:
-    """Return contenders for any problem; `seconds` is the GA's time limit per problem."""
+    """Return contenders for any problem; `seconds` is the processor time of a search."""
     return {
         "HEFT": heft,
         "deepsched": deepsched,
         "HEFT without gaps": no_gaps,
         "GA (waiting)": partial(genetic, objective="waiting", seconds=seconds),
         "GA (makespan)": partial(genetic, objective="makespan", seconds=seconds),
+        "anytime (waiting)": partial(anytime, seconds=seconds),
+        **TRIVIAL,
     }

@@ -11,13 +11,16 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from weft.errors import MissingExtra
-from weft.experiments.harness import Progress, describe_machine, write_results
+from weft.experiments.harness import Progress, describe_machine, write_page, write_results
 from weft.experiments.imitation import report
-from weft.experiments.imitation.contenders import Contender, contenders
+from weft.experiments.imitation.contenders import Contender, contenders, fixed_device, heft
 from weft.experiments.imitation.runs import (
     TurnaroundCase,
     document_problems,
@@ -26,15 +29,15 @@ from weft.experiments.imitation.runs import (
     shape_cases,
     stream_cases,
 )
-from weft.experiments.imitation.statistics import summary
+from weft.experiments.imitation.statistics import page_tables, summary
 from weft.formats.model_file import find_model, read_model
 from weft.model import Problem, Schedule
 from weft.report.tables import Column, Columns, table_text
 
-TASKS = 500
+TASKS = 100
 """Maximal number of tasks of the document's network, which has a fixed input size."""
 
-FEW = ("HEFT", "deepsched", "GA (waiting)")
+FEW = ("HEFT", "deepsched", "GA (waiting)", "anytime (waiting)", "random", "round robin")
 """Contenders of the job lists, which need thousands of plans."""
 
 
@@ -43,15 +46,15 @@ class ImitationPlan:
     """Amount of work."""
 
     problems: int  # per size and set
-    samples: int  # training problems of the document's network
-    epochs: int
+    steps: int  # of training of the document's network, 16 new problems each
+    large_seconds: float  # of processor time to train it for each of the document's sizes
     shapes: int
     lists: int
-    seconds: float  # per problem for a GA
+    seconds: float  # of processor time per problem for a search
 
 
-QUICK = ImitationPlan(problems=4, samples=48, epochs=20, shapes=8, lists=4, seconds=0.3)
-FULL = ImitationPlan(problems=24, samples=240, epochs=50, shapes=32, lists=24, seconds=2.0)
+QUICK = ImitationPlan(problems=4, steps=300, large_seconds=5.0, shapes=8, lists=2, seconds=0.1)
+FULL = ImitationPlan(problems=16, steps=6000, large_seconds=60.0, shapes=24, lists=12, seconds=0.5)
 
 
 @dataclass(eq=False)
@@ -88,7 +91,7 @@ def reproduce(
 
     def time_of(tasks: int, found: ImitationResults) -> None:
         speed.warm_up()
-        found.document["speed"] += list(speed.measure(tasks))
+        found.document["speed"] += list(speed.measure(tasks, training=effort.large_seconds))
 
     steps = [_paper, _streams, _shapes, _lists, *(partial(time_of, tasks) for tasks in speed.SIZES)]
     for step in progress(steps):
@@ -100,6 +103,7 @@ def reproduce(
     found.document["seconds"] = time.perf_counter() - begin
     found.document["cpu_seconds"] = time.process_time() - used
     write_results(Path(folder), found.document)
+    write_page(Path(folder), found.document, page_tables(found.document))
     assert found.example is not None
     report.write(Path(folder) / "report.html", found.document, *found.example)
     return found.document
@@ -155,36 +159,37 @@ def _paper(found: ImitationResults) -> None:
     from weft.learn.imitation.deepsched.paper import paper_schedule, sample_of, train_paper
 
     effort = found.effort
-    seen, unseen = (
-        document_problems(0, effort.samples, tasks=TASKS),
-        document_problems(1, effort.samples, tasks=TASKS),
-    )
+    number = 3 * effort.problems
+    seen, unseen = (list(islice(document_problems(seed, tasks=TASKS), number)) for seed in (0, 1))
     curve: list[dict[str, float]] = []
     begin = time.process_time()
     net = train_paper(
-        [sample_of(problem, TASKS) for problem in seen], epochs=effort.epochs, progress=curve.append
+        (sample_of(problem, TASKS) for problem in document_problems(0, tasks=TASKS)),
+        steps=effort.steps,
+        progress=curve.append,
     )
+    favourite = int(np.bincount(np.concatenate([heft(p).device for p in seen])).argmax())
     found.document["paper"] = {
         "tasks": TASKS,
         "machines": net.machines,
-        "samples": effort.samples,
-        "epochs": effort.epochs,
+        "steps": effort.steps,
+        "favourite": favourite,
         "parameters": sum(p.numel() for p in net.parameters()),
         "cpu_seconds": time.process_time() - begin,
         "curve": curve,
     }
     planners: dict[str, Contender] = {
         **contenders(seconds=effort.seconds),
+        "HEFT's favourite": partial(fixed_device, device=favourite),
         "paper": partial(paper_schedule, net=net),
     }
-    count = 2 * effort.problems
     cases = [
         TurnaroundCase.of(name, p)
         for name, problems in (("paper's seen", seen), ("paper's unseen", unseen))
-        for p in problems[:count]
+        for p in problems
     ]
     _add(found, "paper", cases, planners)
-    problem = next(p for p in unseen if 40 <= p.n <= 120)
+    problem = next(p for p in unseen if p.n >= 40)
     shown = ("HEFT", "deepsched", "paper", "GA (waiting)")
     found.example = problem, {name: planners[name](problem) for name in shown}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice
+from itertools import count, islice
 from typing import Any
 
 import numpy as np
@@ -86,20 +86,20 @@ def turnaround(workload: Workload, planner: Contender) -> float:
 # -- problems --------------------------------------------------------------------------
 
 
-def stream_cases(count: int, *, training_seed: int) -> Iterator[TurnaroundCase]:
-    """Yield `count` training problems per size, and as many unseen ones."""
+def stream_cases(number: int, *, training_seed: int) -> Iterator[TurnaroundCase]:
+    """Yield `number` training problems per size, and as many unseen ones."""
     seen = (
         p
         for batch in range(8, 10_000)
         if batch % 50 != 49
         for p in batch_problems(training_seed, batch)
     )
-    yield from _by_size("seen", seen, count)
-    yield from _by_size("unseen", problem_stream(FRESH, largest=SIZES[-1][1]), count)
+    yield from _by_size("seen", seen, number)
+    yield from _by_size("unseen", problem_stream(FRESH, largest=SIZES[-1][1]), number)
 
 
-def _by_size(group: str, problems: Iterable[Problem], count: int) -> Iterator[TurnaroundCase]:
-    left = {size_of(low): count for low, _ in SIZES}
+def _by_size(group: str, problems: Iterable[Problem], number: int) -> Iterator[TurnaroundCase]:
+    left = {size_of(low): number for low, _ in SIZES}
     for problem in problems:
         case = TurnaroundCase.of(group, problem)
         if left[case.size]:
@@ -109,9 +109,9 @@ def _by_size(group: str, problems: Iterable[Problem], count: int) -> Iterator[Tu
             return
 
 
-def shape_cases(count: int) -> Iterator[TurnaroundCase]:
+def shape_cases(number: int) -> Iterator[TurnaroundCase]:
     """Yield workflows of linear algebra and science, 30 to 2,000 tasks."""
-    for k in range(count):
+    for k in range(number):
         rng = generator(FRESH, "deepsched", "shapes", k)
         tasks = int(np.exp(rng.uniform(np.log(30), np.log(2001))))
         ccr = float(np.exp(rng.uniform(np.log(0.1), np.log(5.0))))
@@ -124,9 +124,9 @@ def shape_cases(count: int) -> Iterator[TurnaroundCase]:
         )
 
 
-def list_cases(count: int) -> tuple[list[TurnaroundCase], bool]:
+def list_cases(number: int) -> tuple[list[TurnaroundCase], bool]:
     """Return cases of job lists, and whether the lists are the document's."""
-    lists, real = job_lists(count)
+    lists, real = job_lists(number)
     made = []
     for k, jobs in enumerate(lists):
         cluster = draw_cluster(k, 16)
@@ -140,13 +140,13 @@ def list_cases(count: int) -> tuple[list[TurnaroundCase], bool]:
     return made, real
 
 
-def job_lists(count: int) -> tuple[list[JobList], bool]:
+def job_lists(number: int) -> tuple[list[JobList], bool]:
     """Return the lists in $WEFT_DATA, or else drawn lists with the same statistics."""
     folder = data_folder("deepsched_jobs/dev")
     if folder is not None:
         lists = read_job_lists(folder / "job_lists.json.gz")
-        return list(islice(lists.values(), count)), True
-    return [draw_job_list(FRESH + k) for k in range(count)], False
+        return list(islice(lists.values(), number)), True
+    return [draw_job_list(FRESH + k) for k in range(number)], False
 
 
 def document_cluster(machines: int = 16) -> Cluster:
@@ -154,24 +154,23 @@ def document_cluster(machines: int = 16) -> Cluster:
     return draw_cluster(5, machines)
 
 
-def document_problems(seed: int, count: int, *, tasks: int, machines: int = 16) -> list[Problem]:
-    """Return problems of 20 to `tasks` tasks on the machines of `document_cluster`."""
-    cluster, made = document_cluster(machines), []
-    for k in range(count):
+def document_problems(seed: int, *, tasks: int, machines: int = 16) -> Iterator[Problem]:
+    """Yield problems of 20 to `tasks` tasks on the machines of `document_cluster`."""
+    cluster = document_cluster(machines)
+    for k in count():
         rng = generator(seed, "deepsched", "document", k)
         n = int(np.exp(rng.uniform(np.log(20), np.log(tasks + 1))))
         workflow = workflow_of(
             draw_job_list(int(rng.integers(2**31)), n), seed=int(rng.integers(2**31))
         )
-        made.append(Problem.bind(scale_ccr(workflow, float(np.exp(rng.uniform(-2, 1)))), cluster))
-    return made
+        yield Problem.bind(scale_ccr(workflow, float(np.exp(rng.uniform(-2, 1)))), cluster)
 
 
-def draw_large(tasks: int, devices: int = 188) -> Problem:
+def draw_large(tasks: int, devices: int = 188, *, seed: int = 1) -> Problem:
     """Return a problem of the document's size; durations are work over speed."""
     cluster = draw_cluster(1, devices)
     return Problem.bind(
-        scale_ccr(workflow_of(draw_job_list(1, tasks), seed=1), 1.0, cluster), cluster
+        scale_ccr(workflow_of(draw_job_list(seed, tasks), seed=seed), 1.0, cluster), cluster
     )
 
 

@@ -2,10 +2,12 @@
 
 experiment  reproduce, table
 tasks       tasks, device model and task sequences in which something changes
+physics     other device models, mixed sets of tasks
 contenders  strategies of the document, and the learners
-runs        steps of the experiment, with and without queues
+queues      the tasks with queues and parallelism
+runs        steps of the experiment
 statistics  goals and ratios
 report      the page
 """
 
-__all__ = ["contenders", "experiment", "report", "runs", "statistics", "tasks"]
+__all__ = ["contenders", "experiment", "physics", "queues", "report", "runs", "statistics", "tasks"]

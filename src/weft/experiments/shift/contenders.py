@@ -8,11 +8,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
+from weft.experiments.shift.physics import PhysicsCase, profile_tasks
 from weft.experiments.shift.tasks import (
     BIASED,
-    CPU,
     FEATURES,
-    GPU,
     LOGS,
     Tasks,
     TaskSequence,
@@ -21,9 +20,10 @@ from weft.experiments.shift.tasks import (
 )
 from weft.learn.durations.bandit import EnsembleBandit
 from weft.learn.durations.forest import Forest
-from weft.learn.durations.hybrid import HybridChooser
 from weft.learn.durations.model import DurationModel
 from weft.model.columns import FloatArray, IntArray
+from weft.policies.hybrid.chooser import HybridChooser
+from weft.policies.hybrid.duration_process import DurationProcess
 
 FOREST_FEATURES = ("size", "intensity", "memory", "memory / (size + 1)", "intensity / (memory + 1)")
 
@@ -53,7 +53,7 @@ class Played:
         return float(self.seconds.sum())
 
 
-def play(learner: Learner, tasks: Tasks | TaskSequence) -> Played:
+def play(learner: Learner, tasks: Tasks | TaskSequence | PhysicsCase) -> Played:
     """Give tasks to a learner one after the other; time spent on exploration counts."""
     features, seconds = tasks.features, tasks.seconds
     spent, chosen = np.empty(len(features)), np.empty(len(features), np.int64)
@@ -111,21 +111,43 @@ def training_tasks(count: int = 1000) -> Tasks:
     return document_tasks(count, BIASED, np.random.RandomState(42))
 
 
-def train_models(tasks: Tasks) -> list[DurationModel]:
-    """Return one duration model per device, fitted to the offline data."""
-    models = [DurationModel(FEATURES, logs=LOGS) for _ in (CPU, GPU)]
+UNITS = (1.0, 1.0 / 3.0, 1.0)
+"""Differences of log size, intensity and log memory over which durations may differ."""
+
+
+def train_models(
+    features: FloatArray, seconds: FloatArray, profile: FloatArray | None = None
+) -> list[DurationProcess]:
+    """Return one model per device, fitted to offline data and to the profile of the devices."""
+    models = [DurationProcess(FEATURES, LOGS, units=UNITS) for _ in seconds.T]
     for device, model in enumerate(models):
-        model.fit(tasks.features, tasks.seconds[:, device])
+        model.fit(features, seconds[:, device])
+        if profile is not None:
+            model.profile(profile_tasks(), profile[:, device])
     return models
 
 
 def make_hybrid(tasks: Tasks, *, probing: float = 0.015) -> HybridChooser:
-    """Return duration models fitted to the biased offline data, with online learning."""
-    return HybridChooser(train_models(tasks), probing=probing)
+    """Return models of the biased offline data and of the profile, with online learning."""
+    profile = Tasks(*profile_tasks().T).seconds
+    return HybridChooser(train_models(tasks.features, tasks.seconds, profile), probing=probing)
+
+
+def make_trend(features: FloatArray, seconds: FloatArray) -> HybridChooser:
+    """Return the chooser with a linear trend alone, for comparison."""
+    models = [DurationModel(FEATURES, logs=LOGS) for _ in seconds.T]
+    for device, model in enumerate(models):
+        model.fit(features, seconds[:, device])
+    return HybridChooser(models, bonus=0.0)
 
 
 def make_dqn(tasks: Tasks, seed: int) -> EnsembleBandit:
     """Return the online DQN, pre-trained on the biased offline data."""
-    agent = EnsembleBandit(len(FEATURES), 2, seed=seed)
-    agent.pretrain(tasks.features, tasks.seconds)
+    return pretrain_dqn(tasks.features, tasks.seconds, seed)
+
+
+def pretrain_dqn(features: FloatArray, seconds: FloatArray, seed: int) -> EnsembleBandit:
+    """Return an online DQN that has learned from offline data."""
+    agent = EnsembleBandit(len(FEATURES), seconds.shape[1], seed=seed)
+    agent.pretrain(features, seconds)
     return agent

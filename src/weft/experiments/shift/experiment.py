@@ -1,8 +1,8 @@
 """Shift experiment: offline knowledge under a shift of the workload.
 
 Behind `weft reproduce shift`: the document's pipeline with its device model, seeds and accounting;
-then queues and parallelism in the simulator, shifts that are undone, repeated or gradual, and a
-device that changes speed.
+then queues and parallelism in the simulator, shifts that are undone, repeated or gradual, a device
+that changes speed, and other device models.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from weft.experiments.harness import Progress, describe_machine, write_results
+from weft.experiments.harness import Progress, describe_machine, write_page, write_results
 from weft.experiments.shift import report
 from weft.experiments.shift.contenders import train_forest, training_tasks
 from weft.experiments.shift.runs import STEPS, TASKS, ShiftResults
-from weft.experiments.shift.statistics import goals
+from weft.experiments.shift.statistics import goals, page_tables
 from weft.experiments.shift.tasks import SHIFTED, document_tasks
 from weft.report.tables import Column, Columns, table_text
 
@@ -38,6 +38,7 @@ def reproduce(
     results["seconds"] = time.perf_counter() - begin
     results["cpu_seconds"] = time.process_time() - used
     write_results(Path(folder), results)
+    write_page(Path(folder), results, page_tables(results))
     report.write(Path(folder) / "report.html", found)
     return results
 

@@ -1,21 +1,19 @@
-"""Steps of the shift experiment.
-
-The document adds up task times. The cluster step runs the same tasks with queues and parallelism:
-one CPU and four GPUs in the simulator, parents before children.
-"""
+"""Steps of the shift experiment."""
 
 from __future__ import annotations
 
 import importlib.util
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from weft.experiments.harness import in_processes
 from weft.experiments.shift.contenders import (
     Learner,
     Played,
@@ -24,12 +22,15 @@ from weft.experiments.shift.contenders import (
     forest_rows,
     make_dqn,
     make_hybrid,
+    make_trend,
     play,
+    pretrain_dqn,
     train_models,
 )
+from weft.experiments.shift.physics import PHYSICS, Physics, draw_case
+from weft.experiments.shift.queues import ClusterResult, run_cluster
 from weft.experiments.shift.statistics import recovery, within
 from weft.experiments.shift.tasks import (
-    CPU,
     GPU,
     SHIFTED,
     Tasks,
@@ -40,18 +41,13 @@ from weft.experiments.shift.tasks import (
 )
 from weft.learn.durations import matrix_product
 from weft.learn.durations.forest import Forest, fit_sklearn, write_onnx
-from weft.learn.durations.hybrid import HybridPolicy
 from weft.learn.onnx_session import onnx_session
-from weft.model import Cluster, Problem, Scenario, Schedule, Trace, Workflow, Workload
-from weft.model.check import check
 from weft.model.columns import FloatArray
-from weft.planners import plan
-from weft.policies import simulate
-from weft.sim.view import Decision, Policy, View
+from weft.policies.hybrid.chooser import HybridChooser
 
 TASKS = 500
-SEEDS = 20
-"""Number of DQN agents; the DQN's row is their mean."""
+SEEDS, QUICK_SEEDS = 100, 20
+"""Number of DQN agents; the DQN's row is their mean, and the tail is shown."""
 DOCUMENT = {
     "Offline Optimal": 12.97,
     "Round Robin": 56.87,
@@ -63,39 +59,13 @@ DOCUMENT = {
 """Makespans in the document, seconds."""
 DOCUMENT_MEAN = dict(zip(DOCUMENT, (0.03, 0.11, 0.13, 0.04, 0.25, 0.04), strict=True))
 """Mean task times in the document, seconds."""
+GOAL = 18.0
+"""Seconds that every DQN agent shall stay below."""
 PROBING = (0.0, 0.015, 0.05)
+DRAWS, QUICK_DRAWS = 5, 2
+"""Draws of tasks per device model."""
 FRESH = range(101, 106)
 """Seeds of sequences that no setting was chosen with."""
-GPUS = 4
-INFORMATION = {
-    "HEFT": "all durations",
-    "eft": "all durations",
-    "fifo": "nothing",
-    "forest": "the biased offline data",
-    "offline": "the biased offline data",
-    "hybrid": "the biased offline data and its observations",
-}
-
-
-@dataclass(frozen=True, eq=False)
-class ClusterResult:
-    """Traces by contender, and a lower bound on the makespan of any schedule."""
-
-    bound: float
-    traces: dict[str, Trace]
-
-    def rows(self) -> list[dict[str, Any]]:
-        """Return makespan, share of the tasks on the CPU and information, by contender."""
-        return [
-            {
-                "policy": name,
-                "information": INFORMATION[name],
-                "makespan": trace.makespan,
-                "over_bound": float(trace.makespan / self.bound),
-                "on_cpu": float((trace.device == 0).mean()),
-            }
-            for name, trace in self.traces.items()
-        ]
 
 
 @dataclass(eq=False)
@@ -112,6 +82,11 @@ class ShiftResults:
     sequences: list[TaskSequence] = field(default_factory=list)
     sequence_curves: dict[str, dict[str, list[FloatArray]]] = field(default_factory=dict)
     document: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def processes(self) -> int:
+        """Processes of the longest steps."""
+        return 1 if self.quick else 2
 
     def add(self, name: str, spent: list[FloatArray], gpu_tasks: list[int]) -> None:
         """Add a strategy: seconds of each task in each run, tasks on the GPU in each run."""
@@ -197,16 +172,26 @@ def _microseconds(call: Callable[[int], object], times: int) -> float:
 
 def dqn(found: ShiftResults) -> None:
     """Run many agents, each with its own weights and draws."""
-    played, starts = [], []
-    for seed in range(SEEDS):
-        agent = make_dqn(found.training, seed)
-        starts.append(float((agent.best(found.test.features) == GPU).mean()))
-        played.append(play(agent, found.test))
+    seeds = range(min(SEEDS, QUICK_SEEDS) if found.quick else SEEDS)
+    run = partial(run_agent, training=found.training, test=found.test)
+    ran = list(in_processes(run, seeds, processes=found.processes))
+    played = [each for _, each in ran]
     found.add("RL Agent (DQN)", [p.seconds for p in played], [_on_gpu(p) for p in played])
+    totals = [p.total for p in played]
     found.document["dqn"] = {
-        "makespans": [p.total for p in played],
-        "gpu_preferred_at_start": starts,
+        "makespans": totals,
+        "median": float(np.median(totals)),
+        "p95": float(np.quantile(totals, 0.95)),
+        "worst": max(totals),
+        "above_18": sum(total > GOAL for total in totals),
+        "gpu_preferred_at_start": [start for start, _ in ran],
     }
+
+
+def run_agent(seed: int, *, training: Tasks, test: Tasks) -> tuple[float, Played]:
+    """Return the share of tasks that an agent prefers the GPU for at the start, and its run."""
+    agent = make_dqn(training, seed)
+    return float((agent.best(test.features) == GPU).mean()), play(agent, test)
 
 
 def hybrid(found: ShiftResults) -> None:
@@ -250,7 +235,7 @@ def streams(found: ShiftResults) -> None:
     """Run the task sequences: time over the optimum, in total and after every change."""
     found.sequences = sequences(found.test)
     found.document["streams"] = []
-    agents = min(SEEDS, 2 if found.quick else 10)
+    agents = min(SEEDS, 2 if found.quick else 5)
     for sequence in found.sequences:
         fraction = found.forest.predict(forest_rows(sequence.features))
         runs = {
@@ -311,29 +296,6 @@ def fresh_streams(found: ShiftResults) -> None:
     ]
 
 
-# -- queues and parallelism ------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class Placed:
-    """Policy with a device kind per task chosen in advance; oldest first."""
-
-    kinds: Sequence[str]
-    name: str = "forest"
-
-    def begin(self, workload: Workload, *, seed: int = 0) -> None:
-        """Prepare nothing."""
-
-    def decide(self, view: View) -> Decision | None:
-        """Return the first ready task whose device kind has an idle device."""
-        idle = {view.workload.cluster.kinds[d]: d for d in np.flatnonzero(view.idle)[::-1].tolist()}
-        for instance in view.ready.tolist():
-            kind = self.kinds[view.workload.task_of(instance)[1]]
-            if kind in idle:
-                return Decision(instance, idle[kind])
-        return None
-
-
 def cluster(found: ShiftResults) -> None:
     """Simulate the test tasks on the cluster, without and with noise."""
     for noise in (0.0, 0.3):
@@ -346,61 +308,55 @@ def cluster(found: ShiftResults) -> None:
     found.document["cluster_bound"] = found.clusters[0.0].bound
 
 
-def cluster_problem(tasks: Tasks, *, name: str = "shift") -> Problem:
-    """Return the tasks on one CPU and four GPUs.
-
-    Transfers are part of a task's time on a GPU, as in the document; edges carry order only.
-    """
-    edges = [(parent, child) for child, mine in enumerate(tasks.parents) for parent in mine]
-    pairs = np.array(edges, np.int64).reshape(-1, 2)
-    seconds = tasks.seconds
-    workflow = Workflow(
-        work=np.zeros(len(tasks)),
-        src=pairs[:, 0],
-        dst=pairs[:, 1],
-        data=np.zeros(len(pairs)),
-        durations={"cpu": seconds[:, CPU], "gpu": seconds[:, GPU]},
-        name=name,
-    )
-    kinds = ("cpu", *["gpu"] * GPUS)
-    names = ("cpu", *(f"gpu{i}" for i in range(GPUS)))
-    return Problem.bind(workflow, Cluster(speed=np.ones(len(kinds)), kinds=kinds, names=names))
+# -- other device models ---------------------------------------------------------------
 
 
-def run_cluster(
-    test: Tasks, training: Tasks, forest: Forest, *, noise: float = 0.0, seed: int = 0
-) -> ClusterResult:
-    """Simulate all contenders of the cluster step."""
-    problem = cluster_problem(test)
-    workload = Workload.of(problem)
-    scenario = Scenario.draw(workload, seed=seed, noise=noise)
-    best = plan(problem, "heft")
-    fractions = forest.predict(forest_rows(test.features))
-    contenders: dict[str, str | Policy | Schedule] = {
-        "HEFT": best.schedule,
-        "eft": "eft",
-        "fifo": "fifo",
-        "forest": Placed(["gpu" if f >= 0.5 else "cpu" for f in fractions]),
-        "offline": hybrid_policy(training, test, learning=False),
-        "hybrid": hybrid_policy(training, test),
+def physics(found: ShiftResults) -> None:
+    """Run other device models: mixed sets, and tasks as shifted as the document's."""
+    for mixed, draws in ((True, QUICK_DRAWS if found.quick else DRAWS), (False, QUICK_DRAWS)):
+        run = partial(physics_row, training=found.training, mixed=mixed, draws=draws)
+        rows = in_processes(run, PHYSICS, processes=found.processes)
+        found.document.setdefault("physics", []).extend(rows)
+
+
+def physics_row(
+    model: Physics, *, training: Tasks, mixed: bool, draws: int, first: int = 0
+) -> dict[str, Any]:
+    """Return time over the optimum by contender, mean and worst over draws of the tasks."""
+    over: dict[str, list[float]] = {}
+    for seed in range(first, first + draws):
+        case = draw_case(model, training.features, mixed=mixed, seed=seed)
+        offline = case.offline, case.offline_seconds
+        learners: dict[str, Learner] = {
+            "hybrid": HybridChooser(train_models(*offline, case.profile_seconds)),
+            "without profile": HybridChooser(train_models(*offline)),
+            "trend only": make_trend(*offline),
+            "RL Agent (DQN)": pretrain_dqn(*offline, seed),
+        }
+        over.setdefault("best single device", []).append(case.single)
+        for name, learner in learners.items():
+            ratio = play(learner, case).total / float(case.optimal.sum())
+            over.setdefault(name, []).append(ratio)
+    return {
+        "physics": model.name,
+        "about": model.about,
+        "tasks": "mixed" if mixed else "shifted",
+        "draws": draws,
+        "over_optimal": {name: float(np.mean(values)) for name, values in over.items()},
+        "worst": {name: max(values) for name, values in over.items()},
     }
-    traces = {name: simulate(workload, c, scenario=scenario) for name, c in contenders.items()}
-    for name, trace in traces.items():
-        wrong = check(workload, trace)
-        assert not wrong, f"{name}: {wrong[0]}"
-    return ClusterResult(best.bound, traces)
 
 
-def hybrid_policy(training: Tasks, test: Tasks, *, learning: bool = True) -> Policy:
-    """Return the policy `hybrid`, with or without online learning."""
-    cpu, gpu = train_models(training)
-    name = "hybrid" if learning else "offline"
-
-    def features(workload: Workload) -> FloatArray:
-        return np.tile(test.features, (workload.jobs, 1))
-
-    return HybridPolicy({"cpu": cpu, "gpu": gpu}, features, name=name, learning=learning)
-
-
-STEPS = (fixed, hardware, forest_speed, dqn, hybrid, probing, cluster, streams, fresh_streams)
+STEPS = (
+    fixed,
+    hardware,
+    forest_speed,
+    dqn,
+    hybrid,
+    probing,
+    cluster,
+    streams,
+    fresh_streams,
+    physics,
+)
 """Steps in order."""

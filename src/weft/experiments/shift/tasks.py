@@ -126,7 +126,7 @@ def sequences(test: Tasks, seed: int = 0) -> list[TaskSequence]:
 
 
 def _reversed(test: Tasks, seed: int) -> TaskSequence:
-    features = np.concatenate([test.features, _draw(BIASED, 250, seed, "reversed")])
+    features = np.concatenate([test.features, draw_tasks(BIASED, 250, seed, "reversed")])
     return _sequence(
         "reversed",
         "the document's 500 tasks, then 250 training tasks: the second shift undoes the first",
@@ -136,7 +136,9 @@ def _reversed(test: Tasks, seed: int) -> TaskSequence:
 
 
 def _repeated(seed: int) -> TaskSequence:
-    parts = [_draw(mix, 200, seed, "repeated", k) for k, mix in enumerate((SHIFTED, BIASED) * 3)]
+    parts = [
+        draw_tasks(mix, 200, seed, "repeated", k) for k, mix in enumerate((SHIFTED, BIASED) * 3)
+    ]
     return _sequence(
         "repeated",
         "six shifts between test and training tasks, 200 tasks each",
@@ -148,7 +150,10 @@ def _repeated(seed: int) -> TaskSequence:
 def _gradual(seed: int) -> TaskSequence:
     """Interpolate logarithms from training to test tasks."""
     share = np.linspace(0.0, 1.0, 1000)[:, None]
-    begin, end = _draw(BIASED, 1000, seed, "gradual", 0), _draw(SHIFTED, 1000, seed, "gradual", 1)
+    begin, end = (
+        draw_tasks(BIASED, 1000, seed, "gradual", 0),
+        draw_tasks(SHIFTED, 1000, seed, "gradual", 1),
+    )
     end[:, 1] += 1e-3  # zero has no logarithm
     return _sequence(
         "gradual",
@@ -162,7 +167,7 @@ def _device(seed: int) -> TaskSequence:
     plain = _sequence(
         "device",
         "training tasks; the GPU is 30 times slower from task 250 to 500",
-        _draw(BIASED, 1000, seed, "device"),
+        draw_tasks(BIASED, 1000, seed, "device"),
     )
     seconds = plain.seconds.copy()
     seconds[250:500, GPU] *= 30.0
@@ -175,7 +180,8 @@ def _sequence(
     return TaskSequence(name, about, features, Tasks(*features.T).seconds, changes)
 
 
-def _draw(mix: Mix, count: int, seed: int, *names: str | int) -> FloatArray:
+def draw_tasks(mix: Mix, count: int, seed: int, *names: str | int) -> FloatArray:
+    """(count, 3) features of a mix."""
     rng = generator(seed, "shift", *names)
     return np.column_stack(
         [

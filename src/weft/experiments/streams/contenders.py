@@ -12,6 +12,7 @@ import numpy as np
 
 from weft.model import Problem, Workload
 from weft.model.columns import FloatArray, IntArray
+from weft.policies.load import list_policies
 from weft.sim.kernel.commit import commit, expected_seconds
 from weft.sim.kernel.events import MOMENT, advance
 from weft.sim.kernel.jit import njit, njit_noalloc
@@ -51,6 +52,19 @@ CONTENDERS = (
     TestbedContender("srpt-replanned", WAITS, "shortest remaining work first", slow=True),
     TestbedContender("portfolio", WAITS, "the best of several plans at every event", slow=True),
 )
+
+AT_ONCE = {"eft": WITHIN, "rank-eft": ORDERS}
+"""Policies of weft's table that assign every ready task at once; all others wait."""
+
+
+def every_policy(workload: Workload) -> list[TestbedContender]:
+    """Return all policies of weft's table that can decide for the testbed's workloads."""
+    return [
+        TestbedContender(str(name), AT_ONCE.get(name, WAITS), name.summary)
+        for name in list_policies()
+        if name.supports(workload)
+    ]
+
 
 RULES = {"EST": (0.0, 0.0), "HEFT": (1.0, 0.0), "PEFT": (1.0, 1.0)}
 """Weights of the task's own seconds and of the shortest way behind it, per rule."""

@@ -10,17 +10,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from weft.experiments.harness import (
-    Checkpoint,
-    Progress,
-    describe_machine,
-    fingerprint,
-    write_results,
-)
+from weft.experiments.harness import Checkpoint, Progress, describe_machine, finish, write_page
 from weft.experiments.streams import report
 from weft.experiments.streams.contenders import CONTENDERS
-from weft.experiments.streams.runs import FEW, PROCESSES, StreamStep, run_step, steps
-from weft.experiments.streams.statistics import page_tables, reproduced, summary, verdicts
+from weft.experiments.streams.runs import FEW, FIRST, PROCESSES, StreamStep, run_step, steps
+from weft.experiments.streams.statistics import page_tables, ranking, reproduced, summary, verdicts
 from weft.experiments.streams.testbed import JOBS, TestbedSetting, find_testbed
 from weft.report.tables import table_text
 
@@ -32,10 +26,10 @@ def reproduce(
     begin, folder = time.perf_counter(), Path(folder)
     published = find_testbed().settings()
     todo = steps([setting for setting, _ in published], quick=quick)
-    names = [c.name for c in CONTENDERS]
-    checkpoint = Checkpoint(folder / "progress.jsonl", fingerprint(todo, names))
+    checkpoint = Checkpoint.of(folder, todo, [c.name for c in CONTENDERS])
     played = dict(checkpoint.run(run_step, todo, processes=PROCESSES, progress=progress))
     few, rows = (_rows(published, played, n) for n in (FEW, FEW if quick else JOBS))
+    first = _rows(published, played, FIRST, every=True)
     results: dict[str, Any] = {
         "experiment": "streams",
         "measured_with": "weft reproduce streams" + (" --quick" if quick else ""),
@@ -44,29 +38,31 @@ def reproduce(
         "machine": describe_machine(),
         "jobs": FEW if quick else JOBS,
         "few_jobs": FEW,
+        "first_jobs": FIRST,
         "settings": rows,
         "summary": summary(rows),
         "few_summary": summary(few),
+        "every": ranking(first),
         "reproduced": reproduced(rows),
     }
     results["verdicts"] = verdicts(rows, results["summary"], published_length=not quick)
     results["seconds"] = time.perf_counter() - begin
     results["tables"] = page_tables(results)
-    write_results(folder, results)
-    report.write(folder / "report.html", results)
-    checkpoint.delete()
-    return results
+    write_page(folder, results, results["tables"])
+    return finish(folder, results, report.write, checkpoint)
 
 
 def _rows(
     published: list[tuple[TestbedSetting, dict[str, float]]],
     played: dict[StreamStep, dict[str, Any]],
     jobs: int,
+    *,
+    every: bool = False,
 ) -> list[dict[str, Any]]:
     """Return one row per setting: published and measured mean flowtimes."""
     rows = []
     for setting, known in published:
-        found = played[StreamStep(setting, jobs)]
+        found = played[StreamStep(setting, jobs, every=every)]
         measured = {name: each["flowtime"] for name, each in found.items()}
         spent = {name: each["seconds"] for name, each in found.items()}
         rows.append(

@@ -6,12 +6,21 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from weft.experiments.streams.contenders import CONTENDERS, RULES, TestbedContender, TestbedRule
+from weft.experiments.streams.contenders import (
+    CONTENDERS,
+    RULES,
+    TestbedContender,
+    TestbedRule,
+    every_policy,
+)
 from weft.experiments.streams.testbed import JOBS, TestbedSetting, find_testbed
 from weft.policies import simulate
 
 FEW = 2_000
 """Workflows per setting in a quick run, and for slow contenders."""
+
+FIRST = 30
+"""Workflows per setting for all of weft's policies, some of which decide in Python."""
 
 PROCESSES = 2
 
@@ -22,6 +31,8 @@ class StreamStep:
 
     setting: TestbedSetting
     jobs: int
+    every: bool = False
+    """Whether all of weft's policies run, instead of the contenders."""
 
     @property
     def key(self) -> str:
@@ -30,15 +41,18 @@ class StreamStep:
 
 
 def steps(settings: list[TestbedSetting], *, quick: bool) -> list[StreamStep]:
-    """Return the steps: few workflows with all contenders, then all workflows with the quick."""
-    return [StreamStep(s, jobs) for jobs in ([FEW] if quick else [FEW, JOBS]) for s in settings]
+    """Return the steps: the first workflows with all policies, then more with fewer of them."""
+    lengths = [FEW] if quick else [FEW, JOBS]
+    first = [StreamStep(s, FIRST, every=True) for s in settings]
+    return [*first, *(StreamStep(s, jobs) for jobs in lengths for s in settings)]
 
 
 def run_step(step: StreamStep) -> dict[str, Any]:
     """Return mean flowtime and processor time of each contender."""
     workload = find_testbed().workload(step.setting, step.jobs)
     found = {}
-    for contender in CONTENDERS:
+    every = every_policy(find_testbed().workload(step.setting, 1)) if step.every else ()
+    for contender in every or CONTENDERS:
         if contender.slow and step.jobs > FEW:
             continue
         begin = time.process_time()

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.experiments.streams.contenders import CONTENDERS, RULES, SPACES, WITHIN
+from weft.experiments.streams.contenders import AT_ONCE, CONTENDERS, RULES, SPACES, WAITS, WITHIN
 from weft.experiments.streams.testbed import PUBLISHED
 
 Rows = Sequence[Mapping[str, Any]]
@@ -32,6 +32,22 @@ def _summary(rows: Rows, label: str, space: str, name: str) -> dict[str, Any]:
         found[f"over_{rival}"] = float(np.exp(np.log(own / other).mean()))
         found[f"below_{rival}"] = int((own < other).sum())
     return found
+
+
+def ranking(rows: Rows) -> list[dict[str, Any]]:
+    """Return the mean flowtime of all policies, the shortest first, and relative to `eft`."""
+    names = list(rows[0]["measured"])
+    means = {n: float(np.mean([row["measured"][n] for row in rows])) for n in names}
+    ratios = {n: [row["measured"][n] / row["measured"]["eft"] for row in rows] for n in names}
+    return [
+        {
+            "policy": name,
+            "space": AT_ONCE.get(name, WAITS),
+            "mean": means[name],
+            "over_eft": float(np.exp(np.log(ratios[name]).mean())),
+        }
+        for name in sorted(names, key=lambda name: means[name])
+    ]
 
 
 def reproduced(rows: Rows) -> list[dict[str, Any]]:
@@ -108,6 +124,12 @@ def page_tables(results: Mapping[str, Any]) -> dict[str, Any]:
                 for row in results["few_summary"]
                 if row["space"] != "published"
             ],
+        },
+        "every": {
+            "columns": ["policy", "action space", "mean flowtime (s)", "over eft"],
+            "align": ["l", "l", "r", "r"],
+            "decimals": [0, 0, 1, 3],
+            "rows": [list(row.values()) for row in results["every"]],
         },
         "settings": {
             "columns": ["setting", *(f"{n}, published" for n in names), *own],

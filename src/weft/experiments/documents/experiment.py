@@ -1,0 +1,111 @@
+"""Behind `weft reproduce all`: the experiments of the four documents, and one page of verdicts.
+
+The imitation and the shift experiment use one process each and run side by side; the other two use
+two processes each and run one after the other. An interrupted run resumes.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from weft.errors import MissingExtra
+from weft.experiments.documents import report
+from weft.experiments.documents.verdicts import JUDGES, verdicts
+from weft.experiments.harness import (
+    Checkpoint,
+    Progress,
+    describe_machine,
+    fingerprint,
+    page_table,
+    write_page,
+    write_results,
+)
+from weft.report.tables import Columns, table_text
+
+ALONE = ("imitation", "shift")
+"""Experiments of one process; the others have processes of their own."""
+
+PROCESSES = 2
+
+
+@dataclass(frozen=True)
+class DocumentStep:
+    """One experiment in a folder of its own."""
+
+    name: str
+    folder: str
+    quick: bool
+
+    @property
+    def key(self) -> str:
+        """Unique name of the step."""
+        return self.name
+
+
+def reproduce(
+    folder: str | Path, *, quick: bool = False, progress: Progress = iter
+) -> dict[str, Any]:
+    """Run the four experiments; write and return verdicts.
+
+    Every experiment also writes its own results and report, into a folder of its name.
+    """
+    begin, folder = time.perf_counter(), Path(folder)
+    steps = [DocumentStep(name, str(folder / name), quick) for name in JUDGES]
+    checkpoint = Checkpoint(folder / "progress.jsonl", fingerprint(steps, list(JUDGES)))
+    alone = [step for step in steps if step.name in ALONE]
+    spent = dict(checkpoint.run(run_document, alone, processes=PROCESSES, progress=progress))
+    rest = [step for step in steps if step.name not in ALONE]
+    spent |= dict(checkpoint.run(run_document, rest, processes=1, progress=progress))
+    found = {step.name: _read(step, spent[step]) for step in steps}
+    rows = verdicts(found)
+    results: dict[str, Any] = {
+        "experiment": "all",
+        "quick": quick,
+        "machine": describe_machine(),
+        "experiments": [
+            {"experiment": step.name, "seconds": spent[step].get("seconds")} for step in steps
+        ],
+        "verdicts": rows,
+        "seconds": time.perf_counter() - begin,
+    }
+    write_results(folder, results)
+    columns = dict.fromkeys(("document", "claim", "published", "measured", "verdict"))
+    cells = [[row[key] for key in columns] for row in rows]
+    write_page(folder, results, {"verdicts": page_table(columns, cells)})
+    report.write(folder / "report.html", results)
+    checkpoint.delete()
+    return results
+
+
+def run_document(step: DocumentStep) -> dict[str, Any]:
+    """Run one experiment; return its time, or why it cannot run."""
+    begin, module = time.perf_counter(), step.name.replace("-", "_")
+    try:
+        experiment = import_module(f"weft.experiments.{module}.experiment")
+        experiment.reproduce(step.folder, quick=step.quick)
+    except MissingExtra as error:
+        return {"error": str(error)}
+    return {"seconds": time.perf_counter() - begin}
+
+
+def _read(step: DocumentStep, spent: dict[str, Any]) -> dict[str, Any]:
+    if "error" in spent:
+        return spent
+    text = (Path(step.folder) / "results.json").read_text(encoding="utf-8")
+    return dict(json.loads(text))
+
+
+def table(results: dict[str, Any]) -> str:
+    """Return the verdicts as text."""
+    columns: Columns = ["document", "claim", "published", "measured", "verdict"]
+    times = ", ".join(
+        f"{row['experiment']} {row['seconds']:.0f} s"
+        for row in results["experiments"]
+        if row["seconds"] is not None
+    )
+    return f"{table_text(results['verdicts'], columns)}\n\n{times}; all {results['seconds']:.0f} s"
