@@ -15,9 +15,9 @@ from .formats.loading import load_cluster as load_cluster
 from .formats.loading import load_recording as load_recording
 from .formats.loading import load_workload as load_workload
 from .formats.saving import save as save
-from .generators.clusters import gpu_cluster as gpu_cluster
 from .generators.generators import generate as generate
 from .generators.generators import list_generators as list_generators
+from .generators.machines.clusters import gpu_cluster as gpu_cluster
 from .learn.durations.end_time import Forecast as Forecast
 from .learn.durations.end_time import RunState as RunState
 from .model.builder import WorkflowBuilder as WorkflowBuilder
@@ -40,9 +40,11 @@ from .model.trace import Trace as Trace
 from .model.variants import Variant as Variant
 from .model.workflow import Workflow as Workflow
 from .model.workload import Workload as Workload
+from .planners.plan_cache import PlanCache as PlanCache
 from .planners.planner import Plan as Plan
 from .planners.planner import Planner as Planner
 from .planners.planner import list_planners as list_planners
+from .planners.repair import replan as replan
 from .planners.sizing import Sizing as Sizing
 from .planners.sizing import size as size
 from .planners.whatif import AddDevice as AddDevice
@@ -61,9 +63,9 @@ from .policies.load import load_policy as load_policy
 from .policies.long_stream import simulate_stream as simulate_stream
 from .policies.onnx_export import export_onnx as export_onnx
 from .policies.simulate import simulate as simulate
-from .report.compare import Comparison as Comparison
 from .report.compare import compare as compare
-from .report.gantt_static import save_gantt as save_gantt
+from .report.comparison import Comparison as Comparison
+from .report.gantt.static import save_gantt as save_gantt
 from .runtime.api import run as run
 from .runtime.cascade.cascade import Cascade as Cascade
 from .runtime.cascade.description import CascadeDescription as CascadeDescription

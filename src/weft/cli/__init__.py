@@ -4,8 +4,8 @@ A verb is a module with SUMMARY, EXAMPLE, `add_arguments` and `run`; heavy impor
 
 - `main`: finds the verb, runs it and turns failures into one line and an exit code
 - `arguments`: arguments that verbs share; `output`: JSON, text and progress
-- `answers`: the verbs `explain`, `whatif` and `size`
-- `contests`: the verbs `attack` and `arena`
+- `answers`: the verbs `explain`, `view`, `whatif` and `size`; `engines`: `export`
+- `contests`: the verbs `attack` and `arena`; `services`: `serve` and `cascade`
 - `train`: one trainer per kind of policy; every other module is the verb of its name
 """
 
@@ -15,6 +15,7 @@ __all__ = [
     "bench",
     "compare",
     "contests",
+    "engines",
     "evaluate",
     "generate",
     "history",
@@ -25,7 +26,7 @@ __all__ = [
     "profile",
     "reproduce",
     "run",
-    "serve",
+    "services",
     "simulate",
     "train",
 ]

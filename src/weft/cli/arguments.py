@@ -6,7 +6,7 @@ import argparse
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from weft.model import Cluster, Problem
@@ -63,58 +63,108 @@ def names(text: str) -> list[str]:
     return list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 
 
+def add_option(
+    group: argparse._ActionsContainer,
+    flag: str,
+    read: Callable[[str], object],
+    metavar: str,
+    text: str,
+    *,
+    default: object = None,
+    **more: Any,
+) -> None:
+    """Add an option with one value; its help ends with its default, unless it names one."""
+    if default is not None and "default:" not in text:
+        text += (
+            f" (default: {default:g})" if isinstance(default, float) else f" (default: {default})"
+        )
+    group.add_argument(flag, type=read, metavar=metavar, help=text, default=default, **more)
+
+
+def add_file(parser: argparse.ArgumentParser, text: str, *, many: str | None = None) -> None:
+    """Add the file, or with `many` the files ("*" or "+"), that a verb reads."""
+    parser.add_argument("file", type=Path, nargs=many, metavar="FILE", help=text)
+
+
+def add_problem(parser: argparse.ArgumentParser) -> None:
+    """Add --problem, --cluster and --gpus: the problem of schedules, which hold none."""
+    text = "the problem or workflow of schedules; traces hold their own"
+    add_option(parser, "--problem", Path, "FILE", text)
+    add_cluster(parser)
+
+
+def add_planner(parser: argparse.ArgumentParser) -> None:
+    """Add --planner, --seconds and --seed."""
+    text = "default: heft (see: weft list planners)"
+    add_option(parser, "--planner", str, "NAME", text, default="heft")
+    add_seconds(parser)
+    add_seed(parser)
+
+
+def add_seconds(parser: argparse.ArgumentParser, default: float | None = None) -> None:
+    """Add --seconds, the time limit of a plan."""
+    text = "time limit of each plan, for planners that search"
+    add_option(parser, "--seconds", number(above=0), "S", text, default=default)
+
+
+def add_stream(parser: argparse.ArgumentParser) -> None:
+    """Add --stream, a conditional stream."""
+    add_option(
+        parser, "--stream", str, "TOML", "a stream file, or a name", default="conditional-paper"
+    )
+
+
+def add_json(parser: argparse.ArgumentParser, default: Any = False) -> None:
+    """Add --json."""
+    text = "print one JSON document and nothing else"
+    parser.add_argument("--json", action="store_true", default=default, help=text)
+
+
+def add_subcommand(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+    name: str,
+    summary: str,
+    example: str,
+) -> argparse.ArgumentParser:
+    """Add a subcommand with an example and --json."""
+    command = commands.add_parser(
+        name,
+        help=summary,
+        description=summary,
+        epilog=f"example:\n{example}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add_json(command, default=argparse.SUPPRESS)
+    return command
+
+
 def add_cluster(parser: argparse.ArgumentParser) -> None:
     """Add --cluster and --gpus: two ways to describe the cluster."""
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("--cluster", type=Path, metavar="TOML", help="the cluster, a TOML file")
-    where.add_argument(
-        "--gpus",
-        metavar="SPEC",
-        help="the cluster as GPU counts: 4xV100+2xT4 (see: weft list devices)",
-    )
+    add_option(where, "--cluster", Path, "TOML", "the cluster, a TOML file")
+    text = "the cluster as GPU counts: 4xV100+2xT4 (see: weft list devices)"
+    add_option(where, "--gpus", str, "SPEC", text)
 
 
 def add_seed(parser: argparse.ArgumentParser) -> None:
     """Add --seed."""
-    parser.add_argument(
-        "--seed",
-        type=whole(0),
-        default=0,
-        metavar="N",
-        help="the same seed gives the same result (default: 0)",
-    )
+    add_option(parser, "--seed", whole(0), "N", "the same seed gives the same result", default=0)
 
 
 def add_uncertainty(parser: argparse.ArgumentParser) -> None:
     """Add the options of drawn scenarios."""
     group = parser.add_argument_group("uncertainty")
-    group.add_argument(
-        "--noise",
-        type=number(least=0),
-        default=0.0,
-        metavar="S",
-        help="sigma of log-normal duration factors, no unit (default: 0)",
+    text = "sigma of log-normal duration factors, no unit"
+    add_option(group, "--noise", number(least=0), "S", text, default=0.0)
+    add_option(
+        group, "--bias", number(least=0), "S", "the same per task kind and device kind", default=0.0
     )
-    group.add_argument(
-        "--bias",
-        type=number(least=0),
-        default=0.0,
-        metavar="S",
-        help="the same per task kind and device kind",
+    add_option(
+        group, "--slowdowns", number(least=0), "R", "expected slowdowns per device", default=0.0
     )
-    group.add_argument(
-        "--slowdowns",
-        type=number(least=0),
-        default=0.0,
-        metavar="R",
-        help="expected slowdowns per device",
-    )
-    group.add_argument(
-        "--failures",
-        type=number(least=0),
-        default=0.0,
-        metavar="R",
-        help="expected failures per device",
+    add_option(
+        group, "--failures", number(least=0), "R", "expected failures per device", default=0.0
     )
 
 

@@ -6,12 +6,14 @@ import argparse
 import json
 from pathlib import Path
 
+from weft.cli.arguments import add_option
 from weft.errors import InvalidInput
 
 SUMMARY = "measure the speed of weft, or the quality of its plans, on this machine"
 EXAMPLE = """  weft bench --quick --out speed.json
   weft bench --quality --graphs static_graphs
-  weft bench --conditional"""
+  weft bench --conditional
+  weft bench --large --quick"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,25 +25,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="learning and deciding for streams of conditional jobs",
     )
     parser.add_argument(
+        "--large",
+        action="store_true",
+        help="ten million tasks, changes of large plans, search on large graphs (half an hour)",
+    )
+    parser.add_argument(
         "--quality",
         action="store_true",
         help="planners at equal time budgets: gap to the best known makespan",
     )
-    parser.add_argument(
-        "--graphs",
-        type=Path,
-        metavar="FOLDER",
-        help="graphs with best known makespans (results.json); default: generated ones",
-    )
-    parser.add_argument("--out", type=Path, metavar="JSON", help="also write the values here")
+    graphs = "graphs with best known makespans (results.json); default: generated ones"
+    add_option(parser, "--graphs", Path, "FOLDER", graphs)
+    add_option(parser, "--out", Path, "JSON", "also write the values here")
 
 
 def run(args: argparse.Namespace) -> None:
     """Measure and print the table."""
     if args.graphs is not None and not args.quality:
         raise InvalidInput("--graphs goes with --quality")
-    if args.conditional and args.quality:
-        raise InvalidInput("--conditional and --quality are two benchmarks; give one of them")
+    if args.conditional + args.quality + args.large > 1:
+        raise InvalidInput(
+            "--conditional, --quality and --large are different benchmarks; give one of them"
+        )
     if args.quality:
         _quality(args)
     else:
@@ -85,16 +90,19 @@ def _quality(args: argparse.Namespace) -> None:
 def _speed(args: argparse.Namespace) -> None:
     from weft.cli.output import emit, progress
     from weft.experiments.benchmarks import conditional as conditional_speed
-    from weft.experiments.benchmarks import speed
+    from weft.experiments.benchmarks import scale, speed
 
     if args.conditional:
         found, total = conditional_speed.measures(quick=args.quick), conditional_speed.count()
+    elif args.large:
+        found, total = scale.measures(quick=args.quick), scale.count()
     else:
         found, total = speed.measures(quick=args.quick), speed.count(quick=args.quick)
     lines = list(progress(found, total=total, what="bench"))
+    document = scale.results(lines) if args.large else speed.document(lines)
     if args.out is not None:
-        speed.write(lines, args.out)
-    document = speed.document(lines)
+        args.out.parent.mkdir(parents=True, exist_ok=True)
+        args.out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     if args.json:
         emit(document)
         return

@@ -8,16 +8,19 @@ from typing import TYPE_CHECKING
 
 from weft.cli.arguments import (
     add_cluster,
+    add_file,
+    add_option,
+    add_seconds,
     add_seed,
     add_uncertainty,
     names,
-    number,
+    read_problem,
     uncertainty,
     whole,
 )
 
 if TYPE_CHECKING:
-    from weft.report.compare import Comparison
+    from weft.report.comparison import Comparison
 
 SUMMARY = "compare planners and policies on the same problems and scenarios"
 EXAMPLE = """\
@@ -27,44 +30,19 @@ EXAMPLE = """\
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument(
-        "file",
-        type=Path,
-        nargs="+",
-        metavar="FILE",
-        help="workflows or problems in any known format",
-    )
+    add_file(parser, "workflows or problems in any known format", many="+")
     add_cluster(parser)
-    parser.add_argument(
-        "--planners",
-        type=names,
-        metavar="A,B",
-        help="default: heft,cpop,peft (see: weft list planners)",
+    add_option(
+        parser, "--planners", names, "A,B", "default: heft,cpop,peft (see: weft list planners)"
     )
-    parser.add_argument("--policies", type=names, metavar="A,B", help="see: weft list policies")
-    parser.add_argument(
-        "--scenarios", type=whole(1), default=1, metavar="N", help="futures to draw (default: 1)"
-    )
-    parser.add_argument(
-        "--seconds",
-        type=number(above=0),
-        metavar="S",
-        help="time limit of each plan, for planners that search",
-    )
-    parser.add_argument(
-        "--objective",
-        default="makespan",
-        metavar="NAME",
-        help="what counts: makespan (default), mean, p95 or p99 completion, or deadline",
-    )
+    add_option(parser, "--policies", names, "A,B", "see: weft list policies")
+    add_option(parser, "--scenarios", whole(1), "N", "futures to draw", default=1)
+    add_seconds(parser)
+    aims = "makespan, mean, p95 or p99 completion, or deadline"
+    add_option(parser, "--objective", str, "NAME", aims, default="makespan")
     add_uncertainty(parser)
     add_seed(parser)
-    parser.add_argument(
-        "--report",
-        type=Path,
-        metavar="HTML",
-        help="write a page with the table, the DAGs and the Gantt charts",
-    )
+    add_option(parser, "--report", Path, "HTML", "a page with the table, DAGs and Gantt charts")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -84,7 +62,6 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _compared(args: argparse.Namespace) -> Comparison:
-    from weft.cli.arguments import read_problem
     from weft.cli.output import progress
     from weft.planners import PLANNERS
     from weft.policies.load import load_policy

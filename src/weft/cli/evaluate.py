@@ -6,7 +6,7 @@ import argparse
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from weft.cli.arguments import whole
+from weft.cli.arguments import add_option, add_stream, number, whole
 
 if TYPE_CHECKING:
     from weft.model.columns import FloatArray
@@ -23,38 +23,21 @@ EXAMPLE = """  weft evaluate conditional-pi4 fifo mru depth-first
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say the arguments of the verb."""
+    """Add the arguments."""
     parser.add_argument(
         "policy",
         nargs="+",
         metavar="POLICY",
         help="a policy by name (see: weft list policies) or file",
     )
-    parser.add_argument(
-        "--stream",
-        default="conditional-paper",
-        metavar="TOML",
-        help="a file, or a name (default: conditional-paper)",
-    )
-    parser.add_argument(
-        "--probabilities",
-        type=_probabilities,
-        metavar="P,P",
-        help="of the first branch of the watched choice (default: 0, 0.1, ..., 1)",
-    )
+    add_stream(parser)
+    text = "of the first branch of the watched choice (default: 0, 0.1, ..., 1)"
+    add_option(parser, "--probabilities", _probabilities, "P,P", text)
     parser.add_argument(
         "--own", action="store_true", help="leave the probabilities as the stream has them"
     )
-    parser.add_argument(
-        "--seeds",
-        type=whole(1),
-        default=10,
-        metavar="N",
-        help="draws, by the seeds 1 to N (default: 10)",
-    )
-    parser.add_argument(
-        "--jobs", type=whole(1), metavar="N", help="jobs in each draw (default: as the stream says)"
-    )
+    add_option(parser, "--seeds", whole(1), "N", "draws, by the seeds 1 to N", default=10)
+    add_option(parser, "--jobs", whole(1), "N", "jobs in each draw (default: as the stream says)")
     parser.add_argument(
         "--idle",
         choices=("event", "block"),
@@ -174,7 +157,6 @@ def _cell(times: FloatArray) -> str:
 
 
 def _probabilities(text: str) -> list[float]:
-    from weft.cli.arguments import number
 
     read = number(least=0, most=1)
     return [read(part) for part in text.split(",") if part.strip()]

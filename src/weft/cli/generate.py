@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from weft.cli.arguments import add_cluster, add_seed, number, whole
+from weft.cli.arguments import add_cluster, add_seed, number, read_cluster, whole
 
 SUMMARY = "make a workflow: layered, cholesky, montage, ... (see: weft list generators)"
 EXAMPLE = (
@@ -58,7 +58,6 @@ def extend(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Make it and write it."""
-    from weft.cli.arguments import read_cluster
     from weft.cli.output import emit
     from weft.formats import save
     from weft.formats.native.weft_json import write_json

@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from weft.cli.arguments import add_option
+
 SUMMARY = "show measurements of real runs: durations by task kind and device, links, drift"
 EXAMPLE = """\
   weft history
@@ -22,31 +24,16 @@ EXAMPLE = """\
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     which = parser.add_mutually_exclusive_group()
-    which.add_argument(
-        "--file", type=Path, metavar="FILE", help="the history (default: that of the project)"
-    )
-    which.add_argument(
-        "--project", type=Path, metavar="FOLDER", help="the history of the project of this folder"
-    )
-    parser.add_argument(
-        "--import",
-        type=Path,
-        dest="source",
-        metavar="FILE",
-        help="add the measurements of a .csv, .json or .sqlite file",
-    )
-    parser.add_argument(
-        "--export", type=Path, metavar="FILE", help="write all measurements, as .csv or .json"
-    )
+    add_option(which, "--file", Path, "FILE", "the history (default: that of the project)")
+    add_option(which, "--project", Path, "FOLDER", "the history of the project of this folder")
+    text = "add the measurements of a .csv, .json or .sqlite file"
+    add_option(parser, "--import", Path, "FILE", text, dest="source")
+    add_option(parser, "--export", Path, "FILE", "write all measurements, as .csv or .json")
     parser.add_argument("--clear", action="store_true", help="forget everything")
-    parser.add_argument(
-        "--trace",
-        type=Path,
-        metavar="FILE",
-        help="add the durations of a trace of another engine (see: weft list formats)",
-    )
-    parser.add_argument(
-        "--device", metavar="KIND", help="with --trace: the kind of device (default: cpu or gpu)"
+    text = "add the durations of a trace of another engine (see: weft list formats)"
+    add_option(parser, "--trace", Path, "FILE", text)
+    add_option(
+        parser, "--device", str, "KIND", "with --trace: the kind of device (default: cpu or gpu)"
     )
 
 

@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import NoReturn, Protocol, TextIO, cast
 
 from weft import __version__
+from weft.cli.arguments import add_json
 from weft.cli.output import PlainOutput
 from weft.errors import InvalidInput, UnknownName, WeftError, visible
 from weft.registry import closest
@@ -35,6 +36,7 @@ VERBS = (
     "history",
     "list",
     "bench",
+    "compile",
     "attack",
     "arena",
     "reproduce",
@@ -43,8 +45,8 @@ VERBS = (
 FOLDERS = {
     **dict.fromkeys(("explain", "whatif", "size", "view"), "answers"),
     **dict.fromkeys(("attack", "arena"), "contests"),
-    "cascade": "services",
-    "export": "engines",
+    **dict.fromkeys(("cascade", "serve"), "services"),
+    **dict.fromkeys(("compile", "export"), "engines"),
 }
 """Folder of the modules that are not in `weft.cli` itself."""
 
@@ -157,9 +159,7 @@ def _verb_parser(verb: str) -> Parser:
         allow_abbrev=False,
     )
     module.add_arguments(parser)
-    parser.add_argument(
-        "--json", action="store_true", help="print one JSON document and nothing else"
-    )
+    add_json(parser)
     return parser
 
 

@@ -6,7 +6,15 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weft.cli.arguments import add_cluster, add_seed, number, whole
+from weft.cli.arguments import (
+    add_cluster,
+    add_file,
+    add_option,
+    add_planner,
+    number,
+    read_problem,
+    whole,
+)
 from weft.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -25,65 +33,37 @@ EXAMPLE = """\
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument(
-        "file",
-        type=Path,
-        metavar="FILE",
-        help="a workflow or problem in any known format (see: weft list formats)",
-    )
+    add_file(parser, "a workflow or problem in any known format (see: weft list formats)")
     add_cluster(parser)
-    parser.add_argument(
-        "--planner", default="heft", metavar="NAME", help="default: heft (see: weft list planners)"
-    )
-    parser.add_argument(
-        "--seconds", type=number(above=0), metavar="S", help="time limit, for planners that search"
-    )
+    add_planner(parser)
     search = parser.add_argument_group("for planners that search (see docs: Planners)")
-    search.add_argument(
-        "--objective",
-        metavar="NAME",
-        help="makespan (default), energy or waiting, or weights: makespan=1,energy=0.01",
-    )
+    aims = "makespan (default), energy or waiting, or weights: makespan=1,energy=0.01"
+    add_option(search, "--objective", str, "NAME", aims)
     search.add_argument(
         "--duplicate", action="store_true", help="let a task run on several devices"
     )
-    search.add_argument(
-        "--iterations", type=whole(1), metavar="N", help="moves instead of a time limit"
-    )
-    search.add_argument(
-        "--threads", type=whole(1), metavar="N", help="threads (default: one per core)"
-    )
+    add_option(search, "--iterations", whole(1), "N", "moves instead of a time limit")
+    add_option(search, "--threads", whole(1), "N", "threads (default: one per core)")
     ways = parser.add_argument_group("for tasks with variants (see docs: Machines)")
-    ways.add_argument(
-        "--variants", type=Path, metavar="TOML", help="several ways to run tasks or kinds of tasks"
-    )
-    ways.add_argument(
-        "--min-accuracy", type=float, metavar="A", help="least mean accuracy of the variants"
-    )
-    ways.add_argument(
-        "--budget", type=number(above=0), metavar="M", help="most money, for rent and variants"
-    )
+    add_option(ways, "--variants", Path, "TOML", "several ways to run tasks or kinds of tasks")
+    add_option(ways, "--min-accuracy", float, "A", "least mean accuracy of the variants")
+    add_option(ways, "--budget", number(above=0), "M", "most money, for rent and variants")
     ways.add_argument(
         "--pareto", action="store_true", help="the front of makespan, cost, energy and accuracy"
     )
-    ways.add_argument("--picture", type=Path, metavar="FILE", help="the front, as HTML, SVG or PNG")
+    add_option(ways, "--picture", Path, "FILE", "the front, as HTML, SVG or PNG")
     parser.add_argument(
         "--all", action="store_true", help=f"print all tasks (default: the first {ROWS})"
     )
-    add_seed(parser)
     add_outputs(parser, "schedule")
 
 
 def add_outputs(parser: argparse.ArgumentParser, what: str) -> None:
     """Add the files a result can be written to."""
     group = parser.add_argument_group("files to write")
-    group.add_argument("--out", type=Path, metavar="FILE", help=f"the {what}, as JSON or NPZ")
-    group.add_argument(
-        "--gantt", type=Path, metavar="FILE", help="the Gantt chart, as HTML, SVG or PNG"
-    )
-    group.add_argument(
-        "--chrome", type=Path, metavar="FILE", help="a Chrome trace, for ui.perfetto.dev"
-    )
+    add_option(group, "--out", Path, "FILE", f"the {what}, as JSON or NPZ")
+    add_option(group, "--gantt", Path, "FILE", "the Gantt chart, as HTML, SVG or PNG")
+    add_option(group, "--chrome", Path, "FILE", "a Chrome trace, for ui.perfetto.dev")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -91,7 +71,6 @@ def run(args: argparse.Namespace) -> None:
     from weft.cli.output import emit, notice
 
     with notice(f"planning {args.file.name}"):
-        from weft.cli.arguments import read_problem
         from weft.formats import save, save_chrome_trace
         from weft.planners.planner import timed_plan
 
@@ -105,7 +84,7 @@ def run(args: argparse.Namespace) -> None:
     if args.out is not None:
         save(made.schedule, args.out)
     if args.gantt is not None:
-        from weft.report.gantt_static import save_gantt
+        from weft.report.gantt.static import save_gantt
 
         save_gantt(made, args.gantt)
     if args.chrome is not None:

@@ -1,4 +1,4 @@
-"""`weft profile`: measure the devices of this machine, or a function at several batch sizes."""
+"""`weft profile`: measure this machine, a Dask cluster, or a function at several batch sizes."""
 
 from __future__ import annotations
 
@@ -6,16 +6,20 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from weft.cli.arguments import whole
+from weft.cli.arguments import add_option, whole
 
-SUMMARY = "find the devices of this machine and measure them, or measure a function by batch size"
+SUMMARY = "measure this machine, the hosts and links of a cluster, or a function by batch size"
 EXAMPLE = """\
   weft profile --quick
+  weft profile --cluster tcp://10.0.0.1:8786 --out cluster.toml
   weft profile --function models:detect --item models:one_image --sizes 1,2,4,8,16 --out unit.toml
 
   A function takes a list of items. --item names what is repeated in it: an object of a module, a
   function without arguments that makes one, or JSON. The result is the batch curve, and the set-up
-  of the first call, for the units of streams and the devices of clusters."""
+  of the first call, for the units of streams and the devices of clusters.
+
+  --cluster measures each link of a Dask cluster, one at a time, and the speed of its hosts. Runs
+  with a client of that cluster use the links from the project's history; --out writes a cluster."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,24 +30,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="do not keep the result; by default runs use it as a prior",
     )
-    parser.add_argument(
-        "--function", metavar="MODULE:NAME", help="measure this function of lists instead"
-    )
-    parser.add_argument(
-        "--item", default="null", metavar="ITEM", help="MODULE:NAME or JSON (default: null)"
-    )
-    parser.add_argument(
-        "--sizes", type=_sizes, default=(1, 2, 4, 8), metavar="N,N", help="default: 1,2,4,8"
-    )
-    parser.add_argument("--repeats", type=whole(1), default=5, metavar="N", help="default: 5")
-    parser.add_argument("--kind", metavar="KIND", help="task kind (default: the function's name)")
-    parser.add_argument("--out", type=Path, metavar="TOML", help="write the curve to a file")
+    text = "measure the Dask cluster of this scheduler instead"
+    add_option(parser, "--cluster", str, "ADDRESS", text)
+    add_option(parser, "--function", str, "MODULE:NAME", "measure this function of lists instead")
+    add_option(parser, "--item", str, "ITEM", "MODULE:NAME or JSON", default="null")
+    add_option(parser, "--sizes", _sizes, "N,N", "default: 1,2,4,8", default=(1, 2, 4, 8))
+    add_option(parser, "--repeats", whole(1), "N", "default: 5", default=5)
+    add_option(parser, "--kind", str, "KIND", "task kind (default: the function's name)")
+    add_option(parser, "--out", Path, "TOML", "write the curve, or the cluster")
 
 
 def run(args: argparse.Namespace) -> None:
     """Find, measure, keep and print."""
     if args.function is not None:
         _profile_function(args)
+        return
+    if args.cluster is not None:
+        _profile_cluster(args)
         return
     from dataclasses import asdict
 
@@ -87,6 +90,70 @@ def run(args: argparse.Namespace) -> None:
     )
     if kept is not None:
         print(f"\nsaved to {kept}; used until real runs provide measurements")
+
+
+def _profile_cluster(args: argparse.Namespace) -> None:
+    """Measure the hosts and links of a cluster."""
+    from weft.cli.output import emit, progress
+    from weft.errors import MissingExtra
+    from weft.formats import save
+    from weft.report.quantities import format_bytes, format_seconds
+    from weft.report.tables import Column, table_text
+    from weft.runtime.costs.history import History
+
+    try:
+        from weft.runtime.backends.dask.profile import profile_cluster
+    except ImportError:
+        raise MissingExtra("distributed", "dask") from None
+    found = profile_cluster(
+        args.cluster,
+        repeats=2 if args.quick else 5,
+        progress=lambda steps, total: progress(steps, total=total, what="profile"),
+    )
+    history = None if args.dry else History()
+    if history is not None:
+        history.add([], found.rows())
+    if args.out is not None:
+        save(found.cluster(), args.out)
+    names = dict(zip(found.hosts, found.names, strict=True))
+    links: list[dict[str, Any]] = [
+        {
+            "source": names[link.source],
+            "target": names[link.target],
+            "bandwidth": link.bandwidth,
+            "latency": link.latency,
+        }
+        for link in found.links
+    ]
+    if args.json:
+        hosts = zip(found.names, found.hosts, found.speeds, strict=True)
+        emit(
+            {
+                "hosts": [{"name": n, "host": h, "speed": s} for n, h, s in hosts],
+                "links": links,
+                "kept": None if history is None else str(history.path),
+            }
+        )
+        return
+    speeds = [
+        {"worker": n, "host": h, "speed": f"{s:.2f}"}
+        for n, h, s in zip(found.names, found.hosts, found.speeds, strict=True)
+    ]
+    print(table_text(speeds, (Column("worker"), Column("host"), Column("speed"))))
+    shown = [
+        {
+            **link,
+            "bandwidth": f"{format_bytes(link['bandwidth'])}/s",
+            "latency": format_seconds(link["latency"]),
+        }
+        for link in links
+    ]
+    columns = (Column("source", "from"), Column("target", "to"))
+    print("\n" + table_text(shown, (*columns, Column("bandwidth", "rate"), Column("latency"))))
+    if history is not None:
+        print(f"\nlinks added to {history.path}")
+    if args.out is not None:
+        print(f"wrote {args.out}")
 
 
 def _sizes(text: str) -> list[int]:

@@ -1,4 +1,4 @@
-"""`weft reproduce`: run the experiment of a source document."""
+"""`weft reproduce`: run the experiment of a source document, or of all four."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 from importlib import import_module
 from pathlib import Path
 
+from weft.cli.arguments import add_option
 from weft.errors import InvalidInput, UnknownName
 from weft.registry import closest
 
@@ -14,9 +15,11 @@ SUMMARY = "run the experiment of a source document; write results.json and repor
 EXAMPLE = """  weft reproduce conditional --quick
   weft reproduce gpu-cluster --quick --out gpus
   weft reproduce streams --data ~/data
-  weft reproduce families --quick"""
+  weft reproduce families --quick
+  weft reproduce all --quick            # the verdicts of all four documents"""
 
 EXPERIMENTS = {
+    "all": "weft.experiments.documents.experiment",
     "batch-curves": "weft.experiments.batch_curves.experiment",
     "conditional": "weft.experiments.conditional.experiment",
     "families": "weft.experiments.families.experiment",
@@ -34,15 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--quick", action="store_true", help="fewer repetitions: at most a few minutes"
     )
-    parser.add_argument(
-        "--out", type=Path, metavar="FOLDER", help="folder to write to (default: reproduce/NAME)"
-    )
-    parser.add_argument(
-        "--data",
-        type=Path,
-        metavar="FOLDER",
-        help="folder of data sets that are not part of weft (default: WEFT_DATA)",
-    )
+    add_option(parser, "--out", Path, "FOLDER", "folder to write to (default: reproduce/NAME)")
+    text = "folder of data sets that are not part of weft (default: WEFT_DATA)"
+    add_option(parser, "--data", Path, "FOLDER", text)
 
 
 def run(args: argparse.Namespace) -> None:

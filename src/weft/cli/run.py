@@ -11,11 +11,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from weft.cli.arguments import add_seed, number, whole
+from weft.cli.arguments import add_option, add_seed, number, whole
 
 if TYPE_CHECKING:
     from weft.runtime.api import RunTrace
-    from weft.runtime.web.board import LiveBoard
+    from weft.runtime.web.live.board import LiveBoard
 
 SUMMARY = "run a task graph of Python functions on real devices"
 EXAMPLE = """\
@@ -33,74 +33,46 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "script", type=Path, metavar="SCRIPT", help="a Python file with a function build()"
     )
-    parser.add_argument(
-        "--backend", default="local", metavar="NAME", help="where tasks run (default: local)"
+    add_option(parser, "--backend", str, "NAME", "where tasks run", default="local")
+    text = (
+        "processes, or a cluster file whose nodes have capacities (default: the script's, "
+        "else one process per core)"
     )
-    parser.add_argument(
-        "--devices",
-        metavar="N|FILE",
-        help="processes, or a cluster file whose nodes have capacities (default: the script's, "
-        "else one process a core)",
-    )
-    parser.add_argument(
-        "--address",
-        metavar="WHERE",
-        help="a running cluster: folder of a HyperQueue server, address of Ray",
-    )
-    parser.add_argument(
-        "--policy", default="heft", metavar="NAME", help="a planner or a policy (default: heft)"
-    )
-    parser.add_argument(
-        "--shadow", metavar="NAME", help="a policy that is asked beside it, without acting"
-    )
+    add_option(parser, "--devices", str, "N|FILE", text)
+    text = "a running cluster: folder of a HyperQueue server, address of Ray"
+    add_option(parser, "--address", str, "WHERE", text)
+    add_option(parser, "--policy", str, "NAME", "a planner or a policy", default="heft")
+    add_option(parser, "--shadow", str, "NAME", "a policy that is asked beside it, without acting")
     parser.add_argument(
         "--fixed",
         action="store_true",
         help="keep the first plan and the first estimates, whatever happens",
     )
     trouble = parser.add_argument_group("when something goes wrong")
-    trouble.add_argument(
-        "--retries", type=whole(0), default=0, metavar="N", help="retries of a task that failed"
-    )
-    trouble.add_argument(
-        "--timeout", type=number(above=0), metavar="S", help="time limit of a task in seconds"
-    )
+    add_option(trouble, "--retries", whole(0), "N", "retries of a task that failed", default=0)
+    add_option(trouble, "--timeout", number(above=0), "S", "time limit of a task in seconds")
     trouble.add_argument(
         "--keep-going",
         action="store_true",
         help="go on with tasks that do not depend on a failed one",
     )
     memory = parser.add_argument_group("memory")
-    memory.add_argument(
-        "--history",
-        type=Path,
-        metavar="FILE",
-        help="file of earlier measurements (default: that of the script's project)",
-    )
+    text = "file of earlier measurements (default: that of the script's project)"
+    add_option(memory, "--history", Path, "FILE", text)
     memory.add_argument("--no-history", action="store_true", help="neither read nor write it")
-    memory.add_argument(
-        "--run-id",
-        metavar="NAME",
-        help="keep a journal and results, and continue the run of this name",
-    )
+    text = "keep a journal and results, and continue the run of this name"
+    add_option(memory, "--run-id", str, "NAME", text)
     add_seed(parser)
     shown = parser.add_argument_group("watching")
     shown.add_argument(
         "--live", action="store_true", help="serve a page on this machine that shows the run"
     )
-    shown.add_argument(
-        "--port", type=whole(0), default=0, metavar="N", help="port of --live (default: a free one)"
-    )
+    add_option(shown, "--port", whole(0), "N", "port of --live (default: a free one)", default=0)
     files = parser.add_argument_group("files to write")
-    files.add_argument("--out", type=Path, metavar="FILE", help="the trace, as JSON or NPZ")
-    files.add_argument(
-        "--gantt", type=Path, metavar="FILE", help="the Gantt chart, as HTML, SVG or PNG"
-    )
-    files.add_argument(
-        "--report",
-        type=Path,
-        metavar="HTML",
-        help="a page with charts, and predicted against measured",
+    add_option(files, "--out", Path, "FILE", "the trace, as JSON or NPZ")
+    add_option(files, "--gantt", Path, "FILE", "the Gantt chart, as HTML, SVG or PNG")
+    add_option(
+        files, "--report", Path, "HTML", "a page with charts, and predicted against measured"
     )
 
 
@@ -127,7 +99,7 @@ def run(args: argparse.Namespace) -> None:
     if args.out is not None:
         save(trace, args.out)
     if args.gantt is not None:
-        from weft.report.gantt_static import save_gantt
+        from weft.report.gantt.static import save_gantt
 
         save_gantt(trace, args.gantt)
     if args.report is not None:
@@ -145,8 +117,8 @@ def _run_live(args: argparse.Namespace) -> RunTrace:
     """Run while a page shows it."""
     from weft.report.causes.live import draw_live, live_page
     from weft.runtime.engine.failure import TaskFailed
-    from weft.runtime.web.board import LiveBoard
-    from weft.runtime.web.live_server import LiveServer
+    from weft.runtime.web.live.board import LiveBoard
+    from weft.runtime.web.live.server import LiveServer
 
     board = LiveBoard(draw_live)
     with LiveServer(board, live_page(), port=args.port) as server:

@@ -6,7 +6,16 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from weft.cli.arguments import add_cluster, add_seed, add_uncertainty, number, whole
+from weft.cli.arguments import (
+    add_cluster,
+    add_file,
+    add_option,
+    add_seed,
+    add_uncertainty,
+    number,
+    read_problem,
+    whole,
+)
 from weft.cli.plan import add_outputs, written
 
 if TYPE_CHECKING:
@@ -23,52 +32,30 @@ PROCESSES = ("batch", "poisson", "regular")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument(
-        "file",
-        type=Path,
-        nargs="*",
-        metavar="FILE",
-        help="workflows or problems; each job runs one of them",
-    )
+    add_file(parser, "workflows or problems; each job runs one of them", many="*")
     add_cluster(parser)
-    parser.add_argument(
-        "--policy", default="fifo", metavar="NAME", help="default: fifo (see: weft list policies)"
+    add_option(
+        parser, "--policy", str, "NAME", "default: fifo (see: weft list policies)", default="fifo"
     )
     jobs = parser.add_argument_group("jobs")
-    jobs.add_argument(
-        "--workload",
-        type=Path,
-        metavar="FILE",
-        help="a stream of jobs from a file, in place of all this",
+    add_option(
+        jobs, "--workload", Path, "FILE", "a stream of jobs from a file, in place of all this"
     )
-    jobs.add_argument("--jobs", type=whole(1), default=1, metavar="N", help="how many (default: 1)")
+    add_option(jobs, "--jobs", whole(1), "N", "how many", default=1)
     jobs.add_argument(
         "--arrivals",
         choices=PROCESSES,
         help=f"one of: {', '.join(PROCESSES)} (default: poisson, for one job batch)",
     )
     rate = jobs.add_mutually_exclusive_group()
-    rate.add_argument(
-        "--load",
-        type=number(above=0),
-        metavar="L",
-        help="share of the cluster's capacity they ask for (default: 0.7)",
-    )
-    rate.add_argument("--rate", type=number(above=0), metavar="R", help="jobs per second")
-    jobs.add_argument(
-        "--slack",
-        type=number(above=0),
-        metavar="X",
-        help="give deadlines: X times the shortest possible time of the job",
-    )
+    text = "share of the cluster's capacity that jobs ask for (default: 0.7)"
+    add_option(rate, "--load", number(above=0), "L", text)
+    add_option(rate, "--rate", number(above=0), "R", "jobs per second")
+    text = "give deadlines: X times the shortest possible time of the job"
+    add_option(jobs, "--slack", number(above=0), "X", text)
     add_uncertainty(parser)
-    parser.add_argument(
-        "--cancellations",
-        type=number(least=0, most=1),
-        default=0.0,
-        metavar="P",
-        help="share of jobs that are cancelled",
-    )
+    share = number(least=0, most=1)
+    add_option(parser, "--cancellations", share, "P", "share of jobs cancelled", default=0.0)
     parser.add_argument(
         "--lazy",
         action="store_true",
@@ -89,7 +76,7 @@ def run(args: argparse.Namespace) -> None:
     if args.out is not None:
         save(trace, args.out)
     if args.gantt is not None:
-        from weft.report.gantt_static import save_gantt
+        from weft.report.gantt.static import save_gantt
 
         save_gantt(trace, args.gantt)
     if args.chrome is not None:
@@ -176,7 +163,6 @@ def _simulated(args: argparse.Namespace) -> Trace:
 
 
 def _workload(args: argparse.Namespace) -> Workload:
-    from weft.cli.arguments import read_problem
     from weft.errors import InvalidInput
     from weft.formats import load_workload
     from weft.generators import stream_of

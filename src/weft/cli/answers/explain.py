@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from weft.cli.arguments import add_cluster
+from weft.cli.arguments import add_file, add_option, add_problem, read_problem
 
 if TYPE_CHECKING:
     from weft.model.explain import Explanation
@@ -20,31 +20,23 @@ EXAMPLE = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument(
-        "file", type=Path, metavar="FILE", help="a schedule or a trace, saved by weft"
-    )
-    parser.add_argument(
-        "--problem",
-        type=Path,
-        metavar="FILE",
-        help="the problem or workflow of a schedule; a trace holds its own",
-    )
-    add_cluster(parser)
-    parser.add_argument("--task", metavar="T", help="explain only this task, by name")
-    parser.add_argument(
-        "--against", type=Path, metavar="FILE", help="compare with another schedule or trace"
-    )
+    add_file(parser, "a schedule or a trace, saved by weft")
+    add_problem(parser)
+    add_option(parser, "--task", str, "T", "explain only this task, by name")
+    add_option(parser, "--against", Path, "FILE", "compare with another schedule or trace")
 
 
 def run(args: argparse.Namespace) -> None:
     """Explain and print."""
-    from weft.cli.output import emit
+    from weft.cli.output import emit, notice
     from weft.errors import InvalidInput
-    from weft.model.explain import compare_explanations
 
     if args.task is not None and args.against is not None:
         raise InvalidInput("give either --task or --against; see: weft explain --help")
-    found = _explained(args.file, args)
+    with notice(f"reading {args.file.name}"):
+        from weft.model.explain import compare_explanations
+
+        found = _explained(args.file, args)
     if args.task is not None:
         rows = found.rows_of(args.task)
         if args.json:
@@ -66,7 +58,6 @@ def run(args: argparse.Namespace) -> None:
 def _explained(path: Path, args: argparse.Namespace) -> Explanation:
     from dataclasses import replace
 
-    from weft.cli.arguments import read_problem
     from weft.errors import InvalidInput
     from weft.formats import load_result
     from weft.model import Trace

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from weft.cli.arguments import add_seed, number
+from weft.cli.arguments import add_file, add_option, add_planner, number
 
 SUMMARY = "choose machines to rent: cheapest for a deadline, fastest for a budget"
 EXAMPLE = """\
@@ -17,29 +17,15 @@ EXAMPLE = """\
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument("file", type=Path, metavar="FILE", help="a workflow in any known format")
-    parser.add_argument(
-        "--catalogue", type=Path, required=True, metavar="TOML", help="a cluster file with prices"
-    )
-    parser.add_argument(
-        "--deadline", type=_seconds, metavar="T", help="rent the cheapest that ends by then: 2h"
-    )
-    parser.add_argument(
-        "--budget", type=number(above=0), metavar="M", help="rent the fastest for this money"
-    )
+    add_file(parser, "a workflow in any known format")
+    add_option(parser, "--catalogue", Path, "TOML", "a cluster file with prices", required=True)
+    add_option(parser, "--deadline", _seconds, "T", "rent the cheapest that ends by then: 2h")
+    add_option(parser, "--budget", number(above=0), "M", "rent the fastest for this money")
     parser.add_argument(
         "--whole-nodes", action="store_true", help="nodes are rented as a whole, not by device"
     )
-    parser.add_argument(
-        "--planner", default="heft", metavar="NAME", help="default: heft (see: weft list planners)"
-    )
-    parser.add_argument(
-        "--seconds", type=number(above=0), metavar="S", help="time limit of each plan"
-    )
-    add_seed(parser)
-    parser.add_argument(
-        "--picture", type=Path, metavar="FILE", help="time against rent, as HTML, SVG or PNG"
-    )
+    add_planner(parser)
+    add_option(parser, "--picture", Path, "FILE", "time against rent, as HTML, SVG or PNG")
 
 
 def _seconds(text: str) -> float:
@@ -54,13 +40,16 @@ def _seconds(text: str) -> float:
 
 def run(args: argparse.Namespace) -> None:
     """Choose and print."""
-    from weft.cli.output import emit, progress
-    from weft.formats import load, load_cluster
-    from weft.planners.sizing import size
-    from weft.report.answers import save_front, sizing_text
+    from weft.cli.output import emit, notice, progress
 
+    with notice(f"reading {args.file.name}"):
+        from weft.formats import load, load_cluster
+        from weft.planners.sizing import size
+        from weft.report.answers import save_front, sizing_text
+
+        problem = load(args.file, cluster=load_cluster(args.catalogue))
     found = size(
-        load(args.file, cluster=load_cluster(args.catalogue)),
+        problem,
         deadline=args.deadline,
         budget=args.budget,
         planner=args.planner,

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weft.cli.arguments import add_cluster
+from weft.cli.arguments import add_file, add_option, add_problem, read_problem
 
 if TYPE_CHECKING:
     from weft.model import Problem, Schedule, Trace
@@ -23,33 +23,21 @@ EXAMPLE = """\
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument(
-        "file",
-        type=Path,
-        nargs="+",
-        metavar="FILE",
-        help="schedules and traces saved by weft, or the JSON of one comparison",
-    )
-    parser.add_argument(
-        "--problem",
-        type=Path,
-        metavar="FILE",
-        help="the problem or workflow of schedules; traces hold their own",
-    )
-    add_cluster(parser)
-    parser.add_argument(
-        "--out", type=Path, metavar="HTML", help="the page (default: the first file, as .html)"
-    )
+    text = "schedules and traces saved by weft, or the JSON of one comparison"
+    add_file(parser, text, many="+")
+    add_problem(parser)
+    add_option(parser, "--out", Path, "HTML", "the page (default: the first file, as .html)")
 
 
 def run(args: argparse.Namespace) -> None:
     """Read the files and write the page."""
     from weft.cli.output import emit, notice
-    from weft.formats.parsing.source import write_file
-    from weft.report.causes.view import comparison_page, results_page
 
     out = args.out or args.file[0].with_suffix(".html")
     with notice(f"reading {args.file[0].name}"):
+        from weft.formats.parsing.source import write_file
+        from weft.report.causes.view import comparison_page, results_page
+
         document = _comparison(args.file)
         if document is not None:
             page = comparison_page(document, title=args.file[0].stem)
@@ -77,7 +65,6 @@ def _comparison(files: list[Path]) -> dict[str, Any] | None:
 
 
 def _results(args: argparse.Namespace) -> dict[str, tuple[Schedule | Trace, Problem | None]]:
-    from weft.cli.arguments import read_problem
     from weft.errors import InvalidInput
     from weft.formats import load_result
     from weft.model import Trace

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from weft.cli.arguments import add_cluster, add_seed, number
+from weft.cli.arguments import add_cluster, add_file, add_option, add_planner, number, read_problem
 
 if TYPE_CHECKING:
     from weft.model import Problem
@@ -29,7 +29,7 @@ CHANGES = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument("file", type=Path, metavar="FILE", help="a workflow or problem")
+    add_file(parser, "a workflow or problem")
     add_cluster(parser)
     group = parser.add_argument_group("changes, in the order given; all may be repeated")
     for name, (example, text) in CHANGES.items():
@@ -40,23 +40,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="try every device kind, link and task kind 20 %% faster and slower, a device more "
         "or less",
     )
-    parser.add_argument(
-        "--share",
-        type=number(above=0, most=0.99),
-        default=0.2,
-        metavar="X",
-        help="share of --tornado (default: 0.2)",
+    add_option(
+        parser, "--share", number(above=0, most=0.99), "X", "share of --tornado", default=0.2
     )
-    parser.add_argument(
-        "--planner", default="heft", metavar="NAME", help="default: heft (see: weft list planners)"
-    )
-    parser.add_argument(
-        "--seconds", type=number(above=0), metavar="S", help="time limit, for planners that search"
-    )
-    add_seed(parser)
-    parser.add_argument(
-        "--picture", type=Path, metavar="FILE", help="the tornado as HTML, SVG or PNG"
-    )
+    add_planner(parser)
+    add_option(parser, "--picture", Path, "FILE", "the tornado as HTML, SVG or PNG")
 
 
 class _Append(argparse.Action):
@@ -76,22 +64,24 @@ class _Append(argparse.Action):
 
 def run(args: argparse.Namespace) -> None:
     """Answer and print."""
-    from weft.cli.arguments import read_problem
-    from weft.cli.output import emit
+    from weft.cli.output import emit, notice
     from weft.errors import InvalidInput
-    from weft.planners.whatif import whatif
 
     if bool(args.changes) == args.tornado:
         raise InvalidInput("give either changes or --tornado; see: weft whatif --help")
     if args.picture is not None and not args.tornado:
         raise InvalidInput("--picture is the picture of --tornado; add --tornado")
-    problem = read_problem(args.file, args)
+    with notice(f"reading {args.file.name}"):
+        from weft.planners.whatif import whatif
+
+        problem = read_problem(args.file, args)
     if args.tornado:
         _tornado(problem, args)
         return
-    answer = whatif(
-        problem, args.changes, planner=args.planner, seconds=args.seconds, seed=args.seed
-    )
+    with notice("planning with and without the changes"):
+        answer = whatif(
+            problem, args.changes, planner=args.planner, seconds=args.seconds, seed=args.seed
+        )
     if args.json:
         emit(answer.as_dict())
     else:

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weft.cli.arguments import add_seed, names, number
+from weft.cli.arguments import add_option, add_seconds, add_seed, names
 
 if TYPE_CHECKING:
     from weft.experiments.arena.library import ArenaInstance
@@ -18,33 +18,22 @@ EXAMPLE = """\
   weft arena                                                 # the instances
   weft arena --export folder                                 # as weft's JSON, one file each
   weft arena --instance layered-60-a --check schedule.json   # the verdict on your schedule
-  weft arena --contenders heft,peft,anytime --seconds 0.1    # a table at equal time"""
+  weft arena --contenders heft,peft,anytime --seconds 0.1    # a table at equal time
+  weft arena --certify --seconds 5                           # records and bounds, checked again"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     what = parser.add_mutually_exclusive_group()
-    what.add_argument(
-        "--check", type=Path, metavar="FILE", help="judge a schedule (JSON or NPZ) of --instance"
-    )
-    what.add_argument("--export", type=Path, metavar="FOLDER", help="write the instances")
-    what.add_argument(
-        "--contenders", type=names, metavar="A,B", help="planners or policies to compare"
-    )
-    what.add_argument(
-        "--improve",
-        type=Path,
-        metavar="FILE",
-        help="search better records, --seconds per planner and instance; write the library",
-    )
-    parser.add_argument("--instance", metavar="NAME", help="this instance only (default: all)")
-    parser.add_argument(
-        "--seconds",
-        type=number(above=0),
-        default=0.1,
-        metavar="S",
-        help="time limit of each plan, for planners that search (default: 0.1)",
-    )
+    add_option(what, "--check", Path, "FILE", "judge a schedule (JSON or NPZ) of --instance")
+    add_option(what, "--export", Path, "FOLDER", "write the instances")
+    add_option(what, "--contenders", names, "A,B", "planners or policies to compare")
+    text = "search better records, --seconds per planner and instance; write the library"
+    add_option(what, "--improve", Path, "FILE", text)
+    text = "compute bounds again, repeat proofs and reach records, --seconds per planner"
+    what.add_argument("--certify", action="store_true", help=text)
+    add_option(parser, "--instance", str, "NAME", "this instance only (default: all)")
+    add_seconds(parser, default=0.1)
     add_seed(parser)
 
 
@@ -68,6 +57,8 @@ def run(args: argparse.Namespace) -> None:
         _contend(args, [i for i in chosen if i.available])
     elif args.improve is not None:
         _improve(args, chosen)
+    elif args.certify:
+        _certify(args, [i for i in chosen if i.available])
     else:
         _list(args, chosen)
 
@@ -157,6 +148,20 @@ def _contend(args: argparse.Namespace, chosen: Sequence[ArenaInstance]) -> None:
     _show(args, rows, ["contender", *origins, *last, Column("seconds", "per instance", unit="s")])
     if not args.json:
         print("\nmakespan over the best known, geometric mean; all have exact durations")
+
+
+def _certify(args: argparse.Namespace, chosen: Sequence[ArenaInstance]) -> None:
+    from weft.cli.output import progress
+    from weft.experiments.arena.contest import certify
+    from weft.report.tables import Column
+
+    rows = [
+        certify(i, seconds=args.seconds, seed=args.seed)
+        for i in progress(chosen, total=len(chosen), what="certificates")
+    ]
+    records = [Column("best", "best known (s)"), Column("reached", "reached (s)"), "record"]
+    bounds = [Column("bound", "bound (s)"), Column("again", "again (s)"), "certificate"]
+    _show(args, rows, ["instance", *records, *bounds])
 
 
 def _improve(args: argparse.Namespace, chosen: Sequence[ArenaInstance]) -> None:

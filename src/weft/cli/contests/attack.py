@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from weft.cli.arguments import add_seed, number, whole
+from weft.cli.arguments import add_option, add_seconds, add_seed, whole
 
 SUMMARY = "search small problems on which a planner or policy is much worse than another"
 EXAMPLE = """\
@@ -16,35 +16,18 @@ EXAMPLE = """\
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument("contender", metavar="NAME", help="the planner or policy to attack")
-    parser.add_argument(
-        "--against",
-        required=True,
-        metavar="NAME",
-        help="the planner or policy to compare with (a name that is both means the planner)",
-    )
+    text = "the planner or policy to compare with (a name that is both means the planner)"
+    parser.add_argument("--against", required=True, metavar="NAME", help=text)
     for name, least, default, text in (
         ("tasks", 2, 8, "tasks of each problem"),
         ("devices", 1, 3, "devices of each problem"),
         ("runs", 1, 8, "annealing runs from different starts"),
         ("steps", 1, 300, "problems tried per run"),
     ):
-        parser.add_argument(
-            f"--{name}",
-            type=whole(least),
-            default=default,
-            metavar="N",
-            help=f"{text} (default: {default})",
-        )
-    parser.add_argument(
-        "--seconds",
-        type=number(above=0),
-        metavar="S",
-        help="time limit of each plan, for planners that search",
-    )
+        add_option(parser, f"--{name}", whole(least), "N", text, default=default)
+    add_seconds(parser)
     add_seed(parser)
-    parser.add_argument(
-        "--out", type=Path, metavar="FILE", help="the worst problem, as weft's JSON"
-    )
+    add_option(parser, "--out", Path, "FILE", "the worst problem, as weft's JSON")
 
 
 def run(args: argparse.Namespace) -> None:

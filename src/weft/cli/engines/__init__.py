@@ -1,3 +1,3 @@
-"""Verbs that hand plans to other engines (`export`)."""
+"""Verbs that prepare or leave this machine: `compile` and `export`."""
 
-__all__ = ["export"]
+__all__ = ["compile", "export"]

@@ -6,7 +6,15 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from weft.cli.arguments import add_cluster, add_seed, number, whole
+from weft.cli.arguments import (
+    add_file,
+    add_option,
+    add_planner,
+    add_problem,
+    number,
+    read_problem,
+    whole,
+)
 from weft.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -27,46 +35,18 @@ EXAMPLE = """\
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument("engine", choices=("slurm", "hyperqueue"), help="the batch system")
-    parser.add_argument(
-        "file",
-        type=Path,
-        metavar="PLAN|FILE",
-        help="a workflow or problem, which is planned; with --problem: a schedule saved by weft",
-    )
-    parser.add_argument(
-        "--problem", type=Path, metavar="FILE", help="the problem or workflow of a schedule"
-    )
-    add_cluster(parser)
-    parser.add_argument(
-        "--planner", default="heft", metavar="NAME", help="default: heft (see: weft list planners)"
-    )
-    parser.add_argument(
-        "--seconds", type=number(above=0), metavar="S", help="time limit, for planners that search"
-    )
-    add_seed(parser)
-    parser.add_argument(
-        "--commands", type=Path, metavar="JSON", help="the commands of tasks or kinds"
-    )
-    parser.add_argument(
-        "--out", type=Path, metavar="DIR", required=True, help="a new or empty folder"
-    )
+    add_file(parser, "a workflow or problem, to be planned; with --problem: a saved schedule")
+    add_problem(parser)
+    add_planner(parser)
+    add_option(parser, "--commands", Path, "JSON", "the commands of tasks or kinds")
+    add_option(parser, "--out", Path, "DIR", "a new or empty folder", required=True)
     slurm = parser.add_argument_group("for slurm")
     slurm.add_argument(
         "--any-node", action="store_true", help="let Slurm choose nodes (default: those planned)"
     )
-    slurm.add_argument(
-        "--nice-step",
-        type=whole(0),
-        default=1,
-        metavar="N",
-        help="more of nice per place in the plan (default: 1)",
-    )
-    slurm.add_argument(
-        "--time-factor",
-        type=number(above=0),
-        metavar="X",
-        help="time limit of a job over its planned time (default: the partition's limit)",
-    )
+    add_option(slurm, "--nice-step", whole(0), "N", "more of nice per place in the plan", default=1)
+    limit = "time limit of a job over its planned time (default: the partition's limit)"
+    add_option(slurm, "--time-factor", number(above=0), "X", limit)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -98,7 +78,6 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _planned(args: argparse.Namespace) -> tuple[Problem, Schedule]:
-    from weft.cli.arguments import read_problem
     from weft.formats import load_schedule
     from weft.model.check import check
     from weft.planners.planner import timed_plan

@@ -1,3 +1,3 @@
-"""Verbs that serve requests until they are ended (`cascade`)."""
+"""Verbs that serve requests until they are ended (`serve`, `cascade`)."""
 
-__all__ = ["cascade"]
+__all__ = ["cascade", "serve"]

@@ -9,7 +9,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from weft.cli.arguments import number, whole
+from weft.cli.arguments import add_option, add_subcommand, number, whole
 
 if TYPE_CHECKING:
     from weft.runtime.cascade.cascade import Cascade
@@ -35,36 +35,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the subcommands."""
     commands = parser.add_subparsers(dest="what", metavar="WHAT", required=True)
     serve = _command(commands, "serve", "answer requests over HTTP or from lines of input", SERVE)
-    serve.add_argument("--host", default="127.0.0.1", metavar="IP", help="default: 127.0.0.1")
-    serve.add_argument("--port", type=whole(0), default=8788, metavar="N", help="0: any free one")
+    add_option(serve, "--host", str, "IP", "default: 127.0.0.1", default="127.0.0.1")
+    add_option(serve, "--port", whole(0), "N", "0: any free one", default=8788)
     serve.add_argument("--stdin", action="store_true", help="read lines of JSON, not HTTP")
-    serve.add_argument("--shadow", metavar="NAME", help="a policy to ask, but not to follow")
-    serve.add_argument(
-        "--timeout", type=number(above=0), metavar="S", help="of each line of --stdin, in seconds"
-    )
-    serve.add_argument(
-        "--measured", type=Path, metavar="FILE", help="write what was measured at the end"
-    )
+    add_option(serve, "--shadow", str, "NAME", "a policy to ask, but not to follow")
+    add_option(serve, "--timeout", number(above=0), "S", "of each line of --stdin, in seconds")
+    add_option(serve, "--measured", Path, "FILE", "write what was measured at the end")
     measure = _command(commands, "measure", "measure batch curves and branches", MEASURE)
     measure.add_argument("payloads", type=Path, metavar="LINES", help="a payload of JSON per line")
     measure.add_argument(
         "-o", "--output", type=Path, required=True, metavar="FILE", help="the measured stream"
     )
     tune = _command(commands, "tune", "train a policy for what was measured", TUNE)
-    tune.add_argument(
-        "--log", type=Path, metavar="FILE", help="the measured stream; default: that of the file"
-    )
-    tune.add_argument(
-        "--seconds",
-        type=number(least=1),
-        default=60.0,
-        metavar="S",
-        help="processor time of the training (default: 60)",
+    add_option(tune, "--log", Path, "FILE", "the measured stream; default: that of the file")
+    add_option(
+        tune, "--seconds", number(least=1), "S", "processor time of the training", default=60.0
     )
     tune.add_argument(
         "--network", action="store_true", help="train networks too, beyond the 24 numbers"
     )
-    tune.add_argument("--seed", type=whole(0), default=0, metavar="N", help="seed (default: 0)")
+    add_option(tune, "--seed", whole(0), "N", "seed", default=0)
     tune.add_argument(
         "-o", "--output", type=Path, required=True, metavar="PATH", help="the trained policy"
     )
@@ -76,25 +66,10 @@ def _command(
     summary: str,
     example: str,
 ) -> argparse.ArgumentParser:
-    command = commands.add_parser(
-        name,
-        help=summary,
-        description=summary,
-        epilog=f"example:\n{example}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    command = add_subcommand(commands, name, summary, example)
     command.add_argument("file", type=Path, metavar="CASCADE", help="a cascade file")
-    command.add_argument("--policy", metavar="NAME", help="a policy; default: that of the file")
-    command.add_argument(
-        "--stream", type=Path, metavar="FILE", help="replaces the stream of the file"
-    )
-    command.add_argument(
-        "--json",
-        action="store_true",
-        default=argparse.SUPPRESS,
-        help="print one JSON document and nothing else",
-    )
+    add_option(command, "--policy", str, "NAME", "a policy; default: that of the file")
+    add_option(command, "--stream", Path, "FILE", "replaces the stream of the file")
     return command
 
 
@@ -130,8 +105,10 @@ def _serve_http(cascade: Cascade, args: argparse.Namespace) -> None:
     import secrets
 
     from weft.cli.output import emit
+    from weft.report.causes.live import draw_live, live_page
     from weft.runtime.web.cascade import serve_cascade
     from weft.runtime.web.limits import Token
+    from weft.runtime.web.state import PageSource
 
     given = os.environ.get("WEFT_SERVE_TOKEN")
     text = given or secrets.token_urlsafe(32)
@@ -142,10 +119,12 @@ def _serve_http(cascade: Cascade, args: argparse.Namespace) -> None:
         else:
             print(f"weft serves '{cascade.description.stream.name}' at {url}")
             print("token: that of WEFT_SERVE_TOKEN" if given else f"token: {text}")
+            print(f"live: {url}/#token={'TOKEN' if given else text}")
         sys.stdout.flush()
 
     token = Token(hashlib.sha256(text.encode()).hexdigest())
-    serve_cascade(cascade, args.host, args.port, token, started)
+    page = PageSource(live_page(), draw_live)
+    serve_cascade(cascade, args.host, args.port, token, started, page=page)
 
 
 def _measure(args: argparse.Namespace) -> None:

@@ -2,7 +2,8 @@
 
 - `conditional`: policies for conditional streams: PPO networks, pairs, rollouts, index
 - `own_workflow`: a re-planning policy for own workflows
-- `workflow`: policies for workflows: tuned-list, portfolio, replan-switch, dqn, decima, lachesis
+- `workflow`: policies for workflows: tuned-list, portfolio, replan-switch,
+  search-replanning, dqn, decima, lachesis
 - `imitation`: networks of planners: deepsched
 - `trainable`: what a subcommand offers, the progress bar, the loop over seeds
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 
+from weft.cli.arguments import add_subcommand
 from weft.cli.train import conditional, imitation, own_workflow, workflow
 from weft.cli.train.trainable import Trainable
 
@@ -34,21 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add one subcommand per trainable."""
     commands = parser.add_subparsers(dest="what", metavar="WHAT", required=True)
     for name, trainable in TRAINABLES.items():
-        command = commands.add_parser(
-            name,
-            help=trainable.summary,
-            description=trainable.summary,
-            epilog=f"example:\n  {trainable.example}",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
-        )
-        trainable.add_arguments(command)
-        command.add_argument(
-            "--json",
-            action="store_true",
-            default=argparse.SUPPRESS,
-            help="print one JSON document and nothing else",
-        )
+        example = f"  {trainable.example}"
+        trainable.add_arguments(add_subcommand(commands, name, trainable.summary, example))
 
 
 def run(args: argparse.Namespace) -> None:

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weft.cli.arguments import number, whole
+from weft.cli.arguments import add_option, add_stream, number, whole
 from weft.cli.train.trainable import (
     Bar,
     Outcome,
@@ -28,38 +28,19 @@ if TYPE_CHECKING:
     from weft.policies.conditional.trained_network import TrainedNetwork
 
 
-def _stream_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--stream",
-        default="conditional-paper",
-        metavar="TOML",
-        help="a stream file, or a name (default: conditional-paper)",
-    )
-
-
 def _samples_argument(parser: argparse.ArgumentParser, what: str) -> None:
-    parser.add_argument(
-        "--samples", type=number(least=1), default=5e6, metavar="N", help=f"{what} (default: 5e6)"
-    )
+    add_option(parser, "--samples", number(least=1), "N", f"{what} (default: 5e6)", default=5e6)
 
 
 # -- PPO -----------------------------------------------------------------------
 
 
 def _conditional_arguments(parser: argparse.ArgumentParser) -> None:
-    _stream_argument(parser)
-    parser.add_argument(
-        "--seconds",
-        type=number(least=1),
-        default=240.0,
-        metavar="S",
-        help="processor time of the whole training, in seconds (default: 240)",
-    )
-    parser.add_argument(
-        "--policy",
-        metavar="RECIPE",
-        help="train by PPO alone: pi0 to pi4 of Debner et al., best, detailed, or own",
-    )
+    add_stream(parser)
+    text = "processor time of the whole training, in seconds"
+    add_option(parser, "--seconds", number(least=1), "S", text, default=240.0)
+    text = "train by PPO alone: pi0 to pi4 of Debner et al., best, detailed, or own"
+    add_option(parser, "--policy", str, "RECIPE", text)
     _samples_argument(parser, "with --policy: steps of the environment")
     parser.add_argument(
         "--idle",
@@ -67,12 +48,8 @@ def _conditional_arguments(parser: argparse.ArgumentParser) -> None:
         default="event",
         help="idle units wait for the next event, or block for 10 ms as in the paper",
     )
-    parser.add_argument(
-        "--start", metavar="POLICY", help="begin with any policy that fits the stream"
-    )
-    parser.add_argument(
-        "--hidden", type=_sizes, metavar="N,N", help="sizes of the hidden layers (default: 64,64)"
-    )
+    add_option(parser, "--start", str, "POLICY", "begin with any policy that fits the stream")
+    add_option(parser, "--hidden", _sizes, "N,N", "sizes of the hidden layers (default: 64,64)")
     add_common_arguments(parser)
 
 
@@ -237,14 +214,20 @@ def _sizes(text: str) -> tuple[int, ...]:
 
 
 def _rollout_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--start", metavar="POLICY", required=True, help="the network to improve, by name or file"
+    add_option(
+        parser, "--start", str, "POLICY", "the network to improve, by name or file", required=True
     )
-    _stream_argument(parser)
+    add_stream(parser)
+    add_option(parser, "--rounds", whole(1), "N", "rounds of imitation", default=3)
+    add_option(parser, "--steps", whole(1), "N", "steps per round with rollouts", default=70_000)
     parser.add_argument(
-        "--rounds", type=whole(1), default=3, metavar="N", help="rounds of imitation (default: 3)"
+        "--base",
+        choices=("network", "index"),
+        default="index",
+        help="continues in the futures: the index (default), or the network itself: four times as "
+        "slow, and better where the network is better than the index",
     )
-    parser.add_argument("--seed", type=whole(0), default=0, metavar="N", help="seed (default: 0)")
+    add_option(parser, "--seed", whole(0), "N", "seed", default=0)
     add_out(parser)
 
 
@@ -259,14 +242,19 @@ def _train_rollouts(args: argparse.Namespace) -> None:
     from weft.policies.conditional.trained_network import read_network, save_network
 
     policy = read_network(args.start)
-    settings = ImitationSettings(rounds=args.rounds, seed=args.seed)
+    settings = ImitationSettings(
+        rounds=args.rounds, steps=args.steps, base=args.base, seed=args.seed
+    )
+    path = args.out / Path(policy.name).name
     with Bar(policy.name, args.seed, settings.rounds * settings.epochs, unit=" epochs") as bar:
 
         def show(row: dict[str, float]) -> None:
             bar.show(int((row["round"] - 1) * settings.epochs + row["epoch"]), row["score"])
 
-        better = improve(stream, policy, settings, progress=show)
-    path = save_network(better, args.out / Path(policy.name).name)
+        better = improve(
+            stream, policy, settings, progress=show, keep=lambda best: save_network(best, path)
+        )
+    path = save_network(better, path)
     record = better.training["lessons"]
     if args.json:
         emit({"policy": policy.name, "stream": stream.name, "file": str(path), "lessons": record})
@@ -308,13 +296,9 @@ def _train_pairs(args: argparse.Namespace) -> None:
 
 
 def _index_arguments(parser: argparse.ArgumentParser) -> None:
-    _stream_argument(parser)
-    parser.add_argument(
-        "--generations", type=whole(1), default=300, metavar="N", help="generations (default: 300)"
-    )
-    parser.add_argument(
-        "--jobs", type=whole(1), default=2000, metavar="N", help="jobs per draw (default: 2000)"
-    )
+    add_stream(parser)
+    add_option(parser, "--generations", whole(1), "N", "generations", default=300)
+    add_option(parser, "--jobs", whole(1), "N", "jobs per draw", default=2000)
     add_common_arguments(parser)
 
 
@@ -365,7 +349,7 @@ TRAINABLES = {
     ),
     "rollouts": Trainable(
         "improve a network for a conditional stream by imitating rollouts",
-        "weft train rollouts --start trained/pi4 --rounds 3 --out better",
+        "weft train rollouts --start trained/pi4 --rounds 3 --base network --out better",
         _rollout_arguments,
         _train_rollouts,
     ),

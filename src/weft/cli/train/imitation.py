@@ -7,18 +7,12 @@ import math
 import sys
 from typing import Any
 
-from weft.cli.arguments import whole
+from weft.cli.arguments import add_option, whole
 from weft.cli.train.trainable import Bar, Trainable, add_common_arguments, need_torch
 
 
 def _deepsched_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--batches",
-        type=whole(1),
-        default=650,
-        metavar="N",
-        help="batches of 12 problems each (default: 650)",
-    )
+    add_option(parser, "--batches", whole(1), "N", "batches of 12 problems each", default=650)
     add_common_arguments(parser)
 
 

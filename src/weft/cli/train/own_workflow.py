@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weft.cli.arguments import (
     add_cluster,
+    add_file,
+    add_option,
     add_seed,
     add_uncertainty,
     number,
@@ -30,7 +31,7 @@ FAMILIES = ("rules", "replanning")
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", type=Path, nargs="+", metavar="FILE", help="workflows or problems")
+    add_file(parser, "workflows or problems", many="+")
     add_cluster(parser)
     parser.add_argument(
         "--policy",
@@ -39,28 +40,13 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         metavar="POLICY",
         help="the re-planning policy to tune, by name or file (default: portfolio)",
     )
-    parser.add_argument(
-        "--reward",
-        type=_reward,
-        metavar="AIM=W,...",
-        help="weights of completion, makespan and energy (default: the aim of the policy)",
-    )
-    parser.add_argument(
-        "--jobs", type=whole(1), default=5, metavar="N", help="jobs per draw (default: 5)"
-    )
-    parser.add_argument(
-        "--load",
-        type=number(above=0),
-        default=0.8,
-        metavar="L",
-        help="share of the cluster's capacity that jobs ask for (default: 0.8)",
-    )
-    parser.add_argument(
-        "--seconds",
-        type=number(least=0),
-        default=60.0,
-        metavar="S",
-        help="processor time, in seconds (default: 60)",
+    text = "weights of completion, makespan and energy (default: the aim of the policy)"
+    add_option(parser, "--reward", _reward, "AIM=W,...", text)
+    add_option(parser, "--jobs", whole(1), "N", "jobs per draw", default=5)
+    text = "share of the cluster's capacity that jobs ask for"
+    add_option(parser, "--load", number(above=0), "L", text, default=0.8)
+    add_option(
+        parser, "--seconds", number(least=0), "S", "processor time, in seconds", default=60.0
     )
     add_uncertainty(parser)
     add_seed(parser)

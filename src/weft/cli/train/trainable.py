@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from weft.cli.arguments import whole
+from weft.cli.arguments import add_option, whole
 
 
 class Trainable(NamedTuple):
@@ -30,24 +30,14 @@ class Outcome(NamedTuple):
 
 def add_common_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options that every training has."""
-    parser.add_argument(
-        "--seeds", type=whole(1), default=1, metavar="N", help="number of trainings (default: 1)"
-    )
-    parser.add_argument(
-        "--seed", type=whole(0), default=0, metavar="N", help="first seed (default: 0)"
-    )
+    add_option(parser, "--seeds", whole(1), "N", "number of trainings", default=1)
+    add_option(parser, "--seed", whole(0), "N", "first seed", default=0)
     add_out(parser)
 
 
 def add_out(parser: argparse.ArgumentParser) -> None:
     """Add the folder to write to."""
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=Path("trained"),
-        metavar="DIR",
-        help="folder for the model (default: trained)",
-    )
+    add_option(parser, "--out", Path, "DIR", "folder for the model", default=Path("trained"))
 
 
 def need_torch() -> None:

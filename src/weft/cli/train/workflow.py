@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from weft.cli.arguments import number
+from weft.cli.arguments import add_option, number
 from weft.cli.train.trainable import (
     Bar,
     Outcome,
@@ -24,13 +24,8 @@ _LOG = "mean log of the objective relative to"
 
 
 def _timed(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--seconds",
-        type=number(least=1),
-        default=1500.0,
-        metavar="S",
-        help="processor time per training, in seconds (default: 1500)",
-    )
+    text = "processor time per training, in seconds"
+    add_option(parser, "--seconds", number(least=1), "S", text, default=1500.0)
     add_common_arguments(parser)
 
 
@@ -140,7 +135,14 @@ def _dqn_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _train_dqn(args: argparse.Namespace) -> None:
-    from weft.learn.workflow.two_stage import DOCUMENT, OURS, TwoStageSettings, train_two_stage
+    from weft.learn.dqn import TrainedDqn
+    from weft.learn.workflow.two_stage import (
+        DOCUMENT,
+        OURS,
+        draw_families,
+        family_settings,
+        train_two_stage,
+    )
     from weft.policies.policy import bundled_policy
     from weft.policies.replanning.trained import TWO_STAGE, replanning_model
 
@@ -148,25 +150,58 @@ def _train_dqn(args: argparse.Namespace) -> None:
     portfolio: Any = bundled_policy("portfolio")
     reward = dict(DOCUMENT if args.reward == "document" else OURS)
 
-    def train(seed: int, bar: Bar) -> Outcome:
-        found = train_two_stage(
-            portfolio.sets,
-            TwoStageSettings(seconds=args.seconds, seed=seed, reward=reward),
-            progress=lambda row: bar.show(row["seconds"], row["score"]),
-        )
-        model = replanning_model(
+    def model_of(found: TrainedDqn) -> Model:
+        return replanning_model(
             "dqn",
             "Q-networks choose a ready task, then a device; they read the plans of `portfolio`.",
             _bundled_weights("portfolio"),
             kind=TWO_STAGE,
+            affinity=True,
             arrays=found.arrays,
             training=found.record(),
+            margin=found.margin,
+            copies=True,
         )
-        return Outcome(found.score, found.seconds, _saved(model))
+
+    def train(seed: int, bar: Bar) -> Outcome:
+        found = train_two_stage(
+            portfolio.sets,
+            family_settings(seconds=args.seconds, seed=seed, reward=reward),
+            draw=draw_families,
+            progress=lambda row: bar.show(row["seconds"], row["score"]),
+            checkpoint=lambda best: _saved(model_of(best))(args.out / "checkpoints" / f"{seed}"),
+        )
+        return Outcome(found.score, found.seconds, _saved(model_of(found)))
 
     train_seeds(
         args, "dqn", train, total=int(args.seconds), unit=" s", meaning=f"{_LOG} following the plan"
     )
+
+
+def _train_search(args: argparse.Namespace) -> None:
+    from dataclasses import asdict
+
+    from weft.learn.workflow.shrinkage import ShrinkageSettings, train_shrinkage
+    from weft.policies.policy import bundled_policy
+    from weft.policies.search.table import search_model
+
+    need_torch()
+    bundled: Any = bundled_policy("search-replanning")
+
+    def train(seed: int, bar: Bar) -> Outcome:
+        settings = ShrinkageSettings(seed=seed)
+        found = train_shrinkage(settings, progress=lambda row: bar.show(row["epoch"], row["score"]))
+        model = search_model(
+            "search-replanning",
+            "Search at every event; a network decides how far observed durations are trusted.",
+            found.arrays,
+            training=found.record(),
+            **asdict(bundled.search_options),
+        )
+        return Outcome(found.score, found.seconds, _saved(model))
+
+    meaning = "mean squared error of log durations"
+    train_seeds(args, "search-replanning", train, total=80, unit=" epochs", meaning=meaning)
 
 
 def _train_graph(kind: str, args: argparse.Namespace) -> None:
@@ -213,6 +248,12 @@ TRAINABLES = {
         "weft train dqn --seconds 1500 --reward document",
         _dqn_arguments,
         _train_dqn,
+    ),
+    "search-replanning": Trainable(
+        "train the network that decides how far observed durations are trusted",
+        "weft train search-replanning --seeds 3",
+        add_common_arguments,
+        _train_search,
     ),
     "decima": Trainable(
         "train the graph network of Decima-DEFT",

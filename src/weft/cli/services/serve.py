@@ -9,10 +9,10 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from weft.cli.arguments import number, whole
+from weft.cli.arguments import add_option, number, whole
 
 if TYPE_CHECKING:
-    from weft.runtime.web.app import ApplicationLimits
+    from weft.runtime.web.state import ApplicationLimits
 
 SUMMARY = "serve plans, simulations and runs over HTTP"
 EXAMPLE = """\
@@ -27,15 +27,9 @@ EXAMPLE = """\
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument(
-        "--host", default="127.0.0.1", metavar="IP", help="address (default: 127.0.0.1)"
-    )
-    parser.add_argument(
-        "--port", type=whole(0), default=8787, metavar="N", help="port; 0: any free one"
-    )
-    parser.add_argument(
-        "--folder", type=Path, metavar="DIR", help="runs on disk (default: the user's state folder)"
-    )
+    add_option(parser, "--host", str, "IP", "address", default="127.0.0.1")
+    add_option(parser, "--port", whole(0), "N", "port; 0: any free one", default=8787)
+    add_option(parser, "--folder", Path, "DIR", "runs on disk (default: the user's state folder)")
     parser.add_argument("--new-token", action="store_true", help="make and print a new token")
     tasks = parser.add_argument_group("tasks")
     tasks.add_argument(
@@ -48,14 +42,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     tasks.add_argument(
         "--commands", action="store_true", help="let tasks run any command on this machine"
     )
-    tasks.add_argument("--devices", type=whole(1), metavar="N", help="processes that run tasks")
-    tasks.add_argument("--policy", default="eft", metavar="NAME", help="a policy (default: eft)")
-    tasks.add_argument(
-        "--timeout", type=number(above=0), metavar="S", help="time limit of a task in seconds"
-    )
-    tasks.add_argument(
-        "--retries", type=whole(0), default=0, metavar="N", help="retries of a task that failed"
-    )
+    add_option(tasks, "--devices", whole(1), "N", "processes that run tasks")
+    add_option(tasks, "--policy", str, "NAME", "a policy", default="eft")
+    add_option(tasks, "--timeout", number(above=0), "S", "time limit of a task in seconds")
+    add_option(tasks, "--retries", whole(0), "N", "retries of a task that failed", default=0)
     tasks.add_argument("--no-history", action="store_true", help="do not read or add measurements")
     limits = parser.add_argument_group("limits")
     limits.add_argument(
@@ -65,34 +55,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=SHARE[,S/S]",
         help="an application; several times (default: default=1)",
     )
-    limits.add_argument(
-        "--queue",
-        type=whole(1),
-        default=1000,
-        metavar="N",
-        help="runs of an application that may wait or run (default: 1000)",
+    add_option(limits, "--queue", whole(1), "N", "runs per application, at most", default=1000)
+    add_option(limits, "--rate", number(above=0), "N", "requests per second", default=5000.0)
+    add_option(
+        limits, "--body", whole(1), "BYTES", "size of a request (default: 4 MiB)", default=4 << 20
     )
-    limits.add_argument(
-        "--rate",
-        type=number(above=0),
-        default=5000.0,
-        metavar="N",
-        help="requests per second (default: 5000)",
-    )
-    limits.add_argument(
-        "--body",
-        type=whole(1),
-        default=4 << 20,
-        metavar="BYTES",
-        help="size of a request (default: 4 MiB)",
-    )
-    limits.add_argument(
-        "--keep",
-        type=whole(1),
-        default=10_000,
-        metavar="N",
-        help="ended runs that stay on disk (default: 10000)",
-    )
+    add_option(limits, "--keep", whole(1), "N", "ended runs that stay on disk", default=10_000)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -100,8 +68,8 @@ def run(args: argparse.Namespace) -> None:
     from weft.cli.output import emit
     from weft.report.causes.live import draw_live, live_page
     from weft.runtime.costs.history import History
-    from weft.runtime.web.app import ApplicationLimits, PageSource
     from weft.runtime.web.server import ServerConfig, serve
+    from weft.runtime.web.state import ApplicationLimits, PageSource
 
     def started(url: str, token: str | None, goes_on: int) -> None:
         if args.host not in ("127.0.0.1", "::1", "localhost"):
@@ -145,7 +113,7 @@ def _application(text: str, queue: int) -> tuple[str, ApplicationLimits]:
     """Read NAME=SHARE[,SECONDS/PERIOD]."""
     from weft.errors import InvalidInput
     from weft.runtime.service.budgets import Budget
-    from weft.runtime.web.app import ApplicationLimits
+    from weft.runtime.web.state import ApplicationLimits
 
     name, _, rest = text.partition("=")
     share, _, budget = rest.partition(",")
