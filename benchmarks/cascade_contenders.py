@@ -54,7 +54,7 @@ def example(name: str, count: int) -> Example:
     from shapes import draw
 
     images = [image.tobytes() for image in draw(count, seed=11)[0]]
-    return Example(EXAMPLES / "cascade.toml", "stages", images, 0.2)
+    return Example(EXAMPLES / "pinned.toml", "stages", images, 0.3)
 
 
 def model_of(stages: Any, stage: str, unit: UnitSetting) -> Any:

@@ -1,17 +1,26 @@
 """Completion times of a cascade under open-loop Poisson load, beside other ways to run it.
 
-    python benchmarks/cascade_load.py --loads 0.5 0.7 0.9 0.95 --seconds 20 --tune 60 --ray
+    python benchmarks/cascade_load.py --loads 0.5 0.7 0.9 0.95 --seconds 60 --ray
 
-All contenders get the same requests at the same times, one after the other: policies of weft and
-FIFO with full batches in the same runtime, Ray Serve with `@serve.batch` per stage, and a thread
-per unit without batches. The time of a request counts from the moment at which it was due, so that
-a late sender hides nothing. A load of 1 is the throughput of FIFO with full queues, measured first.
-`simulated` is the mean completion time of the same requests in weft's simulator, with the batch
-curves that were measured in the very run.
+All contenders get the same requests at the same times, one after the other: a policy that weft
+tunes for the measured stream, FIFO with full batches in the same runtime, Ray Serve with
+`@serve.batch` per stage, and a thread per unit without batches. The time of a request counts from
+the moment at which it was due, so that a late sender hides nothing. A load of 1 is the throughput
+of FIFO with full queues, measured first. `simulated` is the mean completion time of the same
+requests in weft's simulator, with the batch curves that were measured in the very run.
 
-`--example shapes` runs real networks, which share the processor with all other work of the machine;
-`--example emulated` has devices that only pass time. `--realtime` (needs root) gives all processes
-of the benchmark priority over others, for machines that are busy.
+`--example shapes` runs real networks; each unit of weft has a core of its own, and the others use
+the same cores as they like. `--example emulated` has devices that only pass time. `--realtime`
+(needs root) gives all processes of the benchmark priority over others, for machines that are busy.
+
+The parts can run one after the other, so that only what is measured needs an idle machine:
+
+    python benchmarks/cascade_load.py --loads --tune 0 --measured m.toml --json r.json
+    python benchmarks/cascade_load.py --loads --stream m.toml --tuned tuned --json r.json
+    python benchmarks/cascade_load.py --loads 0.9 --stream m.toml --tuned tuned --ray --json r.json
+
+The first measures the stream and the capacity, the second tunes, the third compares at one load and
+adds its rows to those of the file.
 """
 
 from __future__ import annotations
@@ -38,13 +47,14 @@ import weft
 from weft.formats.native.stream_toml import load_stream, read_stream_toml
 from weft.model import Scenario, Workload
 from weft.runtime.cascade.lines import probe
-from weft.runtime.cascade.measured import Measurements
 from weft.runtime.cascade.stage import UnitSetting
 
 OPEN = 64
 """Requests that are open at once when the capacity is measured."""
-THREADS, RAY, TUNED = "thread pool", "ray serve", "weft tuned"
-WARM = 100
+THREADS, RAY, TUNED, FIFO = "thread pool", "ray serve", "weft tuned", "fifo"
+WARM = 50
+COUNTS = {"emulated": 3000, "shapes": 500}
+"""Payloads; they are used again and again."""
 FIGURES = ("mean", "p95", "p99", "throughput", "in_time")
 
 
@@ -153,8 +163,8 @@ def priority(wanted: bool) -> Iterator[None]:
         schedule(os.SCHED_OTHER, 0)
 
 
-def schedule(policy: int, level: int) -> None:
-    """Set how this process and its descendants are scheduled."""
+def descendants() -> set[int]:
+    """Return this process and its descendants."""
     parents = {}
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
@@ -164,20 +174,36 @@ def schedule(policy: int, level: int) -> None:
     while grown:
         more = {pid for pid, parent in parents.items() if parent in mine} - mine
         mine, grown = mine | more, bool(more)
-    for thread in (t for pid in mine for t in Path(f"/proc/{pid}/task").glob("*")):
+    return mine
+
+
+def favour() -> None:
+    """Give the sessions of this process and its descendants the most weight (needs root).
+
+    Linux shares the processor between sessions first, so that a nice level says nothing beyond its
+    own session; servers that make sessions of their own would be left out.
+    """
+    for pid in descendants():
+        with suppress(OSError):
+            Path(f"/proc/{pid}/autogroup").write_text("-20")
+
+
+def schedule(policy: int, level: int) -> None:
+    """Set how this process and its descendants are scheduled."""
+    for thread in (t for pid in descendants() for t in Path(f"/proc/{pid}/task").glob("*")):
         with suppress(ProcessLookupError):
             os.sched_setscheduler(int(thread.name), policy, os.sched_param(level))
 
 
-def tuned(stream: Path, gap: float, seconds: float, folder: Path) -> str:
+def tune(stream: Path, gap: float, seconds: float, path: Path) -> str:
     """Tune a policy for the measured stream with this gap between requests; return its path."""
     from weft.learn.conditional.fitting import fit_stream
     from weft.policies.conditional.trained_network import save_network
 
     measured = load_stream(stream)
     arrivals = replace(measured.arrivals, process="poisson", gap=gap)
-    found = fit_stream(replace(measured, arrivals=arrivals), seconds=seconds)
-    return str(save_network(found.policy.learned, folder / "tuned"))
+    found = fit_stream(replace(measured, arrivals=arrivals), seconds=seconds, network=False)
+    return str(save_network(found.policy.learned, path).with_suffix(""))
 
 
 def main() -> None:
@@ -186,13 +212,15 @@ def main() -> None:
     parser.add_argument("--example", choices=["emulated", "shapes"], default="shapes")
     parser.add_argument("--loads", type=float, nargs="*", default=[0.5, 0.7, 0.9, 0.95])
     parser.add_argument("--seconds", type=float, default=60.0, help="per load and contender")
-    parser.add_argument("--policies", nargs="*", default=["fifo", "conditional-any"])
+    parser.add_argument("--policies", nargs="*", default=[FIFO], help="of weft, beside the tuned")
     parser.add_argument("--tune", type=float, default=60.0, help="seconds of tuning; 0: none")
+    parser.add_argument("--tuned", type=Path, help="the tuned policy; tuned first if missing")
     parser.add_argument("--stream", type=Path, help="a measured stream; default: measure first")
     parser.add_argument("--measured", type=Path, help="keep the measured stream here")
     parser.add_argument("--ray", action="store_true", help="with Ray Serve")
     parser.add_argument("--realtime", action="store_true", help="priority over other processes")
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--favoured", action="store_true", help="most weight for all sessions")
+    parser.add_argument("--json", type=Path, help="add to this file; its capacity is taken")
     args = parser.parse_args()
     warnings.simplefilter("ignore")  # of the load of a measured stream
     with tempfile.TemporaryDirectory() as folder:
@@ -204,49 +232,61 @@ class Comparison:
 
     def __init__(self, args: argparse.Namespace, folder: Path) -> None:
         self.args, self.folder = args, folder
-        self.what = example(args.example, 3000)
-        self.outcomes = outcomes_of(self.what)
+        self.what = example(args.example, COUNTS[args.example])
         self.stream = args.stream or args.measured or folder / "measured.toml"
-        self.rows: list[dict[str, Any]] = []
+        self.document: dict[str, Any] = {"example": args.example, "commands": [], "rows": []}
+        if args.json is not None and args.json.exists():
+            self.document = json.loads(args.json.read_text())
         self.policies = {name: name for name in args.policies}
 
     def run(self) -> None:
         """Measure the capacity, tune, then compare at each load."""
-        capacity = self.capacity()
-        print(f"{self.args.example}: capacity {capacity:.0f} requests/s; ", end="")
+        capacity = self.document.get("capacity") or self.capacity()
+        about = {"command": "python " + " ".join(sys.argv), "machine_load": os.getloadavg()[0]}
+        print(f"{self.args.example}: capacity {capacity:.1f} requests/s; ", end="")
         print(f"cores: {os.cpu_count()}; load of the machine: {os.getloadavg()[0]:.1f}", flush=True)
+        self.document |= {"capacity": capacity, "seconds": self.args.seconds}
+        self.document["commands"].append(about)
         if self.args.tune > 0:
-            path = tuned(self.stream, 1 / (0.9 * capacity), self.args.tune, self.folder)
-            self.policies = {TUNED: path, **self.policies}
-        for name in [*self.policies, *([RAY] if self.args.ray else []), THREADS]:
-            self.contender(name, capacity)
+            path = self.args.tuned or self.folder / "tuned"
+            if not path.with_suffix(".json").exists():
+                tune(self.stream, 1 / (0.9 * capacity), self.args.tune, path)
+            self.policies = {TUNED: str(path), **self.policies}
+        if self.args.loads:
+            self.outcomes = outcomes_of(self.what)
+            for name in [*self.policies, THREADS, *([RAY] if self.args.ray else [])]:
+                self.contender(name, capacity)
+        self.save()
+
+    def save(self) -> None:
         if self.args.json is not None:
-            about = {"command": "python " + " ".join(sys.argv), "example": self.args.example}
-            about |= {"seconds": self.args.seconds, "machine_load": os.getloadavg()[0]}
-            self.args.json.write_text(
-                json.dumps({**about, "capacity": capacity, "rows": self.rows}, indent=1) + "\n"
-            )
+            self.args.json.write_text(json.dumps(self.document, indent=1) + "\n")
 
     def capacity(self) -> float:
         """Measure the batch curves, then the throughput of FIFO."""
-        fifo = weft.Cascade(self.what.file, policy="fifo", stream=self.args.stream)
-        with fifo, priority(self.args.realtime):
+        with weft.Cascade(self.what.file, policy=FIFO) as fifo, priority(self.args.realtime):
+            if self.args.favoured:
+                favour()
             if self.args.stream is None:
                 probe(fifo, self.what.payloads, rounds=20)
                 self.stream.write_text(fifo.measured.to_toml())
-            return throughput(fifo, self.what.payloads, min(self.args.seconds, 8.0))
+            return throughput(fifo, self.what.payloads, min(self.args.seconds, 10.0))
 
     def opened(self, name: str) -> Any:
         if name == THREADS:
             return ThreadPipeline(self.what)
         if name == RAY:
             return RayPipeline(self.what)
+        if name == FIFO:  # with full batches: as the example has them, whether they pay or not
+            return weft.Cascade(self.what.file, policy=FIFO)
         return weft.Cascade(self.what.file, policy=self.policies[name], stream=self.stream)
 
     def contender(self, name: str, capacity: float) -> None:
         """Drive one contender at all loads, and alone."""
         payloads, in_time = self.what.payloads, self.what.in_time
         served = self.opened(name)
+        if self.args.favoured:
+            favour()
         try:
             for load in self.args.loads:
                 rng = np.random.default_rng(5)
@@ -258,7 +298,7 @@ class Comparison:
                 with priority(self.args.realtime):
                     drive(served.submit, payloads, due[:WARM], in_time)
                     if isinstance(served, weft.Cascade):
-                        served.measured = Measurements(served.description.stream)
+                        served.measure_again()
                     row |= drive(served.submit, payloads, due, in_time)
                 if isinstance(served, weft.Cascade):
                     policy = weft.load_policy(self.policies[name])
@@ -274,8 +314,9 @@ class Comparison:
             served.close()
 
     def show(self, row: dict[str, Any]) -> None:
-        """Print and keep a row."""
-        self.rows.append(row)
+        """Print a row and add it to the file."""
+        self.document["rows"].append(row)
+        self.save()
         keys = [key for key in (*FIGURES, "simulated", "failed", "alone") if key in row]
         figures = "  ".join(f"{key} {row[key]:8.2f}" for key in keys)
         print(f"load {row['load']:4.2f}  {row['contender']:16s} {figures}", flush=True)

@@ -3,7 +3,8 @@
 A server of its own runs in another process. Each submission is a workflow of --tasks tasks that the
 server stores, queues and runs; with --what plan, each request is a plan of the same workflow; with
 --what service, `weft.Service` is measured in this process, without HTTP. At the end every accepted
-run is looked up: none may be lost. Prints one JSON document.
+run is looked up: none may be lost. Prints one JSON document; with --out it is written as a file of
+docs/results, too.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import tempfile
 import time
 from collections import Counter, deque
 from pathlib import Path
+from typing import Any
 
 Link = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 FUNCTIONS = "def one(*inputs):\n    return 1\n"
@@ -33,12 +35,44 @@ def main() -> None:
     parser.add_argument("--connections", type=int, default=8)
     parser.add_argument("--applications", type=int, default=4)
     parser.add_argument("--queue", type=int, default=1000)
+    parser.add_argument("--out", type=Path, help="a file for the results")
     args = parser.parse_args()
     if args.what == "service":
         print(json.dumps(in_process(args), indent=2))
         return
     with tempfile.TemporaryDirectory() as place:
-        print(json.dumps(measure(args, Path(place)), indent=2))
+        found = measure(args, Path(place))
+    print(json.dumps(found, indent=2))
+    if args.out is not None:
+        args.out.write_text(json.dumps(as_results(found), indent=1) + "\n", encoding="utf-8")
+
+
+def as_results(found: dict[str, Any]) -> dict[str, Any]:
+    """Return the figures as a file of docs/results."""
+    memory, states = found["memory_mb_every_5_s"], found["states"]
+    statuses = {int(code): count for code, count in found["statuses"].items()}
+    row = [
+        found["what"],
+        f"{found['seconds']:.0f} s",
+        f"{found['submissions_per_second']:,.0f}",
+        f"{statuses.get(202, 0):,}",
+        f"{statuses.get(429, 0):,}",
+        f"{states.get('done', 0):,}",
+        f"{found['server_cpu_ms_each']:.2f} ms",
+        f"{max(memory):,} MB",
+    ]
+    columns = ["what", "time", "accepted per second", "accepted", "refused (429)", "done"]
+    return {
+        "measured_with": "python benchmarks/serve_load.py --seconds 60",
+        "provenance": "written by the command; client, server and two workers on two cores",
+        "tables": {
+            "serve": {
+                "columns": [*columns, "server time each", "most memory"],
+                "align": "lrrrrrrr",
+                "rows": [row],
+            }
+        },
+    }
 
 
 def in_process(args: argparse.Namespace) -> dict[str, object]:
