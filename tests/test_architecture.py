@@ -31,7 +31,8 @@ LAYERS = (
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
 
 DOORS = {
-    "numba": ("sim/kernel/jit.py", "sim/kernel/jit_kernel.py"),
+    "llvmlite": ("sim/kernel/jit/",),
+    "numba": ("sim/kernel/jit/",),
     "ortools": ("planners/search/exact.py",),
     "torch": ("learn/", "policies/conditional/networks.py"),
     "gymnasium": ("learn/",),
@@ -48,7 +49,7 @@ DOORS = {
     "saga": ("experiments/benchmarks/peer.py",),
     "sb3_contrib": ("learn/conditional/peers.py",),
     "stable_baselines3": ("learn/conditional/peers.py",),
-    "starlette": ("runtime/web/app.py",),
+    "starlette": ("runtime/web/http.py",),
     "uvicorn": ("runtime/web/server.py",),
     "tqdm": ("learn/", "experiments/", "cli/"),
     "joblib": ("runtime/executors/joblib_",),

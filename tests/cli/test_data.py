@@ -34,3 +34,18 @@ def test_history_takes_a_trace(capsys, tmp_path, monkeypatch):
     assert "4 measurements" in err
     assert main(["history", "--trace", str(tmp_path / "none.txt")]) == 2
     assert "there is no such file" in capsys.readouterr().err
+
+
+def test_compile_refuses_unknown_names_and_full_folders(tmp_path, capsys):
+    assert main(["compile", "hetf"]) == 2
+    assert capsys.readouterr().err == ("weft: no planner or policy 'hetf'; did you mean 'heft'?\n")
+    (tmp_path / "old").touch()
+    assert main(["compile", "heft", "--into", str(tmp_path)]) == 2
+    assert "the folder is not empty" in capsys.readouterr().err
+
+
+def test_compile_uses_each_name_and_reports_its_work(capsys):
+    assert main(["compile", "olb", "fifo", "--json"]) == 0
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["names"] == ["olb", "fifo"]
+    assert shown.err.splitlines()[0] == "weft: olb (1 of 2)"

@@ -11,7 +11,7 @@ import weft
 from weft.cli.main import main
 from weft.cli.output import WIDTH, notice
 from weft.planners.planner import timed_plan
-from weft.report.gantt_html import gantt_html
+from weft.report.gantt.html import gantt_html
 
 
 @pytest.fixture

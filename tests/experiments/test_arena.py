@@ -10,7 +10,7 @@ import pytest
 import weft
 from weft.cli.main import main
 from weft.errors import InvalidInput, UnknownName
-from weft.experiments.arena.contest import contend, improve, judge
+from weft.experiments.arena.contest import certify, contend, improve, judge
 from weft.experiments.arena.library import ArenaInstance, find_instance, load_library, save_library
 from weft.formats import save
 from weft.planners.bounds import lower_bound
@@ -76,6 +76,17 @@ def test_improve_finds_a_record_and_a_bound():
     assert found.best <= weft.plan(fresh.problem(), "heft").makespan
 
 
+def test_certificates_are_checked_again():
+    instance = find_instance(SMALL)
+    row = certify(instance, seconds=0.5)
+    assert (row["record"], row["certificate"]) == ("reached", "holds")
+    assert row["again"] == pytest.approx(instance.bound)
+    # A bound above the optimum cannot be proved, and a record below it cannot be reached.
+    wrong = replace(instance, bound=1.5 * instance.bound, best=0.5 * instance.best)
+    found = certify(wrong, seconds=0.5)
+    assert (found["record"], found["certificate"]) == ("not reached", "not repeated")
+
+
 def test_library_round_trip(tmp_path):
     save_library(LIBRARY.values(), tmp_path / "library.json")
     assert load_library(tmp_path / "library.json") == LIBRARY
@@ -114,6 +125,9 @@ def test_commands(tmp_path, capsys, monkeypatch):
     assert json.loads(capsys.readouterr().out)["verdict"].endswith("above the best known")
     assert main(check) == 0
     assert "valid" in capsys.readouterr().out
+    certified = ["arena", "--instance", SMALL, "--certify", "--seconds", "0.5", "--json"]
+    assert main(certified) == 0
+    assert json.loads(capsys.readouterr().out)[0]["certificate"] == "holds"
     contend = ["arena", "--instance", SMALL, "--contenders", "heft,cpop", "--json"]
     assert main(contend) == 0
     assert len(json.loads(capsys.readouterr().out)) == 2

@@ -1,6 +1,7 @@
 """The families experiment: cases, statistics with known answers, the command."""
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
@@ -8,12 +9,20 @@ import pytest
 import weft
 from weft.cli.main import main
 from weft.experiments.families import runs
-from weft.experiments.families.contenders import BASELINE, CHOSEN, CONTENDERS, REFERENCE, entrants
-from weft.experiments.families.statistics import by_condition, ratio_rows, target_rows
-from weft.generators.families.distribution import LEFT_OUT
+from weft.experiments.families.clairvoyant import clairvoyant_completion, clairvoyant_makespan
+from weft.experiments.families.contenders import (
+    BASELINE,
+    CHOSEN,
+    CONSTANT,
+    CONTENDERS,
+    REFERENCE,
+    entrants,
+)
+from weft.experiments.families.statistics import by_condition, network_rows, ratio_rows, target_rows
+from weft.generators.families.distribution import LEFT_OUT, draw_case
 from weft.policies.load import load_policy
 
-FEW = (BASELINE, REFERENCE, CHOSEN, "heft-replanned", "search alone")
+FEW = (BASELINE, REFERENCE, CHOSEN, CONSTANT, "heft-replanned", "search alone")
 
 
 def result(own, base, *, cluster="rack"):
@@ -57,13 +66,32 @@ def test_a_clairvoyant_search_sees_the_true_durations(monkeypatch):
     case = runs.case_of(runs.FamilyStep("static", 5))
     workload, scenario = case.instance
     slow = weft.Scenario.of(workload, factor=np.full(workload.instances, 3.0))
-    plain = runs.clairvoyant(case)
+    plain = clairvoyant_makespan(case, moves=500)
     problem = workload.problems[0]
-    assert plain == pytest.approx(
-        weft.plan(problem, "anytime", iterations=runs.CLAIRVOYANT_MOVES).makespan
-    )
-    assert runs.clairvoyant(case._replace(instance=case.instance._replace(scenario=slow))) > plain
+    assert plain == pytest.approx(weft.plan(problem, "anytime", iterations=500).makespan)
+    known = case._replace(instance=case.instance._replace(scenario=slow))
+    assert clairvoyant_makespan(known, moves=500) > plain
     assert (scenario.factor == 1.0).all()
+
+
+def test_a_clairvoyant_search_of_a_stream_starts_from_a_trace():
+    """Without search it is no worse than a trace without copies; with search it is better."""
+    for seed in (3, 4):
+        case = draw_case("stream .8", seed=seed, jobs=4)
+        trace = weft.simulate(
+            case.instance.workload, "srpt-replanned", scenario=case.instance.scenario
+        )
+        same = clairvoyant_completion(case, trace, work=0.0)
+        assert same <= trace.jct * (1 + 1e-9)
+        assert clairvoyant_completion(case, trace, work=200_000.0) < same
+
+
+def test_the_network_earns_its_place_if_its_interval_is_below_one():
+    rows = [result(1.0, 2.0), result(9.0, 10.0)]
+    for row in rows:
+        row["figures"][CONSTANT] = 1.25 * row["figures"][CHOSEN]
+    (row,) = network_rows(by_condition([("static", r) for r in rows]))
+    assert (row["ratio"], row["earned"], row["cases"]) == (pytest.approx(0.8), "yes", 2)
 
 
 def test_contenders_are_registered_or_made():
@@ -78,7 +106,8 @@ def test_the_command_writes_results_and_a_page(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(runs, "QUICK_CASES", 1)
     monkeypatch.setattr("weft.experiments.families.experiment.PROCESSES", 1)
     monkeypatch.setattr(runs, "STREAM_JOBS", 2)
-    monkeypatch.setattr(runs, "CLAIRVOYANT_MOVES", 50)
+    monkeypatch.setattr(runs, "clairvoyant_makespan", partial(clairvoyant_makespan, moves=50))
+    monkeypatch.setattr(runs, "clairvoyant_completion", partial(clairvoyant_completion, work=1e4))
     monkeypatch.setattr(
         runs,
         "entrants",
@@ -88,5 +117,6 @@ def test_the_command_writes_results_and_a_page(tmp_path, monkeypatch, capsys):
     assert main(["reproduce", "families", "--quick", "--out", str(out)]) == 0
     results = json.loads((out / "results.json").read_text())
     assert {row["condition"] for row in results["targets"]} >= {"static", "stream .95"}
+    assert {row["condition"] for row in results["network"]} >= {"static", "stream .95"}
     assert (out / "report.html").read_text().count("search-replanning") > 3
     assert "target" in capsys.readouterr().out

@@ -12,7 +12,7 @@ import weft
 from weft.cli.main import main
 from weft.errors import InvalidInput
 from weft.experiments.harness import data_folder
-from weft.experiments.streams import runs
+from weft.experiments.streams import experiment, runs
 from weft.experiments.streams.contenders import RULES, TestbedRule, shortest_way
 from weft.experiments.streams.statistics import reproduced, summary, verdicts
 from weft.experiments.streams.testbed import (
@@ -153,6 +153,9 @@ def test_experiment_from_small_files(monkeypatch, capsys, tmp_path):
     (folder / "reference.json").write_text(json.dumps(reference), encoding="utf-8")
     monkeypatch.setenv("WEFT_DATA", "")
     monkeypatch.setattr(runs, "FEW", 20)
+    for module in (runs, experiment):
+        monkeypatch.setattr(module, "FIRST", 3)
+    monkeypatch.setattr(experiment, "PROCESSES", 1)
     monkeypatch.setattr("weft.experiments.streams.experiment.FEW", 20)
     out = tmp_path / "out"
     command = ["reproduce", "streams", "--quick", "--data", str(tmp_path), "--out", str(out)]
@@ -162,5 +165,10 @@ def test_experiment_from_small_files(monkeypatch, capsys, tmp_path):
     (setting,) = results["settings"]
     # A job alone takes 3 + 2 s on the machine with 16 vCPUs.
     assert min(setting["measured"].values()) >= 5.0
-    assert set(results["tables"]) == {"summary", "few", "settings", "spaces", "reproduced"}
+    tables = {"summary", "few", "every", "settings", "spaces", "reproduced"}
+    assert set(results["tables"]) == tables
+    # Every policy of the table that can decide for workflows is there, sorted by its mean.
+    means = [row["mean"] for row in results["every"]]
+    assert means == sorted(means)
+    assert {"eft", "dqn", "decima", "hybrid"} <= {row["policy"] for row in results["every"]}
     assert "reads the clock" in (out / "report.html").read_text(encoding="utf-8")

@@ -17,8 +17,8 @@ from tests.fuzz.mutations import ODD_VALUES, mutated
 from tests.fuzz.state import CASCADE, STREAM
 from tests.support.server import TOKEN, listening_to, serving
 from weft.formats import to_text
-from weft.runtime.web.app import Entrance
 from weft.runtime.web.cascade import CascadeApp, CascadeEntry
+from weft.runtime.web.entrance import Entrance
 from weft.runtime.web.limits import Token
 
 WORKFLOW = {"names": ["a", "b"], "work": [1, 1], "kinds": ["one"], "src": [0], "dst": [1]}

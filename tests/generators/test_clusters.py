@@ -23,7 +23,7 @@ from weft.generators import (
     rate_for_load,
     stream_of,
 )
-from weft.generators.catalogue import link_model
+from weft.generators.machines.catalogue import link_model
 from weft.model import Cluster, Problem, Workflow
 
 

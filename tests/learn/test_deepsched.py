@@ -103,6 +103,9 @@ def test_paper_shapes_and_padding():
     machines, tasks = paper.inputs_of(problem, 20)
     assert (machines.shape, tasks.shape) == ((3, 4), (20, 7))
     assert not tasks[12:].any()
+    # Arrival and priority: entry tasks can start at 0, and the highest upward rank is 1.
+    assert (tasks[:12, 0].min(), tasks[:12, 5].max()) == (0.0, 1.0)
+    assert (tasks[:12, 5] > 0).all()
     sample = paper.sample_of(problem, 20)
     assert (sample.machine[12:] == -1).all()
     assert sample.times.max() == 1.0
@@ -134,7 +137,8 @@ def test_paper_learns_the_one_machine_and_decodes_validly(tmp_path):
     seconds = np.full((10, 3), 10.0)
     seconds[:, 1] = 1.0
     chain = Problem.from_arrays(seconds, [[t, t + 1] for t in range(9)], 0.0, bandwidth=1.0)
-    net = paper.train_paper([paper.sample_of(chain, 12)] * 4, epochs=60, learning_rate=1e-2)
+    samples = [paper.sample_of(chain, 12)] * 4 * 60
+    net = paper.train_paper(samples, steps=60, batch=4, learning_rate=1e-2)
     schedule = paper.paper_schedule(chain, net)
     assert (schedule.device == 1).all()
     assert check(chain, schedule) == []

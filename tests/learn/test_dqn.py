@@ -34,7 +34,7 @@ from weft.policies.two_stage.candidates import (
     next_decision,
 )
 from weft.policies.two_stage.choose import planned_choice, stage_networks
-from weft.policies.two_stage.policy import TwoStageDqn
+from weft.policies.two_stage.dqn import TwoStageDqn
 from weft.policies.two_stage.q_network import q_value
 from weft.sim.kernel.commit import commit
 from weft.sim.kernel.events import ENDED, MOMENT

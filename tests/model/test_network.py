@@ -19,8 +19,8 @@ from weft.formats.native.weft_schema import decode, encode
 from weft.formats.parsing.record import Record
 from weft.model import Cluster, Device, Links, Port, Problem, Topology, Trunk, Workflow, Workload
 from weft.model.check import check
-from weft.planners.contention import moved_tasks, replayed
 from weft.planners.planner import plan
+from weft.planners.replays import moved_tasks, replayed
 from weft.planners.whatif.changes import AddDevice, Bandwidth, RemoveDevice
 from weft.sim.simulate import simulate
 

@@ -13,9 +13,10 @@ from weft.planners.bounds import device_tails
 from weft.planners.objective import Objective
 from weft.planners.search.annealing import CURRENT, make_path, trace_path
 from weft.planners.search.clock import Clock
-from weft.planners.search.decoder import ANY, decode, make_decoder
+from weft.planners.search.decoder import decode, make_decoder
 from weft.planners.search.team import Team
 from weft.planners.search.warm_start import quick_start
+from weft.sim.order_moves import ANY
 
 
 def test_critical_path_by_hand() -> None:

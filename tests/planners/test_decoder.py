@@ -12,9 +12,9 @@ from weft.model import Problem, Schedule
 from weft.model.check import check
 from weft.planners.bounds import device_tails
 from weft.planners.objective import Objective
-from weft.planners.search.annealing import another_device, make_chain
-from weft.planners.search.decoder import ANY, decode, decode_from, make_decoder
-from weft.sim.order_moves import another_place, shift
+from weft.planners.search.annealing import make_chain
+from weft.planners.search.decoder import decode, decode_from, make_decoder
+from weft.sim.order_moves import ANY, another_device, another_place, shift
 
 
 def plain_decode(
@@ -82,7 +82,7 @@ def test_a_changed_order_decodes_as_if_from_the_beginning(objective, problem, se
         here = there = int(place[t])
         old = choice[t]
         if rng.random() < 0.5:
-            new = another_device(a, w.device, t, c.random, 0.4)
+            new = another_device(a, w.device, problem.p, t, c.random, 0.4)
             if new != ANY and problem.duration(t, new) == np.inf:
                 continue
             choice[t] = new

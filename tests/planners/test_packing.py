@@ -14,7 +14,8 @@ from tests.support.bounds import drawn_workload
 from tests.support.strategies import problems
 from weft.model.workflow import Workflow
 from weft.planners.bounds import lower_bound
-from weft.planners.packing import improve, pack, pool_of_devices
+from weft.planners.packing import pack, pool_of_devices
+from weft.planners.search.packed import improve
 
 
 def _node(slots: int, capacity: dict[str, float], **tasks: object) -> weft.Problem:
@@ -256,3 +257,21 @@ def test_no_schedule_is_shorter_than_the_bound(seed):
     )
     problem = weft.Problem.bind(workflow, weft.Cluster.of(devices, capacity=limits))
     assert lower_bound(problem) <= _shortest(problem)
+
+
+def test_anytime_finds_orders_that_packing_does_not():
+    # 10 cores; pairs of 7 + 3 and 6 + 4 fill the node: 4 s, while 4 beside 3 leaves gaps.
+    cores = [7, 6, 4, 3] * 2
+    problem = _node(8, {"cores": 10}, work=[1.0] * 8, cores=cores)
+    plan = weft.plan(problem, "anytime", iterations=2000)
+    assert plan.makespan == 4.0
+    assert plan.status == "optimal"
+
+
+def test_objectives_count_on_nodes_with_capacities():
+    # Two jobs of one task each fill the node one after the other; the second has the deadline.
+    problem = _node(2, {"cores": 1}, work=[3.0, 2.0])
+    options = {"jobs": (0, 1), "deadlines": (np.inf, 2.0)}
+    for planner, effort in (("anytime", {"iterations": 500}), ("genetic", {"generations": 20})):
+        plan = weft.plan(problem, planner, objective="late", **options, **effort)
+        assert plan.schedule.finish.tolist() == [5.0, 2.0]

@@ -9,7 +9,7 @@ from tests.policies.test_conditional_streams import GOOD
 from weft.errors import InvalidInput, Unsupported
 from weft.formats.native.stream_toml import load_stream, read_stream_toml
 from weft.policies.conditional.index import load_index
-from weft.policies.conditional.rollout import Rollout, continue_rollout
+from weft.policies.conditional.rollout import Rollout, continue_rollout, make_proposer, propose
 from weft.policies.conditional.rules import INDEX, choose_one
 from weft.policies.conditional.sampled_future import (
     PRESENT,
@@ -22,7 +22,8 @@ from weft.sim.kernel.events import MOMENT
 from weft.sim.kernel.jit import njit_noalloc
 from weft.sim.kernel.tables import JOB_HERE
 from weft.sim.vector.batch import StepBatch, StepOptions
-from weft.sim.vector.step import act, proceed, sim_of, state_of
+from weft.sim.vector.state import sim_of, state_of
+from weft.sim.vector.step import act, proceed
 
 WEIGHTS = load_index().weights
 AHEAD = 20
@@ -40,6 +41,23 @@ def run_index(tables, weights, actions, steps):
         if answer != MOMENT:
             break
     return cost
+
+
+@njit_noalloc
+def run_network(tables, proposer, actions):
+    """Return the job ticks in the system until a network has run all jobs."""
+    sim, state, cost, answer = sim_of(tables, 0), state_of(tables, 0), 0.0, MOMENT
+    while answer == MOMENT:
+        propose(sim, state, proposer, actions)
+        act(sim, state, actions)
+        answer = proceed(sim, state)
+        cost += state.counters[0].cost
+    return cost
+
+
+@njit_noalloc
+def first_actions(tables, proposer, actions):
+    propose(sim_of(tables, 0), state_of(tables, 0), proposer, actions)
 
 
 @njit_noalloc
@@ -66,7 +84,8 @@ def stepped(waiting: str, draw, steps: int) -> StepBatch:
 
 @pytest.mark.parametrize("waiting", ["event", "block"])
 @pytest.mark.parametrize("steps", [1, 40, 97])
-def test_with_the_real_future_a_rollout_costs_as_much_as_the_run(waiting, steps):
+@pytest.mark.parametrize("base", [None, "conditional-pi4"])
+def test_with_the_real_future_a_rollout_costs_as_much_as_the_run(waiting, steps, base):
     arrival, outcome = load_stream("conditional-paper").with_jobs(200).draw_ticks(7)
     batch = stepped(waiting, (arrival, outcome), steps)
     arrived = int(batch.tables.sim.world[0, 0]["next_arrival"])
@@ -84,9 +103,17 @@ def test_with_the_real_future_a_rollout_costs_as_much_as_the_run(waiting, steps)
     # A simulation of the same jobs only.
     alone = stepped(waiting, (arrival[: arrived + AHEAD], outcome[: arrived + AHEAD]), steps)
     actions = np.zeros((1, 4), np.int64)
+    network = None if base is None else read_network(base)
+    player, spare = make_proposer(network, alone), np.zeros(4, np.int64)
     load_index().choose(alone, actions)
-    rollout = continue_rollout(sampler, jobs, WEIGHTS, actions[0], np.zeros(4, np.int64))
-    assert rollout == pytest.approx(run_index(alone.tables, WEIGHTS, actions[0], 10_000), rel=1e-12)
+    if base is not None:
+        first_actions(alone.tables, player, actions[0])
+    rollout = continue_rollout(sampler, jobs, WEIGHTS, player, actions[0], spare)
+    if base is None:
+        real = run_index(alone.tables, WEIGHTS, actions[0], 10_000)
+    else:
+        real = run_network(alone.tables, player, actions[0])
+    assert rollout == pytest.approx(real, rel=1e-12)
 
 
 def test_futures_start_now_and_follow_the_estimates():
@@ -156,21 +183,27 @@ def test_a_rollout_of_another_stream_never_reaches_compiled_code():
         Rollout(weights=fitting, proposer=read_network("conditional-best")).run(batch)
 
 
-def test_a_network_learns_from_rollouts(tmp_path, capsys):
+@pytest.mark.parametrize("base", ["index", "network"])
+def test_a_network_learns_from_rollouts(base, tmp_path, capsys):
     pytest.importorskip("torch")
     from weft.cli.main import main
     from weft.learn.conditional.rollout_imitation import ImitationSettings, improve
 
     stream = load_stream("conditional-paper")
     policy = read_network("conditional-pi4")
-    rows = []
+    rows, kept = [], []
     better = improve(
         stream,
         policy,
-        ImitationSettings(rounds=1, steps=600, jobs=200, futures=4, epochs=2, validation=1),
+        ImitationSettings(
+            rounds=1, steps=600, jobs=200, futures=4, epochs=2, validation=1, base=base
+        ),
         progress=rows.append,
+        keep=kept.append,
     )
     record = better.training["lessons"]
+    assert kept == [better]
+    assert record["base"] == base
     assert record["score"] <= record["start"]
     assert [row["epoch"] for row in rows] == [1.0, 2.0]
     assert better.network.sizes.tolist() == policy.network.sizes.tolist()

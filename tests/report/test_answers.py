@@ -16,9 +16,9 @@ from weft.report.causes.cause_data import cause_data
 from weft.report.causes.contenders import Answer, ContenderBar
 from weft.report.causes.crown import standings
 from weft.report.causes.waterfall import Waterfall
-from weft.report.chart import Chart
 from weft.report.figures import Series, line_figure
-from weft.report.gantt_html import gantt_html
+from weft.report.gantt.chart import Chart
+from weft.report.gantt.html import gantt_html
 from weft.report.palette import colors_by_name, numbers_of
 from weft.report.run_report import _cell, _cell_shares, gantt_text
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,29 +13,23 @@ import pytest
 
 import weft
 from tests.report.test_chart import evil_page
+from tests.support.browser import CHROMIUM, COLOURS, chromium
 from tests.support.report_examples import EVIL, diamond, eventful, in_order, layered
 from weft.model import Problem, Schedule
-from weft.report.gantt_html import gantt_html
+from weft.report.gantt.html import gantt_html
 from weft.report.page import Dag, Facts, Gantts, Section, Table, Text, report_html
 
-CHROMIUM = (
-    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-)
-playwright = pytest.importorskip("playwright.sync_api")
 if CHROMIUM is None and "CI" not in os.environ:
     pytest.skip("no chromium on PATH", allow_module_level=True)
 
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
 CHART = 'document.querySelector("section.gantt").chart'
 Opener = Callable[..., Any]
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as p:
-        started = p.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+@pytest.fixture(scope="module", name="browser")
+def _browser() -> Iterator[Any]:
+    with chromium() as started:
         yield started
-        started.close()
 
 
 @pytest.fixture
@@ -330,89 +324,23 @@ def test_the_workflow_and_the_chart_show_the_same_task(opened):
     assert chosen == [False, False, True, False]
 
 
-OVERLAPS = """() => {
-  const shown = [...document.querySelectorAll(
-    "h1, h2, h3, p, dt, dd, td, th, button, .value, .at, figcaption")]
-    .filter((e) => e.checkVisibility() && e.getClientRects().length && !e.closest(".unseen, .tip"));
-  const boxes = shown.map((e) => [e, e.getBoundingClientRect()]), bad = [];
-  boxes.forEach(([a, p], i) => boxes.slice(i + 1).forEach(([b, q]) => {
-    if (a.contains(b) || b.contains(a) || a.closest(".wide") !== b.closest(".wide")) return;
-    if ([a, b].some((e) => getComputedStyle(e).position === "sticky")) return;
-    const x = Math.min(p.right, q.right) - Math.max(p.left, q.left);
-    const y = Math.min(p.bottom, q.bottom) - Math.max(p.top, q.top);
-    if (x > 2 && y > 3) bad.push([a.textContent.slice(0, 30), b.textContent.slice(0, 30)]);
-  }));
-  return bad;
-}"""
-CLIPPED = """() => [...document.querySelectorAll("h1, h2, h3, p, dd, td, th, .value, .at, button")]
-  .filter((e) => e.checkVisibility() && !e.closest(".wide, .unseen, .tip"))
-  .filter((e) => e.getBoundingClientRect().right > innerWidth + 1
-    || (e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).overflow === "hidden"))
-  .map((e) => e.textContent.slice(0, 40))"""
-BLANK = """() => [...document.querySelectorAll("canvas.bars")].filter((c) => c.offsetWidth)
-  .map((c) => {
-    const { width, height } = c, seen = new Set();
-    const copy = new OffscreenCanvas(width, height).getContext("2d", { willReadFrequently: true });
-    copy.drawImage(c, 0, 0);
-    const { data } = copy.getImageData(0, 0, width, height);
-    for (let k = 0; k < data.length; k += 388) seen.add(data.slice(k, k + 3).join());
-    return seen.size;
-  })"""
-UNNAMED = """() => [
-  ...document.querySelectorAll("button, select, input, canvas:not([aria-hidden])")]
-  .filter((e) => !(e.getAttribute("aria-label") || e.textContent.trim()))
-  .concat([...document.querySelectorAll("[aria-label]")].filter((e) => e.matches("button")
-    && e.textContent.trim() && /[a-z]{3}/i.test(e.textContent)
-    && !e.getAttribute("aria-label").toLowerCase().includes(e.textContent.trim().toLowerCase())))
-  .map((e) => e.outerHTML.slice(0, 80))"""
-
-PAGES = {
-    "solo": lambda: gantt_html(weft.plan(layered(60, 4), "heft")),
-    "eventful": lambda: gantt_html(eventful()),
-    "compared": compared,
-}
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_every_page_in_every_form(opened, name):
-    html = PAGES[name]()
-    for width, dark in ((1400, False), (1400, True), (390, False), (390, True)):
-        page = opened(html, width=width, dark=dark, touch=width == 390)
-        for media in ("screen", "print"):
-            page.emulate_media(media=media)
-            page.wait_for_timeout(80)
-            where = (name, width, dark, media)
-            assert page.evaluate(OVERLAPS) == [], where
-            assert page.evaluate(CLIPPED) == [], where
-            assert min(page.evaluate(BLANK)) > 3, where
-            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth + 1"), where
-        page.emulate_media(media="screen")
-        assert page.evaluate(UNNAMED) == []
-        assert page.locator("h1").count() == page.locator("main").count() == 1
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_pages_are_accessible(opened, name):
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
-    html = PAGES[name]()
-    for width, dark in ((1400, False), (390, True)):
-        page = opened(html, width=width, dark=dark)
-        found = axe.run(page).response["violations"]
-        told = [(v["id"], v["impact"], [n["html"][:90] for n in v["nodes"][:2]]) for v in found]
-        assert told == [], (name, width, dark)
+def shown_charts(page: Any, wanted: int) -> int:
+    """Return how many charts are shown, once there are so many, or after ten seconds."""
+    limit = time.monotonic() + 10
+    while (found := len(page.evaluate(COLOURS))) != wanted and time.monotonic() < limit:
+        page.wait_for_timeout(50)
+    return found
 
 
 def test_print_shows_every_chart_and_screens_only_the_open_one(opened):
     page = opened(compared())
-    assert len(page.evaluate(BLANK)) == 1
+    assert shown_charts(page, 1) == 1
     page.emulate_media(media="print")
-    page.wait_for_timeout(80)
-    assert len(page.evaluate(BLANK)) == 3
+    assert shown_charts(page, 3) == 3
     assert not page.locator(".tools").first.is_visible()
     assert len(page.pdf()) > 20_000
     page.emulate_media(media="screen")
-    page.wait_for_timeout(80)
-    assert len(page.evaluate(BLANK)) == 1
+    assert shown_charts(page, 1) == 1
 
 
 def test_a_wide_table_keeps_its_first_column_and_shows_that_it_scrolls(opened):

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
 import urllib.error
 import urllib.request
 
@@ -13,23 +11,20 @@ import numpy as np
 import pytest
 
 import weft
+from tests.support.browser import chromium
 from tests.support.server import TOKEN, server_process, serving
 from weft.model import Problem, Workload
 from weft.report.causes.live import draw_live, live_page
-from weft.report.chart import Chart
-from weft.report.gantt_html import chart_data
+from weft.report.gantt.chart import Chart
+from weft.report.gantt.html import chart_data
 from weft.runtime.backends.fake import FakeBackend
 from weft.runtime.backends.protocol import Started
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
-from weft.runtime.web.app import PageSource
-from weft.runtime.web.board import LiveBoard
-from weft.runtime.web.live_server import LiveServer
+from weft.runtime.web.live.board import LiveBoard
+from weft.runtime.web.live.server import LiveServer
+from weft.runtime.web.state import PageSource
 
-CHROMIUM = (
-    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-)
 RUN = 'document.getElementById("live").run'
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
 
 
 def scripted(board):
@@ -48,13 +43,8 @@ def scripted(board):
 
 @pytest.fixture(name="browser", scope="module")
 def _browser():
-    playwright = pytest.importorskip("playwright.sync_api")
-    if CHROMIUM is None and "CI" not in os.environ:
-        pytest.skip("no chromium on PATH")
-    with playwright.sync_playwright() as p:
-        started = p.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+    with chromium() as started:
         yield started
-        started.close()
 
 
 def waits(gate):

@@ -14,7 +14,7 @@ from tests.report.test_chart import Page
 from tests.support.report_examples import EVIL, diamond, eventful, layered
 from weft.model import Schedule
 from weft.report.causes.small_chart import small_chart
-from weft.report.chart import Chart
+from weft.report.gantt.chart import Chart
 
 
 @pytest.fixture(scope="module")

@@ -112,6 +112,8 @@ batch = 4
         ("", 20 / 30 / 4),
         ("batch_curve = 0.5", 20 / 30 * 2.5 / 4),  # four take 1 + 3 x 0.5 times as long as one
         ("batch_curve = {detect = [1, 1.2, 2.4, 3.6]}", 20 / 30 * 1.2 / 2),  # pairs
+        ("batch_curve = {detect = [1, 1.2]}", 20 / 30 * 1.2 / 2),  # no more than pairs
+        ("batch_curve = [1]", 20 / 30),  # one at a time
     ],
 )
 def test_the_load_of_a_stream_counts_the_curve(curve, load):
@@ -119,7 +121,9 @@ def test_the_load_of_a_stream_counts_the_curve(curve, load):
     assert offered_load(stream) == pytest.approx(load, rel=1e-9)
 
 
-@pytest.mark.parametrize("text", ["batch_curve = 'x'", "batch_curve = [1, 2]", "batch_curve = -1"])
+@pytest.mark.parametrize(
+    "text", ["batch_curve = 'x'", "batch_curve = [1, 2, 3, 4, 5, 6, 7, 8, 9]", "batch_curve = -1"]
+)
 def test_bad_curves_in_files_are_refused(text):
     with pytest.raises(weft.InvalidInput):
         read_stream_toml(STREAM.format(curve=text), name="line")

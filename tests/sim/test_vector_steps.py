@@ -1,15 +1,22 @@
 """Steps over the kernel: equal to the slow twin and to the published baselines."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from tests.support.slow_steps import SlowSteps
 from weft.errors import InvalidInput, Stuck, Unsupported
 from weft.formats.native.stream_toml import load_stream
-from weft.model import Cluster, Device, Problem, WorkflowBuilder
+from weft.model import Cluster, Device, Problem, Scenario, Topology, WorkflowBuilder, Workload
+from weft.model.check import check
 from weft.model.conditional_stream import Arrivals, ConditionalStream, ProbabilityDrift
 from weft.policies.conditional.rules import FEATURES, RULES, ConditionalRule
+from weft.policies.conditional.sampled_future import make_sampler
+from weft.sim.kernel.tables import Sim
+from weft.sim.reference import simulate_reference
 from weft.sim.vector.batch import StepBatch, StepOptions
+from weft.sim.view import Decision
 
 PAPER = load_stream("conditional-paper")
 
@@ -236,3 +243,97 @@ def test_bad_actions_and_rules():
         ConditionalRule("index")
     with pytest.raises(Unsupported, match="has weights for"):
         ConditionalRule("index", np.zeros((1, 6, len(FEATURES)))).run(fleet)
+
+
+def on_network(stream: ConditionalStream, rng: np.random.Generator) -> ConditionalStream:
+    """Return the stream with data on its edges, each unit a node of a star."""
+    w, c = stream.problem.workflow, stream.problem.cluster
+    sharing = str(rng.choice(["fair", "one-port"]))
+    star = Topology.star(c.names, up=2.0, down=1.0, latency=0.25, sharing=sharing)
+    flow = replace(w, data=rng.integers(0, 4, w.m).astype(float), choices=w.choices)
+    cluster = replace(c, nodes=c.names, network=star)
+    return replace(stream, problem=Problem.bind(flow, cluster))
+
+
+class Recorded:
+    """Repeat decisions: in the order of time, step and device."""
+
+    name = "recorded"
+
+    def __init__(self, rows: list[tuple[float, int, int, int]]) -> None:
+        self.rows = sorted(rows, reverse=True)
+
+    def begin(self, workload, *, seed=0):
+        pass
+
+    def decide(self, view):
+        if not self.rows or self.rows[-1][0] > view.now or self.rows[-1][3] not in view.ready:
+            return None  # it becomes ready in a further moment of this time
+        _, _, device, instance = self.rows.pop()
+        return Decision(instance, device)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_steps_on_a_network_are_those_of_the_slow_simulator(seed):
+    rng = np.random.default_rng(seed)
+    stream = on_network(any_stream(rng, jobs=8), rng)
+    fleet = StepBatch(stream, 2, StepOptions(idle="event"))
+    fleet.reset(seed)
+    arrival, outcome = stream.draw_ticks(seed)
+    done, step, decided = False, 0, {}
+    while not done:
+        mask = fleet._steps.mask.reshape(2, fleet.units, -1)
+        actions = [[rng.choice(np.flatnonzero(row)) for row in rows] for rows in mask]
+        done, step = bool(fleet.step(actions, renew=False).done[0]), step + 1
+        for i in np.flatnonzero(~np.isnan(fleet.tables.sim.inst["decided"][0])).tolist():
+            decided.setdefault(i, step)
+        if fleet._steps.done[1]:
+            fleet.renew(np.array([1]))
+    pairs = zip(fleet.tables.sim, fleet._blank, strict=True)
+    sim = Sim(*(x[0] if x.ndim > y.ndim else x for x, y in pairs))
+    rows = sim.execution[: sim.world[0]["executions"]]
+    leads = {}
+    for x in rows:  # the first of a group is the one that was decided; the others fill its batch
+        leads.setdefault(int(x["batch"]), x)
+    said = [
+        (float(x["decided"]), decided[int(x["instance"])], int(x["device"]), int(x["instance"]))
+        for x in leads.values()
+    ]
+    workload = Workload.of(fleet.workload.problems, arrival=arrival, template=np.zeros(8, np.int64))
+    scenario = Scenario.of(workload, outcome=outcome.reshape(-1))
+    slow = simulate_reference(workload, Recorded(said), scenario=scenario)
+    assert check(workload, slow) == []
+    assert slow.transfers is not None
+    np.testing.assert_array_equal(sim.job["finish"][:-1], slow.job_finish)
+    np.testing.assert_array_equal(np.sort(rows["finish"]), np.sort(slow.finish))
+    moved = sim.flow[: sim.world[0]["flows"]]
+    np.testing.assert_array_equal(moved["begin"], slow.transfers.begin)
+
+
+def test_rewards_by_deadline_add_up():
+    stream = replace(PAPER.with_jobs(60), deadline=0.08)
+    totals = {}
+    for reward in ("completion", "tardiness", "late"):
+        fleet = StepBatch(stream, 1, StepOptions(reward=reward))
+        steps, total = fleet.reset(3), 0.0
+        rng = np.random.default_rng(0)
+        while not steps.done[0]:
+            rows = steps.mask[0].reshape(fleet.units, -1)
+            actions = [rng.choice(np.flatnonzero(row)) for row in rows]
+            steps = fleet.step([actions], renew=False)
+            total += float(steps.reward[0])
+        totals[reward] = total
+    jct = fleet.jct(0)
+    late = jct > 0.08
+    assert 0 < late.sum() < 60
+    assert totals["completion"] == pytest.approx(-jct.sum())
+    assert totals["tardiness"] == pytest.approx(-(jct - 0.08)[late].sum())
+    assert totals["late"] == -late.sum()
+    with pytest.raises(InvalidInput, match="needs a deadline"):
+        StepBatch(PAPER, 1, StepOptions(reward="late"))
+
+
+def test_rollouts_refuse_networks():
+    stream = on_network(any_stream(np.random.default_rng(1)), np.random.default_rng(1))
+    with pytest.raises(Unsupported, match="rollouts do not copy transfers"):
+        make_sampler(stream, StepBatch(stream, 1), room=4, seed=0)

@@ -14,8 +14,9 @@ from pathlib import Path
 import httpx
 import uvicorn
 
-from weft.runtime.web.app import ApplicationLimits, make_app
+from weft.runtime.web.app import make_app
 from weft.runtime.web.server import ServerConfig, listening, opened
+from weft.runtime.web.state import ApplicationLimits
 
 TOKEN = "a token of the tests"
 FUNCTIONS = "tests.support.serve_functions"

@@ -12,12 +12,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import weft
-from weft.model import Cluster, Workflow
+from weft.model import Cluster, Problem, Workflow, Workload
+from weft.planners import PLANNERS
+from weft.planners.replays import replayed
 from weft.runtime import History
+from weft.runtime.backends.protocol import Finished
 from weft.runtime.costs.drift import filled
-from weft.runtime.costs.estimates import estimated_problem
+from weft.runtime.costs.estimates import (
+    Recorder,
+    estimated_problem,
+    measured_network,
+    with_measured_links,
+)
 from weft.runtime.costs.history import KEPT, VERSION, Measurement
 from weft.runtime.costs.summaries import drift_of, fit_link
+from weft.runtime.deciders.plan import PlanDecider
+from weft.runtime.engine.live_lifecycle import LiveLifecycle
+from weft.sim.device_state import Group
 
 
 @pytest.fixture
@@ -135,7 +146,7 @@ def test_measurements_count_and_the_rest_follows_their_scale(history):
     history.add([Measurement("a", "gpu", 0.04, work=1.0), Measurement("b", "cpu", 0.5, work=1.0)])
     np.testing.assert_allclose(
         estimated_problem(two_kinds(), CLUSTER, history).durations(),
-        [[0.01, 0.04]] * 2 + [[0.5, 0.5]],
+        [[0.01, 0.04]] * 2 + [[0.5, 2.0]],  # the second device is four times as slow
     )
 
 
@@ -174,11 +185,11 @@ def test_edges_that_say_nothing_carry_what_was_returned_before(history):
 
 def test_measured_links_are_the_links_of_the_cluster(history):
     history.add([], [("cpu", "gpu", size, 0.5 + size / 10.0) for size in (10.0, 10.0, 30.0, 30.0)])
-    history.add([], [("gpu", "cpu", 10.0, 1.0)] * 2)  # too few to be believed
+    history.add([], [("gpu", "cpu", 10.0, 1.0)] * 2)  # too few for a line with a latency
     workflow = Workflow(work=[1.0, 1.0], src=[0], dst=[1], data=[20.0])
     problem = estimated_problem(workflow, CLUSTER, history)
     assert problem.transfer(0, 0, 1) == pytest.approx(0.5 + 20.0 / 10.0)
-    assert problem.transfer(0, 1, 0) == 0.0
+    assert problem.transfer(0, 1, 0) == pytest.approx(2.0)  # 20 bytes at 10 bytes per second
     assert problem.transfer(0, 0, 0) == 0.0
     # On unlike devices, 1 s and 0.1 s: the second task stays where the first is only because moving
     # takes 2.5 s.
@@ -193,6 +204,36 @@ def test_measured_links_are_the_links_of_the_cluster(history):
     schedule = weft.plan(estimated_problem(slow, CLUSTER, history), "heft").schedule
     assert schedule.device.tolist() == [0, 0]
     assert weft.plan(estimated_problem(slow, CLUSTER, None), "heft").makespan == 2.0
+
+
+def test_an_unmeasured_link_is_as_quick_as_the_ports_at_its_ends(history):
+    # a sends at 100 B/s, c receives at 100 B/s, b at 10 B/s; b's port is as quick both ways.
+    history.add([], [("a", "b", 100.0, 10.0)] * 3 + [("a", "c", 100.0, 1.0)] * 3)
+    cluster = Cluster(speed=[1.0] * 4, names=tuple("abcd"), kinds=tuple("abcd"))
+    found = with_measured_links(cluster, history).bandwidth
+    assert found[1, 2] == found[2, 1] == pytest.approx(10.0)
+    assert found[2, 0] == pytest.approx(100.0)
+    assert found[3, 0] == pytest.approx(100.0)  # nothing is known of d: the median port
+    assert np.isinf(np.diag(found)).all()
+
+
+def test_sizes_of_results_follow_the_bytes_that_tasks_read(history):
+    # Each `half` returns a quarter of what it reads; all of them are of one kind.
+    w = Workflow(
+        work=[1.0] * 4, src=[0, 1, 2], dst=[1, 2, 3], data=[0.0] * 3, kind=[0, 1, 1, 1],
+        kinds=("image", "half"),
+    )  # fmt: skip
+    sizes, seconds = [8e6, 2e6, 5e5, 1.2e5], [0.1, 8.0, 2.0, 0.5]
+    life = LiveLifecycle(Workload.of(Problem.bind(w, CLUSTER)))
+    recorder = Recorder(history, [w])
+    for task, size, took in [*zip(range(4), sizes, seconds, strict=True)] * 2:  # cold, then warm
+        event = Finished(task, 0, 0.0, took, (size,))
+        recorder.finished(life, Group([task], 0, 0.0), event, {})
+    recorder.ended(life, 9.0)
+    assert [row.data for row in history.tasks] == [0.0, 8e6, 2e6, 5e5] * 2
+    problem = estimated_problem(w, CLUSTER, history)
+    assert problem.workflow.data.tolist() == sizes[:3]
+    assert [problem.duration(task, 0) for task in range(4)] == pytest.approx(seconds)
 
 
 LINKED = [
@@ -227,3 +268,22 @@ def test_a_size_never_seen_is_predicted_by_a_model_through_the_others(history):
     estimate = estimated_problem(workflow, CLUSTER, history).durations()
     assert estimate[0, 0] == 16.0  # measured
     assert estimate[1, 0] == pytest.approx(2.0 * 64.0**1.5, rel=0.1)
+
+
+def test_ports_that_transfers_showed_are_shared_in_plans(history):
+    nodes = Cluster(speed=[1.0] * 3, names=tuple("abc"), kinds=tuple("abc"), nodes=tuple("abc"))
+    assert measured_network(nodes, history) is None
+    # Most transfers shared a port; the quickest show its rate.
+    history.add([], [("a", "b", 1e6, 1.0)] * 9 + [("a", "b", 1e6, 0.1)] * 2)
+    network = measured_network(nodes, history)
+    assert network is not None
+    assert network.ports["a"].up == pytest.approx(1e7)
+    assert network.ports["b"].up == network.ports["b"].down == pytest.approx(1e7)
+    fork = Workflow(work=[1.0, 9.0, 9.0], src=[0, 0], dst=[1, 2], data=[1e7, 1e7])
+    apart = Problem.bind(fork, nodes)
+    on = PlanDecider(PLANNERS.create("heft"), network=network)._on_network(apart)
+    assert on.cluster.network is network
+    assert PlanDecider(PLANNERS.create("heft"))._on_network(apart) is apart
+    # The readers elsewhere get 10 MB each over the one port of a: 2 s, not 1 s.
+    plan = weft.Schedule.of(device=[0, 1, 2], start=[0, 3, 3], finish=[1, 12, 12])
+    assert replayed(on, plan).makespan == pytest.approx(12.0)
