@@ -8,7 +8,7 @@ INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check \
 # Provisional: the whole suite has not been measured with coverage yet.
 COVERAGE_FLOOR := 80
 
-.PHONY: help demo test lint format coverage fuzz docs pictures bench clean
+.PHONY: help demo test lint format coverage fuzz matrix docs pictures bench clean
 
 help:
 	@echo "make demo      plan and simulate a GPU workflow, write demo/report.html"
@@ -16,6 +16,7 @@ help:
 	@echo "make lint      ruff and mypy only"
 	@echo "make format    format the code with ruff"
 	@echo "make coverage  all tests with coverage; at least $(COVERAGE_FLOOR) % of the lines must run"
+	@echo "make matrix    every page x light/dark x wide/narrow x screen/print, in real browsers"
 	@echo "make fuzz      2,000 mutated files for every reader, and bombs"
 	@echo "make docs      build the documentation into site/"
 	@echo "make pictures  draw the pictures of the README"
@@ -36,6 +37,9 @@ lint: $(VENV)/.test
 format: $(VENV)/.test
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+matrix: $(VENV)/.test
+	WEFT_MATRIX=full $(BIN)/python -m pytest -q tests/report/test_matrix.py
 
 fuzz: $(VENV)/.test
 	$(BIN)/python -m tests.fuzz $(or $(FILES),2000)

@@ -18,14 +18,18 @@ Cell = str | float | None
 Table = dict[str, list[list[Cell]] | list[Cell] | str]
 
 
-def table_of(file: str, name: str) -> Table:
-    """Read one table of docs/results/<file>.json."""
-    tables = json.loads((DOCS / "results" / f"{file}.json").read_text(encoding="utf-8"))["tables"]
-    return tables[name]
+def table_of(file: str, name: str) -> Table | None:
+    """Read one table of docs/results/<file>.json; None if no command has written it yet."""
+    path = DOCS / "results" / f"{file}.json"
+    if not path.is_file():
+        return None
+    return json.loads(path.read_text(encoding="utf-8"))["tables"].get(name)
 
 
-def markdown(table: Table) -> str:
+def markdown(table: Table | None) -> str:
     """Format a table as Markdown; `decimals` and `suffix` say how the numbers of a column look."""
+    if table is None:
+        return "*Not measured yet: the command of this page writes this table.*\n"
     columns, rows = table["columns"], table["rows"]
     decimals = table.get("decimals") or [None] * len(columns)
     suffixes = table.get("suffix") or [""] * len(columns)
