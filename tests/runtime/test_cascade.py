@@ -265,6 +265,19 @@ def test_all_that_was_accepted_is_answered_before_the_end(folder):
     assert threading.active_count() <= before
 
 
+def test_exception_in_a_with_block_does_not_wait_for_open_requests(folder, tmp_path):
+    def interrupted():
+        with weft.Cascade(folder / "cascade.toml", policy="fifo") as cascade:
+            futures.append(cascade.submit({"until": str(tmp_path / "never")}))
+            raise KeyboardInterrupt
+
+    futures = []
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    with pytest.raises(WeftError, match="it was closed"):
+        futures[0].result(0)
+
+
 def test_functions_given_in_python(folder):
     stream = load_stream(folder / "stream.toml")
     stages = {

@@ -355,6 +355,22 @@ def test_what_waits_can_be_cancelled():
         Service(service.backend, max_concurrent=0)
 
 
+def test_exception_in_a_with_block_cancels_what_runs_and_waits(tmp_path):
+    def interrupted():
+        with LocalBackend(1) as backend, Service(backend) as service:
+            for k in range(3):
+                begun, never = tmp_path / f"begun{k}", tmp_path / "never"
+                futures.append(service.submit("a", weft.task(f.begun_then_gated)(begun, never)))
+            while not (tmp_path / "begun0").exists():
+                time.sleep(0.01)
+            raise KeyboardInterrupt
+
+    futures = []
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert all(future.cancelled() or future.exception(0) for future in futures)
+
+
 # -- many submissions ---------------------------------------------------------
 
 

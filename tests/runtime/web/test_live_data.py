@@ -155,14 +155,15 @@ def test_the_status_of_a_cascade_counts_requests_by_stage(tmp_path):
     stream = read_stream_toml(STREAM, name="stream")
     with weft.Cascade(weft.CascadeDescription(stream, stages, policy="fifo")) as cascade:
         watch = CascadeWatch(cascade)
-        futures = [cascade.submit(x, timeout=60) for x in range(6)]
+        futures = [cascade.submit(x, timeout=600) for x in range(6)]
         for future in futures:
-            watch.watch(future, 60.0)
-        limit = time.monotonic() + 30
+            watch.watch(future, 600.0)
+        limit = time.monotonic() + 60
         while time.monotonic() < limit:
             found = watch.status()
             large = found["stages"]["large"]
-            if large["waiting"] + large["queued"] + large["running"] == 4:
+            held = large["waiting"] + large["queued"] + large["running"]
+            if held == 4 and large["running"] and found["times"]["count"] == 2:
                 break
             time.sleep(0.01)
         assert found["requests"] == 4
@@ -171,7 +172,7 @@ def test_the_status_of_a_cascade_counts_requests_by_stage(tmp_path):
         assert found["times"]["count"] == 2
         (tmp_path / "gate").touch()
         for future in futures:
-            future.result(30)
+            future.result(300)
         found = watch.status()
     assert found["stages"]["large"]["requests"] == 4
     assert (found["policy"], found["counts"]["answered"]) == ("fifo", 6)

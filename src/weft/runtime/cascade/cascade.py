@@ -117,7 +117,7 @@ class Cascade:
         self._open = 0
         self._idle_since = inf
         self._broken = ""
-        self._closing = False
+        self._closing = self._cancel = False
         self._lock = threading.Lock()
         try:
             self._runner.load()
@@ -236,10 +236,14 @@ class Cascade:
         """Return how the decisions of the shadow differed; None without a shadow."""
         return self._session.compared()
 
-    def close(self) -> None:
-        """Answer all that was accepted, then end the processes."""
+    def close(self, *, cancel: bool = False) -> None:
+        """Answer all that was accepted, then end the processes.
+
+        With `cancel`, as after an exception in a `with` block, open requests fail at once.
+        """
         with self._lock:
             self._closing = True
+            self._cancel = self._cancel or cancel
             if self._thread.is_alive():
                 self._backend.wake()
         self._thread.join()
@@ -247,8 +251,8 @@ class Cascade:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        self.close(cancel=error is not None)
 
     def _done(self, request: Request, future: Future[Any]) -> None:
         """Count an ended request; tell the thread of a cancelled one."""
@@ -291,6 +295,8 @@ class Cascade:
 
     def _step(self) -> bool:
         """Decide, then handle the next events; return whether there is more to do."""
+        if self._cancel:
+            return False
         self._change_policy()
         self._accept()
         self._drop()

@@ -90,8 +90,10 @@ class Service:
         self._thread.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        """Run waiting submissions, then end."""
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        """Run waiting submissions, then end; after an exception cancel all of them instead."""
+        if error is not None:
+            self._config.ending.set()
         self.queue.close()
         self._thread.join()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field, replace
@@ -87,6 +88,8 @@ class ServiceConfig:
     history: History | None
     cancelled: set[Future[dict[str, Any]]] = field(default_factory=set)
     """Futures of running submissions that are to end."""
+    ending: threading.Event = field(default_factory=threading.Event)
+    """Set when all submissions are to end."""
 
 
 class ServiceSession(Observer):
@@ -195,6 +198,8 @@ class ServiceSession(Observer):
 
     def take(self, driver: Driver) -> bool:
         """Deliver ended submissions and start others."""
+        if self.config.ending.is_set():
+            self.config.cancelled.update(self._jobs[job].item.future for job in self._running)
         for job in self._running if self.config.cancelled else ():
             if self._jobs[job].item.future in self.config.cancelled and not driver.life.ended(job):
                 driver.cancel(job)
