@@ -21,16 +21,19 @@ from weft.runtime.backends.payload import PREFIX, pack, unpack
 from weft.sim.view import Decision
 
 
+def _folders():
+    """Return the folders in memory of this process."""
+    return list(Path("/dev/shm").glob(f"{PREFIX}{os.getpid()}-*"))
+
+
 @pytest.fixture(scope="module")
 def two():
-    before = multiprocessing.active_children()  # managers that tests of joblib started
+    # Executors that tests of joblib gave up are still there until they are collected.
+    before = {*multiprocessing.active_children(), *_folders()}
     with LocalBackend(2) as backend:
         yield backend
     end_idle_processes()
-    assert [p for p in multiprocessing.active_children() if p not in before] == []
-    memory = Path("/dev/shm")
-    if memory.is_dir():
-        assert not list(memory.glob(f"{PREFIX}{os.getpid()}-*"))
+    assert {*multiprocessing.active_children(), *_folders()} <= before
 
 
 @pytest.fixture
