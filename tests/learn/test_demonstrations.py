@@ -28,7 +28,8 @@ from weft.sim.kernel.tables import make_sim
 
 torch = pytest.importorskip("torch")
 
-from weft.learn.dqn import DqnSettings, QValues, ReplayMemory, make_episode  # noqa: E402
+from weft.learn.dqn import DqnSettings, QValues  # noqa: E402
+from weft.learn.replay_memory import ReplayMemory, make_episode  # noqa: E402
 from weft.learn.workflow.two_stage import draw_families, family_settings  # noqa: E402
 
 PLANS = PlanOptions(early_exit=False)

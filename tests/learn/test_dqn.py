@@ -43,7 +43,9 @@ from weft.sim.kernel.tables import make_sim
 torch = pytest.importorskip("torch")
 
 from weft.learn.cma import SeparableCma  # noqa: E402
-from weft.learn.dqn import QValues, SumTree  # noqa: E402
+from weft.learn.dqn import QValues  # noqa: E402
+from weft.learn.replay_memory import SumTree  # noqa: E402
+from weft.learn.value_networks import FitSettings  # noqa: E402
 from weft.learn.workflow.fine_tuning import fine_tune  # noqa: E402
 from weft.learn.workflow.portfolio import PortfolioSearch, search_portfolio  # noqa: E402
 from weft.learn.workflow.switch import SwitchSettings, SwitchValues, train_switch  # noqa: E402
@@ -396,9 +398,7 @@ def test_the_switch_learns_to_keep_the_incumbent():
         alone=8,
         streams=0,
         validation=4,
-        epochs=60,
-        rate=1e-2,
-        batch=16,
+        fit=FitSettings(rate=1e-2, batch=16),
         processes=1,
         seed=1,
     )

@@ -12,17 +12,9 @@ from tests.sim.test_twin import assert_same
 from tests.support.strategies import futures
 from weft.errors import InvalidInput, Stuck, Unsupported
 from weft.generators.instances import CONDITIONS, Instance, draw_instance
-from weft.learn.workflow.graph import (
-    GraphModule,
-    GraphSettings,
-    advantages,
-    make_batch,
-    make_forest,
-    order_likelihood,
-    train_graph,
-    validation_instances,
-)
+from weft.learn.workflow.graph import GraphSettings, advantages, train_graph, validation_instances
 from weft.learn.workflow.graph_episodes import EXPERT, run_instance
+from weft.learn.workflow.graph_module import GraphModule, make_batch, make_forest, order_likelihood
 from weft.model import Problem, Scenario, WorkflowBuilder, Workload
 from weft.model.check import check
 from weft.policies.graph.deft import DeftPolicy

@@ -96,13 +96,15 @@ def test_views_and_compiled_path_agree(condition):
 def test_the_network_learns_which_conditions_to_trust():
     """Bias without noise should be trusted, noise without bias not: no constant does both."""
     pytest.importorskip("torch")
+    from weft.learn.value_networks import FitSettings
     from weft.learn.workflow.shrinkage import ShrinkageSettings, train_shrinkage
 
     def draw(seed):
         condition = ("biased", "noisy .5")[seed % 2]
         return draw_case(condition, seed=seed, families=("layered",), clusters=("pairs",))
 
-    settings = ShrinkageSettings(cases=40, validation=20, epochs=40, rate=1e-2, batch=32)
+    fit = FitSettings(hidden=16, epochs=40, rate=1e-2, batch=32)
+    settings = ShrinkageSettings(cases=40, validation=20, fit=fit)
     first, second = (train_shrinkage(settings, draw=draw) for _ in range(2))
     assert first.score < 0.9 * first.constant_score
     assert first.score < first.estimate_score

@@ -4,7 +4,9 @@
 - `ppo`: proximal policy optimisation with masked actions
 - `onnx_session`: onnxruntime on one thread, for timings
 - `rendering`: the state of a simulation as text
+- `replay_memory`: episodes, drawn by priority
 - `settings`: checks of settings, the type of progress callbacks
+- `value_networks`: networks of one output and their fit
 - `conditional`: streams of conditional jobs
 - `durations`: task durations and choices by them
 - `imitation`: networks for planners
@@ -25,7 +27,9 @@ __all__ = [
     "onnx_session",
     "ppo",
     "rendering",
+    "replay_memory",
     "settings",
+    "value_networks",
     "workflow",
 ]
 

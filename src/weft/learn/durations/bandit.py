@@ -28,8 +28,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from weft.errors import InvalidInput
-from weft.learn.durations.model import SHORTEST
 from weft.model.columns import FloatArray, IntArray
+from weft.policies.hybrid.features import SHORTEST
 from weft.rng import generator
 
 Layers = list[FloatArray]

@@ -30,11 +30,10 @@ from weft.errors import InvalidInput, WeftError
 from weft.formats.native.weft_npz import read_npz
 from weft.formats.parsing.source import decode_text, one_line, parse_json, read_bytes
 from weft.model.columns import FloatArray
+from weft.policies.hybrid.features import Features, log_seconds
 from weft.sim.kernel.jit import njit
 
 FORMAT = "weft-duration-model-1"
-SHORTEST = 1e-9
-"""Seconds; shorter durations count as this, for the logarithm."""
 CLIP, SLACK = 4.0, 0.5
 """Residuals are clipped to 4 standard deviations, so that one straggler is no change.
 
@@ -134,12 +133,7 @@ class DurationModel:
     def __post_init__(self) -> None:
         """Check the values and set a wide prior: weights within a few powers of ten."""
         self.names, self.logs = tuple(self.names), tuple(self.logs)
-        unknown = [name for name in self.logs if name not in self.names]
-        if unknown:
-            raise InvalidInput(
-                f"logs has '{unknown[0]}', which is not a feature; "
-                f"the features are {', '.join(self.names)}"
-            )
+        self._features = Features(self.names, self.logs)
         for what, value, least, most in (
             ("forgetting", self.forgetting, 0.0, 1.0),
             ("worth", self.worth, 0.0, np.inf),
@@ -151,7 +145,6 @@ class DurationModel:
                 )
         if not 0 < self.noise < np.inf:
             raise InvalidInput(f"noise is {self.noise}; it must be a number above zero")
-        self._by_log = np.array([name in self.logs for name in self.names], bool)
         k = len(self.names) + 1
         self.centre, self.spread = np.zeros(k - 1), np.ones(k - 1)
         self._begin(
@@ -173,12 +166,7 @@ class DurationModel:
 
         All earlier observations are dropped.
         """
-        rows, y = self._rows(features), _log_seconds(seconds)
-        if len(rows) != len(y) or not len(y):
-            raise InvalidInput(
-                f"offline data has {len(rows)} rows of features and {len(y)} durations; "
-                "give one duration per row, at least one"
-            )
+        rows, y = self._features.offline(features, seconds)
         self.centre, spread = rows.mean(axis=0), rows.std(axis=0)
         self.spread = np.where(spread > 0, spread, 1.0)
         z = np.column_stack([np.ones(len(rows)), (rows - self.centre) / self.spread])
@@ -191,7 +179,7 @@ class DurationModel:
 
     def observe(self, features: ArrayLike, seconds: float) -> float:
         """Learn from one duration; return its residual in predicted standard deviations."""
-        z, y = self._terms(features), _log_seconds([seconds])[0]
+        z, y = self._terms(features), log_seconds([seconds])[0]
         return float(_learn(self.moments, z, y, self.forgetting, self.alarm))
 
     # -- predicting --------------------------------------------------------------
@@ -204,32 +192,13 @@ class DurationModel:
 
     def expected(self, features: ArrayLike) -> FloatArray:
         """(n,) mean seconds of rows of features, as `Prediction.expected`."""
-        rows = (self._rows(features) - self.centre) / self.spread
+        rows = (self._features.rows(features) - self.centre) / self.spread
         m, centre, scale = self.moments, np.empty(len(rows)), np.empty(len(rows))
         _predict_rows(m.factor, m.weight, m.noise, rows, centre, scale)
         return np.asarray(np.exp(centre + np.minimum(scale, 1.0) ** 2 / 2))
 
-    def _rows(self, features: ArrayLike) -> FloatArray:
-        rows = np.array(features, float, ndmin=2)
-        if rows.ndim != 2 or rows.shape[1] != len(self.names):
-            raise InvalidInput(
-                f"features have shape {rows.shape}; "
-                f"expected one column for each of: {', '.join(self.names)}"
-            )
-        bad = ~np.isfinite(rows) | (self._by_log & ~(rows > 0))
-        if bad.any():
-            i, j = (int(x[0]) for x in np.nonzero(bad))
-            rule = (
-                "above zero: it enters by its logarithm" if self._by_log[j] else "a finite number"
-            )
-            raise InvalidInput(
-                f"the feature '{self.names[j]}' of row {i} is {rows[i, j]}; it must be {rule}"
-            )
-        rows[:, self._by_log] = np.log(rows[:, self._by_log])
-        return rows
-
     def _terms(self, features: ArrayLike) -> FloatArray:
-        row = self._rows(features)
+        row = self._features.rows(features)
         if len(row) != 1:
             raise InvalidInput(f"features of one task expected, got {len(row)} rows")
         return np.append(1.0, (row[0] - self.centre) / self.spread)
@@ -301,16 +270,6 @@ def _read(columns: dict[str, Any], key: str, shape: tuple[int, ...]) -> FloatArr
             f"'{key}' must hold finite numbers of shape {shape}; its shape is {array.shape}"
         )
     return np.ascontiguousarray(array)
-
-
-def _log_seconds(seconds: ArrayLike) -> FloatArray:
-    values = np.atleast_1d(np.asarray(seconds, float))
-    bad = ~(values >= 0) | np.isinf(values)
-    if bad.any():
-        raise InvalidInput(
-            f"a duration of {values[bad][0]} s; it must be a finite number, zero or more"
-        )
-    return np.asarray(np.log(np.maximum(values, SHORTEST)))
 
 
 def _solutions(k: int) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:

@@ -6,7 +6,7 @@
 - `switch`: the network of `replan-switch`, from rollouts
 - `shrinkage`: the network of `search-replanning`, by regression
 - `two_stage`: environment and training of `dqn` (the algorithm is `weft.learn.dqn`)
-- `graph`, `graph_episodes`: graph networks, by imitation and REINFORCE
+- `graph`, `graph_episodes`, `graph_module`: graph networks, by imitation and REINFORCE
 - `env`: the Gymnasium environment
 """
 
@@ -15,6 +15,7 @@ __all__ = [
     "fine_tuning",
     "graph",
     "graph_episodes",
+    "graph_module",
     "portfolio",
     "shrinkage",
     "switch",

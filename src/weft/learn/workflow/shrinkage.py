@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from weft.generators.families.distribution import (
     DEVELOPMENT,
@@ -24,6 +24,7 @@ from weft.generators.families.distribution import (
     draw_case,
 )
 from weft.learn.settings import require
+from weft.learn.value_networks import FitSettings, ValueNetworks, fit_network
 from weft.model.columns import FloatArray
 from weft.policies.replanning.portfolio import (
     UNLIMITED,
@@ -54,6 +55,9 @@ CONSTANTS = tuple(float(np.exp(x)) for x in np.linspace(-4.0, 4.0, 17))
 """Constant priors that are tried, for each of the two."""
 
 
+SMALL = FitSettings(hidden=16, epochs=80, rate=3e-3, batch=128)
+
+
 @dataclass(frozen=True, kw_only=True)
 class ShrinkageSettings:
     """Settings of the training.
@@ -62,23 +66,18 @@ class ShrinkageSettings:
     ----------
     cases, validation : simulations to train and to validate with
     stops : mean events per simulation at which the spread is recorded
-    hidden, epochs, rate, decay, batch : of the fit
+    fit : of the networks
     """
 
     cases: int = 900
     validation: int = 300
     stops: int = 6
-    hidden: int = 16
-    epochs: int = 80
-    rate: float = 3e-3
-    decay: float = 1e-4
-    batch: int = 128
+    fit: FitSettings = SMALL
     seed: int = 0
 
     def __post_init__(self) -> None:
         """Refuse values out of range."""
-        names = ("cases", "validation", "stops", "hidden", "epochs", "batch")
-        require(self, at_least_one=names)
+        require(self, at_least_one=("cases", "validation", "stops"))
 
 
 class SpreadSamples(NamedTuple):
@@ -203,40 +202,16 @@ def _collect(
 # -- the network -------------------------------------------------------------------
 
 
-class ShrinkageValues(nn.Module):
+class ShrinkageValues(ValueNetworks):
     """The two networks in torch, as `shrinkage_network` computes them."""
 
     def __init__(self, hidden: int) -> None:
-        super().__init__()
-        self.nets = nn.ModuleList(
-            nn.Sequential(
-                nn.Linear(len(FEATURES), hidden),
-                nn.ReLU(),
-                nn.Linear(hidden, hidden),
-                nn.ReLU(),
-                nn.Linear(hidden, 1, bias=False),
-            )
-            for _ in range(OUTPUTS)
-        )
+        super().__init__(OUTPUTS, len(FEATURES), hidden)
 
     def forward(self, feature: Tensor) -> Tensor:
         """Return (samples, 2) logarithms of the priors."""
         out = torch.cat([net(feature) for net in self.nets], 1)
         return out.clamp(-LARGEST, LARGEST)
-
-    def arrays(self) -> dict[str, Numbers]:
-        """Return the arrays of the compiled network."""
-        layers: dict[str, list[Tensor]] = {
-            "w1": [net[0].weight.T for net in self.nets],  # type: ignore[index]
-            "b1": [net[0].bias for net in self.nets],  # type: ignore[index]
-            "w2": [net[2].weight.T for net in self.nets],  # type: ignore[index]
-            "b2": [net[2].bias for net in self.nets],  # type: ignore[index]
-            "w3": [net[4].weight[0] for net in self.nets],  # type: ignore[index]
-        }
-        return {
-            name: np.stack([value.detach().numpy().astype(np.float32) for value in values])
-            for name, values in layers.items()
-        }
 
 
 class _Tensors(NamedTuple):
@@ -308,19 +283,14 @@ def _fit(
     progress: Callable[[dict[str, float]], None] | None,
 ) -> None:
     s = trained.settings
-    net = ShrinkageValues(s.hidden)
-    batches = -(-len(own.feature) // s.batch)
-    optimizer = torch.optim.AdamW(net.parameters(), lr=s.rate, weight_decay=s.decay)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, s.epochs * batches)
-    for epoch in range(1, s.epochs + 1):
-        for at in torch.randperm(len(own.feature)).chunk(batches):
-            part = _Tensors(*(array[at] for array in own))
-            loss = squared_error(net(part.feature), part).mean()
-            optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
-            optimizer.step()
-            schedule.step()
-        if epoch % 10 and epoch != s.epochs:
+    net = ShrinkageValues(s.fit.hidden)
+
+    def loss_of(rows: Tensor) -> Tensor:
+        part = _Tensors(*(array[rows] for array in own))
+        return squared_error(net(part.feature), part).mean()
+
+    for epoch, _ in enumerate(fit_network(net, len(own.feature), loss_of, s.fit), 1):
+        if epoch % 10 and epoch != s.fit.epochs:
             continue
         with torch.no_grad():
             score = float(squared_error(net(judge.feature), judge).mean())

@@ -23,11 +23,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from weft.generators import Instance, draw_instance
 from weft.learn.settings import require
+from weft.learn.value_networks import FitSettings, ValueNetworks, fit_network
 from weft.learn.workflow.tuned_list import (
     ALONE,
     VALIDATION,
@@ -52,6 +52,7 @@ from weft.policies.replanning.portfolio import (
     run_by_portfolio,
 )
 from weft.policies.replanning.switch import FEATURES, no_switch_network, switch_network
+from weft.policies.two_stage.q_network import Numbers
 from weft.rng import generator
 from weft.sim.kernel.events import ENDED, MOMENT
 from weft.sim.kernel.tables import Sim
@@ -60,8 +61,6 @@ MARGINS = (0.0, 0.05, 0.1, 0.2)
 """Margins that each validation tries, in tenths of a logarithm."""
 LARGEST_VALUE = 2.0
 """Largest absolute value of an option: a factor of 1.5 between the two."""
-
-Numbers = NDArray[np.float32]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +71,7 @@ class SwitchSettings:
     ----------
     rounds : of simulating and fitting; alone, streams : instances per round
     stops : mean stops per simulation; in the first round the option is drawn at random there
-    hidden, epochs, rate, decay, batch : of the fit
+    fit : of the network
     validation : single workflows to validate with; streams are an eighth as many
     processes : worker processes; results do not depend on it
     """
@@ -81,18 +80,14 @@ class SwitchSettings:
     alone: int = 1500
     streams: int = 100
     stops: int = 6
-    hidden: int = 32
-    epochs: int = 60
-    rate: float = 2e-3
-    decay: float = 1e-4
-    batch: int = 256
+    fit: FitSettings = field(default_factory=FitSettings)
     validation: int = 240
     processes: int = 2
     seed: int = 0
 
     def __post_init__(self) -> None:
         """Refuse values out of range."""
-        names = ("rounds", "stops", "hidden", "epochs", "batch", "validation", "processes")
+        names = ("rounds", "stops", "validation", "processes")
         require(self, at_least_one=names)
         require_instances(self.alone + self.streams)
 
@@ -230,33 +225,16 @@ def _portfolio_of(
 # -- the network ----------------------------------------------------------------
 
 
-class SwitchValues(nn.Module):
+class SwitchValues(ValueNetworks):
     """The compiled network in torch."""
 
     def __init__(self, features: int, hidden: int) -> None:
-        super().__init__()
-        self.first, self.second = nn.Linear(features, hidden), nn.Linear(hidden, hidden)
-        self.last = nn.Linear(hidden, 1, bias=False)
+        super().__init__(1, features, hidden)
 
     def forward(self, feature: Tensor) -> Tensor:
         """(..., features) -> (...)."""
-        value: Tensor = self.last(torch.relu(self.second(torch.relu(self.first(feature)))))
+        value: Tensor = self.nets[0](feature)
         return value.squeeze(-1)
-
-    def arrays(self) -> dict[str, Numbers]:
-        """Return the arrays of the compiled network."""
-        first, second = self.first, self.second
-        parts = {
-            "w1": first.weight.T,
-            "b1": first.bias,
-            "w2": second.weight.T,
-            "b2": second.bias,
-            "w3": self.last.weight[0],
-        }
-        return {
-            name: np.ascontiguousarray(value.detach().numpy()[None], np.float32)
-            for name, value in parts.items()
-        }
 
 
 def fit(samples: Numbers, settings: SwitchSettings, round_: int) -> tuple[SwitchValues, float]:
@@ -267,22 +245,15 @@ def fit(samples: Numbers, settings: SwitchSettings, round_: int) -> tuple[Switch
     torch.manual_seed(settings.seed * 1000 + round_)
     torch.set_num_threads(1)
     feature, target = torch.from_numpy(samples[..., :-1]), torch.from_numpy(samples[..., -1])
-    net = SwitchValues(feature.shape[-1], settings.hidden)
-    batches = math.ceil(len(feature) / settings.batch)
-    optimizer = torch.optim.AdamW(net.parameters(), lr=settings.rate, weight_decay=settings.decay)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, settings.epochs * batches)
-    for _ in range(settings.epochs):
-        total = 0.0
-        for at in torch.randperm(len(feature)).chunk(batches):
-            value = net(feature[at])
-            # Only differences between the options matter.
-            loss = ((value - value.mean(1, keepdim=True) - target[at]) ** 2).mean()
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            schedule.step()
-            total += loss.item() * len(at)
-    return net, total / len(feature) / max(float((target**2).mean()), 1e-12)
+    net = SwitchValues(feature.shape[-1], settings.fit.hidden)
+
+    def loss_of(rows: Tensor) -> Tensor:
+        value: Tensor = net(feature[rows])
+        # Only differences between the options matter.
+        return ((value - value.mean(1, keepdim=True) - target[rows]) ** 2).mean()
+
+    *_, left = fit_network(net, len(feature), loss_of, settings.fit)
+    return net, left / max(float((target**2).mean()), 1e-12)
 
 
 # -- training ----------------------------------------------------------------------
@@ -304,7 +275,7 @@ def train_switch(
     s = settings or SwitchSettings()
     samples: list[FloatArray] = []
     switch: Switch | None = None
-    trained = TrainedSwitch(SwitchValues(len(FEATURES), s.hidden).arrays(), 0.0, s)
+    trained = TrainedSwitch(SwitchValues(len(FEATURES), s.fit.hidden).arrays(), 0.0, s)
     with _mapping(s.processes) as apply_all:
         drawn = specs(VALIDATION + 3, s.validation, s.validation // 8)
         validation = _Validation(drawn, instance_of, sets, apply_all)

@@ -16,7 +16,8 @@ import numpy as np
 from weft.errors import UnknownName
 from weft.generators import Instance
 from weft.generators.families.distribution import DEVELOPMENT, FAMILY_CONDITIONS, LOADS, draw_case
-from weft.learn.dqn import DqnSettings, Episode, Exploration, Numbers, QValues, TrainedDqn, train
+from weft.learn.dqn import DqnSettings, Exploration, QValues, TrainedDqn, train
+from weft.learn.replay_memory import Episode
 from weft.learn.workflow.tuned_list import (
     VALIDATION,
     clip_ratio,
@@ -51,7 +52,7 @@ from weft.policies.two_stage.choose import (
     run_by_values,
     stage_networks,
 )
-from weft.policies.two_stage.q_network import QNetwork
+from weft.policies.two_stage.q_network import Numbers, QNetwork
 from weft.registry import closest
 from weft.sim.kernel.events import ENDED, MOMENT
 from weft.sim.kernel.jit import njit_noalloc

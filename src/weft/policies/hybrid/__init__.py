@@ -1,8 +1,9 @@
 """`hybrid`: decisions by expected durations, from models that learn while they are used.
 
+features          checked features and durations
 duration_process  durations on one device: a Gaussian process that detects changes
 chooser           a device per task, one task after the other
 policy            the registered policy, with queues and parallelism
 """
 
-__all__ = ["chooser", "duration_process", "policy"]
+__all__ = ["chooser", "duration_process", "features", "policy"]

@@ -22,11 +22,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import cholesky, solve_triangular
 
-from weft.errors import InvalidInput
-from weft.model.columns import BoolArray, FloatArray, IntArray
+from weft.model.columns import FloatArray, IntArray
+from weft.policies.hybrid.features import Features, log_seconds
 
-SHORTEST = 1e-9
-"""Seconds; shorter durations count as this, for the logarithm."""
 CLIP, SLACK, ALARM = 4.0, 0.5, 5.0
 """Residuals are clipped; the sums ignore half a deviation each, and 5 deviations are an alarm."""
 EVIDENCE = 12.0
@@ -124,14 +122,8 @@ class DurationProcess:
 
     def __post_init__(self) -> None:
         """Check the names and begin without data."""
-        unknown = [name for name in self.logs if name not in self.names]
-        if unknown:
-            raise InvalidInput(
-                f"logs has '{unknown[0]}', which is not a feature; "
-                f"the features are {', '.join(self.names)}"
-            )
+        self._features = Features(self.names, self.logs)
         k = len(self.names)
-        self._by_log: BoolArray = np.array([name in self.logs for name in self.names], bool)
         self._unit = np.ones(k) if self.units is None else np.asarray(self.units, float)
         self.kernel = Covariance(0.3, 0.1, np.ones(k))
         self._rows, self._y = np.zeros((0, k)), np.zeros(0)
@@ -145,19 +137,15 @@ class DurationProcess:
 
     def fit(self, features: ArrayLike, seconds: ArrayLike) -> None:
         """Start from offline data, (n, k) and (n,): evenly chosen rows stay for good."""
-        rows, y = self._inputs(features), _log_seconds(seconds)
-        if len(rows) != len(y) or not len(y):
-            raise InvalidInput(
-                f"offline data has {len(rows)} rows of features and {len(y)} durations; "
-                "give one duration per row, at least one"
-            )
+        rows, y = self._features.offline(features, seconds)
+        rows = rows / self._unit
         kept = np.unique(np.linspace(0, len(y) - 1, min(self.offline, len(y))).astype(int))
         self._centre, self._mean = rows.mean(axis=0), float(y.mean())
         self._pin(rows[kept], y[kept])
 
     def profile(self, features: ArrayLike, seconds: ArrayLike) -> None:
         """Add measurements made beforehand, (n, k) and (n,); all of them stay for good."""
-        self._pin(self._inputs(features), _log_seconds(seconds))
+        self._pin(self._inputs(features), log_seconds(seconds))
 
     def _pin(self, rows: FloatArray, y: FloatArray) -> None:
         none = np.zeros(len(y), np.int64)
@@ -170,7 +158,7 @@ class DurationProcess:
 
     def observe(self, features: ArrayLike, seconds: float, group: int = 0) -> None:
         """Learn from one duration."""
-        z, y = self._inputs(features), float(_log_seconds([seconds])[0])
+        z, y = self._inputs(features), float(log_seconds([seconds])[0])
         centre, scale = self._predict(z, np.array([group]))
         residual = float(np.clip((y - centre[0]) / scale[0], -CLIP, CLIP))
         if self._familiar(z, group):
@@ -326,34 +314,8 @@ class DurationProcess:
         return np.asarray(own + trend)
 
     def _inputs(self, features: ArrayLike) -> FloatArray:
-        rows = np.array(features, float, ndmin=2)
-        if rows.ndim != 2 or rows.shape[1] != len(self.names):
-            raise InvalidInput(
-                f"features have shape {rows.shape}; "
-                f"expected one column for each of: {', '.join(self.names)}"
-            )
-        bad = ~np.isfinite(rows) | (self._by_log & ~(rows > 0))
-        if bad.any():
-            i, j = (int(x[0]) for x in np.nonzero(bad))
-            rule = (
-                "above zero: it enters by its logarithm" if self._by_log[j] else "a finite number"
-            )
-            raise InvalidInput(
-                f"the feature '{self.names[j]}' of row {i} is {rows[i, j]}; it must be {rule}"
-            )
-        rows[:, self._by_log] = np.log(rows[:, self._by_log])
-        return np.asarray(rows / self._unit)
+        return np.asarray(self._features.rows(features) / self._unit)
 
 
 def _solve(factor: FloatArray, right: FloatArray) -> FloatArray:
     return np.asarray(solve_triangular(factor, right, lower=True, check_finite=False))
-
-
-def _log_seconds(seconds: ArrayLike) -> FloatArray:
-    values = np.atleast_1d(np.asarray(seconds, float))
-    bad = ~(values >= 0) | np.isinf(values)
-    if bad.any():
-        raise InvalidInput(
-            f"a duration of {values[bad][0]} s; it must be a finite number, zero or more"
-        )
-    return np.asarray(np.log(np.maximum(values, SHORTEST)))

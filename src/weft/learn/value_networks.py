@@ -1,0 +1,92 @@
+"""Networks with two hidden layers and one output: in torch, and as arrays for compiled code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from weft.learn.settings import require
+from weft.policies.two_stage.q_network import ARRAYS, Numbers
+
+
+class ValueNetworks(nn.Module):
+    """Several networks of one shape, see `QNetwork`."""
+
+    def __init__(self, networks: int, features: int, hidden: int) -> None:
+        super().__init__()
+        self.nets = nn.ModuleList(
+            nn.Sequential(
+                nn.Linear(features, hidden),
+                nn.ReLU(),
+                nn.Linear(hidden, hidden),
+                nn.ReLU(),
+                nn.Linear(hidden, 1, bias=False),
+            )
+            for _ in range(networks)
+        )
+
+    def arrays(self) -> dict[str, Numbers]:
+        """Return the arrays of the compiled networks."""
+        stacked = zip(*(_columns(net) for net in self.nets), strict=True)
+        return {
+            name: np.stack([value.detach().numpy().astype(np.float32) for value in values])
+            for name, values in zip(ARRAYS, stacked, strict=True)
+        }
+
+    def load_arrays(self, arrays: Mapping[str, Numbers]) -> None:
+        """Set the networks to arrays of the compiled networks."""
+        with torch.no_grad():
+            for k, net in enumerate(self.nets):
+                for name, column in zip(ARRAYS, _columns(net), strict=True):
+                    column.copy_(torch.from_numpy(np.array(arrays[name][k])))
+
+
+def _columns(net: nn.Module) -> tuple[Tensor, ...]:
+    """Return views of the parameters of one network, in the order of `ARRAYS`."""
+    w1, b1, w2, b2, w3 = net.parameters()
+    return w1.T, b1, w2.T, b2, w3[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitSettings:
+    """AdamW with a learning rate that falls to 0 along a cosine.
+
+    Parameters
+    ----------
+    hidden : units per hidden layer
+    epochs : passes over all samples, in batches of about `batch`
+    rate, decay : first learning rate, and decay of the weights
+    """
+
+    hidden: int = 32
+    epochs: int = 60
+    rate: float = 2e-3
+    decay: float = 1e-4
+    batch: int = 256
+
+    def __post_init__(self) -> None:
+        """Refuse values out of range."""
+        require(self, positive=("rate",), at_least_one=("hidden", "epochs", "batch"))
+
+
+def fit_network(
+    net: nn.Module, samples: int, loss_of: Callable[[Tensor], Tensor], settings: FitSettings
+) -> Iterator[float]:
+    """Minimise the mean of `loss_of(rows)`; yield the mean loss during each epoch."""
+    batches = -(-samples // settings.batch)
+    optimizer = torch.optim.AdamW(net.parameters(), lr=settings.rate, weight_decay=settings.decay)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, settings.epochs * batches)
+    for _ in range(settings.epochs):
+        total = 0.0
+        for rows in torch.randperm(samples).chunk(batches):
+            loss = loss_of(rows)
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            schedule.step()
+            total += loss.item() * len(rows)
+        yield total / samples
