@@ -83,7 +83,7 @@ def _streams() -> dict[str, str]:
 
 
 def _backends() -> dict[str, str]:
-    from weft.runtime.api import BACKENDS
+    from weft.runtime.backends.named import BACKENDS
 
     return {name: (make.__doc__ or "").split("\n")[0] for name, make in BACKENDS.items()}
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from weft.cli.arguments import add_option, add_seed, number, whole
+from weft.cli.arguments import add_flag, add_option, add_seed, number, whole
 
 if TYPE_CHECKING:
-    from weft.runtime.api import RunTrace
+    from weft.runtime.execution import RunTrace
     from weft.runtime.web.live.board import LiveBoard
 
 SUMMARY = "run a task graph of Python functions on real devices"
@@ -43,30 +43,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_option(parser, "--address", str, "WHERE", text)
     add_option(parser, "--policy", str, "NAME", "a planner or a policy", default="heft")
     add_option(parser, "--shadow", str, "NAME", "a policy that is asked beside it, without acting")
-    parser.add_argument(
-        "--fixed",
-        action="store_true",
-        help="keep the first plan and the first estimates, whatever happens",
-    )
+    add_flag(parser, "--fixed", "keep the first plan and the first estimates, whatever happens")
     trouble = parser.add_argument_group("when something goes wrong")
     add_option(trouble, "--retries", whole(0), "N", "retries of a task that failed", default=0)
     add_option(trouble, "--timeout", number(above=0), "S", "time limit of a task in seconds")
-    trouble.add_argument(
-        "--keep-going",
-        action="store_true",
-        help="go on with tasks that do not depend on a failed one",
-    )
+    add_flag(trouble, "--keep-going", "go on with tasks that do not depend on a failed one")
     memory = parser.add_argument_group("memory")
     text = "file of earlier measurements (default: that of the script's project)"
     add_option(memory, "--history", Path, "FILE", text)
-    memory.add_argument("--no-history", action="store_true", help="neither read nor write it")
+    add_flag(memory, "--no-history", "neither read nor write it")
     text = "keep a journal and results, and continue the run of this name"
     add_option(memory, "--run-id", str, "NAME", text)
     add_seed(parser)
     shown = parser.add_argument_group("watching")
-    shown.add_argument(
-        "--live", action="store_true", help="serve a page on this machine that shows the run"
-    )
+    add_flag(shown, "--live", "serve a page on this machine that shows the run")
     add_option(shown, "--port", whole(0), "N", "port of --live (default: a free one)", default=0)
     files = parser.add_argument_group("files to write")
     add_option(files, "--out", Path, "FILE", "the trace, as JSON or NPZ")

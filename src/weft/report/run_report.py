@@ -24,7 +24,7 @@ from weft.report.gantt.chart import Chart
 from weft.report.page import Dag, Facts, Gantts, PageBlock, Section, Table, Text, write_report
 from weft.report.quantities import format_seconds, format_share
 from weft.report.tables import Column, table_text
-from weft.runtime.api import RunTrace
+from weft.runtime.execution import RunTrace
 
 COLUMNS = (
     Column("kind"),

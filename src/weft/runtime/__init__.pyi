@@ -1,6 +1,5 @@
 # The public names of weft.runtime, and where each lives.
 
-from .api import RunTrace as RunTrace
 from .api import run as run
 from .backends.dask.backend import DaskBackend as DaskBackend
 from .backends.fake import FakeBackend as FakeBackend
@@ -19,6 +18,7 @@ from .costs.history import History as History
 from .engine.failure import Failure as Failure
 from .engine.failure import PolicyReplaced as PolicyReplaced
 from .engine.failure import TaskFailed as TaskFailed
+from .execution import RunTrace as RunTrace
 from .inputs.functions import Application as Application
 from .inputs.promises import task as task
 from .options import RunOptions as RunOptions

@@ -164,7 +164,7 @@ class Progress(Observer):
         self._drawn = max(self._drawn, len(lines))
 
     def _foresee(self, life: LiveLifecycle, now: float) -> tuple[float, float] | None:
-        """Return the band of 90 % for the end; None while it cannot be told."""
+        """Return the band of 90 % for the end; None without a forecast."""
         try:
             return self.forecaster.current(life, now).most if self.forecaster is not None else None
         except (RuntimeError, IndexError):  # the run continues while this looks at it

@@ -280,7 +280,7 @@ def test_a_wrong_plan_is_replaced_as_a_whole(backend, run, monkeypatch, tmp_path
     monkeypatch.setattr(owner, name, retracting)
     monkeypatch.setattr(backend, "run_plan", counted)
     monkeypatch.setattr(backend, "whole", None)
-    monkeypatch.setattr("weft.runtime.api.DriftDetector", ScriptedDrift)
+    monkeypatch.setattr("weft.runtime.execution.DriftDetector", ScriptedDrift)
     n, src, dst = 60, np.zeros(0, int), np.zeros(0, int)
     if layered:  # layers of two; each task reads the whole layer before
         src = np.concatenate([np.arange(n - 2), np.arange(n - 2)])

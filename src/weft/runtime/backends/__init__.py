@@ -6,6 +6,7 @@
 - `fake`: a virtual clock, for tests
 - `hyperqueue`: tasks of a HyperQueue server
 - `local`: processes of this machine
+- `named`: backends by name
 - `payload`: pickled values with shared buffers
 - `pilots`: workers that a batch system starts
 - `protocol`: orders and events
@@ -22,6 +23,7 @@ __all__ = [
     "fake",
     "hyperqueue",
     "local",
+    "named",
     "payload",
     "pilots",
     "protocol",

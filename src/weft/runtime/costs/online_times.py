@@ -151,7 +151,7 @@ class OnlineTimes:
         known.last = now
 
     def drop(self, server: Hashable) -> None:
-        """Forget a server that is gone."""
+        """Drop the measurements of a server that is gone."""
         self._servers.pop(server, None)
 
     def predicted(self, server: Hashable, size: float = 1.0, *, at: float | None = None) -> float:

@@ -100,7 +100,7 @@ class CallCosts:
         )
 
     def measurements(self) -> list[Measurement]:
-        """Return the measurements of calls, and forget them."""
+        """Return the measurements of calls, and drop them."""
         rows = [row for group in self._rows.values() for row in group]
         for group in self._rows.values():
             group.clear()

@@ -162,7 +162,7 @@ def problem_of(
     wants: Callable[[Job], Mapping[str, Any]],
     limits: Mapping[str, Any],
 ) -> Problem:
-    """Return jobs on this machine, with what they want of the resources that have a limit.
+    """Return jobs on this machine, with their needs of the resources that have a limit.
 
     Threads are cores and mem_mb is memory; all others keep their names.
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from weft.errors import InvalidInput
 from weft.model import Cluster, Problem, Schedule, Workflow
-from weft.model.variants import Variant, variants_by_task
+from weft.model.variants import Variant, resolve, variants_by_task
 from weft.planners import PLANNERS
 from weft.planners.planner import Plan, plan
 from weft.runtime.costs.cost_model import CostModel
@@ -144,39 +144,18 @@ def resolved_application(
         keys[t] = variant_key(app.keys[t], way.name).kind
     return replace(
         app,
-        workflow=_resolved_workflow(w, chosen, names, cluster),
+        workflow=_resolved_workflow(w, chosen, cluster),
         calls=tuple(calls),
         functions=tuple(keys),
         ways={},
     )
 
 
-def _resolved_workflow(
-    w: Workflow, chosen: Mapping[str, Variant], names: Mapping[str, int], cluster: Cluster
-) -> Workflow:
+def _resolved_workflow(w: Workflow, chosen: Mapping[str, Variant], cluster: Cluster) -> Workflow:
     """Return the workflow with the needs of the variants, and their seconds on each device."""
     sized = w if w.durations or w.work.any() else replace(w, work=np.ones(w.n), choices=w.choices)
-    problem = Problem.bind(replace(sized, choices=w.choices), cluster)
-    seconds = problem.durations()
-    cores, memory = w.cores.copy(), w.memory.copy()
-    needs = {name: column.copy() for name, column in w.needs.items()}
-    for name, way in chosen.items():
-        t = names[name]
-        seconds[t] = way.on(problem, t)
-        cores[t] = cores[t] if way.cores is None else way.cores
-        memory[t] = memory[t] if way.memory is None else way.memory
-        for need, amount in way.needs.items():
-            needs.setdefault(need, np.zeros(w.n))[t] = amount
-    seconds[np.isinf(seconds)] = np.nan
-    columns = {name: seconds[:, d] for d, name in enumerate(cluster.names)}
-    for d, kind in enumerate(cluster.kinds):  # for devices that join later
-        columns.setdefault(kind, seconds[:, d])
-    return replace(
-        w,
-        cores=cores,
-        memory=memory,
-        needs=needs,
-        durations=columns,
-        variants={},
-        choices=w.choices,
-    )
+    found = resolve(Problem.bind(sized, cluster), chosen).workflow
+    columns = dict(found.durations)
+    for name, kind in zip(cluster.names, cluster.kinds, strict=True):
+        columns.setdefault(kind, found.durations[name])  # for devices that join later
+    return replace(found, work=w.work, durations=columns, choices=w.choices)

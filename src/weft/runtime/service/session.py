@@ -236,7 +236,7 @@ class ServiceSession(Observer):
         return self._driver
 
     def _may_begin(self, application: str, priority: float) -> bool:
-        """Tell whether an application may have one more; lower priorities do not count."""
+        """Return whether an application may have one more; lower priorities do not count."""
         running = self._priorities.get(application, ())
         if len(running) < self.max_concurrent:
             return True

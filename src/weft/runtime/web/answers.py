@@ -93,7 +93,7 @@ class Question:
         return plan(self.problem(), name, seconds=seconds, seed=seed)
 
     def small(self) -> bool:
-        """Tell whether the answer takes so little that no thread is worth its while."""
+        """Return whether the answer takes less time than handing it to a thread."""
         r = self.record.content
         inside = r.get("problem", r)
         workflow = inside.get("workflow") if isinstance(inside, dict) else None

@@ -143,7 +143,7 @@ def answer_json(content: Any, status: int = 200) -> Response:
 
 
 def answer_refusal(error: Refused) -> Response:
-    """Return the line of a refusal, and when to come again."""
+    """Return the line of a refusal, and after how many seconds to try again."""
     response = answer_json({"error": one_line(str(error))}, error.status)
     if error.retry_after is not None:
         response.headers["retry-after"] = str(error.retry_after)

@@ -179,7 +179,7 @@ class WorkerRegistry:
             line.last = -1
 
     def wait_for_workers(self) -> list[WorkerSite]:
-        """Match and greet the workers; wait for own ones. Return the new sites."""
+        """Match the workers and connect to them; wait for own ones. Return the new sites."""
         deadline = time.perf_counter() + START_LIMIT
         dead = [site.dead for site in self.sites]
         for site in self.sites:

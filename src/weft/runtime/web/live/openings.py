@@ -61,7 +61,7 @@ class Openings:
         return self._known[run_id]
 
     async def forecast(self, run: ActiveRun) -> dict[str, Any] | None:
-        """Return the bands of the end of a run that runs; None where they cannot be told."""
+        """Return the bands of the end of a run that runs; None without a forecast."""
         run_id = run.facts["id"]
         if run_id not in self._forecasts:
             _, plan = self._known.get(run_id, (None, None))
@@ -97,7 +97,7 @@ class RunForecasts:
         self._forecaster: Forecaster | None = None
 
     def due(self) -> bool:
-        """Tell whether the last forecast is old."""
+        """Return whether the last forecast is old."""
         return time.monotonic() - self._asked >= FORESEEN
 
     def update(self, run: ActiveRun) -> None:
