@@ -81,9 +81,20 @@ def add_option(
     group.add_argument(flag, type=read, metavar=metavar, help=text, default=default, **more)
 
 
+def add_flag(group: argparse._ActionsContainer, flag: str, text: str) -> None:
+    """Add an option without a value."""
+    group.add_argument(flag, action="store_true", help=text)
+
+
 def add_file(parser: argparse.ArgumentParser, text: str, *, many: str | None = None) -> None:
     """Add the file, or with `many` the files ("*" or "+"), that a verb reads."""
     parser.add_argument("file", type=Path, nargs=many, metavar="FILE", help=text)
+
+
+def add_problems(parser: argparse.ArgumentParser, text: str, *, many: str | None = None) -> None:
+    """Add the files of `add_file`, with --cluster and --gpus for those without machines."""
+    add_file(parser, text, many=many)
+    add_cluster(parser)
 
 
 def add_problem(parser: argparse.ArgumentParser) -> None:

@@ -6,7 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
-from weft.cli.arguments import add_option
+from weft.cli.arguments import add_flag, add_option
 from weft.errors import InvalidInput
 
 SUMMARY = "measure the speed of weft, or the quality of its plans, on this machine"
@@ -18,22 +18,14 @@ EXAMPLE = """  weft bench --quick --out speed.json
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument("--quick", action="store_true", help="leave out long measurements")
-    parser.add_argument(
-        "--conditional",
-        action="store_true",
-        help="learning and deciding for streams of conditional jobs",
-    )
-    parser.add_argument(
+    add_flag(parser, "--quick", "leave out long measurements")
+    add_flag(parser, "--conditional", "learning and deciding for streams of conditional jobs")
+    add_flag(
+        parser,
         "--large",
-        action="store_true",
-        help="ten million tasks, changes of large plans, search on large graphs (half an hour)",
+        "ten million tasks, changes of large plans, search on large graphs (half an hour)",
     )
-    parser.add_argument(
-        "--quality",
-        action="store_true",
-        help="planners at equal time budgets: gap to the best known makespan",
-    )
+    add_flag(parser, "--quality", "planners at equal time budgets: gap to the best known makespan")
     graphs = "graphs with best known makespans (results.json); default: generated ones"
     add_option(parser, "--graphs", Path, "FOLDER", graphs)
     add_option(parser, "--out", Path, "JSON", "also write the values here")

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from weft.cli.arguments import (
-    add_cluster,
-    add_file,
     add_option,
+    add_problems,
     add_seconds,
     add_seed,
     add_uncertainty,
@@ -30,8 +29,7 @@ EXAMPLE = """\
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    add_file(parser, "workflows or problems in any known format", many="+")
-    add_cluster(parser)
+    add_problems(parser, "workflows or problems in any known format", many="+")
     add_option(
         parser, "--planners", names, "A,B", "default: heft,cpop,peft (see: weft list planners)"
     )

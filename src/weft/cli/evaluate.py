@@ -6,7 +6,7 @@ import argparse
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from weft.cli.arguments import add_option, add_stream, number, whole
+from weft.cli.arguments import add_flag, add_option, add_stream, number, whole
 
 if TYPE_CHECKING:
     from weft.model.columns import FloatArray
@@ -33,9 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_stream(parser)
     text = "of the first branch of the watched choice (default: 0, 0.1, ..., 1)"
     add_option(parser, "--probabilities", _probabilities, "P,P", text)
-    parser.add_argument(
-        "--own", action="store_true", help="leave the probabilities as the stream has them"
-    )
+    add_flag(parser, "--own", "leave the probabilities as the stream has them")
     add_option(parser, "--seeds", whole(1), "N", "draws, by the seeds 1 to N", default=10)
     add_option(parser, "--jobs", whole(1), "N", "jobs in each draw (default: as the stream says)")
     parser.add_argument(

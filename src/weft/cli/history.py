@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from weft.cli.arguments import add_option
+from weft.cli.arguments import add_flag, add_option
 
 SUMMARY = "show measurements of real runs: durations by task kind and device, links, drift"
 EXAMPLE = """\
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "add the measurements of a .csv, .json or .sqlite file"
     add_option(parser, "--import", Path, "FILE", text, dest="source")
     add_option(parser, "--export", Path, "FILE", "write all measurements, as .csv or .json")
-    parser.add_argument("--clear", action="store_true", help="forget everything")
+    add_flag(parser, "--clear", "delete all measurements")
     text = "add the durations of a trace of another engine (see: weft list formats)"
     add_option(parser, "--trace", Path, "FILE", text)
     add_option(

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weft.cli.arguments import (
-    add_cluster,
-    add_file,
+    add_flag,
     add_option,
     add_planner,
+    add_problems,
     number,
     read_problem,
     whole,
@@ -33,28 +33,21 @@ EXAMPLE = """\
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    add_file(parser, "a workflow or problem in any known format (see: weft list formats)")
-    add_cluster(parser)
+    add_problems(parser, "a workflow or problem in any known format (see: weft list formats)")
     add_planner(parser)
     search = parser.add_argument_group("for planners that search (see docs: Planners)")
     aims = "makespan (default), energy or waiting, or weights: makespan=1,energy=0.01"
     add_option(search, "--objective", str, "NAME", aims)
-    search.add_argument(
-        "--duplicate", action="store_true", help="let a task run on several devices"
-    )
+    add_flag(search, "--duplicate", "let a task run on several devices")
     add_option(search, "--iterations", whole(1), "N", "moves instead of a time limit")
     add_option(search, "--threads", whole(1), "N", "threads (default: one per core)")
     ways = parser.add_argument_group("for tasks with variants (see docs: Machines)")
     add_option(ways, "--variants", Path, "TOML", "several ways to run tasks or kinds of tasks")
     add_option(ways, "--min-accuracy", float, "A", "least mean accuracy of the variants")
     add_option(ways, "--budget", number(above=0), "M", "most money, for rent and variants")
-    ways.add_argument(
-        "--pareto", action="store_true", help="the front of makespan, cost, energy and accuracy"
-    )
+    add_flag(ways, "--pareto", "the front of makespan, cost, energy and accuracy")
     add_option(ways, "--picture", Path, "FILE", "the front, as HTML, SVG or PNG")
-    parser.add_argument(
-        "--all", action="store_true", help=f"print all tasks (default: the first {ROWS})"
-    )
+    add_flag(parser, "--all", f"print all tasks (default: the first {ROWS})")
     add_outputs(parser, "schedule")
 
 

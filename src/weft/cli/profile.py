@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from weft.cli.arguments import add_option, whole
+from weft.cli.arguments import add_flag, add_option, whole
 
 SUMMARY = "measure this machine, the hosts and links of a cluster, or a function by batch size"
 EXAMPLE = """\
@@ -24,12 +24,8 @@ EXAMPLE = """\
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument("--quick", action="store_true", help="fewer repeats")
-    parser.add_argument(
-        "--dry",
-        action="store_true",
-        help="do not keep the result; by default runs use it as a prior",
-    )
+    add_flag(parser, "--quick", "fewer repeats")
+    add_flag(parser, "--dry", "do not keep the result; by default runs use it as a prior")
     text = "measure the Dask cluster of this scheduler instead"
     add_option(parser, "--cluster", str, "ADDRESS", text)
     add_option(parser, "--function", str, "MODULE:NAME", "measure this function of lists instead")

@@ -7,7 +7,7 @@ import os
 from importlib import import_module
 from pathlib import Path
 
-from weft.cli.arguments import add_option
+from weft.cli.arguments import add_flag, add_option
 from weft.errors import InvalidInput, UnknownName
 from weft.registry import closest
 
@@ -34,9 +34,7 @@ EXPERIMENTS = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument("name", metavar="NAME", help=f"one of: {', '.join(EXPERIMENTS)}")
-    parser.add_argument(
-        "--quick", action="store_true", help="fewer repetitions: at most a few minutes"
-    )
+    add_flag(parser, "--quick", "fewer repetitions: at most a few minutes")
     add_option(parser, "--out", Path, "FOLDER", "folder to write to (default: reproduce/NAME)")
     text = "folder of data sets that are not part of weft (default: WEFT_DATA)"
     add_option(parser, "--data", Path, "FOLDER", text)

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from weft.cli.arguments import (
-    add_cluster,
-    add_file,
+    add_flag,
     add_option,
+    add_problems,
     add_seed,
     add_uncertainty,
     number,
@@ -32,8 +32,7 @@ PROCESSES = ("batch", "poisson", "regular")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    add_file(parser, "workflows or problems; each job runs one of them", many="*")
-    add_cluster(parser)
+    add_problems(parser, "workflows or problems; each job runs one of them", many="*")
     add_option(
         parser, "--policy", str, "NAME", "default: fifo (see: weft list policies)", default="fifo"
     )
@@ -56,11 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_uncertainty(parser)
     share = number(least=0, most=1)
     add_option(parser, "--cancellations", share, "P", "share of jobs cancelled", default=0.0)
-    parser.add_argument(
-        "--lazy",
-        action="store_true",
-        help="data moves when its consumer is placed, not when it is produced",
-    )
+    add_flag(parser, "--lazy", "data moves when its consumer is placed, not when it is produced")
     add_seed(parser)
     add_outputs(parser, "trace")
 

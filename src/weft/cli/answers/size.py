@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from weft.cli.arguments import add_file, add_option, add_planner, number
+from weft.cli.arguments import add_file, add_flag, add_option, add_planner, number
 
 SUMMARY = "choose machines to rent: cheapest for a deadline, fastest for a budget"
 EXAMPLE = """\
@@ -21,9 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_option(parser, "--catalogue", Path, "TOML", "a cluster file with prices", required=True)
     add_option(parser, "--deadline", _seconds, "T", "rent the cheapest that ends by then: 2h")
     add_option(parser, "--budget", number(above=0), "M", "rent the fastest for this money")
-    parser.add_argument(
-        "--whole-nodes", action="store_true", help="nodes are rented as a whole, not by device"
-    )
+    add_flag(parser, "--whole-nodes", "nodes are rented as a whole, not by device")
     add_planner(parser)
     add_option(parser, "--picture", Path, "FILE", "time against rent, as HTML, SVG or PNG")
 

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from weft.cli.arguments import add_cluster, add_file, add_option, add_planner, number, read_problem
+from weft.cli.arguments import add_flag, add_option, add_planner, add_problems, number, read_problem
 
 if TYPE_CHECKING:
     from weft.model import Problem
@@ -29,16 +29,14 @@ CHANGES = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    add_file(parser, "a workflow or problem")
-    add_cluster(parser)
+    add_problems(parser, "a workflow or problem")
     group = parser.add_argument_group("changes, in the order given; all may be repeated")
     for name, (example, text) in CHANGES.items():
         group.add_argument(f"--{name}", dest="changes", action=_Append, metavar=example, help=text)
-    parser.add_argument(
+    add_flag(
+        parser,
         "--tornado",
-        action="store_true",
-        help="try every device kind, link and task kind 20 %% faster and slower, a device more "
-        "or less",
+        "try every device kind, link and task kind 20 %% faster and slower, a device more or less",
     )
     add_option(
         parser, "--share", number(above=0, most=0.99), "X", "share of --tornado", default=0.2

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weft.cli.arguments import add_option, add_seconds, add_seed, names
+from weft.cli.arguments import add_flag, add_option, add_seconds, add_seed, names
 
 if TYPE_CHECKING:
     from weft.experiments.arena.library import ArenaInstance
@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "search better records, --seconds per planner and instance; write the library"
     add_option(what, "--improve", Path, "FILE", text)
     text = "compute bounds again, repeat proofs and reach records, --seconds per planner"
-    what.add_argument("--certify", action="store_true", help=text)
+    add_flag(what, "--certify", text)
     add_option(parser, "--instance", str, "NAME", "this instance only (default: all)")
     add_seconds(parser, default=0.1)
     add_seed(parser)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from weft.cli.arguments import (
     add_file,
+    add_flag,
     add_option,
     add_planner,
     add_problem,
@@ -41,9 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_option(parser, "--commands", Path, "JSON", "the commands of tasks or kinds")
     add_option(parser, "--out", Path, "DIR", "a new or empty folder", required=True)
     slurm = parser.add_argument_group("for slurm")
-    slurm.add_argument(
-        "--any-node", action="store_true", help="let Slurm choose nodes (default: those planned)"
-    )
+    add_flag(slurm, "--any-node", "let Slurm choose nodes (default: those planned)")
     add_option(slurm, "--nice-step", whole(0), "N", "more of nice per place in the plan", default=1)
     limit = "time limit of a job over its planned time (default: the partition's limit)"
     add_option(slurm, "--time-factor", number(above=0), "X", limit)

@@ -9,7 +9,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from weft.cli.arguments import add_option, add_subcommand, number, whole
+from weft.cli.arguments import add_flag, add_option, add_subcommand, number, whole
 
 if TYPE_CHECKING:
     from weft.runtime.cascade.cascade import Cascade
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     serve = _command(commands, "serve", "answer requests over HTTP or from lines of input", SERVE)
     add_option(serve, "--host", str, "IP", "default: 127.0.0.1", default="127.0.0.1")
     add_option(serve, "--port", whole(0), "N", "0: any free one", default=8788)
-    serve.add_argument("--stdin", action="store_true", help="read lines of JSON, not HTTP")
+    add_flag(serve, "--stdin", "read lines of JSON, not HTTP")
     add_option(serve, "--shadow", str, "NAME", "a policy to ask, but not to follow")
     add_option(serve, "--timeout", number(above=0), "S", "of each line of --stdin, in seconds")
     add_option(serve, "--measured", Path, "FILE", "write what was measured at the end")
@@ -51,9 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_option(
         tune, "--seconds", number(least=1), "S", "processor time of the training", default=60.0
     )
-    tune.add_argument(
-        "--network", action="store_true", help="train networks too, beyond the 24 numbers"
-    )
+    add_flag(tune, "--network", "train networks too, beyond the 24 numbers")
     add_option(tune, "--seed", whole(0), "N", "seed", default=0)
     tune.add_argument(
         "-o", "--output", type=Path, required=True, metavar="PATH", help="the trained policy"

@@ -9,7 +9,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from weft.cli.arguments import add_option, number, whole
+from weft.cli.arguments import add_flag, add_option, number, whole
 
 if TYPE_CHECKING:
     from weft.runtime.web.state import ApplicationLimits
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_option(parser, "--host", str, "IP", "address", default="127.0.0.1")
     add_option(parser, "--port", whole(0), "N", "port; 0: any free one", default=8787)
     add_option(parser, "--folder", Path, "DIR", "runs on disk (default: the user's state folder)")
-    parser.add_argument("--new-token", action="store_true", help="make and print a new token")
+    add_flag(parser, "--new-token", "make and print a new token")
     tasks = parser.add_argument_group("tasks")
     tasks.add_argument(
         "--functions",
@@ -39,14 +39,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="MODULE",
         help="a module or Python file whose public functions tasks may call; several times",
     )
-    tasks.add_argument(
-        "--commands", action="store_true", help="let tasks run any command on this machine"
-    )
+    add_flag(tasks, "--commands", "let tasks run any command on this machine")
     add_option(tasks, "--devices", whole(1), "N", "processes that run tasks")
     add_option(tasks, "--policy", str, "NAME", "a policy", default="eft")
     add_option(tasks, "--timeout", number(above=0), "S", "time limit of a task in seconds")
     add_option(tasks, "--retries", whole(0), "N", "retries of a task that failed", default=0)
-    tasks.add_argument("--no-history", action="store_true", help="do not read or add measurements")
+    add_flag(tasks, "--no-history", "do not read or add measurements")
     limits = parser.add_argument_group("limits")
     limits.add_argument(
         "--application",

@@ -8,9 +8,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from weft.cli.arguments import (
-    add_cluster,
-    add_file,
     add_option,
+    add_problems,
     add_seed,
     add_uncertainty,
     number,
@@ -31,8 +30,7 @@ FAMILIES = ("rules", "replanning")
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    add_file(parser, "workflows or problems", many="+")
-    add_cluster(parser)
+    add_problems(parser, "workflows or problems", many="+")
     parser.add_argument(
         "--policy",
         "--start",
