@@ -12,11 +12,17 @@ from weft.errors import InvalidInput
 from weft.experiments.benchmarks import quality
 from weft.experiments.benchmarks.quality import QualityCase, Score
 from weft.formats import load
-from weft.model import Problem
+from weft.model import Problem, Schedule
 from weft.model.check import check
 from weft.planners.bounds import lower_bound
 
 RECORDS = Path(__file__).parents[2] / "benchmarks" / "best_known"
+
+
+def read_record(file: Path) -> Schedule:
+    """Return the schedule of a record."""
+    entry = json.loads(file.read_text())
+    return Schedule.of(device=entry["device"], start=entry["start"], finish=entry["finish"])
 
 
 def score(planner: str, ccr: float, makespan: float, status: str = "feasible") -> Score:
@@ -57,7 +63,7 @@ def test_a_better_schedule_is_recorded_once(tmp_path):
     first = (tmp_path / "pair.json").read_text()
     assert quality.improve(case, tmp_path, seconds=0.05) == 2.0
     assert (tmp_path / "pair.json").read_text() == first
-    assert check(case.problem, quality.read_record(tmp_path / "pair.json")) == []
+    assert check(case.problem, read_record(tmp_path / "pair.json")) == []
 
 
 def test_a_folder_without_results_is_refused(tmp_path):
@@ -75,7 +81,7 @@ def test_recorded_schedules_are_valid_and_better(data):
     known = json.loads((folder / "results.json").read_text())
     for file in sorted(RECORDS.glob("*.json")):
         entry, problem = json.loads(file.read_text()), load(folder / f"{file.stem}.json")
-        schedule = quality.read_record(file)
+        schedule = read_record(file)
         assert check(problem, schedule) == [], file.name
         assert schedule.makespan == entry["makespan"] < known[file.stem]["best"]
         assert lower_bound(problem) <= entry["makespan"]

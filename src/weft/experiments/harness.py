@@ -164,6 +164,17 @@ def page_table(columns: Mapping[str, int | None], rows: Sequence[Sequence[Any]])
     }
 
 
+def described(experiment: str, *, quick: bool) -> dict[str, Any]:
+    """Return the first entries of results: the experiment, its command and the machine."""
+    return {
+        "experiment": experiment,
+        "measured_with": f"weft reproduce {experiment}" + (" --quick" if quick else ""),
+        "provenance": "written by that command",
+        "quick": quick,
+        "machine": describe_machine(),
+    }
+
+
 def write_page(folder: Path, results: Mapping[str, Any], tables: Mapping[str, Any]) -> None:
     """Write page.json: the tables of the documentation, with the command that measured them."""
     mode = " --quick" if results["quick"] else ""

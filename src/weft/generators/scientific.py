@@ -60,7 +60,7 @@ _GENOME = {
 
 
 class _Profiled(Sketch):
-    """A sketch whose kinds know their seconds and output."""
+    """A sketch in which each kind of task has its seconds and its output."""
 
     def __init__(self, name: str, profile: dict[str, _Profile]) -> None:
         super().__init__(name)

@@ -153,7 +153,7 @@ def _summary(workflow: Workflow) -> _Picture:
 
 
 def _shown_kinds(workflow: Workflow) -> tuple[list[tuple[int, str]], np.ndarray]:
-    """Return colour and name of the kinds that are told apart, and the row of every kind."""
+    """Return colour and name of kinds with a colour of their own, and the row of every kind."""
     count = np.bincount(workflow.kind, minlength=len(workflow.kinds))
     most = KINDS + (len(count) == KINDS + 1)  # "other" is at least two kinds
     common = np.sort(np.argsort(-count, kind="stable")[:most])

@@ -218,7 +218,7 @@ def _finished(
 
 def _name_ends(figure: Any, axes: Any) -> None:
     """Write each line's name beside its last point, pushed apart where they would overlap."""
-    figure.draw_without_rendering()  # so that the axes know their place
+    figure.draw_without_rendering()  # this sets the places of the axes
     to_axes = axes.transData + axes.transAxes.inverted()
     ends = []
     for line in axes.get_lines():

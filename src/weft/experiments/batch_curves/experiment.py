@@ -122,7 +122,7 @@ def _at_gap(stream: ConditionalStream, times: float) -> ConditionalStream:
 
 
 def constant(stream: ConditionalStream) -> ConditionalStream:
-    """Return the stream as it looks to a user who does not know its curve."""
+    """Return the stream without batch curves, as if nobody had measured them."""
     return _on(stream, dataclasses.replace(stream.problem.cluster, batch_curve={}))
 
 

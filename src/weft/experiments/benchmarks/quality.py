@@ -18,7 +18,7 @@ import numpy as np
 from weft.errors import InvalidInput
 from weft.formats import load
 from weft.generators import generate_problem, random_cluster
-from weft.model import Problem, ProblemArrays, Schedule
+from weft.model import Problem, ProblemArrays
 from weft.model.check import check
 from weft.model.columns import FloatArray, IntArray
 from weft.planners import Plan, plan
@@ -228,12 +228,6 @@ def recorded(name: str, folder: Path) -> float:
     """Return the recorded makespan of a graph, or infinity."""
     file = folder / f"{name}.json"
     return float(json.loads(file.read_text())["makespan"]) if file.is_file() else np.inf
-
-
-def read_record(file: Path) -> Schedule:
-    """Return the schedule of a record."""
-    entry = json.loads(file.read_text())
-    return Schedule.of(device=entry["device"], start=entry["start"], finish=entry["finish"])
 
 
 # -- speed of the decoder ------------------------------------------------------

@@ -25,7 +25,7 @@ from weft.experiments.families.statistics import (
     target_rows,
     training_seconds,
 )
-from weft.experiments.harness import Checkpoint, Progress, describe_machine, finish
+from weft.experiments.harness import Checkpoint, Progress, described, finish
 from weft.report.tables import table_text
 
 
@@ -50,11 +50,7 @@ def summarise(played: list[tuple[str, dict[str, Any]]], *, quick: bool) -> dict[
     groups = by_condition(played)
     rows = ratio_rows(groups)
     results: dict[str, Any] = {
-        "experiment": "families",
-        "measured_with": "weft reproduce families" + (" --quick" if quick else ""),
-        "provenance": "written by that command",
-        "quick": quick,
-        "machine": describe_machine(),
+        **described("families", quick=quick),
         "contenders": {c.name: {"kind": c.kind, "about": c.about} for c in CONTENDERS},
         "share_measured": float(np.mean([r["measured"] for _, r in played])),
         "ratios": rows,

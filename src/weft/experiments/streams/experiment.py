@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from weft.experiments.harness import Checkpoint, Progress, describe_machine, finish, write_page
+from weft.experiments.harness import Checkpoint, Progress, described, finish, write_page
 from weft.experiments.streams import report
 from weft.experiments.streams.contenders import CONTENDERS
 from weft.experiments.streams.runs import FEW, FIRST, PROCESSES, StreamStep, run_step, steps
@@ -31,11 +31,7 @@ def reproduce(
     few, rows = (_rows(published, played, n) for n in (FEW, FEW if quick else JOBS))
     first = _rows(published, played, FIRST, every=True)
     results: dict[str, Any] = {
-        "experiment": "streams",
-        "measured_with": "weft reproduce streams" + (" --quick" if quick else ""),
-        "provenance": "written by that command",
-        "quick": quick,
-        "machine": describe_machine(),
+        **described("streams", quick=quick),
         "jobs": FEW if quick else JOBS,
         "few_jobs": FEW,
         "first_jobs": FIRST,

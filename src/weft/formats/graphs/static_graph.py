@@ -13,7 +13,7 @@ from weft.model.columns import FloatArray
 
 
 def is_static_graph(record: Record) -> bool:
-    """Tell whether a record has the keys of a static problem."""
+    """Return whether a record has the keys of a static problem."""
     return (
         "edges" in record
         and "bandwidth" in record

@@ -26,7 +26,7 @@ _NUMBERING = re.compile(r"_ID\d+$")
 
 
 def is_wfformat(record: Record) -> bool:
-    """Tell whether a record looks like WfFormat of any version."""
+    """Return whether a record looks like WfFormat of any version."""
     return isinstance(record.content.get("workflow"), dict) and (
         "schemaVersion" in record or "specification" in record.raw("workflow")
     )

@@ -33,7 +33,7 @@ class _Arrow(NamedTuple):
 
 
 def is_chrome(document: object) -> bool:
-    """Tell whether a JSON document holds trace events."""
+    """Return whether a JSON document holds trace events."""
     if isinstance(document, dict):
         return isinstance(document.get("traceEvents"), list)
     first = document[0] if isinstance(document, list) and document else None

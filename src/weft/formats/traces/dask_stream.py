@@ -26,7 +26,7 @@ _HASH = re.compile(r"[0-9a-f]{8,}|\d+")
 
 
 def is_task_stream(document: object) -> bool:
-    """Tell whether a JSON document is a list of messages of the task stream."""
+    """Return whether a JSON document is a list of messages of the task stream."""
     first = document[0] if isinstance(document, list) and document else None
     return isinstance(first, dict) and "startstops" in first
 

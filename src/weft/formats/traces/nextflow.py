@@ -15,7 +15,7 @@ _UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def is_nextflow(header: str) -> bool:
-    """Tell whether a first line is that of a trace file."""
+    """Return whether a first line is that of a trace file."""
     columns = header.split("\t")
     return "name" in columns and "status" in columns and ("realtime" in columns)
 

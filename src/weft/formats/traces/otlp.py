@@ -17,12 +17,12 @@ _FIRST_LINE = re.compile(r'\s*+\{\s*+"resourceSpans"')
 
 
 def is_otlp(record: Record) -> bool:
-    """Tell whether a record holds spans."""
+    """Return whether a record holds spans."""
     return isinstance(record.content.get("resourceSpans"), list)
 
 
 def is_otlp_lines(text: str) -> bool:
-    """Tell whether a text holds one document of spans per line."""
+    """Return whether a text holds one document of spans per line."""
     return _FIRST_LINE.match(text) is not None
 
 

@@ -17,13 +17,13 @@ MEGABYTE = 2**20
 
 
 def is_sacct(header: str) -> bool:
-    """Tell whether a first line is that of ``sacct --parsable2``."""
+    """Return whether a first line is that of ``sacct --parsable2``."""
     columns = {c.lower() for c in header.split("|")}
     return "jobid" in columns and bool({"elapsed", "elapsedraw", "start"} & columns)
 
 
 def is_sacct_json(record: Record) -> bool:
-    """Tell whether a record is that of ``sacct --json``."""
+    """Return whether a record is that of ``sacct --json``."""
     jobs = record.content.get("jobs")
     return isinstance(jobs, list) and ("meta" in record or "metadata" in record or _timed(jobs))
 

@@ -20,7 +20,7 @@ MEBIBYTE = 2.0**20
 
 
 def is_benchmark(header: str) -> bool:
-    """Tell whether a first line is that of a benchmark file, in columns or in JSON."""
+    """Return whether a first line is that of a benchmark file, in columns or in JSON."""
     return header.startswith("s\th:m:s") or (header.startswith("{") and '"h:m:s"' in header)
 
 

@@ -5,19 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from weft.errors import InvalidInput, UnknownName
-from weft.planners.whatif.changes import (
-    AddDevice,
-    Bandwidth,
-    Change,
-    DeviceSpeed,
-    Faster,
-    Latency,
-    RemoveDevice,
-)
+from weft.planners.whatif import changes
 from weft.registry import closest
 
 
-def parse_change(text: str) -> Change:
+def parse_change(text: str) -> changes.Change:
     """Return the change that a text describes.
 
     Texts: ``add 2xA100`` (with a price per hour: ``add 2xA100@3.5``), ``remove T4:0``, ``remove
@@ -39,42 +31,24 @@ def parse_change(text: str) -> Change:
     return READERS[verb](rest.strip())
 
 
-def _add(text: str) -> Change:
+def _add(text: str) -> changes.Change:
     count, kind = _counted(text)
     kind, at, price = kind.partition("@")
-    return AddDevice(kind, count, _number(price, f"add {text}") if at else None)
+    return changes.AddDevice(kind, count, _number(price, f"add {text}") if at else None)
 
 
-def _remove(text: str) -> Change:
+def _remove(text: str) -> changes.Change:
     count, name = _counted(text)
-    return RemoveDevice(name, count)
+    return changes.RemoveDevice(name, count)
 
 
-def _bandwidth(text: str) -> Change:
-    where, factor = _factor(text, "bandwidth")
-    return Bandwidth(factor, _names(where))
-
-
-def _latency(text: str) -> Change:
-    where, factor = _factor(text, "latency")
-    return Latency(factor, _names(where))
-
-
-def _faster(text: str) -> Change:
-    return Faster(*_named_factor(text, "faster"))
-
-
-def _speed(text: str) -> Change:
-    return DeviceSpeed(*_named_factor(text, "speed"))
-
-
-READERS: dict[str, Callable[[str], Change]] = {
+READERS: dict[str, Callable[[str], changes.Change]] = {
     "add": _add,
     "remove": _remove,
-    "bandwidth": _bandwidth,
-    "latency": _latency,
-    "faster": _faster,
-    "speed": _speed,
+    "bandwidth": lambda text: changes.Bandwidth(*_link_factor(text, "bandwidth")),
+    "latency": lambda text: changes.Latency(*_link_factor(text, "latency")),
+    "faster": lambda text: changes.Faster(*_named_factor(text, "faster")),
+    "speed": lambda text: changes.DeviceSpeed(*_named_factor(text, "speed")),
 }
 
 EXAMPLES = {
@@ -105,8 +79,9 @@ def _named_factor(text: str, verb: str) -> tuple[str, float]:
     return where, factor
 
 
-def _names(where: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in where.split(",")) if where else ()
+def _link_factor(text: str, verb: str) -> tuple[float, tuple[str, ...]]:
+    where, factor = _factor(text, verb)
+    return factor, tuple(name.strip() for name in where.split(",")) if where else ()
 
 
 def _number(text: str, change: str) -> float:

@@ -118,8 +118,8 @@ class Answer:
             keys.append('<span><i class="whisker"></i>95 % interval of the mean</span>')
         if any(bar.best for bar in bars):
             crowned = sum(bar.best for bar in bars)
-            told = "best" if crowned == 1 else f"best: these {crowned} cannot be told apart"
-            keys.append(f'<span><span class="crown">★</span>{told}</span>')
+            label = "best" if crowned == 1 else f"best: these {crowned} cannot be told apart"
+            keys.append(f'<span><span class="crown">★</span>{label}</span>')
         return f'<p class="keys">On the critical chain: {"".join(keys)}</p>'
 
 
@@ -131,13 +131,12 @@ def difference_sentences(found: Mapping[str, Explanation]) -> list[str]:
 
     Examples
     --------
-    >>> from weft.model import Problem, Schedule
-    >>> from weft.model.explain import explain
+    >>> from weft.model import Problem
+    >>> from weft.planners import plan
     >>> problem = Problem.from_arrays([[2.0, 1.0], [3.0, 9.0]], [[0, 1]], [10.0], bandwidth=5.0)
-    >>> stay = explain(Schedule.of(device=[0, 0], start=[0.0, 2.0], finish=[2.0, 5.0]), problem)
-    >>> move = explain(Schedule.of(device=[1, 0], start=[0.0, 3.0], finish=[1.0, 6.0]), problem)
-    >>> difference_sentences({"stay": stay, "move": move})[0]
-    'the second takes 1 s longer than the first: 2 s more moving data, 1 s less computing.'
+    >>> found = {name: plan(problem, name).explain() for name in ("heft", "met")}
+    >>> difference_sentences(found)[0]
+    'met takes 1 s longer than heft: 2 s more moving data, 1 s less computing.'
     """
     if len(found) < 2:
         return [one.sentence for one in found.values()]

@@ -85,7 +85,7 @@ class Chart:
         if isinstance(result, Schedule):
             if problem is None:
                 raise InvalidInput(
-                    "a Schedule does not know its tasks' names; give its problem too: "
+                    "a Schedule has no names of tasks; give its problem too: "
                     "gantt_html(schedule, problem)"
                 )
             return _of_schedule(result, result, problem, title or problem.name)

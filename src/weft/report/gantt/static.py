@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -46,20 +47,20 @@ def gantt_svg(
     result: Drawable, problem: Problem | None = None, *, title: str | None = None
 ) -> bytes:
     """The chart as an SVG file; the same chart gives the same bytes."""
-    chart = Chart.of(result, problem, title=title)
-    with drawing(*_size(chart)) as (figure, axes):
-        _draw(chart, figure, axes)
-        return svg_bytes(figure)
+    return _drawn(Chart.of(result, problem, title=title), svg_bytes)
 
 
 def gantt_png(
     result: Drawable, problem: Problem | None = None, *, title: str | None = None
 ) -> bytes:
     """The chart as a PNG file."""
-    chart = Chart.of(result, problem, title=title)
+    return _drawn(Chart.of(result, problem, title=title), png_bytes)
+
+
+def _drawn(chart: Chart, as_bytes: Callable[[Any], bytes]) -> bytes:
     with drawing(*_size(chart)) as (figure, axes):
         _draw(chart, figure, axes)
-        return png_bytes(figure)
+        return as_bytes(figure)
 
 
 def _near(suffix: str) -> str:
