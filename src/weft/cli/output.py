@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import json
 import math
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
 from weft.errors import visible
@@ -37,9 +39,7 @@ def plain(value: Any) -> Any:
         return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain(v) for v in value]
-    if hasattr(
-        value, "tolist"
-    ):  # numpy's arrays and scalars; `weft --help` need not import numpy to know
+    if hasattr(value, "tolist"):  # an array or scalar of numpy, which is slow to import
         return plain(value.tolist())
     if isinstance(value, float) and not math.isfinite(value):
         return None
@@ -50,6 +50,20 @@ def emit(document: Any) -> None:
     """Print one JSON document on stdout."""
     json.dump(plain(document), sys.stdout, indent=2, allow_nan=False)
     print()
+
+
+def show_answer(
+    args: argparse.Namespace, document: Any, text: str, save: Callable[[Path], object]
+) -> None:
+    """Write the picture of --picture; print the document with --json, or else the text."""
+    if args.picture is not None:
+        save(args.picture)
+    if args.json:
+        emit(document)
+        return
+    print(text)
+    if args.picture is not None:
+        print(f"\nwrote {args.picture}")
 
 
 class PlainOutput:

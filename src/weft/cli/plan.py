@@ -104,7 +104,7 @@ def print_front(problem: Problem, args: argparse.Namespace) -> None:
     """Print and draw the front of the variants."""
     from math import inf
 
-    from weft.cli.output import emit
+    from weft.cli.output import show_answer
     from weft.planners.variants import pareto
     from weft.report.answers import front_text, save_trade_off
 
@@ -115,14 +115,8 @@ def print_front(problem: Problem, args: argparse.Namespace) -> None:
         seconds=args.seconds,
         seed=args.seed,
     )
-    if args.picture is not None:
-        save_trade_off(front, args.picture)
-    if args.json:
-        emit({"problem": problem.name, "front": [one.as_dict() for one in front]})
-        return
-    print(front_text(front))
-    if args.picture is not None:
-        print(f"\nwrote {args.picture}")
+    document = {"problem": problem.name, "front": [one.as_dict() for one in front]}
+    show_answer(args, document, front_text(front), lambda path: save_trade_off(front, path))
 
 
 def search_options(args: argparse.Namespace) -> dict[str, Any]:

@@ -38,7 +38,7 @@ def _seconds(text: str) -> float:
 
 def run(args: argparse.Namespace) -> None:
     """Choose and print."""
-    from weft.cli.output import emit, notice, progress
+    from weft.cli.output import notice, progress, show_answer
 
     with notice(f"reading {args.file.name}"):
         from weft.formats import load, load_cluster
@@ -56,11 +56,4 @@ def run(args: argparse.Namespace) -> None:
         whole_nodes=args.whole_nodes,
         progress=lambda clusters: progress(clusters, what="clusters"),
     )
-    if args.picture is not None:
-        save_front(found, args.picture)
-    if args.json:
-        emit(found.as_dict())
-        return
-    print(sizing_text(found))
-    if args.picture is not None:
-        print(f"\nwrote {args.picture}")
+    show_answer(args, found.as_dict(), sizing_text(found), lambda path: save_front(found, path))

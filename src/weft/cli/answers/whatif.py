@@ -98,7 +98,7 @@ def _text(answer: WhatIf) -> str:
 
 
 def _tornado(problem: Problem, args: argparse.Namespace) -> None:
-    from weft.cli.output import emit, progress
+    from weft.cli.output import progress, show_answer
     from weft.planners.whatif import tornado
     from weft.report.answers import save_tornado, tornado_text
 
@@ -110,11 +110,4 @@ def _tornado(problem: Problem, args: argparse.Namespace) -> None:
         seed=args.seed,
         progress=lambda pairs: progress(pairs, total=len(pairs), what="what if"),
     )
-    if args.picture is not None:
-        save_tornado(found, args.picture)
-    if args.json:
-        emit(found.as_dict())
-        return
-    print(tornado_text(found))
-    if args.picture is not None:
-        print(f"\nwrote {args.picture}")
+    show_answer(args, found.as_dict(), tornado_text(found), lambda path: save_tornado(found, path))
