@@ -5,7 +5,7 @@
 - `onnx_session`: onnxruntime on one thread, for timings
 - `rendering`: the state of a simulation as text
 - `replay_memory`: episodes, drawn by priority
-- `settings`: checks of settings, the type of progress callbacks
+- `settings`: checks of settings, records of trainings, progress callbacks
 - `value_networks`: networks of one output and their fit
 - `conditional`: streams of conditional jobs
 - `durations`: task durations and choices by them

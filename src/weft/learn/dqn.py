@@ -14,15 +14,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from weft.learn.replay_memory import Episode, ReplayMemory, make_episode
-from weft.learn.settings import require
+from weft.learn.settings import TrainingRecord, require
 from weft.learn.value_networks import ValueNetworks
 from weft.model.columns import FloatArray, IntArray
 from weft.policies.two_stage.q_network import Numbers
@@ -163,9 +163,11 @@ class QValues(ValueNetworks):
 
 
 @dataclass
-class TrainedDqn:
+class TrainedDqn(TrainingRecord):
     """The best networks by validation, and the curve of the training."""
 
+    algorithm: ClassVar[str] = "DQN (weft.learn.dqn)"
+    recorded: ClassVar[tuple[str, ...]] = ("margin", "episodes", "decisions")
     arrays: dict[str, Numbers]
     settings: DqnSettings
     score: float = np.inf
@@ -174,20 +176,6 @@ class TrainedDqn:
     episodes: int = 0
     decisions: int = 0
     curve: list[dict[str, float]] = field(default_factory=list)
-
-    def record(self) -> dict[str, object]:
-        """Return plain values for the card."""
-        return {
-            "algorithm": "DQN (weft.learn.dqn)",
-            "seed": self.settings.seed,
-            "score": self.score,
-            "margin": self.margin,
-            "cpu_seconds": round(self.seconds, 1),
-            "episodes": self.episodes,
-            "decisions": self.decisions,
-            "settings": asdict(self.settings),
-            "curve": self.curve,
-        }
 
 
 def train(

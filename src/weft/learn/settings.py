@@ -1,9 +1,10 @@
-"""Checks of training settings, and the type of progress callbacks."""
+"""Checks of training settings, records of trainings, and the type of progress callbacks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from dataclasses import asdict
+from typing import Any, ClassVar, TypeVar
 
 from weft.errors import InvalidInput
 
@@ -14,6 +15,32 @@ Progress = Callable[[T], None]
 
 def silent(_: object) -> None:
     """Ignore the progress."""
+
+
+class TrainingRecord:
+    """The record of a training for the card of its model.
+
+    `recorded` names further attributes that belong into it.
+    """
+
+    algorithm: ClassVar[str]
+    recorded: ClassVar[tuple[str, ...]] = ()
+    settings: Any
+    score: float
+    seconds: float
+    curve: list[dict[str, float]]
+
+    def record(self) -> dict[str, object]:
+        """Return plain values for the card."""
+        return {
+            "algorithm": self.algorithm,
+            "seed": self.settings.seed,
+            "score": self.score,
+            **{name: getattr(self, name) for name in self.recorded},
+            "cpu_seconds": round(self.seconds, 1),
+            "settings": asdict(self.settings),
+            "curve": self.curve,
+        }
 
 
 def require(

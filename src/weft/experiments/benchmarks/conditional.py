@@ -55,8 +55,8 @@ def count() -> int:
 
 def environment(stream: ConditionalStream, *, steps: int) -> BenchMeasure:
     """Measure steps per second of many simulations, and of one in Gymnasium."""
-    fleet = StepBatch(stream, SIMULATIONS, StepOptions(idle="event"))
-    many = steps * SIMULATIONS / _stepping(fleet, steps)
+    batch = StepBatch(stream, SIMULATIONS, StepOptions(idle="event"))
+    many = steps * SIMULATIONS / _stepping(batch, steps)
     figures: dict[str, object] = {"simulations": SIMULATIONS, "steps_per_second": many}
     beside = AUTHORS
     if find_spec("gymnasium") is not None:
@@ -72,18 +72,18 @@ def environment(stream: ConditionalStream, *, steps: int) -> BenchMeasure:
     )
 
 
-def _stepping(fleet: StepBatch, steps: int) -> float:
+def _stepping(batch: StepBatch, steps: int) -> float:
     """Return the seconds of all steps, without the choice of actions."""
     rule, actions = (
         ConditionalRule("shortest-remaining"),
-        np.zeros((fleet.size, fleet.units), np.int64),
+        np.zeros((batch.size, batch.units), np.int64),
     )
-    fleet.reset(0)
+    batch.reset(0)
     spent = 0.0
     for i in range(steps + 50):
-        rule.choose(fleet, actions)
+        rule.choose(batch, actions)
         begin = time.process_time()
-        fleet.step(actions)
+        batch.step(actions)
         spent += time.process_time() - begin if i >= 50 else 0.0
     return spent
 
@@ -175,14 +175,14 @@ class Cases(tuple[Numbers, BoolArray, IntArray, IntArray]):
 
 def _cases(stream: ConditionalStream, policy: NetworkPolicy, size: int = 256) -> Cases:
     """Return states after 300 steps of a rule."""
-    fleet = StepBatch(stream, size, policy.options)
-    rule, actions = ConditionalRule("shortest-remaining"), np.zeros((size, fleet.units), np.int64)
-    steps = fleet.reset(0)
+    batch = StepBatch(stream, size, policy.options)
+    rule, actions = ConditionalRule("shortest-remaining"), np.zeros((size, batch.units), np.int64)
+    steps = batch.reset(0)
     for _ in range(300):
-        rule.choose(fleet, actions)
-        steps = fleet.step(actions)
-    mask = steps.mask.reshape(size, fleet.units, -1).copy()
-    ready = np.array(fleet.tables.sim.kind["ready"], np.int64)
+        rule.choose(batch, actions)
+        steps = batch.step(actions)
+    mask = steps.mask.reshape(size, batch.units, -1).copy()
+    ready = np.array(batch.tables.sim.kind["ready"], np.int64)
     return Cases(
         (steps.observation.copy(), mask, ready, np.array(stream.problem.cluster.batch, np.int64))
     )

@@ -93,9 +93,9 @@ class Adaptation:
         path = _binned(stream.probabilities(arrival * stream.tick, seed)[stream.watched[0]][:, 0])
         rows = {}
         for contender in self.contenders:
-            fleet = self.evaluator.run(contender, self.waiting, (arrival, outcome))
-            if fleet is not None:
-                rows[contender.name] = _row(fleet.jct(0))
+            batch = self.evaluator.run(contender, self.waiting, (arrival, outcome))
+            if batch is not None:
+                rows[contender.name] = _row(batch.jct(0))
         if self.learner is not None:
             rows[f"{LEARNING}, learning online"] = _row(
                 self._learn(stream, (arrival, outcome), seed)

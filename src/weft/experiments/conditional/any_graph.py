@@ -69,15 +69,15 @@ class AnyGraph:
         """Run all contenders on one stream; return logarithms of their mean times."""
         assert self.policy is not None
         stream, draws = self._stream(kind, at)
-        fleet = StepBatch(stream, len(draws), StepOptions(idle="event", window=WINDOW))
+        batch = StepBatch(stream, len(draws), StepOptions(idle="event", window=WINDOW))
         contenders: dict[str, PairPolicy | ConditionalRule] = {ANY: self.policy}
         contenders |= {name: ConditionalRule(name) for name in RULES if name != "index"}
         logs = {}
         for name, who in contenders.items():
             for s, draw in enumerate(draws):
-                fleet.place(s, *draw)
-            who.run(fleet)
-            mean = float(np.mean([fleet.jct(s).mean() for s in range(fleet.size)]))
+                batch.place(s, *draw)
+            who.run(batch)
+            mean = float(np.mean([batch.jct(s).mean() for s in range(batch.size)]))
             logs[name] = float(np.log(mean))
         return logs
 

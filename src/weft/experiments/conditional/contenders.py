@@ -92,8 +92,8 @@ def _learned(name: str, stream: ConditionalStream) -> StreamContender:
             short(name), "adaptive", PairPolicy(policy.network, name), options_of(policy)
         )
     options, network = options_of(policy), policy.network
-    fleet = StepBatch(stream.with_jobs(1), 1, options)
-    wanted = (fleet.observation_size, fleet.units, fleet.kinds + 1)
+    batch = StepBatch(stream.with_jobs(1), 1, options)
+    wanted = (batch.observation_size, batch.units, batch.kinds + 1)
     if wanted != (int(network.sizes[0]), network.units, network.actions):
         raise Unsupported(
             f"policy '{name}' reads {network.sizes[0]} numbers for {network.units} units and "
@@ -126,14 +126,14 @@ class Usage:
             np.zeros((self.units, self.kinds)),
         )
 
-    def add(self, fleet: StepBatch) -> None:
+    def add(self, batch: StepBatch) -> None:
         """Add a finished run; a task in a batch counts as 1 / size of the batch."""
-        sim = fleet.tables.sim
+        sim = batch.tables.sim
         world = sim.world[0, 0]
         runs = sim.execution[0, : world["executions"]]
         device, ticks = runs["device"], runs["finish"] - runs["start"]
         part = 1.0 / np.bincount(runs["batch"])[runs["batch"]]
-        cell = device * self.kinds + sim.task["kind"][runs["instance"] % fleet.stream.problem.n]
+        cell = device * self.kinds + sim.task["kind"][runs["instance"] % batch.stream.problem.n]
         self.span += float(world["now"])
         self.task_ticks += np.bincount(device, weights=ticks, minlength=self.units)
         self.busy_ticks += np.bincount(device, weights=ticks * part, minlength=self.units)
@@ -169,10 +169,10 @@ class StreamEvaluator:
 
     def __init__(self, stream: ConditionalStream) -> None:
         self.stream = stream
-        self._fleets: dict[StepOptions, StepBatch] = {}
-        fleet = StepBatch(stream.with_jobs(1), 1)
-        self.kinds = list(fleet.kind_names)
-        self.units = _equal_units(stream.problem.cluster.names, fleet.tables.state.group)
+        self._batches: dict[StepOptions, StepBatch] = {}
+        batch = StepBatch(stream.with_jobs(1), 1)
+        self.kinds = list(batch.kind_names)
+        self.units = _equal_units(stream.problem.cluster.names, batch.tables.state.group)
         """Name -> indices of equal units."""
 
     def usage(self) -> Usage:
@@ -184,14 +184,14 @@ class StreamEvaluator:
     ) -> StepBatch | None:
         """Run to the end; return the simulation, or None if unfinished."""
         options = replace(contender.options, idle=waiting)
-        if options not in self._fleets:
-            self._fleets[options] = StepBatch(self.stream, 1, options)
-        fleet = self._fleets[options]
-        fleet.place(0, *draw)
+        if options not in self._batches:
+            self._batches[options] = StepBatch(self.stream, 1, options)
+        batch = self._batches[options]
+        batch.place(0, *draw)
         if isinstance(contender.who, ConditionalRule | PairPolicy):
-            contender.who.run(fleet)
-            return fleet
-        return fleet if run_batch(contender.who.network, fleet) else None
+            contender.who.run(batch)
+            return batch
+        return batch if run_batch(contender.who.network, batch) else None
 
 
 def _equal_units(names: Sequence[str], group: IntArray) -> dict[str, list[int]]:

@@ -147,12 +147,12 @@ class RunSetup:
         }
         for waiting in WAITINGS:
             for contender in self.contenders(waiting):
-                fleet = self.evaluator.run(contender, waiting, draw)
+                batch = self.evaluator.run(contender, waiting, draw)
                 usage = self.evaluator.usage()
-                if fleet is not None:
-                    usage.add(fleet)
+                if batch is not None:
+                    usage.add(batch)
                 found[waiting][contender.name] = (
-                    None if fleet is None else (float(fleet.jct(0).mean()) * 1000, usage.numbers())
+                    None if batch is None else (float(batch.jct(0).mean()) * 1000, usage.numbers())
                 )
         return found
 
@@ -166,8 +166,8 @@ class RunSetup:
     def _milliseconds(
         self, contender: StreamContender, draw: tuple[FloatArray, IntArray]
     ) -> float | None:
-        fleet = self.evaluator.run(contender, "event", draw)
-        return None if fleet is None else float(fleet.jct(0).mean()) * 1000
+        batch = self.evaluator.run(contender, "event", draw)
+        return None if batch is None else float(batch.jct(0).mean()) * 1000
 
     def _rollout(self, point: int, seed: int) -> dict[str, Any]:
         """Run rollouts on one draw, and the policies they are built on."""
@@ -181,17 +181,17 @@ class RunSetup:
         if rule is None:
             return found
         policy = Rollout(weights=rule.weights, proposer=network)
-        fleet = StepBatch(self.stream, 1, policy.options("event"))
-        fleet.place(0, *draw)
+        batch = StepBatch(self.stream, 1, policy.options("event"))
+        batch.place(0, *draw)
         begin = time.process_time()
-        steps, _, changed, futures = policy.run(fleet)[0].tolist()
+        steps, _, changed, futures = policy.run(batch)[0].tolist()
         counts = {
             "steps": steps,
             "changed": changed,
             "futures": futures,
             "cpu_seconds": time.process_time() - begin,
         }
-        return found | {ROLLOUT: float(fleet.jct(0).mean()) * 1000} | counts
+        return found | {ROLLOUT: float(batch.jct(0).mean()) * 1000} | counts
 
     def _training(self) -> list[dict[str, Any]]:
         """Return learning curves relative to the best of the paper's rules."""
@@ -250,14 +250,14 @@ def mean_times(
     >>> times.round(3).tolist()
     [[0.135], [0.036]]
     """
-    fleet = StepBatch(stream, 1, options, authors=authors)
+    batch = StepBatch(stream, 1, options, authors=authors)
     times = np.zeros((len(probabilities), len(seeds)))
     for i, p in enumerate(probabilities):
         variant = stream.with_probability(task, [p, 1.0 - p])
         for j, seed in enumerate(seeds):
-            fleet.place(0, *variant.draw_ticks(seed, authors=authors))
-            rule.run(fleet)
-            times[i, j] = fleet.jct(0).mean()
+            batch.place(0, *variant.draw_ticks(seed, authors=authors))
+            rule.run(batch)
+            times[i, j] = batch.jct(0).mean()
     return times
 
 

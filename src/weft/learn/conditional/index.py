@@ -88,11 +88,11 @@ class TiedWeights:
     """Parameters shared by weights: kinds with equal durations share all but `PER_KIND`."""
 
     def __init__(self, batch: StepBatch) -> None:
-        sim, desk = batch.tables.sim, batch.tables.state
+        sim, state = batch.tables.sim, batch.tables.state
         kind = sim.task["kind"][:-1]
-        times = [tuple(desk.duration[kind == k].max(axis=0)) for k in range(batch.kinds)]
+        times = [tuple(state.duration[kind == k].max(axis=0)) for k in range(batch.kinds)]
         alike = np.array([list(dict.fromkeys(times)).index(t) for t in times])
-        groups = int(desk.group.max()) + 1
+        groups = int(state.group.max()) + 1
         self.parameter = np.zeros((groups, batch.kinds, len(FEATURES)), np.int64)
         self.size = 0
         for f, name in enumerate(FEATURES):
@@ -150,18 +150,18 @@ class IndexEvaluator:
 
 def first_weights(batch: StepBatch) -> FloatArray:
     """Return weights to start from: little remaining work first, full batches first."""
-    sim, desk = batch.tables.sim, batch.tables.state
-    quickest = desk.duration.min(axis=1)
+    sim, state = batch.tables.sim, batch.tables.state
+    quickest = state.duration.min(axis=1)
     remaining = np.zeros(len(quickest))
-    for t in desk.order[::-1].tolist():
+    for t in state.order[::-1].tolist():
         edges = range(int(sim.task["succ"][t]), int(sim.task["succ"][t + 1]))
         after = [float(remaining[sim.edge["target"][e]]) for e in edges]
         remaining[t] = quickest[t] + (sum(after) / len(after) if after else 0.0)
-    weights = np.zeros((int(desk.group.max()) + 1, batch.kinds, len(FEATURES)))
+    weights = np.zeros((int(state.group.max()) + 1, batch.kinds, len(FEATURES)))
     shortest = max(float(remaining.min()), 1e-12)
     for t, kind in enumerate(sim.task["kind"][:-1].tolist()):
         weights[:, kind, 0] = 1.2 - 0.4 * math.log(max(float(remaining[t]), shortest) / shortest)
-    for d, group in enumerate(desk.group.tolist()):
+    for d, group in enumerate(state.group.tolist()):
         weights[group, :, 1] = 1.0 if sim.device["batch"][0, d] > 1 else 0.0
     return weights
 

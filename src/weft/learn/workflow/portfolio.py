@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
 from weft.generators import Instance, draw_instance
-from weft.learn.settings import require
+from weft.learn.settings import TrainingRecord, require
 from weft.learn.workflow.tuned_list import (
     clip_ratio,
     copy_sim,
@@ -90,29 +91,18 @@ class PortfolioSearch:
 
 
 @dataclass
-class FoundPortfolio:
+class FoundPortfolio(TrainingRecord):
     """The chosen sets, and the curve of the choice.
 
     The score is the gain over the first alone.
     """
 
+    algorithm: ClassVar[str] = "greedy choice of sets of weights"
     sets: list[dict[str, float]]
-    search: PortfolioSearch
+    settings: PortfolioSearch
     score: float = 0.0
     seconds: float = 0.0
     curve: list[dict[str, float]] = field(default_factory=list)
-
-    def record(self) -> dict[str, object]:
-        """Return plain values for the card."""
-        counts = {"seed": self.search.seed, "cpu_seconds": round(self.seconds, 1)}
-        settings = {"settings": asdict(self.search)}
-        return {
-            "algorithm": "greedy choice of sets of weights",
-            "score": self.score,
-            **counts,
-            **settings,
-            "curve": self.curve,
-        }
 
 
 class PortfolioTrial:

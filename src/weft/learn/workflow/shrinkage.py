@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -23,7 +23,7 @@ from weft.generators.families.distribution import (
     FamilyCase,
     draw_case,
 )
-from weft.learn.settings import require
+from weft.learn.settings import TrainingRecord, require
 from weft.learn.value_networks import FitSettings, ValueNetworks, fit_network
 from weft.model.columns import FloatArray
 from weft.policies.replanning.portfolio import (
@@ -91,9 +91,10 @@ class SpreadSamples(NamedTuple):
 
 
 @dataclass
-class TrainedShrinkage:
+class TrainedShrinkage(TrainingRecord):
     """The network, its error, and that of the best constants."""
 
+    algorithm: ClassVar[str] = "regression of log durations (weft.learn.workflow.shrinkage)"
     arrays: dict[str, Numbers]
     constants: tuple[float, float]
     score: float
@@ -107,16 +108,11 @@ class TrainedShrinkage:
     def record(self) -> dict[str, object]:
         """Return plain values for the card."""
         return {
-            "algorithm": "regression of log durations (weft.learn.workflow.shrinkage)",
-            "seed": self.settings.seed,
-            "score": self.score,
+            **super().record(),
             "score_of_best_constants": self.constant_score,
             "score_of_estimates": self.estimate_score,
             "best_constants": list(self.constants),
-            "cpu_seconds": round(self.seconds, 1),
             "samples": self.samples,
-            "settings": asdict(self.settings),
-            "curve": self.curve,
         }
 
 

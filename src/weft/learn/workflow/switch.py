@@ -18,15 +18,15 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from weft.generators import Instance, draw_instance
-from weft.learn.settings import require
+from weft.learn.settings import TrainingRecord, require
 from weft.learn.value_networks import FitSettings, ValueNetworks, fit_network
 from weft.learn.workflow.tuned_list import (
     ALONE,
@@ -100,12 +100,14 @@ class Switch(NamedTuple):
 
 
 @dataclass
-class TrainedSwitch:
+class TrainedSwitch(TrainingRecord):
     """The best network by validation, and the curve of the training.
 
     The score is the mean log of the objective over that of planning again at every event.
     """
 
+    algorithm: ClassVar[str] = "Q-values of two options, from rollouts (weft.learn.workflow.switch)"
+    recorded: ClassVar[tuple[str, ...]] = ("samples",)
     arrays: dict[str, Numbers]
     margin: float
     settings: SwitchSettings
@@ -113,16 +115,6 @@ class TrainedSwitch:
     seconds: float = 0.0
     samples: int = 0
     curve: list[dict[str, float]] = field(default_factory=list)
-
-    def record(self) -> dict[str, object]:
-        """Return plain values for the card."""
-        known = {
-            "algorithm": "Q-values of two options, from rollouts (weft.learn.workflow.switch)",
-            "seed": self.settings.seed,
-            "score": self.score,
-        }
-        counts = {"cpu_seconds": round(self.seconds, 1), "samples": self.samples}
-        return {**known, **counts, "settings": asdict(self.settings), "curve": self.curve}
 
 
 # -- samples -----------------------------------------------------------------------

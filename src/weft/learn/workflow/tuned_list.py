@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
 from weft.errors import InvalidInput
 from weft.generators import Instance, draw_instance
 from weft.learn.cma import SeparableCma
-from weft.learn.settings import require
+from weft.learn.settings import TrainingRecord, require
 from weft.model.columns import FloatArray
 from weft.policies.replanning.portfolio import (
     UNLIMITED,
@@ -82,26 +83,15 @@ def require_instances(count: int) -> None:
 
 
 @dataclass
-class TunedWeights:
+class TunedWeights(TrainingRecord):
     """The best weights by validation, and how the search went."""
 
+    algorithm: ClassVar[str] = "separable CMA-ES"
     weights: dict[str, float]
     score: float
-    search: TuningSettings
+    settings: TuningSettings
     seconds: float
     curve: list[dict[str, float]] = field(default_factory=list)
-
-    def record(self) -> dict[str, object]:
-        """Return plain values for the card."""
-        settings = {"settings": asdict(self.search)}
-        counts = {"seed": self.search.seed, "cpu_seconds": round(self.seconds, 1)}
-        return {
-            "algorithm": "separable CMA-ES",
-            "score": self.score,
-            **counts,
-            **settings,
-            "curve": self.curve,
-        }
 
 
 class WeightTrial:
