@@ -5,9 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from weft.cli.arguments import add_flag, add_option
+
+if TYPE_CHECKING:
+    from weft.runtime.costs.history import History
+    from weft.runtime.costs.summaries import Durations
 
 SUMMARY = "show measurements of real runs: durations by task kind and device, links, drift"
 EXAMPLE = """\
@@ -38,12 +42,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Read and print."""
+    """Change the history as asked, and print it."""
     from dataclasses import asdict
 
     from weft.cli.output import emit
     from weft.errors import InvalidInput
-    from weft.report.tables import Column, table_text
     from weft.runtime.costs.history import History
     from weft.runtime.costs.project import default_path
 
@@ -52,6 +55,22 @@ def run(args: argparse.Namespace) -> None:
     if args.project is not None and not args.project.is_dir():
         raise InvalidInput(f"{args.project}: there is no such folder")
     history = History(default_path(args.project) if args.project is not None else args.file)
+    _change(history, args)
+    if args.export is not None and not args.json:
+        return
+    known, links = history.durations(), history.links()
+    if args.json:
+        durations = [asdict(d) for d in known]
+        moved = [asdict(link) for link in links]
+        emit({"file": str(history.path), "durations": durations, "links": moved})
+    elif not known:
+        print(f"{history.path} is empty; weft run fills it")
+    else:
+        _print(known, [_link(asdict(link)) for link in links])
+
+
+def _change(history: History, args: argparse.Namespace) -> None:
+    """Clear, add and write measurements; say how many on stderr."""
     if args.clear:
         history.clear()
     if args.source is not None:
@@ -65,52 +84,33 @@ def run(args: argparse.Namespace) -> None:
     if args.export is not None:
         count = history.export_to(args.export)
         print(f"wrote {args.export}: {count} measurements", file=sys.stderr)
-        if not args.json:
-            return
-    known, links = history.durations(), history.links()
-    if args.json:
-        emit(
-            {
-                "file": str(history.path),
-                "durations": [asdict(d) for d in known],
-                "links": [asdict(link) for link in links],
-            }
-        )
-        return
-    if not known:
-        print(f"{history.path} is empty; weft run fills it")
-        return
+
+
+def _print(known: list[Durations], links: list[dict[str, Any]]) -> None:
+    """Print the table of durations, and that of links if there are any."""
+    from weft.report.tables import Column, table_text
+
     rows = [
         {
-            "kind": d.kind,
-            "device": d.device,
-            "work": d.work,
+            **{key: getattr(d, key) for key in ("kind", "device", "work", "output")},
             "runs": d.count,
-            "median": d.quartiles[1],
-            "low": d.quartiles[0],
-            "high": d.quartiles[2],
-            "output": d.output,
+            **dict(zip(("low", "median", "high"), d.quartiles, strict=True)),
             "drift": "" if d.drift == 1.0 else f"{d.drift:.2f} times",
         }
         for d in known
     ]
     columns = (
-        Column("kind"),
-        Column("device"),
-        Column("work"),
-        Column("runs"),
+        *("kind", "device", "work", "runs"),
         Column("low", "lower quartile", unit="s", digits=3),
         Column("median", unit="s", digits=3),
         Column("high", "upper quartile", unit="s", digits=3),
         Column("output", unit="B"),
-        Column("drift"),
+        "drift",
     )
     print(table_text(rows, columns))
     if links:
-        print()
         shown = ("source", "target", Column("count", "transfers"), "bandwidth")
-        rows = [_link(asdict(link)) for link in links]
-        print(table_text(rows, (*shown, Column("latency", unit="s"))))
+        print("\n" + table_text(links, (*shown, Column("latency", unit="s"))))
 
 
 def _link(link: dict[str, Any]) -> dict[str, Any]:
