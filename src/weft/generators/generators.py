@@ -5,12 +5,14 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Mapping
+from functools import wraps
 from typing import Any
 
 from weft.errors import InvalidInput
 from weft.generators.arguments import whole
 from weft.generators.ccr import scale_ccr
 from weft.generators.machines.clusters import gpu_cluster
+from weft.generators.sketch import Sketch
 from weft.model import Cluster, Problem, Workflow
 from weft.registry import Entry, Registry, reject_unknown
 
@@ -36,6 +38,35 @@ def register_generator(
     """
     _SIZE[name], _ESTIMATE[name] = size, estimate
     return GENERATORS.register(name)
+
+
+def register_sketch(
+    name: str,
+    *,
+    size: str,
+    estimate: Callable[..., int],
+    sigma: float = 0.5,
+    sketch: Callable[[str], Sketch] = Sketch,
+) -> Callable[[Callable[..., None]], Callable[..., Workflow]]:
+    """Register a generator that adds tasks and edges to a sketch, its first argument (a decorator).
+
+    The generator makes the sketch itself. Its options are those of the function, then `sigma`, the
+    standard deviation of the logarithm of sizes, with the default given here, and `seed`.
+    """
+
+    def enter(draw: Callable[..., None]) -> Callable[..., Workflow]:
+        @wraps(draw)
+        def make(*, sigma: float = sigma, seed: int = 0, **options: Any) -> Workflow:
+            empty = sketch(name)
+            draw(empty, **options)
+            return empty.drawn(sigma=sigma, seed=seed)
+
+        _, *own = inspect.signature(draw).parameters.values()
+        *more, _ = inspect.signature(make, follow_wrapped=False).parameters.values()
+        make.__signature__ = inspect.Signature([*own, *more])  # type: ignore[attr-defined]
+        return register_generator(name, size=size, estimate=estimate)(make)
+
+    return enter
 
 
 def generator_options(name: str) -> dict[str, Any]:

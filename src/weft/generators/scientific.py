@@ -9,10 +9,11 @@ not their tables. Work is seconds on a device of speed 1.
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import NamedTuple
 
 from weft.generators.arguments import whole
-from weft.generators.generators import register_generator
+from weft.generators.generators import register_sketch
 from weft.generators.sketch import Sketch
 from weft.model import Workflow
 
@@ -67,6 +68,10 @@ class _Profiled(Sketch):
         self._profile = profile
         self._output: list[float] = []
 
+    def drawn(self, *, sigma: float, seed: int) -> Workflow:
+        """Return the workflow, with work and data drawn."""
+        return self.finish(sigma=sigma, data_sigma=sigma, seed=seed)
+
     def add(
         self, kind: str, label: object = "", *, after: list[int] | None = None, times: float = 1.0
     ) -> int:
@@ -79,8 +84,13 @@ class _Profiled(Sketch):
         return task
 
 
-@register_generator("montage", size="images", estimate=lambda images: 5 * images)
-def montage(*, images: int = 16, sigma: float = 0.5, seed: int = 0) -> Workflow:
+@register_sketch(
+    "montage",
+    size="images",
+    estimate=lambda images: 5 * images,
+    sketch=partial(_Profiled, profile=_MONTAGE),
+)
+def montage(s: _Profiled, *, images: int = 16) -> None:
     """Mosaics of the sky: project images, fit overlaps, correct backgrounds, add up.
 
     Images lie on a nearly square grid; each overlaps its right, lower and lower right neighbour,
@@ -94,7 +104,6 @@ def montage(*, images: int = 16, sigma: float = 0.5, seed: int = 0) -> Workflow:
     """
     images = whole(images, "images", least=2)
     columns = math.ceil(math.sqrt(images))
-    s = _Profiled("montage", _MONTAGE)
     project = [s.add("mProject", i) for i in range(images)]
     pairs = [
         (i, j)
@@ -110,13 +119,15 @@ def montage(*, images: int = 16, sigma: float = 0.5, seed: int = 0) -> Workflow:
     mosaic = s.add("mAdd", after=[*flat, table], times=images)
     small = s.add("mShrink", after=[mosaic], times=images)
     s.add("mJPEG", after=[small])
-    return s.finish(sigma=sigma, data_sigma=sigma, seed=seed)
 
 
-@register_generator(
-    "epigenomics", size="chunks", estimate=lambda chunks, lanes: lanes * (4 * chunks + 2)
+@register_sketch(
+    "epigenomics",
+    size="chunks",
+    estimate=lambda chunks, lanes: lanes * (4 * chunks + 2),
+    sketch=partial(_Profiled, profile=_EPIGENOMICS),
 )
-def epigenomics(*, chunks: int = 8, lanes: int = 2, sigma: float = 0.5, seed: int = 0) -> Workflow:
+def epigenomics(s: _Profiled, *, chunks: int = 8, lanes: int = 2) -> None:
     """Make a DNA read mapping workflow: lanes * (4 * chunks + 2) + 3 tasks.
 
     Each lane is split, its chunks pass four steps, then all are merged.
@@ -128,7 +139,6 @@ def epigenomics(*, chunks: int = 8, lanes: int = 2, sigma: float = 0.5, seed: in
     >>> w.n, int(w.level.max()) + 1
     (31, 9)
     """
-    s = _Profiled("epigenomics", _EPIGENOMICS)
     merged = []
     for lane in range(whole(lanes, "lanes")):
         split = s.add("fastqSplit", lane)
@@ -142,15 +152,15 @@ def epigenomics(*, chunks: int = 8, lanes: int = 2, sigma: float = 0.5, seed: in
     whole_map = s.add("mapMerge", "all", after=merged)
     index = s.add("maqIndex", after=[whole_map])
     s.add("pileup", after=[index])
-    return s.finish(sigma=sigma, data_sigma=sigma, seed=seed)
 
 
-@register_generator(
-    "cybershake", size="sites", estimate=lambda sites, variations: sites * (1 + 2 * variations)
+@register_sketch(
+    "cybershake",
+    size="sites",
+    estimate=lambda sites, variations: sites * (1 + 2 * variations),
+    sketch=partial(_Profiled, profile=_CYBERSHAKE),
 )
-def cybershake(
-    *, sites: int = 4, variations: int = 10, sigma: float = 0.5, seed: int = 0
-) -> Workflow:
+def cybershake(s: _Profiled, *, sites: int = 4, variations: int = 10) -> None:
     """Make a seismic hazard workflow: sites * (1 + 2 * variations) + 2 tasks.
 
     It synthesises seismograms from strain tensors, takes peaks, and zips both.
@@ -161,7 +171,6 @@ def cybershake(
     >>> cybershake(sites=2, variations=3).n
     16
     """
-    s = _Profiled("cybershake", _CYBERSHAKE)
     seismograms, peaks = [], []
     for site in range(whole(sites, "sites")):
         extract = s.add("ExtractSGT", site)
@@ -170,24 +179,19 @@ def cybershake(
             peaks.append(s.add("PeakValCalc", f"{site}_{v}", after=[seismograms[-1]]))
     s.add("ZipSeis", after=seismograms)
     s.add("ZipPSA", after=peaks)
-    return s.finish(sigma=sigma, data_sigma=sigma, seed=seed)
 
 
-@register_generator(
+@register_sketch(
     "genome",
     size="chromosomes",
     estimate=lambda chromosomes, individuals, populations: (
         chromosomes * (individuals + 2 + 2 * populations)
     ),
+    sketch=partial(_Profiled, profile=_GENOME),
 )
 def genome(
-    *,
-    chromosomes: int = 4,
-    individuals: int = 10,
-    populations: int = 7,
-    sigma: float = 0.5,
-    seed: int = 0,
-) -> Workflow:
+    s: _Profiled, *, chromosomes: int = 4, individuals: int = 10, populations: int = 7
+) -> None:
     """The 1000 Genomes workflow: chromosomes * (individuals + 2 + 2 * populations) tasks.
 
     Examples
@@ -195,7 +199,6 @@ def genome(
     >>> genome(chromosomes=2, individuals=3, populations=1).n
     14
     """
-    s = _Profiled("genome", _GENOME)
     for c in range(whole(chromosomes, "chromosomes")):
         parts = [s.add("individuals", f"{c}_{i}") for i in range(whole(individuals, "individuals"))]
         merge = s.add("individuals_merge", c, after=parts)
@@ -203,4 +206,3 @@ def genome(
         for p in range(whole(populations, "populations")):
             s.add("mutation_overlap", f"{c}_{p}", after=[merge, sifting])
             s.add("frequency", f"{c}_{p}", after=[merge, sifting])
-    return s.finish(sigma=sigma, data_sigma=sigma, seed=seed)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from weft.generators.arguments import number, whole
-from weft.generators.generators import register_generator, tree_size
+from weft.generators.generators import register_sketch, tree_size
 from weft.generators.sketch import Sketch
-from weft.model import Workflow
 
 
-@register_generator("bag", size="tasks", estimate=lambda tasks: tasks)
-def bag(*, tasks: int = 100, work: float = 1.0, sigma: float = 0.5, seed: int = 0) -> Workflow:
+@register_sketch("bag", size="tasks", estimate=lambda tasks: tasks)
+def bag(s: Sketch, *, tasks: int = 100, work: float = 1.0) -> None:
     """Independent tasks.
 
     Examples
@@ -17,22 +16,14 @@ def bag(*, tasks: int = 100, work: float = 1.0, sigma: float = 0.5, seed: int = 
     >>> bag(tasks=3).m
     0
     """
-    s = Sketch("bag")
     for i in range(whole(tasks, "tasks")):
         s.task(f"task_{i}", "task", _work(work))
-    return s.finish(sigma=sigma, seed=seed)
 
 
-@register_generator("fork_join", size="width", estimate=lambda width, stages: stages * (width + 1))
+@register_sketch("fork_join", size="width", estimate=lambda width, stages: stages * (width + 1))
 def fork_join(
-    *,
-    width: int = 8,
-    stages: int = 1,
-    work: float = 1.0,
-    data: float = 1e6,
-    sigma: float = 0.5,
-    seed: int = 0,
-) -> Workflow:
+    s: Sketch, *, width: int = 8, stages: int = 1, work: float = 1.0, data: float = 1e6
+) -> None:
     """Stages of `width` parallel tasks between synchronising ones: stages * (width + 1) + 1 tasks.
 
     Examples
@@ -41,7 +32,6 @@ def fork_join(
     >>> w.n, w.m
     (9, 12)
     """
-    s = Sketch("fork_join")
     stages, data = whole(stages, "stages"), number(data, "data")
     joint = s.task("sync_0", "sync", _work(work))
     for stage in range(stages):
@@ -51,20 +41,18 @@ def fork_join(
             s.edge(joint, task, data)
             s.edge(task, after, data)
         joint = after
-    return s.finish(sigma=sigma, seed=seed)
 
 
-@register_generator("pipeline", size="items", estimate=lambda items, stages: items * stages)
+@register_sketch("pipeline", size="items", estimate=lambda items, stages: items * stages)
 def pipeline(
+    s: Sketch,
     *,
     items: int = 10,
     stages: int = 5,
     ordered: bool = True,
     work: float = 1.0,
     data: float = 1e6,
-    sigma: float = 0.5,
-    seed: int = 0,
-) -> Workflow:
+) -> None:
     """Make items that pass through stages; an `ordered` stage takes one item at a time.
 
     Examples
@@ -73,7 +61,6 @@ def pipeline(
     >>> w.n, w.m, pipeline(items=3, stages=2, ordered=False).m
     (6, 7, 3)
     """
-    s = Sketch("pipeline")
     stages, data = whole(stages, "stages"), number(data, "data")
     above: list[int] = []
     for i in range(whole(items, "items")):
@@ -84,19 +71,12 @@ def pipeline(
             for before, after in zip(above, row, strict=False):
                 s.edge(before, after, data)
         above = row
-    return s.finish(sigma=sigma, seed=seed)
 
 
-@register_generator("map_reduce", size="maps", estimate=lambda maps, reduces: maps * reduces)
+@register_sketch("map_reduce", size="maps", estimate=lambda maps, reduces: maps * reduces)
 def map_reduce(
-    *,
-    maps: int = 20,
-    reduces: int = 5,
-    work: float = 1.0,
-    data: float = 1e6,
-    sigma: float = 0.5,
-    seed: int = 0,
-) -> Workflow:
+    s: Sketch, *, maps: int = 20, reduces: int = 5, work: float = 1.0, data: float = 1e6
+) -> None:
     """Split, map, shuffle to every reducer, merge: maps + reduces + 2 tasks.
 
     Examples
@@ -105,7 +85,6 @@ def map_reduce(
     >>> w.n, w.m  # 3 + 3 * 2 + 2 edges
     (7, 11)
     """
-    s = Sketch("map_reduce")
     data = number(data, "data")
     split = s.task("split", "split", _work(work))
     mappers = [s.task(f"map_{i}", "map", work) for i in range(whole(maps, "maps"))]
@@ -117,19 +96,12 @@ def map_reduce(
             s.edge(mapper, reducer, data / len(reducers))
     for reducer in reducers:
         s.edge(reducer, merge, data)
-    return s.finish(sigma=sigma, seed=seed)
 
 
-@register_generator("out_tree", size="depth", estimate=tree_size)
+@register_sketch("out_tree", size="depth", estimate=tree_size)
 def out_tree(
-    *,
-    depth: int = 4,
-    arity: int = 2,
-    work: float = 1.0,
-    data: float = 1e6,
-    sigma: float = 0.5,
-    seed: int = 0,
-) -> Workflow:
+    s: Sketch, *, depth: int = 4, arity: int = 2, work: float = 1.0, data: float = 1e6
+) -> None:
     """A tree that spreads from its root, `depth` levels of tasks.
 
     Examples
@@ -137,21 +109,13 @@ def out_tree(
     >>> out_tree(depth=3, arity=2).n
     7
     """
-    s = Sketch("out_tree")
     _tree(s, depth, arity, work, data, inward=False)
-    return s.finish(sigma=sigma, seed=seed)
 
 
-@register_generator("in_tree", size="depth", estimate=tree_size)
+@register_sketch("in_tree", size="depth", estimate=tree_size)
 def in_tree(
-    *,
-    depth: int = 4,
-    arity: int = 2,
-    work: float = 1.0,
-    data: float = 1e6,
-    sigma: float = 0.5,
-    seed: int = 0,
-) -> Workflow:
+    s: Sketch, *, depth: int = 4, arity: int = 2, work: float = 1.0, data: float = 1e6
+) -> None:
     """A tree that gathers into its root (a reduction), `depth` levels of tasks.
 
     Examples
@@ -160,17 +124,13 @@ def in_tree(
     >>> w.n, int(w.level.max())
     (13, 2)
     """
-    s = Sketch("in_tree")
     _tree(s, depth, arity, work, data, inward=True)
-    return s.finish(sigma=sigma, seed=seed)
 
 
-@register_generator(
-    "fft", size="levels", estimate=lambda levels: tree_size(levels, 2) * (levels + 2)
+@register_sketch(
+    "fft", size="levels", estimate=lambda levels: tree_size(levels, 2) * (levels + 2), sigma=0.0
 )
-def fft(
-    *, levels: int = 4, work: float = 1.0, data: float = 1e6, sigma: float = 0.0, seed: int = 0
-) -> Workflow:
+def fft(s: Sketch, *, levels: int = 4, work: float = 1.0, data: float = 1e6) -> None:
     """The fast Fourier transform of 2**levels points (Topcuoglu et al. 2002, section 5.3.2).
 
     With m points: a binary tree of 2m - 1 recursive calls, then m * log2(m) butterfly tasks.
@@ -181,7 +141,6 @@ def fft(
     >>> w.n
     15
     """
-    s = Sketch("fft")
     levels, work, data = whole(levels, "levels"), _work(work), number(data, "data")
     row = _tree(s, levels + 1, 2, work, data, inward=False, kind="call")
     for level in range(levels):
@@ -191,11 +150,10 @@ def fft(
             s.edge(row[i], task, data)
             s.edge(row[i ^ span], task, data)
         row = below
-    return s.finish(sigma=sigma, seed=seed)
 
 
-@register_generator("gauss", size="size", estimate=lambda size: size * (size + 1) // 2)
-def gauss(*, size: int = 5, block: int = 256, sigma: float = 0.0, seed: int = 0) -> Workflow:
+@register_sketch("gauss", size="size", estimate=lambda size: size * (size + 1) // 2, sigma=0.0)
+def gauss(s: Sketch, *, size: int = 5, block: int = 256) -> None:
     """Make Gaussian elimination by columns (Cosnard et al. 1988; Topcuoglu et al. 2002, 5.3.1).
 
     (size**2 + size - 2) / 2 tasks: step k prepares the pivot column and updates the size - k
@@ -208,7 +166,6 @@ def gauss(*, size: int = 5, block: int = 256, sigma: float = 0.0, seed: int = 0)
     >>> w.n, int(w.level.max()) + 1
     (14, 8)
     """
-    s = Sketch("gauss")
     size, block = whole(size, "size", least=2), whole(block, "block")
     owner: dict[int, int] = {}
     for k in range(1, size):
@@ -222,7 +179,6 @@ def gauss(*, size: int = 5, block: int = 256, sigma: float = 0.0, seed: int = 0)
             if k > 1:
                 s.edge(owner[j], update, rows * block * 8.0)
             owner[j] = update
-    return s.finish(sigma=sigma, seed=seed)
 
 
 def _work(work: float) -> float:

@@ -46,6 +46,10 @@ class Sketch:
         """Add an edge; a second one between the same tasks adds to its bytes."""
         self._edges[src, dst] = self._edges.get((src, dst), 0.0) + data
 
+    def drawn(self, *, sigma: float, seed: int) -> Workflow:
+        """Return the workflow of a generator, with the work of tasks drawn."""
+        return self.finish(sigma=sigma, seed=seed)
+
     def finish(self, *, sigma: float = 0.0, data_sigma: float = 0.0, seed: int = 0) -> Workflow:
         """Multiply work and data by log-normal factors with mean 1, and freeze."""
         n, m = len(self._work), len(self._edges)
