@@ -32,13 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_option(parser, "--folder", Path, "DIR", "runs on disk (default: the user's state folder)")
     add_flag(parser, "--new-token", "make and print a new token")
     tasks = parser.add_argument_group("tasks")
-    tasks.add_argument(
-        "--functions",
-        action="append",
-        default=[],
-        metavar="MODULE",
-        help="a module or Python file whose public functions tasks may call; several times",
-    )
+    text = "a module or Python file whose public functions tasks may call; several times"
+    add_option(tasks, "--functions", str, "MODULE", text, action="append")
     add_flag(tasks, "--commands", "let tasks run any command on this machine")
     add_option(tasks, "--devices", whole(1), "N", "processes that run tasks")
     add_option(tasks, "--policy", str, "NAME", "a policy", default="eft")
@@ -46,13 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_option(tasks, "--retries", whole(0), "N", "retries of a task that failed", default=0)
     add_flag(tasks, "--no-history", "do not read or add measurements")
     limits = parser.add_argument_group("limits")
-    limits.add_argument(
-        "--application",
-        action="append",
-        default=[],
-        metavar="NAME=SHARE[,S/S]",
-        help="an application; several times (default: default=1)",
-    )
+    text = "an application; several times (default: default=1)"
+    add_option(limits, "--application", str, "NAME=SHARE[,S/S]", text, action="append")
     add_option(limits, "--queue", whole(1), "N", "runs per application, at most", default=1000)
     add_option(limits, "--rate", number(above=0), "N", "requests per second", default=5000.0)
     add_option(
@@ -83,13 +73,13 @@ def run(args: argparse.Namespace) -> None:
             print(f"live: {url}/#token={token or 'TOKEN'}")
         sys.stdout.flush()
 
-    given = dict(_application(text, args.queue) for text in args.application)
+    given = dict(_application(text, args.queue) for text in args.application or ())
     folder = {} if args.folder is None else {"folder": args.folder}
     config = ServerConfig(
         host=args.host,
         port=args.port,
         devices=args.devices,
-        functions=args.functions,
+        functions=args.functions or (),
         commands=args.commands,
         applications=given or {"default": ApplicationLimits(queue=args.queue)},
         policy=args.policy,
