@@ -14,7 +14,8 @@ import weft
 from weft.cli.main import main
 from weft.formats.model_file import save_model
 from weft.policies.replanning.trained import replanning_model
-from weft.runtime.costs.history import History, Measurement
+from weft.runtime.costs.history import History
+from weft.runtime.costs.measurements import Measurement
 
 SCRIPT = """
 import weft

@@ -31,7 +31,7 @@ from weft.model import (
     WorkflowBuilder,
     Workload,
 )
-from weft.runtime.costs.recorded import measurements
+from weft.runtime.costs.history_files import measurements
 
 FILES = Path(__file__).parents[1] / "formats" / "samples"
 

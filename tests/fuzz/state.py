@@ -15,7 +15,8 @@ from weft.model import Problem, Workload
 from weft.runtime import FakeBackend
 from weft.runtime.cascade.description import load_cascade
 from weft.runtime.cascade.lines import read_payloads
-from weft.runtime.costs.history import History, Measurement
+from weft.runtime.costs.history import History
+from weft.runtime.costs.measurements import Measurement
 from weft.runtime.costs.profiler import MATRICES, ProfileMeasure, relative_speeds, save_profile
 from weft.runtime.journal import Journal
 

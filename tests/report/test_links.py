@@ -11,8 +11,9 @@ from weft.formats.parsing.source import write_file
 from weft.report.causes.notebook import Picture
 from weft.report.page import Section, write_report
 from weft.runtime import History
-from weft.runtime.costs.history import HistoryUnusable, Measurement
+from weft.runtime.costs.history import HistoryUnusable
 from weft.runtime.costs.history_files import export_history
+from weft.runtime.costs.measurements import Measurement
 from weft.runtime.costs.profiler import save_profile
 from weft.runtime.web.store import RunStore
 

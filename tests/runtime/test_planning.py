@@ -8,8 +8,9 @@ import pytest
 
 import weft
 from weft.errors import InvalidInput, UnknownName
-from weft.runtime.costs.history import History, Measurement
-from weft.runtime.costs.recorded import import_recording
+from weft.runtime.costs.history import History
+from weft.runtime.costs.history_files import import_recording
+from weft.runtime.costs.measurements import Measurement
 
 SAMPLES = Path(__file__).parents[1] / "formats" / "samples"
 TWO = weft.Cluster(speed=[1.0, 1.0], kinds=("cpu", "cpu"))

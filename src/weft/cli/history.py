@@ -77,7 +77,7 @@ def _change(history: History, args: argparse.Namespace) -> None:
         new = history.import_from(args.source)
         print(f"read {args.source}: {new} new measurements", file=sys.stderr)
     if args.trace is not None:
-        from weft.runtime.costs.recorded import import_recording
+        from weft.runtime.costs.history_files import import_recording
 
         count = import_recording(history, args.trace, device=args.device)
         print(f"read {args.trace}: {count} measurements", file=sys.stderr)

@@ -10,7 +10,8 @@ import pytest
 
 import weft
 from weft.runtime.costs.estimates import estimated_problem
-from weft.runtime.costs.history import History, Measurement
+from weft.runtime.costs.history import History
+from weft.runtime.costs.measurements import Measurement
 
 COLD, WARM = 0.25, 0.02
 _loaded: list[bool] = []

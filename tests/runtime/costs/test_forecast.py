@@ -16,7 +16,7 @@ from weft.learn.durations.spread import Spread
 from weft.model import Problem, Workload
 from weft.runtime import Forecaster, History
 from weft.runtime.costs.forecast import live_state
-from weft.runtime.costs.history import Measurement
+from weft.runtime.costs.measurements import Measurement
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
 from weft.runtime.progress import Progress
 

@@ -24,7 +24,8 @@ from weft.runtime.costs.estimates import (
     measured_network,
     with_measured_links,
 )
-from weft.runtime.costs.history import KEPT, VERSION, Measurement
+from weft.runtime.costs.history import KEPT, VERSION
+from weft.runtime.costs.measurements import Measurement
 from weft.runtime.costs.summaries import drift_of, fit_link
 from weft.runtime.deciders.plan import PlanDecider
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
@@ -84,7 +85,8 @@ def test_links_are_never_negative(rows):
 
 WRITER = """
 import sys
-from weft.runtime.costs.history import History, Measurement
+from weft.runtime.costs.history import History
+from weft.runtime.costs.measurements import Measurement
 history = History(sys.argv[1])
 for k in range(20):
     history.add([Measurement(sys.argv[2], "cpu", 1.0 + k)] * 3)

@@ -14,7 +14,8 @@ import weft
 from weft.model import Workflow
 from weft.runtime import History
 from weft.runtime.costs.estimates import estimated_problem, keep_measurements
-from weft.runtime.costs.history import HistoryUnusable, Measurement, history_for_run
+from weft.runtime.costs.history import HistoryUnusable, history_for_run
+from weft.runtime.costs.measurements import Measurement
 
 CLUSTER = weft.Cluster(speed=[1.0], kinds=("cpu",))
 WORKFLOW = Workflow(work=[1.0], src=[], dst=[], data=[], kinds=("gemm",))

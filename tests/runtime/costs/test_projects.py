@@ -15,8 +15,9 @@ import weft
 from weft.cli.main import main
 from weft.runtime import History
 from weft.runtime.costs.estimates import Recorder, estimated_problem
-from weft.runtime.costs.history import KEPT_SIZES, Measurement
+from weft.runtime.costs.history import KEPT_SIZES
 from weft.runtime.costs.keys import argument_sizes, function_identity
+from weft.runtime.costs.measurements import Measurement
 from weft.runtime.costs.project import default_path, project_folder
 from weft.runtime.inputs.functions import application_of
 

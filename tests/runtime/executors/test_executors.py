@@ -21,8 +21,8 @@ import pytest
 import weft
 from weft.model import Cluster
 from weft.runtime import History, LocalDevice, current_device
-from weft.runtime.costs.history import Measurement
 from weft.runtime.costs.keys import CostKey
+from weft.runtime.costs.measurements import Measurement
 from weft.runtime.executors.function_table import SLOTS, FunctionTable, bindings_of
 from weft.runtime.executors.placement import CallCosts, rough
 

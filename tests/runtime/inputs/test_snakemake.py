@@ -14,7 +14,8 @@ from types import SimpleNamespace
 import pytest
 
 from weft import formats
-from weft.runtime.costs.history import History, Measurement
+from weft.runtime.costs.history import History
+from weft.runtime.costs.measurements import Measurement
 from weft.runtime.inputs.snakemake import (
     DEVICE,
     MISFITS,

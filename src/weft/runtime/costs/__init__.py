@@ -5,12 +5,12 @@
 - `estimates`: problems with estimated durations
 - `forecast`: when a run will end
 - `history`: the file of measurements
-- `history_files`: measurements as CSV and JSON
+- `history_files`: measurements as CSV and JSON, and from traces of other engines
 - `keys`: functions and sizes of arguments, by which measurements go
+- `measurements`: the rows of the history
 - `online_times`: when servers answer, from their answers
 - `profiler`: devices of this machine and micro-benchmarks
 - `project`: the place of a project's history
-- `recorded`: traces of other engines as measurements
 - `summaries`: quartiles, drift and links
 """
 
@@ -22,9 +22,9 @@ __all__ = [
     "history",
     "history_files",
     "keys",
+    "measurements",
     "online_times",
     "profiler",
     "project",
-    "recorded",
     "summaries",
 ]

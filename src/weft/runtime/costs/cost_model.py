@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from weft.model.columns import FloatArray
-from weft.runtime.costs.history import KEPT, TaskRow
+from weft.runtime.costs.history import KEPT
 from weft.runtime.costs.keys import Sizes
+from weft.runtime.costs.measurements import TaskRow
 from weft.runtime.costs.summaries import apart
 
 if TYPE_CHECKING:

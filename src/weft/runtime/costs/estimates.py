@@ -16,16 +16,9 @@ from weft.model.network import Port
 from weft.runtime.backends.protocol import DeviceLost, Finished
 from weft.runtime.costs.cost_model import CostModel, OutputModel, Point
 from weft.runtime.costs.drift import filled
-from weft.runtime.costs.history import (
-    History,
-    HistoryUnusable,
-    LinkRow,
-    Measurement,
-    TaskRow,
-    set_aside,
-    usual_rows,
-)
+from weft.runtime.costs.history import History, HistoryUnusable, set_aside
 from weft.runtime.costs.keys import GPU, CostKey
+from weft.runtime.costs.measurements import LinkRow, Measurement, TaskRow, usual_rows
 from weft.runtime.engine.events import Observer
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
 from weft.sim.device_state import Group

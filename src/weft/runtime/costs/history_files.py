@@ -1,4 +1,4 @@
-"""Histories as CSV and JSON files, for other programs, machines and projects."""
+"""Histories as CSV and JSON files, and measurements from traces of other engines."""
 
 from __future__ import annotations
 
@@ -9,8 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from weft.errors import InvalidInput
+from weft.formats import Recording, load_recording
 from weft.formats.parsing.source import write_file
-from weft.runtime.costs.history import History, LinkRow, TaskRow, checked, parse_sizes, sizes_text
+from weft.runtime.costs.history import History
+from weft.runtime.costs.measurements import (
+    LinkRow,
+    Measurement,
+    TaskRow,
+    checked,
+    parse_sizes,
+    sizes_text,
+)
 
 FORMAT = "weft-history-1"
 FIELDS = (
@@ -136,3 +145,30 @@ def _number(value: Any, name: str) -> float:
         return float(value)
     except (ValueError, OverflowError):
         raise ValueError(f"{name} must be a number, not {str(value)[:80]!r}") from None
+
+
+def measurements(recording: Recording, *, device: str | None = None) -> list[Measurement]:
+    """Return a measurement per successful execution; `device` replaces the recorded kind.
+
+    Examples
+    --------
+    >>> from weft.formats import MeasuredExecution
+    >>> done = MeasuredExecution("align-1", "align", 12.5, output=1e6)
+    >>> measurements(Recording("run", "Nextflow", (done,)), device="A100")[0].device
+    'A100'
+    """
+    return [
+        Measurement(e.kind, device or e.device, e.seconds, output=e.output)
+        for e in recording.executions
+        if e.done
+    ]
+
+
+def import_recording(history: History, path: str | Path, *, device: str | None = None) -> int:
+    """Add the executions of a trace of another engine; return their number.
+
+    A file with a bad value adds nothing. The same file added twice counts twice.
+    """
+    found = measurements(load_recording(path), device=device)
+    history.add(found)
+    return len(found)

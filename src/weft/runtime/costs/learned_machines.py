@@ -16,8 +16,8 @@ import numpy as np
 from weft.model import Problem
 from weft.model.columns import FloatArray
 from weft.runtime.costs.cost_model import CostModel
-from weft.runtime.costs.history import TaskRow, usual_rows
 from weft.runtime.costs.keys import CostKey
+from weft.runtime.costs.measurements import TaskRow, usual_rows
 
 COLD_STARTS = 2
 """Measured cold starts of a task kind on a device kind required to use them."""

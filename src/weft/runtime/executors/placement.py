@@ -8,8 +8,9 @@ from math import frexp
 
 from weft.model import Cluster
 from weft.runtime.costs.cost_model import CostModel
-from weft.runtime.costs.history import KEPT, History, Measurement, usual_rows
+from weft.runtime.costs.history import KEPT, History
 from weft.runtime.costs.keys import CostKey, Sizes
+from weft.runtime.costs.measurements import Measurement, usual_rows
 
 AHEAD = 0.005
 """Seconds of work that a device may hold besides the running call, so that it never waits."""

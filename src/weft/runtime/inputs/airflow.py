@@ -9,7 +9,8 @@ import math
 from collections.abc import Iterable, Mapping
 from statistics import median
 
-from weft.runtime.costs.history import History, Measurement
+from weft.runtime.costs.history import History
+from weft.runtime.costs.measurements import Measurement
 from weft.runtime.inputs.snakemake import upward_ranks
 
 DEVICE = "airflow"

@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 
 from weft.formats.traces.recording import distinct
 from weft.model import Cluster, Problem, WorkflowBuilder
-from weft.runtime.costs.history import History, Measurement
+from weft.runtime.costs.history import History
+from weft.runtime.costs.measurements import Measurement
 
 DEVICE = "snakemake"
 """Kind of device under which the history keeps rules."""

@@ -15,8 +15,9 @@ from weft.planners import PLANNERS
 from weft.planners.planner import Plan, plan
 from weft.runtime.costs.cost_model import CostModel
 from weft.runtime.costs.estimates import estimated_problem, incoming_bytes
-from weft.runtime.costs.history import History, usual_rows
+from weft.runtime.costs.history import History
 from weft.runtime.costs.keys import CostKey
+from weft.runtime.costs.measurements import usual_rows
 from weft.runtime.inputs.functions import Application
 
 DEFAULT_PLANNER = "heft"
