@@ -239,6 +239,11 @@ def describe_machine() -> dict[str, object]:
     }
 
 
+def processor_seconds() -> float:
+    """Return the processor time of this process and of its children that have ended."""
+    return sum(os.times()[:4])
+
+
 def peak_memory() -> float:
     """Return the peak memory of this process in bytes.
 

@@ -60,17 +60,16 @@ class RulePolicy:
         return sorted(view.ready.tolist(), key=lambda i: (self._keys[i], i))
 
     def _by_task(self, view: View) -> Decision | None:
-        for instance in self._in_order(view):
-            device = self._place(view, instance)
+        usable = np.isfinite(view.pace) if self.placement == "eft" else view.idle
+        devices = np.flatnonzero(usable).tolist()
+        for instance in self._in_order(view) if devices else ():
+            device = self._place(view, instance, devices)
             if device is not None:
                 return Decision(instance, device)
         return None
 
-    def _place(self, view: View, instance: int) -> int | None:
-        usable = np.isfinite(view.pace) if self.placement == "eft" else view.idle
-        devices = [
-            d for d in np.flatnonzero(usable).tolist() if view.duration(instance, d) < np.inf
-        ]
+    def _place(self, view: View, instance: int, usable: list[int]) -> int | None:
+        devices = [d for d in usable if view.duration(instance, d) < np.inf]
         if self.placement != "eft":
             devices = [d for d in devices if view.has_room(instance, d)]
         if self.placement == "first":

@@ -18,7 +18,13 @@ from typing import Any
 import numpy as np
 
 from weft.errors import MissingExtra
-from weft.experiments.harness import Progress, describe_machine, write_page, write_results
+from weft.experiments.harness import (
+    Progress,
+    describe_machine,
+    processor_seconds,
+    write_page,
+    write_results,
+)
 from weft.experiments.imitation import report
 from weft.experiments.imitation.contenders import Contender, contenders, fixed_device, heft
 from weft.experiments.imitation.runs import (
@@ -74,7 +80,7 @@ def reproduce(
     _need_torch()
     from weft.experiments.imitation import speed
 
-    begin, used = time.perf_counter(), time.process_time()
+    begin, used = time.perf_counter(), processor_seconds()
     training = dict(read_model(find_model("deepsched")).training)
     effort = QUICK if quick else FULL
     found = ImitationResults(
@@ -101,7 +107,7 @@ def reproduce(
         for name, row in speed.DOCUMENT.items()
     }
     found.document["seconds"] = time.perf_counter() - begin
-    found.document["cpu_seconds"] = time.process_time() - used
+    found.document["cpu_seconds"] = processor_seconds() - used
     write_results(Path(folder), found.document)
     write_page(Path(folder), found.document, page_tables(found.document))
     assert found.example is not None

@@ -139,19 +139,19 @@ class HybridPolicy:
 
     def _sooner(self, view: View, seconds: FloatArray, place: int, device: int) -> float:
         """Return when other devices would finish a task as the last of all ready tasks."""
-        best, instance = np.inf, int(view.ready[place])
-        for alike in np.unique(self._alike).tolist():
-            mine = np.flatnonzero((self._alike == alike) & np.isfinite(view.pace))
-            if alike == self._alike[device] or not len(mine):
-                continue
-            own = float(seconds[place, mine[0]])
-            if not np.isfinite(own):
-                continue
-            column = seconds[:, mine[0]]
-            rest = float(column[np.isfinite(column)].sum()) - own
-            free = float(np.maximum(view.free_at[mine], view.now).mean())
-            begin = max(free + rest / len(mine), view.arrival(instance, int(mine[0])))
-            best = min(best, begin + own)
+        best, instance, own = np.inf, int(view.ready[place]), seconds[place]
+        able = np.isfinite(own) & (self._alike != self._alike[device])
+        if not able.any():
+            return best
+        total = np.where(np.isfinite(seconds), seconds, 0.0).sum(axis=0)
+        free = np.maximum(view.free_at, view.now)
+        for alike in np.unique(self._alike[able]).tolist():
+            mine = np.flatnonzero((self._alike == alike) & able)
+            first = int(mine[0])
+            ready = float(free[mine].mean() + (total[first] - own[first]) / len(mine))
+            if ready + own[first] < best:
+                begin = max(ready, view.arrival(instance, first))
+                best = min(best, begin + float(own[first]))
         return best
 
     def _seconds(self, view: View) -> FloatArray:
@@ -170,7 +170,7 @@ class HybridPolicy:
                     0
                 ]
                 self._version[k, stale] = model.observed
-        factor = np.exp(self._centre[self._kind][:, ready].T)
+        factor = np.exp(self._centre[:, ready])[self._kind].T
         up = np.isfinite(view.pace)
         pace = np.where(up, view.pace, 1.0) if self._given is None else np.ones(len(up))
         return np.asarray(np.where(up & np.isfinite(base), base * factor * pace, np.inf))
