@@ -20,14 +20,18 @@ from typing import Any
 
 import lazy_loader
 
+from weft.gymnasium_import import RegisteringFinder
+
 __version__ = "0.1.0"
 
 _load, _names, _public = lazy_loader.attach_stub(__name__, __file__)
 __all__ = sorted([*_public, "__version__"])  # noqa: PLE0605 (read from the stub)
 
 
-if "gymnasium" in sys.modules:  # which finds environments by imports only, since its version 1.0
+if "gymnasium" in sys.modules:
     import_module("weft.learn")
+else:
+    sys.meta_path.insert(0, RegisteringFinder())
 
 
 def __getattr__(name: str) -> Any:

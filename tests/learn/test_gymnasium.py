@@ -10,10 +10,17 @@ from weft.errors import InvalidInput
 
 gymnasium = pytest.importorskip("gymnasium", reason="the environments need gymnasium")
 
+LOOK = "import importlib.util; importlib.util.find_spec('gymnasium')"
+
 
 @pytest.mark.parametrize(
     ("imports", "name"),
-    [("gymnasium, weft", "weft/Workflow-v0"), ("gymnasium", "weft.learn:weft/Workflow-v0")],
+    [
+        ("gymnasium, weft", "weft/Workflow-v0"),
+        ("weft, gymnasium", "weft/Workflow-v0"),
+        (f"weft; {LOOK}; import gymnasium", "weft/Workflow-v0"),
+        ("gymnasium", "weft.learn:weft/Workflow-v0"),
+    ],
 )
 def test_environments_are_found(imports, name):
     code = f"import {imports}; print(gymnasium.make({name!r}).spec.id)"

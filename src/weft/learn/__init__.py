@@ -13,7 +13,7 @@
 - `workflow`: policies for workflows
 
 Importing this package registers `weft/Conditional-v0` and `weft/Workflow-v0` with Gymnasium; so
-does `import weft` after `import gymnasium`.
+does `import weft`, before or after `import gymnasium`.
 """
 
 from importlib.util import find_spec
