@@ -7,6 +7,7 @@ import pickle
 import statistics
 import threading
 from functools import partial
+from operator import add
 
 import cloudpickle
 import numpy as np
@@ -15,7 +16,7 @@ import pytest
 import weft
 from tests.support import run_functions as f
 from tests.support.workflows import chain
-from weft.runtime import LocalBackend
+from weft.runtime import LocalBackend, TaskFailed
 
 
 class Scale:
@@ -122,7 +123,34 @@ def test_a_promise_is_neither_true_nor_false():
         bool(f.square(2))
 
 
-@pytest.mark.parametrize("what", [[], {}, {"a": 3}, [[f.square(1), 2]]], ids=str)
-def test_only_promises_are_run(one, what):
-    with pytest.raises(weft.InvalidInput, match="weft runs"):
+def test_items_of_promises_are_promises(one):
+    both = weft.task(divmod)(17, 5)
+    rows = weft.task(dict)(rows=[1, 2, 3])["rows"]
+    shape = {"sum": weft.task(add)(both[0], both[1]), "rest": rows[1:], "item": rows[both[1]]}
+    trace = weft.run({**shape, "both": both}, backend=one, history=False)
+    assert trace.value == {"sum": 5, "rest": [2, 3], "item": 3, "both": (3, 2)}
+    with pytest.raises(TaskFailed, match="KeyError: 'none'"):
+        weft.run(weft.task(dict)()["none"], backend=one, history=False)
+
+
+def test_a_promise_is_no_sequence():
+    with pytest.raises(TypeError, match="not iterable"):
+        _one, _two = f.square(2)
+    with pytest.raises(TypeError, match="not a container"):
+        assert 3 in f.square(2)
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ([], "not a list without any of them"),
+        ({}, "not a dict without any of them"),
+        ({"a": 3}, "not a dict that holds a value of type int"),
+        ([[f.square(1), "x"]], "not a list that holds a value of type str"),
+        (3, "not a int"),
+    ],
+    ids=str,
+)
+def test_only_promises_are_run(one, what, words):
+    with pytest.raises(weft.InvalidInput, match=f"weft runs .*; {words}$"):
         weft.run(what, backend=one, history=False)

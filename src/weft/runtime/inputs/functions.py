@@ -24,7 +24,7 @@ from weft.runtime.inputs.promises import (
     device_of,
     needs_of,
     number_of,
-    only_promises,
+    others_in,
     outcomes_in,
     promised_in,
     variants_in,
@@ -97,7 +97,8 @@ def application_of(what: Any, functions: Functions | None = None) -> Application
         raise InvalidInput(
             f"functions are given for a {type(what).__name__}; only a Workflow needs them"
         )
-    if only_promises(what) and any(True for _ in promised_in(what)):
+    others = [type(x).__name__ for x in others_in(what)]
+    if not others and any(True for _ in promised_in(what)):
         return from_promises(what)
     collections = list(what) if isinstance(what, list | tuple) else [what]
     if collections and all(hasattr(type(x), "__dask_graph__") for x in collections):
@@ -106,7 +107,10 @@ def application_of(what: Any, functions: Functions | None = None) -> Application
     if hasattr(what, "nodes") and hasattr(what, "edges"):
         return from_networkx(what)
     known = "a Workflow with functions, calls of @weft.task, Dask collections, or a networkx graph"
-    raise InvalidInput(f"weft runs {known}; not a {type(what).__name__}")
+    holds = ""
+    if type(what) in (list, tuple, dict):
+        holds = f" that holds a value of type {others[0]}" if others else " without any of them"
+    raise InvalidInput(f"weft runs {known}; not a {type(what).__name__}{holds}")
 
 
 def from_functions(workflow: Workflow, functions: Functions) -> Application:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import update_wrapper
-from operator import attrgetter
+from operator import attrgetter, getitem
 from typing import Any
 
 from weft.errors import InvalidInput, UnknownName
@@ -126,12 +126,30 @@ class Promise:
             "choices"
         )
 
+    def __getitem__(self, key: Any) -> Promise:
+        """Return the promise of an item of the result, which is a task of its own.
+
+        Examples
+        --------
+        >>> load = task(lambda: {"x": [1, 2]})
+        >>> load()["x"][0]
+        <promise of getitem>
+        """
+        return Promise(_ITEM, (self, key), {})
+
+    __iter__ = None
+    """The number of items is not known before the run."""
+    __contains__ = None
+
     def when(self, branch: str) -> ConditionalPromise:
         """Return the promise for one branch; if it is not taken, the reader gets None."""
         return ConditionalPromise(self, branch)
 
     def __repr__(self) -> str:
         return f"<promise of {self.task.__name__}>"
+
+
+_ITEM = Task(getitem, {})
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,11 +243,13 @@ def device_of(options: Mapping[str, Any], task: str) -> str:
     return device or (GPU if gpu else "")
 
 
-def only_promises(what: Any) -> bool:
-    """Return whether a value consists of promises, alone or in lists, tuples and dicts."""
+def others_in(what: Any) -> Iterator[Any]:
+    """Return the values that are no promises, alone or in lists, tuples and dicts."""
     if type(what) in (list, tuple, dict):
-        return all(only_promises(x) for x in (what.values() if type(what) is dict else what))
-    return isinstance(what, Promise)
+        for x in what.values() if type(what) is dict else what:
+            yield from others_in(x)
+    elif not isinstance(what, Promise):
+        yield what
 
 
 def outcomes_in(shape: Any) -> Any:
