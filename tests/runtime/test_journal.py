@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import multiprocessing
 import os
@@ -10,22 +9,16 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter
-from fractions import Fraction
-from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import weft
 from tests.support import run_functions as f
 from weft.runtime import FakeBackend, LocalBackend, TaskFailed
 from weft.runtime.backends.payload import PREFIX
-from weft.runtime.backends.protocol import Call
-from weft.runtime.fingerprints import task_fingerprints
 from weft.runtime.journal import Journal, fingerprint, read_lines
 
 ROOT = Path(__file__).parents[2]
@@ -174,94 +167,6 @@ def test_tasks_with_changed_arguments_and_their_descendants_run_again(tmp_path, 
             assert weft.run(graph(100), **options).results == {"marked-2": 104}
     assert calls(marks) == {"left": 2, "right": 1, "top": 2}
     assert len(list((tmp_path / "runs" / "x").glob("*.result"))) == 3
-
-
-def made(source):
-    """Return the function `f` of a module with this source."""
-    space = {"__name__": "made"}
-    exec(source, space)
-    return space["f"]
-
-
-BASE = "K = 1\ndef g(x): return x\ndef f(x, y=2): return [g(v) + K for v in (x, 3)]"
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("x, 3", "x, 4"),
-        ("x, 3", "3, x"),
-        ("y=2", "y=5"),
-        ("K = 1", "K = 100"),
-        ("g(x): return x", "g(x): return x + 1"),
-        ("g(v) + K", "K - g(v)"),
-    ],
-)
-def test_changed_code_changes_the_fingerprint(old, new):
-    assert mark(made(BASE)) == mark(made("\n\n" + BASE))  # lines may move
-    assert mark(made(BASE.replace(old, new))) != mark(made(BASE))
-
-
-def mark(function, *args):
-    workflow = weft.Workflow(work=[1], src=[], dst=[], data=[])
-    return task_fingerprints(workflow, [Call(function, args)])[0]
-
-
-def adder(k):
-    return lambda x: x + k
-
-
-def test_closures_partials_and_methods_count_by_their_values():
-    assert mark(adder(1)) == mark(adder(1)) != mark(adder(2))
-    assert mark(partial(f.add, 1)) == mark(partial(f.add, 1)) != mark(partial(f.add, 2))
-    assert mark(Fraction(1, 2).limit_denominator) != mark(Fraction(1, 3).limit_denominator)
-    assert mark(f.square) != mark(f.plus)
-
-
-@pytest.mark.parametrize(
-    ("value", "other"),
-    [
-        (np.arange(5), np.arange(5.0)),
-        (np.arange(6).reshape(2, 3), np.arange(6).reshape(3, 2)),
-        ({"a": [1, "x"]}, {"a": [1, "y"]}),
-        (Fraction(1, 2), Fraction(1, 3)),
-        (Path("a"), Path("b")),
-        (1, True),
-        ([1, 2], (1, 2)),
-    ],
-    ids=str,
-)
-def test_arguments_count_by_content(value, other):
-    assert mark(f.add, value) == mark(f.add, copy.deepcopy(value))
-    assert mark(f.add, value) != mark(f.add, other)
-
-
-def test_fingerprints_are_the_same_under_every_hash_seed():
-    program = (
-        "from tests.runtime.test_journal import adder, mark; "
-        "print(mark(adder({'a', 'b', 'c'}), frozenset('xyz')))"
-    )
-    found = {
-        subprocess.run(
-            [sys.executable, "-c", program],
-            env={**os.environ, "PYTHONHASHSEED": seed},
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=True,
-        ).stdout
-        for seed in ("1", "2")
-    }
-    assert len(found) == 1
-
-
-def test_what_cannot_be_read_or_is_too_large_counts_as_changed(monkeypatch):
-    lock = threading.Lock()
-    assert mark(f.add, lock) != mark(f.add, lock)
-    monkeypatch.setattr("weft.runtime.fingerprints.LIMIT", 1000)
-    array = np.zeros(1000)
-    assert mark(f.add, array) != mark(f.add, array)
 
 
 def workload():

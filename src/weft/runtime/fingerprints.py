@@ -1,9 +1,10 @@
 """Fingerprints of tasks: code, arguments and ancestors, so that changed tasks run again.
 
 Part of the fingerprint of a task are the code of its function (bytecode, constants, names, default
-and closure values, nested code), the code of functions and classes of the same module that it uses
-by name, plain values and arrays among the globals that it uses, the content of its arguments, and
-the fingerprints of its parents. Other modules count by their names only.
+and closure values, nested code), the code of functions and classes that it uses by name, in all
+modules of the user, plain values and arrays among the globals that it uses, the content of its
+arguments, and the fingerprints of its parents. Modules of Python and of installed packages count by
+their names only.
 """
 
 from __future__ import annotations
@@ -11,9 +12,13 @@ from __future__ import annotations
 import copyreg
 import hashlib
 import pickle
+import sys
+import sysconfig
 import uuid
+from collections import deque
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import cache, partial
+from pathlib import Path
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -27,6 +32,9 @@ LIMIT = 1 << 30
 """Bytes of arguments of one task that are read; a task with more has a new fingerprint each run."""
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
+
+Names = tuple[str, ...]
+"""Names that a function uses."""
 
 
 def task_fingerprints(workflow: Workflow, calls: Sequence[Call]) -> tuple[str, ...]:
@@ -59,6 +67,7 @@ def _mark(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         content = _Content(function)
         content.add(args)
         content.add(kwargs)
+        content.add_used_code()
         return content.digest.hexdigest()
     except Exception:  # noqa: BLE001  # code of the user; too large: it counts as changed
         return uuid.uuid4().hex
@@ -72,6 +81,9 @@ class _Content:
         self._size = 0
         self._seen: dict[int, tuple[int, Any]] = {}
         """Identity of an object -> its number, and the object, which keeps the identity unique."""
+        self._used: deque[Any] = deque()
+        """Functions and classes still to be added: a queue, as chains of calls may be long."""
+        self._modules: set[tuple[str, Names]] = set()
         function = _bare(function)
         inner = function
         while isinstance(inner, partial):
@@ -91,6 +103,11 @@ class _Content:
         else:
             self._seen[id(value)] = (len(self._seen), value)
             self._add_parts(value)
+
+    def add_used_code(self) -> None:
+        """Add the functions and classes that the functions so far use, and those that they use."""
+        while self._used:
+            self.add(self._used.popleft())
 
     def _add_parts(self, value: Any) -> None:
         if isinstance(value, Input):
@@ -137,18 +154,35 @@ class _Content:
         self.add(function.__kwdefaults__)
         for cell in function.__closure__ or ():
             self.add(_cell_value(cell))
-        for name in sorted(dict.fromkeys(_names(function.__code__))):
+        names = tuple(sorted(dict.fromkeys(_names(function.__code__))))
+        for name in names:
             if name in function.__globals__:
                 self._write("global", name)
-                self._add_global(function.__globals__[name])
+                self._add_global(function.__globals__[name], names)
 
-    def _add_global(self, value: Any) -> None:
+    def _add_global(self, value: Any, names: Names) -> None:
         """Add code and plain values; others, such as connections and caches, by their types."""
         value = _bare(value)
-        if isinstance(value, FunctionType | type | ModuleType | np.ndarray) or _is_plain(value):
+        if isinstance(value, FunctionType | type):
+            self._write("uses", f"{value.__module__}.{value.__qualname__}")
+            self._used.append(value)
+        elif isinstance(value, ModuleType):
+            self._add_module(value, names)
+        elif isinstance(value, np.ndarray) or _is_plain(value):
             self.add(value)
         else:
             self._write("type", type(value).__qualname__)
+
+    def _add_module(self, module: ModuleType, names: Names) -> None:
+        """Add the members of a module of the user that a function may use, by their names."""
+        self._write("module", module.__name__)
+        if (module.__name__, names) in self._modules or not _is_users(module.__name__):
+            return
+        self._modules.add((module.__name__, names))
+        for name in names:
+            if name in vars(module):
+                self._write("member", name)
+                self._add_global(vars(module)[name], names)
 
     def _add_class(self, kind: type) -> None:
         self._write("class", f"{kind.__module__}.{kind.__qualname__}")
@@ -176,7 +210,7 @@ class _Content:
         self.add(None if pairs is None else list(pairs))
 
     def _own(self, value: Any) -> bool:
-        return value.__module__ in (self._module, "__main__")
+        return value.__module__ == self._module or _is_users(value.__module__)
 
     def _write(self, word: str, data: Any) -> None:
         raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
@@ -188,9 +222,25 @@ class _Content:
 
 
 def _bare(value: Any) -> Any:
-    """Return the function inside a task."""
+    """Return the function inside a task, a cache (`functools.cache`) or a compiled function."""
     value = value.task if isinstance(value, Body) else value
-    return value.function if isinstance(value, Task) else value
+    value = value.function if isinstance(value, Task) else value
+    inner = None if isinstance(value, FunctionType) else getattr(value, "__wrapped__", None)
+    return inner if isinstance(inner, FunctionType) else value
+
+
+@cache
+def _is_users(module: str | None) -> bool:
+    """Return whether a module is neither Python's own nor part of an installed package."""
+    if module == "__main__":
+        return True
+    file = getattr(sys.modules.get(module or ""), "__file__", None)
+    if file is None or module is None or module.split(".")[0] == "weft":
+        return False
+    path = Path(file).resolve()
+    own = [Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib")]
+    installed = {"site-packages", "dist-packages"} & set(path.parts)
+    return not installed and not any(path.is_relative_to(folder) for folder in own)
 
 
 def _parts_of_code(code: CodeType) -> Iterator[Any]:
