@@ -157,6 +157,7 @@ def test_data_frames_of_other_libraries():
     machines = Cluster(speed=[1.0])
     frame = polars.DataFrame(ROWS)
     frames = [frame, frame.lazy(), _held("__arrow_c_stream__", frame), pandas.DataFrame(ROWS)]
+    frames.append(pandas.DataFrame(ROWS).convert_dtypes())  # its empty cells are pandas.NA
     if hasattr(pandas.DataFrame, "__dataframe__"):
         frames.append(_held("__dataframe__", pandas.DataFrame(ROWS)))
     for table in frames:

@@ -70,18 +70,8 @@ def _trace_rows(t: Trace) -> list[_Row]:
     return [_Row(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
 
 
-def refuse_strangers(s: Schedule, problem: Problem) -> None:
-    """Refuse a schedule that names tasks or devices the problem does not have."""
-    for what, column, limit in (("task", s.task, problem.n), ("device", s.device, problem.p)):
-        if len(column) and not 0 <= column.min() <= column.max() < limit:
-            raise InvalidInput(
-                f"the schedule names {what} {column.max()}, but problem '{problem.name}' has "
-                f"{limit} {what}s"
-            )
-
-
 def _schedule_rows(s: Schedule, problem: Problem) -> list[_Row]:
-    refuse_strangers(s, problem)
+    s.refuse_other_problem(problem)
     columns = (s.task, s.device, s.start, s.finish, s.copy)
     return [
         _Row(0, t, d, b, f, DONE, None, c)

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from weft.formats.chrome_trace import refuse_strangers, write_chrome_trace
+from weft.formats.chrome_trace import write_chrome_trace
 from weft.formats.graphs.dax import read_dax, write_dax
 from weft.formats.graphs.dot import read_dot, write_dot
 from weft.formats.graphs.static_graph import is_static_graph, read_static_graph
@@ -163,7 +163,7 @@ def _named_record(thing: Savable, problem: Problem | None) -> dict[str, Any]:
     """Encode an object; a schedule gets the names of its tasks and devices if they are known."""
     if problem is None or not isinstance(thing, Schedule):
         return encode(thing)
-    refuse_strangers(thing, problem)
+    thing.refuse_other_problem(problem)
     tasks = [problem.workflow.task_name(t) for t in thing.task.tolist()]
     devices = [problem.cluster.names[d] for d in thing.device.tolist()]
     return encode(thing) | {"task_name": tasks, "device_name": devices}

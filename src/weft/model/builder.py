@@ -320,7 +320,9 @@ def _check_columns(columns: Mapping[str, object]) -> list[str]:
 
 
 def _empty(cell: object) -> bool:
-    return cell is None or cell == "" or cell != cell  # NaN  # noqa: PLR0124
+    if cell is None or type(cell).__name__ == "NAType":  # of pandas: it cannot be compared
+        return True
+    return bool(cell == "" or cell != cell)  # NaN  # noqa: PLR0124
 
 
 def _text(cell: object) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -138,6 +139,26 @@ class Scenario:
             changes=_draw_changes(workload, seed, slowdowns, failures, span),
             cancel=_draw_cancellations(workload, seed, cancellations, span),
         )
+
+    def refuse_other_workload(self, workload: Workload) -> None:
+        """Refuse a workload for which the columns have wrong lengths or impossible values."""
+        changes = np.shape(self.change_time)
+        shapes: dict[str, tuple[int, ...]] = {
+            "outcome": (int(workload.first_choice[-1]),),
+            "factor": (workload.instances,),
+            "bias": (len(workload.kinds), workload.cluster.p),
+            "change_time": (math.prod(changes),),
+            "change_device": changes,
+            "change_pace": changes,
+            "cancel": (workload.jobs,),
+        }
+        for name, shape in shapes.items():
+            if np.shape(getattr(self, name)) != shape:
+                raise InvalidInput(
+                    f"{name} of the scenario has shape {np.shape(getattr(self, name))}, but "
+                    f"'{workload.name}' needs {shape}; give the scenario of this workload"
+                )
+        self._validate(workload)
 
     def _validate(self, workload: Workload) -> None:
         refuse_not_positive(self.factor, "duration factor", lambda i: f"instance {i}")

@@ -64,6 +64,25 @@ class Schedule(Displayed):
             **{key: frozen(np.ascontiguousarray(column[order])) for key, column in columns.items()}
         )
 
+    def __post_init__(self) -> None:
+        """Refuse columns of different lengths: compiled code reads them side by side."""
+        lengths = {name: np.shape(getattr(self, name)) for name in self.__dataclass_fields__}
+        if len(set(lengths.values())) > 1 or np.ndim(self.task) != 1:
+            raise InvalidInput(f"the columns of a schedule have shapes {lengths}; give equal ones")
+
+    def refuse_other_problem(self, problem: Problem) -> None:
+        """Refuse a problem that does not have all tasks and devices of the rows."""
+        for noun, column, size in (
+            ("task", self.task, problem.n),
+            ("device", self.device, problem.p),
+        ):
+            if len(column) and not 0 <= column.min() <= column.max() < size:
+                row = int(np.flatnonzero((column < 0) | (column >= size))[0])
+                raise InvalidInput(
+                    f"row {row} of the schedule is of {noun} {column[row]}, but "
+                    f"'{problem.name}' has {size} {noun}s; give the problem the schedule is for"
+                )
+
     def __len__(self) -> int:
         return len(self.task)
 

@@ -128,6 +128,7 @@ def replan(
 
 def _refuse(plan: Plan) -> None:
     problem = plan.problem
+    plan.schedule.refuse_other_problem(problem)
     reasons = {
         "the plan has copies of tasks": plan.schedule.copies > 0,
         "its transfers share a network": problem.cluster.network is not None,
@@ -137,6 +138,10 @@ def _refuse(plan: Plan) -> None:
     for reason, holds in reasons.items():
         if holds:
             raise Unsupported(f"cannot replan '{problem.name}': {reason}; plan it again instead")
+    if not np.array_equal(plan.schedule.task, np.arange(problem.n)):
+        raise InvalidInput(
+            f"the plan does not hold every task of '{problem.name}' exactly once; plan it again"
+        )
 
 
 def _lost(problem: Problem, names: Sequence[str]) -> BoolArray:

@@ -59,6 +59,8 @@ def simulate(
     }
     if scenario is not None and any(drawn.values()):
         raise InvalidInput("give either a scenario or the options to draw one, not both")
+    if scenario is not None:
+        scenario.refuse_other_workload(work)
     future = scenario or Scenario.draw(work, seed=seed, **drawn)
     decider = _decider(policy, work)
     return simulator.simulate(work, decider, scenario=future, eager=eager, seed=seed)

@@ -54,6 +54,7 @@ class RunState(NamedTuple):
     def before(cls, plan: Plan) -> RunState:
         """Return the state before the first task."""
         s = plan.schedule
+        s.refuse_other_problem(plan.problem)
         place = np.empty(plan.problem.n, np.int64)
         place[plan.problem.workflow.order] = np.arange(plan.problem.n)
         order = np.lexsort((place[s.task], s.finish, s.start))

@@ -106,6 +106,7 @@ class WorkflowEnv(gymnasium.Env[Observation, np.int64]):
         """Begin an episode: that of the seed, or the next one."""
         super().reset(seed=seed, options=options)
         self.case = self._draw(int(self.np_random.integers(2**31)))
+        self.case.scenario.refuse_other_workload(self.case.workload)
         self._sim = make_sim(self.case.workload, self.case.scenario, None, eager=True)
         self._portfolio = make_portfolio(self.case.workload, self._sim, [self._weights], OPTIONS)
         self._candidates = make_candidates(self._sim)

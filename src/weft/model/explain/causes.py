@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.errors import InvalidInput
 from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.model.network.planned import planned_transfers
 from weft.model.network.transfers import Transfers
@@ -52,7 +51,7 @@ class ExecutionTable:
     @classmethod
     def of_schedule(cls, problem: Problem, schedule: Schedule) -> ExecutionTable:
         """Take the rows of a schedule."""
-        _refuse_strangers(problem, schedule.task, schedule.device)
+        schedule.refuse_other_problem(problem)
         rows = len(schedule)
         zero = np.zeros(rows, np.int64)
         columns = (schedule.task, schedule.device, schedule.start, schedule.finish)
@@ -226,16 +225,6 @@ def _latest(candidates: CauseTable, when: FloatArray) -> CauseTable:
     order = np.lexsort((c.row, c.source, c.edge, c.kind, -when, c.group))
     _, head = np.unique(c.group[order], return_index=True)
     return c._replace(time=when).take(order[head])
-
-
-def _refuse_strangers(problem: Problem, task: IntArray, device: IntArray) -> None:
-    for column, size, noun in ((task, problem.n, "task"), (device, problem.p, "device")):
-        bad = np.flatnonzero((column < 0) | (column >= size))
-        if len(bad):
-            raise InvalidInput(
-                f"row {bad[0]} of the schedule is of {noun} {column[bad[0]]}, but "
-                f"'{problem.name}' has {size} {noun}s; give the problem the schedule is for"
-            )
 
 
 def _inputs(table: ExecutionTable) -> list[CauseTable]:

@@ -185,15 +185,7 @@ class Chart:
 
 
 def _of_schedule(source: Drawable, schedule: Schedule, problem: Problem, title: str) -> Chart:
-    for what, column, limit in (
-        ("task", schedule.task, problem.n),
-        ("device", schedule.device, problem.p),
-    ):
-        if len(column) and not 0 <= column.min() <= column.max() < limit:
-            raise InvalidInput(
-                f"the schedule names {what} {column.max()}, but problem '{problem.name}' has "
-                f"{limit} {what}s"
-            )
+    schedule.refuse_other_problem(problem)
     rows = len(schedule)
     columns = {
         "task": schedule.task,

@@ -372,20 +372,11 @@ def _plan_rows(workload: Workload, schedules: Sequence[Schedule]) -> list[Table]
 
 
 def _refuse_strange_rows(schedule: Schedule, problem: Problem) -> None:
-    n, p, name = problem.n, problem.p, problem.name
-    originals = (
-        np.bincount(schedule.task[~schedule.copy], minlength=n)
-        if len(schedule)
-        else np.zeros(n, np.int64)
-    )
-    if len(originals) != n or (originals != 1).any():
+    schedule.refuse_other_problem(problem)
+    originals = np.bincount(schedule.task[~schedule.copy], minlength=problem.n)
+    if (originals != 1).any():
         raise InvalidInput(
-            f"the schedule to replay does not hold every task of '{name}' exactly once"
-        )
-    if len(schedule) and not 0 <= schedule.device.min() <= schedule.device.max() < p:
-        raise InvalidInput(
-            f"the schedule to replay names device {schedule.device.max()}, "
-            f"but '{name}' has {p} devices"
+            f"the schedule to replay does not hold every task of '{problem.name}' exactly once"
         )
     misplaced = np.flatnonzero(np.isinf(problem.pace[problem.row[schedule.task], schedule.device]))
     if len(misplaced):
