@@ -14,7 +14,7 @@ from weft.policies.two_stage.q_network import q_value
 
 NETWORKS = ["conditional-any", "conditional-best", "conditional-paper-best", "conditional-pi0"]
 NETWORKS += ["conditional-pi1", "conditional-pi2", "conditional-pi3", "conditional-pi4"]
-NETWORKS += ["dqn", "replan-switch", "decima", "lachesis"]
+NETWORKS += ["dqn", "replan-switch", "search-replanning", "decima", "lachesis"]
 
 
 def own_outputs(policy, name, row):
@@ -23,6 +23,9 @@ def own_outputs(policy, name, row):
         return logits(getattr(policy.learned.network, name), row).ravel()
     if isinstance(policy, TwoStageDqn):
         return np.array([q_value(policy.network, ["task", "device"].index(name), row)])
+    if name in ("pair_spread", "device_spread"):
+        which = ["pair_spread", "device_spread"].index(name)
+        return np.array([q_value(policy.shrinkage_network, which, row)])
     if name == "option":
         return np.array([q_value(policy.switch_network, 0, row)])
     assert isinstance(policy.network, Network)

@@ -26,7 +26,9 @@ from weft.policies.graph.network import WIDTH, ReadyFeatures
 from weft.policies.graph.policy import GraphPolicy
 from weft.policies.load import load_policy
 from weft.policies.replanning.policy import SwitchPolicy
+from weft.policies.replanning.shrinkage import FEATURES as SPREAD_FEATURES
 from weft.policies.replanning.switch import FEATURES as SWITCH_FEATURES
+from weft.policies.search.policy import SearchPolicy
 from weft.policies.two_stage.candidates import DeviceFeatures, TaskFeatures
 from weft.policies.two_stage.dqn import TwoStageDqn
 from weft.policies.two_stage.q_network import QNetwork
@@ -55,6 +57,8 @@ def export_onnx(policy: str | PathLike[str] | Policy, path: str | PathLike[str])
     - `conditional-any` and tuned scores: "pairs" -> "score"; the best pair above 0 is taken
     - `dqn`: "task" -> "task_value", "device" -> "device_value"; the highest value is taken
     - `replan-switch`: "option" -> "value" of planning again and of keeping
+    - `search-replanning`: "pair_spread" -> "pair_prior", "device_spread" -> "device_prior": the
+      logarithm of the observations that an estimate counts for
     - `decima`, `lachesis`: each of the eight networks of the message passing by its name
 
     Examples
@@ -93,6 +97,8 @@ _USES: dict[type, str] = {
     PairNetworkPolicy: "the pair of unit and kind with the highest score above 0, repeatedly",
     TwoStageDqn: "the task, then the device, with the highest value",
     SwitchPolicy: "keep the plan if its value beats that of planning again",
+    SearchPolicy: "exp(prior), from exp(-5) to exp(5), is the number of observations that the "
+    "estimate of a duration counts for",
     GraphPolicy: "message passing from the last tasks to the first; the highest score first",
 }
 
@@ -112,6 +118,11 @@ def _parts(policy: Policy) -> list[OnnxPart]:
         ]
     if isinstance(policy, SwitchPolicy) and policy.switch_network is not None:
         return [_q_part(policy.switch_network, 0, "option", "value", SWITCH_FEATURES)]
+    if isinstance(policy, SearchPolicy) and policy.shrinkage_network is not None:
+        return [
+            _q_part(policy.shrinkage_network, k, f"{what}_spread", f"{what}_prior", SPREAD_FEATURES)
+            for k, what in enumerate(("pair", "device"))
+        ]
     if isinstance(policy, GraphPolicy):
         network = policy.learned.network
         return [
