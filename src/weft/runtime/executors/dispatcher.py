@@ -173,8 +173,10 @@ class Dispatcher:
 
     def _step(self) -> bool:
         """Send what can be sent and take the next events; return whether there is more."""
-        self._accept()
-        self._fill()
+        if self._incoming:
+            self._accept()
+        if self._waiting:
+            self._fill()
         if self.cancelling:
             self._cancel()
         if self.closing and not self._waiting and not self._calls and not self._incoming:
@@ -199,7 +201,7 @@ class Dispatcher:
     def _accept(self) -> None:
         while self._incoming:
             call = self._incoming.popleft()
-            kind = call.kind or self._table.find(call.function).kind
+            kind = call.kind or self._table.kind_of(call.function)
             call.key = CostKey(kind, argument_sizes(call.args, call.kwargs))
             call.like = rough(call.key)
             self._waiting.append(call)

@@ -128,6 +128,11 @@ class FunctionTable:
         """Slots with another function than before, which workers must receive again."""
         self._held: OrderedDict[int, Held] = OrderedDict()
 
+    def kind_of(self, function: Any) -> str:
+        """Return the name of a function in the history."""
+        known = self._held.get(id(function))
+        return function_identity(function) if known is None else known.kind
+
     def find(self, function: Any) -> Held:
         """Return the entry of a function; new and changed ones get a slot."""
         known = self._held.get(id(function))

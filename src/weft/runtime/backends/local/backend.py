@@ -95,6 +95,8 @@ class LocalBackend(RealBackend):
         self._unsent: dict[WorkerLink, None] = {}
         """Workers with unsent messages."""
         self._orders: dict[int, tuple[Order, WorkerLink]] = {}
+        self._single = False
+        """Each call is one order, and nobody asks when it starts: the calls of an executor."""
         self._runs = 0
         self._waker: tuple[int, int] | None = None
         """Ends of the pipe of `wake`; None: there is no other thread."""
@@ -112,6 +114,7 @@ class LocalBackend(RealBackend):
     ) -> None:
         """Start the processes, or reuse those of the run before; then start the clock."""
         self._new_run()
+        self._single = False
         self._start(
             Calls(workload, calls, pickle_function=pickled_function, pack=self.packed), since
         )
@@ -119,6 +122,7 @@ class LocalBackend(RealBackend):
     def start(self, calls: CallTable) -> None:
         """Begin without a workload: calls are looked up in a table; `wake` ends a `wait`."""
         self._new_run()
+        self._single = True
         if self._waker is None:
             self._waker = os.pipe()
             for end in self._waker:
@@ -194,7 +198,7 @@ class LocalBackend(RealBackend):
         self._unsent[w] = None
         w.orders.append(order)
         self._orders[order.number] = (order, w)
-        if len(w.orders) == 1:
+        if len(w.orders) == 1 and not self._single:
             self._events.append(Started(order.number, device, self.clock()))
 
     def cancel(self, number: int) -> None:
@@ -388,13 +392,15 @@ class LocalBackend(RealBackend):
     def _receive_all(self, seconds: float) -> bool:
         """Receive messages for at most `seconds`; return whether there were any."""
         found = self._poll.poll(None if seconds == inf else ceil(1000.0 * seconds))
-        if self._waker is not None and any(file == self._waker[0] for file, _ in found):
-            os.read(self._waker[0], 4096)
-            self._woken = True
         heard = [
             (self._at[file], file, what) for file, what in found if file in self._at
         ]  # before a replacement reuses file descriptors
-        for w, file, what in sorted(heard, key=lambda news: news[1] == news[0].watch):
+        if self._waker is not None and len(heard) < len(found):
+            os.read(self._waker[0], 4096)
+            self._woken = True
+        if len(heard) > 1:
+            heard.sort(key=lambda news: news[1] == news[0].watch)
+        for w, file, what in heard:
             if not w.ended and what & ~select.POLLOUT:
                 self._receive(w, dead=file == w.watch)
         if self._unsent:
@@ -435,7 +441,7 @@ class LocalBackend(RealBackend):
         else:
             fault, text, trace = rest
             self._events.append(Failed(number, w.device, start, finish, fault, text, trace))
-        if w.orders:
+        if w.orders and not self._single:
             self._events.append(Started(w.orders[0].number, w.device, finish))
 
     def packed(self, value: Any, instance: int | None) -> Payload:
@@ -458,8 +464,8 @@ class LocalBackend(RealBackend):
     ) -> Finished:
         instance, parents = order.members[0], order.inputs[0]
         self._results[instance] = payload
-        if instance in self._arguments and not any(
-            instance in other.members for other, _ in self._orders.values()
+        if instance in self._arguments and (
+            self._single or not any(instance in other.members for other, _ in self._orders.values())
         ):
             drop(self._arguments.pop(instance))
         self._runs_on[instance] = device

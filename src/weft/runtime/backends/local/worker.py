@@ -168,8 +168,10 @@ def _perform(run: TaskRun, functions: Functions) -> bytes:
     transfers: list[tuple[int, float, float]] = []
 
     def call() -> Any:
-        inputs = _load(run, transfers)
         args, kwargs = unpack(run.arguments)
+        if not run.inputs:
+            return function(*args, **kwargs)
+        inputs = _load(run, transfers)
         return function(*fill(args, inputs), **fill(kwargs, inputs))
 
     branches, value, trouble = attempt(call, chooses=run.chooses)
