@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import weft
-from tests.report.test_chart import evil_page
+from tests.report.gantt.test_chart import evil_page
 from tests.support.browser import CHROMIUM, COLOURS, chromium
 from tests.support.report_examples import EVIL, diamond, eventful, in_order, layered
 from weft.model import Problem, Schedule

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import weft
-from tests.report.test_chart import Page
+from tests.report.gantt.test_chart import Page
 from tests.support.report_examples import EVIL, diamond, eventful, layered
 from weft.model import Schedule
 from weft.report.causes.small_chart import small_chart

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from tests.report.test_chart import Page
+from tests.report.gantt.test_chart import Page
 from tests.support.report_examples import EVIL, diamond, eventful
 from weft.errors import InvalidInput, MissingExtra
 from weft.report.causes.scatter import Scatter, ScatterPoint

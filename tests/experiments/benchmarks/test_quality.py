@@ -16,7 +16,7 @@ from weft.model import Problem, Schedule
 from weft.model.check import check
 from weft.planners.bounds import lower_bound
 
-RECORDS = Path(__file__).parents[2] / "benchmarks" / "best_known"
+RECORDS = Path(__file__).parents[3] / "benchmarks" / "best_known"
 
 
 def read_record(file: Path) -> Schedule:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from tests.planners.test_anytime import layered
+from tests.planners.search.test_anytime import layered
 from tests.support.strategies import problems
 from weft.errors import InvalidInput
 from weft.model import Problem

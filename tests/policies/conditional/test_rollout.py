@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.policies.test_conditional_streams import GOOD
+from tests.policies.conditional.test_streams import GOOD
 from weft.errors import InvalidInput, Unsupported
 from weft.formats.native.stream_toml import load_stream, read_stream_toml
 from weft.policies.conditional.index import load_index

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import weft
-from tests.planners.test_packing import _shortest
+from tests.planners.packing.test_packing import _shortest
 from weft import Variant, formats
 from weft.cli.main import main
 from weft.errors import InvalidInput, UnknownName

@@ -26,7 +26,7 @@ from weft.runtime.service.queue import QueueFull
 pytestmark = pytest.mark.filterwarnings("ignore::weft.formats.native.stream_toml.UnstableLoad")
 """Measured streams have the arrivals of a test, which come all at once."""
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "cascade"
+EXAMPLE = Path(__file__).parents[3] / "examples" / "cascade"
 SURENESS = ("sure", "unsure")
 
 STAGES = """

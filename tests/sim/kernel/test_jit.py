@@ -112,7 +112,9 @@ def test_a_function_serves_python_and_compiled_code():
 
 
 def test_a_kernel_from_the_cache_has_the_code_of_its_callees(tmp_path):
-    script = "from tests.sim.test_jit import np, summed; print(summed(np.array([4.0, -1.0])))"
+    script = (
+        "from tests.sim.kernel.test_jit import np, summed; print(summed(np.array([4.0, -1.0])))"
+    )
     for _ in range(2):
         made = subprocess.run(
             [sys.executable, "-c", script],
