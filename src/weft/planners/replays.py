@@ -32,8 +32,9 @@ PLANNING_SHARE = 0.25
 MOVES, HEAT = 2_000, 0.02
 """Moves of a search without a time limit; the largest relative worsening accepted at first."""
 
-ELSEWHERE, BESIDE = 0.5, 0.25
-"""Shares of moves that change the device only, and that put a task behind one of its kind."""
+ELSEWHERE, BESIDE, TOGETHER = 0.4, 0.2, 0.2
+"""Shares of moves that change the device only, that put a task behind one of its kind, and that
+move all tasks on its device that follow from it too: a chain stays with its data."""
 
 
 def needs_replay(problem: Problem) -> bool:
@@ -152,20 +153,33 @@ class Replays:
         replay(self._sim)
         return float(self._sim.job["finish"][0])
 
+    def moving(self, device: IntArray) -> float:
+        """Return the seconds of all transfers, each on links of its own."""
+        w, p = self.problem.workflow, self.problem.p
+        moves, edge = np.unique(w.src * p + device[w.dst], return_index=True)
+        per_byte = self.problem.cluster.per_byte[device[moves // p], moves % p]
+        return float((w.data[edge] * per_byte).sum())
+
 
 def moved_tasks(
-    problem: Problem, first: Schedule, *, seconds: float | None, seed: int = 0
+    problem: Problem, first: Schedule, *, seconds: float | None, seed: int = 0, moving: float = 0.0
 ) -> Schedule:
-    """Move single tasks to other devices and places in the order; never return a worse schedule.
+    """Move tasks to other devices and places in the order; never return a worse schedule.
 
     Annealing: somewhat longer schedules are accepted, less and less.
+
+    Parameters
+    ----------
+    moving : what a second of transfers costs, in seconds of the makespan: hosts that send and
+        receive compute more slowly, which replay does not show
     """
     if problem.n < 2 or first.copies:
         return first
     begin, rng, replays = time.perf_counter(), generator(seed, "replays"), Replays(problem)
     device, key = np.zeros(problem.n, np.int64), np.zeros(problem.n)
     device[first.task], key[first.task] = first.device, first.start
-    best, least, here = (device, key), first.makespan, first.makespan
+    cost = first.makespan + moving * replays.moving(device) if moving else first.makespan
+    best, least, here, improved = (device, key), cost, cost, False
     done = 0.0
     for count in range(MOVES if seconds is None else 2**62):
         spent = time.perf_counter() - begin
@@ -173,12 +187,16 @@ def moved_tasks(
         if done >= 1.0:
             break
         tried, place = _move(problem, device, key, rng)
-        made = replays.makespan(tried, place)
-        if made <= here * (1.0 + HEAT * (1.0 - done) * rng.random() ** 4):
+        made = moving * replays.moving(tried) if moving else 0.0
+        bound = here * (1.0 + HEAT * (1.0 - done) * rng.random() ** 4)
+        if made > bound:
+            continue
+        made += replays.makespan(tried, place)
+        if made <= bound:
             device, key, here = tried, place, made
             if made < least:
-                best, least = (device, key), made
-    if least >= first.makespan:
+                best, least, improved = (device, key), made, True
+    if not improved:
         return first
     return replayed(problem, Schedule.of(device=best[0], start=best[1], finish=best[1]))
 
@@ -199,10 +217,28 @@ def _move(
         place[task] = min(max(np.nextafter(key[other], np.inf), low), high)
         return tried, place
     devices = np.flatnonzero(able)
-    tried[task] = devices[rng.integers(len(devices))]
-    if kind > BESIDE + ELSEWHERE:
+    target = devices[rng.integers(len(devices))]
+    if BESIDE <= kind < BESIDE + TOGETHER:
+        follow = _followers(problem, device, task)
+        able_too = np.isfinite(problem.pace[problem.row[follow], target])
+        tried[follow[able_too]] = target
+        return tried, place
+    tried[task] = target
+    if kind > BESIDE + TOGETHER + ELSEWHERE:
         place[task] = rng.uniform(low, high)
     return tried, place
+
+
+def _followers(problem: Problem, device: IntArray, task: int) -> IntArray:
+    """Return a task and those on its device that are reached from it without leaving the device."""
+    w, found, front = problem.workflow, {task: None}, [task]
+    while front:
+        here = front.pop()
+        for child in w.dst[w.succ_ptr[here] : w.succ_ptr[here + 1]].tolist():
+            if child not in found and device[child] == device[task]:
+                found[child] = None
+                front.append(child)
+    return np.array(list(found), np.int64)
 
 
 def _window(problem: Problem, key: FloatArray, task: int) -> tuple[float, float]:

@@ -10,14 +10,15 @@ from weft.planners.planner import PLANNERS, Planner, Solution, refuse_choices, s
 
 @dataclass(frozen=True)
 class ListPortfolio:
-    """The best plan of HEFT, PEFT and lookahead.
+    """The best plan of HEFT, PEFT, lookahead and a single device.
 
     None of them is best everywhere: HEFT is short-sighted where results are large, the others where
-    they are small. With set-ups and shared links, replay decides.
+    they are small, and behind slow links one device may beat them all. With set-ups and shared
+    links, replay decides.
     """
 
     name: str = "list-portfolio"
-    members: tuple[str, ...] = ("heft", "peft", "lookahead")
+    members: tuple[str, ...] = ("heft", "peft", "lookahead", "single-device")
 
     @property
     def supports(self) -> frozenset[str]:
@@ -36,6 +37,6 @@ class ListPortfolio:
         return min(found, key=lambda solution: solution.schedule.makespan)
 
 
-PLANNERS.register("list-portfolio", summary="The best plan of HEFT, PEFT and lookahead.")(
-    ListPortfolio
-)
+PLANNERS.register(
+    "list-portfolio", summary="The best plan of HEFT, PEFT, lookahead and one device."
+)(ListPortfolio)
