@@ -108,6 +108,23 @@ def test_a_plan_for_slow_links_stays_on_a_node_if_that_is_shorter():
     assert plan.makespan <= 9.0 < replayed(problem, blind).makespan
 
 
+def test_a_price_of_transfers_keeps_a_chain_with_its_data():
+    # A chain of three tasks of 1 s with 1 s of transfers between nodes, and one task beside it. The
+    # chain may go to either node at no cost in time; a step on the other node costs transfers.
+    star = weft.Topology.star("ab", up=10.0)
+    cluster = weft.Cluster.of([weft.Device(n, node=n) for n in "ab"], network=star)
+    work = weft.Workflow(work=[1.0, 1.0, 1.0, 5.0], src=[0, 1], dst=[1, 2], data=[10.0, 10.0])
+    problem = weft.Problem.bind(work, cluster)
+    apart = weft.Schedule.of(device=[0, 1, 0, 0], start=[0, 2, 4, 5], finish=[1, 3, 5, 10])
+    replays = Replays(problem)
+    assert replays.moving(np.array([0, 1, 0, 0])) == 2.0
+    made = moved_tasks(problem, apart, seconds=None, moving=0.3)
+    device = np.zeros(4, np.int64)
+    device[made.task] = made.device
+    assert made.makespan == 5.0
+    assert replays.moving(device) == 0.0
+
+
 @settings(max_examples=40, deadline=None)
 @given(
     problems(setups=True, max_tasks=6),

@@ -89,3 +89,19 @@ def test_older_histories_are_upgraded_and_files_keep_the_marks(history, tmp_path
         db.execute("INSERT INTO task VALUES (1, 'f', 'cpu', 0, 0, 2.0, 0, 0, '')")
         db.execute("PRAGMA user_version = 3")
     assert [(row.cold, row.batch) for row in History(old).tasks] == [(0.0, 1.0)]
+
+
+def test_a_cold_execution_alone_is_an_upper_limit(history):
+    # g takes three times as long on the slow device as on the fast one, warm. f was measured warm
+    # on the slow device only: 3 s, so about 1 s on the fast one, whatever its cold start took.
+    history.add([Measurement("g", "slow", 6.0), Measurement("g", "fast", 2.0)])
+    history.add([Measurement("f", "slow", 3.0), Measurement("f", "fast", 9.0, cold=True)])
+    cluster = weft.Cluster(speed=[1.0, 1.0], kinds=("slow", "fast"))
+    two = weft.Workflow(
+        work=np.zeros(2), src=[], dst=[], data=[], kinds=("f", "g"), kind=np.arange(2)
+    )
+    found = estimated_problem(two, cluster, history).durations()
+    assert found[0].tolist() == pytest.approx([3.0, 1.0])
+    assert found[1].tolist() == pytest.approx([6.0, 2.0])
+    history.add([Measurement("f", "fast", 0.5, cold=True)] * 9)  # shorter than expected: it counts
+    assert estimated_problem(two, cluster, history).durations()[0, 1] == pytest.approx(0.5)

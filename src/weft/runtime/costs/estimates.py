@@ -94,11 +94,14 @@ def estimated_problem(
         return problem
     prior = problem.durations()
     measured = _measured(sized, bound.workflow.data, cluster, rows, keys)
+    cold = _only_cold(cluster, rows, keys)
     with np.errstate(all="ignore"):
-        ratio = np.log(measured / prior)
+        ratio = np.log(np.where(cold, np.nan, measured) / prior)
     ratio[~np.isfinite(ratio)] = np.nan
     scaled = prior * np.exp(_filled_ratios(ratio, workflow))
-    seconds = np.where(np.isfinite(measured) & np.isfinite(prior), measured, scaled)
+    # A cold execution takes at least as long as a warm one.
+    known = np.where(cold, np.minimum(measured, scaled), measured)
+    seconds = np.where(np.isfinite(measured) & np.isfinite(prior), known, scaled)
     made = _by_task(problem, seconds)
     if not learned or history is None:
         return made
@@ -282,6 +285,18 @@ def _measured(
             known[key] = [np.nan if s is None else max(s, 1e-9) for s in found]
         table[task] = known[key]
     return np.asarray(table[:, column], float)
+
+
+def _only_cold(cluster: Cluster, rows: _Rows, keys: _Keys) -> np.ndarray:
+    """Return (n, p) where a kind was measured cold only, on devices that have warm kinds too."""
+    warm = {(row.kind, row.device) for row in rows if not row.cold}
+    kinds, devices = {kind for kind, _ in warm}, {device for _, device in warm}
+    return np.array(
+        [
+            [k.kind in kinds and d in devices and (k.kind, d) not in warm for d in cluster.kinds]
+            for k in keys
+        ]
+    )
 
 
 def keys_of(workflow: Workflow) -> list[CostKey]:

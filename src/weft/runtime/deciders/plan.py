@@ -6,14 +6,18 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
+from typing import NamedTuple
 
 import numpy as np
 
 from weft.errors import InvalidInput
 from weft.model import Problem, Schedule, Topology, Workflow
+from weft.model.columns import IntArray
 from weft.planners import Planner
+from weft.planners.contention import independent
 from weft.planners.packing import pool_of_devices
 from weft.planners.planner import solve
+from weft.planners.replays import Replays, moved_tasks, replayed
 from weft.runtime.deciders.backfill import next_start
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
 from weft.sim.device_state import Group
@@ -28,6 +32,35 @@ MOST_REPLAYED = 5_000
 
 REPLAN_SECONDS = 1.0
 """Time limit of a search during a run, while devices may wait."""
+
+REFINED_SHARE = 0.05
+"""Seconds for which a plan on shared links is improved, as a share of its makespan."""
+
+SLOWER = (4.0, 16.0, 64.0)
+"""How many times as slow links are taken to be, for plans that move less and less."""
+
+MOVING = 0.3
+"""Seconds of the makespan for which a plan gives up a second of transfers.
+
+Hosts that send and receive compute more slowly, and a plan that moves little stays good where
+links are slower than measured."""
+
+
+class Rest(NamedTuple):
+    """The uncommitted instances of a run, and their problem; stubs follow them in it."""
+
+    instances: list[int]
+    problem: Problem
+
+    def seconds(self, plan: Sequence[tuple[int, int]]) -> float:
+        """Return how long (instance, device) in this order take, by replay."""
+        number = {i: k for k, i in enumerate(self.instances)}
+        able = np.isfinite(self.problem.pace[self.problem.row]).argmax(axis=1)
+        place = np.zeros(self.problem.n)  # stubs come first
+        for k, (i, device) in enumerate(plan):
+            able[number[i]], place[number[i]] = device, k + 1.0
+        given = Schedule.of(device=able, start=place, finish=place)
+        return replayed(self.problem, given).makespan
 
 
 class PlanDecider:
@@ -123,18 +156,22 @@ class PlanDecider:
         problem = self._problems[0]
         return _in_order(self._first[0], problem, list(range(problem.n)))
 
-    def plan_of_the_rest(self, life: LiveLifecycle, now: float) -> list[tuple[int, int]]:
-        """Return (instance, device) of a new plan for all uncommitted instances."""
-        rest = [
+    def rest(self, life: LiveLifecycle, now: float) -> Rest | None:
+        """Return all uncommitted instances as a problem; None: there are none."""
+        left = [
             i
             for job in life.jobs_here()
             for i in life.instances(job)
             if life.stories.state[i] in OPEN and i not in life.held
         ]
-        if not rest:
-            return []
-        problem = remaining_problem(life, rest, now)
-        return _in_order(self._solve(problem), problem, rest)
+        if not left:
+            return None
+        return Rest(left, self._on_network(remaining_problem(life, left, now)))
+
+    def plan_of(self, rest: Rest) -> tuple[list[tuple[int, int]], float]:
+        """Return (instance, device) of a new plan, and its seconds."""
+        schedule = self._solve(rest.problem)
+        return _in_order(schedule, rest.problem, rest.instances), schedule.makespan
 
     # -- planning -----------------------------------------------------------
 
@@ -158,7 +195,8 @@ class PlanDecider:
         self._queues = [deque() for _ in life.machines]
         self._turn = {}
         self._pool = pool_of_devices(life.workload.problems[0])
-        self._enqueue(self.plan_of_the_rest(life, now))
+        if (rest := self.rest(life, now)) is not None:
+            self._enqueue(self.plan_of(rest)[0])
 
     def _solve(self, problem: Problem) -> Schedule:
         limit = (
@@ -167,7 +205,26 @@ class PlanDecider:
             else min(self.seconds, REPLAN_SECONDS)
         )
         self.plans += 1
-        return solve(self.planner, self._on_network(problem), limit, self.seed).schedule
+        shared = self._on_network(problem)
+        schedule = solve(self.planner, shared, limit, self.seed).schedule
+        if shared.cluster.network is None or problem.n < 2:
+            return schedule
+        return self._with_few_moves(shared, schedule, limit)
+
+    def _with_few_moves(self, problem: Problem, first: Schedule, limit: float | None) -> Schedule:
+        """Return a plan on shared links that is short, and moves little."""
+        others = [
+            replayed(
+                problem, solve(self.planner, independent(problem, k), limit, self.seed).schedule
+            )
+            for k in SLOWER
+        ]
+        replays = Replays(problem)
+        best = min(
+            [first, *others], key=lambda s: s.makespan + MOVING * replays.moving(_devices(s))
+        )
+        spent = min(REFINED_SHARE * best.makespan, REPLAN_SECONDS)
+        return moved_tasks(problem, best, seconds=spent, seed=self.seed, moving=MOVING)
 
     def _on_network(self, problem: Problem) -> Problem:
         """Return the problem with shared links, if each node has a port and replay is quick."""
@@ -229,6 +286,13 @@ class ReplayDecider:
     def decide(self, life: LiveLifecycle, now: float) -> None:
         """Return nothing: all tasks are committed on arrival."""
         return
+
+
+def _devices(schedule: Schedule) -> IntArray:
+    """Return the device of each task."""
+    device = np.zeros(int(schedule.task.max()) + 1, np.int64)
+    device[schedule.task] = schedule.device
+    return device
 
 
 def _rows(schedule: Schedule, problem: Problem) -> list[tuple[int, int, bool]]:

@@ -19,8 +19,10 @@ from weft.runtime.engine.driver import Driver
 from weft.runtime.journal import JournalEntry
 from weft.sim.device_state import Group
 
-GAIN, CHANGE = 0.1, 0.05
-"""Share and seconds of the remaining time that a new plan must save: the change costs time."""
+GAIN, CHANGE = 0.25, 0.05
+"""Share and seconds of the remaining time that a new plan must save.
+
+The change costs time, results move again, and the measurements that suggest it are noisy."""
 
 OnFinish = Callable[[int, Finished], bool]
 """Callback for finished instances, parents first; it returns False to stop this plan."""
@@ -148,22 +150,10 @@ class _PlanMonitor:
         driver, life = self.driver, self.driver.life
         assert driver.drift is not None
         life.estimate(driver.drift.corrected())
-        other = self.decider.plan_of_the_rest(life, driver.now)
-        left = {i for i, _ in other}
-        rest = [(i, device) for i, device in plan if i in left]
-        return other if self._span(other) < (1 - GAIN) * self._span(rest) - CHANGE else []
-
-    def _span(self, plan: list[tuple[int, int]]) -> float:
-        """Return the expected seconds of the rest of a plan."""
-        life = self.driver.life
-        free = dict.fromkeys((device for _, device in plan), 0.0)
-        finish: dict[int, tuple[int, float]] = {}
-        w, problem = self._workflow, life.workload.problems[0]
-        for i, device in plan:
-            start = free[device]
-            for e in w.pred_edge[w.pred_ptr[i] : w.pred_ptr[i + 1]].tolist():
-                source, there = finish.get(int(w.src[e]), (device, 0.0))
-                start = max(start, there + problem.transfer(e, source, device))
-            free[device] = start + life.expected([i], device)
-            finish[i] = (device, free[device])
-        return max(free.values(), default=0.0)
+        rest = self.decider.rest(life, driver.now)
+        if rest is None:
+            return []
+        left = set(rest.instances)
+        here = rest.seconds([(i, device) for i, device in plan if i in left])
+        other, seconds = self.decider.plan_of(rest)
+        return other if seconds < (1 - GAIN) * here - CHANGE else []

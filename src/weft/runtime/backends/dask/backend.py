@@ -77,6 +77,8 @@ class DaskBackend(RealBackend):
     name = "dask"
     _events: list[Event]
     _to_kill: list[WorkerSite]
+    _graph: WholeGraph | None
+    """A plan that was replaced, with the tasks that still run for it."""
 
     def __init__(
         self,
@@ -225,6 +227,8 @@ class DaskBackend(RealBackend):
                 line.site.up, line.site.dead = False, line.site.id
         for future in self._pending.values():
             future.release()
+        if self._graph is not None:
+            self._graph.leave()
         self._results.clear()
         if self._run and self.client.status == "running":
             self.registry.ask(remote.close, self._run)
@@ -261,16 +265,12 @@ class DaskBackend(RealBackend):
         """Send a graph and forward its reports until it is done or something deviates."""
         if any(isinstance(event, DeviceLost) for event in self._events):
             return
-        self._plans += 1
-        graph = WholeGraph(
-            self.client,
-            self._messages,
-            self.registry.lines[: self._known],
-            rows,
-            self._results,
-            number=self._plans,
-            pinned=pinned,
+        lines = self.registry.lines[: self._known]
+        graph = self._graph or WholeGraph(
+            self.client, self._messages, lines, self._results, pinned=pinned
         )
+        self._graph = None
+        graph.submit(rows)
         while not graph.done and not any(isinstance(event, DeviceLost) for event in self._events):
             try:
                 message = self._inbox.get(timeout=TICK)
@@ -293,6 +293,8 @@ class DaskBackend(RealBackend):
             assert isinstance(event, Finished)
             if not on_finish(row.instance, graph.record_end(row, message["key"], site, event)):
                 graph.wind_up()
+                self._graph = graph  # no device waits for those that still run
+                return
         graph.leave()
 
     def _resources(self, instance: int, site: WorkerSite) -> dict[str, float]:
@@ -439,7 +441,7 @@ class DaskBackend(RealBackend):
         self._before: dict[int, int] = {}
         self._numbers: dict[str, int] = {}
         """Key of a Dask task -> order."""
-        self._plans = 0
+        self._graph = None
         self._to_kill = []
         self._origin = time.perf_counter()
         self.registry.begin_run(self._inbox, list)

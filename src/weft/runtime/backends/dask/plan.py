@@ -17,12 +17,11 @@ from weft.runtime.deciders.whole_plan import PlanRow
 
 
 class WholeGraph:
-    """A plan in execution.
+    """A plan in execution; a new plan replaces the tasks that have not begun.
 
     Parameters
     ----------
     results : finished results, extended by this plan
-    number : counts the plans of a run
     pinned : tasks run on the planned worker, in the planned order; False: where Dask likes
     """
 
@@ -31,41 +30,52 @@ class WholeGraph:
         client: Any,
         messages: TaskMessages,
         lines: Sequence[DeviceThread],
-        rows: Sequence[PlanRow],
         results: Results,
         *,
-        number: int = 0,
         pinned: bool = True,
     ) -> None:
         self.lines = list(lines)
+        self._client = client
+        self._messages = messages
         self._results = results
+        self._pinned = pinned
+        self._plans = 0
         self._free = [0.0] * len(self.lines)
         self._ended: dict[int, float] = {}
         """Instance -> its end."""
-        self._rows = {
-            messages.key(row.instance, f"plan{number}-{row.instance}"): row for row in rows
+        self._rows: dict[str, PlanRow] = {}
+        self._futures: dict[str, Any] = {}
+        """Key -> future of a task that has not ended."""
+
+    def submit(self, rows: Sequence[PlanRow]) -> None:
+        """Send a plan; tasks that still run for the plan before stay where they are."""
+        kept = {self._rows[key].instance: key for key in self._futures}
+        self._plans += 1
+        sent = {
+            self._messages.key(row.instance, f"plan{self._plans}-{row.instance}"): row
+            for row in rows
+            if row.instance not in kept
         }
-        keys = {row.instance: key for key, row in self._rows.items()}
+        keys = {row.instance: key for key, row in sent.items()}
+        futures = {i: self._futures[key] for i, key in kept.items()}
         graph: dict[str, Any] = {}
         size = 0
-        for k, (key, row) in enumerate(self._rows.items()):
-            inputs = tuple(keys[i] if i in keys else results[i].key for i in row.parents)
-            message_of = messages.message_of(row.instance, k, self.lines[row.device], inputs)
-            graph[key] = (
-                remote.perform,
-                replace(message_of, home=""),
-                *(keys[i] if i in keys else results[i] for i in row.parents),
-            )
+        for k, (key, row) in enumerate(sent.items()):
+            read = [keys.get(i) or futures.get(i) or self._results[i] for i in row.parents]
+            names = tuple(name if isinstance(name, str) else name.key for name in read)
+            message_of = self._messages.message_of(row.instance, k, self.lines[row.device], names)
+            graph[key] = (remote.perform, replace(message_of, home=""), *read)
             size += len(message_of.arguments)
-        pins = remote.DeviceTable(
-            {key: [self.lines[row.device].site.address] for key, row in self._rows.items()}
-        )
-        ranks = remote.DeviceTable({key: -k for k, key in enumerate(self._rows)})
-        wishes = {"workers": pins, "priority": ranks, "allow_other_workers": True}
-        with dask.annotate(**(wishes if pinned else {})), quietly(size):
-            self._futures = dict(
-                zip(self._rows, client.get(graph, list(self._rows), sync=False), strict=True)
-            )
+        pins = {key: [self.lines[row.device].site.address] for key, row in sent.items()}
+        wishes = {
+            "workers": remote.DeviceTable(pins),
+            "priority": remote.DeviceTable({key: -k for k, key in enumerate(sent)}),
+            "allow_other_workers": True,
+        }
+        with dask.annotate(**(wishes if self._pinned else {})), quietly(size):
+            made = self._client.get(graph, list(sent), sync=False) if sent else []
+        self._rows |= sent
+        self._futures |= dict(zip(sent, made, strict=True))
 
     @property
     def done(self) -> bool:
