@@ -28,6 +28,7 @@ examples:
   python -m benchmarks.lab table --rounds-file lab.jsonl
   python -m benchmarks.lab faults --engine dask --workload cholesky
   python -m benchmarks.lab profile
+  python -m benchmarks.lab quotas
   python -m benchmarks.lab clean
 
 A lab needs root, ip, tc and control groups. It has namespaces and addresses of its own, and is
@@ -67,6 +68,9 @@ def main(arguments: list[str] | None = None) -> int:
     profile = verbs.add_parser("profile", help="weft profile --cluster against the given rates")
     profile.add_argument("--lab", type=Path, default=FOUR, metavar="TOML")
     profile.add_argument("--write", action="store_true", help="keep the table in docs/results")
+    quotas = verbs.add_parser("quotas", help="compute on all hosts at once, against their quotas")
+    quotas.add_argument("--lab", type=Path, default=FOUR, metavar="TOML")
+    quotas.add_argument("--write", action="store_true", help="keep the table in docs/results")
     verbs.add_parser("clean", help="remove what killed labs have left")
     args = parser.parse_args(arguments)
     try:
@@ -76,6 +80,8 @@ def main(arguments: list[str] | None = None) -> int:
             return run_faults(args)
         elif args.verb == "profile":
             return run_profile(args)
+        elif args.verb == "quotas":
+            return run_quotas(args)
         elif args.verb == "table":
             faulty = lines_of(args.faults_file) if args.faults_file else []
             extra = {"faults": faults_table(faulty)} if faulty else {}
@@ -176,6 +182,32 @@ def run_profile(args: argparse.Namespace) -> int:
     if args.write:
         write([], note="profile", extra={"rates": table})
     return 0 if all(abs(row[4]) <= 15 for row in rows) else 1
+
+
+SPIN = """import time
+begin, end = time.process_time(), time.time() + 5
+while time.time() < end: pass
+print((time.process_time() - begin) / 5)"""
+"""Program that computes for 5 seconds and prints the share of a core that it got."""
+
+
+def run_quotas(args: argparse.Namespace) -> int:
+    """Compute on all hosts at once; return 1 if one gets less than 90 % of its quota."""
+    spec = load_spec(args.lab)
+    with Lab(spec) as lab:
+        lab.throttle()
+        command = [sys.executable, "-S", "-c", SPIN]
+        made = {h.name: lab.start(h.name, command, output=subprocess.PIPE) for h in spec.hosts}
+        found = {name: float(process.communicate(timeout=60)[0]) for name, process in made.items()}
+    given = {host.name: host.speed * spec.core for host in spec.hosts}
+    rows = [[name, given[name], share, 100 * share / given[name]] for name, share in found.items()]
+    for row in rows:
+        print(f"{row[0]}: {row[1]:.2f} of a core given, {row[2]:.3f} found, {row[3]:.0f} %")
+    table: dict[str, Any] = {"columns": ["host", "given", "found", "share"], "align": "lrrr"}
+    table |= {"decimals": [None, 2, 3, 0], "suffix": ["", "", "", " %"], "rows": rows}
+    if args.write:
+        write([], note="quotas", extra={"quotas": table})
+    return 0 if all(row[3] >= 90 for row in rows) else 1
 
 
 def lines_of(path: Path) -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from shutil import copyfile
 from typing import Any
 
 from benchmarks.lab.ways import FIRST, SIDES, Round, run_way
@@ -95,6 +96,9 @@ def run_rounds(side: Any, args: argparse.Namespace) -> None:
         go("own", 0)
         go(FIRST, 0)  # its history is the one run that later ones know
         (scratch / "first.sqlite").rename(learned)
+        if args.traces is not None:
+            args.traces.mkdir(parents=True, exist_ok=True)
+            copyfile(learned, args.traces / f"{args.engine}-{args.workload}.sqlite")
         for number in range(1, args.rounds + 1):
             turn = number % len(args.ways)
             for way in (*args.ways[turn:], *args.ways[:turn]):

@@ -115,7 +115,9 @@ def write(rows: Sequence[dict[str, Any]], *, note: str, extra: dict[str, Any]) -
     before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"tables": {}}
     made = {
         "measured_with": "python -m benchmarks.lab run, then python -m benchmarks.lab table",
-        "provenance": f"{note}; {os.cpu_count()} cores, {platform.machine()}",
+        "provenance": f"{note}; {os.cpu_count()} cores, {platform.machine()}"
+        if rows
+        else before["provenance"],
         "tables": {**before["tables"], **(tables(rounds_of(rows)) if rows else {}), **extra},
         "rounds": list(rows) or before.get("rounds", []),
     }
