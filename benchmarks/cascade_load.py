@@ -42,6 +42,7 @@ from typing import Any
 
 import numpy as np
 from cascade_contenders import Example, RayPipeline, ThreadPipeline, example, model_of, one_by_one
+from cascade_tables import put_load
 
 import weft
 from weft.formats.native.stream_toml import load_stream, read_stream_toml
@@ -141,10 +142,14 @@ def alone(submit: Callable[[Any], Future[Any]], payload: Any, count: int = 200) 
     return 1000.0 * float(np.median(took))
 
 
-def simulated(text: str, policy: Any, due: np.ndarray, outcomes: np.ndarray) -> float:
+def simulated(cascade: weft.Cascade, policy: Any, due: np.ndarray, outcomes: np.ndarray) -> float:
     """Return the mean completion time (ms) of the same requests in the simulator."""
-    stream = read_stream_toml(text, name="measured")
-    workload = Workload.of(stream.problem, arrival=due, template=np.zeros(len(due), np.int64))
+    stream = read_stream_toml(cascade.measured.to_toml(whole=True), name="measured")
+    requests = {"arrival": due, "template": np.zeros(len(due), np.int64)}
+    workload = Workload.of(stream.problem, **requests)
+    # Batches are as large as in the cascade, though the measured curves may say otherwise.
+    used = Workload.of(cascade.description.stream.problem, **requests)
+    workload.__dict__["batch_limit"] = used.batch_limit
     taken = outcomes[np.arange(len(due)) % len(outcomes)].reshape(-1)
     trace = weft.simulate(workload, policy, scenario=Scenario.of(workload, outcome=taken))
     return 1000.0 * float(np.mean(trace.jct))
@@ -195,15 +200,17 @@ def schedule(policy: int, level: int) -> None:
             os.sched_setscheduler(int(thread.name), policy, os.sched_param(level))
 
 
-def tune(stream: Path, gap: float, seconds: float, path: Path) -> str:
-    """Tune a policy for the measured stream with this gap between requests; return its path."""
+def tune(stream: Path, gap: float, seconds: float, norm: float, path: Path) -> None:
+    """Tune a policy for the measured stream with this gap between requests."""
     from weft.learn.conditional.fitting import fit_stream
     from weft.policies.conditional.trained_network import save_network
 
     measured = load_stream(stream)
     arrivals = replace(measured.arrivals, process="poisson", gap=gap)
-    found = fit_stream(replace(measured, arrivals=arrivals), seconds=seconds, network=False)
-    return str(save_network(found.policy.learned, path).with_suffix(""))
+    found = fit_stream(
+        replace(measured, arrivals=arrivals), seconds=seconds, network=False, norm=norm
+    )
+    save_network(found.policy.learned, path)
 
 
 def main() -> None:
@@ -214,13 +221,16 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0, help="per load and contender")
     parser.add_argument("--policies", nargs="*", default=[FIFO], help="of weft, beside the tuned")
     parser.add_argument("--tune", type=float, default=60.0, help="seconds of tuning; 0: none")
-    parser.add_argument("--tuned", type=Path, help="the tuned policy; tuned first if missing")
+    parser.add_argument("--tuned", type=Path, help="the tuned policies; tuned first if missing")
+    text = "tune for the mean (1), and so that slow requests count more (above 1)"
+    parser.add_argument("--norms", type=float, nargs="*", default=[1.0, 3.0], help=text)
     parser.add_argument("--stream", type=Path, help="a measured stream; default: measure first")
     parser.add_argument("--measured", type=Path, help="keep the measured stream here")
     parser.add_argument("--ray", action="store_true", help="with Ray Serve")
     parser.add_argument("--realtime", action="store_true", help="priority over other processes")
     parser.add_argument("--favoured", action="store_true", help="most weight for all sessions")
     parser.add_argument("--json", type=Path, help="add to this file; its capacity is taken")
+    parser.add_argument("--write", type=Path, help="set the tables of this file of docs/results")
     args = parser.parse_args()
     warnings.simplefilter("ignore")  # of the load of a measured stream
     with tempfile.TemporaryDirectory() as folder:
@@ -245,22 +255,31 @@ class Comparison:
         about = {"command": "python " + " ".join(sys.argv), "machine_load": os.getloadavg()[0]}
         print(f"{self.args.example}: capacity {capacity:.1f} requests/s; ", end="")
         print(f"cores: {os.cpu_count()}; load of the machine: {os.getloadavg()[0]:.1f}", flush=True)
-        self.document |= {"capacity": capacity, "seconds": self.args.seconds}
+        self.document["capacity"] = capacity
         self.document["commands"].append(about)
         if self.args.tune > 0:
-            path = self.args.tuned or self.folder / "tuned"
-            if not path.with_suffix(".json").exists():
-                tune(self.stream, 1 / (0.9 * capacity), self.args.tune, path)
-            self.policies = {TUNED: str(path), **self.policies}
+            self.policies = {**self.tuned(1 / (0.9 * capacity)), **self.policies}
         if self.args.loads:
             self.outcomes = outcomes_of(self.what)
             for name in [*self.policies, THREADS, *([RAY] if self.args.ray else [])]:
                 self.contender(name, capacity)
         self.save()
 
+    def tuned(self, gap: float) -> dict[str, str]:
+        """Tune for the mean and for each other norm, unless that was done; return the paths."""
+        found = {}
+        for norm in self.args.norms:
+            path = Path(f"{self.args.tuned or self.folder / 'tuned'}-{norm:g}")
+            if not path.with_suffix(".json").exists():
+                tune(self.stream, gap, self.args.tune, norm, path)
+            found[TUNED if norm == 1.0 else f"{TUNED}, norm {norm:g}"] = str(path)
+        return found
+
     def save(self) -> None:
         if self.args.json is not None:
             self.args.json.write_text(json.dumps(self.document, indent=1) + "\n")
+        if self.args.write is not None:
+            put_load(self.args.write, self.document)
 
     def capacity(self) -> float:
         """Measure the batch curves, then the throughput of FIFO."""
@@ -295,6 +314,7 @@ class Comparison:
                 )
                 due = np.cumsum(gaps)
                 row: dict[str, Any] = {"load": load, "contender": name}
+                row["seconds"] = self.args.seconds
                 with priority(self.args.realtime):
                     drive(served.submit, payloads, due[:WARM], in_time)
                     if isinstance(served, weft.Cascade):
@@ -302,9 +322,7 @@ class Comparison:
                     row |= drive(served.submit, payloads, due, in_time)
                 if isinstance(served, weft.Cascade):
                     policy = weft.load_policy(self.policies[name])
-                    row["simulated"] = simulated(
-                        served.measured.to_toml(), policy, due, self.outcomes
-                    )
+                    row["simulated"] = simulated(served, policy, due, self.outcomes)
                 self.show(row)
             sure = payloads[int(np.flatnonzero(self.outcomes[:, 0])[0])]
             with priority(self.args.realtime):

@@ -14,6 +14,7 @@ from weft.formats.graphs.callgraph import load_callgraph
 from weft.formats.native.stream_toml import load_stream
 from weft.generators.conditional_streams import random_conditional_stream
 from weft.learn.conditional.pair_network import (
+    PairEvaluator,
     PairSettings,
     first_parameters,
     policy_of,
@@ -93,6 +94,22 @@ def test_the_search_repeats():
     found, again = tune_pairs(search), tune_pairs(search)
     np.testing.assert_array_equal(found.parameters, again.parameters)
     assert found.score <= min(row["validation"] for row in found.curve)
+
+
+def test_a_larger_norm_makes_slow_jobs_count_more():
+    policy = policy_of(first_parameters(), 0)
+    norms = (1.0, 2.0, 3.0)
+    scores = [PairEvaluator([1, 2], 40, EVENT, norm=norm).score(policy) for norm in norms]
+    assert scores == sorted(scores)
+    assert len(set(scores)) == 3
+    stream = random_conditional_stream(1, jobs=40)
+    batch = StepBatch(stream, 1, EVENT)
+    batch.place(0, *stream.draw_ticks(1))
+    policy.run(batch)
+    expected = 0.5 * np.log((batch.jct(0) ** 2).mean())
+    assert PairEvaluator([1], 40, EVENT, norm=2.0).score(policy) == pytest.approx(expected)
+    with pytest.raises(InvalidInput, match=r"norm is 0\.5"):
+        PairSettings(norm=0.5)
 
 
 @pytest.mark.parametrize("waiting", ["event", "block"])

@@ -339,6 +339,8 @@ def test_measured_stream_has_known_numbers(folder, tmp_path):
     assert growth[0, 0, [0, 1, 4]] == pytest.approx([1.0, 1.5, 2.8125])
     workload = weft.Workload.of(problem)
     assert workload.batch_limit[:, 0].tolist() == [5, 8]
+    whole = read_stream_toml(measured.to_toml(whole=True), name="whole").problem.cluster
+    assert whole.batch_growth(["small"])[0, 0, 7] == pytest.approx(4.5)  # 45 ms over 10 ms
     assert growth[1, 0, 7] == pytest.approx(2.4)
     assert stream.arrivals.process == "normal"
     assert stream.arrivals.gap == pytest.approx(0.02)

@@ -52,6 +52,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         tune, "--seconds", number(least=1), "S", "processor time of the training", default=60.0
     )
     add_flag(tune, "--network", "train networks too, beyond the 24 numbers")
+    text = "1 for the least mean completion time (default); 2 or more: slow requests count more"
+    add_option(tune, "--norm", number(least=1), "P", text, default=1.0)
     add_option(tune, "--seed", whole(0), "N", "seed", default=0)
     tune.add_argument(
         "-o", "--output", type=Path, required=True, metavar="PATH", help="the trained policy"
@@ -157,4 +159,5 @@ def _tune(args: argparse.Namespace) -> None:
         seed=args.seed,
         start=start,
         network=args.network,
+        norm=args.norm,
     )

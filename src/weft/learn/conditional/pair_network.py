@@ -20,6 +20,7 @@ import numpy as np
 from weft.errors import InvalidInput
 from weft.generators.conditional_streams import random_conditional_stream
 from weft.learn.cma import SeparableCma
+from weft.learn.conditional.scores import power_mean
 from weft.learn.settings import Progress, require, silent
 from weft.model.columns import FloatArray
 from weft.model.conditional_stream import ConditionalStream
@@ -47,6 +48,9 @@ class PairSettings:
     streams : random streams per generation, of `jobs` jobs each
     hidden : hidden units; 0 for a linear score
     every : generations between validations, each on `validation` streams
+    norm : what is minimised: 1 is the mean completion time, 2 its root mean square, and so on; the
+        larger, the more the slowest jobs count (Bansal and Pruhs 2003, "Server Scheduling in the
+        Lp Norm")
     """
 
     noun: ClassVar[str] = "pair network"
@@ -58,6 +62,7 @@ class PairSettings:
     hidden: int = 0
     every: int = 10
     validation: int = 60
+    norm: float = 1.0
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -72,6 +77,8 @@ class PairSettings:
                 f"pair network: population is {self.population} and hidden {self.hidden}; they "
                 "must be 4 or more, and 0 or more"
             )
+        if not 1.0 <= self.norm < inf:
+            raise InvalidInput(f"pair network: norm is {self.norm}; it must be 1 or more")
 
     @property
     def jobs_per_generation(self) -> int:
@@ -166,18 +173,21 @@ class PairEvaluator:
         jobs: int,
         options: StepOptions,
         stream: ConditionalStream | None = None,
+        *,
+        norm: float = 1.0,
     ) -> None:
+        self.norm = norm
         own = None if stream is None else stream.with_jobs(jobs)
         streams = [(seed, own or random_conditional_stream(seed, jobs=jobs)) for seed in seeds]
         self.batches = [(StepBatch(s, 1, options), *s.draw_ticks(seed)) for seed, s in streams]
 
     def score(self, policy: PairPolicy) -> float:
-        """Return the mean log of the mean job completion time in seconds."""
+        """Return the mean log of the job completion time in seconds, in the norm."""
         total = 0.0
         for batch, arrival, outcome in self.batches:
             batch.place(0, arrival, outcome)
             policy.run(batch)
-            total += float(np.log(batch.jct(0).mean()))
+            total += float(np.log(power_mean(batch.jct(0), self.norm)))
         return total / len(self.batches)
 
 
@@ -244,14 +254,15 @@ def tune_pairs(
     if s.hidden and len(mean) == len(PAIR_FEATURES) + 1:
         mean = widened(mean, s.hidden, rng)
     validation = PairEvaluator(
-        range(VALIDATION, VALIDATION + s.validation), s.jobs * 2, options, stream
+        range(VALIDATION, VALIDATION + s.validation), s.jobs * 2, options, stream, norm=s.norm
     )
     best = TunedPairs(mean, validation.score(policy_of(mean, s.hidden)), [], s)
     progress({"generation": 0.0, "validation": best.score})
     cma = SeparableCma(mean, s.sigma, population=s.population, rng=rng, guarded=True)
     for generation in range(1, s.generations + 1):
         base = 1_000_000 + (s.seed * s.generations + generation) * s.streams
-        training = PairEvaluator(range(base, base + s.streams), s.jobs, options, stream)
+        seeds = range(base, base + s.streams)
+        training = PairEvaluator(seeds, s.jobs, options, stream, norm=s.norm)
         candidates = cma.ask()
         scores = np.array([training.score(policy_of(c, s.hidden)) for c in candidates])
         cma.tell(candidates, scores)

@@ -39,6 +39,17 @@ def variants(
     return [with_first(stream, watched_task(stream), p) for p in probabilities]
 
 
+def power_mean(times: FloatArray, norm: float = 1.0) -> float:
+    """Return the mean of times for norm 1, their root mean square for norm 2, and so on.
+
+    Examples
+    --------
+    >>> power_mean(np.array([1.0, 7.0])), power_mean(np.array([1.0, 7.0]), 2.0)
+    (4.0, 5.0)
+    """
+    return float(times.mean()) if norm == 1.0 else float((times**norm).mean() ** (1.0 / norm))
+
+
 def completion_times(
     policy: str | PathLike[str] | Policy,
     streams: Sequence[ConditionalStream],

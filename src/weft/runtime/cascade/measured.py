@@ -125,8 +125,11 @@ class Measurements:
         seen = [self.branches[task, label] + p for label, p in zip(labels, known, strict=True)]
         return {label: count / sum(seen) for label, count in zip(labels, seen, strict=True)}
 
-    def to_toml(self) -> str:
-        """Return the stream with all that was measured, in the format of streams."""
+    def to_toml(self, *, whole: bool = False) -> str:
+        """Return the stream with all that was measured, in the format of streams.
+
+        Its batch curves end at the largest batch that pays; with `whole` at the largest one.
+        """
         stream = self.stream
         process, gap, deviation = self.gaps()
         lines = [
@@ -148,7 +151,7 @@ class Measurements:
             lines += self._task_table(t)
         for c in range(len(stream.problem.workflow.choices.task)):
             lines += self._choice_table(c)
-        return "\n".join([*lines, *self._unit_tables(), ""])
+        return "\n".join([*lines, *self._unit_tables(whole=whole), ""])
 
     def _starts(self) -> list[str]:
         workflow = self.stream.problem.workflow
@@ -199,14 +202,14 @@ class Measurements:
             *(["estimate = true"] if c in self.stream.watched else []),
         ]
 
-    def _unit_tables(self) -> list[str]:
+    def _unit_tables(self, *, whole: bool) -> list[str]:
         cluster, workflow = self.stream.problem.cluster, self.stream.problem.workflow
         lines: list[str] = []
         for kind, unit in self._kinds().items():
             curves = {}
             for t in range(workflow.n):
                 seconds = self._seconds(kind, t)
-                used = seconds[: _worthwhile(seconds)]
+                used = seconds if whole else seconds[: _worthwhile(seconds)]
                 curves[self._kind(t)] = str([1.0, *(round(s / used[0], 4) for s in used[1:])])
             batch = int(cluster.batch[unit])
             lines += ["", "[[units]]", f"name = {_text(kind)}"]
