@@ -1,9 +1,12 @@
-"""Write docs/results/front_door.json from the outputs of the commands that measured it.
+"""Write tables of docs/results/front_door.json from the outputs of the commands that measured it.
 
-python benchmarks/executor_overhead.py > executors.txt
-python benchmarks/session_decisions.py > sessions.txt
-weft train conditional --stream examples/streams/wide.toml --json > wide.json
-python docs/make_front_door.py executors.txt sessions.txt wide.json ... --conditions "2 cores"
+    python benchmarks/executor_overhead.py > executors.txt
+    python benchmarks/session_decisions.py > sessions.txt
+    weft train conditional --stream examples/streams/wide.toml --json > wide.json
+    python docs/make_front_door.py --executors executors.txt --conditions "2 cores"
+    python docs/make_front_door.py --sessions sessions.txt --streams *.json --conditions "2 cores"
+
+Tables that are not given stay as they are.
 """
 
 from __future__ import annotations
@@ -50,34 +53,43 @@ def stream(result: dict[str, Any]) -> list[Any]:
     ]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("executors", type=Path)
-    parser.add_argument("sessions", type=Path)
-    parser.add_argument("streams", type=Path, nargs="+")
-    parser.add_argument("--conditions", required=True, help="the machine and its load")
-    args = parser.parse_args()
-
-    def last_line(path: Path) -> Any:
-        return json.loads(path.read_text(encoding="utf-8").strip().splitlines()[-1])
-
-    columns = ["stream", "trained", f"`{SHIPPED}`", "best other", "trained by", "processor time"]
-    streams = {
-        "columns": columns,
+def streams(results: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the table of trained streams."""
+    return {
+        "columns": ["stream", "trained", f"`{SHIPPED}`", "best other", "by", "processor time"],
         "align": "lrrllr",
         "decimals": [None, 2, 2, None, None, 0],
         "suffix": ["", "", "", "", "", " s"],
-        "rows": [stream(json.loads(path.read_text(encoding="utf-8"))) for path in args.streams],
+        "rows": [stream(result) for result in results],
     }
-    tables = {
-        "executors": executors(last_line(args.executors)),
-        "sessions": sessions(last_line(args.sessions)),
-        "streams": streams,
-    }
+
+
+def last_line(path: Path) -> Any:
+    """Return the JSON document in the last line of a file."""
+    return json.loads(path.read_text(encoding="utf-8").strip().splitlines()[-1])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--executors", type=Path)
+    parser.add_argument("--sessions", type=Path)
+    parser.add_argument("--streams", type=Path, nargs="+")
+    parser.add_argument("--conditions", required=True, help="the machine and its load")
+    args = parser.parse_args()
+    known = json.loads(TARGET.read_text(encoding="utf-8")) if TARGET.is_file() else {}
+    tables, conditions = known.get("tables", {}), known.get("provenance", {})
+    given: dict[str, Any] = {}
+    if args.executors:
+        given["executors"] = executors(last_line(args.executors))
+    if args.sessions:
+        given["sessions"] = sessions(last_line(args.sessions))
+    if args.streams:
+        results = [json.loads(path.read_text(encoding="utf-8")) for path in args.streams]
+        given["streams"] = streams(results)
     document = {
         "measured_with": "the commands in docs/make_front_door.py",
-        "provenance": args.conditions,
-        "tables": tables,
+        "provenance": conditions | dict.fromkeys(given, args.conditions),
+        "tables": tables | given,
     }
     TARGET.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     fill_pages()
