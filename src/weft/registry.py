@@ -15,8 +15,10 @@ from weft.errors import UnknownName
 T = TypeVar("T")
 
 
-def closest(name: str, known: Iterable[str]) -> str:
-    """Return ``"; did you mean 'x'?"`` for the closest known name, or the list of known names.
+def closest(name: str, known: Iterable[str], *, listing: str = "") -> str:
+    """Return ``"; did you mean 'x'?"`` for the closest known name, or a list of known names.
+
+    Of more than ten names, the list has the five closest; `listing` is the command with all.
 
     A transposition of neighbours counts as one mistake, so that 'hetf' is nearer to 'heft' than to
     'etf'. Long names are compared by their first 100 characters and shown up to 60.
@@ -35,8 +37,10 @@ def closest(name: str, known: Iterable[str]) -> str:
     near = next((other for _, unlike, other in ranked if unlike <= -_CUTOFF), None)
     if near is not None:
         return f"; did you mean '{_shown(near)}'?"
-    if len(names) > _MOST:
-        return f"; known: {', '.join(map(_shown, names[:_LISTED]))}, ... ({len(names)} in all)"
+    if len(names) > _LISTED:
+        first = ", ".join(_shown(other) for *_, other in ranked[: _LISTED // 2])
+        see = f"; see: {listing}" if listing else ""
+        return f"; known: {first}, ... ({len(names)} in all{see})"
     return f"; known: {', '.join(map(_shown, names))}" if names else ""
 
 
@@ -112,7 +116,8 @@ class Entry(str):
 class Registry(Generic[T]):
     """A table of factories. Being registered is being tested: contract tests run over every entry.
 
-    `renamed` maps former names to present ones, for the error message.
+    `listing` is the command that lists all names, and `renamed` maps former names to present ones:
+    both are for error messages.
 
     Examples
     --------
@@ -125,8 +130,11 @@ class Registry(Generic[T]):
     ('bang', ['hammer'], 'Hit a nail.')
     """
 
-    def __init__(self, noun: str, *, renamed: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, noun: str, *, listing: str = "", renamed: Mapping[str, str] | None = None
+    ) -> None:
         self.noun = noun
+        self._listing = listing
         self._renamed = dict(renamed or {})
         self._factories: dict[str, Callable[..., T]] = {}
         self._entries: dict[str, Entry] = {}
@@ -150,7 +158,8 @@ class Registry(Generic[T]):
         if name not in self._factories:
             if name in self._renamed:
                 raise UnknownName(f"{self.noun} '{name}' is now called '{self._renamed[name]}'")
-            raise UnknownName(f"unknown {self.noun} '{name}'{closest(name, self.names())}")
+            near = closest(name, self.names(), listing=self._listing)
+            raise UnknownName(f"unknown {self.noun} '{name}'{near}")
         return self._factories[name]
 
     def create(self, name: str, **options: object) -> T:

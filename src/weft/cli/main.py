@@ -132,7 +132,7 @@ def _dispatch(argv: list[str]) -> None:
         return
     verb, rest = argv[0], argv[1:]
     if verb not in VERBS:
-        raise UnknownName(f"unknown verb '{verb}'{closest(verb, VERBS)}")
+        raise UnknownName(f"unknown verb '{verb}'{closest(verb, VERBS, listing='weft --help')}")
     parser = build_parser(verb)
     extend = getattr(_module(verb), "extend", None)
     if extend is not None:

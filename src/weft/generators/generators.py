@@ -16,7 +16,7 @@ from weft.generators.sketch import Sketch
 from weft.model import Cluster, Problem, Workflow
 from weft.registry import Entry, Registry, reject_unknown
 
-GENERATORS: Registry[Workflow] = Registry("generator")
+GENERATORS: Registry[Workflow] = Registry("generator", listing="weft list generators")
 
 _SIZE: dict[str, str] = {}
 """Generator -> the option that makes it larger."""

@@ -14,6 +14,7 @@ from weft.sim.view import Policy
 
 POLICIES: Registry[Policy] = Registry(
     "policy",
+    listing="weft list policies",
     renamed={
         "dqn-document": "dqn",
         "rule": "tuned-list",

@@ -111,7 +111,8 @@ def _known(names: list[str]) -> list[str]:
     known = list(dict.fromkeys([*weft.list_planners(), *map(str, weft.list_policies())]))
     for name in names:
         if name not in known:
-            raise UnknownName(f"no planner or policy {name!r}{closest(name, known)}")
+            near = closest(name, known, listing="weft list")
+            raise UnknownName(f"no planner or policy {name!r}{near}")
     return names or [name for name in known if name not in LEFT_OUT]
 
 

@@ -85,8 +85,9 @@ def device_model(name: str) -> DeviceModel:
     names = {known.lower(): known for known in catalogue()}
     names |= {other.lower(): known for other, known in _tables()["aliases"].items()}
     if name.lower() not in names:
+        known = [*catalogue(), *_tables()["aliases"]]
         raise UnknownName(
-            f"unknown device '{name}'{closest(name, [*catalogue(), *_tables()['aliases']])}"
+            f"unknown device '{name}'{closest(name, known, listing='weft list devices')}"
         )
     return catalogue()[names[name.lower()]]
 

@@ -31,4 +31,5 @@ def load_contender(given: Any) -> Any:
         if " is now called " in str(error):
             raise
         known = [*PLANNERS.names(), *POLICIES.names()]
-        raise UnknownName(f"unknown planner or policy '{name}'{closest(name, known)}") from None
+        near = closest(name, known, listing="weft list")
+        raise UnknownName(f"unknown planner or policy '{name}'{near}") from None
