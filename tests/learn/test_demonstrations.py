@@ -14,14 +14,9 @@ from weft.policies.replanning.weights import weights_of
 from weft.policies.search.options import SearchOptions
 from weft.policies.search.planning import make_search, search_from
 from weft.policies.search.policy import SearchPolicy
-from weft.policies.two_stage.candidates import (
-    OF_DEVICE,
-    OF_TASK,
-    apply,
-    make_candidates,
-    next_decision,
-)
+from weft.policies.two_stage.candidates import apply, next_decision
 from weft.policies.two_stage.choose import commit_choice, demonstrated_choice
+from weft.policies.two_stage.decision import OF_DEVICE, OF_TASK, make_candidates
 from weft.policies.two_stage.dqn import TwoStageDqn
 from weft.sim.kernel.events import ENDED, MOMENT
 from weft.sim.kernel.tables import make_sim

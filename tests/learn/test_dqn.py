@@ -23,17 +23,16 @@ from weft.policies.replanning.switch import FEATURES as SWITCH_FEATURES
 from weft.policies.replanning.switch import switch_network
 from weft.policies.replanning.trained import SWITCH, TWO_STAGE, replanning_model
 from weft.policies.replanning.weights import weights_of
-from weft.policies.two_stage.candidates import (
+from weft.policies.two_stage.candidates import apply, next_decision
+from weft.policies.two_stage.choose import planned_choice, stage_networks
+from weft.policies.two_stage.decision import (
     DEVICE,
     FEATURES,
     REWARD,
     REWARDS,
     TASK,
-    apply,
     make_candidates,
-    next_decision,
 )
-from weft.policies.two_stage.choose import planned_choice, stage_networks
 from weft.policies.two_stage.dqn import TwoStageDqn
 from weft.policies.two_stage.q_network import q_value
 from weft.sim.kernel.commit import commit

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from weft.errors import InvalidInput, MissingExtra, UnknownName
-from weft.model.columns import frozen, unique_names
+from weft.model.columns import frozen
+from weft.model.validation import unique_names
 from weft.model.variants import Variant
 from weft.model.workflow import ALWAYS, Choices, Workflow
 from weft.registry import closest
@@ -300,10 +301,8 @@ def _check_columns(columns: Mapping[str, object]) -> list[str]:
     kinds = [c.removeprefix(SECONDS).strip() for c in columns if c.startswith(SECONDS)]
     for column in columns:
         if column not in COLUMNS and not column.startswith(SECONDS):
-            known = ", ".join((*COLUMNS, f"{SECONDS}KIND"))
-            raise UnknownName(
-                f"unknown column '{column}'{closest(column, COLUMNS)} (known: {known})"
-            )
+            known = (*COLUMNS, f"{SECONDS}KIND")
+            raise UnknownName(f"unknown column '{column}'{closest(column, known)}")
     if "task" not in columns:
         raise InvalidInput("the table has no column 'task'")
     if not kinds and "seconds" not in columns:

@@ -10,20 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from weft.errors import InvalidInput
-from weft.model.columns import (
-    FloatArray,
-    IntArray,
-    assign,
-    floats,
-    frozen,
-    integers,
-    refuse,
-    refuse_negative,
-    refuse_not_positive,
-    unique_names,
-)
+from weft.model.columns import FloatArray, IntArray, assign, floats, frozen, integers
 from weft.model.machines.setup import ANY_KIND, Setup, checked_setup, setup_columns, setup_of_kinds
 from weft.model.network.topology import Routes, Topology
+from weft.model.validation import refuse, refuse_negative, refuse_not_positive, unique_names
 from weft.registry import closest
 
 Curve = float | Sequence[float]

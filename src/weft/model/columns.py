@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,8 +12,6 @@ from weft.errors import InvalidInput
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
-
-Namer = Callable[[int], str]
 
 
 def frozen(array: NDArray[Any]) -> NDArray[Any]:
@@ -56,35 +53,6 @@ def integers(values: ArrayLike, what: str, *, shape: tuple[int, ...]) -> IntArra
     if array.shape != shape:
         raise InvalidInput(f"{what} has shape {array.shape}, expected {shape}")
     return _own(array, values)
-
-
-def refuse(bad: NDArray[np.bool_], values: NDArray[Any], what: str, rule: str, name: Namer) -> None:
-    """Raise `InvalidInput` for the first entry where `bad` holds, naming it and its value."""
-    if bad.any():
-        first = int(np.flatnonzero(bad)[0])
-        raise InvalidInput(f"{what} of {name(first)} is {values.flat[first]!s}; it must be {rule}")
-
-
-def refuse_negative(values: FloatArray, what: str, name: Namer, *, finite: bool = True) -> None:
-    """Raise unless every entry is zero or more, not NaN, and finite unless `finite` is off."""
-    bad = ~(values >= 0) | (np.isinf(values) if finite else np.zeros(values.shape, bool))
-    refuse(bad, values, what, "a finite number, zero or more" if finite else "zero or more", name)
-
-
-def refuse_not_positive(values: FloatArray, what: str, name: Namer, *, finite: bool = True) -> None:
-    """Raise unless every entry is above zero, not NaN, and finite unless `finite` is off."""
-    bad = ~(values > 0) | (np.isinf(values) if finite else np.zeros(values.shape, bool))
-    refuse(bad, values, what, "a finite number above zero" if finite else "above zero", name)
-
-
-def unique_names(names: Sequence[str], what: str) -> dict[str, int]:
-    """Return name -> index, refusing a name given twice."""
-    index: dict[str, int] = {}
-    for i, name in enumerate(names):
-        if name in index:
-            raise InvalidInput(f"{what} '{name}' is given twice (numbers {index[name]} and {i})")
-        index[name] = i
-    return index
 
 
 def _own(array: NDArray[Any], given: ArrayLike) -> NDArray[Any]:

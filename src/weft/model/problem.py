@@ -21,8 +21,9 @@ from numpy.typing import ArrayLike, NDArray
 from weft.display import Displayed
 from weft.errors import InvalidInput
 from weft.model.cluster import Cluster
-from weft.model.columns import FloatArray, IntArray, floats, frozen, refuse
+from weft.model.columns import FloatArray, IntArray, floats, frozen
 from weft.model.costs import ROUNDING, amounts_of, costs_of, needs_of
+from weft.model.validation import refuse
 from weft.model.workflow import Workflow
 
 SHORTEST = 1e-150
@@ -48,6 +49,23 @@ class ProblemArrays(NamedTuple):
     pred_data: FloatArray  # (m,) bytes
     latency: FloatArray  # (p, p) seconds
     per_byte: FloatArray  # (p, p) seconds
+
+    def reversed(self) -> ProblemArrays:
+        """Return the graph with all edges and links turned around."""
+        views = self.order[::-1], self.latency.T, self.per_byte.T
+        # Frozen as the others are: one signature.
+        order, latency, per_byte = (frozen(np.ascontiguousarray(view)) for view in views)
+        return self._replace(
+            order=order,
+            latency=latency,
+            per_byte=per_byte,
+            succ_ptr=self.pred_ptr,
+            succ=self.pred,
+            succ_data=self.pred_data,
+            pred_ptr=self.succ_ptr,
+            pred=self.succ,
+            pred_data=self.succ_data,
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,17 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from weft.errors import InvalidInput
-from weft.model.columns import (
-    BoolArray,
-    FloatArray,
-    IntArray,
-    floats,
-    integers,
-    refuse,
-    refuse_negative,
-    refuse_not_positive,
-)
+from weft.model.columns import BoolArray, FloatArray, IntArray, floats, integers
 from weft.model.problem import Problem
+from weft.model.validation import refuse, refuse_negative, refuse_not_positive
 from weft.model.workflow import ALWAYS
 from weft.model.workload import Workload
 from weft.rng import generator

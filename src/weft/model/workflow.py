@@ -10,17 +10,8 @@ from typing import Any
 import numpy as np
 
 from weft.errors import InvalidInput
-from weft.model.columns import (
-    FloatArray,
-    IntArray,
-    assign,
-    floats,
-    frozen,
-    integers,
-    refuse,
-    refuse_negative,
-    unique_names,
-)
+from weft.model.columns import FloatArray, IntArray, assign, floats, frozen, integers
+from weft.model.validation import refuse, refuse_negative, unique_names
 from weft.model.variants import Variant, checked_variants
 
 ALWAYS = -1

@@ -14,17 +14,9 @@ from numpy.typing import ArrayLike
 
 from weft.errors import InvalidInput
 from weft.model.cluster import Cluster
-from weft.model.columns import (
-    FloatArray,
-    IntArray,
-    assign,
-    floats,
-    frozen,
-    integers,
-    refuse,
-    refuse_negative,
-)
+from weft.model.columns import FloatArray, IntArray, assign, floats, frozen, integers
 from weft.model.problem import Problem
+from weft.model.validation import refuse, refuse_negative
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,7 +203,7 @@ class Workload:
 
 
 def _alike(one: Cluster, other: Cluster) -> bool:
-    """Whether a simulation sees the same machines: speeds are in the problems already."""
+    """Whether two clusters are the same in a simulation: speeds are in the problems already."""
     columns = ("latency", "bandwidth", "memory", "batch", "cache", "switch")
     return (
         one.names == other.names

@@ -79,7 +79,9 @@ class Planner(Protocol):
         ...
 
 
-PLANNERS: Registry[Planner] = Registry("planner", renamed={"amortised": "anytime"})
+PLANNERS: Registry[Planner] = Registry(
+    "planner", listing="weft list planners", renamed={"amortised": "anytime"}
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,7 +226,7 @@ def _value(problem: Problem, objective: Objective, schedule: Schedule) -> float:
 
 
 def _moved(problem: Problem, schedule: Schedule, seconds: float | None, seed: int) -> Schedule:
-    """Move tasks of a plan, or of the list planner that knows set-ups if that is better."""
+    """Move tasks of a plan, or of that of a list planner that counts set-ups, if better."""
     from weft.planners.replays import moved_tasks
 
     if problem.cluster.has_setup:
@@ -234,7 +236,7 @@ def _moved(problem: Problem, schedule: Schedule, seconds: float | None, seed: in
 
 
 def _solve_alone(planner: Planner, problem: Problem, seconds: float | None, seed: int) -> Solution:
-    """Plan a problem; a planner that does not know capacities plans without, then it is packed."""
+    """Plan a problem; without support for capacities, plan without them, then pack the plan."""
     if not problem.contended or "capacities" in planner.supports:
         return planner.solve(problem, seconds=seconds, seed=seed)
     searches = "seconds" in planner.supports

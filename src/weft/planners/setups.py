@@ -1,4 +1,4 @@
-"""Set-ups as planners that do not know them see them: longer tasks."""
+"""Set-ups for planners that do not count them: as longer tasks."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def simulate_stream(
     rule = load_policy(policy)
     if not isinstance(rule, RulePolicy):
         raise Unsupported(
-            f"policy '{policy}' may remember the past; a stream in parts needs a rule, e.g. fifo"
+            f"policy '{policy}' may depend on the past; a stream in parts needs a rule, e.g. fifo"
         )
     if any(p.workflow.conditional for p in templates):
         raise Unsupported("templates with branches need drawn outcomes; use weft.simulate")

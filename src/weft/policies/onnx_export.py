@@ -29,7 +29,7 @@ from weft.policies.replanning.policy import SwitchPolicy
 from weft.policies.replanning.shrinkage import FEATURES as SPREAD_FEATURES
 from weft.policies.replanning.switch import FEATURES as SWITCH_FEATURES
 from weft.policies.search.policy import SearchPolicy
-from weft.policies.two_stage.candidates import DeviceFeatures, TaskFeatures
+from weft.policies.two_stage.decision import DeviceFeatures, TaskFeatures
 from weft.policies.two_stage.dqn import TwoStageDqn
 from weft.policies.two_stage.q_network import QNetwork
 from weft.sim.view import Policy

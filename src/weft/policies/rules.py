@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -127,43 +128,38 @@ def _rank(problem: Problem) -> FloatArray:
     return -upward_rank(problem)
 
 
-@POLICIES.register("fifo", family="rules")
-def fifo() -> RulePolicy:
-    """Oldest job first, on the first idle device."""
-    return RulePolicy("fifo", "first", _arrival)
+RULES: dict[str, tuple[Placement, Callable[[Problem], FloatArray], str]] = {
+    "fifo": ("first", _arrival, "Oldest job first, on the first idle device."),
+    "depth-first": (
+        "first",
+        _depth,
+        "The task of the highest level first, on the first idle device.",
+    ),
+    "mru": ("mru", _arrival, "A device runs tasks of the kind it last ran while one is ready."),
+    "shortest": (
+        "fastest",
+        _shortest,
+        "The shortest task first, on the idle device that is fastest for it.",
+    ),
+    "rank-first": (
+        "earliest",
+        _rank,
+        "The highest upward rank first, on the idle device that finishes the task first.",
+    ),
+    "eft": (
+        "eft",
+        _arrival,
+        "Oldest job first, on the device, busy or not, that finishes the task first.",
+    ),
+    "rank-eft": (
+        "eft",
+        _rank,
+        "The highest upward rank first, on the device, busy or not, that finishes the task first.",
+    ),
+}
+"""Name -> placement, order (the lowest first) and description."""
 
-
-@POLICIES.register("depth-first", family="rules")
-def depth_first() -> RulePolicy:
-    """The task of the highest level first, on the first idle device."""
-    return RulePolicy("depth-first", "first", _depth)
-
-
-@POLICIES.register("mru", family="rules")
-def most_recently_used() -> RulePolicy:
-    """A device runs tasks of the kind it last ran while one is ready."""
-    return RulePolicy("mru", "mru", _arrival)
-
-
-@POLICIES.register("shortest", family="rules")
-def shortest() -> RulePolicy:
-    """The shortest task first, on the idle device that is fastest for it."""
-    return RulePolicy("shortest", "fastest", _shortest)
-
-
-@POLICIES.register("rank-first", family="rules")
-def rank_first() -> RulePolicy:
-    """The highest upward rank first, on the idle device that finishes the task first."""
-    return RulePolicy("rank-first", "earliest", _rank)
-
-
-@POLICIES.register("eft", family="rules")
-def earliest_finish() -> RulePolicy:
-    """Oldest job first, on the device, busy or not, that finishes the task first."""
-    return RulePolicy("eft", "eft", _arrival)
-
-
-@POLICIES.register("rank-eft", family="rules")
-def rank_earliest_finish() -> RulePolicy:
-    """The highest upward rank first, on the device, busy or not, that finishes the task first."""
-    return RulePolicy("rank-eft", "eft", _rank)
+for _name, (_placement, _order, _summary) in RULES.items():
+    POLICIES.register(_name, family="rules", summary=_summary)(
+        partial(RulePolicy, _name, _placement, _order)
+    )

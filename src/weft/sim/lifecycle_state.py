@@ -1,4 +1,4 @@
-"""What is the case: the state of instances and devices, and every question a caller may ask."""
+"""The state of instances and devices, with a method for every question about it."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def refuse_copy(workload: Workload, policy: str, decision: Decision, sim: Sim) -
     job, task = workload.task_of(decision.instance)
     workflow, first = workload.problem_of(job).workflow, int(workload.first_instance[job])
     what = (
-        f"policy '{policy}' wants a copy of instance {decision.copy} "
+        f"policy '{policy}' decided to copy instance {decision.copy} "
         f"ahead of task '{workflow.task_name(task)}' of job {job}"
     )
     device = workload.cluster.names[decision.device]

@@ -178,7 +178,7 @@ class ResumablePolicy(Policy, Protocol):
     """A policy with a memory that outlives a workload, for sessions without an end."""
 
     def state(self) -> dict[str, Any]:
-        """Return all that it remembers beyond the view, as lists, numbers and arrays."""
+        """Return its state beyond the view, as lists, numbers and arrays."""
         ...
 
     def resume(self, state: dict[str, Any], numbers: Renumbering) -> None:

@@ -18,12 +18,8 @@ from weft.learn.workflow.graph_module import GraphModule, make_batch, make_fores
 from weft.model import Problem, Scenario, WorkflowBuilder, Workload
 from weft.model.check import check
 from weft.policies.graph.deft import DeftPolicy
-from weft.policies.graph.network import (
-    graph_arrays_of,
-    graph_network_of,
-    make_graph_state,
-    task_features,
-)
+from weft.policies.graph.network import graph_arrays_of, graph_network_of
+from weft.policies.graph.passes import make_graph_state, task_features
 from weft.policies.graph.policy import GraphPolicy, TrainedGraph, read_graph, save_graph
 from weft.sim.kernel.tables import make_sim
 from weft.sim.reference import simulate_reference

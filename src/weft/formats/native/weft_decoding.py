@@ -27,7 +27,8 @@ from weft.model import (
     Workflow,
     Workload,
 )
-from weft.model.columns import FloatArray, floats, frozen, integers, unique_names
+from weft.model.columns import FloatArray, floats, frozen, integers
+from weft.model.validation import unique_names
 
 
 def decode_workflow(r: Record) -> Workflow:

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import InvalidInput, UnknownName
-from weft.model.columns import BoolArray, FloatArray, IntArray, unique_names
+from weft.model.columns import BoolArray, FloatArray, IntArray
+from weft.model.validation import unique_names
 from weft.registry import closest
 
 INFINITE = {"inf": np.inf, "-inf": -np.inf}

@@ -22,14 +22,8 @@ from weft.learn.rendering import RENDERING, check_render_mode, render
 from weft.model.columns import BoolArray, FloatArray
 from weft.policies.replanning.portfolio import WINDOW, PlanOptions, Portfolio, make_portfolio
 from weft.policies.replanning.weights import weights_of
-from weft.policies.two_stage.candidates import (
-    FEATURES,
-    REWARDS,
-    Candidates,
-    apply,
-    make_candidates,
-    next_decision,
-)
+from weft.policies.two_stage.candidates import apply, next_decision
+from weft.policies.two_stage.decision import FEATURES, REWARDS, Candidates, make_candidates
 from weft.registry import closest
 from weft.rng import generator
 from weft.sim.kernel.commit import commit
@@ -58,7 +52,7 @@ class WorkflowEnv(gymnasium.Env[Observation, np.int64]):
     ----------
     condition, draw : a condition of `weft.generators.CONDITIONS`, with options for `draw_instance`;
         or a function seed -> Instance
-    reward : weights by name, see `weft.policies.two_stage.candidates.Rewards`; those of the
+    reward : weights by name, see `weft.policies.two_stage.decision.Rewards`; those of the
         document are `weft.learn.workflow.two_stage.DOCUMENT`
     weights : of the plan in the observation, see `weft.policies.replanning.weights`; HEFT by
         default

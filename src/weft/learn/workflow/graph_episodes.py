@@ -17,7 +17,8 @@ from weft.policies.graph.deft import (
     observe,
     sort_ready,
 )
-from weft.policies.graph.network import SEEN, GraphNetwork, GraphState, make_graph_state, rate
+from weft.policies.graph.network import SEEN, GraphNetwork
+from weft.policies.graph.passes import GraphState, make_graph_state, rate
 from weft.sim.kernel.events import ENDED, MOMENT, advance
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.queues import task_of

@@ -15,7 +15,8 @@ from weft.generators.instances import Instance
 from weft.learn.workflow.graph_episodes import EpisodeLog
 from weft.model.columns import IntArray
 from weft.policies.conditional.networks import CLIP, Numbers
-from weft.policies.graph.network import GraphNetwork, GraphState, graph_network_of, layer_sizes
+from weft.policies.graph.network import GraphNetwork, graph_network_of, layer_sizes
+from weft.policies.graph.passes import GraphState
 
 NO_TASK = -1e9
 """Rating of a place without a task."""

@@ -35,15 +35,7 @@ from weft.policies.replanning.portfolio import (
 )
 from weft.policies.search.options import SearchOptions
 from weft.policies.search.planning import IncumbentSearch, make_search, search_from
-from weft.policies.two_stage.candidates import (
-    FEATURES,
-    OWN_FEATURES,
-    REWARDS,
-    Candidates,
-    apply,
-    make_candidates,
-    next_decision,
-)
+from weft.policies.two_stage.candidates import apply, next_decision
 from weft.policies.two_stage.choose import (
     commit_choice,
     demonstrated_choice,
@@ -51,6 +43,13 @@ from weft.policies.two_stage.choose import (
     planned_choice,
     run_by_values,
     stage_networks,
+)
+from weft.policies.two_stage.decision import (
+    FEATURES,
+    OWN_FEATURES,
+    REWARDS,
+    Candidates,
+    make_candidates,
 )
 from weft.policies.two_stage.q_network import Numbers, QNetwork
 from weft.registry import closest
@@ -70,7 +69,7 @@ class TwoStageSettings(DqnSettings):
 
     Parameters
     ----------
-    reward : weights by name, see `weft.policies.two_stage.candidates.Rewards`
+    reward : weights by name, see `weft.policies.two_stage.decision.Rewards`
     alone, streams : validation instances, of single workflows and of streams
     margins : that a validation tries: by how much another candidate must exceed the planned one
     work, first_work : of the search that demonstrates, see `SearchOptions`; 0: the plan does

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from weft.model import Problem, ProblemArrays, Schedule
-from weft.model.columns import FloatArray, IntArray, frozen
+from weft.model.columns import FloatArray, IntArray
 from weft.planners.packing.pools import Pools, each_alone, make_pools, pool_of_devices
 from weft.planners.packing.profile import earliest_fit, empty_profile, use
 from weft.sim.kernel.jit import njit
@@ -66,19 +66,8 @@ class Turned(NamedTuple):
 
 
 def _reversed(a: ProblemArrays, pools: Pools) -> tuple[ProblemArrays, Pools]:
-    back = a._replace(
-        order=np.ascontiguousarray(a.order[::-1]),
-        succ_ptr=a.pred_ptr,
-        succ=a.pred,
-        succ_data=a.pred_data,
-        pred_ptr=a.succ_ptr,
-        pred=a.succ,
-        pred_data=a.succ_data,
-    )
-    links = [frozen(np.ascontiguousarray(x)) for x in (a.latency.T, a.per_byte.T)]
     near = [np.ascontiguousarray(x) for x in (pools.latency.T, pools.per_byte.T)]
-    turned = pools._replace(latency=near[0], per_byte=near[1])
-    return back._replace(order=frozen(back.order), latency=links[0], per_byte=links[1]), turned
+    return a.reversed(), pools._replace(latency=near[0], per_byte=near[1])
 
 
 def back_and_forth(turned: Turned, rows: Packed) -> Packed:

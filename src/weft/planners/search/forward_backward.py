@@ -12,8 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from weft.model import Problem, ProblemArrays, Schedule
-from weft.model.columns import frozen
+from weft.model import Problem, Schedule
 from weft.planners.lists.common_link import common_link, insert
 from weft.planners.lists.insertion import ANYWHERE, Rows, as_schedule
 from weft.planners.lists.ranks import rank_order
@@ -23,25 +22,6 @@ from weft.rng import generator
 
 PATIENCE = 2
 """Passes in both directions without progress after which a way of choosing devices ends."""
-
-
-def reverse(a: ProblemArrays) -> ProblemArrays:
-    """Return the graph with all edges and links turned around."""
-    order = frozen(np.ascontiguousarray(a.order[::-1]))  # frozen as the others: one signature
-    latency, per_byte = (frozen(np.ascontiguousarray(x.T)) for x in (a.latency, a.per_byte))
-    return a._replace(
-        order=order,
-        latency=latency,
-        per_byte=per_byte,
-        succ_ptr=a.pred_ptr,
-        succ=a.pred,
-        succ_data=a.pred_data,
-        pred_ptr=a.succ_ptr,
-        pred=a.succ,
-        pred_data=a.succ_data,
-    )
-
-
 DISTURBANCE = 0.02
 """Standard deviation of the logarithm of disturbed ranks."""
 
@@ -50,7 +30,7 @@ class Passes:
     """Passes over one problem."""
 
     def __init__(self, problem: Problem) -> None:
-        self.ahead, self.back = problem.arrays, reverse(problem.arrays)
+        self.ahead, self.back = problem.arrays, problem.arrays.reversed()
         self.links = [common_link(a.latency, a.per_byte) for a in (self.ahead, self.back)]
         self.place = np.empty(problem.n, np.int64)
         self.place[problem.workflow.order] = np.arange(problem.n)

@@ -21,7 +21,7 @@ from weft.sim.vector.state import BatchTables, sim_of, state_of
 from weft.sim.vector.step import act, proceed
 
 WINDOW = 500.0
-"""Outcomes an estimate remembers: its standard error is 0.016 at most, and it follows a change
+"""Outcomes that an estimate counts: its standard error is 0.016 at most, and it follows a change
 within seconds."""
 MAX_STEPS_PER_JOB = 40
 """Steps per job after which a run is given up: a policy that always waits never ends a run. Good

@@ -45,7 +45,7 @@ MODELS = {
 
 
 class RolloutViewPolicy:
-    """Rollouts, which sample future arrivals and so need to know the stream."""
+    """Rollouts, which sample future arrivals and so need the stream."""
 
     name = "rollout"
 

@@ -19,15 +19,8 @@ from weft.policies.graph.deft import (
     dispatch,
     observe,
 )
-from weft.policies.graph.network import (
-    GraphNetwork,
-    GraphState,
-    graph_arrays_of,
-    graph_network_of,
-    layer_sizes,
-    make_graph_state,
-    sort_by_rating,
-)
+from weft.policies.graph.network import GraphNetwork, graph_arrays_of, graph_network_of, layer_sizes
+from weft.policies.graph.passes import GraphState, make_graph_state, sort_by_rating
 from weft.policies.policy import POLICIES, bundled_policy, register_kind
 from weft.sim.kernel.events import MOMENT, advance
 from weft.sim.kernel.jit import njit_noalloc

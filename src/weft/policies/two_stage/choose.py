@@ -11,14 +11,8 @@ from numpy.typing import NDArray
 from weft.model.columns import IntArray
 from weft.policies.graph.deft import useful_copy
 from weft.policies.replanning.portfolio import Portfolio
-from weft.policies.two_stage.candidates import (
-    DEVICE,
-    FEATURES,
-    OF_TASK,
-    Candidates,
-    apply,
-    next_decision,
-)
+from weft.policies.two_stage.candidates import apply, next_decision
+from weft.policies.two_stage.decision import DEVICE, FEATURES, OF_TASK, Candidates
 from weft.policies.two_stage.q_network import QNetwork, q_network, q_value
 from weft.sim.kernel.commit import commit, commit_with_copy
 from weft.sim.kernel.events import MOMENT

@@ -14,14 +14,9 @@ from weft.policies.graph.deft import useful_copy
 from weft.policies.replanning.policy import ReplanningPolicy
 from weft.policies.replanning.portfolio import PlanOptions, Portfolio, replan
 from weft.policies.replanning.weights import WeightSets
-from weft.policies.two_stage.candidates import (
-    Candidates,
-    apply,
-    begin_moment,
-    enumerate_candidates,
-    make_candidates,
-)
+from weft.policies.two_stage.candidates import apply, begin_moment, enumerate_candidates
 from weft.policies.two_stage.choose import greedy_choice, run_by_values, stage_networks
+from weft.policies.two_stage.decision import Candidates, make_candidates
 from weft.sim.kernel.tables import COMMITTED, Sim
 from weft.sim.view import Decision, View
 

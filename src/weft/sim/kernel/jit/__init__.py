@@ -33,7 +33,7 @@ EVERY = 5.0
 
 
 class Notice(Listener):
-    """Tell the user that kernels are being compiled: at the start, then every five seconds."""
+    """A notice that kernels are being compiled: at the start, then every five seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock, self.made, self.due = clock, 0, 0.0
