@@ -126,7 +126,7 @@ class Scenario:
         return cls.of(
             workload,
             outcome=_draw_outcomes(workload, seed),
-            factor=_log_normal(generator(seed, "noise"), noise, workload.instances),
+            factor=_log_normal(seed, "noise", noise, workload.instances),
             bias=_draw_bias(workload, seed, bias),
             changes=_draw_changes(workload, seed, slowdowns, failures, span),
             cancel=_draw_cancellations(workload, seed, cancellations, span),
@@ -198,6 +198,8 @@ def _likeliest(workload: Workload) -> IntArray:
 
 
 def _draw_outcomes(workload: Workload, seed: int) -> IntArray:
+    if workload.first_choice[-1] == 0:
+        return np.zeros(0, np.int64)
     draws = generator(seed, "outcomes").random(int(workload.first_choice[-1]))
     outcome = np.zeros(len(draws), np.int64)
     for t, problem in enumerate(workload.problems):
@@ -209,14 +211,17 @@ def _draw_outcomes(workload: Workload, seed: int) -> IntArray:
     return outcome
 
 
-def _log_normal(rng: np.random.Generator, sigma: float, size: int | tuple[int, ...]) -> FloatArray:
-    return np.exp(sigma * rng.standard_normal(size) - sigma * sigma / 2)
+def _log_normal(seed: int, stream: str, sigma: float, size: int | tuple[int, ...]) -> FloatArray:
+    if sigma == 0:
+        return np.ones(size)
+    draws = generator(seed, stream).standard_normal(size)
+    return np.exp(sigma * draws - sigma * sigma / 2)
 
 
 def _draw_bias(workload: Workload, seed: int, sigma: float) -> FloatArray:
     kinds = workload.cluster.kinds
     names = list(dict.fromkeys(kinds))
-    by_kind = _log_normal(generator(seed, "bias"), sigma, (len(workload.kinds), len(names)))
+    by_kind = _log_normal(seed, "bias", sigma, (len(workload.kinds), len(names)))
     return by_kind[:, [names.index(k) for k in kinds]]
 
 
@@ -224,12 +229,18 @@ def _draw_changes(
     workload: Workload, seed: int, slowdowns: float, failures: float, span: float
 ) -> FloatArray:
     rows: list[tuple[float, int, float]] = []
-    for d in range(workload.cluster.p):
-        spells: list[tuple[float, float, float]] = []
+    # A generator per device costs microseconds: none is made where nothing is drawn.
+    kinds = [
+        (what, rate, length)
         for what, rate, length in (
             ("slowdowns", slowdowns, span / 10),
             ("failures", failures, span / 20),
-        ):
+        )
+        if rate > 0
+    ]
+    for d in range(workload.cluster.p if kinds else 0):
+        spells: list[tuple[float, float, float]] = []
+        for what, rate, length in kinds:
             rng = generator(seed, what, d)
             for begin in np.sort(rng.random(rng.poisson(rate)) * span).tolist():
                 pace = float(rng.uniform(1.5, 4.0)) if what == "slowdowns" else np.inf
@@ -255,6 +266,8 @@ def _worst_of(spells: list[tuple[float, float, float]]) -> list[tuple[float, flo
 
 
 def _draw_cancellations(workload: Workload, seed: int, share: float, span: float) -> FloatArray:
+    if share == 0:
+        return np.full(workload.jobs, np.inf)
     rng = generator(seed, "cancellations")
     off, after = rng.random(workload.jobs) < share, rng.random(workload.jobs) * span
     return np.where(off, workload.arrival + after, np.inf)

@@ -140,6 +140,8 @@ def beside_originals(
     >>> beside_originals(task, done, on, ends, np.array([False, True, True, True])).tolist()
     [False, True, False, True]
     """
+    if not copy.any():
+        return copy
     rows = np.flatnonzero(status == DONE)
     rows = rows[np.lexsort((device[rows], finish[rows], copy[rows], instance[rows]))]
     first = rows[np.diff(instance[rows], prepend=-1) != 0]

@@ -141,7 +141,8 @@ class Replays:
         self._changed = [
             (table, table.copy())
             for name, table in zip(self._sim._fields, self._sim, strict=True)
-            if name not in {"task", "edge", "execution", "change", "grid", "need", "flow", "route"}
+            if isinstance(table, np.ndarray)
+            and name not in {"task", "edge", "execution", "change", "grid", "need", "flow", "route"}
         ]
 
     def makespan(self, device: IntArray, key: FloatArray) -> float:

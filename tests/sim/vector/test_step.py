@@ -290,7 +290,7 @@ def test_steps_on_a_network_are_those_of_the_slow_simulator(seed):
         if fleet._steps.done[1]:
             fleet.renew(np.array([1]))
     pairs = zip(fleet.tables.sim, fleet._blank, strict=True)
-    sim = Sim(*(x[0] if x.ndim > y.ndim else x for x, y in pairs))
+    sim = Sim(*(x[0] if np.ndim(x) > np.ndim(y) else x for x, y in pairs))
     rows = sim.execution[: sim.world[0]["executions"]]
     leads = {}
     for x in rows:  # the first of a group is the one that was decided; the others fill its batch

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -85,10 +86,14 @@ def _compile_into(folder: Path, names: list[str]) -> tuple[int, str]:
 
 
 def use(name: str, problem: Problem) -> None:
-    """Use the kernels that a planner or policy needs for a plain problem or stream."""
+    """Use the kernels that a planner or policy needs for a plain problem or stream.
+
+    Plans and rules also run on machines with capacities, which have kernels of their own.
+    """
     import weft
     from weft.formats.native.stream_toml import load_stream
     from weft.learn.conditional.scores import completions
+    from weft.policies.rules import RulePolicy
 
     policies = {str(entry): entry for entry in weft.list_policies()}
     with warnings.catch_warnings():
@@ -96,9 +101,12 @@ def use(name: str, problem: Problem) -> None:
         if name in weft.list_planners():
             plan = weft.plan(problem, name, seconds=0.1 if name == "anytime" else None)
             weft.simulate(problem, plan, noise=0.3, seed=1)
+            weft.simulate(_with_capacities(problem), plan)
             assert plan.bound <= plan.makespan  # the bound is computed when it is read
         if name in policies and policies[name].supports(problem):
             weft.simulate(problem, name, noise=0.3, seed=1)
+            if isinstance(weft.load_policy(name), RulePolicy):
+                weft.simulate(_with_capacities(problem), name)
         elif name in policies:
             stream = load_stream("conditional-paper").with_jobs(20)
             completions(weft.load_policy(name), [stream], [1])
@@ -129,3 +137,14 @@ def _problem() -> Problem:
 
     workflow = weft.generate("cholesky", tiles=8, tile_size=7680)
     return weft.Problem.bind(workflow, weft.gpu_cluster("4xV100+2xA100+4xT4"))
+
+
+def _with_capacities(problem: Problem) -> Problem:
+    """Return the problem on nodes with room for all of its tasks."""
+    import numpy as np
+
+    import weft
+
+    workflow = replace(problem.workflow, needs={"slots": np.ones(problem.n)})
+    room = np.full(len(problem.cluster.node_names), float(problem.p))
+    return weft.Problem.bind(workflow, replace(problem.cluster, capacity={"slots": room}))

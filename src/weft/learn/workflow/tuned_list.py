@@ -129,7 +129,8 @@ def start_sim(instance: Instance) -> Sim:
 
 def copy_sim(sim: Sim) -> Sim:
     """Copy a simulation at its present state."""
-    changing = ("world", "job", "inst", "entry", "kind", "device", "due", "execution")
+    shared = {"task", "edge", "change", "grid", "outcome", "need", "route", "extended"}
+    changing = [name for name in sim._fields if name not in shared]
     return sim._replace(**{name: getattr(sim, name).copy() for name in changing})
 
 

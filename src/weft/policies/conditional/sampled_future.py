@@ -118,6 +118,7 @@ def with_first_jobs(sim: Sim, jobs: int) -> Sim:
         sim.inbound,
         sim.route,
         sim.loaded,
+        sim.extended,
     )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from weft.sim.kernel.features import capacities, has_network, has_setup
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.queues import (
     batch_growth,
@@ -65,13 +66,13 @@ def free_at(sim: Sim, d: int) -> float:
     now = sim.world[0].now
     overdue = sim.device[d].running >= 0 and now > sim.device[d].expected
     # On a network, or where groups wait for room, they may start later than expected.
-    overdue = overdue or sim.world[0].network > 0 or sim.need.shape[1] > 0
+    overdue = overdue or has_network(sim) or capacities(sim) > 0
     if sim.device[d].stale == 1 or overdue or sim.device[d].head < 0:
         t = now
         if sim.device[d].running >= 0:
             t = max(now, sim.device[d].expected)
         t = max(t, sim.device[d].blocked_until)
-        if sim.world[0].setup >= 0:
+        if has_setup(sim):
             forecast_from_now(sim, d)
         entry = sim.device[d].head
         while entry >= 0:
@@ -86,7 +87,7 @@ def free_at(sim: Sim, d: int) -> float:
 def seconds_with_setup(sim: Sim, instance: int, d: int) -> float:
     """Expected set-up and duration behind the queue of a device; after `free_at`."""
     seconds = expected_seconds(sim, instance, d)
-    if sim.world[0].setup < 0:
+    if not has_setup(sim):
         return seconds
     kind = sim.task[task_of(sim, instance)].kind
     return seconds + setup_seconds(sim, len(sim.device) + d, d, kind)
@@ -103,7 +104,7 @@ def _group_seconds(sim: Sim, entry: int, d: int) -> float:
         instance = sim.inst[instance].partner
         size += 1
     longest *= batch_growth(sim, kind, d, size)
-    if sim.world[0].setup >= 0:
+    if has_setup(sim):
         row = len(sim.device) + d
         longest += setup_seconds(sim, row, d, kind)
         load_kind(sim, row, d, kind)
@@ -156,7 +157,7 @@ def _append(sim: Sim, entry: int, d: int) -> None:
         sim.device[d].free = max(t, expected_arrival(sim, entry, d)) + _group_seconds(sim, entry, d)
     else:
         sim.device[d].stale = 1
-    if sim.world[0].network > 0:
+    if has_network(sim):
         send_inputs(sim, entry, d)
     enqueue(sim, entry, d)
     try_start(sim, d)
@@ -197,7 +198,7 @@ def _fill_batch(sim: Sim, kind: int, instance: int, d: int) -> None:
 @njit_noalloc
 def _leaves_room(sim: Sim, first: int, other: int, d: int) -> bool:
     """Return whether a batch that begins with `first` and takes `other` too fits the node."""
-    for c in range(sim.need.shape[1]):
+    for c in range(capacities(sim)):
         left, instance = sim.room[len(sim.room) // 2 + sim.device[d].node, c], first
         while instance >= 0:
             left -= sim.need[task_of(sim, instance), c]

@@ -12,6 +12,7 @@ import numpy as np
 from weft.model.trace import CANCELLED as X_CANCELLED
 from weft.model.trace import DONE as X_DONE
 from weft.model.trace import LOST as X_LOST
+from weft.sim.kernel.features import capacities, has_network
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.queues import decided_at, edge_taken, enqueue, task_of, try_start
 from weft.sim.kernel.ready_heap import pool_add, pool_remove
@@ -49,7 +50,7 @@ def advance(sim: Sim) -> int:
     _change(sim)
     _cancel(sim)
     _arrive(sim)
-    if sim.world[0].moving > 0:
+    if has_network(sim) and sim.world[0].moving > 0:
         end_transfers(sim)
     # With copies or a plan, a copy may have brought data sooner, so every device looks again.
     look = sim.world[0].mode == REPLAY or sim.world[0].copies == 1
@@ -67,7 +68,7 @@ def next_time(sim: Sim) -> float:
         due = min(due, sim.due[d])
     jobs = len(sim.job) - 1
     world = sim.world[0]
-    if world.moving > 0:
+    if has_network(sim) and world.moving > 0:
         due = min(due, next_transfer(sim))
     # No event: the arrival of a cancelled job, the cancellation of an ended one.
     while world.next_arrival < jobs and sim.job[world.next_arrival].state != JOB_AHEAD:
@@ -112,7 +113,7 @@ def _finish(sim: Sim, d: int) -> None:
 
 @njit_inline
 def _record(sim: Sim, entry: int, instance: int, d: int, status: int) -> int:
-    if sim.need.shape[1] > 0:
+    if capacities(sim) > 0:
         _release(sim, instance, d)
     x = sim.world[0].executions
     sim.world[0].executions = x + 1
@@ -132,7 +133,7 @@ def _record(sim: Sim, entry: int, instance: int, d: int, status: int) -> int:
 def _release(sim: Sim, instance: int, d: int) -> None:
     """Give back what an execution took of its node; devices there look at their queues again."""
     node, g = sim.device[d].node, task_of(sim, instance)
-    for c in range(sim.need.shape[1]):
+    for c in range(capacities(sim)):
         sim.room[node, c] += sim.need[g, c]
     for other in range(len(sim.device)):
         device = sim.device[other]
@@ -146,7 +147,7 @@ def _settle(sim: Sim, instance: int) -> None:
     job = sim.inst[instance].job
     shift = sim.job[job].shift
     depth = 0
-    sends = sim.world[0].network > 0 and sim.world[0].mode == REPLAY
+    sends = has_network(sim) and sim.world[0].mode == REPLAY
     sim.inst[0].aside = instance  # borrowed as a stack: no decision is being made now
     while depth >= 0:
         i = sim.inst[depth].aside
@@ -240,7 +241,7 @@ def _give_back(sim: Sim, d: int) -> None:
         while instance >= 0:
             after = sim.inst[instance].partner
             sim.inst[instance].partner = -1
-            if sim.world[0].network > 0:
+            if has_network(sim):
                 forget_inputs(sim, instance)
             make_ready(sim, instance)
             instance = after
@@ -340,7 +341,7 @@ def _arrive(sim: Sim) -> None:
         if sim.world[0].mode == REPLAY:
             for e in range(sim.job[job].entry, sim.job[job + 1].entry):
                 sim.inst[sim.entry[e].instance].decided = sim.world[0].now
-                if sim.world[0].network > 0:
+                if has_network(sim):
                     sim.inbound[sim.entry[e].instance].device = sim.entry[e].device
                 enqueue(sim, e, sim.entry[e].device)
         if sim.job[job].remaining == 0:  # a workflow without tasks

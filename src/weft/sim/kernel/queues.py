@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from weft.sim.kernel.features import capacities, has_curves, has_network, has_setup
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.setup import load_kind, setup_seconds
 from weft.sim.kernel.tables import DONE, REPLAY, RUNNING, SKIPPED, Sim
@@ -59,10 +60,7 @@ def try_start(sim: Sim, d: int) -> None:
             return
     if entry < 0:
         return
-    if sim.world[0].network > 0:
-        ready_at = _inputs_there(sim, entry)
-    else:
-        ready_at = group_arrival(sim, entry, d)
+    ready_at = _inputs_there(sim, entry) if has_network(sim) else group_arrival(sim, entry, d)
     if ready_at > now:
         sim.due[d] = ready_at
     if ready_at > now or not _group_has_room(sim, entry, d):
@@ -104,13 +102,13 @@ def _start(sim: Sim, entry: int, d: int) -> None:
         )
         if sim.inst[instance].status != DONE:
             sim.inst[instance].status = RUNNING
-        for c in range(sim.need.shape[1]):
+        for c in range(capacities(sim)):
             sim.room[sim.device[d].node, c] -= sim.need[g, c]
         instance = sim.inst[instance].partner
         size += 1
     growth = batch_growth(sim, sim.device[d].last_kind, d, size)
     longest, expected = longest * growth, expected * growth
-    if sim.world[0].setup >= 0:
+    if has_setup(sim):
         setup = setup_seconds(sim, d, d, sim.device[d].last_kind)
         longest, expected = longest + setup, expected + setup
         load_kind(sim, d, d, sim.device[d].last_kind)
@@ -126,7 +124,7 @@ def _start(sim: Sim, entry: int, d: int) -> None:
 def has_room(sim: Sim, instance: int, d: int) -> bool:
     """Whether the node of a device has what an instance needs left of every capacity."""
     g = task_of(sim, instance)
-    for c in range(sim.need.shape[1]):
+    for c in range(capacities(sim)):
         if sim.room[sim.device[d].node, c] - sim.need[g, c] < 0.0:
             return False
     return True
@@ -134,7 +132,7 @@ def has_room(sim: Sim, instance: int, d: int) -> bool:
 
 @njit_inline
 def _group_has_room(sim: Sim, entry: int, d: int) -> bool:
-    for c in range(sim.need.shape[1]):
+    for c in range(capacities(sim)):
         left, instance = sim.room[sim.device[d].node, c], sim.entry[entry].instance
         while instance >= 0:
             left -= sim.need[task_of(sim, instance), c]
@@ -147,7 +145,7 @@ def _group_has_room(sim: Sim, entry: int, d: int) -> bool:
 @njit_inline
 def batch_growth(sim: Sim, kind: int, d: int, size: int) -> float:
     """Seconds of a batch of tasks over those of one."""
-    if size <= 1 or sim.world[0].curve < 0:
+    if not has_curves(sim) or size <= 1:
         return 1.0
     return float(sim.grid[sim.world[0].curve + kind * (sim.world[0].sizes + 1) + size, d])
 
@@ -155,7 +153,7 @@ def batch_growth(sim: Sim, kind: int, d: int, size: int) -> float:
 @njit_inline
 def batch_limit(sim: Sim, kind: int, d: int) -> int:
     """Return the most tasks of a kind that a device runs together."""
-    if sim.world[0].curve < 0:
+    if not has_curves(sim):
         return int(sim.device[d].batch)
     return int(sim.grid[sim.world[0].curve + kind * (sim.world[0].sizes + 1), d])
 

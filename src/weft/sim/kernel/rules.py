@@ -14,6 +14,7 @@ from weft.sim.kernel.commit import (
     seconds_with_setup,
 )
 from weft.sim.kernel.events import MOMENT, advance
+from weft.sim.kernel.features import has_setup
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.queues import has_room, task_of
 from weft.sim.kernel.ready_heap import before, pool_add, pool_first, pool_remove
@@ -85,7 +86,7 @@ def _place(sim: Sim, instance: int, placement: int) -> int:
             continue
         if placement == FIRST:
             return d
-        if sim.world[0].setup >= 0:
+        if has_setup(sim):
             free_at(sim, d)  # forecasts what is loaded when the device is free
         cost = seconds_with_setup(sim, instance, d)
         if placement != FASTEST:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from weft.model.machines.setup import MEMORY, PINNED, SECONDS
+from weft.sim.kernel.features import has_setup
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.tables import Sim
 
@@ -18,9 +19,9 @@ COLUMNS = 3
 @njit_inline
 def setup_seconds(sim: Sim, row: int, d: int, kind: int) -> float:
     """Seconds before a group of a kind runs on a device, in the state of a row of `loaded`."""
+    if not has_setup(sim):
+        return 0.0
     base, kinds, seconds = sim.world[0].setup, len(sim.kind), 0.0
-    if base < 0:
-        return seconds
     if sim.loaded[row, kind] == 0:
         seconds = sim.grid[base + COLUMNS * kind + SECONDS, d]
     last = sim.loaded[row, kinds]
@@ -56,9 +57,9 @@ def load_kind(sim: Sim, row: int, d: int, kind: int) -> None:
 @njit_noalloc
 def empty_cache(sim: Sim, d: int) -> None:
     """Drop all but the pinned kinds: the device failed."""
-    base, kinds = sim.world[0].setup, len(sim.kind)
-    if base < 0:
+    if not has_setup(sim):
         return
+    base, kinds = sim.world[0].setup, len(sim.kind)
     for k in range(kinds):
         sim.loaded[d, k] = 1 if sim.grid[base + COLUMNS * k + PINNED, d] > 0.0 else 0
     sim.loaded[d, kinds] = -1

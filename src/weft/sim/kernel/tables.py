@@ -107,6 +107,7 @@ class Sim(NamedTuple):
     # kind of the last group, or -1. Then the same after the queue of each device. No columns
     # without set-up
     loaded: IntArray
+    extended: int | None  # None: plain machines, see `sim/kernel/features.py`
 
 
 def make_sim(
@@ -160,6 +161,8 @@ def make_sim(
     world["curve"] = rows if len(curves) else -1
     world["setup"] = rows + len(curves) if len(setups) else -1
     world["sizes"] = workload.cluster.batch.max()
+    need = np.concatenate([p.needs for p in workload.problems])
+    extended = network is not None or need.shape[1] or len(curves) or len(setups)
     return Sim(
         world=world,
         task=task,
@@ -177,10 +180,11 @@ def make_sim(
         change=change,
         grid=np.concatenate([_grid(workload, scenario), curves, setups]),
         outcome=np.array(scenario.outcome),
-        need=np.concatenate([p.needs for p in workload.problems]),
+        need=need,
         room=np.concatenate([workload.problems[0].room] * 2),
         **_network(workload, int(np.isinf(scenario.change_pace).sum())),
         loaded=np.concatenate([_loaded(workload)] * 2),
+        extended=1 if extended else None,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -250,8 +250,8 @@ _OWN_STATE = ("estimate", "seen", "counters")
 
 
 def _stack(blank: Sim, size: int) -> Sim:
-    own = {name: np.stack([getattr(blank, name)] * size) for name in _OWN}
-    width = {
+    own: dict[str, Any] = {name: np.stack([getattr(blank, name)] * size) for name in _OWN}
+    width: dict[str, Any] = {
         name: np.zeros((size, *getattr(blank, name).shape), getattr(blank, name).dtype)
         for name in ("execution", "outcome", "flow")
     }

@@ -76,6 +76,7 @@ def sim_of(batch: BatchTables, s: int) -> Sim:
         f.inbound[s],
         f.route,
         f.loaded[s],
+        f.extended,
     )
 
 

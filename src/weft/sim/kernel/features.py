@@ -1,0 +1,35 @@
+"""Which features the machines of a simulation have: capacities, batch curves, set-up, a network.
+
+`sim.extended` is None on machines without any of them, and the type of a member belongs to the
+signature of a kernel. So the compiler knows the answers below on plain machines, and the kernel for
+them has no code of the features: simulations without them pay nothing.
+"""
+
+from __future__ import annotations
+
+from weft.sim.kernel.jit import njit_inline
+from weft.sim.kernel.tables import Sim
+
+
+@njit_inline
+def capacities(sim: Sim) -> int:
+    """Return the number of capacities that tasks share on their node."""
+    return 0 if sim.extended is None else sim.need.shape[1]
+
+
+@njit_inline
+def has_curves(sim: Sim) -> bool:
+    """Return whether batches take longer when they are fuller."""
+    return sim.extended is not None and sim.world[0].curve >= 0
+
+
+@njit_inline
+def has_setup(sim: Sim) -> bool:
+    """Return whether devices load kinds of tasks before they run them."""
+    return sim.extended is not None and sim.world[0].setup >= 0
+
+
+@njit_inline
+def has_network(sim: Sim) -> bool:
+    """Return whether transfers share links."""
+    return sim.extended is not None and sim.world[0].network > 0
