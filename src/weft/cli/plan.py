@@ -228,7 +228,7 @@ def text(made: Plan, args: argparse.Namespace) -> str:
     lines = [
         f"{problem.name}: {problem.n} tasks, {problem.m} edges, {problem.p} devices{own}",
         f"{made.planner}: makespan {format_seconds(made.makespan)}, {limit} ({verdict})",
-        *expenses(made.problem.cluster, made.energy, made.cost),
+        *expenses(made.problem.cluster, made.energy, made.problem.cluster.rent(made.makespan)),
         *capacities(made),
         *variant_lines(made),
         *network(problem.cluster),
@@ -250,13 +250,16 @@ def chosen_variants(made: Plan) -> dict[str, object]:
 def variant_lines(made: Plan) -> list[str]:
     """Return a line on the chosen variants, if tasks have some."""
     from weft.report.answers.trade_off import counted
+    from weft.report.quantities import format_money
 
     found = chosen_variants(made)
     if not found:
         return []
     names = counted({task: variant.name for task, variant in made.variants.items()})
     accuracy = "" if found["accuracy"] is None else f"; mean accuracy {made.accuracy:.4g}"
-    return [f"variants: {names}{accuracy}"]
+    spent = sum(variant.cost for variant in made.variants.values())
+    cost = f"; cost {format_money(spent)}" if spent else ""
+    return [f"variants: {names}{accuracy}{cost}"]
 
 
 def capacities(made: Plan) -> list[str]:
