@@ -189,6 +189,33 @@ def timed_cases(deciders: list[str]) -> list[dict[str, str]]:
     ]
 
 
+def document(rows: list[dict[str, Any]], same: str, args: Any) -> dict[str, Any]:
+    """Return the tables of the docs."""
+    lines = [
+        [
+            *(row["decider"], row["part"], row["workload"]),
+            *(row["old_us"], row["new_us"], row["ratio"], *row["interval"]),
+            "same" if row["same"] else "other",
+        ]
+        for row in rows
+    ]
+    texts, numbers = ["", "part", "workload"], ["old", "new", "new / old", "from", "to"]
+    return {
+        "measured_with": "python benchmarks/two_versions.py --old PYTHON",
+        "provenance": f"{args.rounds} rounds of {args.slice * 1000:g} ms; {same} drawn cases "
+        "have the same bits",
+        "tables": {
+            "times": {
+                "columns": [*texts, *numbers, "bits"],
+                "align": "lllrrrrrl",
+                "decimals": [None, None, None, 0, 0, 2, 2, 2, None],
+                "suffix": ["", "", "", " us", " us", "", "", "", ""],
+                "rows": lines,
+            }
+        },
+    }
+
+
 def main() -> None:
     """Measure, print and write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -220,8 +247,10 @@ def main() -> None:
     old.close()
     new.close()
     if args.write:
-        document = {"rounds": args.rounds, "rows": rows, "drawn": len(cases), "same": same}
-        args.write.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        args.write.write_text(
+            json.dumps(document(rows, f"{same} of {len(cases)}", args), indent=1) + "\n",
+            encoding="utf-8",
+        )
 
 
 if __name__ == "__main__":
