@@ -11,6 +11,7 @@ import pytest
 import weft
 from weft.runtime.costs.estimates import estimated_problem
 from weft.runtime.costs.history import History
+from weft.runtime.costs.keys import CostKey
 from weft.runtime.costs.measurements import Measurement
 
 COLD, WARM = 0.25, 0.02
@@ -105,3 +106,17 @@ def test_a_cold_execution_alone_is_an_upper_limit(history):
     assert found[1].tolist() == pytest.approx([6.0, 2.0])
     history.add([Measurement("f", "fast", 0.5, cold=True)] * 9)  # shorter than expected: it counts
     assert estimated_problem(two, cluster, history).durations()[0, 1] == pytest.approx(0.5)
+
+
+def test_a_size_measured_elsewhere_says_more_than_another_size_here(history):
+    # The slow device takes four times as long for small inputs; large ones it has never seen.
+    big = (("0", 100.0),)
+    history.add([Measurement("f", "fast", 1.0), Measurement("f", "fast", 9.0, sizes=big)])
+    history.add([Measurement("f", "slow", 4.0)])
+    cluster = weft.Cluster(speed=[1.0, 1.0], kinds=("fast", "slow"))
+    two = weft.Workflow(work=np.zeros(2), src=[], dst=[], data=[], kinds=("f",))
+    keys = [CostKey("f"), CostKey("f", big)]
+    found = estimated_problem(two, cluster, history, keys=keys).durations()
+    assert found[0].tolist() == [1.0, 4.0]
+    assert found[1, 0] == 9.0
+    assert found[1, 1] > 9.0  # before: 4 s, as for the small input

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from math import log
 from statistics import median
 from typing import TYPE_CHECKING
@@ -60,6 +60,11 @@ class CostModel:
             self._curves[key] = _Curve(self._rows[key])
         return self._curves[key].at(at)
 
+    def measured(self, kind: str, device: str, at: Point) -> bool:
+        """Return whether exactly this size was measured."""
+        known = self.seconds(kind, device, at) is not None
+        return known and at in self._curves[kind, device].points
+
 
 class OutputModel:
     """Bytes of results by task kind and size, whatever the device.
@@ -109,6 +114,11 @@ class _Curve:
         self._medians = {point: median(values[-KEPT:]) for point, values in groups.items()}
         self._rows = rows[-FITTED:]
         self._model: DurationModel | None = None
+
+    @property
+    def points(self) -> Container[Point]:
+        """The measured sizes."""
+        return self._medians
 
     def at(self, point: Point) -> float:
         known = self._medians.get(point)

@@ -270,7 +270,11 @@ def bytes_read(given: Sequence[float], measured: Sequence[float]) -> float:
 def _measured(
     workflow: Workflow, data: FloatArray, cluster: Cluster, rows: _Rows, keys: _Keys
 ) -> FloatArray:
-    """Return (n, p) predictions from measurements, NaN if unknown; one per kind and size."""
+    """Return (n, p) predictions from measurements, NaN if unknown; one per kind and size.
+
+    A size that was measured on some devices is unknown on the others: how they differ says more
+    than other sizes, which may be far away.
+    """
     model = CostModel(rows)
     kinds = list(dict.fromkeys(cluster.kinds))
     column = np.array([kinds.index(kind) for kind in cluster.kinds])
@@ -281,7 +285,11 @@ def _measured(
     ):
         key = (kind, (work, read_bytes(workflow, data, task), arguments))
         if key not in known:
-            found = [model.seconds(kind, device, key[1]) for device in kinds]
+            exact = [device for device in kinds if model.measured(kind, device, key[1])]
+            found = [
+                model.seconds(kind, device, key[1]) if device in exact or not exact else None
+                for device in kinds
+            ]
             known[key] = [np.nan if s is None else max(s, 1e-9) for s in found]
         table[task] = known[key]
     return np.asarray(table[:, column], float)
