@@ -1,7 +1,8 @@
 """Submissions per second of `weft serve`: ``python benchmarks/serve_load.py --seconds 60``.
 
 A server of its own runs in another process. Each submission is a workflow of --tasks tasks that the
-server stores, queues and runs; with --what plan, each request is a plan of the same workflow; with
+server stores, queues and runs. Each of --rates is a load of its own, on a server
+of its own. With --what plan, each request is a plan of the same workflow; with
 --what service, `weft.Service` is measured in this process, without HTTP. At the end every accepted
 run is looked up: none may be lost. Prints one JSON document; with --out it is written as a file of
 docs/results, too.
@@ -32,7 +33,14 @@ def main() -> None:
     parser.add_argument("--what", choices=("run", "plan", "service"), default="run")
     parser.add_argument("--tasks", type=int, default=3, help="tasks of a workflow, all after one")
     parser.add_argument("--batch", type=int, default=1, help="submissions per request")
-    parser.add_argument("--connections", type=int, default=8)
+    parser.add_argument("--connections", type=int, default=32)
+    parser.add_argument(
+        "--rates",
+        type=float,
+        nargs="+",
+        default=[1000.0, 0.0],
+        help="requests per second, one after the other; 0: as many as the connections can",
+    )
     parser.add_argument("--applications", type=int, default=4)
     parser.add_argument("--queue", type=int, default=1000)
     parser.add_argument("--out", type=Path, help="a file for the results")
@@ -40,19 +48,21 @@ def main() -> None:
     if args.what == "service":
         print(json.dumps(in_process(args), indent=2))
         return
-    with tempfile.TemporaryDirectory() as place:
-        found = measure(args, Path(place))
-    print(json.dumps(found, indent=2))
+    found = []
+    for rate in args.rates:
+        with tempfile.TemporaryDirectory() as place:
+            found.append(measure(args, rate, Path(place)))
+        print(json.dumps(found[-1], indent=2), flush=True)
     if args.out is not None:
         args.out.write_text(json.dumps(as_results(found), indent=1) + "\n", encoding="utf-8")
 
 
-def as_results(found: dict[str, Any]) -> dict[str, Any]:
-    """Return the figures as a file of docs/results."""
-    memory, states = found["memory_mb_every_5_s"], found["states"]
-    statuses = {int(code): count for code, count in found["statuses"].items()}
-    row = [
+def row_of(found: dict[str, Any]) -> list[str]:
+    """Return the figures of one load as a row of a table."""
+    memory, states, statuses = found["memory_mb_every_5_s"], found["states"], found["statuses"]
+    return [
         found["what"],
+        f"{found['rate']:,.0f} per second" if found["rate"] else "as many as possible",
         f"{found['seconds']:.0f} s",
         f"{found['submissions_per_second']:,.0f}",
         f"{statuses.get(202, 0):,}",
@@ -61,15 +71,20 @@ def as_results(found: dict[str, Any]) -> dict[str, Any]:
         f"{found['server_cpu_ms_each']:.2f} ms",
         f"{max(memory):,} MB",
     ]
-    columns = ["what", "time", "accepted per second", "accepted", "refused (429)", "done"]
+
+
+def as_results(found: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the figures as a file of docs/results."""
+    columns = ["what", "sent", "time", "accepted per second", "accepted", "refused (429)", "done"]
     return {
         "measured_with": "python benchmarks/serve_load.py --seconds 60",
-        "provenance": "written by the command; client, server and two workers on two cores",
+        "provenance": "written by the command; client, server and two workers on two cores, beside "
+        f"other work of low priority (load {os.getloadavg()[0]:.0f})",
         "tables": {
             "serve": {
                 "columns": [*columns, "server time each", "most memory"],
-                "align": "lrrrrrrr",
-                "rows": [row],
+                "align": "lrrrrrrrr",
+                "rows": [row_of(one) for one in found],
             }
         },
     }
@@ -108,7 +123,7 @@ def one(*_: object) -> int:
     return 1
 
 
-def measure(args: argparse.Namespace, place: Path) -> dict[str, object]:
+def measure(args: argparse.Namespace, rate: float, place: Path) -> dict[str, Any]:
     (place / "load_tasks.py").write_text(FUNCTIONS, encoding="ascii")
     token = secrets.token_urlsafe()
     names = [f"app{k}" for k in range(args.applications)]
@@ -124,7 +139,7 @@ def measure(args: argparse.Namespace, place: Path) -> dict[str, object]:
                 text += server.stdout.readline()
             host, port = json.loads(text)["url"].removeprefix("http://").split(":")
             load = Load(args, names, host, int(port), token, server.pid)
-            return asyncio.run(load.run())
+            return {"rate": rate, **asyncio.run(load.run(rate))}
         finally:
             server.kill()
 
@@ -153,12 +168,13 @@ class Load:
         self.accepted: list[str] = []
         self.memory: list[float] = []
 
-    async def run(self) -> dict[str, object]:
+    async def run(self, rate: float) -> dict[str, object]:
         await self._warm_up()
         self.statuses.clear()
         self.accepted.clear()
         begin, used = time.perf_counter(), cpu_seconds(self.pid)
-        self.until = begin + self.args.seconds
+        self.gap = 1.0 / rate if rate else 0.0
+        self.until, self.next_turn = begin + self.args.seconds, begin
         watcher = asyncio.create_task(self._watch())
         await asyncio.gather(*(self._submit(k) for k in range(self.args.connections)))
         took = time.perf_counter() - begin
@@ -201,7 +217,7 @@ class Load:
                 "/v1/plan",
                 question if self.args.batch == 1 else [question] * self.args.batch,
             )
-        while time.perf_counter() < self.until:
+        while await self._turn():
             status, answer = await self._request(link, "POST", path, body)
             self.statuses[status] += 1
             if status == 429:
@@ -209,6 +225,14 @@ class Load:
             elif status == 202:
                 found = json.loads(answer)
                 self.accepted += [run["id"] for run in found.get("runs", [found])]
+
+    async def _turn(self) -> bool:
+        """Wait for the next turn at the rate of the load; return whether there is one."""
+        if self.gap:
+            due = self.next_turn
+            self.next_turn += self.gap
+            await asyncio.sleep(max(0.0, due - time.perf_counter()))
+        return time.perf_counter() < self.until
 
     async def _request(
         self, link: Link, method: str, path: str, body: object = None

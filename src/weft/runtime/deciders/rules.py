@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
 from math import inf
 
+from weft.model import Problem
 from weft.policies import RulePolicy
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
+from weft.sim.rule import Placement
 from weft.sim.story import POOL
 from weft.sim.view import Decision
+
+KNOWN_PROBLEMS = 256
+"""Problems whose order `RuleWithinJob` keeps."""
 
 
 class RuleDecider:
@@ -47,12 +53,13 @@ class RuleDecider:
         return self._by_device(life, now) if self._by_kind else self._by_instance(life, now)
 
     def _by_instance(self, life: LiveLifecycle, now: float) -> Decision | None:
-        devices = self._devices(life, now)
+        placement = self.policy.placement
+        devices = _devices(life, placement, now)
         heap = self._heaps[0]
         aside: list[tuple[float, int]] = []
         found = None
         while devices and found is None and (top := _top(life, heap)) is not None:
-            device = self._place(life, top, devices, now)
+            device = _place(life, placement, top, devices, now)
             if device is None:
                 aside.append(heappop(heap))
             else:
@@ -74,33 +81,64 @@ class RuleDecider:
                     return Decision(instance, device)
         return None
 
-    def _devices(self, life: LiveLifecycle, now: float) -> list[int]:
-        if self.policy.placement == "eft":
-            return [d for d, machine in enumerate(life.machines) if machine.pace < inf]
-        return [d for d in range(len(life.machines)) if life.idle(d, now)]
 
-    def _place(
-        self, life: LiveLifecycle, instance: int, devices: list[int], now: float
-    ) -> int | None:
-        """Return the device of the placement; the lower number among equals."""
-        members = [instance]
-        best, least = None, inf
-        for d in devices:
-            if not life.can_run(instance, d):
-                continue
-            if self.policy.placement != "eft" and not life.room.fits(members, d):
-                continue
-            if self.policy.placement == "first":
-                return d
-            cost = life.expected(members, d) + life.setup(instance, d)
-            if self.policy.placement != "fastest":
-                free = max(life.free_at(d, now), now)
-                if best is not None and free + cost >= least:
-                    continue  # inputs can only delay it further
-                cost += max(free, life.arrival(members, d, now))
-            if best is None or cost < least:
-                best, least = d, cost
-        return best
+class RuleWithinJob:
+    """The decisions of a rule within one job, for services: no view, no order of all jobs."""
+
+    def __init__(self, policy: RulePolicy) -> None:
+        self.policy = policy
+        self._keys: dict[int, tuple[Problem, list[float]]] = {}
+        """Identity of a problem -> itself and the key of each task."""
+
+    def decisions(
+        self, life: LiveLifecycle, ready: Sequence[int], now: float
+    ) -> Iterator[Decision]:
+        """Yield a decision for each ready instance of a job that has a device, in order."""
+        placement, keys = self.policy.placement, self._of(life.problem(ready[0]))
+        devices, place = _devices(life, placement, now), life.place
+        for instance in sorted(ready, key=lambda i: (keys[place[i][1]], i)):
+            device = _place(life, placement, instance, devices, now)
+            if device is not None:
+                yield Decision(instance, device)
+
+    def _of(self, problem: Problem) -> list[float]:
+        known = self._keys.get(id(problem))
+        if known is None:
+            if len(self._keys) >= KNOWN_PROBLEMS:
+                self._keys.clear()
+            known = self._keys[id(problem)] = problem, self.policy.key(problem).tolist()
+        return known[1]
+
+
+def _devices(life: LiveLifecycle, placement: Placement, now: float) -> list[int]:
+    if placement == "eft":
+        return [d for d, machine in enumerate(life.machines) if machine.pace < inf]
+    return [d for d in range(len(life.machines)) if life.idle(d, now)]
+
+
+def _place(
+    life: LiveLifecycle, placement: Placement, instance: int, devices: list[int], now: float
+) -> int | None:
+    """Return the device of the placement; the lower number among equals."""
+    members = [instance]
+    best, least = None, inf
+    for d in devices:
+        seconds = life.expected(members, d)
+        if seconds == inf:
+            continue
+        if placement != "eft" and not life.room.fits(members, d):
+            continue
+        if placement == "first":
+            return d
+        cost = seconds + life.setup(instance, d)
+        if placement != "fastest":
+            free = max(life.free_at(d, now), now)
+            if best is not None and free + cost >= least:
+                continue  # inputs can only delay it further
+            cost += max(free, life.arrival(members, d, now))
+        if best is None or cost < least:
+            best, least = d, cost
+    return best
 
 
 def _top(life: LiveLifecycle, heap: list[tuple[float, int]]) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from math import inf
 
 import numpy as np
@@ -217,7 +218,8 @@ class LiveLifecycle(Lifecycle):
         numbers = [self._kinds.setdefault(kind, len(self._kinds)) for kind in w.kinds]
         self.kind[rows] = [numbers[k] for k in w.kind.tolist()]
         self.stories.reset(rows)
-        self._undecided[rows] = np.diff(w.pred_ptr).tolist()
+        begin = self._parents[template][1]
+        self._undecided[rows] = [last - first for first, last in pairwise(begin)]
         self.keys[rows] = [0.0] * w.n
         self._reserved[rows] = [False] * w.n
         self.results[rows] = [()] * w.n
@@ -296,6 +298,13 @@ class LiveLifecycle(Lifecycle):
             if self.workload.cluster.batch[device] == 1
             else super().batch(instance, device)
         )
+
+    def expected(self, members: Sequence[int], device: int) -> float:
+        """Expected seconds of a group on a device that is up; quick for one task."""
+        if len(members) > 1:
+            return super().expected(members, device)
+        job, task = self.place[members[0]]
+        return self._problems[job].duration(task, device) * self.machines[device].pace
 
     def growth(self, members: Sequence[int], device: int) -> float:
         """Return the growth of a batch; kinds of live jobs have numbers of their own."""

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from heapq import heapify, heappop
+from itertools import islice
 from math import inf
 
 from weft.errors import InvalidInput
+from weft.policies import RulePolicy
 from weft.runtime.backends.protocol import Finished
+from weft.runtime.deciders.rules import RuleWithinJob
 from weft.runtime.engine.events import Observer
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
 from weft.runtime.service.budgets import Reservations
 from weft.sim.device_state import Group
 from weft.sim.view import Block, Decision, Policy
+
+MOST_AHEAD = 16
+"""Groups of small tasks that a device may hold at once."""
 
 TRIES = 16
 """Tasks of a job to try when the device that the policy chooses has no room."""
@@ -45,17 +52,18 @@ class Shares:
                     f"the share of '{name}' is {share}; it must be finite and above zero"
                 )
         self.of = dict(shares or {})
-        self._used: dict[str, float] = {}
+        self.usage: dict[str, float] = {}
+        """Application -> its usage per share."""
         self._clock = 0.0
         """Usage of the application that was served last."""
 
     def used(self, application: str) -> float:
         """Return the usage of an application per share."""
-        return self._used.get(application, 0.0)
+        return self.usage.get(application, 0.0)
 
     def join(self, application: str) -> None:
         """Add an application that was idle."""
-        self._used[application] = max(self.used(application), self._clock)
+        self.usage[application] = max(self.used(application), self._clock)
 
     def charge(self, application: str, cost: float) -> None:
         """Charge a cost to an application."""
@@ -64,7 +72,7 @@ class Shares:
 
     def correct(self, application: str, cost: float) -> None:
         """Correct the cost of an application by a difference."""
-        self._used[application] = self.used(application) + cost / self.of.get(application, 1.0)
+        self.usage[application] = self.used(application) + cost / self.of.get(application, 1.0)
 
 
 class FairShareDecider(Observer):
@@ -76,7 +84,8 @@ class FairShareDecider(Observer):
 
     Parameters
     ----------
-    ahead : groups a device may hold, including the running one
+    ahead : groups a device may hold, including the running one; a device that finished k groups
+        at once may hold k - 1 more, so that small tasks do not leave it idle
     reservations : budgets of applications; None: there are none
     """
 
@@ -92,20 +101,29 @@ class FairShareDecider(Observer):
         self.name = policy.name
         self.shares = shares
         self.ahead = ahead
+        self._most = max(ahead, MOST_AHEAD) if ahead > 1 else 1
         self.reservations = reservations
+        self._rule: RuleWithinJob | None = None
+        if type(policy) is RulePolicy and policy.placement != "mru":
+            self._rule = RuleWithinJob(policy)  # the same decisions, faster
         self.applications: list[str] = []
         """Job -> application."""
         self.numbers: list[int] = []
         """Job -> number of its submission: the oldest goes first among equals."""
         self.wake = inf
         """Time of the next budget replenishment that matters."""
+        self._at_once: dict[int, int] = {}
+        """Device -> groups that it finished between two rounds of decisions."""
+        self._finished: dict[int, int] = {}
+        """Device -> groups that it finished since the last decision."""
         self._charged: dict[int, float] = {}
         """Instance -> seconds charged when it was committed."""
 
     def begin(self, life: LiveLifecycle) -> None:
         """Give the workload to the policy."""
         self._known = life.workload
-        self.policy.begin(life.workload)
+        if self._rule is None:
+            self.policy.begin(life.workload)
 
     def arrived(self, life: LiveLifecycle, job: int, now: float) -> None:
         """Do nothing: the view shows it."""
@@ -123,10 +141,12 @@ class FairShareDecider(Observer):
     def decide(self, life: LiveLifecycle, now: float) -> Decision | Block | None:
         """Ask the policy about one job after the other until it finds room."""
         self.wake = inf
+        self._at_once |= self._finished
+        self._finished.clear()
         room = [
             d
             for d, m in enumerate(life.machines)
-            if m.pace < inf and len(m.queue) + (m.running is not None) < self.ahead
+            if m.pace < inf and len(m.queue) + (m.running is not None) < self._may_hold(d)
         ]
         if not room:
             return None
@@ -141,7 +161,8 @@ class FairShareDecider(Observer):
     def finished(
         self, life: LiveLifecycle, group: Group, event: Finished, outcomes: Mapping[int, int]
     ) -> None:
-        """Correct the charged seconds by the measured ones."""
+        """Count the end, and correct the charged seconds by the measured ones."""
+        self._finished[group.device] = self._finished.get(group.device, 0) + 1
         for i in group.members:
             charged = self._charged.pop(i, None)
             if charged is not None:
@@ -149,30 +170,45 @@ class FairShareDecider(Observer):
                     self.applications[life.place[i][0]], event.finish - event.start - charged
                 )
 
-    def _in_turn(self, life: LiveLifecycle) -> list[tuple[int, list[int]]]:
-        """Return (job, its ready instances), the next job first."""
+    def _may_hold(self, device: int) -> int:
+        return min(self.ahead - 1 + self._at_once.get(device, 1), self._most)
+
+    def _in_turn(self, life: LiveLifecycle) -> Iterator[tuple[int, list[int]]]:
+        """Yield (job, its ready instances), the next job first."""
         ready: dict[int, list[int]] = {}
         for i in life.ready:
             ready.setdefault(life.place[i][0], []).append(i)
-        urgency = life.workload.priority.tolist()
+        urgency, used = life.workload.priority.tolist(), self.shares.usage
         turns = [
-            (-urgency[job], self.shares.used(self.applications[job]), self.numbers[job], job)
+            (-urgency[job], used.get(self.applications[job], 0.0), self.numbers[job], job)
             for job in ready
         ]
-        return [(job, ready[job]) for *_, job in sorted(turns)]
+        heapify(turns)  # the first one mostly finds room
+        while turns:
+            job = heappop(turns)[3]
+            yield job, ready[job]
 
     def _of_job(
         self, life: LiveLifecycle, now: float, job: int, ready: list[int], room: list[int]
     ) -> Decision | Block | None:
-        for _ in range(min(TRIES, len(ready))):
-            decision = self.policy.decide(life.view(now, ready))
+        offers = self._rule.decisions(life, ready, now) if self._rule else None
+        for decision in islice(offers or self._asked(life, now, ready), TRIES):
             if not isinstance(decision, Decision) or int(decision.instance) not in ready:
                 return decision  # it waits, or is invalid and will be replaced
             instance, device = int(decision.instance), int(decision.device)
             if device in room or not 0 <= device < len(life.machines):
                 return decision if self._affords(life, job, instance, device, now) else None
-            ready.remove(instance)
         return None
+
+    def _asked(
+        self, life: LiveLifecycle, now: float, ready: list[int]
+    ) -> Iterator[Decision | Block | None]:
+        """Yield what the policy decides, each time without the instances it chose before."""
+        while ready:
+            decision = self.policy.decide(life.view(now, ready))
+            yield decision
+            if isinstance(decision, Decision):
+                ready.remove(int(decision.instance))
 
     def _affords(
         self, life: LiveLifecycle, job: int, instance: int, device: int, now: float

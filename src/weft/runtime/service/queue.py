@@ -91,7 +91,7 @@ class WaitQueue(Generic[T]):
         if not isfinite(priority):
             raise InvalidInput(f"the priority of '{application}' is {priority}; it must be finite")
         with self._changed:
-            if not self._changed.wait_for(
+            if self._count >= self.capacity and not self._changed.wait_for(
                 lambda: self._count < self.capacity or self._closed, timeout
             ):
                 raise QueueFull(
@@ -121,18 +121,10 @@ class WaitQueue(Generic[T]):
         forever), then raise `IndexError`.
         """
         with self._changed:
-            self._changed.wait_for(
-                lambda: (
-                    self._closed
-                    or any(line and allowed(name, max(line)) for name, line in self._lines.items())
-                ),
-                timeout,
-            )
-            lines = {
-                name: line
-                for name, line in self._lines.items()
-                if line and allowed(name, max(line))
-            }
+            lines = self._allowed(allowed)
+            if not lines and timeout != 0.0:
+                self._changed.wait_for(lambda: self._closed or self._allowed(allowed), timeout)
+                lines = self._allowed(allowed)
             if not lines:
                 raise IndexError("nothing waits")
             return self._take(lines)
@@ -142,6 +134,12 @@ class WaitQueue(Generic[T]):
         with self._changed:
             self._closed = True
             self._changed.notify_all()
+
+    def _allowed(self, allowed: Allowed) -> dict[str, dict[float, deque[Waiting[T]]]]:
+        """Return the lines of the applications that may have their next item taken."""
+        return {
+            name: line for name, line in self._lines.items() if line and allowed(name, max(line))
+        }
 
     def _take(self, lines: Mapping[str, dict[float, deque[Waiting[T]]]]) -> Waiting[T]:
         urgent = max(priority for line in lines.values() for priority in line)

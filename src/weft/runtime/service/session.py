@@ -25,7 +25,7 @@ from weft.runtime.engine.live_lifecycle import LiveLifecycle
 from weft.runtime.inputs.functions import Application
 from weft.runtime.options import RunOptions
 from weft.runtime.service.budgets import Reservations
-from weft.runtime.service.fair_share import FairShareDecider, Shares
+from weft.runtime.service.fair_share import MOST_AHEAD, FairShareDecider, Shares
 from weft.runtime.service.queue import Allowed, Waiting
 from weft.sim.device_state import Group
 
@@ -225,7 +225,7 @@ class ServiceSession(Observer):
             LiveLifecycle(workload, modelled=self.backend.modelled),
             self.backend,
             self._decider,
-            options=self.config.options,
+            options=replace(self.config.options, window=self._window()),
             reservations=self.config.reservations,
             wanted=frozenset(wanted),
             observers=[self, *([self._recorder] if self._recorder else [])],
@@ -234,6 +234,10 @@ class ServiceSession(Observer):
             fallback=lambda: self._make_decider("eft"),
         )
         return self._driver
+
+    def _window(self) -> int:
+        """Return the groups a device may hold; how many of them it does, the decider says."""
+        return max(self.config.options.window, MOST_AHEAD)
 
     def _may_begin(self, application: str, priority: float) -> bool:
         """Return whether an application may have one more; lower priorities do not count."""

@@ -47,6 +47,8 @@ Handler = Callable[[Request], Any]
 ERRORS = (Refused, WeftError, HTTPException, ClientDisconnect)
 """Errors that become answers."""
 
+_COMPACT = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
+
 LARGE = 1 << 16
 """Bytes of a body above which it is read in a thread."""
 
@@ -138,8 +140,7 @@ def stream(parts: AsyncIterator[str]) -> Response:
 
 def answer_json(content: Any, status: int = 200) -> Response:
     """Return compact JSON."""
-    text = json.dumps(content, allow_nan=False, separators=(",", ":"))
-    return Response(text, status, media_type="application/json")
+    return Response(_COMPACT.encode(content), status, media_type="application/json")
 
 
 def answer_refusal(error: Refused) -> Response:

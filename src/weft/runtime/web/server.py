@@ -7,7 +7,6 @@ import gc
 import os
 import signal
 import socket
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,11 +29,11 @@ from weft.runtime.web.runs import RunTable
 from weft.runtime.web.state import ApplicationLimits, PageSource, ServerState
 from weft.runtime.web.store import RunStore
 
-SWITCH_SECONDS = 5e-4
-"""Longest time one thread computes while another, such as that of HTTP, waits."""
-
 GARBAGE = 50_000
 """New objects between two searches for cycles: a thousand submissions per second make many."""
+
+ROUND_SECONDS = 4e-3
+"""Least time between two rounds of a busy driver: the threads of HTTP and driver switch less."""
 
 MAX_CONCURRENT = 4
 """Runs of one application that share the devices at once."""
@@ -81,7 +80,7 @@ def opened(config: ServerConfig) -> Iterator[tuple[ServerState, str | None, int]
         limits = {name: one.queue for name, one in applications.items()}
         metrics = ServerMetrics()
         with (
-            LocalBackend(config.devices) as backend,
+            LocalBackend(config.devices, round_seconds=ROUND_SECONDS) as backend,
             Service(
                 backend,
                 policy=config.policy,
@@ -150,7 +149,6 @@ def run_app(app: Entrance, listener: socket.socket) -> None:
         limit_concurrency=1000,
         timeout_graceful_shutdown=2,
     )
-    sys.setswitchinterval(SWITCH_SECONDS)
     gc.collect()
     gc.freeze()  # what is loaded now stays: later searches skip it
     gc.set_threshold(GARBAGE, *gc.get_threshold()[1:])

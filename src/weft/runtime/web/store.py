@@ -14,7 +14,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from time import sleep
+from time import monotonic, sleep
 from typing import Any, NamedTuple
 
 from weft.errors import InvalidInput
@@ -32,13 +32,21 @@ CREATE TABLE IF NOT EXISTS events (
 """
 _VERSION = 1
 _GROUP = 500
+_FACTS = ("id", "application", "priority", "name", "tasks", "state", "submitted")
+_ADD = f"INSERT INTO runs (number, body, {', '.join(_FACTS)}) VALUES (?,?,?,?,?,?,?,?,?)"
+_BEGIN = "UPDATE runs SET state='running', begun=coalesce(begun, ?) WHERE number=?"
+_EVENT = "INSERT OR IGNORE INTO events VALUES (?,?,?,?,?)"
+_END = (
+    "UPDATE runs SET state=?, ended=?, error=?, results=?, body="
+    "CASE WHEN length(body) > ? THEN x'' ELSE body END WHERE number=?"
+)
 _COLUMNS = "id, application, priority, name, tasks, state, submitted, begun, ended, error"
 
 KEPT_BYTES = 1 << 16
 """Size of a document above which it is dropped at the end of its run."""
 
-GATHER = 1e-3
-"""Seconds in which a group of writes grows: one wake-up of the thread, and one transaction."""
+PERIOD = 5e-3
+"""Least seconds from one group of writes to the next: each costs a wake-up and a transaction."""
 
 OPEN = ("waiting", "running")
 """States of runs that have not ended."""
@@ -106,35 +114,19 @@ class RunStore:
 
     def add(self, number: int, run: dict[str, Any], body: bytes, done: Done) -> None:
         """Write a new run."""
-        keys = ("id", "application", "priority", "name", "tasks", "state", "submitted")
-        self._put(
-            f"INSERT INTO runs (number, body, {', '.join(keys)}) VALUES (?,?,?,?,?,?,?,?,?)",
-            (number, body, *(run[key] for key in keys)),
-            number,
-            done,
-        )
+        self._put(_ADD, (number, body, *(run[key] for key in _FACTS)), number, done)
 
     def event(self, run: int, seq: int, time: float, kind: str, content: dict[str, Any]) -> None:
         """Write an event; with the same number it replaces none."""
-        self._put(
-            "INSERT OR IGNORE INTO events VALUES (?,?,?,?,?)",
-            (run, seq, time, kind, json.dumps(content)),
-            run,
-        )
+        self._put(_EVENT, (run, seq, time, kind, json.dumps(content)), run)
 
     def begin(self, run: int, time: float) -> None:
         """Write that a run has begun."""
-        sql = "UPDATE runs SET state='running', begun=coalesce(begun, ?) WHERE number=?"
-        self._put(sql, (time, run), run)
+        self._put(_BEGIN, (time, run), run)
 
     def end(self, run: int, time: float, state: str, error: str | None, results: Any) -> None:
         """Write the end of a run; a small document stays, for its live page."""
-        self._put(
-            "UPDATE runs SET state=?, ended=?, error=?, results=?, body="
-            "CASE WHEN length(body) > ? THEN x'' ELSE body END WHERE number=?",
-            (state, time, error, json.dumps(results), KEPT_BYTES, run),
-            run,
-        )
+        self._put(_END, (state, time, error, json.dumps(results), KEPT_BYTES, run), run)
 
     def close(self) -> None:
         """Write what waits and close the files."""
@@ -151,10 +143,11 @@ class RunStore:
             self._waits.set()
 
     def _work(self) -> None:
-        ends = False
+        ends, next_group = False, 0.0
         while not ends:
             self._waits.wait()
-            sleep(GATHER)
+            sleep(max(0.0, next_group - monotonic()))
+            next_group = monotonic() + PERIOD
             self._waits.clear()  # before the look at what waits: a later write sets it again
             group = [self._writes.popleft() for _ in range(min(len(self._writes), _GROUP))]
             if self._writes:
@@ -168,14 +161,17 @@ class RunStore:
                 self._finish(writes, None)
 
     def _commit(self, writes: Sequence[_Write]) -> Exception | None:
+        ended = self._ended
         try:
             self._db.execute("BEGIN")
-            for write in writes:
-                self._db.execute(write.sql, write.values)
-            self._ended += sum(write.sql.startswith("UPDATE runs SET state=?") for write in writes)
+            for sql in (_ADD, _BEGIN, _EVENT, _END):  # the order in which a run writes them
+                rows = [write.values for write in writes if write.sql is sql]
+                self._db.executemany(sql, rows)
+            self._ended += len(rows)
             self._prune()
             self._db.execute("COMMIT")
         except sqlite3.Error as error:
+            self._ended = ended
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
             return error

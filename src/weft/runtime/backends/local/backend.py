@@ -62,6 +62,9 @@ from weft.runtime.backends.protocol import (
 from weft.runtime.backends.real import RealBackend
 from weft.runtime.backends.result_file import load, save
 
+ENOUGH = 2
+"""Orders per device that keep it busy while a round of `LocalBackend.wait` goes on."""
+
 
 class LocalBackend(RealBackend):
     """Devices that are processes of this machine.
@@ -73,11 +76,15 @@ class LocalBackend(RealBackend):
     ----------
     devices : a number, one `LocalDevice` each, or a `Cluster` with a process per device, whose
         nodes have capacities; by default one per processor core and per GPU
+    round_seconds : least time from one call of `wait` to the next while devices have enough to do,
+        so that a driver handles many events of small tasks at once
     """
 
     name = "local"
 
-    def __init__(self, devices: LocalDevices = None) -> None:
+    def __init__(self, devices: LocalDevices = None, *, round_seconds: float = 0.0) -> None:
+        self.round_seconds = round_seconds
+        self._next_round = 0.0
         self.specs = local_devices(devices)
         self._cluster = with_nodes_of(local_cluster(self.specs), devices)
         self._folder: Path | None = None
@@ -218,6 +225,9 @@ class LocalBackend(RealBackend):
     def wait(self, until: float) -> list[Event]:
         """Send queued messages and return the next events."""
         self._flush()
+        if self.round_seconds and len(self._orders) > ENOUGH * len(self.specs):
+            time.sleep(max(0.0, self._next_round - time.perf_counter()))
+            self._next_round = time.perf_counter() + self.round_seconds
         if self._events:
             self._receive_all(0.0)  # all events that are there already
         while not self._events:

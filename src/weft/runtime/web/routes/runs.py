@@ -47,7 +47,7 @@ class RunRoutes:
 
     async def submit(self, request: Request) -> Response:
         """Store and queue submissions."""
-        state, query = self.state, request.query_params
+        state, query = self.state, dict(request.query_params)
         refuse_unknown(query, ("application", "priority", "id"))
         application, priority = query.get("application", "default"), _priority(query)
         if application not in state.applications:
