@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -113,7 +114,9 @@ def as_results(rows: list[dict[str, Any]]) -> dict[str, Any]:
     columns = ["tasks", "page", "ready, ms", "median frame, ms", "worst frame, ms"]
     return {
         "measured_with": "python benchmarks/gantt_peers.py",
-        "provenance": f"written by the command; Chromium without a GPU, {rows[0]['rounds']} rounds",
+        "provenance": f"written by the command; Chromium without a GPU, {rows[0]['rounds']} "
+        "rounds, two cores, beside other work of low priority "
+        f"(load {os.getloadavg()[0]:.0f})",
         "tables": {
             "pages": {
                 "columns": [*columns, "frames above 50 ms", "frames"],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from weft.model import Problem, Schedule, Trace
+from weft.model.network.planned import planned_transfers
 from weft.model.scenario import ALWAYS
 
 ORDER = ("input", "branch", "retry", "device", "capacity", "arrival")
@@ -60,6 +61,10 @@ class SlowExplanation:
             for r in rows
         ]
         self.problem = problem
+        self.transfers: Any = None if self.trace is None else self.trace.transfers
+        if problem is not None and problem.cluster.network is not None and not a["copy"].any():
+            columns = (a[key] for key in ("task", "device", "start", "finish"))
+            self.transfers = planned_transfers(problem, *columns)
         self.eager = self.trace is None or self.trace.eager
         self.settled_memo: dict[tuple[int, int], Run | None] = {}
 
@@ -129,14 +134,12 @@ class SlowExplanation:
         """List the events of all members of the group."""
         found = []
         for r in self.members(run):
-            problem = self.problem_of(r.job)
             for e, u in self.parents(r.job, r.task):
                 if self.active(r.job, u) and self.taken(r.job, e):
                     arrivals = []
                     for x in self.done(r.job, u):
                         sent = x.finish if self.eager else max(x.finish, r.decided)
-                        move = problem.transfer(e, x.device, r.device)
-                        arrivals.append((sent + move, x, sent))
+                        arrivals.append((self.arrived(e, x, r, sent), x, sent))
                     time, x, sent = min(arrivals, key=lambda a: a[0])
                     found.append(Event(min(time, r.start), "input", e, x, sent, x.finish))
                 else:
@@ -162,6 +165,15 @@ class SlowExplanation:
             time = min(x.finish, run.start)
             found.append(Event(time, "device", -1, x, time, time))
         return [*found, *self.capacity_events(run)]
+
+    def arrived(self, edge: int, source: Run, reader: Run, sent: float) -> float:
+        """Return when data that was sent is there; on a network from the rows of transfers."""
+        for k in range(len(self.transfers) if self.transfers is not None else 0):
+            t = self.transfers
+            same = (t.job[k], t.edge[k], t.target[k]) == (reader.job, edge, reader.device)
+            if same and abs(t.begin[k] - sent) <= 1e-9 * abs(sent):
+                return float(t.end[k])
+        return sent + self.problem_of(reader.job).transfer(edge, source.device, reader.device)
 
     def capacity_events(self, run: Run) -> list[Event]:
         """List the last ends on the node before which the group had no room."""

@@ -14,7 +14,7 @@ from weft.report.matplot import drawing, inline_svg
 from weft.report.palette import LIGHT, category, numbers_of
 from weft.report.quantities import format_number, shortened
 
-WIDTH, HEIGHT = 6.4, 3.8
+WIDTH, HEIGHT = 5.0, 3.2
 """Inches of a figure, by default."""
 
 _MARKERS = "osD^vPX*<>hp"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from benchmarks.forecast_coverage import coverage, followed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,13 +12,6 @@ import weft
 from tests.support.strategies import problems
 from weft.learn.durations.end_time import Forecast, RunState, forecast_end, run_ends
 from weft.learn.durations.spread import GUESS, Spread
-from weft.model import Scenario, Workload
-from weft.sim.simulate import simulate
-
-
-def followed(problem, plan, factor):
-    workload = Workload.of(problem)
-    return simulate(workload, plan.schedule, scenario=Scenario.of(workload, factor=factor))
 
 
 def seconds_of(problem, state, factor):
@@ -106,48 +100,8 @@ def test_past_scores_widen_bands_that_were_too_narrow():
     assert "90 % between" in wide.sentence
 
 
-def coverage(applications, runs, *, seed):
-    """Shares of held-back runs within both bands, before a run and at 60 % of it.
-
-    Each application has its own graph, errors of estimates, effects of runs, and noise: normal or
-    with heavy tails. None of these is known to the forecasts but by 25 runs of the past.
-    """
-    rng = np.random.default_rng(seed)
-    held = []
-    for _ in range(applications):
-        n = 30
-        edges = np.argwhere(np.triu(rng.random((n, n)) < 0.1, 1))
-        tasks = weft.Workflow(
-            work=rng.uniform(1, 10, n),
-            kinds=("a", "b", "c"),
-            kind=rng.integers(0, 3, n),
-            src=edges[:, 0],
-            dst=edges[:, 1],
-            data=rng.uniform(0, 2, len(edges)),
-        )
-        problem = weft.Problem.bind(tasks, weft.Cluster(speed=[1.0, 2.0, 1.0], bandwidth=1.0))
-        plan = weft.plan(problem)
-        noise, run, heavy = rng.uniform(0.03, 0.6), rng.uniform(0, 0.3), rng.random() < 0.4
-        bias = rng.normal(0, 0.3, 3)[tasks.kind]
-        shape = (25 + runs, n)
-        drawn = rng.standard_t(4, shape) / 1.4 if heavy else rng.standard_normal(shape)
-        logs = bias + run * rng.standard_normal((len(drawn), 1)) + noise * drawn
-        traces = [followed(problem, plan, np.exp(row)) for row in logs]
-        scores = [
-            weft.forecast(plan, past=traces[:i], samples=100).score(traces[i].makespan)
-            for i in range(5, 25)
-        ]
-        spread = Spread.of_traces(traces[:25])
-        for trace in traces[25:]:
-            end = trace.makespan
-            states = (RunState.before(plan), RunState.during(plan, trace, 0.6 * end))
-            found = [forecast_end(problem, s, spread, scores=scores, samples=100) for s in states]
-            held.append([low <= end <= high for f in found for low, high in (f.half, f.most)])
-    return np.mean(held, axis=0)
-
-
 def test_bands_hold_their_share_of_held_back_runs():
-    half, most, later_half, later_most = coverage(24, 16, seed=1)
+    half, most, later_half, later_most = coverage(24, 16, seed=1).tolist()
     assert 0.85 <= most <= 0.95
     assert 0.85 <= later_most <= 0.95
     assert 0.4 <= half <= 0.65

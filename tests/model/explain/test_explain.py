@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 import weft
 from tests.support.slow_explain import SlowExplanation
 from tests.support.strategies import futures, problems
+from weft import Variant
 from weft.errors import InvalidInput, UnknownName, Unsupported
 from weft.model import Problem, Scenario, Schedule, Trace, Workflow, WorkflowBuilder, Workload
 from weft.model.explain import KINDS, PARTS, compare_explanations, explain
@@ -222,23 +224,71 @@ def test_two_plans_differ_by_one_transfer():
 
 # -- drawn problems -----------------------------------------------------------
 
+FEATURES = ("shared", "setups", "network", "variants")
+"""Capacities of nodes, set-up of kinds, links that transfers share, ways to run a task."""
 
-@pytest.mark.parametrize("planner", weft.list_planners())
-@settings(max_examples=8, deadline=None)
-@given(problem=problems(max_tasks=7))
-def test_every_planner_is_explained(planner, problem):
+WAYS = {"a": (Variant("whole"), Variant("half", factor=1.8, accuracy=0.9))}
+"""Variants of the tasks of a kind."""
+
+
+def drawn_problems(feature="plain", **limits):
+    """Draw problems with a feature; "plain": with none."""
+    if feature != "variants":
+        return problems(**limits, **({feature: True} if feature in FEATURES else {}))
+    return problems(**limits).map(
+        lambda p: Problem.bind(replace(p.workflow, variants=_known(p.workflow)), p.cluster)
+    )
+
+
+def _known(workflow):
+    return {kind: ways for kind, ways in WAYS.items() if kind in workflow.kinds}
+
+
+def assert_explained(planner, problem):
+    """A plan is explained, and the slow twin agrees; return whether there was a plan."""
     limit = {"seconds": 0.02} if planner in {"anytime", "exact", "genetic"} else {}
     try:
         plan = weft.plan(problem, planner, **limit)
     except Unsupported:
-        return
+        return False
     assert weft.check(problem, plan) == []
     found = weft.explain(plan)
     assert found.makespan == plan.makespan
     assert_sound(found)
-    assert_as_slow(found, SlowExplanation(plan.schedule, problem))
+    assert_as_slow(found, SlowExplanation(plan.schedule, plan.problem))
     assert found.slack is not None
     assert ((found.slack >= 0) & (found.slack <= plan.makespan)).all()
+    return True
+
+
+@pytest.mark.parametrize("planner", weft.list_planners())
+@settings(max_examples=8, deadline=None)
+@given(problem=drawn_problems(max_tasks=7))
+def test_every_planner_is_explained(planner, problem):
+    assert_explained(planner, problem)
+
+
+@pytest.mark.parametrize("planner", ["heft", "peft", "anytime", "round-robin"])
+@pytest.mark.parametrize("feature", FEATURES)
+@settings(max_examples=8, deadline=None)
+@given(data=st.data())
+def test_plans_of_every_feature_are_explained(planner, feature, data):
+    assert_explained(planner, data.draw(drawn_problems(feature, max_tasks=7)))
+
+
+def assert_trace_explained(workload, policy, scenario, eager):
+    """A trace is explained, and the slow twin agrees; return whether there was a trace."""
+    try:
+        trace = weft.simulate(workload, policy, scenario=scenario, eager=eager)
+    except Unsupported:
+        return False
+    assert weft.check(workload, trace) == []
+    found = weft.explain(trace)
+    assert found.name == trace.policy
+    assert found.makespan == trace.makespan
+    assert_sound(found)
+    assert_as_slow(found, SlowExplanation(trace))
+    return True
 
 
 @settings(max_examples=8, deadline=None)
@@ -287,17 +337,30 @@ def _pushed(problem, s, row, delay):
 @settings(max_examples=8, deadline=None)
 @given(future=futures())
 def test_every_trace_is_explained(policy, eager, future):
-    workload, scenario = future
-    try:
-        trace = weft.simulate(workload, policy, scenario=scenario, eager=eager)
-    except Unsupported:
-        return
-    assert weft.check(workload, trace) == []
+    assert_trace_explained(future[0], policy, future[1], eager)
+
+
+@pytest.mark.parametrize("policy", ["eft", "batch-aware"])
+@pytest.mark.parametrize("feature", ["shared", "setups", "network"])
+@settings(max_examples=8, deadline=None)
+@given(data=st.data())
+def test_traces_of_every_feature_are_explained(policy, feature, data):
+    workload, scenario = data.draw(futures(**{feature: True}))
+    assert_trace_explained(workload, policy, scenario, eager=feature != "network")
+
+
+def test_a_real_run_is_explained():
+    """Four tasks in processes: moving data and waiting are measured, all parts sum up."""
+    w = Workflow(work=[1.0] * 4, src=[0, 0, 1, 2], dst=[1, 2, 3, 3], data=[0.0] * 4)
+    trace = weft.run(w, functions={"task": _sum_of}, devices=2)
     found = weft.explain(trace)
-    assert found.name == trace.policy
-    assert found.makespan == trace.makespan
+    assert found.makespan == trace.makespan > 0
     assert_sound(found)
     assert_as_slow(found, SlowExplanation(trace))
+
+
+def _sum_of(*inputs):
+    return 1 + sum(inputs)
 
 
 @settings(max_examples=8, deadline=None)

@@ -103,7 +103,7 @@ class LiveRun {
     const last = this.rows.reduce((t, r) => Math.max(t, r.finish), 0), forecast = s && s.forecast;
     const range = (pair) => pair.map((x) => formatTime(x)).join(" to ");
     fillFacts(this.facts, [["tasks done", `${s && s.done > done ? s.done : done} of ${all}`], [this.over ? "took" : "so far", formatTime(this.over || !s ? last : this.now)], [this.opening.reference, formatTime(end)],
-      ["expected end", !this.over && forecast ? formatTime(forecast.median) : ""], ["50 %", !this.over && forecast ? range(forecast.half) : ""], ["90 %", !this.over && forecast ? range(forecast.most) : ""]]);
+      ["expected end", !this.over && forecast ? formatTime(forecast.median) : ""], ["end, 50 % band", !this.over && forecast ? range(forecast.half) : ""], ["end, 90 % band", !this.over && forecast ? range(forecast.most) : ""]]);
     if (this.over) this.fillBusy(last); else if (s && s.devices) fillDevices(this.devices, s.devices, this.now);
     this.waiting.show((s && s.waiting) || {}, this.over);
     this.drawCurve(Math.max(end, this.over ? last : this.now || 0, forecast && !this.over ? forecast.most[1] : 0), forecast);
@@ -175,7 +175,7 @@ class Sliders {
     devices.kinds.forEach((kind) => counts.set(kind, (counts.get(kind) || 0) + 1));
     const factor = (v) => (2 ** (v / 4)).toPrecision(3), times = (v) => `× ${factor(v)}`;
     for (const [kind, count] of [...counts].slice(0, KIND_LIMIT)) {
-      add(`${kind} devices`, counts.size > 1 ? -count : 1 - count, 8, (v) => String(count + v), (v) => (v > 0 ? `add ${v}x${kind}` : `remove ${-v}x${kind}`));
+      add(kind === "device" ? "devices" : `${kind} devices`, counts.size > 1 ? -count : 1 - count, 8, (v) => String(count + v), (v) => (v > 0 ? `add ${v}x${kind}` : `remove ${-v}x${kind}`));
     }
     add("bandwidth", -8, 8, times, (v) => `bandwidth x${factor(v)}`);
     for (const kind of kinds.slice(0, KIND_LIMIT)) add(`${kind} faster`, -8, 8, times, (v) => `faster ${kind}=${factor(v)}`);
@@ -215,7 +215,7 @@ class LiveService {
     if (kind !== "status") return;
     const budget = (a) => (a.budget ? `${formatTime(Math.max(0, a.left))} of ${formatTime(a.budget.seconds)} per ${formatTime(a.budget.period)}` : "none");
     fillTable(this.applications, ["application", "share", "budget left", "running", "waiting", "ends in about"],
-      Object.entries(s.applications).map(([name, a]) => [name, a.share, budget(a), a.running, a.waiting, figure(a.eta === null ? "" : formatTime(a.eta))]));
+      Object.entries(s.applications).map(([name, a]) => [name, a.share, figure(budget(a)), a.running, a.waiting, figure(a.eta === null ? "" : formatTime(a.eta))]));
     fillTable(this.runs, ["run", "name", "application", "state", "tasks"],
       s.runs.map((run) => [make("a", { href: `/runs/${encodeURIComponent(run.id)}` }, run.id), run.name, run.application, run.state, run.tasks]));
     fillDevices(this.devices, s.devices, s.now);

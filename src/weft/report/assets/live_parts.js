@@ -35,7 +35,7 @@ function wideBox(table) {
 
 function shareBar(share) {
   const bar = make("i", { class: "share", "aria-hidden": "true" });
-  bar.style.width = `${Math.round(100 * Math.min(1, share))}%`;
+  bar.style.width = share > 0 ? `max(1px, ${Math.round(100 * Math.min(1, share))}%)` : "0";
   return bar;
 }
 

@@ -15,7 +15,7 @@ import numpy as np
 from weft.model import Cluster, Problem, Workflow, Workload
 from weft.policies import Policy
 from weft.policies.load import load_policy
-from weft.runtime.backends.protocol import Backend, Finished
+from weft.runtime.backends.protocol import Backend, Finished, Started
 from weft.runtime.costs.estimates import Recorder, estimated_problem, with_measured_links
 from weft.runtime.costs.history import History
 from weft.runtime.engine.driver import Driver
@@ -47,12 +47,12 @@ class TaskEvent(NamedTuple):
 
     Attributes
     ----------
-    kind : "begun" (the submission), "finished" or "failed" (an attempt of a task)
+    kind : "begun" (the submission), "started", "finished" or "failed" (an attempt of a task)
     result : the value of a finished task, with the branches it named
     text : why an attempt failed
     """
 
-    kind: Literal["begun", "finished", "failed"]
+    kind: Literal["begun", "started", "finished", "failed"]
     task: str = ""
     device: str = ""
     start: float = 0.0
@@ -170,6 +170,15 @@ class ServiceSession(Observer):
                         event.branches[k] if k < len(event.branches) else (),
                     )
                 )
+
+    def started(self, life: LiveLifecycle, event: Started) -> None:
+        """Forward the start of a task to the receiver of events."""
+        group = life.machines[event.device].running
+        if group is not None and group.members:
+            job, task = life.place[group.members[0]]
+            item, where = self._jobs[job].item, life.workload.cluster.names[event.device]
+            name = item.app.workflow.task_name(task)
+            item.tell(TaskEvent("started", name, where, event.time, event.time))
 
     def failed(self, life: LiveLifecycle, instance: int, device: int, text: str) -> None:
         """Forward a failed attempt to the receiver of events."""

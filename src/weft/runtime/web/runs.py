@@ -200,7 +200,9 @@ class RunTable:
             self.store.begin(run.number, now)
             self._write(run, now, "begun", {})
             return
-        self._look(run, now)
+        if event.kind == "started":  # tasks that could start at once do not wait any more
+            self._look(run, now)
+            return
         if event.task in run.finished:
             return  # its result is from before the restart
         seconds = event.finish - event.start

@@ -90,7 +90,6 @@ class LiveBoard(Observer):
     ) -> None:
         """Add the rows of a group."""
         self._see(event.finish)
-        self._waiting.look(event.finish, lambda: waiting_by_reason(life))
         self._catch_up(life, event.finish)
 
     def failed(self, life: LiveLifecycle, instance: int, device: int, text: str) -> None:

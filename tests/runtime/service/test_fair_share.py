@@ -1,0 +1,73 @@
+"""Rules within a job decide as by their views; small tasks are held ahead."""
+
+from __future__ import annotations
+
+from math import inf
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given, settings
+
+import weft
+from tests.support.strategies import workloads
+from weft.policies import POLICIES
+from weft.runtime.deciders.rules import RuleWithinJob
+from weft.runtime.engine.live_lifecycle import LiveLifecycle
+from weft.runtime.service.fair_share import MOST_AHEAD, FairShareDecider, Shares
+
+RULES = ("fifo", "depth-first", "shortest", "rank-first", "eft", "rank-eft")
+
+
+def offered(policy, life, ready):
+    """What a policy decides by views, each time without the instances it chose before."""
+    left, found = list(ready), []
+    while left and (decision := policy.decide(life.view(0.0, left))) is not None:
+        found.append(decision)
+        left.remove(decision.instance)
+    return found
+
+
+@pytest.mark.parametrize("name", RULES)
+@given(workload=workloads(choices=False, batches=False, shared=True, setups=True))
+@settings(max_examples=15, deadline=None)
+def test_a_rule_decides_within_a_job_as_by_its_view(name, workload):
+    policy, life = POLICIES.create(name), LiveLifecycle(workload)
+    policy.begin(workload)
+    rule = RuleWithinJob(policy)
+    for job in range(workload.jobs):
+        life.arrive(job, 0.0)
+    for job in range(workload.jobs):
+        ready = [i for i in life.ready if life.place[i][0] == job]
+        if not ready:
+            continue
+        found = list(rule.decisions(life, ready, 0.0))
+        assert found == offered(policy, life, ready)
+        if found:  # the next job finds a device that is not free
+            life.commit([found[0].instance], found[0].device, 0.0)
+            if life.machines[found[0].device].running is None:
+                life.begin(found[0].device, 0.0)
+
+
+@pytest.mark.parametrize(("ahead", "expected"), [(1, [1, 1, 1]), (3, [3, 7, MOST_AHEAD])])
+def test_a_device_that_finishes_many_groups_at_once_may_hold_more(ahead, expected):
+    decider = FairShareDecider(POLICIES.create("eft"), Shares(), ahead=ahead)
+    busy = SimpleNamespace(machines=[SimpleNamespace(pace=inf)], workload=None)
+    found = []
+    for groups in (1, 5, 40):
+        for _ in range(groups):
+            decider.finished(busy, SimpleNamespace(device=0, members=[]), None, {})
+        assert decider.decide(busy, 0.0) is None  # no device is up
+        found.append(decider._may_hold(0))
+    assert found == expected
+
+
+def test_a_service_tells_when_tasks_start():
+    seen = []
+    w = weft.Workflow(work=[1, 1], src=[0], dst=[1], data=[0], names=("load", "count"))
+    with weft.runtime.LocalBackend(1) as devices, weft.Service(devices) as service:
+        functions = {"load": dict, "count": len}
+        service.submit("a", w, functions=functions, watch=seen.append).result()
+    kinds = [(event.kind, event.task) for event in seen]
+    assert kinds[0] == ("begun", "")
+    assert kinds.index(("started", "load")) < kinds.index(("finished", "load"))
+    assert kinds.index(("finished", "load")) < kinds.index(("finished", "count"))
