@@ -40,6 +40,9 @@ _END = (
     "UPDATE runs SET state=?, ended=?, error=?, results=?, body="
     "CASE WHEN length(body) > ? THEN x'' ELSE body END WHERE number=?"
 )
+_ORDER = (_ADD, _BEGIN, _EVENT, _END)
+"""Statements in the order in which a run needs them: each kind of row is written at once."""
+
 _COLUMNS = "id, application, priority, name, tasks, state, submitted, begun, ended, error"
 
 KEPT_BYTES = 1 << 16
@@ -164,10 +167,12 @@ class RunStore:
         ended = self._ended
         try:
             self._db.execute("BEGIN")
-            for sql in (_ADD, _BEGIN, _EVENT, _END):  # the order in which a run writes them
-                rows = [write.values for write in writes if write.sql is sql]
-                self._db.executemany(sql, rows)
-            self._ended += len(rows)
+            rows: dict[str, list[Sequence[Any]]] = {sql: [] for sql in _ORDER}
+            for write in writes:
+                rows[write.sql].append(write.values)
+            for sql, values in rows.items():
+                self._db.executemany(sql, values)
+            self._ended += len(rows[_END])
             self._prune()
             self._db.execute("COMMIT")
         except sqlite3.Error as error:
