@@ -47,7 +47,8 @@ class TaskEvent(NamedTuple):
 
     Attributes
     ----------
-    kind : "begun" (the submission), "started", "finished" or "failed" (an attempt of a task)
+    kind : "begun" (the submission), "finished" or "failed" (an attempt of a task), "started" (an
+        attempt that still runs when the service hears of it)
     result : the value of a finished task, with the branches it named
     text : why an attempt failed
     """
