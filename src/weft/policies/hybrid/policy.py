@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,8 @@ from weft.sim.view import Decision, View
 
 Features = Callable[[Workload], FloatArray]
 """Workload -> (instances, k), one row per task instance."""
+CELLS = 8_192
+"""Most ready tasks x devices of one decision: tasks of older jobs come first."""
 LEAST = 1e-9
 """Seconds; the logarithm of a shorter estimate is that of this one."""
 
@@ -107,6 +110,8 @@ class HybridPolicy:
         idle = np.flatnonzero(view.idle).tolist()
         if not idle or not len(view.ready):
             return None
+        if len(view.ready) * len(self._kind) > CELLS:
+            view = replace(view, ready=view.ready[: max(1, CELLS // len(self._kind))])
         seconds = self._seconds(view)
         refused: tuple[float, Decision] | None = None
         for device in idle:

@@ -14,6 +14,7 @@ from weft.policies.replanning.state import PlanState, plan_at
 from weft.policies.replanning.switch import observed_squares
 from weft.policies.search.anneal import (
     BEST,
+    WORK,
     PlanChain,
     anneal,
     begin_search,
@@ -27,9 +28,18 @@ from weft.sim.kernel.events import MOMENT
 from weft.sim.kernel.gaps import NONE
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.records import record
-from weft.sim.kernel.tables import READY, Sim, Table
+from weft.sim.kernel.tables import JOB_HERE, READY, Sim, Table
 from weft.sim.order_moves import ANY
 from weft.sim.renumbering import Renumbering
+
+SEARCH_CELLS = 10_000
+"""Most tasks of the window x devices for a search; above it, the best plan decides alone."""
+
+LARGE_WORK = 1e8
+"""Placements per event x tasks left: with more than thousands of tasks, an event gets less work."""
+
+JOB_WORK = 20_000.0
+"""Placements after which no further job is moved ahead of the others."""
 
 LEAST_SPREAD = 0.02
 """Spread of the durations below which they count as exact: the expected future is the only one."""
@@ -121,7 +131,7 @@ def search_from(sim: Sim, portfolio: Portfolio, search: IncumbentSearch, m: int)
     count, square, bias = observed_squares(plan)
     spread = np.sqrt(max(square - bias, 0.0) / max(count, 1.0))
     futures = state.futures if spread > LEAST_SPREAD else 1
-    if plan.state[0].planned < 2:
+    if plan.state[0].planned < 2 or plan.state[0].planned * len(sim.device) > SEARCH_CELLS:
         return
     _weigh_occupancy(sim, plan, search, portfolio.state[0].arrived + state.gone)
     left.size[0].haste, left.size[0].copies = state.haste, state.planned_copies
@@ -144,11 +154,19 @@ def search_from(sim: Sim, portfolio: Portfolio, search: IncumbentSearch, m: int)
         keep_best(left, chain)
     new_job = state.arrived != portfolio.state[0].arrived
     state.arrived = portfolio.state[0].arrived
-    work = state.first_work if new_job else state.work
+    work = state.first_work if new_job else min(state.work, LARGE_WORK / _tasks_left(sim))
     anneal(left, sim.grid, chain, work, state.warmth)
     _take_best(search)
     begin_search(left, sim.grid, chain)
     _store(search)
+
+
+@njit_inline
+def _tasks_left(sim: Sim) -> int:
+    left = 1
+    for j in range(len(sim.job) - 1):
+        left += sim.job[j].remaining if sim.job[j].state == JOB_HERE else 0
+    return left
 
 
 @njit_inline
@@ -214,10 +232,12 @@ def _move_jobs(sim: Sim, search: IncumbentSearch) -> None:
 
     Jobs have no edges between them, so parents stay ahead of their children. Single tasks would
     have to pass the tasks of another job one by one, and each step alone makes the plan worse.
+    With many jobs it ends after `JOB_WORK`.
     """
     left, chain, n = search.left, search.chain, search.left.size[0].tasks
+    most = chain.figures[WORK] + JOB_WORK
     for job in range(left.size[0].present):
-        for way in range(3):
+        for way in range(3 if chain.figures[WORK] < most else 0):
             placed = 0
             for turn in range(2):
                 first = turn == (1 if way == 2 else 0)
