@@ -1,19 +1,23 @@
 """Gap to the best known makespan of the planner `anytime` in processor time of one thread.
 
-Print the tables with
-``python -m weft.experiments.benchmarks.search FOLDER [seeds] [seconds ...]``;
-the folder holds graphs with best known makespans, as for `weft bench --quality`.
+Print a line per time limit with
+``python -m weft.experiments.benchmarks.search FOLDER [--seeds 2] [--seconds 0.025 0.1]``;
+the folder holds graphs with best known makespans, as for `weft bench --quality`. With
+``--write FILE`` the table goes into a file of the documentation.
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from weft.experiments.benchmarks.quality import QualityCase, static_cases
+from weft.experiments.harness import describe_machine, page_table
 from weft.model.check import check
 from weft.planners import plan
 from weft.planners.search.clock import now, processor_time
@@ -33,19 +37,44 @@ def gaps(
             yield case.ccr, made.makespan / case.best - 1.0, took / seconds
 
 
-def main(folder: str, seeds: str = "2", *limits: str) -> None:
-    """Print one line per time limit: mean and median gap per CCR, and the time used."""
-    cases = static_cases(Path(folder))
-    plan(cases[0].problem, "anytime", seconds=0.01, threads=1)  # load the kernels
-    for seconds in map(float, limits or ("0.025", "0.1")):
-        rows = np.array(list(gaps(cases, seconds=seconds, seeds=int(seeds))))
-        parts = []
-        for ccr in np.unique(rows[:, 0]):
-            mine = 100 * rows[rows[:, 0] == ccr, 1]
-            parts.append(f"CCR {ccr:g}: mean {mine.mean():.2f} median {np.median(mine):.2f} %")
-        used = f"time used: median {np.median(rows[:, 2]):.2f}, most {rows[:, 2].max():.2f}"
-        print(f"{seconds:g} s  " + "; ".join(parts) + f"; {used}", flush=True)
+def row(cases: Sequence[QualityCase], *, seconds: float, seeds: int) -> dict[str, Any]:
+    """Return the mean gap per CCR and the largest share of a time limit, in percent."""
+    rows = np.array(list(gaps(cases, seconds=seconds, seeds=seeds)))
+    found: dict[str, Any] = {"time": f"{1000 * seconds:g} ms"}
+    for ccr in np.unique(rows[:, 0]):
+        found[f"CCR {ccr:g}"] = 100 * float(rows[rows[:, 0] == ccr, 1].mean())
+    return found | {"largest share of the limit": 100 * float(rows[:, 2].max())}
+
+
+def main() -> None:
+    """Measure, print and write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--seconds", type=float, nargs="+", default=[0.025, 0.1])
+    parser.add_argument("--write", type=Path, metavar="FILE")
+    args = parser.parse_args()
+    cases = static_cases(args.folder)
+    for seconds in (0.01, 0.5):  # short and long limits load different kernels
+        plan(cases[0].problem, "anytime", seconds=seconds, threads=1)
+    rows = []
+    for seconds in args.seconds:
+        rows.append(row(cases, seconds=seconds, seeds=args.seeds))
+        print(rows[-1], flush=True)
+    if args.write is not None:
+        columns = dict.fromkeys(rows[0], 2) | {"time": None}
+        table = page_table(columns, [list(found.values()) for found in rows])
+        table["suffix"] = ["", *[" %"] * (len(columns) - 1)]
+        document = {
+            "measured_with": "python -m weft.experiments.benchmarks.search",
+            "provenance": "written by that program",
+            "machine": describe_machine(),
+            "graphs": len(cases),
+            "seeds": args.seeds,
+            "tables": {"gaps": table},
+        }
+        args.write.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

@@ -22,13 +22,17 @@ from weft.planners.search.decoder import Decoder, decode, make_decoder
 from weft.planners.search.duplicating import CopyDecoder, make_copy_decoder
 from weft.planners.search.warm_start import WarmStart
 from weft.rng import generator
-from weft.sim.kernel.ranks import upward_rank
+from weft.sim.kernel.ranks import mean_durations, mean_transfer, upward_rank
 from weft.sim.order_moves import ANY
 
 HOT, GROWTH, COLD = 0.0003, 0.42, 40.0
 """A run of m moves per task starts at the temperature HOT x m ** GROWTH, relative to the value at
 the start, and ends COLD times colder: with few moves only a cool search makes progress. Fitted on
 graphs of 20 to 2,000 tasks from 25 ms to 5 s."""
+
+WARMEST = 5.0
+"""Largest factor of the temperature where transfers take longer than tasks: a move of one of the
+tasks that share long transfers then costs more, until the others follow."""
 
 CYCLE = 25_000
 """Moves per task in one run: more time means more runs, not slower ones."""
@@ -58,7 +62,7 @@ class Worker:
     chain: Chain
     goal: Goal
     decoder: Decoder
-    scale: float  # the value at the start
+    scale: float  # the value at the start, times the warmth
     hot: float = 0.0  # temperature at the start of a run
     move_seconds: float = 0.0  # recent seconds per move
 
@@ -166,6 +170,7 @@ class Team:
         seed: int,
     ) -> Team:
         """Make one worker per chain, all at the warm start; `tail` as for `decode`."""
+        scale = start.value * _warmth(problem)
         workers = [
             Worker(
                 problem,
@@ -173,7 +178,7 @@ class Team:
                 make_chain(problem.n, s),
                 objective.goal(problem),
                 make_decoder(problem.n, problem.p),
-                start.value,
+                scale,
             )
             for s in generator(seed, "anytime").integers(1, 2**63, chains).tolist()
         ]
@@ -296,6 +301,16 @@ class Team:
         work(self.workers[0], progress=lambda part: progress(part, self.leader.best))
         for future in futures:
             future.result()
+
+
+def _warmth(problem: Problem) -> float:
+    """Return the mean transfer over the mean duration, from 1 to `WARMEST`."""
+    if problem.m == 0:
+        return 1.0
+    latency, per_byte = mean_transfer(problem)
+    transfer = latency + per_byte * float(problem.arrays.pred_data.mean())
+    seconds = float(mean_durations(problem).mean())
+    return min(max(transfer, seconds), WARMEST * seconds) / seconds if seconds > 0 else 1.0
 
 
 def _part(progress: Progress, used: float, share: float, part: float, best: float) -> None:
